@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func destination(change func(w *AlertWebhook)) AlertDestination {
@@ -182,7 +183,7 @@ func TestTemplatesOfAlertsAreFilledIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	call := Call{App: "payments", Job: "on-call.alert", Target: Target{Webhook: &d.Webhook.Webhook}, Templates: templates, Notification: &n,
-		Key: RunKey{ScheduledAt: time.Now()}}
+		Key: run.Key{ScheduledAt: time.Now()}}
 	url, headers, body, err := call.Request()
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +211,7 @@ func TestTopicsGetWhatSubscribersFilterBy(t *testing.T) {
 	input, _ := json.Marshal(n)
 	call := Call{
 		App: "payments", Job: "on-call.alert", Target: Target{SNS: d.SNS.SNS()}, Templates: templates, Notification: &n, Payload: input,
-		Key: RunKey{ScheduledAt: time.Now()}, EventID: "evt_1",
+		Key: run.Key{ScheduledAt: time.Now()}, EventID: "evt_1",
 	}
 	m, err := call.Message()
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func failureNotification() AlertNotification {
 	at := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
 	return AlertNotification{
 		App: "payments", Alert: "on-call", Job: "settle", Condition: AlertFailure, Transition: AlertFiring, At: at.Add(time.Minute),
-		Since: at.Add(time.Minute), Count: 1, Trigger: "nightly", Run: "r1", Class: ClassHTTP5xx, Error: "status 503", ScheduledAt: &at,
+		Since: at.Add(time.Minute), Count: 1, Trigger: "nightly", Run: "r1", Class: run.ClassHTTP5xx, Error: "status 503", ScheduledAt: &at,
 		Labels: input.Labels{"team": "money"}, Sequence: 3,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // AlertNotification is what one transition of an alert tells people. It is the input of the run that delivers it, and the
@@ -25,7 +26,7 @@ type AlertNotification struct {
 	// empty if none did; but for an objective, Error says how fast the error budget burns.
 	Trigger     string     `json:"trigger,omitempty"`
 	Run         string     `json:"run,omitempty"`
-	Class       Class      `json:"class,omitempty"`
+	Class       run.Class  `json:"class,omitempty"`
 	Error       string     `json:"error,omitempty"`
 	ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
 	// LateBy is how late the run began, or how long it has been overdue or running; 0: that is not what the alert is about.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // templateFields returns the fields that the templates of a call's target may use.
@@ -70,7 +71,7 @@ func sampleNotificationCall() Call {
 	at := c.Key.ScheduledAt
 	c.Notification = &AlertNotification{
 		App: c.App, Alert: c.Job, Job: c.Job, Condition: AlertObjective, Transition: AlertStillFiring, At: at, Since: at, Count: 1e9,
-		Trigger: c.Trigger, Run: c.Key.String(), Class: ClassTimeout, Error: strings.Repeat("a \"line\"\n", 400), ScheduledAt: &at,
+		Trigger: c.Trigger, Run: c.Key.String(), Class: run.ClassTimeout, Error: strings.Repeat("a \"line\"\n", 400), ScheduledAt: &at,
 		LateBy: input.Duration(time.Hour), By: "a person", Reason: "a reason\nof two lines",
 	}
 	return c

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -322,7 +323,7 @@ func TestRemovalExplainsDueFires(t *testing.T) {
 	old, _ := revise(t, nil, job(minutely), monday)
 	now := monday.Add(150 * time.Second)
 	want := []dispatcher.Misfire{{
-		App: "crm", Job: "sync", Trigger: "t", JobID: dispatcher.JobID("crm", "sync"), TriggerID: dispatcher.TriggerID("crm", "sync", "t"),
+		App: "crm", Job: "sync", Trigger: "t", JobID: run.JobID("crm", "sync"), TriggerID: run.TriggerID("crm", "sync", "t"),
 		From: monday.Add(time.Minute), To: monday.Add(2 * time.Minute), Count: 2,
 		Decision: dispatcher.DecisionSkip, Reason: "the trigger was removed", DecidedAt: now,
 	}}

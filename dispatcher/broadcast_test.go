@@ -6,19 +6,20 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestShardsHaveIDsAndNumbersOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	parent := dispatcher.RunKey{TriggerID: 7, ScheduledAt: monday, Kind: dispatcher.KindCatchUp}
+	parent := run.Key{TriggerID: 7, ScheduledAt: monday, Kind: run.KindCatchUp}
 	seen := map[int]bool{parent.Code(): true}
 	for index := range 2 * dispatcher.MaxEndpoints {
 		shard := parent.OfIndex(index)
-		read, err := dispatcher.ParseRunKey(shard.String())
+		read, err := run.ParseKey(shard.String())
 		if err != nil || read != shard {
 			t.Fatalf("id %s is read as %+v, %v, want %+v", shard, read, err, shard)
 		}
-		var of dispatcher.RunKey
+		var of run.Key
 		if of.SetCode(shard.Code()); of.Kind != shard.Kind || of.Shard != shard.Shard || seen[shard.Code()] || shard.Code() > 1<<15-1 {
 			t.Fatalf("shard %d has the number %d, which is of %+v", index, shard.Code(), of)
 		}
@@ -34,7 +35,7 @@ func TestShardsHaveIDsAndNumbersOfTheirOwn(t *testing.T) {
 		t.Errorf("event ids are %s and %s", parent.EventOf("evt_1"), parent.OfIndex(0).EventOf("evt_1"))
 	}
 	for _, suffix := range []string{"-", "--1", "-01", "-1000", "-x", "-1-1", "-+1"} {
-		if key, err := dispatcher.ParseRunKey(parent.String() + suffix); err == nil {
+		if key, err := run.ParseKey(parent.String() + suffix); err == nil {
 			t.Errorf("id with %s is read as %+v", suffix, key)
 		}
 	}
@@ -64,8 +65,8 @@ func TestBroadcastTakesEndpointsThatAreNotDraining(t *testing.T) {
 func TestBodyAndFenceOfAShard(t *testing.T) {
 	t.Parallel()
 	call := dispatcher.Call{
-		App: "a", Job: "j", Attempt: 1, Shard: &dispatcher.Shard{Total: 3, Endpoint: "e"},
-		Key: dispatcher.RunKey{TriggerID: 7, ScheduledAt: monday, Kind: dispatcher.KindSchedule, Shard: 1},
+		App: "a", Job: "j", Attempt: 1, Shard: &run.Shard{Total: 3, Endpoint: "e"},
+		Key: run.Key{TriggerID: 7, ScheduledAt: monday, Kind: run.KindSchedule, Shard: 1},
 	}
 	want := `{"app":"a","job":"j","trigger":"","run":"` + call.Key.String() + `","kind":"schedule","scheduled_at":"` +
 		input.FormatInstant(monday) + `","shard_index":0,"shard_total":3}`

@@ -1,13 +1,17 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
 
 // Census counts what there is in an installation, and says what will soon be missing in it. Each count has a limit.
 type Census struct {
 	Jobs map[JobState]int // not deleted
 	// Runs are the live runs: those that wait, and those that have a row of their own for another reason. The fires that nodes
 	// hold in their first attempt mostly have none.
-	Runs  map[RunState]int
+	Runs  map[run.State]int
 	Nodes map[NodeState]int
 	// SetAside counts the rows that work goes on without.
 	SetAside map[Work]int
@@ -30,7 +34,7 @@ type Census struct {
 }
 
 // LiveStates are the states of runs that are not over.
-var LiveStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunWaitingCallback, RunWaitingShards}
+var LiveStates = []run.State{run.Queued, run.Claimed, run.Running, run.Retrying, run.WaitingCallback, run.WaitingShards}
 
 // NodeStates are all states of a node.
 var NodeStates = []NodeState{NodeActive, NodePaused, NodeDraining, NodeDead}

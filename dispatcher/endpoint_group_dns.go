@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // DNSMembers are the endpoints that a name of DNS stands for. Nodes ask for them again whenever the answer expires.
@@ -179,7 +180,7 @@ func (d DNSMembers) ServiceEndpoint(target string, port, weight int, backup bool
 	const most = 63
 	id := strings.ReplaceAll(target, ".", "_") + "-" + strconv.Itoa(port)
 	if len(id) > most || strings.Contains(target, "_") {
-		id = "srv-" + strconv.FormatInt(hashID("endpoint", target), 36) + "-" + strconv.Itoa(port)
+		id = "srv-" + strconv.FormatInt(run.HashID("endpoint", target), 36) + "-" + strconv.Itoa(port)
 	}
 	return Endpoint{
 		ID: id, Source: EndpointDNS,

@@ -1,5 +1,7 @@
 package dispatcher
 
+import "github.com/carillon-dev/carillon/dispatcher/run"
+
 // ExecutorCall is a question about an attempt to the executor of XXL-JOB that has it.
 type ExecutorCall struct {
 	App string
@@ -12,5 +14,5 @@ type ExecutorCall struct {
 	// Endpoint is the executor, one of Group.Live.
 	Endpoint Endpoint
 	// Run is how the executor knows the attempt.
-	Run ExecutorRun
+	Run run.ExecutorRun
 }

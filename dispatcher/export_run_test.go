@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 var exportedAt = time.Date(2027, 3, 1, 6, 0, 0, 0, time.UTC)
@@ -43,8 +44,8 @@ func movingApp() access.Export {
 }
 
 // waiting is a run of a job that waits. A run with an id of its own has that of key, and says what it comes from.
-func waiting(job string, kind dispatcher.RunKind, key dispatcher.RunKey, input *dispatcher.RunInput) access.ExportedRun {
-	run := access.ExportedRun{Job: job, Kind: kind, ScheduledAt: exportedAt, State: dispatcher.RunRetrying, Attempt: 1, Input: input}
+func waiting(job string, kind run.Kind, key run.Key, input *run.Input) access.ExportedRun {
+	run := access.ExportedRun{Job: job, Kind: kind, ScheduledAt: exportedAt, State: run.Retrying, Attempt: 1, Input: input}
 	if kind.HasOwnID() {
 		run.Run = key.String()
 	}
@@ -52,18 +53,18 @@ func waiting(job string, kind dispatcher.RunKind, key dispatcher.RunKey, input *
 }
 
 // endedRun is the key of a run of a trigger of an app.
-func endedRun(app, job string) dispatcher.RunKey {
-	return dispatcher.RunKey{TriggerID: dispatcher.TriggerID(app, job, "t"), ScheduledAt: exportedAt, Kind: dispatcher.KindSchedule}
+func endedRun(app, job string) run.Key {
+	return run.Key{TriggerID: run.TriggerID(app, job, "t"), ScheduledAt: exportedAt, Kind: run.KindSchedule}
 }
 
-func cause(of dispatcher.RunKey, on dispatcher.FollowEvent) *dispatcher.RunInput {
-	return &dispatcher.RunInput{Cause: &dispatcher.RunCause{Run: of.String(), On: string(on)}}
+func cause(of run.Key, on run.FollowEvent) *run.Input {
+	return &run.Input{Cause: &run.Cause{Run: of.String(), On: string(on)}}
 }
 
 // notification is the input of a run that delivers a notification about a job.
-func notification(job string, condition dispatcher.AlertCondition, transition dispatcher.AlertTransition) *dispatcher.RunInput {
+func notification(job string, condition dispatcher.AlertCondition, transition dispatcher.AlertTransition) *run.Input {
 	text, _ := json.Marshal(dispatcher.AlertNotification{App: "app", Alert: "night", Job: job, Condition: condition, Transition: transition})
-	return &dispatcher.RunInput{Payload: text, Cause: &dispatcher.RunCause{Alert: "night"}}
+	return &run.Input{Payload: text, Cause: &run.Cause{Alert: "night"}}
 }
 
 func problemsOf(t *testing.T, err error) (found []string) {
@@ -82,32 +83,32 @@ func problemsOf(t *testing.T, err error) (found []string) {
 // it only for a run that its own jobs have by what the run comes from: another id may be that of a run of another app.
 func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 	t.Parallel()
-	follower := func(of dispatcher.RunKey, on dispatcher.FollowEvent, app, job string, kind dispatcher.RunKind) dispatcher.RunKey {
-		return dispatcher.FollowerKey(nil, of, on, dispatcher.JobID(app, job), kind)
+	follower := func(of run.Key, on run.FollowEvent, app, job string, kind run.Kind) run.Key {
+		return dispatcher.FollowerKey(nil, of, on, run.JobID(app, job), kind)
 	}
-	told := func(app, alert, job string, condition dispatcher.AlertCondition) dispatcher.RunKey {
+	told := func(app, alert, job string, condition dispatcher.AlertCondition) run.Key {
 		id := int64(0)
 		if job != "" {
-			id = dispatcher.JobID(app, job)
+			id = run.JobID(app, job)
 		}
-		return dispatcher.RunKey{TriggerID: dispatcher.AlertStateID(nil, dispatcher.AlertID(app, alert), id, condition), ScheduledAt: exportedAt,
-			Kind: dispatcher.KindAlert}
+		return run.Key{TriggerID: dispatcher.AlertStateID(nil, dispatcher.AlertID(app, alert), id, condition), ScheduledAt: exportedAt,
+			Kind: run.KindAlert}
 	}
-	const chain, follow, alert = dispatcher.KindChain, dispatcher.KindFollow, dispatcher.KindAlert
+	const chain, follow, alert = run.KindChain, run.KindFollow, run.KindAlert
 	own, theirs := endedRun("app", "parent"), endedRun("victim", "parent")
 	missed := own
 	missed.Kind = ""
-	ofMissed := &dispatcher.RunInput{Missed: own.String(), Cause: &dispatcher.RunCause{On: string(dispatcher.OnMisfire)}}
+	ofMissed := &run.Input{Missed: own.String(), Cause: &run.Cause{On: string(run.OnMisfire)}}
 	for name, tt := range map[string]struct {
 		run  access.ExportedRun
 		want string
 	}{
 		"a run that follows one of the app": {
-			waiting("child", chain, follower(own, dispatcher.OnFailure, "app", "child", chain), cause(own, dispatcher.OnFailure)), ""},
-		"a delivery": {waiting("parent.on_failure", follow, follower(own, dispatcher.OnFailure, "app", "parent.on_failure", follow),
-			cause(own, dispatcher.OnFailure)), ""},
+			waiting("child", chain, follower(own, run.OnFailure, "app", "child", chain), cause(own, run.OnFailure)), ""},
+		"a delivery": {waiting("parent.on_failure", follow, follower(own, run.OnFailure, "app", "parent.on_failure", follow),
+			cause(own, run.OnFailure)), ""},
 		"a run that follows missed fires": {
-			waiting("child", chain, follower(missed, dispatcher.OnMisfire, "app", "child", chain), ofMissed), ""},
+			waiting("child", chain, follower(missed, run.OnMisfire, "app", "child", chain), ofMissed), ""},
 		"a notification": {waiting("night.alert", alert, told("app", "night", "parent", dispatcher.AlertFailure),
 			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), ""},
 		"a notification about a job that is gone": {waiting("night.alert", alert, told("app", "night", "gone", dispatcher.AlertFailure),
@@ -116,33 +117,33 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 			notification("", dispatcher.AlertFailure, dispatcher.AlertTest)), ""},
 
 		"a run of another app": {
-			waiting("child", chain, follower(theirs, dispatcher.OnFailure, "victim", "child", chain), cause(theirs, dispatcher.OnFailure)),
+			waiting("child", chain, follower(theirs, run.OnFailure, "victim", "child", chain), cause(theirs, run.OnFailure)),
 			"enum /waiting_runs/0/run"},
 		"a run of another app that says nothing of what it comes from": {
-			waiting("child", chain, follower(theirs, dispatcher.OnFailure, "victim", "child", chain), nil), "enum /waiting_runs/0/run"},
+			waiting("child", chain, follower(theirs, run.OnFailure, "victim", "child", chain), nil), "enum /waiting_runs/0/run"},
 		"a run of another app, after an own run": {
-			waiting("child", chain, follower(theirs, dispatcher.OnFailure, "victim", "child", chain), cause(own, dispatcher.OnFailure)),
+			waiting("child", chain, follower(theirs, run.OnFailure, "victim", "child", chain), cause(own, run.OnFailure)),
 			"enum /waiting_runs/0/run"},
 		"a run of another event": {
-			waiting("child", chain, follower(own, dispatcher.OnSuccess, "app", "child", chain), cause(own, dispatcher.OnFailure)),
+			waiting("child", chain, follower(own, run.OnSuccess, "app", "child", chain), cause(own, run.OnFailure)),
 			"enum /waiting_runs/0/run"},
 		"a run of an event that does not exist": {
 			waiting("child", chain, follower(own, "on_fire", "app", "child", chain), cause(own, "on_fire")), "enum /waiting_runs/0/run"},
 		"a run of another job of the app": {
-			waiting("parent", chain, follower(own, dispatcher.OnFailure, "app", "child", chain), cause(own, dispatcher.OnFailure)),
+			waiting("parent", chain, follower(own, run.OnFailure, "app", "child", chain), cause(own, run.OnFailure)),
 			"enum /waiting_runs/0/run"},
 		"a delivery of another app": {
-			waiting("parent.on_failure", follow, follower(theirs, dispatcher.OnFailure, "victim", "parent.on_failure", follow),
-				cause(theirs, dispatcher.OnFailure)), "enum /waiting_runs/0/run"},
+			waiting("parent.on_failure", follow, follower(theirs, run.OnFailure, "victim", "parent.on_failure", follow),
+				cause(theirs, run.OnFailure)), "enum /waiting_runs/0/run"},
 		"a run that follows missed fires of another app": {
-			waiting("child", chain, follower(missed, dispatcher.OnMisfire, "victim", "child", chain), ofMissed), "enum /waiting_runs/0/run"},
+			waiting("child", chain, follower(missed, run.OnMisfire, "victim", "child", chain), ofMissed), "enum /waiting_runs/0/run"},
 		"a notification of another app": {waiting("night.alert", alert, told("victim", "night", "parent", dispatcher.AlertFailure),
 			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), "enum /waiting_runs/0/run"},
 		"a notification by a job": {waiting("child", alert, told("app", "night", "parent", dispatcher.AlertFailure),
 			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), "enum /waiting_runs/0/run"},
-		"a shard": {waiting("child", chain, dispatcher.RunKey{TriggerID: own.TriggerID, ScheduledAt: exportedAt, Kind: chain, Shard: 2}, nil),
+		"a shard": {waiting("child", chain, run.Key{TriggerID: own.TriggerID, ScheduledAt: exportedAt, Kind: chain, Shard: 2}, nil),
 			"enum /waiting_runs/0/run"},
-		"a fire of a trigger that the job lacks": {waiting("child", dispatcher.KindSchedule, dispatcher.RunKey{}, nil),
+		"a fire of a trigger that the job lacks": {waiting("child", run.KindSchedule, run.Key{}, nil),
 			"enum /waiting_runs/0/trigger"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,29 +164,29 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 // The salt of the export is a part of the ids of its runs: an id made with another salt, or without, is not taken.
 func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
 	t.Parallel()
-	salt, other := dispatcher.NewSalt(), dispatcher.NewSalt()
+	salt, other := run.NewSalt(), run.NewSalt()
 	own := endedRun("app", "parent")
 	missed := own
 	missed.Kind = ""
 	condition := dispatcher.AlertFailure
-	runs := func(salt dispatcher.Salt) map[string]access.ExportedRun {
-		follower := func(of dispatcher.RunKey, on dispatcher.FollowEvent, job string, kind dispatcher.RunKind) dispatcher.RunKey {
-			return dispatcher.FollowerKey(salt, of, on, dispatcher.JobID("app", job), kind)
+	runs := func(salt run.Salt) map[string]access.ExportedRun {
+		follower := func(of run.Key, on run.FollowEvent, job string, kind run.Kind) run.Key {
+			return dispatcher.FollowerKey(salt, of, on, run.JobID("app", job), kind)
 		}
-		told := dispatcher.RunKey{ScheduledAt: exportedAt, Kind: dispatcher.KindAlert,
-			TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID("app", "night"), dispatcher.JobID("app", "parent"), condition)}
+		told := run.Key{ScheduledAt: exportedAt, Kind: run.KindAlert,
+			TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID("app", "night"), run.JobID("app", "parent"), condition)}
 		return map[string]access.ExportedRun{
-			"a run of a job": waiting("child", dispatcher.KindChain, follower(own, dispatcher.OnFailure, "child", dispatcher.KindChain),
-				cause(own, dispatcher.OnFailure)),
-			"a delivery": waiting("parent.on_failure", dispatcher.KindFollow,
-				follower(own, dispatcher.OnFailure, "parent.on_failure", dispatcher.KindFollow), cause(own, dispatcher.OnFailure)),
-			"a run after missed fires": waiting("child", dispatcher.KindChain, follower(missed, dispatcher.OnMisfire, "child", dispatcher.KindChain),
-				&dispatcher.RunInput{Missed: own.String(), Cause: &dispatcher.RunCause{On: string(dispatcher.OnMisfire)}}),
-			"a notification": waiting("night.alert", dispatcher.KindAlert, told, notification("parent", condition, dispatcher.AlertFiring)),
+			"a run of a job": waiting("child", run.KindChain, follower(own, run.OnFailure, "child", run.KindChain),
+				cause(own, run.OnFailure)),
+			"a delivery": waiting("parent.on_failure", run.KindFollow,
+				follower(own, run.OnFailure, "parent.on_failure", run.KindFollow), cause(own, run.OnFailure)),
+			"a run after missed fires": waiting("child", run.KindChain, follower(missed, run.OnMisfire, "child", run.KindChain),
+				&run.Input{Missed: own.String(), Cause: &run.Cause{On: string(run.OnMisfire)}}),
+			"a notification": waiting("night.alert", run.KindAlert, told, notification("parent", condition, dispatcher.AlertFiring)),
 		}
 	}
 	for name, tt := range map[string]struct {
-		made, file dispatcher.Salt
+		made, file run.Salt
 		want       string
 	}{
 		"the salt of the file":               {salt, salt, ""},
@@ -209,7 +210,7 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 	t.Parallel()
 	manual := func(change func(*access.ExportedRun)) func(*access.Export) {
 		return func(e *access.Export) {
-			run := waiting("child", dispatcher.KindManual, dispatcher.RunKey{}, nil)
+			run := waiting("child", run.KindManual, run.Key{}, nil)
 			change(&run)
 			e.Waiting = []access.ExportedRun{run}
 		}
@@ -286,11 +287,11 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 		},
 		"a mute in year 1": {func(e *access.Export) { e.Alerts[0].Muted = &alert.Mute{Until: new(year(1))} },
 			"time_range /alerts/0/muted/until"},
-		"a salt":       {func(e *access.Export) { e.Salt = dispatcher.NewSalt() }, ""},
-		"a short salt": {func(e *access.Export) { e.Salt = dispatcher.NewSalt()[1:] }, "count_range /salt"},
-		"a long salt":  {func(e *access.Export) { e.Salt = make(dispatcher.Salt, 1<<20) }, "count_range /salt"},
+		"a salt":       {func(e *access.Export) { e.Salt = run.NewSalt() }, ""},
+		"a short salt": {func(e *access.Export) { e.Salt = run.NewSalt()[1:] }, "count_range /salt"},
+		"a long salt":  {func(e *access.Export) { e.Salt = make(run.Salt, 1<<20) }, "count_range /salt"},
 		"a run twice": {func(e *access.Export) {
-			run := waiting("child", dispatcher.KindManual, dispatcher.RunKey{}, nil)
+			run := waiting("child", run.KindManual, run.Key{}, nil)
 			e.Waiting = []access.ExportedRun{run, run}
 		}, "enum /waiting_runs/1"},
 	} {

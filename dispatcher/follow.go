@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Follow is what follows an event of a job: runs of other jobs of the app, and a delivery to a target. At least one of Jobs
@@ -30,33 +31,6 @@ const (
 	FollowResult FollowPayload = "result" // a FollowDocument
 )
 
-// FollowEvent is an event of a job that something may follow, named as the field of the job.
-type FollowEvent string
-
-// The events. A run that was cancelled or skipped is neither: nobody follows it.
-const (
-	OnSuccess FollowEvent = "on_success" // a run succeeded
-	OnFailure FollowEvent = "on_failure" // a run ended as failed, timed_out or lost
-	OnMisfire FollowEvent = "on_misfire" // it was decided about fires that were missed; see Misfire
-)
-
-// FollowEvents are all events.
-var FollowEvents = []FollowEvent{OnSuccess, OnFailure, OnMisfire}
-
-// FollowMask says what of a job is of interest after it happened, as a sum.
-type FollowMask int
-
-// The parts of a FollowMask.
-const (
-	FollowsSuccess FollowMask = 1 << iota // the job has on_success
-	FollowsFailure                        // the job has on_failure
-	FollowsMisfire                        // the job has on_misfire
-	FollowsAlerts                         // alerts watch the job
-)
-
-// Mask returns the part of a FollowMask that stands for an event.
-func (e FollowEvent) Mask() FollowMask { return 1 << max(slices.Index(FollowEvents, e), 0) }
-
 // Bounds of what follows.
 const (
 	MostFollowers = 20   // jobs that follow one event
@@ -64,10 +38,10 @@ const (
 )
 
 // EachFollow yields what follows the job, by event.
-func (j Job) EachFollow() iter.Seq2[FollowEvent, *Follow] {
-	return func(yield func(FollowEvent, *Follow) bool) {
+func (j Job) EachFollow() iter.Seq2[run.FollowEvent, *Follow] {
+	return func(yield func(run.FollowEvent, *Follow) bool) {
 		for i, follow := range []*Follow{j.OnSuccess, j.OnFailure, j.OnMisfire} {
-			if follow != nil && !yield(FollowEvents[i], follow) {
+			if follow != nil && !yield(run.FollowEvents[i], follow) {
 				return
 			}
 		}
@@ -75,15 +49,16 @@ func (j Job) EachFollow() iter.Seq2[FollowEvent, *Follow] {
 }
 
 // withFollows returns j with each Follow replaced by what f returns.
-func (j Job) withFollows(f func(FollowEvent, Follow) Follow) Job {
+func (j Job) withFollows(f func(run.FollowEvent, Follow) Follow) Job {
 	for event, follow := range j.EachFollow() {
-		*map[FollowEvent]**Follow{OnSuccess: &j.OnSuccess, OnFailure: &j.OnFailure, OnMisfire: &j.OnMisfire}[event] = new(f(event, *follow))
+		*map[run.FollowEvent]**Follow{run.OnSuccess: &j.OnSuccess, run.OnFailure: &j.OnFailure,
+			run.OnMisfire: &j.OnMisfire}[event] = new(f(event, *follow))
 	}
 	return j
 }
 
 // FollowMask returns the mask of what j declares, which says nothing of alerts.
-func (j Job) FollowMask() (mask FollowMask) {
+func (j Job) FollowMask() (mask run.FollowMask) {
 	for event := range j.EachFollow() {
 		mask |= event.Mask()
 	}
@@ -138,7 +113,7 @@ func (j Job) checkFollowJobs(problems *input.Problems, at string, jobs []string)
 	}
 }
 
-func (j Job) checkFollowTarget(event FollowEvent, target Target) error {
+func (j Job) checkFollowTarget(event run.FollowEvent, target Target) error {
 	if target.Group != nil {
 		var problems input.Problems
 		problems.Add("/group", input.CodeTargetKind,
@@ -152,8 +127,8 @@ func (j Job) checkFollowTarget(event FollowEvent, target Target) error {
 }
 
 // WithFollowTarget returns j with another target of what follows an event.
-func (j Job) WithFollowTarget(event FollowEvent, target Target) Job {
-	return j.withFollows(func(of FollowEvent, follow Follow) Follow {
+func (j Job) WithFollowTarget(event run.FollowEvent, target Target) Job {
+	return j.withFollows(func(of run.FollowEvent, follow Follow) Follow {
 		if of == event {
 			follow.Target = &target
 		}
@@ -163,14 +138,14 @@ func (j Job) WithFollowTarget(event FollowEvent, target Target) Job {
 
 // FollowerKey returns the key of the run of a job that follows an event of a run, or of missed fires, which have no kind. It is
 // the same however often the event is recorded, so that what follows it follows once. The salt is that of the app.
-func FollowerKey(salt Salt, of RunKey, event FollowEvent, follower int64, kind RunKind) RunKey {
-	id := salt.hashID("follow", of.String(), string(event), strconv.FormatInt(follower, 10))
-	return RunKey{TriggerID: id, ScheduledAt: of.ScheduledAt, Kind: kind}
+func FollowerKey(salt run.Salt, of run.Key, event run.FollowEvent, follower int64, kind run.Kind) run.Key {
+	id := salt.HashID("follow", of.String(), string(event), strconv.FormatInt(follower, 10))
+	return run.Key{TriggerID: id, ScheduledAt: of.ScheduledAt, Kind: kind}
 }
 
 // resolveFollows writes out what was left out.
 func (j *Job) resolveFollows() {
-	*j = j.withFollows(func(_ FollowEvent, follow Follow) Follow {
+	*j = j.withFollows(func(_ run.FollowEvent, follow Follow) Follow {
 		if follow.Payload == "" {
 			follow.Payload = FollowOwn
 		}
@@ -209,7 +184,7 @@ func FindFollowCycle(followers map[string][]string) []string {
 
 // Attached returns the job that makes the deliveries to the target of a Follow, as it is declared: its definition is part of
 // j's, and its name is one that no user can choose.
-func (j Job) Attached(event FollowEvent) Job {
+func (j Job) Attached(event run.FollowEvent) Job {
 	suffix := "." + string(event)
 	job := Job{App: j.App, Name: j.Name + suffix}
 	job.SetDefaults()

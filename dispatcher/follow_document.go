@@ -6,13 +6,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // FollowDocument is what a follower gets of the run that it follows: the payload of a Follow's Target, and of its Jobs with
 // FollowResult.
 type FollowDocument struct {
-	Event  FollowEvent `json:"event"`
-	Parent FollowedRun `json:"parent"`
+	Event  run.FollowEvent `json:"event"`
+	Parent FollowedRun     `json:"parent"`
 	// Result is the body of the response to the latest attempt, or the message of its callback: as JSON if it is JSON nested
 	// less deep than payloads may be, else as a text. It is left out if nothing is stored of it.
 	Result json.RawMessage `json:"result,omitempty"`
@@ -31,30 +32,30 @@ type FollowedRun struct {
 	Trigger string `json:"trigger,omitempty"`
 	// ScheduledAt is that of the run, or of the first missed fire.
 	ScheduledAt time.Time `json:"scheduled_at"`
-	State       RunState  `json:"state,omitempty"`
-	Class       Class     `json:"class,omitempty"`
+	State       run.State `json:"state,omitempty"`
+	Class       run.Class `json:"class,omitempty"`
 	Error       string    `json:"error,omitempty"`
 	HTTPStatus  int       `json:"http_status,omitempty"`
 	Attempts    int       `json:"attempts,omitempty"`
 	EndedAt     time.Time `json:"ended_at,omitzero"`
 	// Missed, Decision and Reason are set for missed fires only.
-	Missed   *MissedRange `json:"missed,omitempty"`
-	Decision Decision     `json:"decision,omitempty"`
-	Reason   string       `json:"reason,omitempty"`
+	Missed   *run.MissedRange `json:"missed,omitempty"`
+	Decision Decision         `json:"decision,omitempty"`
+	Reason   string           `json:"reason,omitempty"`
 }
 
 // Encode returns d as JSON, of at most MaxPayload bytes, with the result that a response holds; nil: nothing is stored.
-func (d FollowDocument) Encode(response *Response) (json.RawMessage, error) {
+func (d FollowDocument) Encode(response *run.Response) (json.RawMessage, error) {
 	if response != nil {
 		text := response.Body
 		if response.CallbackResult != "" {
 			text = response.CallbackResult
 		}
 		d.ResultTruncated = response.BodyTruncated && text == response.Body
-		const room = MaxPayload - 16<<10 // for all but the result
+		const room = input.MaxPayload - 16<<10 // for all but the result
 		switch raw := json.RawMessage(text); {
 		case text == "":
-		case !d.ResultTruncated && json.Valid(raw) && JSONDepth(raw) < MaxPayloadDepth-1 && input.CheckJSONText(raw, 1) == nil:
+		case !d.ResultTruncated && json.Valid(raw) && input.JSONDepth(raw) < input.MaxPayloadDepth-1 && input.CheckJSONText(raw, 1) == nil:
 			d.Result = raw
 		default:
 			var cut bool

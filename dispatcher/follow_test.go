@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestWrongFollowersAreRefused(t *testing.T) {
@@ -77,21 +78,21 @@ func TestCyclesOfFollowersAreFound(t *testing.T) {
 
 func TestFollowersGetTheResultAsJSONIfItIsJSON(t *testing.T) {
 	t.Parallel()
-	deep := strings.Repeat("[", MaxPayloadDepth) + strings.Repeat("]", MaxPayloadDepth)
+	deep := strings.Repeat("[", input.MaxPayloadDepth) + strings.Repeat("]", input.MaxPayloadDepth)
 	for name, tt := range map[string]struct {
-		response  *Response
+		response  *run.Response
 		want      string
 		truncated bool
 	}{
 		"no response":             {nil, "", false},
-		"JSON":                    {&Response{Body: `{"a": [1]}`}, `{"a":[1]}`, false},
-		"a text":                  {&Response{Body: "all\nfine"}, `"all\nfine"`, false},
-		"JSON that was cut":       {&Response{Body: `{"a": 1`, BodyTruncated: true}, `"{\"a\": 1"`, true},
-		"a number that was cut":   {&Response{Body: `12`, BodyTruncated: true}, `"12"`, true},
-		"JSON that is too deep":   {&Response{Body: deep}, `"` + deep + `"`, false},
-		"the message of callback": {&Response{Body: "accepted", CallbackResult: `{"rows": 3}`}, `{"rows":3}`, false},
+		"JSON":                    {&run.Response{Body: `{"a": [1]}`}, `{"a":[1]}`, false},
+		"a text":                  {&run.Response{Body: "all\nfine"}, `"all\nfine"`, false},
+		"JSON that was cut":       {&run.Response{Body: `{"a": 1`, BodyTruncated: true}, `"{\"a\": 1"`, true},
+		"a number that was cut":   {&run.Response{Body: `12`, BodyTruncated: true}, `"12"`, true},
+		"JSON that is too deep":   {&run.Response{Body: deep}, `"` + deep + `"`, false},
+		"the message of callback": {&run.Response{Body: "accepted", CallbackResult: `{"rows": 3}`}, `{"rows":3}`, false},
 	} {
-		raw, err := FollowDocument{Event: OnSuccess}.Encode(tt.response)
+		raw, err := FollowDocument{Event: run.OnSuccess}.Encode(tt.response)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,14 +109,14 @@ func TestFollowersGetTheResultAsJSONIfItIsJSON(t *testing.T) {
 // The longest response whose every byte takes six as JSON, and a document as long as it can be, fit into a payload.
 func TestFollowDocumentFitsIntoAPayload(t *testing.T) {
 	t.Parallel()
-	d := FollowDocument{Event: OnFailure, Parent: FollowedRun{
+	d := FollowDocument{Event: run.OnFailure, Parent: FollowedRun{
 		App: strings.Repeat("a", 63), Job: strings.Repeat("j", 63), Error: strings.Repeat("\x01", 1024), ScheduledAt: time.Unix(0, 0),
 	}}
-	raw, err := d.Encode(&Response{Body: strings.Repeat("\x01", 64<<10)})
-	if err != nil || len(raw) > MaxPayload {
-		t.Errorf("the document has %d bytes (%v), want at most %d", len(raw), err, MaxPayload)
+	raw, err := d.Encode(&run.Response{Body: strings.Repeat("\x01", 64<<10)})
+	if err != nil || len(raw) > input.MaxPayload {
+		t.Errorf("the document has %d bytes (%v), want at most %d", len(raw), err, input.MaxPayload)
 	}
-	if err := CheckPayload(raw); err != nil {
+	if err := run.CheckPayload(raw); err != nil {
 		t.Errorf("the document is no payload: %v", err)
 	}
 	var got FollowDocument
@@ -127,15 +128,15 @@ func TestFollowDocumentFitsIntoAPayload(t *testing.T) {
 func TestFollowersOfARunHaveOneKey(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	parent := RunKey{TriggerID: 7, ScheduledAt: at, Kind: KindSchedule}
-	key := FollowerKey(nil, parent, OnFailure, 9, KindChain)
-	if key != FollowerKey(nil, parent, OnFailure, 9, KindChain) || !key.ScheduledAt.Equal(at) || key.Kind != KindChain {
+	parent := run.Key{TriggerID: 7, ScheduledAt: at, Kind: run.KindSchedule}
+	key := FollowerKey(nil, parent, run.OnFailure, 9, run.KindChain)
+	if key != FollowerKey(nil, parent, run.OnFailure, 9, run.KindChain) || !key.ScheduledAt.Equal(at) || key.Kind != run.KindChain {
 		t.Errorf("key %+v is not that of the run at the same instant", key)
 	}
-	others := []RunKey{
-		FollowerKey(nil, parent, OnSuccess, 9, KindChain), FollowerKey(nil, parent, OnFailure, 10, KindChain),
-		FollowerKey(nil, RunKey{TriggerID: 8, ScheduledAt: at, Kind: KindSchedule}, OnFailure, 9, KindChain),
-		FollowerKey(nil, RunKey{TriggerID: 7, ScheduledAt: at, Kind: KindManual}, OnFailure, 9, KindChain),
+	others := []run.Key{
+		FollowerKey(nil, parent, run.OnSuccess, 9, run.KindChain), FollowerKey(nil, parent, run.OnFailure, 10, run.KindChain),
+		FollowerKey(nil, run.Key{TriggerID: 8, ScheduledAt: at, Kind: run.KindSchedule}, run.OnFailure, 9, run.KindChain),
+		FollowerKey(nil, run.Key{TriggerID: 7, ScheduledAt: at, Kind: run.KindManual}, run.OnFailure, 9, run.KindChain),
 	}
 	if slices.Contains(others, key) {
 		t.Errorf("another event, follower or run has the same key: %+v", others)

@@ -59,7 +59,7 @@ func (c Call) HashKey() (string, error) {
 
 // filledInHashKey is HashKey for a template. It is a separate method for the reason that filledIn is one.
 func (c Call) filledInHashKey() (string, error) {
-	key, fits := c.Templates.hashKey.render(&c, MaxPayload, false)
+	key, fits := c.Templates.hashKey.render(&c, input.MaxPayload, false)
 	if !fits {
 		var problems input.Problems
 		problems.Add("/hash_key", input.CodePayloadTooLarge, "hash key has more than 256 KiB once its template is filled in")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestURLOfAnEndpointJoinsPathsWithOneSlash(t *testing.T) {
@@ -39,7 +40,7 @@ func TestURLOfAnEndpointJoinsPathsWithOneSlash(t *testing.T) {
 
 func TestHashKeyIsFilledIn(t *testing.T) {
 	t.Parallel()
-	call := dispatcher.Call{App: "shop", Job: "report", Payload: []byte(`{"customer": "` + strings.Repeat("x", dispatcher.MaxPayload) + `"}`)}
+	call := dispatcher.Call{App: "shop", Job: "report", Payload: []byte(`{"customer": "` + strings.Repeat("x", input.MaxPayload) + `"}`)}
 	for key, want := range map[string]string{"": "shop/report", "fixed": "fixed", "{{.App}}": "shop", "{{json .Payload}}": ""} {
 		target := &dispatcher.GroupTarget{Name: "g", HashKey: key}
 		call.Target = dispatcher.Target{Group: target}
@@ -85,7 +86,7 @@ func TestTemplatesOfAGroupNameItsCallback(t *testing.T) {
 			t.Parallel()
 			var g dispatcher.GroupTarget
 			g.SetDefaults()
-			g.Name, g.Callback = "g", &dispatcher.CallbackPolicy{Timeout: dispatcher.DefaultCallbackTimeout}
+			g.Name, g.Callback = "g", &dispatcher.CallbackPolicy{Timeout: run.DefaultCallbackTimeout}
 			tt.set(&g)
 			if g.XXLJob != nil {
 				g.XXLJob.SetDefaults()

@@ -8,16 +8,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-func runKeys() *rapid.Generator[dispatcher.RunKey] {
-	return rapid.Custom(func(t *rapid.T) dispatcher.RunKey {
-		return dispatcher.RunKey{
+func runKeys() *rapid.Generator[run.Key] {
+	return rapid.Custom(func(t *rapid.T) run.Key {
+		return run.Key{
 			TriggerID:   rapid.Int64Range(1, 1<<63-1).Draw(t, "trigger"),
 			ScheduledAt: time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "ms")).UTC(),
-			Kind: rapid.SampledFrom([]dispatcher.RunKind{
-				dispatcher.KindSchedule, dispatcher.KindManual, dispatcher.KindCatchUp,
+			Kind: rapid.SampledFrom([]run.Kind{
+				run.KindSchedule, run.KindManual, run.KindCatchUp,
 			}).Draw(t, "kind"),
 		}
 	})
@@ -27,7 +27,7 @@ func TestRunIDsRoundTripAndSortByTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := runKeys().Draw(t, "a"), runKeys().Draw(t, "b")
-		got, err := dispatcher.ParseRunKey(a.String())
+		got, err := run.ParseKey(a.String())
 		if err != nil || got != a {
 			t.Fatalf("ParseRunKey(%q) = %+v, %v, want %+v", a, got, err, a)
 		}
@@ -39,7 +39,7 @@ func TestRunIDsRoundTripAndSortByTime(t *testing.T) {
 
 func TestOneRunHasOneID(t *testing.T) {
 	t.Parallel()
-	id := dispatcher.RunKey{TriggerID: 7, ScheduledAt: monday, Kind: dispatcher.KindManual}.String()
+	id := run.Key{TriggerID: 7, ScheduledAt: monday, Kind: run.KindManual}.String()
 	for name, text := range map[string]string{
 		"empty":            "",
 		"a line break":     id[:5] + "\n" + id[5:],
@@ -50,16 +50,16 @@ func TestOneRunHasOneID(t *testing.T) {
 		"an SQL injection": "1 OR 1=1",
 		"a NUL":            "\x00",
 	} {
-		if key, err := dispatcher.ParseRunKey(text); !errors.Is(err, dispatcher.ErrRunID) {
+		if key, err := run.ParseKey(text); !errors.Is(err, run.ErrID) {
 			t.Errorf("%s: ParseRunKey(%q) = %+v, %v, want ErrRunID", name, text, key, err)
 		}
 	}
 }
 
 func FuzzParseRunKey(f *testing.F) {
-	f.Add(dispatcher.RunKey{TriggerID: 7, ScheduledAt: monday, Kind: dispatcher.KindManual}.String())
+	f.Add(run.Key{TriggerID: 7, ScheduledAt: monday, Kind: run.KindManual}.String())
 	f.Fuzz(func(t *testing.T, text string) {
-		if key, err := dispatcher.ParseRunKey(text); err == nil && key.String() != text {
+		if key, err := run.ParseKey(text); err == nil && key.String() != text {
 			t.Errorf("ParseRunKey(%q) took the id of %q", text, key)
 		}
 	})
@@ -68,14 +68,14 @@ func FuzzParseRunKey(f *testing.F) {
 func TestNodeIDsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		id := dispatcher.NodeID(rapid.Int64Range(0, 1<<63-1).Draw(t, "id"))
-		if got, err := dispatcher.ParseNodeID(id.String()); err != nil || got != id {
+		id := run.NodeID(rapid.Int64Range(0, 1<<63-1).Draw(t, "id"))
+		if got, err := run.ParseNodeID(id.String()); err != nil || got != id {
 			t.Fatalf("ParseNodeID(%q) = %v, %v, want %v", id, got, err, id)
 		}
 	})
 	for _, text := range []string{"", "1", "+000000000000001", "-000000000000001", "000000000000000A",
 		"ffffffffffffffff", "zzzzzzzzzzzzzzzz"} {
-		if id, err := dispatcher.ParseNodeID(text); err == nil {
+		if id, err := run.ParseNodeID(text); err == nil {
 			t.Errorf("ParseNodeID(%q) = %v, want an error", text, id)
 		}
 	}
@@ -86,13 +86,13 @@ func TestNodeIDsRoundTrip(t *testing.T) {
 func TestIDsNeverChange(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ got, want string }{
-		"event": {dispatcher.EventID("inst", "crm", "sync", "t", monday, dispatcher.KindSchedule), "evt_9lf7u7k3aaobbf2i80k575ept4"},
-		"run": {dispatcher.RunKey{
-			TriggerID: dispatcher.TriggerID("crm", "sync", "t"), ScheduledAt: monday, Kind: dispatcher.KindSchedule,
+		"event": {run.EventID("inst", "crm", "sync", "t", monday, run.KindSchedule), "evt_9lf7u7k3aaobbf2i80k575ept4"},
+		"run": {run.Key{
+			TriggerID: run.TriggerID("crm", "sync", "t"), ScheduledAt: monday, Kind: run.KindSchedule,
 		}.String(), "06earvc901burjafn85kkeo1"},
-		"app":  {dispatcher.NodeID(dispatcher.AppID("crm")).String(), "555174a29098c197"},
-		"job":  {dispatcher.NodeID(dispatcher.JobID("crm", "sync")).String(), "5c300d03e48f65cb"},
-		"node": {dispatcher.NodeID(255).String(), "00000000000000ff"},
+		"app":  {run.NodeID(run.AppID("crm")).String(), "555174a29098c197"},
+		"job":  {run.NodeID(run.JobID("crm", "sync")).String(), "5c300d03e48f65cb"},
+		"node": {run.NodeID(255).String(), "00000000000000ff"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%s id = %q, want %q", name, tt.got, tt.want)
@@ -104,13 +104,13 @@ func TestEventIDsDifferByEachOfTheirParts(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for name, id := range map[string]string{
-		"base":         dispatcher.EventID("i", "a", "j", "t", monday, dispatcher.KindSchedule),
-		"installation": dispatcher.EventID("k", "a", "j", "t", monday, dispatcher.KindSchedule),
-		"app":          dispatcher.EventID("i", "b", "j", "t", monday, dispatcher.KindSchedule),
-		"job":          dispatcher.EventID("i", "a", "k", "t", monday, dispatcher.KindSchedule),
-		"trigger":      dispatcher.EventID("i", "a", "j", "u", monday, dispatcher.KindSchedule),
-		"instant":      dispatcher.EventID("i", "a", "j", "t", monday.Add(time.Millisecond), dispatcher.KindSchedule),
-		"kind":         dispatcher.EventID("i", "a", "j", "t", monday, dispatcher.KindCatchUp),
+		"base":         run.EventID("i", "a", "j", "t", monday, run.KindSchedule),
+		"installation": run.EventID("k", "a", "j", "t", monday, run.KindSchedule),
+		"app":          run.EventID("i", "b", "j", "t", monday, run.KindSchedule),
+		"job":          run.EventID("i", "a", "k", "t", monday, run.KindSchedule),
+		"trigger":      run.EventID("i", "a", "j", "u", monday, run.KindSchedule),
+		"instant":      run.EventID("i", "a", "j", "t", monday.Add(time.Millisecond), run.KindSchedule),
+		"kind":         run.EventID("i", "a", "j", "t", monday, run.KindCatchUp),
 	} {
 		if other, taken := seen[id]; taken {
 			t.Errorf("event ids of %s and %s are both %s", name, other, id)
@@ -121,8 +121,8 @@ func TestEventIDsDifferByEachOfTheirParts(t *testing.T) {
 		}
 	}
 	zone := time.FixedZone("", 3600)
-	if a, b := dispatcher.EventID("i", "a", "j", "t", monday, "schedule"),
-		dispatcher.EventID("i", "a", "j", "t", monday.In(zone), "schedule"); a != b {
+	if a, b := run.EventID("i", "a", "j", "t", monday, "schedule"),
+		run.EventID("i", "a", "j", "t", monday.In(zone), "schedule"); a != b {
 		t.Errorf("event id depends on the zone the instant is written in: %s, %s", a, b)
 	}
 }

@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Call is one attempt as a target sees it.
 type Call struct {
 	App, Job, Trigger string // Trigger is empty for a run that belongs to none, such as a manual one
-	Key               RunKey
+	Key               run.Key
 	EventID           string
 	Attempt           int
-	Missed            *MissedRange // what a catch-up run stands for; nil for other runs
-	Cause             *RunCause    // why the run exists; nil: Key.Kind says all
+	Missed            *run.MissedRange // what a catch-up run stands for; nil for other runs
+	Cause             *run.Cause       // why the run exists; nil: Key.Kind says all
 	Target            Target
 	// Group is the group that Target names; nil: it names none.
 	Group *GroupVersion
 	// Shard is the part of a broadcast that the run is; nil: it is none.
-	Shard   *Shard
+	Shard   *run.Shard
 	Payload json.RawMessage
 	// Templates are those of Target, nil if it has none. PreviousFire and NextFire are the scheduled
 	// times of the trigger before and after this one, zero if there is none; they are set only if
@@ -41,14 +42,14 @@ type Call struct {
 	Bounds        *Bounds
 	AWSExternalID string
 	// Carried is the state of the job as the attempt begins; nil: the job carries none.
-	Carried *CarriedState
+	Carried *run.CarriedState
 	// Callback is how the target ends the attempt if it accepts it; nil: it cannot.
-	Callback *CallToken
+	Callback *run.CallToken
 	// Installation is that of the database, Sampling whether the trace of the run is recorded, and Requester the trace that
 	// asked for the run; nil: none did. See TraceOf.
 	Installation string
-	Sampling     Sampling
-	Requester    *Requester
+	Sampling     run.Sampling
+	Requester    *run.Requester
 	// Notification is what templates are filled in with if the target is that of an alert; nil: it is another.
 	Notification *AlertNotification
 }
@@ -60,15 +61,15 @@ type fireText struct {
 	Job         string      `json:"job"`
 	Trigger     string      `json:"trigger"`
 	Run         string      `json:"run"`
-	Kind        RunKind     `json:"kind"`
+	Kind        run.Kind    `json:"kind"`
 	ScheduledAt string      `json:"scheduled_at"`
 	Missed      *missedText `json:"missed,omitempty"`
-	Cause       *RunCause   `json:"cause,omitempty"`
+	Cause       *run.Cause  `json:"cause,omitempty"`
 	ShardIndex  *int        `json:"shard_index,omitempty"`
 	ShardTotal  *int        `json:"shard_total,omitempty"`
 	// State is what the runs before left. It differs between attempts only if an operator changes it meanwhile.
 	State    json.RawMessage `json:"state,omitempty"`
-	Callback *CallToken      `json:"callback,omitempty"` // of the attempt
+	Callback *run.CallToken  `json:"callback,omitempty"` // of the attempt
 }
 
 func (c Call) fire() fireText {

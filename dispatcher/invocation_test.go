@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestFencesGrow(t *testing.T) {
@@ -12,11 +13,11 @@ func TestFencesGrow(t *testing.T) {
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	last := int64(0)
 	for _, call := range []dispatcher.Call{
-		{Key: dispatcher.RunKey{ScheduledAt: at}, Attempt: 1},
-		{Key: dispatcher.RunKey{ScheduledAt: at}, Attempt: 2},
-		{Key: dispatcher.RunKey{ScheduledAt: at}, Attempt: 999},
-		{Key: dispatcher.RunKey{ScheduledAt: at.Add(time.Millisecond)}, Attempt: 1},
-		{Key: dispatcher.RunKey{ScheduledAt: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)}, Attempt: 5000},
+		{Key: run.Key{ScheduledAt: at}, Attempt: 1},
+		{Key: run.Key{ScheduledAt: at}, Attempt: 2},
+		{Key: run.Key{ScheduledAt: at}, Attempt: 999},
+		{Key: run.Key{ScheduledAt: at.Add(time.Millisecond)}, Attempt: 1},
+		{Key: run.Key{ScheduledAt: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)}, Attempt: 5000},
 	} {
 		if fence := call.Fence(); fence <= last || int64(float64(fence)) != fence || fence > 1<<53 {
 			t.Errorf("fence of %s attempt %d = %d after %d, want more, and exact as a float", call.Key.ScheduledAt, call.Attempt, fence, last)

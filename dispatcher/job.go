@@ -149,11 +149,10 @@ func (j Job) Complete() bool {
 
 // Bounds of a job.
 const (
-	MaxTriggers     = 100
-	MaxPayload      = 256 << 10 // bytes
-	MaxPayloadDepth = 32
-	MaxPriority     = 9
-	MinDeleteAfter  = time.Minute
+	MaxTriggers = 100
+
+	MaxPriority    = 9
+	MinDeleteAfter = time.Minute
 )
 
 // Validate returns everything wrong with j, as Problems with JSON pointers, or nil. Apply
@@ -181,7 +180,7 @@ func (j Job) Validate() error {
 	if j.Target.Alert != nil {
 		problems.Add("/target/alert", input.CodeTargetKind, "only alerts have this kind of target; give the job a webhook, a lambda or a group")
 	}
-	checkPayload(&problems, j.Payload)
+	input.CheckPayload(&problems, j.Payload)
 	if wrong == nil {
 		problems.AddError("/target", j.tryTemplates())
 	}
@@ -198,41 +197,4 @@ func (j Job) Validate() error {
 		problems.AddError(path, wrong.Err())
 	}
 	return problems.Err()
-}
-
-func checkPayload(problems *input.Problems, payload json.RawMessage) {
-	if len(payload) > MaxPayload {
-		problems.Add("/payload", input.CodePayloadTooLarge, "payload has %d bytes; the maximum is 256 KiB", len(payload))
-		return
-	}
-	if len(payload) == 0 {
-		return
-	}
-	if !json.Valid(payload) {
-		problems.Add("/payload", input.CodeJSONSyntax, "payload is not JSON")
-		return
-	}
-	if depth := JSONDepth(payload); depth > MaxPayloadDepth {
-		problems.Add("/payload", input.CodeJSONDepth, "payload is nested %d deep; the maximum is %d", depth, MaxPayloadDepth)
-	}
-}
-
-// JSONDepth returns how deep valid JSON nests; a scalar has depth 0.
-func JSONDepth(text []byte) int {
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return deepest
 }

@@ -1,6 +1,9 @@
 package dispatcher
 
-import "github.com/carillon-dev/carillon/dispatcher/input"
+import (
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
 
 // eachSecret returns a copy of j with each secret replaced; f takes its JSON pointer in j.
 func (j Job) eachSecret(f func(path string, s Secret) Secret) Job {
@@ -8,7 +11,7 @@ func (j Job) eachSecret(f func(path string, s Secret) Secret) Job {
 		return func(path string, s Secret) Secret { return f(at+path, s) }
 	}
 	j.Target = j.Target.eachSecret(below("/target"))
-	return j.withFollows(func(event FollowEvent, follow Follow) Follow {
+	return j.withFollows(func(event run.FollowEvent, follow Follow) Follow {
 		if follow.Target != nil {
 			follow.Target = new(follow.Target.eachSecret(below("/" + string(event) + "/target")))
 		}
@@ -40,7 +43,7 @@ func (j Job) WithSecrets(with map[string]Secret) Job {
 func (j Job) CheckKept(old Job) error {
 	var problems input.Problems
 	problems.AddError("/target", j.Target.CheckKept(old.Target))
-	before := map[FollowEvent]*Follow{}
+	before := map[run.FollowEvent]*Follow{}
 	for event, follow := range old.EachFollow() {
 		before[event] = follow
 	}

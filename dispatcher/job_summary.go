@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // JobSummary is a job as a list over many apps shows it: how it does, without its definition.
@@ -29,14 +30,14 @@ type JobSummary struct {
 	// LatestRun is the one that was scheduled last, over or not; nil: there is none in the history.
 	LatestRun *RunSummary `json:"latest_run,omitempty"`
 	// Result is the state of the run that was scheduled last of those that are over; empty: none is.
-	Result RunState `json:"result,omitempty"`
+	Result run.State `json:"result,omitempty"`
 }
 
 // RunSummary is a run as the list of jobs shows it.
 type RunSummary struct {
 	ID          string     `json:"id"`
-	State       RunState   `json:"state"`
-	Class       Class      `json:"class,omitempty"`
+	State       run.State  `json:"state"`
+	Class       run.Class  `json:"class,omitempty"`
 	ScheduledAt time.Time  `json:"scheduled_at"`
 	EndedAt     *time.Time `json:"ended_at,omitempty"`
 	// Lateness is how long after its scheduled time its first attempt began; nil: it has not begun, or was attempted again.
@@ -49,7 +50,7 @@ type JobQuery struct {
 	Apps []string
 	// State is the roll-up; Result as in JobSummary.
 	State  JobState
-	Result RunState
+	Result run.State
 	// Name is a part of the name, and Host a name as in TargetSummary.
 	Name, Host string
 	// Page has the labels, too. Its cursor is what JobSummaries returned as next; see JobCursor.

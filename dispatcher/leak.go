@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
 
 // LeakKind says what is held for a run, or keeps it, although nothing will free it.
 type LeakKind string
@@ -25,7 +29,7 @@ type Leak struct {
 	// Of is the endpoint of the slot or the host; empty: it is about neither.
 	Of string `json:"of,omitempty"`
 	// Node has the slot; nil: it is no slot.
-	Node *NodeID `json:"node,omitempty"`
+	Node *run.NodeID `json:"node,omitempty"`
 	// Since is when it was taken, or the run ended that is not followed; nil: that is not known.
 	Since *time.Time `json:"since,omitempty"`
 }

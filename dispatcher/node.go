@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Node is one start of one dispatcher process.
 type Node struct {
 	// ID is drawn at random at each start.
-	ID NodeID `json:"id"`
+	ID run.NodeID `json:"id"`
 	// Name is a label, by default the host's name; two nodes may share it.
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -37,7 +38,7 @@ type Node struct {
 func (n Node) Serves(appID int64, required input.Labels) bool {
 	mine := len(n.Apps) == 0
 	for _, app := range n.Apps {
-		mine = mine || AppID(app) == appID
+		mine = mine || run.AppID(app) == appID
 	}
 	return mine && n.Labels.Have(required)
 }

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"cmp"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A job and a trigger keep for life what was derived from the name that they were created with, their origin: the keys of
@@ -13,11 +15,11 @@ import (
 func (j Job) CreatedAs() string { return cmp.Or(j.Origin, j.Name) }
 
 // Key returns the key of the job's row.
-func (j Job) Key() int64 { return JobID(j.App, j.CreatedAs()) }
+func (j Job) Key() int64 { return run.JobID(j.App, j.CreatedAs()) }
 
 // TriggerKey returns the key of the row of one of the job's triggers, or of one that it would get.
 func (j Job) TriggerKey(name string) int64 {
-	return TriggerID(j.App, j.CreatedAs(), j.TriggerOrigin(name))
+	return run.TriggerID(j.App, j.CreatedAs(), j.TriggerOrigin(name))
 }
 
 // Identity returns what H in the expression of one of the job's triggers and its jitter hash.
@@ -37,7 +39,7 @@ func OriginOf(origin, name string) string {
 
 // TriggerKey is Job.TriggerKey of a job without its triggers.
 func (v JobVersion) TriggerKey(name string) int64 {
-	return TriggerID(v.App, v.CreatedAs(), v.triggerOrigin(name))
+	return run.TriggerID(v.App, v.CreatedAs(), v.triggerOrigin(name))
 }
 
 // Identity is Job.Identity of a job without its triggers.
@@ -47,8 +49,8 @@ func (v JobVersion) Identity(name string) string {
 
 // EventID returns the webhook-id of a fire of one of the job's triggers; see EventID. installation is that of the store. A
 // manual run has no trigger.
-func (v JobVersion) EventID(installation, trigger string, at time.Time, kind RunKind) string {
-	return EventID(cmp.Or(v.Installation, installation), v.App, v.CreatedAs(), v.triggerOrigin(trigger), at, kind)
+func (v JobVersion) EventID(installation, trigger string, at time.Time, kind run.Kind) string {
+	return run.EventID(cmp.Or(v.Installation, installation), v.App, v.CreatedAs(), v.triggerOrigin(trigger), at, kind)
 }
 
 func (v JobVersion) triggerOrigin(name string) string { return cmp.Or(v.TriggerOrigins[name], name) }

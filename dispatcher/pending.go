@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -36,7 +37,7 @@ type pendingChange struct {
 
 // pending are the fires that were due, in order: those in a range, which are counted only, and the latest, which are known.
 type pending struct {
-	older MissedRange
+	older run.MissedRange
 	times []time.Time
 	// until is the last time that the new repeat count allows. stays tells which of times stay.
 	until time.Time
@@ -123,9 +124,9 @@ func (c *pendingChange) pending() (p pending) {
 		if last, count, _, _, err = missedFires(c.budget, c.was, first, c.now); err != nil {
 			last = c.now
 		}
-		return pending{older: MissedRange{first, last, count}}
+		return pending{older: run.MissedRange{From: first, To: last, Count: count}}
 	case count > 0:
-		p.older, at = MissedRange{first, last, count}, latest
+		p.older, at = run.MissedRange{From: first, To: last, Count: count}, latest
 	}
 	for ok := true; ok && !at.After(c.now); {
 		p.times = append(p.times, at)
@@ -196,12 +197,12 @@ func (c *pendingChange) decide(p pending) (decided []Misfire) {
 	span, of, runAt := p.older, c.fateAt(p.older.To), c.now
 	if c.after.MisfirePolicy == FireAll && span.Count > 0 && of == fateMissed {
 		decided = append(decided, c.misfire(span, DecisionSkip, fmt.Sprintf("more than the latest %d, which are caught up", MostCaughtUp)))
-		span = MissedRange{}
+		span = run.MissedRange{}
 	}
 	for i, at := range p.times {
 		next := c.fateOf(p, i)
 		if next != of {
-			decided, span, of = append(decided, c.all(span, of)...), MissedRange{}, next
+			decided, span, of = append(decided, c.all(span, of)...), run.MissedRange{}, next
 		}
 		switch {
 		case next == fateStays:
@@ -211,7 +212,7 @@ func (c *pendingChange) decide(p pending) (decided []Misfire) {
 			decided = append(decided, c.run(at, runAt, goneReason))
 			runAt = runAt.Add(catchUpPause)
 		case span.Count == 0:
-			span = MissedRange{at, at, 1}
+			span = run.MissedRange{From: at, To: at, Count: 1}
 		default:
 			span.To, span.Count = at, span.Count+1
 		}
@@ -224,7 +225,7 @@ func (c *pendingChange) decide(p pending) (decided []Misfire) {
 const goneReason = "missed, or no longer in the schedule"
 
 // all is the decision about a range of one fate; none if it is empty.
-func (c *pendingChange) all(span MissedRange, of fate) []Misfire {
+func (c *pendingChange) all(span run.MissedRange, of fate) []Misfire {
 	switch {
 	case span.Count == 0:
 		return nil
@@ -235,19 +236,19 @@ func (c *pendingChange) all(span MissedRange, of fate) []Misfire {
 	}
 	m := c.misfire(span, DecisionFireOnce, goneReason)
 	m.RunDueAt = c.now
-	m.Run = RunKey{TriggerID: m.TriggerID, ScheduledAt: span.To, Kind: KindCatchUp}.String()
+	m.Run = run.Key{TriggerID: m.TriggerID, ScheduledAt: span.To, Kind: run.KindCatchUp}.String()
 	return []Misfire{m}
 }
 
 // run lets a pending fire run as itself.
 func (c *pendingChange) run(at, due time.Time, why string) Misfire {
-	m := c.misfire(MissedRange{at, at, 1}, DecisionFireAll, why)
+	m := c.misfire(run.MissedRange{From: at, To: at, Count: 1}, DecisionFireAll, why)
 	m.RunDueAt = due
-	m.Run = RunKey{TriggerID: m.TriggerID, ScheduledAt: at, Kind: KindSchedule}.String()
+	m.Run = run.Key{TriggerID: m.TriggerID, ScheduledAt: at, Kind: run.KindSchedule}.String()
 	return m
 }
 
-func (c *pendingChange) misfire(span MissedRange, decision Decision, why string) Misfire {
+func (c *pendingChange) misfire(span run.MissedRange, decision Decision, why string) Misfire {
 	return Misfire{
 		App: c.job.App, Job: c.job.Name, Trigger: c.name, JobID: c.job.Key(), TriggerID: c.job.TriggerKey(c.name),
 		From: span.From, To: span.To, Count: span.Count, Decision: decision, Reason: c.reason + "; " + why, DecidedAt: c.now,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -42,7 +43,7 @@ func decisions(missed []dispatcher.Misfire) (all []string) {
 	for _, m := range missed {
 		text := fmt.Sprintf("%s %d %s-%s", m.Decision, m.Count, m.From.Format("15:04:05"), m.To.Format("15:04:05"))
 		if m.Run != "" {
-			key, err := dispatcher.ParseRunKey(m.Run)
+			key, err := run.ParseKey(m.Run)
 			if err != nil {
 				return []string{err.Error()}
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // ConcurrencyPolicy says what happens to a run of a job when all slots are taken. It is not called
@@ -58,7 +59,7 @@ type Slot struct {
 	// Endpoint is the endpoint whose slot it is; empty: the slot is the job's. See GroupTarget.EndpointConcurrency.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Node makes an attempt of it now; nil: none does.
-	Node *NodeID `json:"node,omitempty"`
+	Node *run.NodeID `json:"node,omitempty"`
 	// Since is when the run got the slot.
 	Since time.Time `json:"since"`
 	// Ended tells that the run has ended. Its slot is taken until Node has given its request up.
@@ -77,7 +78,7 @@ func (e *UndecidedError) Error() string {
 
 // Contender is a run that has a slot or wants one.
 type Contender struct {
-	RunKey
+	run.Key
 	// Live tells that the run has not ended. A run that ended may still have a request in flight.
 	Live bool
 	// Slot tells that it has a slot, and Busy that a live node makes an attempt with it.
@@ -91,7 +92,7 @@ func (c Contender) TakesPart() bool { return c.Live && (c.Slot || c.Asks || c.Wa
 
 // backfills tells whether the run is of a backfill. Such a run goes after all others, waits whatever the policy is, because
 // nobody asks for its instant again, and does not count to QueueLimit. It may be replaced.
-func (c Contender) backfills() bool { return c.Kind == KindBackfill }
+func (c Contender) backfills() bool { return c.Kind == run.KindBackfill }
 
 // SlotDecision is what happens to a contender.
 type SlotDecision int

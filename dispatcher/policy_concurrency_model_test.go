@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // phase is how far a run of the model has come.
@@ -46,8 +47,8 @@ func (m *replacing) decide(c contenders, asks int) contenders {
 		}
 		runs = append(runs, i)
 		all = append(all, dispatcher.Contender{
-			RunKey: dispatcher.RunKey{TriggerID: 1, ScheduledAt: monday.Add(time.Duration(i) * time.Second), Kind: dispatcher.KindSchedule},
-			Live:   p != stopping, Slot: p == sent || p == between || p == stopping, Busy: p == sent || p == stopping,
+			Key:  run.Key{TriggerID: 1, ScheduledAt: monday.Add(time.Duration(i) * time.Second), Kind: run.KindSchedule},
+			Live: p != stopping, Slot: p == sent || p == between || p == stopping, Busy: p == sent || p == stopping,
 			Asks: i == asks, Waits: p == waits,
 		})
 	}

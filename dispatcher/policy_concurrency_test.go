@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestConcurrencyIsChecked(t *testing.T) {
@@ -141,8 +142,8 @@ func TestSlotsAreNeverExceededNorLeftUnused(t *testing.T) {
 			case action == 0 || len(r.all) == 0:
 				latest++
 				at := monday.Add(time.Duration(latest) * time.Second)
-				r.all = append(r.all, dispatcher.Contender{RunKey: dispatcher.RunKey{TriggerID: 1, ScheduledAt: at,
-					Kind: dispatcher.KindSchedule}, Live: true})
+				r.all = append(r.all, dispatcher.Contender{Key: run.Key{TriggerID: 1, ScheduledAt: at,
+					Kind: run.KindSchedule}, Live: true})
 			case r.all[i].Slot: // its request ends, be it cancelled or not
 				r.all = slices.Delete(r.all, i, i+1)
 			case !r.all[i].Waits:

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -36,13 +37,6 @@ func (t Trigger) checkMisfires(problems *input.Problems) {
 	t.CatchUpWindow.CheckRange(problems, "/catch_up_window", t.MisfireAfter.Std(), MaxCatchUpWindow.Std())
 }
 
-// MissedRange is a range of missed instants, both ends inclusive.
-type MissedRange struct {
-	From  time.Time `json:"from"`
-	To    time.Time `json:"to"`
-	Count int       `json:"count"`
-}
-
 // Misfire is the recorded decision about fires that were not claimed in time.
 type Misfire struct {
 	App     string `json:"app"`
@@ -63,13 +57,13 @@ type Misfire struct {
 	// RunDueAt is when that run is due, if a change of the definition decided; it is not stored.
 	RunDueAt time.Time `json:"-"`
 	// Node is the node that decided; nil if a change of the definition did.
-	Node      *NodeID   `json:"node,omitempty"`
-	DecidedAt time.Time `json:"decided_at"`
+	Node      *run.NodeID `json:"node,omitempty"`
+	DecidedAt time.Time   `json:"decided_at"`
 }
 
 // Cursor returns the cursor of the page of misfires that follows m.
 func (m Misfire) Cursor() string {
-	return RunKey{TriggerID: m.TriggerID, ScheduledAt: m.From, Kind: KindCatchUp}.String()
+	return run.Key{TriggerID: m.TriggerID, ScheduledAt: m.From, Kind: run.KindCatchUp}.String()
 }
 
 // Decision is what happened to missed fires.

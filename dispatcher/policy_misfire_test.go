@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -90,9 +91,9 @@ func TestMissedButLatestKeepsTheLatest(t *testing.T) {
 
 func TestBodyOfACatchUpNamesTheMissedRange(t *testing.T) {
 	t.Parallel()
-	call := dispatcher.Call{Missed: &dispatcher.MissedRange{From: monday, To: monday.Add(time.Hour), Count: 61}}
+	call := dispatcher.Call{Missed: &run.MissedRange{From: monday, To: monday.Add(time.Hour), Count: 61}}
 	var body struct {
-		Missed *dispatcher.MissedRange `json:"missed"`
+		Missed *run.MissedRange `json:"missed"`
 	}
 	if err := json.Unmarshal(call.Body(), &body); err != nil || !cmp.Equal(call.Missed, body.Missed) {
 		t.Errorf("body %s, %v: want the range in it", call.Body(), err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Retry says whether and when a run whose attempt failed is attempted again, under the same event id.
@@ -98,39 +99,6 @@ func (r Retry) Delay(failures int, draw float64) time.Duration {
 	return time.Duration(draw * float64(min(bound, r.Cap.Std()))).Truncate(time.Millisecond)
 }
 
-// Repeatable reports whether another attempt may succeed. Of the statuses 4xx only those about timing
-// are repeatable, because the others are about the request itself.
-func (c Class) Repeatable(httpStatus int) bool {
-	switch c {
-	case ClassHTTP4xx:
-		return httpStatus == 408 || httpStatus == 425
-	case ClassRedirect, ClassConfig, ClassEgressDenied, ClassBounds, ClassCancelled, ClassPanic, ClassJobDeleted, ClassTemplate:
-		return false
-	}
-	return true
-}
-
-// NeverSent reports whether an attempt failed before the first byte of its request, or before its
-// target acted on it.
-func (c Class) NeverSent() bool {
-	switch c {
-	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassBounds, ClassCredentials,
-		ClassOAuth2, ClassThrottled, ClassCircuitOpen, ClassHostRate, ClassNoEndpoint, ClassEndpointsBusy, ClassExecutorRefused:
-		return true
-	}
-	return false
-}
-
-// OfHost reports whether the failure is one of the whole host and not of a single request.
-func (c Class) OfHost() bool {
-	switch c {
-	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassTLS, ClassReset, ClassTimeout, ClassHTTP5xx, ClassProtocol,
-		ClassNoEndpoint:
-		return true
-	}
-	return false
-}
-
 // NextAttempt is when a run is attempted again.
 type NextAttempt struct {
 	At time.Time
@@ -146,7 +114,7 @@ type NextAttempt struct {
 	Wait *HostWait
 	// Callback tells that there is no next attempt: the target accepted this one, and says until At how it ended. Of
 	// the other fields only At counts. nil: the attempt is over.
-	Callback *Callback
+	Callback *run.Callback
 }
 
 // RetryTimes are times at which something is to be done for runs that are attempted again; zero: there is none.

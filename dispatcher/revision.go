@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -94,7 +95,7 @@ type Revisions interface {
 	CalendarsAt(ctx context.Context, app string, revision int64) ([]Calendar, error)
 	// Fires returns the scheduled runs of a job, by its key, between two times, both inclusive, in order, at
 	// most limit.
-	Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]RunKey, error)
+	Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]run.Key, error)
 }
 
 // Span is a period, both ends inclusive, in which one revision schedules the fires of a trigger.

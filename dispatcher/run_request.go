@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // RunRequest is the body of a request to run a job by hand, which may be left out.
@@ -18,7 +19,7 @@ func (j Job) CheckPayloadOf(payload json.RawMessage) error {
 	if payload == nil {
 		return nil
 	}
-	if err := CheckPayload(payload); err != nil {
+	if err := run.CheckPayload(payload); err != nil {
 		return err
 	}
 	var problems input.Problems

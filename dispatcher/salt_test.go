@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A salt leads to ids of its own app only: with the same salt, the same names in another app have other ids. So a tenant who
@@ -11,18 +13,18 @@ import (
 func TestSaltLeadsToIDsOfItsAppOnly(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	ids := func(salt Salt, app string) map[string]int64 {
-		fire := RunKey{TriggerID: TriggerID(app, "load", "t"), ScheduledAt: at, Kind: KindSchedule}
+	ids := func(salt run.Salt, app string) map[string]int64 {
+		fire := run.Key{TriggerID: run.TriggerID(app, "load", "t"), ScheduledAt: at, Kind: run.KindSchedule}
 		return map[string]int64{
-			"follower":     FollowerKey(salt, fire, OnSuccess, JobID(app, "report"), KindChain).TriggerID,
-			"delivery":     FollowerKey(salt, fire, OnSuccess, JobID(app, "load.on_success"), KindFollow).TriggerID,
-			"notification": AlertStateID(salt, AlertID(app, "night"), JobID(app, "load"), AlertFailure),
+			"follower":     FollowerKey(salt, fire, run.OnSuccess, run.JobID(app, "report"), run.KindChain).TriggerID,
+			"delivery":     FollowerKey(salt, fire, run.OnSuccess, run.JobID(app, "load.on_success"), run.KindFollow).TriggerID,
+			"notification": AlertStateID(salt, AlertID(app, "night"), run.JobID(app, "load"), AlertFailure),
 			"test":         AlertStateID(salt, AlertID(app, "night"), 0, ""),
 		}
 	}
-	chosen := Salt(bytes.Repeat([]byte{7}, SaltBytes))
+	chosen := run.Salt(bytes.Repeat([]byte{7}, run.SaltBytes))
 	seen := map[int64]string{}
-	for name, salt := range map[string]Salt{"none": nil, "chosen": chosen, "zero": make(Salt, SaltBytes), "drawn": NewSalt()} {
+	for name, salt := range map[string]run.Salt{"none": nil, "chosen": chosen, "zero": make(run.Salt, run.SaltBytes), "drawn": run.NewSalt()} {
 		for _, app := range []string{"shop", "evil"} {
 			for kind, id := range ids(salt, app) {
 				if of, taken := seen[id]; taken || id <= 0 {
@@ -40,12 +42,13 @@ func TestSaltLeadsToIDsOfItsAppOnly(t *testing.T) {
 // Ids of apps without a salt, which came from exports of older versions, are what they were there.
 func TestIDsWithoutSaltStay(t *testing.T) {
 	t.Parallel()
-	fire := RunKey{TriggerID: TriggerID("shop", "load", "t"), ScheduledAt: time.UnixMilli(1777629600000).UTC(), Kind: KindSchedule}
-	follower := FollowerKey(Salt{}, fire, OnSuccess, JobID("shop", "report"), KindChain)
+	fire := run.Key{TriggerID: run.TriggerID("shop", "load", "t"), ScheduledAt: time.UnixMilli(1777629600000).UTC(), Kind: run.KindSchedule}
+	follower := FollowerKey(run.Salt{}, fire, run.OnSuccess, run.JobID("shop", "report"), run.KindChain)
 	if got, want := follower.String(), "06eu5uop018ef39t2qmoiko4"; got != want {
 		t.Errorf("the run that follows has id %s, want %s", got, want)
 	}
-	if got, want := AlertStateID(nil, AlertID("shop", "night"), JobID("shop", "load"), AlertFailure), int64(223711971426880627); got != want {
+	if got, want := AlertStateID(nil, AlertID("shop", "night"), run.JobID("shop", "load"), AlertFailure),
+		int64(223711971426880627); got != want {
 		t.Errorf("the notification has key %d, want %d", got, want)
 	}
 }

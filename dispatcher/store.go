@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Locks stop nodes from doing the same work at the same time or one after the other. They only save
@@ -20,7 +22,7 @@ type Locks interface {
 // run at different times do not repeat each other's work. All nodes must ask for a lock with the
 // same AtMost.
 type LockRequest struct {
-	Node            NodeID
+	Node            run.NodeID
 	Names           []string
 	AtMost, AtLeast time.Duration
 	Now             time.Time
@@ -29,7 +31,7 @@ type LockRequest struct {
 // Lock is a lock that was taken. Fence counts its holders; only the latest fence allows a write.
 type Lock struct {
 	Name  string
-	Node  NodeID
+	Node  run.NodeID
 	Fence int64
 }
 

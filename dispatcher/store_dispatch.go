@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -33,11 +34,11 @@ type Dispatch interface {
 	// Held returns the runs that node holds under token, in its claim and among the live runs, except those
 	// that it has begun. If token is 0, it returns those under any token, except those of claims that Claim or Held
 	// has returned to this process.
-	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
+	Held(ctx context.Context, node run.NodeID, token run.Token) ([]HeldRun, error)
 	// UnfoldClaims turns what is left of the claims of node that are older than olderThan into live runs of
 	// the same node, token and attempt, and returns how many claims it has removed. A node calls it for its
 	// own claims, so that a slow attempt does not keep the claim of those that ended long ago.
-	UnfoldClaims(ctx context.Context, node NodeID, olderThan time.Duration, now time.Time) (int, error)
+	UnfoldClaims(ctx context.Context, node run.NodeID, olderThan time.Duration, now time.Time) (int, error)
 	// OverdueApps returns the enabled apps among apps, empty: all, with triggers that are later than
 	// their MisfireAfter, of jobs that require no other labels.
 	// From saves the database what was due earlier, as that of DueQuery; zero: there is no lower bound.
@@ -73,14 +74,14 @@ type Dispatch interface {
 	// run has ended, or is attempted again. It looks at limit slots after one of them, of all jobs and nodes, in their
 	// order. The node that has such a slot and does not make the attempt either says so by ReleaseSlots. Without that, the
 	// slot would stay taken until the node is dead.
-	LeftSlots(ctx context.Context, node NodeID, after SlotKey, limit int) (LeftSlots, error)
+	LeftSlots(ctx context.Context, node run.NodeID, after SlotKey, limit int) (LeftSlots, error)
 	// RunInputs returns the inputs of runs by their keys. A shard has that of its parent. Runs without one are absent.
-	RunInputs(ctx context.Context, keys []RunKey) (map[RunKey]RunInput, error)
+	RunInputs(ctx context.Context, keys []run.Key) (map[run.Key]run.Input, error)
 	// FailLostRuns ends as lost the begun runs of dead nodes, and returns how many.
 	FailLostRuns(ctx context.Context, now time.Time) (int, error)
 	// Begun returns the runs that a node has begun, of at_most_once jobs. LoseRuns ends as lost those of them that it does not
 	// make any more, as after a rollback, and returns how many: whether their requests were sent is unknown.
-	Begun(ctx context.Context, node NodeID) ([]HeldRun, error)
+	Begun(ctx context.Context, node run.NodeID) ([]HeldRun, error)
 	LoseRuns(ctx context.Context, runs []HeldRun, now time.Time) (int, error)
 	// Record ends attempts, fenced by token: a record with another token than the run's becomes the
 	// late result of its attempt. Recording an outcome again changes nothing. The same statement
@@ -171,8 +172,8 @@ type Advance struct {
 
 // ClaimBatch claims fires for a node, at most one of each trigger.
 type ClaimBatch struct {
-	Node  NodeID
-	Token Token
+	Node  run.NodeID
+	Token run.Token
 	// Lead is how long before it is due a fire may be claimed, by the database's clock.
 	Lead     time.Duration
 	Advances []Advance
@@ -181,10 +182,10 @@ type ClaimBatch struct {
 
 // HeldRun is a run that a node holds and is to execute.
 type HeldRun struct {
-	RunKey
+	run.Key
 	JobID    int64
 	Revision int64 // the job's when the run was claimed, requested, adopted or retried
-	Token    Token
+	Token    run.Token
 	Attempt  int
 	// Failures are the attempts that count against the job's Retry. RetryUntil is when the run fails
 	// for good; zero before the first failure.
@@ -196,13 +197,13 @@ type HeldRun struct {
 	// HasInput tells that RunInputs has an input of the run.
 	HasInput bool
 	// Accepted is set if the node is only to record the end of the attempt; see AcceptedAttempt.
-	Accepted *AcceptedAttempt
+	Accepted *run.AcceptedAttempt
 }
 
 // SlotKey names a slot that is taken: by which run of which job, and of which endpoint; empty: the slot is the job's.
 type SlotKey struct {
 	JobID int64
-	RunKey
+	run.Key
 	Endpoint string
 }
 
@@ -229,22 +230,22 @@ type Settlement struct {
 
 // SettleBatch settles misfires; the catch-up runs belong to Node under Token.
 type SettleBatch struct {
-	Node        NodeID
-	Token       Token
+	Node        run.NodeID
+	Token       run.Token
 	Settlements []Settlement
 	Now         time.Time
 }
 
 // Record is the outcome of one attempt, to be stored against the token of its run.
 type Record struct {
-	RunKey
+	run.Key
 	// JobID, Revision and ClaimedAt are those of the HeldRun. A run of a claim has no row that knows them.
 	JobID, Revision int64
 	ClaimedAt       time.Time
-	Node            NodeID
-	Token           Token
+	Node            run.NodeID
+	Token           run.Token
 	Attempt         int
-	Outcome         Outcome
+	Outcome         run.Outcome
 	// Followed tells that something may follow if this is the end of the run, by the FollowMask of the job as its node knows
 	// it. What follows is decided by the job as the database has it; without Followed it is not asked.
 	Followed bool
@@ -283,7 +284,7 @@ type JobVersion struct {
 	Bounds        *Bounds
 	AWSExternalID string
 	// Follows is what of the job is of interest after it happened.
-	Follows FollowMask
+	Follows run.FollowMask
 	// Installation is the id in the event ids of an app that was imported; empty: that of this installation.
 	Installation string
 	// Err is why the stored definition cannot be read, for example because a newer version
@@ -298,7 +299,7 @@ type Notification struct {
 	// Run is the id of a run of which an attempt was cancelled. Token and Attempt, 0 if it is not known, are
 	// those of the attempt: nothing else is to be cut off, above all not the attempt after it.
 	Run     string
-	Token   Token
+	Token   run.Token
 	Attempt int
 	// Adopt tells that runs wait to be adopted, as after a manual run, and that no trigger changed.
 	Adopt bool

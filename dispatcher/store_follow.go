@@ -36,13 +36,3 @@ type Follows interface {
 	// another node takes just now are left to it. What follows was declared by the job as it is now.
 	FollowEnds(ctx context.Context, query FollowQuery) (FollowedEnds, error)
 }
-
-// RunRef is a run that followed another one.
-type RunRef struct {
-	Run string `json:"run"`
-	App string `json:"app"`
-	// Job is the name of the job; a delivery to a target has that of the job that it belongs to, a dot and On.
-	Job   string      `json:"job"`
-	On    FollowEvent `json:"on"`
-	State RunState    `json:"state"`
-}

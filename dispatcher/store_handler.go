@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // UsageReports count what nodes use of the quotas of apps.
@@ -63,9 +64,9 @@ type ZoneStatus struct {
 
 // NodeZones is the release that a node computes with.
 type NodeZones struct {
-	ID    NodeID `json:"id"`
-	Name  string `json:"name"`
-	Zones string `json:"zones"`
+	ID    run.NodeID `json:"id"`
+	Name  string     `json:"name"`
+	Zones string     `json:"zones"`
 }
 
 // ZoneData are time zone data for all nodes.
@@ -85,7 +86,7 @@ type Zones interface {
 	SetZones(ctx context.Context, release string, archive []byte, change input.Change) (ZoneSetting, error)
 	// NoteZones notes which release a node computes with since it has switched. It changes none of the fires: they move once
 	// all nodes compute with one release.
-	NoteZones(ctx context.Context, id NodeID, release string) error
+	NoteZones(ctx context.Context, id run.NodeID, release string) error
 	// ZonesChanged reports whether fire times may come from another time zone database than this
 	// program's, while no live node uses another one.
 	ZonesChanged(ctx context.Context) (bool, error)

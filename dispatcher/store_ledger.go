@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // RunQuery selects runs, latest scheduled first. Empty fields select all.
 type RunQuery struct {
 	App, Job, Trigger string
-	State             RunState
+	State             run.State
 	// Parent selects the shards of a run, the highest index first. Without it no shard is selected.
 	Parent string
 	// From and To bound the scheduled time, both inclusive; zero: unbounded.
@@ -23,11 +24,11 @@ type RunQuery struct {
 type Ledger interface {
 	// Runs returns ErrNotFound if the app, or the job or trigger of a query that names one,
 	// never existed. Deleted ones keep their runs.
-	Runs(ctx context.Context, query RunQuery) ([]Run, error)
+	Runs(ctx context.Context, query RunQuery) ([]run.Run, error)
 	// Run returns one run with its attempts.
-	Run(ctx context.Context, id string) (Run, error)
+	Run(ctx context.Context, id string) (run.Run, error)
 	// RunsAt returns the runs of some keys, latest first, as Runs does. Those that do not exist are left out.
-	RunsAt(ctx context.Context, keys []RunKey) ([]Run, error)
+	RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error)
 	// Slots lists the slots of a job that are taken, in the order of their runs.
 	Slots(ctx context.Context, app, job string) ([]Slot, error)
 	// Leaks lists what is held for runs of an app although they have ended, or keeps runs from going on, and was so before an
@@ -44,16 +45,16 @@ type Ledger interface {
 	// RequestRun queues a manual run of a job, to be adopted by any node. Its scheduled
 	// time is now. A payload takes the place of the job's; nil: the run has that of the job. Problems: the payload is
 	// wrong, or the target of the job does not send it.
-	RequestRun(ctx context.Context, app, job string, payload json.RawMessage, change input.Change) (Run, error)
+	RequestRun(ctx context.Context, app, job string, payload json.RawMessage, change input.Change) (run.Run, error)
 	// RetryRun queues a finished or retrying run for its next attempt, with all the attempts that
 	// its job allows. ErrConflict: the run is queued or in progress.
-	RetryRun(ctx context.Context, id string, change input.Change) (Run, error)
+	RetryRun(ctx context.Context, id string, change input.Change) (run.Run, error)
 	// CancelRun ends a live run as cancelled; the result of a request in flight becomes a
 	// late result. ErrConflict: it is finished.
-	CancelRun(ctx context.Context, id string, change input.Change) (Run, error)
+	CancelRun(ctx context.Context, id string, change input.Change) (run.Run, error)
 	// ReleaseRun frees the slots of a run that has ended, whatever its node does: if a request of it is still in flight,
 	// another run of the job may overlap with that. ErrConflict: it has not ended, or has no slot.
-	ReleaseRun(ctx context.Context, id string, change input.Change) (Run, error)
+	ReleaseRun(ctx context.Context, id string, change input.Change) (run.Run, error)
 }
 
 // Purged is what one call of Purge removed.
@@ -85,5 +86,5 @@ type Retention interface {
 	// It also deletes jobs whose DeleteAfterCompletion has passed. Beyond the longest retention it
 	// removes deleted jobs and removed triggers that no history names, and the revisions of deleted definitions. The audit
 	// log has a retention of its own, which no app changes.
-	Purge(ctx context.Context, node NodeID, now time.Time) (Purged, error)
+	Purge(ctx context.Context, node run.NodeID, now time.Time) (Purged, error)
 }

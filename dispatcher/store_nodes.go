@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // HeartbeatReply is what a heartbeat returns.
@@ -34,18 +35,18 @@ type Fleet interface {
 	// If the store serves a single process (SQLite), every other node is dead from then on.
 	Register(ctx context.Context, node Node, now time.Time) error
 	// Heartbeat renews a node's row; ErrNodeDead if the node was marked dead.
-	Heartbeat(ctx context.Context, id NodeID, report NodeReport, now time.Time) (HeartbeatReply, error)
+	Heartbeat(ctx context.Context, id run.NodeID, report NodeReport, now time.Time) (HeartbeatReply, error)
 	// Deregister removes a node at once, so that others need not wait until it counts as dead.
-	Deregister(ctx context.Context, id NodeID) error
+	Deregister(ctx context.Context, id run.NodeID) error
 	// MarkDead marks the nodes dead whose heartbeat is older than after, and returns how many. It
 	// marks none unless heartbeat is the latest one of id, the asking node, and younger than half
 	// of after: a node that was unreachable itself cannot judge others, and a heartbeat that it does
 	// not know of yet may mean that the database's clock jumped. MarkDead also removes nodes, a
 	// hundred at a time, that died a day ago or earlier and hold no live run.
-	MarkDead(ctx context.Context, id NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
+	MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
 	// Nodes lists the nodes, including dead ones until MarkDead removes them.
 	Nodes(ctx context.Context) ([]Node, error)
 	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: the node is
 	// dead, or a rollback is unresolved.
-	SetNodeState(ctx context.Context, id NodeID, state NodeState, change input.Change) (Node, error)
+	SetNodeState(ctx context.Context, id run.NodeID, state NodeState, change input.Change) (Node, error)
 }

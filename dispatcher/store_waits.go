@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Adoption is how a node takes over runs that no live node works on. It looks first, takes a place for each
@@ -28,8 +29,8 @@ type Adoption interface {
 type AdoptQuery struct {
 	Apps   []string     // empty: all
 	Labels input.Labels // of the node
-	Node   NodeID
-	Token  Token
+	Node   run.NodeID
+	Token  run.Token
 	Limit  int
 	Now    time.Time
 	// Retries selects instead retrying runs that are due, and with WaitsFor those that wait for a host,
@@ -44,7 +45,7 @@ type AdoptQuery struct {
 
 // Adoptable is a run that a node may adopt.
 type Adoptable struct {
-	RunKey
+	run.Key
 	JobID, Revision int64 // of the job, as it is now
 	// DueAt is when a retrying run is attempted again, and else its scheduled time.
 	DueAt time.Time
@@ -79,7 +80,7 @@ type HostQuery struct {
 
 // HostWaitID returns the key of the runs of a job, by its key, that wait for a host; see AppID.
 func HostWaitID(job int64, host string) int64 {
-	return hashID("host", strconv.FormatInt(job, 10), strings.ReplaceAll(host, "/", "%2F"))
+	return run.HashID("host", strconv.FormatInt(job, 10), strings.ReplaceAll(host, "/", "%2F"))
 }
 
 // HostWaits are what waits for hosts.

@@ -1,6 +1,9 @@
 package dispatcher
 
-import "github.com/carillon-dev/carillon/dispatcher/input"
+import (
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
 
 // CallbackPolicy lets a target accept an attempt with status 202, or a Lambda function an event, and finish it later: it says
 // by a callback how the attempt ended. Without a policy, both are the success of the attempt.
@@ -10,12 +13,12 @@ type CallbackPolicy struct {
 }
 
 // SetDefaults gives a decoded policy the values of fields that its JSON leaves out.
-func (c *CallbackPolicy) SetDefaults() { c.Timeout = DefaultCallbackTimeout }
+func (c *CallbackPolicy) SetDefaults() { c.Timeout = run.DefaultCallbackTimeout }
 
 // check adds everything wrong with c, which may be nil.
 func (c *CallbackPolicy) check(problems *input.Problems, path string) {
 	if c != nil {
-		c.Timeout.CheckRange(problems, path+"/timeout", MinCallbackTimeout, MostCallbackWait)
+		c.Timeout.CheckRange(problems, path+"/timeout", run.MinCallbackTimeout, run.MostCallbackWait)
 	}
 }
 

@@ -2,13 +2,11 @@ package dispatcher
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // XXLJobRun is what an executor of a group of kind xxl_job runs.
@@ -46,7 +44,7 @@ var blockStrategies = map[ExecutorBlocking]string{
 
 // SetDefaults gives a decoded run the values of fields that its JSON leaves out.
 func (x *XXLJobRun) SetDefaults() {
-	x.Blocking, x.CallbackTimeout = BlockingQueue, DefaultCallbackTimeout
+	x.Blocking, x.CallbackTimeout = BlockingQueue, run.DefaultCallbackTimeout
 }
 
 // check reports what is wrong with the target of a group of executors. The parameter is checked as a template elsewhere.
@@ -66,7 +64,7 @@ func (x *XXLJobRun) check(problems *input.Problems, at string, g *GroupTarget) {
 		}
 	}
 	if t := x.CallbackTimeout; t != 0 {
-		t.CheckRange(problems, at+"/callback_timeout", time.Second, MostCallbackWait)
+		t.CheckRange(problems, at+"/callback_timeout", time.Second, run.MostCallbackWait)
 	}
 	for _, other := range []struct {
 		name  string
@@ -143,40 +141,15 @@ func (c Call) xxlJobPayload() string {
 	return string(c.Payload)
 }
 
-// ExecutorRun is how executors of XXL-JOB know an attempt.
-type ExecutorRun struct {
-	// JobID stands for the job. Executors queue and stop by it.
-	JobID int32
-	// LogID stands for the attempt: its callback and its log have it.
-	LogID int64
-	// LoggedAt is the time under whose day executors keep the log: the scheduled time.
-	LoggedAt time.Time
-}
-
 // ExecutorRun returns how executors know the attempt c.
-func (c Call) ExecutorRun() ExecutorRun {
-	return ExecutorRun{ExecutorJobID(c.App, c.Job), ExecutorLogID(c.EventID, c.Attempt), c.Key.ScheduledAt}
-}
-
-// ExecutorRun returns how executors know an attempt of r.
-func (r *Run) ExecutorRun(attempt int) ExecutorRun {
-	return ExecutorRun{ExecutorJobID(r.App, r.Job), ExecutorLogID(r.EventID, attempt), r.ScheduledAt}
-}
-
-// ExecutorJobID returns the number by which executors know a job: 31 bits of its key, never 0.
-func ExecutorJobID(app, job string) int32 { return max(int32(JobID(app, job)>>32), 1) }
-
-// ExecutorLogID returns the number by which executors name an attempt. It has 53 bits, so that it is exact in languages
-// whose numbers are floating-point, and is never 0.
-func ExecutorLogID(eventID string, attempt int) int64 {
-	sum := sha256.Sum256([]byte("log/" + eventID + "/" + strconv.Itoa(attempt)))
-	return max(int64(binary.BigEndian.Uint64(sum[:8])>>11), 1)
+func (c Call) ExecutorRun() run.ExecutorRun {
+	return run.ExecutorRun{JobID: run.ExecutorJobID(c.App, c.Job), LogID: run.ExecutorLogID(c.EventID, c.Attempt), LoggedAt: c.Key.ScheduledAt}
 }
 
 // ExecutorCallback returns how the executor that accepted the attempt c says later how it ended.
-func (c Call) ExecutorCallback() *Callback {
-	within := cmp.Or(c.Target.Group.XXLJob.CallbackTimeout, DefaultCallbackTimeout)
-	return &Callback{ID: c.ExecutorRun().LogID, Group: c.Target.Group.Name, Within: within.Std()}
+func (c Call) ExecutorCallback() *run.Callback {
+	within := cmp.Or(c.Target.Group.XXLJob.CallbackTimeout, run.DefaultCallbackTimeout)
+	return &run.Callback{ID: c.ExecutorRun().LogID, Group: c.Target.Group.Name, Within: within.Std()}
 }
 
 // ExecutorLog is a part of the log of an attempt, as its executor keeps it.

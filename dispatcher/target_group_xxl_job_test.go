@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func executorTarget() *dispatcher.GroupTarget {
@@ -42,7 +43,7 @@ func TestDefaultHeadersOfAnAppAreNotThoseOfExecutors(t *testing.T) {
 
 func TestExecutorIsToldItsShard(t *testing.T) {
 	t.Parallel()
-	for _, shard := range []*dispatcher.Shard{nil, {Index: 2, Total: 5}} {
+	for _, shard := range []*run.Shard{nil, {Index: 2, Total: 5}} {
 		call := dispatcher.Call{
 			App: "demo", Job: "j", Attempt: 1, Shard: shard, Group: &dispatcher.GroupVersion{},
 			Target: dispatcher.Target{Group: executorTarget()},
@@ -52,7 +53,7 @@ func TestExecutorIsToldItsShard(t *testing.T) {
 		if err != nil || path != "/run" || json.Unmarshal(body, &got) != nil {
 			t.Fatalf("path = %s, body = %s, err = %v", path, body, err)
 		}
-		want := dispatcher.Shard{Total: 1}
+		want := run.Shard{Total: 1}
 		if shard != nil {
 			want = *shard
 		}

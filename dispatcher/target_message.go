@@ -69,7 +69,7 @@ var attributeName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 // check adds everything wrong with m.
 func (m message) check(problems *input.Problems) {
 	var wrong input.Problems
-	if len(m.body) > MaxPayload {
+	if len(m.body) > input.MaxPayload {
 		wrong.Add("/body", input.CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(m.body))
 	}
 	for _, text := range []struct {
@@ -134,7 +134,7 @@ func (m message) templatesWith(problems *input.Problems, fields []string) *Templ
 		}
 		return parseTemplate(problems, path, text, fields)
 	}
-	t.body = read("/body", m.body, MaxPayload)
+	t.body = read("/body", m.body, input.MaxPayload)
 	t.subject = read("/subject", m.subject, maxSubjectText)
 	t.group = read("/message_group_id", m.group, maxSubjectText)
 	for _, name := range input.SortedKeys(m.attributes) {
@@ -185,7 +185,7 @@ func (t *messageTemplates) fill(c *Call) (Message, error) {
 	if t.body == nil {
 		m.Body = string(c.Body())
 		checkCharacters(&problems, "/body", "body", m.Body)
-	} else if m.Body = t.body.text(&problems, "/body", "body", c, MaxPayload); m.Body == "" && len(problems) == 0 {
+	} else if m.Body = t.body.text(&problems, "/body", "body", c, input.MaxPayload); m.Body == "" && len(problems) == 0 {
 		problems.Add("/body", input.CodeRequired, "body is empty once its template is filled in; AWS refuses a message without a body")
 	}
 	if t.subject != nil {

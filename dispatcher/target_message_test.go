@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -113,7 +114,7 @@ func TestQueuesAndTopicsAreChecked(t *testing.T) {
 func callOf(target dispatcher.Target) dispatcher.Call {
 	at := time.Date(2027, 3, 4, 5, 6, 7, 0, time.UTC)
 	return dispatcher.Call{
-		App: "shop", Job: "report", Trigger: "nightly", Key: dispatcher.RunKey{TriggerID: 7, ScheduledAt: at, Kind: dispatcher.KindSchedule},
+		App: "shop", Job: "report", Trigger: "nightly", Key: run.Key{TriggerID: 7, ScheduledAt: at, Kind: run.KindSchedule},
 		EventID: "evt_x", Attempt: 2, Payload: json.RawMessage(`{"a": 1}`), Target: target,
 	}
 }
@@ -167,7 +168,7 @@ func TestMessagesCarryPayloadAndIdentity(t *testing.T) {
 
 func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
 	t.Parallel()
-	large := json.RawMessage(`"` + strings.Repeat("x", dispatcher.MaxPayload-2) + `"`)
+	large := json.RawMessage(`"` + strings.Repeat("x", input.MaxPayload-2) + `"`)
 	for name, tt := range map[string]struct {
 		target  dispatcher.Target
 		payload json.RawMessage

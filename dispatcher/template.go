@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // template is a checked text with actions between {{ and }} that stand for facts about a call.
@@ -179,7 +180,7 @@ func (f field) of(c *Call) (text string, at time.Time, ok bool) {
 }
 
 // ofCallback returns the value of a field that says how the target calls back.
-func (f field) ofCallback(offer CallToken) string {
+func (f field) ofCallback(offer run.CallToken) string {
 	switch f {
 	case fieldCallbackURL:
 		return offer.URL
@@ -190,7 +191,7 @@ func (f field) ofCallback(offer CallToken) string {
 }
 
 // ofCause returns the value of a field that says what the run follows.
-func (f field) ofCause(cause RunCause) string {
+func (f field) ofCause(cause run.Cause) string {
 	switch f {
 	case fieldParentRun:
 		return cause.Run

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // templatedCall is one attempt of a webhook with these templates.
@@ -21,7 +22,7 @@ func templatedCall(t testing.TB, w dispatcher.Webhook, payload string) dispatche
 	at := time.Date(2026, 1, 1, 2, 3, 4, 56e6, time.UTC)
 	call := dispatcher.Call{
 		App: "crm", Job: "nightly", Trigger: "eu", EventID: "evt_1", Attempt: 2, Payload: json.RawMessage(payload),
-		Key:          dispatcher.RunKey{TriggerID: 1, ScheduledAt: at, Kind: dispatcher.KindSchedule},
+		Key:          run.Key{TriggerID: 1, ScheduledAt: at, Kind: run.KindSchedule},
 		PreviousFire: at.Add(-24 * time.Hour), NextFire: at.Add(24 * time.Hour),
 		Target: dispatcher.Target{Webhook: &w},
 	}
@@ -45,8 +46,8 @@ func TestTemplatesRenderFieldsOfACall(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ body, want string }{
 		"names": {`{{.App}}/{{.Job}}/{{.Trigger}} {{.Kind}} {{.EventID}}`, `crm/nightly/eu schedule evt_1`},
-		"the run": {`{{.Run}}`, dispatcher.RunKey{TriggerID: 1,
-			ScheduledAt: time.Date(2026, 1, 1, 2, 3, 4, 56e6, time.UTC), Kind: dispatcher.KindSchedule}.String()},
+		"the run": {`{{.Run}}`, run.Key{TriggerID: 1,
+			ScheduledAt: time.Date(2026, 1, 1, 2, 3, 4, 56e6, time.UTC), Kind: run.KindSchedule}.String()},
 		"instants": {`{{.ScheduledAt}} {{.PreviousFire}} {{.NextFire}}`,
 			`2026-01-01T02:03:04.056Z 2025-12-31T02:03:04.056Z 2026-01-02T02:03:04.056Z`},
 		"the attempt":    {`{{.Attempt}}`, `2`},
@@ -131,7 +132,7 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 	header := func(text string) func(*dispatcher.Webhook) {
 		return func(w *dispatcher.Webhook) { w.Headers = map[string]string{"X-A": text} }
 	}
-	callback := &dispatcher.CallbackPolicy{Timeout: dispatcher.DefaultCallbackTimeout}
+	callback := &dispatcher.CallbackPolicy{Timeout: run.DefaultCallbackTimeout}
 	for name, tt := range map[string]struct {
 		set  func(*dispatcher.Webhook)
 		want string // path, code and words of the message
@@ -375,7 +376,7 @@ func FuzzTemplate(f *testing.F) {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host != "example.com" || len(address) > 2048 {
 			t.Fatalf("URL %q (%v)", address, err)
 		}
-		if len(body) > dispatcher.MaxPayload || len(headers["X-A"]) > 8<<10 || strings.ContainsAny(headers["X-A"], "\r\n\x00") {
+		if len(body) > input.MaxPayload || len(headers["X-A"]) > 8<<10 || strings.ContainsAny(headers["X-A"], "\r\n\x00") {
 			t.Fatalf("body of %d bytes, header %q", len(body), headers["X-A"])
 		}
 	})

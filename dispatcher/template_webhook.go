@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Templates are the checked templates of a webhook, of the requests to an endpoint group, or of a message.
@@ -73,7 +74,7 @@ func (w *Webhook) templatesWith(problems *input.Problems, fields []string) *Temp
 			t.headers[name] = parseTemplate(problems, "/headers"+input.Pointer(name), value, fields)
 		}
 	}
-	if w.Body != "" && len(w.Body) <= MaxPayload {
+	if w.Body != "" && len(w.Body) <= input.MaxPayload {
 		t.body = parseTemplate(problems, "/body", w.Body, fields)
 	}
 	if t.url == nil && t.body == nil && t.headers == nil {
@@ -96,7 +97,7 @@ func (w *Webhook) checkTemplates(problems *input.Problems, sample Call) (url str
 	if isTemplate(w.URL) && len(w.URL) > maxURL {
 		checkURL(problems, "/url", w.URL)
 	}
-	if len(w.Body) > MaxPayload {
+	if len(w.Body) > input.MaxPayload {
 		problems.Add("/body", input.CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(w.Body))
 	}
 	templates := w.templatesWith(problems, sample.templateFields())
@@ -114,7 +115,7 @@ func (w *Webhook) checkTemplates(problems *input.Problems, sample Call) (url str
 func (j Job) tryTemplates() error {
 	var problems input.Problems
 	templates, _ := j.Target.Templates()
-	if templates != nil && len(j.Payload) <= MaxPayload && json.Valid(j.Payload) {
+	if templates != nil && len(j.Payload) <= input.MaxPayload && json.Valid(j.Payload) {
 		sample := sampleCall(j.Payload)
 		sample.App, sample.Job, sample.Callback = j.App, j.Name, sampleCallback(j.Target.Callback(), sample)
 		_, err := templates.try(sample)
@@ -127,25 +128,25 @@ func (j Job) tryTemplates() error {
 func sampleCall(payload json.RawMessage) Call {
 	at, name := time.Date(2999, 12, 31, 23, 59, 59, 999e6, time.UTC), strings.Repeat("n", 63)
 	return Call{
-		App: name, Job: name, Trigger: name, Key: RunKey{TriggerID: 1 << 62, ScheduledAt: at, Kind: KindCatchUp},
-		EventID: EventID(name, name, name, name, at, KindSchedule), Attempt: 1e6, Payload: payload, PreviousFire: at, NextFire: at,
-		Shard: &Shard{Index: maxShards - 1, Total: maxShards},
-		Cause: &RunCause{
-			Run: RunKey{TriggerID: 1 << 62, ScheduledAt: at, Kind: KindCatchUp}.String(), On: string(OnFailure), State: RunTimedOut,
-			Class: ClassSecretReplaced, Error: name,
+		App: name, Job: name, Trigger: name, Key: run.Key{TriggerID: 1 << 62, ScheduledAt: at, Kind: run.KindCatchUp},
+		EventID: run.EventID(name, name, name, name, at, run.KindSchedule), Attempt: 1e6, Payload: payload, PreviousFire: at, NextFire: at,
+		Shard: &run.Shard{Index: run.MaxShards - 1, Total: run.MaxShards},
+		Cause: &run.Cause{
+			Run: run.Key{TriggerID: 1 << 62, ScheduledAt: at, Kind: run.KindCatchUp}.String(), On: string(run.OnFailure), State: run.TimedOut,
+			Class: run.ClassSecretReplaced, Error: name,
 		},
-		Carried: &CarriedState{State: json.RawMessage(`"` + strings.Repeat("s", MaxCarriedState-2) + `"`)},
+		Carried: &run.CarriedState{State: json.RawMessage(`"` + strings.Repeat("s", run.MaxCarriedState-2) + `"`)},
 	}
 }
 
 // sampleCallback is what the target of a sampleCall needs to call back; nil: it cannot.
-func sampleCallback(policy *CallbackPolicy, sample Call) *CallToken {
+func sampleCallback(policy *CallbackPolicy, sample Call) *run.CallToken {
 	if policy == nil {
 		return nil
 	}
-	return &CallToken{
+	return &run.CallToken{
 		URL:   "https://" + strings.Repeat("h", 253) + "/v1/runs/" + sample.Key.String(),
-		Token: CallbackToken(nil, sample.EventID, sample.Attempt), Timeout: policy.Timeout,
+		Token: run.CallbackToken(nil, sample.EventID, sample.Attempt), Timeout: policy.Timeout,
 	}
 }
 
@@ -167,7 +168,7 @@ func (t *Templates) try(sample Call) (url string, err error) {
 // least returns a sample with as little set as possible.
 func (c Call) least() Call {
 	c.Trigger, c.PreviousFire, c.NextFire = "", time.Time{}, time.Time{}
-	c.Key.Kind, c.Attempt, c.Shard, c.Cause, c.Carried = KindManual, 1, nil, nil, nil
+	c.Key.Kind, c.Attempt, c.Shard, c.Cause, c.Carried = run.KindManual, 1, nil, nil, nil
 	if c.Notification != nil {
 		c.Notification = &AlertNotification{}
 	}
@@ -228,7 +229,7 @@ func (c *Call) fill(t *Templates) (url string, headers map[string]string, body [
 	if t.body == nil {
 		body = c.Body()
 	} else {
-		text, fits := t.body.render(c, MaxPayload, false)
+		text, fits := t.body.render(c, input.MaxPayload, false)
 		if body = []byte(text); !fits {
 			problems.Add("/body", input.CodePayloadTooLarge, "body has more than 256 KiB once its template is filled in")
 		} else if t.webhook.CloudEvents == CloudEventsStructured && !json.Valid(body) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestAttemptsOfARunShareATraceAndEachIsASpan(t *testing.T) {
@@ -15,7 +16,7 @@ func TestAttemptsOfARunShareATraceAndEachIsASpan(t *testing.T) {
 	for _, installation := range []string{"production", "staging"} { // with the same jobs
 		for _, trigger := range []int64{1, 2} {
 			for attempt := 1; attempt <= 3; attempt++ {
-				call := dispatcher.Call{Installation: installation, Key: dispatcher.RunKey{TriggerID: trigger}, Attempt: attempt,
+				call := dispatcher.Call{Installation: installation, Key: run.Key{TriggerID: trigger}, Attempt: attempt,
 					Target: dispatcher.Target{Webhook: &dispatcher.Webhook{TraceContext: true}}}
 				parts := form.FindStringSubmatch(call.Traceparent())
 				if again := call.Traceparent(); parts == nil || again != parts[0] {
@@ -32,14 +33,14 @@ func TestAttemptsOfARunShareATraceAndEachIsASpan(t *testing.T) {
 
 func TestShardsShareTheTraceOfTheirBroadcast(t *testing.T) {
 	t.Parallel()
-	parent := dispatcher.RunKey{TriggerID: 1, ScheduledAt: time.UnixMilli(1), Kind: dispatcher.KindSchedule}
-	shards := []dispatcher.RunKey{parent, parent}
+	parent := run.Key{TriggerID: 1, ScheduledAt: time.UnixMilli(1), Kind: run.KindSchedule}
+	shards := []run.Key{parent, parent}
 	shards[0].Shard, shards[1].Shard = 1, 2
-	of := dispatcher.TraceOf("i", parent.String())
-	if a, b := dispatcher.TraceOf("i", shards[0].String()), dispatcher.TraceOf("i", shards[1].String()); a != of || b != of {
+	of := run.TraceOf("i", parent.String())
+	if a, b := run.TraceOf("i", shards[0].String()), run.TraceOf("i", shards[1].String()); a != of || b != of {
 		t.Errorf("traces of shards = %s and %s, want %s", a, b, of)
 	}
-	if a, b := dispatcher.SpanOf("i", shards[0].String(), 1), dispatcher.SpanOf("i", shards[1].String(), 1); a == b {
+	if a, b := run.SpanOf("i", shards[0].String(), 1), run.SpanOf("i", shards[1].String(), 1); a == b {
 		t.Errorf("two shards have the span %s", a)
 	}
 }
@@ -62,7 +63,7 @@ func TestOnlyTargetsThatTakeItGetTheTraceContext(t *testing.T) {
 			if got := (dispatcher.Call{Target: target(false)}).Traceparent(); got != "" {
 				t.Errorf("a %s that does not take it gets %q", name, got)
 			}
-			if got := (dispatcher.Call{Target: target(true), Sampling: dispatcher.NotSampled}).Traceparent(); len(got) != 55 || got[53:] != "00" {
+			if got := (dispatcher.Call{Target: target(true), Sampling: run.NotSampled}).Traceparent(); len(got) != 55 || got[53:] != "00" {
 				t.Errorf("a %s that takes it gets %q of a trace that is not recorded, want one that says so", name, got)
 			}
 		})
@@ -88,7 +89,7 @@ func TestParseTraceparent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := dispatcher.ParseTraceparent(tt.text)
+			got, ok := run.ParseTraceparent(tt.text)
 			if ok != tt.ok || ok && (got.Sampled != tt.sampled || got.Trace.String() != trace || got.Span.String() != span) {
 				t.Errorf("ParseTraceparent(%q) = %+v, %t, want %t, sampled %t", tt.text, got, ok, tt.ok, tt.sampled)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -89,15 +90,15 @@ func TestRunDataSourceReadsAttempts(t *testing.T) {
 		}
 		now := time.Now().UTC()
 		return f.store.Record(ctx, []dispatcher.Record{{
-			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt,
+			Key: held[0].Key, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt,
 			Node: 1, Token: held[0].Token, Attempt: held[0].Attempt,
-			Outcome: dispatcher.Outcome{
-				State: dispatcher.RunFailed, StartedAt: now, EndedAt: now,
-				HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "the target responded with 500",
-				Response: &dispatcher.Response{
+			Outcome: run.Outcome{
+				State: run.Failed, StartedAt: now, EndedAt: now,
+				HTTPStatus: 500, Class: run.ClassHTTP5xx, Error: "the target responded with 500",
+				Response: &run.Response{
 					RequestID: "req-1", Headers: map[string]string{"server": "x"}, Body: "sorry", FunctionError: "Handled", LogTail: "END",
 					Endpoint: "worker-1", CallbackResult: "42 rows",
-					Phases: dispatcher.Phases{Connect: input.Duration(time.Millisecond), LastByte: input.Duration(time.Second)},
+					Phases: run.Phases{Connect: input.Duration(time.Millisecond), LastByte: input.Duration(time.Second)},
 				},
 			},
 		}})

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // objectiveModel is how many fires of a job are to begin in time.
@@ -53,7 +54,7 @@ func carryStateAttribute() schema.BoolAttribute {
 		Optional: true,
 		MarkdownDescription: fmt.Sprintf("Whether each run gets a small JSON state from the run before it and may return one for the next, "+
 			"of at most %d KiB. It needs `concurrency_policy` `forbid` or `queue` with one run at once. The state itself is not part of "+
-			"the configuration: `carillon job state` shows, sets and clears it. Default: `false`.", dispatcher.MaxCarriedState>>10),
+			"the configuration: `carillon job state` shows, sets and clears it. Default: `false`.", run.MaxCarriedState>>10),
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -53,7 +53,7 @@ func secretJob(version int) string {
 // stored returns the secrets of the job as a node gets them.
 func (f *fixture) stored(t *testing.T) map[string]string {
 	t.Helper()
-	jobs, err := f.store.JobsByID(t.Context(), []int64{dispatcher.JobID("crm", "nightly")})
+	jobs, err := f.store.JobsByID(t.Context(), []int64{run.JobID("crm", "nightly")})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("jobs = %v, %v", jobs, err)
 	}
@@ -185,7 +185,7 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 		mustNotHold(t, name, text, strings.Split(key, "\n")[1])
 	}
 	for name := range kinds {
-		jobs, err := f.store.JobsByID(t.Context(), []int64{dispatcher.JobID("crm", name)})
+		jobs, err := f.store.JobsByID(t.Context(), []int64{run.JobID("crm", name)})
 		if err != nil || len(jobs) != 1 || len(jobs[0].Target.Secrets()) != 1 {
 			t.Fatalf("%s: jobs = %v, %v", name, jobs, err)
 		}

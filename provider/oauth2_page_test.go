@@ -21,6 +21,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -105,21 +106,21 @@ func TestOAuth2PageWorksWordByWord(t *testing.T) {
 	withSecret := l.in(pieces[0][2])
 	d := f.directory(t, f.config(withSecret))
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "2 added")
-	attempt := func() dispatcher.Outcome {
+	attempt := func() run.Outcome {
 		i := invoke.New(invoke.Options{SecretDir: dir, Egress: invoke.Egress{Loopback: true}})
 		defer i.Close()
-		jobs, err := f.store.JobsByID(t.Context(), []int64{dispatcher.JobID("billing", "invoices")})
+		jobs, err := f.store.JobsByID(t.Context(), []int64{run.JobID("billing", "invoices")})
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("jobs = %v, %v", jobs, err)
 		}
 		return i.Invoke(t.Context(), dispatcher.Call{App: "billing", Job: "invoices", EventID: "evt_1", Attempt: 1, Target: jobs[0].Target,
-			Key: dispatcher.RunKey{ScheduledAt: time.Date(2026, 11, 1, 1, 0, 0, 0, time.UTC), Kind: dispatcher.KindManual}})
+			Key: run.Key{ScheduledAt: time.Date(2026, 11, 1, 1, 0, 0, 0, time.UTC), Kind: run.KindManual}})
 	}
-	if o := attempt(); o.State != dispatcher.RunSucceeded || l.calls.Load() != 1 {
+	if o := attempt(); o.State != run.Succeeded || l.calls.Load() != 1 {
 		t.Errorf("with a secret: outcome = %+v after %d calls", o, l.calls.Load())
 	}
 	l.expired.Store(true)
-	if o := attempt(); o.Class != dispatcher.ClassOAuth2 || !strings.Contains(page, l.out(o.Error)) || l.calls.Load() != 1 {
+	if o := attempt(); o.Class != run.ClassOAuth2 || !strings.Contains(page, l.out(o.Error)) || l.calls.Load() != 1 {
 		t.Errorf("with an expired secret: outcome = %+v after %d calls, want what the page shows", o, l.calls.Load())
 	}
 	l.expired.Store(false)
@@ -127,7 +128,7 @@ func TestOAuth2PageWorksWordByWord(t *testing.T) {
 	_, after, _ := strings.Cut(rest, "scopes = [\"invoices:write\"]\n")
 	write(t, filepath.Join(d.path, "file0.tf"), f.config(before+strings.TrimSuffix(l.in(pieces[1][2]), "}\n")+after))
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 changed")
-	if o := attempt(); o.State != dispatcher.RunSucceeded || l.calls.Load() != 2 {
+	if o := attempt(); o.State != run.Succeeded || l.calls.Load() != 2 {
 		t.Errorf("with a key: outcome = %+v after %d calls", o, l.calls.Load())
 	}
 }

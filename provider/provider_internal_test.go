@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestAttributePathFollowsJSONPointer(t *testing.T) {
@@ -175,11 +176,11 @@ func TestAutomaticallyDeletedJobGivesAWarning(t *testing.T) {
 func TestRunThatWaitsForItsHostNamesHostAndProbe(t *testing.T) {
 	t.Parallel()
 	probe := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	waits := flattenRun(dispatcher.Run{State: dispatcher.RunRetrying, WaitsFor: "api.example.com:443", ProbeAt: &probe})
+	waits := flattenRun(run.Run{State: run.Retrying, WaitsFor: "api.example.com:443", ProbeAt: &probe})
 	if host, at := waits.WaitsFor.ValueString(), waits.ProbeAt.ValueString(); host != "api.example.com:443" || at != "2026-05-01T10:00:00Z" {
 		t.Errorf("a run waits for host %q until %q, want api.example.com:443 until 2026-05-01T10:00:00Z", host, at)
 	}
-	if other := flattenRun(dispatcher.Run{State: dispatcher.RunRetrying}); !other.WaitsFor.IsNull() || !other.ProbeAt.IsNull() {
+	if other := flattenRun(run.Run{State: run.Retrying}); !other.WaitsFor.IsNull() || !other.ProbeAt.IsNull() {
 		t.Errorf("a run that waits for no host has waits_for %s and probe_at %s, want null", other.WaitsFor, other.ProbeAt)
 	}
 }

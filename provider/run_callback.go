@@ -5,7 +5,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // runCallbackModel is what is known of a run whose target says later how its attempt ended.
@@ -31,7 +31,7 @@ func runCallbackAttribute() schema.Attribute {
 	}
 }
 
-func flattenCallbackState(c *dispatcher.CallbackState) *runCallbackModel {
+func flattenCallbackState(c *run.CallbackState) *runCallbackModel {
 	if c == nil {
 		return nil
 	}

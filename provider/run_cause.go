@@ -5,7 +5,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // causeModel says why a run exists.
@@ -32,7 +32,7 @@ func causeAttribute() schema.Attribute {
 	}
 }
 
-func flattenCause(c *dispatcher.RunCause) *causeModel {
+func flattenCause(c *run.Cause) *causeModel {
 	if c == nil {
 		return nil
 	}

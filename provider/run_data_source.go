@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 var _ datasource.DataSourceWithConfigure = (*runDataSource)(nil)
@@ -164,7 +164,7 @@ func (d *runDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-func flattenAttempt(a dispatcher.Attempt) attemptModel {
+func flattenAttempt(a run.Attempt) attemptModel {
 	return attemptModel{
 		Attempt:    types.Int64Value(int64(a.Attempt)),
 		Node:       types.StringValue(a.Node.String()),
@@ -178,7 +178,7 @@ func flattenAttempt(a dispatcher.Attempt) attemptModel {
 	}
 }
 
-func flattenResponse(r *dispatcher.Response) *responseModel {
+func flattenResponse(r *run.Response) *responseModel {
 	if r == nil {
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // shardModel is which part of a broadcast a run is.
@@ -48,7 +48,7 @@ func shardCountsAttribute() schema.Attribute {
 	}
 }
 
-func flattenShard(s *dispatcher.Shard) *shardModel {
+func flattenShard(s *run.Shard) *shardModel {
 	if s == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func flattenShard(s *dispatcher.Shard) *shardModel {
 	}
 }
 
-func flattenShardCounts(c *dispatcher.ShardCounts) *shardCountsModel {
+func flattenShardCounts(c *run.ShardCounts) *shardCountsModel {
 	if c == nil {
 		return nil
 	}

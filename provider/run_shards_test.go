@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -147,27 +148,27 @@ func (f *fixture) spread(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for i, shard := range shards {
-		o := dispatcher.Outcome{
-			State: dispatcher.RunSucceeded, StartedAt: now, EndedAt: now, HTTPStatus: 200,
-			Response: &dispatcher.Response{Endpoint: fmt.Sprint("e", i)},
+		o := run.Outcome{
+			State: run.Succeeded, StartedAt: now, EndedAt: now, HTTPStatus: 200,
+			Response: &run.Response{Endpoint: fmt.Sprint("e", i)},
 		}
 		var next *dispatcher.NextAttempt
 		switch {
 		case i == 5:
-			o.State, o.HTTPStatus = dispatcher.RunWaitingCallback, 202
-			next = &dispatcher.NextAttempt{At: now.Add(time.Hour), Callback: &dispatcher.Callback{Within: time.Hour}}
+			o.State, o.HTTPStatus = run.WaitingCallback, 202
+			next = &dispatcher.NextAttempt{At: now.Add(time.Hour), Callback: &run.Callback{Within: time.Hour}}
 		case i >= 3:
-			o.State, o.HTTPStatus, o.Class, o.Error = dispatcher.RunFailed, 500, dispatcher.ClassHTTP5xx, "the target responded with 500"
+			o.State, o.HTTPStatus, o.Class, o.Error = run.Failed, 500, run.ClassHTTP5xx, "the target responded with 500"
 		}
 		if err := f.store.Record(ctx, []dispatcher.Record{{
-			RunKey: shard.RunKey, JobID: shard.JobID, Revision: shard.Revision, ClaimedAt: shard.ClaimedAt,
+			Key: shard.Key, JobID: shard.JobID, Revision: shard.Revision, ClaimedAt: shard.ClaimedAt,
 			Node: node.ID, Token: shard.Token, Attempt: shard.Attempt, Outcome: o, Next: next,
 		}}); err != nil {
 			return err
 		}
 	}
 	half := 50
-	_, err = f.store.ExtendRun(ctx, shards[5].String(), 1, 2*time.Hour, dispatcher.Progress{Text: "half of it", Percent: &half},
-		input.Change{Actor: dispatcher.ActorCallback, Now: now})
+	_, err = f.store.ExtendRun(ctx, shards[5].String(), 1, 2*time.Hour, run.Progress{Text: "half of it", Percent: &half},
+		input.Change{Actor: run.ActorCallback, Now: now})
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 var (
@@ -118,8 +119,8 @@ func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, r
 }
 
 func runStates() []string {
-	states := make([]string, len(dispatcher.RunStates))
-	for i, state := range dispatcher.RunStates {
+	states := make([]string, len(run.States))
+	for i, state := range run.States {
 		states[i] = string(state)
 	}
 	return states
@@ -213,7 +214,7 @@ func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
 		App:     e.string("/app", m.App),
 		Job:     e.string("/job", m.Job),
 		Trigger: e.string("/trigger", m.Trigger),
-		State:   dispatcher.RunState(e.string("/state", m.State)),
+		State:   run.State(e.string("/state", m.State)),
 		Parent:  e.string("/parent", m.Parent),
 	}
 	if from := e.instant("/from", m.From); from != nil {
@@ -231,7 +232,7 @@ func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
 	return query
 }
 
-func flattenRun(run dispatcher.Run) runModel {
+func flattenRun(run run.Run) runModel {
 	return runModel{
 		ID:          types.StringValue(run.ID),
 		Job:         types.StringValue(run.Job),

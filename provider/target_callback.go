@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // callbackModel is when a target that accepts an attempt has to finish it.
@@ -17,7 +18,7 @@ type callbackModel struct {
 
 func callbackAttribute(description string) schema.SingleNestedAttribute {
 	return optionalObject(description, map[string]schema.Attribute{
-		"timeout": durationWithDefault(dispatcher.DefaultCallbackTimeout, "How long after the acceptance, and after each heartbeat, the "+
+		"timeout": durationWithDefault(run.DefaultCallbackTimeout, "How long after the acceptance, and after each heartbeat, the "+
 			"callback may come, such as `90s` or `2h`; from `1s` to `168h`. After that, the attempt has timed out. With heartbeats, an "+
 			"attempt waits for at most `168h` in total."),
 	})

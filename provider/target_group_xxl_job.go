@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // xxlJobModel is what executors of XXL-JOB run.
@@ -33,7 +34,7 @@ func xxlJobAttribute() schema.SingleNestedAttribute {
 				"execution), `forbid` (discard later: the attempt fails) or `replace` (cover early: it stops the earlier run)."),
 			"executor_timeout": durationWithDefault(0, "How long a run may take until its executor interrupts it, in whole seconds. `0s`: for "+
 				"any time."),
-			"callback_timeout": durationWithDefault(dispatcher.DefaultCallbackTimeout, "How long after it accepted a run an executor may call "+
+			"callback_timeout": durationWithDefault(run.DefaultCallbackTimeout, "How long after it accepted a run an executor may call "+
 				"back, from `1s` to `7d`. After it, the attempt is timed out."),
 		})
 }
@@ -62,6 +63,6 @@ func flattenXXLJob(ctx context.Context, diags *diag.Diagnostics, x *dispatcher.X
 		Handler: types.StringValue(x.Handler), Param: flattenOptional(x.Param),
 		Blocking:        types.StringValue(string(cmp.Or(x.Blocking, dispatcher.BlockingQueue))),
 		ExecutorTimeout: flattenDuration(x.ExecutorTimeout),
-		CallbackTimeout: flattenDuration(cmp.Or(x.CallbackTimeout, dispatcher.DefaultCallbackTimeout)),
+		CallbackTimeout: flattenDuration(cmp.Or(x.CallbackTimeout, run.DefaultCallbackTimeout)),
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Export is an app with all that another installation needs to go on with it: no fire is lost or comes twice, and
@@ -20,7 +21,7 @@ type Export struct {
 	// Installation is the id in the event ids of the app. It moves with the app.
 	Installation string `json:"installation"`
 	// Salt is that of the app, with which the ids of its runs stay the same. Exports of older versions have none.
-	Salt       dispatcher.Salt       `json:"salt,omitempty"`
+	Salt       run.Salt              `json:"salt,omitempty"`
 	ExportedAt time.Time             `json:"exported_at"`
 	App        App                   `json:"app"`
 	Calendars  []dispatcher.Calendar `json:"calendars"`
@@ -182,7 +183,7 @@ func (e Export) Validate() error {
 
 // checkWaiting adds what is wrong with the runs that wait: each is one of the jobs of the export, and is given once.
 func (e Export) checkWaiting(problems *input.Problems) {
-	jobs, seen := e.Runnable(), make(map[dispatcher.RunKey]bool, len(e.Waiting))
+	jobs, seen := e.Runnable(), make(map[run.Key]bool, len(e.Waiting))
 	for i, run := range e.Waiting {
 		if len(*problems) > mostListed {
 			break
@@ -247,7 +248,7 @@ func (e ExportedJob) checkCarriedState() error {
 		problems.Add("/carried_state", input.CodeCarryState,
 			"job %s does not carry a state; leave out carried_state, or set carry_state of the job",
 			input.Echo(e.Job.Name))
-	} else if _, err := dispatcher.ReadCarriedState(e.CarriedState); err != nil {
+	} else if _, err := run.ReadCarriedState(e.CarriedState); err != nil {
 		problems.Add("/carried_state", input.CodeStateInvalid, "%s", err)
 	}
 	return problems.Err()

@@ -4,14 +4,15 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // End is the end of a run, or a decision about missed fires, as alerts see it.
 type End struct {
-	dispatcher.RunKey
+	run.Key
 	Trigger   string
-	State     dispatcher.RunState
-	Class     dispatcher.Class
+	State     run.State
+	Class     run.Class
 	Error     string
 	StartedAt time.Time // of the latest attempt; zero: there was none
 	EndedAt   time.Time // or when it was decided
@@ -30,7 +31,7 @@ type Facts struct {
 	// LastSuccess is when a run succeeded last; zero: none did lately.
 	LastSuccess time.Time
 	// Oldest is the run whose attempt is under way for the longest time, since OldestSince; zero: none is.
-	Oldest      dispatcher.RunKey
+	Oldest      run.Key
 	OldestSince time.Time
 	// Burn is how fast the error budget of the job burns; nil: the job has no objective, or nothing is counted yet.
 	Burn *dispatcher.ObjectiveBurn
@@ -51,25 +52,25 @@ const (
 func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []Made) {
 	seen := Observation{At: end.EndedAt, Trigger: end.Trigger, Class: end.Class, Error: end.Error, ScheduledAt: end.ScheduledAt}
 	if end.Missed == 0 {
-		seen.Run = end.RunKey.String()
+		seen.Run = end.Key.String()
 	}
-	failed := end.State == dispatcher.RunFailed || end.State == dispatcher.RunTimedOut || end.State == dispatcher.RunLost
+	failed := end.State == run.Failed || end.State == run.TimedOut || end.State == run.Lost
 	relevant := false
 	switch t.Condition {
 	case dispatcher.AlertFailure:
-		relevant = failed || end.State == dispatcher.RunSucceeded
+		relevant = failed || end.State == run.Succeeded
 		seen.Met = count(failed)
 	case dispatcher.AlertMissed:
-		relevant = end.Missed > 0 || end.Kind == dispatcher.KindSchedule
+		relevant = end.Missed > 0 || end.Kind == run.KindSchedule
 		seen.Met = end.Missed
 	case dispatcher.AlertLate:
-		relevant = end.Missed == 0 && end.Kind == dispatcher.KindSchedule && !end.StartedAt.IsZero()
+		relevant = end.Missed == 0 && end.Kind == run.KindSchedule && !end.StartedAt.IsZero()
 		if seen.LateBy = end.StartedAt.Sub(Later(end.ScheduledAt, end.OwedFrom)); seen.LateBy <= alert.LateAfter.Std() {
 			seen.LateBy = 0
 		}
 		seen.Met = count(seen.LateBy > 0)
 	case dispatcher.AlertNoSuccess:
-		if relevant = end.State == dispatcher.RunSucceeded; relevant && end.EndedAt.After(t.MeasuredFrom) {
+		if relevant = end.State == run.Succeeded; relevant && end.EndedAt.After(t.MeasuredFrom) {
 			t.MeasuredFrom = end.EndedAt
 			t.LookAt = end.EndedAt.Add(alert.NoSuccessFor.Std())
 		}

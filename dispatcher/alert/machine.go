@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Track is the state of one condition of an alert for one job, as a store keeps it. Its methods are pure: they return the
@@ -17,7 +18,7 @@ type Track struct {
 	Count     int                       `json:"count,omitempty"`    // how often the condition was met in a row
 	Repeated  int                       `json:"repeated,omitempty"` // Count at the latest firing or still_firing
 	Run       string                    `json:"run,omitempty"`      // the latest that met the condition, as Class and Error; or Error says why it is met
-	Class     dispatcher.Class          `json:"class,omitempty"`
+	Class     run.Class                 `json:"class,omitempty"`
 	Error     string                    `json:"error,omitempty"`
 	MetAt     time.Time                 `json:"met_at,omitzero"`     // when the condition was met last
 	Sequence  int64                     `json:"sequence,omitempty"`  // of the latest transition
@@ -74,7 +75,7 @@ type Observation struct {
 	At time.Time
 	// What follows describes the run or the missed fires of it. LateBy is as in AlertNotification.
 	Trigger, Run string
-	Class        dispatcher.Class
+	Class        run.Class
 	Error        string
 	ScheduledAt  time.Time
 	LateBy       time.Duration

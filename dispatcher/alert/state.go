@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // State is what is known of one condition of an alert for one job. There is one while the condition holds, while failures
@@ -22,9 +23,9 @@ type State struct {
 	Count int `json:"count"`
 	// Run, Class and Error are those of the latest run that the condition was met by; empty: none. For an objective, Error says
 	// how fast the error budget burned.
-	Run   string           `json:"run,omitempty"`
-	Class dispatcher.Class `json:"class,omitempty"`
-	Error string           `json:"error,omitempty"`
+	Run   string    `json:"run,omitempty"`
+	Class run.Class `json:"class,omitempty"`
+	Error string    `json:"error,omitempty"`
 	// Sequence counts the transitions.
 	Sequence int64 `json:"sequence"`
 	// Acknowledged is who knows of it; nil: nobody said so.
@@ -51,9 +52,9 @@ type Delivery struct {
 	Transition dispatcher.AlertTransition `json:"transition"`
 	At         time.Time                  `json:"at"`
 	// State is that of the run; empty: its history was removed. Failed, timed_out and lost: nobody was told. Class and Error say why.
-	State dispatcher.RunState `json:"state,omitempty"`
-	Class dispatcher.Class    `json:"class,omitempty"`
-	Error string              `json:"error,omitempty"`
+	State run.State `json:"state,omitempty"`
+	Class run.Class `json:"class,omitempty"`
+	Error string    `json:"error,omitempty"`
 }
 
 // Acknowledgement is a request to acknowledge, by its body.
@@ -88,9 +89,9 @@ type Event struct {
 	Sequence   int64                      `json:"sequence"`
 	Count      int                        `json:"count,omitempty"`
 	// Run, Class and Error are those of the run that caused it; empty: none did. For an objective, Error is as in State.
-	Run   string           `json:"run,omitempty"`
-	Class dispatcher.Class `json:"class,omitempty"`
-	Error string           `json:"error,omitempty"`
+	Run   string    `json:"run,omitempty"`
+	Class run.Class `json:"class,omitempty"`
+	Error string    `json:"error,omitempty"`
 	// Notified is whether it was notified at once; if not, Kept says why: muted, acknowledged, recovery, or not_told, for the end of
 	// something that nobody was told of.
 	Notified bool `json:"notified"`

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Alerts are the alerts of apps, their states and events. Writes of definitions are as those of Definitions.
@@ -46,7 +47,7 @@ type Alerts interface {
 	// AlertEvents lists the transitions of an app, latest first; also those of deleted alerts and jobs.
 	AlertEvents(ctx context.Context, query EventQuery) ([]Event, error)
 	// TestAlert queues a notification with transition test, also while the alert is muted, and returns its run.
-	TestAlert(ctx context.Context, app, alert string, change input.Change) (dispatcher.Run, error)
+	TestAlert(ctx context.Context, app, alert string, change input.Change) (run.Run, error)
 }
 
 // StateQuery selects states. Empty fields select all.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A run that was refused as stale neither counts as a failure nor as the success that ends failures.
@@ -15,19 +16,19 @@ func TestSupersededRunsTellAlertsNothing(t *testing.T) {
 	rule := Rule{After: 2, Recovery: true}
 	for _, condition := range []dispatcher.AlertCondition{dispatcher.AlertFailure, dispatcher.AlertNoSuccess} {
 		track := Track{Condition: condition, MeasuredFrom: alertStart}
-		after := func(state dispatcher.RunState, n int) (made []Made) {
+		after := func(state run.State, n int) (made []Made) {
 			at := alertStart.Add(time.Duration(n) * time.Minute)
-			track, made = track.After(alert, rule, End{RunKey: dispatcher.RunKey{ScheduledAt: at, Kind: dispatcher.KindSchedule}, State: state,
+			track, made = track.After(alert, rule, End{Key: run.Key{ScheduledAt: at, Kind: run.KindSchedule}, State: state,
 				StartedAt: at,
 				EndedAt:   at}, at)
 			return made
 		}
-		after(dispatcher.RunFailed, 1)
+		after(run.Failed, 1)
 		before := track
-		if made := after(dispatcher.RunSuperseded, 2); len(made) > 0 || track != before {
+		if made := after(run.Superseded, 2); len(made) > 0 || track != before {
 			t.Errorf("%s: a superseded run made %v, and changed %+v to %+v", condition, made, before, track)
 		}
-		if made := after(dispatcher.RunFailed, 3); condition == dispatcher.AlertFailure && len(made) != 1 {
+		if made := after(run.Failed, 3); condition == dispatcher.AlertFailure && len(made) != 1 {
 			t.Errorf("the second failure made %v, want the alert to fire", made)
 		}
 	}
@@ -45,7 +46,7 @@ func TestOutcomeInBodyIsThatOfTheEnvelope(t *testing.T) {
 		``:                                     "",
 		`{"carillon":{"outcome":"superseded"}`: "",
 	} {
-		if got := dispatcher.OutcomeInBody([]byte(body)); got != want {
+		if got := run.OutcomeInBody([]byte(body)); got != want {
 			t.Errorf("%s: outcome %q, want %q", body, got, want)
 		}
 	}

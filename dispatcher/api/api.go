@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -208,11 +209,11 @@ type Store interface {
 	access.Exports
 	dispatcher.Ledger
 	repeat.DeadLetters
-	dispatcher.Callbacks
+	run.Callbacks
 	repeat.Backfills
 	repeat.BulkActions
-	CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error)
-	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change input.Change) (dispatcher.CarriedState, error)
+	CarriedState(ctx context.Context, app, job string) (run.CarriedState, error)
+	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change input.Change) (run.CarriedState, error)
 	ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error)
 	ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error)
 	access.AuditLog
@@ -235,7 +236,7 @@ type Store interface {
 	Installation(ctx context.Context) (string, error)
 	Clock(ctx context.Context) (time.Time, error)
 	Nodes(ctx context.Context) ([]dispatcher.Node, error)
-	SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change input.Change) (
+	SetNodeState(ctx context.Context, id run.NodeID, state dispatcher.NodeState, change input.Change) (
 		dispatcher.Node, error)
 
 	// Of dispatcher.Dispatch:

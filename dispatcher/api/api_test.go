@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -216,7 +217,7 @@ func (w *world) declare() {
 }
 
 // register adds a live node.
-func (w *world) register(ctx context.Context, id dispatcher.NodeID) {
+func (w *world) register(ctx context.Context, id run.NodeID) {
 	w.t.Helper()
 	now, err := w.store.Clock(ctx)
 	if err == nil {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -121,7 +121,7 @@ func TestRefusedChangesAreInTheAuditLog(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	reader, runner := w.newToken("reader", reads), w.newToken("runner", []access.Scope{access.ScopeRun}, "crm")
-	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	run := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	for _, one := range []struct {
 		method, path, body, header string
 		status                     int

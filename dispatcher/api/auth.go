@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // tokenPrefix lets secret scanners and people recognize a leaked token.
@@ -47,7 +48,7 @@ func (a *API) authorize(rt route, r *request) error {
 	if err := a.checkCertificate(r); err != nil {
 		return err
 	}
-	if rt.callback && strings.HasPrefix(r.bearer(), dispatcher.CallbackTokenPrefix) {
+	if rt.callback && strings.HasPrefix(r.bearer(), run.CallbackTokenPrefix) {
 		return a.authorizeCallback(r)
 	}
 	token, err := a.caller(rt, r)
@@ -188,7 +189,7 @@ func (r *request) by() input.Change {
 // traceparent returns the trace context of the request; empty: it has none that is valid.
 func (r *request) traceparent() string {
 	text := r.Header.Get("Traceparent")
-	if _, ok := dispatcher.ParseTraceparent(text); !ok || len(text) > mostTraceparent {
+	if _, ok := run.ParseTraceparent(text); !ok || len(text) > mostTraceparent {
 		return ""
 	}
 	return text

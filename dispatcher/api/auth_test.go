@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -69,7 +70,7 @@ func TestReadTokenCannotWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	run := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	w.register(t.Context(), 7)
 	w.token = w.newToken("reader", reads)
 	for _, request := range []string{
@@ -98,7 +99,7 @@ func TestBoundTokenSeesOnlyItsApps(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	w.must(http.StatusCreated, "PUT", "/v1/apps/billing", `{}`)
-	foreign := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	foreign := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	w.token = w.newToken("bound", writes, "shop", "billing", "nosuch")
 
 	w.must(http.StatusCreated, "PUT", "/v1/apps/shop", `{}`)
@@ -119,7 +120,7 @@ func TestBoundTokenSeesOnlyItsApps(t *testing.T) {
 	}
 
 	// A foreign run and one that does not exist get the same response, except for the id.
-	unknown := dispatcher.RunKey{TriggerID: 1, ScheduledAt: foreign.ScheduledAt, Kind: dispatcher.KindManual}.String()
+	unknown := run.Key{TriggerID: 1, ScheduledAt: foreign.ScheduledAt, Kind: run.KindManual}.String()
 	for _, suffix := range []string{"", "/cancel", "/retry"} {
 		method := map[bool]string{true: "GET", false: "POST"}[suffix == ""]
 		a := w.do(method, "/v1/runs/"+foreign.ID+suffix, "", "X-Request-Id: same")

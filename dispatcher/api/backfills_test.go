@@ -4,10 +4,10 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestBackfillIsCountedBegunAndChanged(t *testing.T) {
@@ -69,11 +69,11 @@ func TestRunTakesAnotherPayload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", `{"payload":{"only":"eu"}}`))
-	if string(run.Payload) != `{"only":"eu"}` {
-		t.Errorf("the run shows payload %s", run.Payload)
+	r := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", `{"payload":{"only":"eu"}}`))
+	if string(r.Payload) != `{"only":"eu"}` {
+		t.Errorf("the run shows payload %s", r.Payload)
 	}
-	read := into[dispatcher.Run](w.must(http.StatusOK, "GET", "/v1/runs/"+run.ID, ""))
+	read := into[run.Run](w.must(http.StatusOK, "GET", "/v1/runs/"+r.ID, ""))
 	if string(read.Payload) != `{"only":"eu"}` {
 		t.Errorf("read again, the run shows payload %s", read.Payload)
 	}

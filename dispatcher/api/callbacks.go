@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // callbackKey is the key of the tokens of callbacks, which never changes.
@@ -33,14 +34,14 @@ func (a *API) authorizeCallback(r *request) error {
 	wrong := func() error {
 		r.bad = badCallback
 		return refuse(input.CodeUnauthorized, "the token is not that of an attempt of this run; send what the request had in "+
-			"Carillon-Callback-Token as \"Authorization: Bearer %s…\"", dispatcher.CallbackTokenPrefix)
+			"Carillon-Callback-Token as \"Authorization: Bearer %s…\"", run.CallbackTokenPrefix)
 	}
 	id, secret := r.PathValue("run"), r.bearer()
-	attempt := dispatcher.CallbackAttempt(secret)
+	attempt := run.CallbackAttempt(secret)
 	if !isRunID(id) || attempt == 0 {
 		return wrong()
 	}
-	run, err := a.store.Run(r.Context(), id)
+	one, err := a.store.Run(r.Context(), id)
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
 		return wrong()
@@ -51,11 +52,11 @@ func (a *API) authorizeCallback(r *request) error {
 	if err != nil {
 		return err
 	}
-	if !dispatcher.IsCallbackToken(key, secret, run.EventID, attempt) {
+	if !run.IsCallbackToken(key, secret, one.EventID, attempt) {
 		return wrong()
 	}
-	r.attempt, r.app = attempt, run.App
-	r.token = access.APIToken{Name: dispatcher.ActorCallback, Apps: []string{run.App}}
+	r.attempt, r.app = attempt, one.App
+	r.token = access.APIToken{Name: run.ActorCallback, Apps: []string{one.App}}
 	return nil
 }
 
@@ -91,9 +92,9 @@ const (
 func (a *API) completeRun(r *request) (response, error) {
 	var said callbackCompletion
 	problems := r.decodeIfAny(&said)
-	result := dispatcher.CallbackResult{Message: r.withoutToken(said.Message)}
+	result := run.CallbackResult{Message: r.withoutToken(said.Message)}
 	if len(said.State) > 0 {
-		state, err := dispatcher.ReadCarriedState(said.State)
+		state, err := run.ReadCarriedState(said.State)
 		if err == nil && r.withoutToken(string(state)) != string(state) {
 			err = errors.New("the state has the token of the callback, which is a secret; leave it out")
 		}
@@ -102,7 +103,7 @@ func (a *API) completeRun(r *request) (response, error) {
 		}
 		result.State = state
 	}
-	return a.callBack(r, callbackComplete, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
+	return a.callBack(r, callbackComplete, problems, func(run run.Run, attempt int) (run.Run, error) {
 		return a.store.CompleteRun(r.Context(), run.ID, attempt, result, r.by())
 	})
 }
@@ -110,8 +111,8 @@ func (a *API) completeRun(r *request) (response, error) {
 func (a *API) failRun(r *request) (response, error) {
 	var said callbackFailure
 	problems := r.decodeIfAny(&said)
-	result := dispatcher.CallbackResult{Message: r.withoutToken(said.Message)}
-	return a.callBack(r, callbackFail, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
+	result := run.CallbackResult{Message: r.withoutToken(said.Message)}
+	return a.callBack(r, callbackFail, problems, func(run run.Run, attempt int) (run.Run, error) {
 		return a.store.FailRun(r.Context(), run.ID, attempt, result, r.by())
 	})
 }
@@ -122,8 +123,8 @@ func (a *API) extendRun(r *request) (response, error) {
 	if p := said.Percent; p != nil && (*p < 0 || *p > 100) {
 		problems.Add("/percent", input.CodeCountRange, "percent %d is not between 0 and 100", *p)
 	}
-	progress := dispatcher.Progress{Text: r.withoutToken(said.Progress), Percent: said.Percent}
-	return a.callBack(r, callbackProgress, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
+	progress := run.Progress{Text: r.withoutToken(said.Progress), Percent: said.Percent}
+	return a.callBack(r, callbackProgress, problems, func(run run.Run, attempt int) (run.Run, error) {
 		return a.store.ExtendRun(r.Context(), run.ID, attempt, 0, progress, r.by())
 	})
 }
@@ -138,26 +139,26 @@ func (r *request) withoutToken(text string) string {
 }
 
 // callBack writes to the attempt whose token was sent or, for an operator, to the one that waits for its callback.
-func (a *API) callBack(r *request, said string, problems input.Problems, write func(dispatcher.Run, int) (dispatcher.Run, error)) (
+func (a *API) callBack(r *request, said string, problems input.Problems, write func(run.Run, int) (run.Run, error)) (
 	response, error,
 ) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	run, err := a.visibleRun(r)
+	one, err := a.visibleRun(r)
 	if err != nil {
 		return response{}, err
 	}
 	attempt := r.attempt
 	if attempt == 0 {
-		if attempt = run.Attempt; run.State != dispatcher.RunWaitingCallback {
+		if attempt = one.Attempt; one.State != run.WaitingCallback {
 			return response{}, refuse(input.CodeStateConflict, "run %s is %s; only a run that waits for a callback is ended so",
-				run.ID, run.State)
+				one.ID, one.State)
 		}
 	}
-	run, err = write(run, attempt)
+	one, err = write(one, attempt)
 	a.countCallback(said, err)
-	return response{body: dispatcher.CallbackReply{Run: run.ID, State: run.State, Attempt: attempt, Callback: run.Callback}},
+	return response{body: run.CallbackReply{Run: one.ID, State: one.State, Attempt: attempt, Callback: one.Callback}},
 		conflict(err, "stop the work; nothing waits for its result")
 }
 

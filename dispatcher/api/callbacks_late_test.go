@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -21,7 +22,7 @@ import (
 type awaited struct {
 	*world
 	db    *sql.DB
-	run   dispatcher.Run
+	run   run.Run
 	held  dispatcher.HeldRun
 	token string
 }
@@ -48,8 +49,8 @@ func (a awaited) each(status int, headers ...string) {
 // accepted makes the run wait until a time from now.
 func (a awaited) accepted(until time.Duration) {
 	a.t.Helper()
-	a.record(a.held, dispatcher.RunWaitingCallback,
-		&dispatcher.NextAttempt{At: time.Now().Add(until), Callback: &dispatcher.Callback{Within: time.Hour}})
+	a.record(a.held, run.WaitingCallback,
+		&dispatcher.NextAttempt{At: time.Now().Add(until), Callback: &run.Callback{Within: time.Hour}})
 }
 
 // adoptedRetry gives node 7 the run, which is due.
@@ -112,16 +113,16 @@ func callbackCases() map[string]func(a awaited, status int) {
 		},
 		"comes after the deadline, and the run has timed out": func(a awaited, status int) {
 			a.accepted(-time.Second)
-			a.record(a.adoptedRetry(), dispatcher.RunTimedOut, nil)
+			a.record(a.adoptedRetry(), run.TimedOut, nil)
 			a.each(status)
 		},
 		"comes after the deadline, and the run is to be attempted again": func(a awaited, status int) {
 			a.accepted(-time.Second)
-			a.record(a.adoptedRetry(), dispatcher.RunTimedOut, nextIn(again))
+			a.record(a.adoptedRetry(), run.TimedOut, nextIn(again))
 			a.each(status)
 		},
 		"is of an attempt, and the next one has begun": func(a awaited, status int) {
-			a.record(a.held, dispatcher.RunFailed, nextIn(-time.Second))
+			a.record(a.held, run.Failed, nextIn(-time.Second))
 			if next := a.adoptedRetry(); next.Attempt != 2 {
 				a.t.Fatalf("adopted %+v, want the second attempt", next)
 			}
@@ -149,7 +150,7 @@ func callbackCases() map[string]func(a awaited, status int) {
 		},
 		"has the token of another run of the app": func(a awaited, status int) {
 			a.accepted(again)
-			other := into[dispatcher.Run](a.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+			other := into[run.Run](a.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 			a.each(status, a.callbackToken(other, 1))
 		},
 		"has the token of a run of another app": func(a awaited, status int) {

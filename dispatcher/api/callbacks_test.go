@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // adoptRun gives node 7 the run that waits for a node.
@@ -37,19 +38,19 @@ func (w *world) adoptRuns(n int) []dispatcher.HeldRun {
 }
 
 // record records how an attempt of node 7 ended, and what follows.
-func (w *world) record(held dispatcher.HeldRun, state dispatcher.RunState, next *dispatcher.NextAttempt) {
+func (w *world) record(held dispatcher.HeldRun, state run.State, next *dispatcher.NextAttempt) {
 	w.t.Helper()
-	w.recordOutcome(held, dispatcher.Outcome{State: state, HTTPStatus: 202}, next)
+	w.recordOutcome(held, run.Outcome{State: state, HTTPStatus: 202}, next)
 }
 
 // recordOutcome sets when the attempt began and ended to now.
-func (w *world) recordOutcome(held dispatcher.HeldRun, outcome dispatcher.Outcome, next *dispatcher.NextAttempt) {
+func (w *world) recordOutcome(held dispatcher.HeldRun, outcome run.Outcome, next *dispatcher.NextAttempt) {
 	w.t.Helper()
 	now, err := w.store.Clock(w.t.Context())
 	if err == nil {
 		outcome.StartedAt, outcome.EndedAt = now, now
 		err = w.store.Record(w.t.Context(), []dispatcher.Record{{
-			RunKey: held.RunKey, JobID: held.JobID, Revision: held.Revision, ClaimedAt: held.ClaimedAt, Node: 7, Token: held.Token,
+			Key: held.Key, JobID: held.JobID, Revision: held.Revision, ClaimedAt: held.ClaimedAt, Node: 7, Token: held.Token,
 			Attempt: held.Attempt, Outcome: outcome, Next: next,
 		}})
 	}
@@ -68,48 +69,48 @@ func (w *world) acceptRun() string {
 func (w *world) accept(held dispatcher.HeldRun) {
 	w.t.Helper()
 	deadline := time.Now().Add(time.Hour)
-	w.record(held, dispatcher.RunWaitingCallback, &dispatcher.NextAttempt{At: deadline, Callback: &dispatcher.Callback{Within: time.Hour}})
+	w.record(held, run.WaitingCallback, &dispatcher.NextAttempt{At: deadline, Callback: &run.Callback{Within: time.Hour}})
 }
 
 // longRun is a run of a job in app, in its first attempt.
-func (w *world) longRun(app string) (run dispatcher.Run, held dispatcher.HeldRun) {
+func (w *world) longRun(app string) (r run.Run, held dispatcher.HeldRun) {
 	w.t.Helper()
 	at := "/v1/apps/" + app
 	w.must(http.StatusCreated, "PUT", at, `{}`)
 	w.must(http.StatusCreated, "PUT", at+"/jobs/sync", validJob)
-	run = into[dispatcher.Run](w.must(http.StatusAccepted, "POST", at+"/jobs/sync/run", ""))
-	return run, w.adoptRun()
+	r = into[run.Run](w.must(http.StatusAccepted, "POST", at+"/jobs/sync/run", ""))
+	return r, w.adoptRun()
 }
 
 // callbackToken returns the header with the token of an attempt.
-func (w *world) callbackToken(run dispatcher.Run, attempt int) string {
+func (w *world) callbackToken(r run.Run, attempt int) string {
 	w.t.Helper()
 	key, err := w.store.CallbackKey(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return "Authorization: Bearer " + dispatcher.CallbackToken(key, run.EventID, attempt)
+	return "Authorization: Bearer " + run.CallbackToken(key, r.EventID, attempt)
 }
 
 func TestCallbackEndsTheAttemptOfItsToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.register(t.Context(), 7)
-	run, held := w.longRun("crm")
+	r, held := w.longRun("crm")
 	w.accept(held)
-	at, token := "/v1/runs/"+run.ID, w.callbackToken(run, 1)
-	beat := into[dispatcher.CallbackReply](w.must(http.StatusOK, "POST", at+"/heartbeat", `{"progress":"half","percent":50}`, token))
-	if c := beat.Callback; beat.State != dispatcher.RunWaitingCallback || c == nil || c.Progress != "half" || *c.Percent != 50 {
+	at, token := "/v1/runs/"+r.ID, w.callbackToken(r, 1)
+	beat := into[run.CallbackReply](w.must(http.StatusOK, "POST", at+"/heartbeat", `{"progress":"half","percent":50}`, token))
+	if c := beat.Callback; beat.State != run.WaitingCallback || c == nil || c.Progress != "half" || *c.Percent != 50 {
 		t.Errorf("heartbeat: got %+v, want its progress", beat)
 	}
 	w.must(http.StatusOK, "POST", at+"/heartbeat", "", token)
-	shown := into[dispatcher.Run](w.must(http.StatusOK, "GET", at, ""))
+	shown := into[run.Run](w.must(http.StatusOK, "GET", at, ""))
 	if shown.Callback == nil || shown.Callback.Progress != "half" || shown.NextAttemptAt != nil {
 		t.Errorf("run: got %+v, want what its target said", shown)
 	}
 	for range 2 { // a repeated callback is answered as the first
-		done := into[dispatcher.CallbackReply](w.must(http.StatusOK, "POST", at+"/complete", `{"message":"42 rows"}`, token))
-		if done.State != dispatcher.RunSucceeded || done.Run != run.ID || done.Attempt != 1 {
+		done := into[run.CallbackReply](w.must(http.StatusOK, "POST", at+"/complete", `{"message":"42 rows"}`, token))
+		if done.State != run.Succeeded || done.Run != r.ID || done.Attempt != 1 {
 			t.Errorf("complete: got %+v, want the run succeeded", done)
 		}
 	}
@@ -119,7 +120,7 @@ func TestCallbackEndsTheAttemptOfItsToken(t *testing.T) {
 	if strings.Contains(w.logs.String(), strings.TrimPrefix(token, "Authorization: Bearer ")) {
 		t.Error("the log has the token")
 	}
-	for _, entry := range w.log(w.token, "&subject=run%20"+run.ID) {
+	for _, entry := range w.log(w.token, "&subject=run%20"+r.ID) {
 		t.Errorf("the audit log says %s, want nothing of a callback", entry)
 	}
 }
@@ -146,16 +147,16 @@ func TestCallbackTokenPermitsNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{Limits: api.Limits{BadTokens: 1000}})
 	w.register(t.Context(), 7)
-	run, held := w.longRun("crm")
+	r, held := w.longRun("crm")
 	w.accept(held)
 	other, otherHeld := w.longRun("shop")
 	w.accept(otherHeld)
-	at, token := "/v1/runs/"+run.ID, w.callbackToken(run, 1)
+	at, token := "/v1/runs/"+r.ID, w.callbackToken(r, 1)
 	for what, header := range map[string]string{
 		"of a run of another app": w.callbackToken(other, 1),
 		"cut":                     token[:len(token)-1],
 		"of another number":       strings.Replace(token, "cb_1_", "cb_2_", 1),
-		"without a number":        "Authorization: Bearer " + dispatcher.CallbackTokenPrefix + "x",
+		"without a number":        "Authorization: Bearer " + run.CallbackTokenPrefix + "x",
 		"of another kind":         "Authorization: Bearer carillon_x",
 		"none":                    "Authorization:",
 	} {
@@ -166,11 +167,11 @@ func TestCallbackTokenPermitsNothingElse(t *testing.T) {
 		}
 	}
 	// The token of an attempt that is still to come is valid, and its attempt is none.
-	w.do("POST", at+"/complete", "", w.callbackToken(run, 2)).refused(409, " state_conflict")
-	unknown := "/v1/runs/" + dispatcher.RunKey{TriggerID: 1, ScheduledAt: time.Unix(1, 0), Kind: dispatcher.KindManual}.String()
+	w.do("POST", at+"/complete", "", w.callbackToken(r, 2)).refused(409, " state_conflict")
+	unknown := "/v1/runs/" + run.Key{TriggerID: 1, ScheduledAt: time.Unix(1, 0), Kind: run.KindManual}.String()
 	w.do("POST", unknown+"/complete", "", token).refused(401, " unauthorized")
 	for _, route := range api.Routes() {
-		path := strings.NewReplacer("{app}", "crm", "{job}", "sync", "{trigger}", "nightly", "{run}", run.ID).Replace(route.Path)
+		path := strings.NewReplacer("{app}", "crm", "{job}", "sync", "{trigger}", "nightly", "{run}", r.ID).Replace(route.Path)
 		if route.Scope == "" || slices.Contains([]string{"/complete", "/fail", "/heartbeat"}, strings.TrimPrefix(path, at)) {
 			continue
 		}
@@ -180,7 +181,7 @@ func TestCallbackTokenPermitsNothingElse(t *testing.T) {
 	}
 	w.do("POST", at+"/heartbeat", `{"percent":101}`, token).refused(422, "/percent count_range")
 	w.do("POST", at+"/complete", `{"result":1}`, token).refused(400, "/result json_unknown_field")
-	if state := into[dispatcher.Run](w.must(http.StatusOK, "GET", at, "")).State; state != dispatcher.RunWaitingCallback {
+	if state := into[run.Run](w.must(http.StatusOK, "GET", at, "")).State; state != run.WaitingCallback {
 		t.Errorf("afterwards the run is %s, want it to wait", state)
 	}
 }
@@ -190,13 +191,13 @@ func TestCallbackTextsAreCutAndHaveNoToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.register(t.Context(), 7)
-	run, held := w.longRun("crm")
+	r, held := w.longRun("crm")
 	w.accept(held)
-	at, header := "/v1/runs/"+run.ID, w.callbackToken(run, 1)
+	at, header := "/v1/runs/"+r.ID, w.callbackToken(r, 1)
 	token := strings.TrimPrefix(header, "Authorization: Bearer ")
-	beat := into[dispatcher.CallbackReply](w.must(http.StatusOK, "POST", at+"/heartbeat",
+	beat := into[run.CallbackReply](w.must(http.StatusOK, "POST", at+"/heartbeat",
 		`{"progress":"`+token+strings.Repeat("é", 1000)+`"}`, header))
-	if got := beat.Callback.Progress; !strings.HasPrefix(got, "[redacted]é") || len(got) > dispatcher.MostCallbackText {
+	if got := beat.Callback.Progress; !strings.HasPrefix(got, "[redacted]é") || len(got) > run.MostCallbackText {
 		t.Errorf("progress: got %d bytes, %.40s…, want its beginning without the token", len(got), got)
 	}
 	w.do("POST", at+"/complete", `{"message":"x","state":{"last":"`+token+`"}}`, header).refused(422, "/state state_invalid")
@@ -218,7 +219,7 @@ func TestLateCallbacksAreRefused(t *testing.T) {
 	w.do("POST", "/v1/runs/"+cancelled.ID+"/complete", "", w.callbackToken(cancelled, 1)).refused(409, " state_conflict")
 	w.do("POST", "/v1/runs/"+cancelled.ID+"/complete", "", w.callbackToken(cancelled, 1)).says("cancelled")
 	late, held := w.longRun("shop")
-	w.record(held, dispatcher.RunTimedOut, nil)
+	w.record(held, run.TimedOut, nil)
 	for _, how := range []string{"/complete", "/fail", "/heartbeat"} {
 		w.do("POST", "/v1/runs/"+late.ID+how, "", w.callbackToken(late, 1)).refused(409, " state_conflict")
 	}
@@ -229,12 +230,12 @@ func TestEarlyCallbackCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.register(t.Context(), 7)
-	run, held := w.longRun("crm")
-	at, token := "/v1/runs/"+run.ID, w.callbackToken(run, 1)
+	r, held := w.longRun("crm")
+	at, token := "/v1/runs/"+r.ID, w.callbackToken(r, 1)
 	w.must(http.StatusOK, "POST", at+"/heartbeat", `{"percent":1}`, token)
 	w.must(http.StatusOK, "POST", at+"/complete", "", token)
 	w.accept(held)
-	if state := into[dispatcher.Run](w.must(http.StatusOK, "GET", at, "")).State; state != dispatcher.RunSucceeded {
+	if state := into[run.Run](w.must(http.StatusOK, "GET", at, "")).State; state != run.Succeeded {
 		t.Errorf("the run is %s, want it succeeded", state)
 	}
 }
@@ -243,12 +244,12 @@ func TestOperatorEndsARunThatWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.register(t.Context(), 7)
-	run, held := w.longRun("crm")
-	at := "/v1/runs/" + run.ID
+	r, held := w.longRun("crm")
+	at := "/v1/runs/" + r.ID
 	w.do("POST", at+"/complete", "").refused(409, " state_conflict")
 	w.accept(held)
 	w.must(http.StatusOK, "POST", at+"/complete", `{"message":"seen in the log"}`)
-	shown := into[dispatcher.Run](w.must(http.StatusOK, "GET", at, ""))
+	shown := into[run.Run](w.must(http.StatusOK, "GET", at, ""))
 	if len(shown.Attempts) != 1 || shown.Attempts[0].Response == nil || shown.Attempts[0].Response.CallbackResult != "seen in the log" {
 		t.Errorf("attempts: got %+v, want what the operator said", shown.Attempts)
 	}
@@ -264,7 +265,7 @@ func TestJobWithCallbackIsWarnedOfWithoutAURL(t *testing.T) {
 		w := newWorld(t, api.Options{Callbacks: known})
 		w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 		job := into[dispatcher.Job](w.must(http.StatusCreated, "PUT", oneJob, long))
-		if len(job.Warnings) != want || job.Target.Webhook.Callback.Timeout != dispatcher.DefaultCallbackTimeout {
+		if len(job.Warnings) != want || job.Target.Webhook.Callback.Timeout != run.DefaultCallbackTimeout {
 			t.Errorf("URL known %v: got %+v and %+v, want %d warnings and an hour", known, job.Warnings, job.Target.Webhook.Callback, want)
 		}
 		w.do("PUT", oneJob, strings.Replace(long, "{}", `{"timeout":"169h"}`, 1)).refused(422, "/target/webhook/callback/timeout duration_max")

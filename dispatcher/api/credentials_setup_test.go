@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // pauseApp pauses the app.
@@ -33,12 +34,12 @@ func (w *world) pauseID() string {
 
 func (w *world) cancelRun() string {
 	w.t.Helper()
-	runs := into[page[dispatcher.Run]](w.must(http.StatusOK, "GET", oneApp+"/runs", ""))
-	for _, run := range runs.Items {
-		if run.State == dispatcher.RunCancelled {
+	runs := into[page[run.Run]](w.must(http.StatusOK, "GET", oneApp+"/runs", ""))
+	for _, r := range runs.Items {
+		if r.State == run.Cancelled {
 			continue
 		}
-		w.must(http.StatusOK, "POST", "/v1/runs/"+run.ID+"/cancel", "")
+		w.must(http.StatusOK, "POST", "/v1/runs/"+r.ID+"/cancel", "")
 	}
 	return ""
 }

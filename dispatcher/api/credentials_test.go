@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // rights is who may use a route, and what happens then. It repeats what routes declare, so that a change of either needs one
@@ -216,7 +217,7 @@ type routeTrial struct {
 	*world
 	rt        api.Route
 	row       rights
-	run1      dispatcher.Run
+	run1      run.Run
 	path      string
 	body      string
 	forbidden []string // texts of crm that are not in the request
@@ -234,7 +235,7 @@ func newRouteTrial(t testing.TB, rt api.Route, row rights) *routeTrial {
 	c.must(http.StatusCreated, "PUT", oneGroup, validGroup)
 	c.must(http.StatusCreated, "PUT", oneAlert, validAlert)
 	c.must(http.StatusCreated, "PUT", oneEndpoint, `{"url":"http://10.0.0.1:8080"}`)
-	c.run1 = into[dispatcher.Run](c.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	c.run1 = into[run.Run](c.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	c.register(t.Context(), 7)
 	c.newToken("victim", []access.Scope{access.ScopeAdmin})
 	if row.prepare != nil {
@@ -363,7 +364,7 @@ func (c *routeTrial) isForeign(authorization string, want int) {
 		}
 	}
 	for known, unknown := range map[string]string{
-		"crm": "zzz", c.run1.ID: dispatcher.RunKey{TriggerID: 1, ScheduledAt: c.run1.ScheduledAt, Kind: dispatcher.KindManual}.String(),
+		"crm": "zzz", c.run1.ID: run.Key{TriggerID: 1, ScheduledAt: c.run1.ScheduledAt, Kind: run.KindManual}.String(),
 	} {
 		if !strings.Contains(c.path, known) {
 			continue

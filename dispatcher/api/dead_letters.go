@@ -1,17 +1,17 @@
 package api
 
 import (
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func (a *API) listDeadLetters(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
 	query := repeat.DeadLetterQuery{
-		App: r.PathValue("app"), Job: values.Get("job"), Class: dispatcher.Class(values.Get("class")),
-		State: dispatcher.RunState(values.Get("state")),
+		App: r.PathValue("app"), Job: values.Get("job"), Class: run.Class(values.Get("class")),
+		State: run.State(values.Get("state")),
 		From:  r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isRunID),
 	}
 	for _, name := range []string{"job", "class", "state"} {
@@ -24,8 +24,8 @@ func (a *API) listDeadLetters(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	key := func(run dispatcher.Run) string { return run.ID }
-	return paged(query.Page, key, func(page input.Page) ([]dispatcher.Run, error) {
+	key := func(run run.Run) string { return run.ID }
+	return paged(query.Page, key, func(page input.Page) ([]run.Run, error) {
 		query.Page = page
 		return a.store.DeadLetters(r.Context(), query)
 	})

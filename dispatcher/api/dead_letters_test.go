@@ -6,19 +6,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const deadLetters = oneApp + "/dead-letters"
 
 // failRuns makes so many runs of a job that failed.
-func (w *world) failRuns(job string, n int, class dispatcher.Class) {
+func (w *world) failRuns(job string, n int, class run.Class) {
 	w.t.Helper()
 	for range n {
 		w.must(http.StatusAccepted, "POST", oneApp+"/jobs/"+job+"/run", "")
-		w.recordOutcome(w.adoptRun(), dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 500, Class: class}, nil)
+		w.recordOutcome(w.adoptRun(), run.Outcome{State: run.Failed, HTTPStatus: 500, Class: class}, nil)
 	}
 }
 
@@ -28,11 +28,11 @@ func TestDeadLettersAreListedCountedAndReplayed(t *testing.T) {
 	w.declare()
 	w.register(t.Context(), 7)
 	w.must(http.StatusCreated, "PUT", oneApp+"/jobs/other", validJob)
-	w.failRuns("sync", 3, dispatcher.ClassHTTP5xx)
-	w.failRuns("other", 1, dispatcher.ClassTLS)
+	w.failRuns("sync", 3, run.ClassHTTP5xx)
+	w.failRuns("other", 1, run.ClassTLS)
 	listed := func(query string) int {
 		t.Helper()
-		return len(into[struct{ Items []dispatcher.Run }](w.must(http.StatusOK, "GET", deadLetters+query, "")).Items)
+		return len(into[struct{ Items []run.Run }](w.must(http.StatusOK, "GET", deadLetters+query, "")).Items)
 	}
 	for query, want := range map[string]int{
 		"": 4, "?job=sync": 3, "?class=tls": 1, "?state=failed": 4, "?state=lost": 0, "?job=other&class=http_5xx": 0,

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -95,9 +94,9 @@ func document(text []byte) (json.RawMessage, *input.Problem) {
 		at += width
 	}
 	// Nesting far deeper than any field permits is refused before anything recurses into it.
-	if depth := dispatcher.JSONDepth(text); depth > maxDepth {
+	if depth := input.JSONDepth(text); depth > maxDepth {
 		return nil, &input.Problem{Code: input.CodeJSONDepth, Message: fmt.Sprintf(
-			"body is nested %d deep; the maximum is %d, and %d for a payload", depth, maxDepth, dispatcher.MaxPayloadDepth)}
+			"body is nested %d deep; the maximum is %d, and %d for a payload", depth, maxDepth, input.MaxPayloadDepth)}
 	}
 	if json.Valid(text) {
 		return bytes.Trim(text, " \t\r\n"), nil

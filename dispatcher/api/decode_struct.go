@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // readOnly lists the fields of each type that only the server writes. A body may contain them with
@@ -39,7 +40,7 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[alert.Alert]():              {"muted", "firing", "warnings", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[alert.Mute]():               {"by", "at"},
 	reflect.TypeFor[dispatcher.Endpoint]():      {"source", "draining", "registered_at", "expires_at", "server_name", "refused"},
-	reflect.TypeFor[dispatcher.CarriedState]():  {"revision", "updated_at", "run", "set_by", "discarded_run"},
+	reflect.TypeFor[run.CarriedState]():         {"revision", "updated_at", "run", "set_by", "discarded_run"},
 	reflect.TypeFor[access.APIToken]():          {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -169,8 +170,8 @@ func (a *API) takeResult(r *request, result executorResult) error {
 		msg = "the handler ended with code " + strconv.Itoa(code) + ": " + cmp.Or(msg, "no message given")
 	}
 	change := r.by()
-	change.Actor = dispatcher.ActorCallback
-	_, err = write(r.Context(), found.Run, found.Attempt, dispatcher.CallbackResult{Message: msg, TimedOut: code == executorTimedOut}, change)
+	change.Actor = run.ActorCallback
+	_, err = write(r.Context(), found.Run, found.Attempt, run.CallbackResult{Message: msg, TimedOut: code == executorTimedOut}, change)
 	a.countCallback(said, err)
 	if errors.Is(err, dispatcher.ErrConflict) {
 		return nil // it is over in another way

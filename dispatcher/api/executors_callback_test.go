@@ -12,21 +12,22 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // executorRun is a run of executors that a node has just begun, and the number of its attempt.
-func (w *world) executorRun() (run dispatcher.Run, held dispatcher.HeldRun, logID int64) {
+func (w *world) executorRun() (r run.Run, held dispatcher.HeldRun, logID int64) {
 	w.t.Helper()
-	run = into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
-	return run, w.adoptRun(), dispatcher.ExecutorLogID(run.EventID, 1)
+	r = into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	return r, w.adoptRun(), run.ExecutorLogID(r.EventID, 1)
 }
 
 // acceptAs records that an executor accepted a run.
 func (w *world) acceptAs(held dispatcher.HeldRun, logID int64) {
 	w.t.Helper()
-	w.record(held, dispatcher.RunWaitingCallback, &dispatcher.NextAttempt{
-		At: time.Now().Add(time.Hour), Callback: &dispatcher.Callback{ID: logID, Group: "billing", Within: time.Hour},
+	w.record(held, run.WaitingCallback, &dispatcher.NextAttempt{
+		At: time.Now().Add(time.Hour), Callback: &run.Callback{ID: logID, Group: "billing", Within: time.Hour},
 	})
 }
 
@@ -39,29 +40,29 @@ func newCallbackWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) stateOf(run dispatcher.Run) dispatcher.Run {
+func (w *world) stateOf(r run.Run) run.Run {
 	w.t.Helper()
-	return into[dispatcher.Run](w.must(http.StatusOK, "GET", "/v1/runs/"+run.ID, ""))
+	return into[run.Run](w.must(http.StatusOK, "GET", "/v1/runs/"+r.ID, ""))
 }
 
 func TestCallbackOfAnExecutorEndsItsRun(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		result string
-		state  dispatcher.RunState
+		state  run.State
 	}{
-		"success":                {`"logDateTim":1,"handleCode":200,"handleMsg":"42 rows"`, dispatcher.RunSucceeded},
-		"success, no message":    {`"handleCode":200,"handleMsg":null`, dispatcher.RunSucceeded},
-		"success until 2.2":      {`"executeResult":{"code":200,"msg":null}`, dispatcher.RunSucceeded},
-		"failure":                {`"handleCode":500,"handleMsg":"disk full"`, dispatcher.RunWaitingCallback}, // a node records it
-		"failure until 2.2":      {`"executeResult":{"code":500,"msg":"disk full"}`, dispatcher.RunWaitingCallback},
-		"failure, long message":  {`"handleCode":502,"handleMsg":"` + strings.Repeat("ä", 50_000) + `"`, dispatcher.RunWaitingCallback},
-		"members of later times": {`"handleCode":200,"jobId":3,"logDateTime":1`, dispatcher.RunSucceeded},
+		"success":                {`"logDateTim":1,"handleCode":200,"handleMsg":"42 rows"`, run.Succeeded},
+		"success, no message":    {`"handleCode":200,"handleMsg":null`, run.Succeeded},
+		"success until 2.2":      {`"executeResult":{"code":200,"msg":null}`, run.Succeeded},
+		"failure":                {`"handleCode":500,"handleMsg":"disk full"`, run.WaitingCallback}, // a node records it
+		"failure until 2.2":      {`"executeResult":{"code":500,"msg":"disk full"}`, run.WaitingCallback},
+		"failure, long message":  {`"handleCode":502,"handleMsg":"` + strings.Repeat("ä", 50_000) + `"`, run.WaitingCallback},
+		"members of later times": {`"handleCode":200,"jobId":3,"logDateTime":1`, run.Succeeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newCallbackWorld(t)
-			run, held, id := w.executorRun()
+			r, held, id := w.executorRun()
 			w.acceptAs(held, id)
 			body := fmt.Sprintf(`[{"logId":%d,%s}]`, id, tt.result)
 			for range 2 { // executors repeat callbacks of which they lost the response
@@ -69,12 +70,12 @@ func TestCallbackOfAnExecutorEndsItsRun(t *testing.T) {
 					t.Errorf("callback: %d %s", code, msg)
 				}
 			}
-			if got := w.stateOf(run).State; got != tt.state {
+			if got := w.stateOf(r).State; got != tt.state {
 				t.Errorf("run is %s, want %s", got, tt.state)
 			}
 			now := time.Now()
 			due, err := w.store.NextRetry(t.Context(), time.Time{}, now)
-			if failed := tt.state != dispatcher.RunSucceeded; err != nil || failed && due.Next.After(now) {
+			if failed := tt.state != run.Succeeded; err != nil || failed && due.Next.After(now) {
 				t.Errorf("next retry = %+v, %v, want it due: %v", due, err, failed)
 			}
 			if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id), executorToken); code != 200 {
@@ -131,7 +132,7 @@ func TestCallbackWaitsForTheRecordOfItsRun(t *testing.T) {
 	}()
 	waiting, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for w.read(first).State != dispatcher.RunSucceeded {
+	for w.read(first).State != run.Succeeded {
 		if waiting.Err() != nil {
 			t.Fatal("the result that has its run is not taken")
 		}
@@ -146,13 +147,13 @@ func TestCallbackWaitsForTheRecordOfItsRun(t *testing.T) {
 			t.Errorf("callback once more: %d %s", code, msg)
 		}
 	}
-	if got := w.stateOf(second).State; got != dispatcher.RunSucceeded {
+	if got := w.stateOf(second).State; got != run.Succeeded {
 		t.Errorf("run is %s, want it succeeded", got)
 	}
 }
 
 // read reads a run from the store, so that another goroutine may use the API.
-func (w *world) read(run dispatcher.Run) dispatcher.Run {
+func (w *world) read(run run.Run) run.Run {
 	w.t.Helper()
 	read, err := w.store.Run(w.t.Context(), run.ID)
 	if err != nil {
@@ -167,7 +168,7 @@ func TestCallbackThatNoRunWaitsForIsRepeated(t *testing.T) {
 	if code, msg := w.executor(executorBase+"/callback", `[]`, executorToken); code != 200 {
 		t.Errorf("no results: %d %s", code, msg)
 	}
-	run, held, id := w.executorRun()
+	r, held, id := w.executorRun()
 	w.acceptAs(held, id)
 	// The executors of another group of the app, which have the same token, end no run of this one.
 	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/groups/others", validXXLGroup)
@@ -176,7 +177,7 @@ func TestCallbackThatNoRunWaitsForIsRepeated(t *testing.T) {
 		!strings.Contains(msg, fmt.Sprintf("no run waits for 1 of the results, beginning with log %d", id)) {
 		t.Errorf("callback of others: %d %s", code, msg)
 	}
-	if got := w.stateOf(run).State; got != dispatcher.RunWaitingCallback {
+	if got := w.stateOf(r).State; got != run.WaitingCallback {
 		t.Errorf("run is %s, want it to wait", got)
 	}
 	many := "[" + strings.Repeat(`{"logId":1},`, 1000) + `{"logId":1}]`
@@ -200,13 +201,13 @@ func TestResultOfAJobThatHasChangedIsTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newCallbackWorld(t)
-			run, held, id := w.executorRun()
+			r, held, id := w.executorRun()
 			w.acceptAs(held, id)
 			change(w)
 			if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id), executorToken); code != 200 {
 				t.Errorf("callback: %d %s", code, msg)
 			}
-			if got := w.stateOf(run).State; got != dispatcher.RunSucceeded {
+			if got := w.stateOf(r).State; got != run.Succeeded {
 				t.Errorf("run is %s, want it succeeded", got)
 			}
 		})
@@ -220,7 +221,7 @@ type runLookups struct {
 }
 
 // AwaitedAttempt counts.
-func (l *runLookups) AwaitedAttempt(ctx context.Context, app string, id int64) (dispatcher.AwaitedAttempt, error) {
+func (l *runLookups) AwaitedAttempt(ctx context.Context, app string, id int64) (run.AwaitedAttempt, error) {
 	l.count.Add(1)
 	return l.Store.AwaitedAttempt(ctx, app, id)
 }
@@ -230,7 +231,7 @@ func TestCallbackLooksUpFewRunsTwice(t *testing.T) {
 	w := newCallbackWorld(t)
 	counted := &runLookups{Store: w.store}
 	w.api = api.New(counted, api.Options{Executors: newExecutors(t), Logger: slog.New(slog.DiscardHandler)})
-	run, held, id := w.executorRun()
+	r, held, id := w.executorRun()
 	w.acceptAs(held, id)
 	end := fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id)
 	for n, says := range []string{"takes it", "knows that it is over"} {
@@ -238,7 +239,7 @@ func TestCallbackLooksUpFewRunsTwice(t *testing.T) {
 			t.Errorf("callback that %s: %d %s after %d look-ups, want 200 after %d", says, code, msg, counted.count.Load(), n+1)
 		}
 	}
-	if got := w.stateOf(run).State; got != dispatcher.RunSucceeded {
+	if got := w.stateOf(r).State; got != run.Succeeded {
 		t.Errorf("run is %s, want it succeeded", got)
 	}
 	counted.count.Store(0)

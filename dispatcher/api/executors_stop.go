@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -18,15 +19,15 @@ const (
 
 // acceptedRuns returns those runs that executors may have if run is cancelled: itself, or shards of it. In any other state
 // than this one no executor has an attempt, and one that stopped would stop another run of the job.
-func (a *API) acceptedRuns(r *request, run dispatcher.Run) ([]dispatcher.Run, error) {
+func (a *API) acceptedRuns(r *request, one run.Run) ([]run.Run, error) {
 	switch {
 	case a.opts.Executors == nil:
 		return nil, nil
-	case run.State == dispatcher.RunWaitingCallback:
-		return []dispatcher.Run{run}, nil
-	case run.Shards != nil:
+	case one.State == run.WaitingCallback:
+		return []run.Run{one}, nil
+	case one.Shards != nil:
 		return a.store.Runs(r.Context(), dispatcher.RunQuery{
-			App: run.App, Parent: run.ID, State: dispatcher.RunWaitingCallback, Page: input.Page{Limit: dispatcher.MaxEndpoints},
+			App: one.App, Parent: one.ID, State: run.WaitingCallback, Page: input.Page{Limit: dispatcher.MaxEndpoints},
 		})
 	}
 	return nil, nil
@@ -34,7 +35,7 @@ func (a *API) acceptedRuns(r *request, run dispatcher.Run) ([]dispatcher.Run, er
 
 // stopExecutors asks the executors of runs, all of one job, to stop, because the runs were cancelled. Nothing depends on
 // their replies: the runs are over.
-func (a *API) stopExecutors(r *request, accepted []dispatcher.Run) {
+func (a *API) stopExecutors(r *request, accepted []run.Run) {
 	call, err := a.executorsOf(r, accepted[0])
 	if err != nil {
 		return // no executor has them
@@ -55,7 +56,7 @@ func (a *API) stopExecutors(r *request, accepted []dispatcher.Run) {
 }
 
 // stopExecutor asks the executor to stop that accepted the latest attempt of a run.
-func (a *API) stopExecutor(ctx context.Context, r *request, call dispatcher.ExecutorCall, run dispatcher.Run) {
+func (a *API) stopExecutor(ctx context.Context, r *request, call dispatcher.ExecutorCall, run run.Run) {
 	read, err := a.store.Run(ctx, run.ID) // lists do not tell which executor has an attempt
 	if err == nil {
 		call, err = callOf(call, read, run.Attempt)

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // servedExecutor is an executor that agrees to everything, and the requests that it got.
@@ -48,12 +49,12 @@ func TestCancelStopsOnlyAnExecutorThatHasTheRun(t *testing.T) {
 	t.Parallel()
 	later := time.Now().Add(time.Hour)
 	for name, tt := range map[string]struct {
-		state dispatcher.RunState
+		state run.State
 		next  dispatcher.NextAttempt
 		want  string
 	}{
-		"the executor has it": {dispatcher.RunWaitingCallback, *untilCallback(1), "/kill"},
-		"its attempt failed":  {dispatcher.RunFailed, dispatcher.NextAttempt{At: later, Until: later.Add(time.Hour), CountsAsFailure: true}, ""},
+		"the executor has it": {run.WaitingCallback, *untilCallback(1), "/kill"},
+		"its attempt failed":  {run.Failed, dispatcher.NextAttempt{At: later, Until: later.Add(time.Hour), CountsAsFailure: true}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,9 +63,9 @@ func TestCancelStopsOnlyAnExecutorThatHasTheRun(t *testing.T) {
 			w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},
 				"endpoints":{"e0":{"url":"`+e.url+`"}}}`)
 			w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)
-			run, held, _ := w.executorRun()
-			w.recordOutcome(held, dispatcher.Outcome{State: tt.state, HTTPStatus: 200, Response: &dispatcher.Response{Endpoint: "e0"}}, &tt.next)
-			w.must(http.StatusOK, "POST", "/v1/runs/"+run.ID+"/cancel", "")
+			r, held, _ := w.executorRun()
+			w.recordOutcome(held, run.Outcome{State: tt.state, HTTPStatus: 200, Response: &run.Response{Endpoint: "e0"}}, &tt.next)
+			w.must(http.StatusOK, "POST", "/v1/runs/"+r.ID+"/cancel", "")
 			if got := e.got(); got != tt.want {
 				t.Errorf("requests to the executor: %q, want %q; log: %s", got, tt.want, w.logs)
 			}
@@ -84,10 +85,10 @@ func TestCancelStopsAnExecutorFromDNS(t *testing.T) {
 	w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},
 		"dns":{"all":{"name":"executors.test","port":`+port+`}}}`)
 	w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)
-	run, held, id := w.executorRun()
-	w.recordOutcome(held, dispatcher.Outcome{State: dispatcher.RunWaitingCallback, HTTPStatus: 200,
-		Response: &dispatcher.Response{Endpoint: "127-0-0-1-" + port}}, untilCallback(id))
-	w.must(http.StatusOK, "POST", "/v1/runs/"+run.ID+"/cancel", "")
+	r, held, id := w.executorRun()
+	w.recordOutcome(held, run.Outcome{State: run.WaitingCallback, HTTPStatus: 200,
+		Response: &run.Response{Endpoint: "127-0-0-1-" + port}}, untilCallback(id))
+	w.must(http.StatusOK, "POST", "/v1/runs/"+r.ID+"/cancel", "")
 	if got := e.got(); got != "/kill" {
 		t.Errorf("requests to the executor: %q, want /kill; log: %s", got, w.logs)
 	}
@@ -96,7 +97,7 @@ func TestCancelStopsAnExecutorFromDNS(t *testing.T) {
 // untilCallback is what follows the acceptance of an attempt.
 func untilCallback(id int64) *dispatcher.NextAttempt {
 	return &dispatcher.NextAttempt{
-		At: time.Now().Add(time.Hour), Callback: &dispatcher.Callback{ID: id, Group: "billing", Within: time.Hour},
+		At: time.Now().Add(time.Hour), Callback: &run.Callback{ID: id, Group: "billing", Within: time.Hour},
 	}
 }
 
@@ -108,20 +109,20 @@ func TestCancelOfABroadcastStopsTheExecutorsOfItsShards(t *testing.T) {
 	w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},"endpoints":{
 		"e0":{"url":"`+all[0].url+`"},"e1":{"url":"`+all[1].url+`"},"e2":{"url":"`+all[2].url+`"}}}`)
 	w.must(http.StatusOK, "PUT", oneJob, strings.Replace(jobOfExecutors, `"name"`, `"strategy":"broadcast","name"`, 1))
-	run, held, _ := w.executorRun()
+	r, held, _ := w.executorRun()
 	if spread, err := w.store.Broadcast(t.Context(), held, []string{"e0", "e1", "e2"}, time.Now()); err != nil || !spread {
 		t.Fatalf("spread: %v, %v", spread, err)
 	}
 	for _, shard := range w.adoptRuns(3) {
 		if shard.Shard == 2 { // its executor has responded that it failed
-			w.recordOutcome(shard, dispatcher.Outcome{State: dispatcher.RunFailed, Response: &dispatcher.Response{Endpoint: "e1"}}, nil)
+			w.recordOutcome(shard, run.Outcome{State: run.Failed, Response: &run.Response{Endpoint: "e1"}}, nil)
 			continue
 		}
 		endpoint := []string{"e0", "e1", "e2"}[shard.Shard-1]
-		w.recordOutcome(shard, dispatcher.Outcome{State: dispatcher.RunWaitingCallback, HTTPStatus: 200,
-			Response: &dispatcher.Response{Endpoint: endpoint}}, untilCallback(int64(shard.Shard)))
+		w.recordOutcome(shard, run.Outcome{State: run.WaitingCallback, HTTPStatus: 200,
+			Response: &run.Response{Endpoint: endpoint}}, untilCallback(int64(shard.Shard)))
 	}
-	w.must(http.StatusOK, "POST", "/v1/runs/"+run.ID+"/cancel", "")
+	w.must(http.StatusOK, "POST", "/v1/runs/"+r.ID+"/cancel", "")
 	got := []string{all[0].got(), all[1].got(), all[2].got()}
 	if want := []string{"/kill", "", "/kill"}; !slices.Equal(got, want) {
 		t.Errorf("requests to the executors: %q, want %q; log: %s", got, want, w.logs)

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -242,7 +243,7 @@ func TestKindsOfGroupsAndTargetsFit(t *testing.T) {
 func TestLogOfARunWithoutExecutorIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newExecutorWorld(t, api.Limits{})
-	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	run := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	w.do("GET", "/v1/runs/"+run.ID+"/log", "").refused(409, " state_conflict")
 	w.do("GET", "/v1/runs/"+run.ID+"/log", "").says("is not one of a group of kind xxl_job")
 	w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)

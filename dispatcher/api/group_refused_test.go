@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // newInternalWorld is a world whose name server knows internal addresses, of which the app may call 10.1.0.0/16.
@@ -101,11 +102,11 @@ func TestAddressesOfAnAttemptAreForOperators(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	bound := "Authorization: Bearer " + w.newToken("tenant", writes, "crm")
-	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	r := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	w.register(t.Context(), 7)
-	w.recordOutcome(w.adoptRun(), dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassEgressDenied,
-		Error: "egress to an address of api.test is denied", Response: &dispatcher.Response{Addresses: []string{"10.9.9.9"}}}, nil)
-	at := "/v1/runs/" + run.ID
+	w.recordOutcome(w.adoptRun(), run.Outcome{State: run.Failed, Class: run.ClassEgressDenied,
+		Error: "egress to an address of api.test is denied", Response: &run.Response{Addresses: []string{"10.9.9.9"}}}, nil)
+	at := "/v1/runs/" + r.ID
 	if got := w.must(http.StatusOK, "GET", at, "").Body.String(); !strings.Contains(got, "10.9.9.9") {
 		t.Errorf("an operator does not see the address: %s", got)
 	}

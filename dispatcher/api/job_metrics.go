@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // jobMetrics serves the metrics of jobs, to a token that is bound to apps those of their jobs. They are read from the database
@@ -81,7 +82,7 @@ func (g *jobGauges) Collect(to chan<- prometheus.Metric) {
 				send(of, float64(at.UnixMilli())/1000, job.App, job.Name)
 			}
 		}
-		failed := job.Result == dispatcher.RunFailed || job.Result == dispatcher.RunTimedOut || job.Result == dispatcher.RunLost
+		failed := job.Result == run.Failed || job.Result == run.TimedOut || job.Result == run.Lost
 		is(g.failing, failed)
 		is(g.quarantined, job.State == dispatcher.JobError)
 		is(g.paused, job.Paused || job.AppPaused)

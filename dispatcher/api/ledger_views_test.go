@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -28,7 +29,7 @@ func TestStripTimelineAndStatistics(t *testing.T) {
 	w.do("GET", strip+"?next=-1", "").refused(400, "/next page_limit")
 	w.do("GET", oneJob+"/triggers/nosuch/strip", "").refused(404, " not_found")
 
-	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	run := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	line := into[view.Timeline](w.must(http.StatusOK, "GET", oneApp+"/timeline", ""))
 	if len(line.Items) != 1 || line.Items[0].Job != "sync" || len(line.Items[0].Marks) == 0 || line.Items[0].Marks[0].Run != run.ID {
 		t.Errorf("timeline is %+v, want the run", line)
@@ -87,7 +88,7 @@ func TestRequestOfRunShowsWhatIsSentButNoSecret(t *testing.T) {
 		"sns": {`{"sns":{"topic_arn":"arn:aws:sns:eu-west-1:123456789012:news","subject":"about {{.Job}}"}}`, []string{`"subject":"about sns"`}},
 	} {
 		w.must(http.StatusCreated, "PUT", "/v1/apps/crm/jobs/"+name, `{"target":`+tt.target+`,"triggers":{}}`)
-		run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", "/v1/apps/crm/jobs/"+name+"/run", ""))
+		run := into[run.Run](w.must(http.StatusAccepted, "POST", "/v1/apps/crm/jobs/"+name+"/run", ""))
 		text := w.must(http.StatusOK, "GET", "/v1/runs/"+run.ID+"/request", "").Body.String()
 		shown := into[dispatcher.ShownRequest](w.must(http.StatusOK, "GET", "/v1/runs/"+run.ID+"/request", ""))
 		if shown.Problem != "" || shown.Run != run.ID || shown.Attempt != 1 || shown.Revision != 1 || shown.RunRevision != 1 {

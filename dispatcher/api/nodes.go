@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func (a *API) listNodes(r *request) (response, error) {
@@ -15,7 +16,7 @@ func (a *API) listNodes(r *request) (response, error) {
 // setNode serves pause, resume and drain of a node.
 func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		id, err := dispatcher.ParseNodeID(r.PathValue("node"))
+		id, err := run.ParseNodeID(r.PathValue("node"))
 		if err != nil {
 			return response{}, dispatcher.NotFound("node", r.PathValue("node"))
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -165,7 +166,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
 		"Follow":           reflect.TypeFor[dispatcher.Follow](),
 		"DeadLetterReplay": reflect.TypeFor[repeat.DeadLetterReplay](), "DeadLetterCount": reflect.TypeFor[repeat.DeadLetterCount](),
-		"Replayed": reflect.TypeFor[repeat.Replayed](), "RunRef": reflect.TypeFor[dispatcher.RunRef](),
+		"Replayed": reflect.TypeFor[repeat.Replayed](), "RunRef": reflect.TypeFor[run.Ref](),
 		"Retry": reflect.TypeFor[dispatcher.Retry](), "Lambda": reflect.TypeFor[dispatcher.Lambda](),
 		"AssumeRole": reflect.TypeFor[dispatcher.AssumeRole](), "Calendar": reflect.TypeFor[dispatcher.Calendar](),
 		"CalendarRule": reflect.TypeFor[schedule.CalendarRule](),
@@ -193,15 +194,15 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"APIKeyAuth": reflect.TypeFor[dispatcher.APIKeyAuth](), "SigV4Auth": reflect.TypeFor[dispatcher.SigV4Auth](),
 		"OAuth2Auth":     reflect.TypeFor[dispatcher.OAuth2Auth](),
 		"AWSCredentials": reflect.TypeFor[dispatcher.AWSCredentials](), "TLS": reflect.TypeFor[dispatcher.TLS](),
-		"CallbackState": reflect.TypeFor[dispatcher.CallbackState](), "CallbackReply": reflect.TypeFor[dispatcher.CallbackReply](),
+		"CallbackState": reflect.TypeFor[run.CallbackState](), "CallbackReply": reflect.TypeFor[run.CallbackReply](),
 		"CallbackPolicy": reflect.TypeFor[dispatcher.CallbackPolicy](), "CallbackEnd": reflect.TypeFor[callbackFailure](),
-		"CallbackCompletion": reflect.TypeFor[callbackCompletion](), "CarriedState": reflect.TypeFor[dispatcher.CarriedState](),
+		"CallbackCompletion": reflect.TypeFor[callbackCompletion](), "CarriedState": reflect.TypeFor[run.CarriedState](),
 		"Objective": reflect.TypeFor[dispatcher.Objective](), "ObjectiveStatus": reflect.TypeFor[dispatcher.ObjectiveStatus](),
 		"ObjectiveStatusList": reflect.TypeFor[list[dispatcher.ObjectiveStatus]](),
 		"CallbackHeartbeat":   reflect.TypeFor[callbackHeartbeat](),
-		"Response":            reflect.TypeFor[dispatcher.Response](), "Phases": reflect.TypeFor[dispatcher.Phases](),
-		"Run": reflect.TypeFor[dispatcher.Run](), "Attempt": reflect.TypeFor[dispatcher.Attempt](),
-		"Outcome":    reflect.TypeFor[dispatcher.Outcome](),
+		"Response":            reflect.TypeFor[run.Response](), "Phases": reflect.TypeFor[run.Phases](),
+		"Run": reflect.TypeFor[run.Run](), "Attempt": reflect.TypeFor[run.Attempt](),
+		"Outcome":    reflect.TypeFor[run.Outcome](),
 		"JobSummary": reflect.TypeFor[dispatcher.JobSummary](), "JobSummaryList": reflect.TypeFor[list[dispatcher.JobSummary]](),
 		"TargetSummary": reflect.TypeFor[dispatcher.TargetSummary](), "RunSummary": reflect.TypeFor[dispatcher.RunSummary](),
 		"Attention": reflect.TypeFor[view.Attention](), "OverdueTrigger": reflect.TypeFor[view.OverdueTrigger](),
@@ -216,19 +217,19 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"AppPause": reflect.TypeFor[dispatcher.AppPause](), "AppPauseList": reflect.TypeFor[list[dispatcher.AppPause]](),
 		"JobRename":   reflect.TypeFor[dispatcher.JobRename](),
 		"Problem":     reflect.TypeFor[input.Problem](),
-		"MissedRange": reflect.TypeFor[dispatcher.MissedRange](),
+		"MissedRange": reflect.TypeFor[run.MissedRange](),
 		"BulkFilter":  reflect.TypeFor[repeat.BulkFilter](), "BulkRequest": reflect.TypeFor[repeat.BulkRequest](),
 		"BulkCount": reflect.TypeFor[repeat.BulkCount](), "BulkAction": reflect.TypeFor[repeat.BulkAction](),
 		"BulkActionList":  reflect.TypeFor[list[repeat.BulkAction]](),
 		"BackfillRequest": reflect.TypeFor[repeat.BackfillRequest](), "Backfill": reflect.TypeFor[repeat.Backfill](),
 		"BackfillCount": reflect.TypeFor[repeat.BackfillCount](), "BackfillList": reflect.TypeFor[list[repeat.Backfill]](),
 		"RunRequest": reflect.TypeFor[dispatcher.RunRequest](),
-		"RunCause":   reflect.TypeFor[dispatcher.RunCause](),
-		"Shard":      reflect.TypeFor[dispatcher.Shard](), "ShardCounts": reflect.TypeFor[dispatcher.ShardCounts](),
+		"RunCause":   reflect.TypeFor[run.Cause](),
+		"Shard":      reflect.TypeFor[run.Shard](), "ShardCounts": reflect.TypeFor[run.ShardCounts](),
 		"Slot": reflect.TypeFor[dispatcher.Slot](), "SlotList": reflect.TypeFor[list[dispatcher.Slot]](),
 		"PreviewRequest": reflect.TypeFor[view.PreviewRequest](), "Preview": reflect.TypeFor[view.Preview](),
 		"AppList": reflect.TypeFor[list[access.App]](), "JobList": reflect.TypeFor[list[dispatcher.Job]](),
-		"RunList": reflect.TypeFor[list[dispatcher.Run]](), "MisfireList": reflect.TypeFor[list[dispatcher.Misfire]](),
+		"RunList": reflect.TypeFor[list[run.Run]](), "MisfireList": reflect.TypeFor[list[dispatcher.Misfire]](),
 		"Explanation": reflect.TypeFor[verify.Explanation](), "Step": reflect.TypeFor[verify.Step](),
 		"Strip": reflect.TypeFor[view.Strip](), "StripCell": reflect.TypeFor[view.StripCell](),
 		"Timeline": reflect.TypeFor[view.Timeline](), "TimelineRow": reflect.TypeFor[view.TimelineRow](),
@@ -324,7 +325,7 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	t.Parallel()
 	schemas := readOpenAPI(t).Comp.Schemas
 	for name, file := range map[string]string{
-		"Class": "../run.go", "Dialect": "../schedule/spec.go", "Gap": "../schedule/spec.go", "Overlap": "../schedule/spec.go",
+		"Class": "../run/run.go", "Dialect": "../schedule/spec.go", "Gap": "../schedule/spec.go", "Overlap": "../schedule/spec.go",
 		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../verify/explain.go", "Scope": "../access/token.go",
 		"DiscrepancyKind": "../verify/verify.go",
 	} {
@@ -334,7 +335,7 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 		}
 	}
 	var states []string
-	for _, s := range dispatcher.RunStates {
+	for _, s := range run.States {
 		states = append(states, string(s))
 	}
 	if diff := cmp.Diff(states, schemas["RunState"].Enum); diff != "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -47,7 +48,7 @@ func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
 	var problems input.Problems
 	values := r.URL.Query()
 	query = dispatcher.JobQuery{
-		State: dispatcher.JobState(values.Get("state")), Result: dispatcher.RunState(values.Get("result")),
+		State: dispatcher.JobState(values.Get("state")), Result: run.State(values.Get("result")),
 		Name: values.Get("name"), Host: values.Get("host"), Page: r.page(&problems, isJobCursor),
 	}
 	query.Page.Bytes = pageBytes
@@ -55,7 +56,7 @@ func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
 		input.CheckEnum(&problems, "/state", "state", query.State, dispatcher.JobStates)
 	}
 	if values.Has("result") {
-		input.CheckEnum(&problems, "/result", "result", query.Result, dispatcher.FinalRunStates)
+		input.CheckEnum(&problems, "/result", "result", query.Result, run.FinalStates)
 	}
 	for _, name := range []string{"name", "host"} {
 		if text := values.Get(name); values.Has(name) && (text == "" || len(text) > maxFilter || !printable(text)) {

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -89,7 +90,7 @@ func (r *request) page(problems *input.Problems, isKey func(string) bool) input.
 
 // isRunID says whether text is a run id, which is also the cursor of runs and misfires.
 func isRunID(text string) bool {
-	_, err := dispatcher.ParseRunKey(text)
+	_, err := run.ParseKey(text)
 	return err == nil
 }
 
@@ -146,7 +147,7 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 	values := r.URL.Query()
 	query := dispatcher.RunQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), Trigger: values.Get("trigger"),
-		State: dispatcher.RunState(values.Get("state")), Page: r.page(&problems, isRunID),
+		State: run.State(values.Get("state")), Page: r.page(&problems, isRunID),
 	}
 	if values.Has("job") {
 		repeat.CheckJobOrDelivery(&problems, "/job", query.Job)
@@ -158,7 +159,7 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 		problems.Add("/job", input.CodeRequired, "trigger is given without job; give both")
 	}
 	if values.Has("state") {
-		input.CheckEnum(&problems, "/state", "state", query.State, dispatcher.RunStates)
+		input.CheckEnum(&problems, "/state", "state", query.State, run.States)
 	}
 	query.From, query.To = r.instant(&problems, "from"), r.instant(&problems, "to")
 	checkOrder(&problems, query.From, query.To)

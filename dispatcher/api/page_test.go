@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 type page[T any] struct {
@@ -63,7 +64,7 @@ func TestListsPageToTheEnd(t *testing.T) {
 		if diff := cmp.Diff(want, sizes); diff != "" || !cmp.Equal(names, appNames(apps)) {
 			t.Errorf("apps by %d: pages %v of %v, want %v of %v", limit, sizes, appNames(apps), want, names)
 		}
-		sizes, runs := walk[dispatcher.Run](w, "/v1/apps/crm/runs", limit)
+		sizes, runs := walk[run.Run](w, "/v1/apps/crm/runs", limit)
 		seen := map[string]bool{}
 		for i, run := range runs {
 			seen[run.ID] = true
@@ -149,14 +150,14 @@ func TestRunsAreFiltered(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/jobs/other", validJob)
-	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	r := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	w.must(http.StatusAccepted, "POST", "/v1/apps/crm/jobs/other/run", "")
-	at := url.QueryEscape(run.ScheduledAt.Format("2006-01-02T15:04:05.000Z07:00"))
+	at := url.QueryEscape(r.ScheduledAt.Format("2006-01-02T15:04:05.000Z07:00"))
 	for query, want := range map[string]int{
 		"?job=sync": 1, "?job=sync&state=queued": 1, "?job=sync&state=failed": 0, "?state=queued": 2,
 		"?job=sync&from=" + at + "&to=" + at: 1, "?job=sync&to=2020-01-01T00:00:00Z": 0, "?from=2099-01-01T00:00:00Z": 0,
 	} {
-		if got := into[page[dispatcher.Run]](w.must(http.StatusOK, "GET", "/v1/apps/crm/runs"+query, "")); len(got.Items) != want {
+		if got := into[page[run.Run]](w.must(http.StatusOK, "GET", "/v1/apps/crm/runs"+query, "")); len(got.Items) != want {
 			t.Errorf("GET runs%s gives %d runs, want %d", query, len(got.Items), want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func keysOf(l *limits, r *request) map[string]bool {
@@ -21,7 +22,7 @@ func TestCallbacksHavePlacesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	l := newLimits(Limits{}, nil)
 	hr := httptest.NewRequest("POST", "/", nil)
-	token := access.APIToken{Name: dispatcher.ActorCallback, Apps: []string{"crm"}}
+	token := access.APIToken{Name: run.ActorCallback, Apps: []string{"crm"}}
 	callback := keysOf(l, &request{Request: hr, token: token, attempt: 1})
 	executor := keysOf(l, &request{Request: hr, token: token, executors: &dispatcher.EndpointGroup{}})
 	other := keysOf(l, &request{Request: hr, token: access.APIToken{ID: "t", Name: "t", Apps: []string{"crm"}}})
@@ -30,7 +31,7 @@ func TestCallbacksHavePlacesOfTheirOwn(t *testing.T) {
 			t.Errorf("%d kinds of requests count for %q, want 1; %v, %v, %v", n, key, callback, executor, other)
 		}
 	}
-	if callback["token "+dispatcher.ActorCallback] {
+	if callback["token "+run.ActorCallback] {
 		t.Error("callbacks of all apps share the places of one token")
 	}
 }

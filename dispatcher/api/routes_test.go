@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -90,23 +91,23 @@ func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	got := w.must(http.StatusAccepted, "POST", oneJob+"/run", "")
-	run := into[dispatcher.Run](got)
-	if run.State != dispatcher.RunQueued || run.Kind != dispatcher.KindManual || got.Header().Get("Location") != "/v1/runs/"+run.ID {
-		t.Errorf("requested run is %+v at %q", run, got.Header().Get("Location"))
+	r := into[run.Run](got)
+	if r.State != run.Queued || r.Kind != run.KindManual || got.Header().Get("Location") != "/v1/runs/"+r.ID {
+		t.Errorf("requested run is %+v at %q", r, got.Header().Get("Location"))
 	}
-	path := "/v1/runs/" + run.ID
+	path := "/v1/runs/" + r.ID
 	w.do("POST", path+"/retry", "").refused(409, " state_conflict")
 	w.do("POST", path+"/retry", "").says("is not finished; wait until it ends, or cancel it first")
-	if run = into[dispatcher.Run](w.must(http.StatusOK, "POST", path+"/cancel", "")); run.State != dispatcher.RunCancelled {
-		t.Errorf("cancelled run is %s", run.State)
+	if r = into[run.Run](w.must(http.StatusOK, "POST", path+"/cancel", "")); r.State != run.Cancelled {
+		t.Errorf("cancelled run is %s", r.State)
 	}
 	w.do("POST", path+"/cancel", "").refused(409, " state_conflict")
 	w.do("POST", path+"/cancel", "").says("is finished; its outcome is final; retry it to run it again")
-	if run = into[dispatcher.Run](w.must(http.StatusOK, "POST", path+"/retry", "")); run.State != dispatcher.RunQueued {
-		t.Errorf("retried run is %s", run.State)
+	if r = into[run.Run](w.must(http.StatusOK, "POST", path+"/retry", "")); r.State != run.Queued {
+		t.Errorf("retried run is %s", r.State)
 	}
-	if run = into[dispatcher.Run](w.must(http.StatusOK, "GET", path, "")); run.State != dispatcher.RunQueued || run.Job != "sync" {
-		t.Errorf("run is %+v", run)
+	if r = into[run.Run](w.must(http.StatusOK, "GET", path, "")); r.State != run.Queued || r.Job != "sync" {
+		t.Errorf("run is %+v", r)
 	}
 	w.do("POST", "/v1/apps/crm/jobs/nosuch/run", "").refused(404, " not_found")
 }
@@ -137,7 +138,7 @@ func TestRunOfDisabledAppIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	run := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":false}`)
 	w.do("POST", oneJob+"/run", "").refused(409, " app_disabled")
 	w.do("POST", oneJob+"/run", "").says(`PATCH /v1/apps/crm`)
@@ -209,7 +210,7 @@ func TestMissingObjectsReturnNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	unknownRun := dispatcher.RunKey{TriggerID: 5, Kind: dispatcher.KindManual}.String()
+	unknownRun := run.Key{TriggerID: 5, Kind: run.KindManual}.String()
 	for _, path := range []string{
 		"/v1/apps/nosuch", "/v1/apps/1%20OR%201=1", "/v1/apps/%00", "/v1/apps/%ff", "/v1/apps/..%2Fcrm",
 		"/v1/apps/crm/jobs/nosuch", "/v1/apps/crm/jobs/%00", "/v1/apps/nosuch/jobs/sync", "/v1/apps/%00/jobs/sync",

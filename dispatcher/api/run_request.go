@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // requestOfRun shows the request of a run as its job would send it now.
@@ -36,37 +37,37 @@ func (a *API) requestOfRun(r *request) (response, error) {
 
 // callOfRun returns the call of the latest attempt of a run by its job as it is now, without the values of secrets, and the
 // member of its group that it went to, if that is known.
-func (a *API) callOfRun(r *request, run dispatcher.Run, job dispatcher.Job) (
+func (a *API) callOfRun(r *request, one run.Run, job dispatcher.Job) (
 	call dispatcher.Call, endpoint *dispatcher.Endpoint, err error,
 ) {
-	key, err := dispatcher.ParseRunKey(run.ID)
+	key, err := run.ParseKey(one.ID)
 	if err != nil {
 		return call, nil, err
 	}
 	call = dispatcher.Call{
-		App: run.App, Job: run.Job, Trigger: run.Trigger, Key: key, EventID: run.EventID, Attempt: max(run.Attempt, 1),
-		Missed: run.Missed, Cause: run.Cause, Target: job.Target, Shard: run.Shard, Payload: job.Payload,
+		App: one.App, Job: one.Job, Trigger: one.Trigger, Key: key, EventID: one.EventID, Attempt: max(one.Attempt, 1),
+		Missed: one.Missed, Cause: one.Cause, Target: job.Target, Shard: one.Shard, Payload: job.Payload,
 	}
-	if run.Payload != nil {
-		call.Payload = run.Payload
+	if one.Payload != nil {
+		call.Payload = one.Payload
 	}
 	if call.Templates, err = job.Target.Templates(); err != nil {
 		return call, nil, err
 	}
-	if call.Templates.UseFires() && run.Trigger != "" {
+	if call.Templates.UseFires() && one.Trigger != "" {
 		if err := a.addFires(r, &call, job); err != nil {
 			return call, nil, err
 		}
 	}
 	if job.CarryState {
-		state, err := a.store.CarriedState(r.Context(), run.App, run.Job)
+		state, err := a.store.CarriedState(r.Context(), one.App, one.Job)
 		if err != nil {
 			return call, nil, err
 		}
 		call.Carried = &state
 	}
 	if job.Target.Group != nil {
-		endpoint, err = a.addGroup(r, &call, run)
+		endpoint, err = a.addGroup(r, &call, one)
 	}
 	return call, endpoint, err
 }
@@ -88,7 +89,7 @@ func (a *API) addFires(r *request, call *dispatcher.Call, job dispatcher.Job) er
 }
 
 // addGroup adds to a call the group that its target names, and returns the member that its attempt went to.
-func (a *API) addGroup(r *request, call *dispatcher.Call, run dispatcher.Run) (*dispatcher.Endpoint, error) {
+func (a *API) addGroup(r *request, call *dispatcher.Call, run run.Run) (*dispatcher.Endpoint, error) {
 	name := call.Target.Group.Name
 	group, err := a.store.Group(r.Context(), run.App, name)
 	if errors.Is(err, dispatcher.ErrNotFound) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func (a *API) listRuns(r *request) (response, error) {
@@ -14,8 +15,8 @@ func (a *API) listRuns(r *request) (response, error) {
 		return response{}, err
 	}
 	query.Parent = r.URL.Query().Get("parent")
-	key := func(run dispatcher.Run) string { return run.ID }
-	return paged(query.Page, key, func(page input.Page) ([]dispatcher.Run, error) {
+	key := func(run run.Run) string { return run.ID }
+	return paged(query.Page, key, func(page input.Page) ([]run.Run, error) {
 		query.Page = page
 		return a.store.Runs(r.Context(), query)
 	})
@@ -39,22 +40,22 @@ func (a *API) getRun(r *request) (response, error) {
 
 // visibleRun reads the run in the path. The error is the same for an unknown run, a malformed id and
 // a run of an app that the token does not permit.
-func (a *API) visibleRun(r *request) (dispatcher.Run, error) {
+func (a *API) visibleRun(r *request) (run.Run, error) {
 	id := r.PathValue("run")
 	missing := dispatcher.NotFound("run", id)
 	if !isRunID(id) {
-		return dispatcher.Run{}, missing
+		return run.Run{}, missing
 	}
-	run, err := a.store.Run(r.Context(), id)
-	if errors.Is(err, dispatcher.ErrNotFound) || err == nil && !r.maySee(run.App) {
-		return dispatcher.Run{}, missing
+	one, err := a.store.Run(r.Context(), id)
+	if errors.Is(err, dispatcher.ErrNotFound) || err == nil && !r.maySee(one.App) {
+		return run.Run{}, missing
 	}
-	r.app = run.App
-	return r.shown(run), err
+	r.app = one.App
+	return r.shown(one), err
 }
 
 // shown returns a run as the token of r may see it.
-func (r *request) shown(run dispatcher.Run) dispatcher.Run {
+func (r *request) shown(run run.Run) run.Run {
 	if r.isBound() {
 		return run.WithoutAddresses()
 	}
@@ -62,8 +63,8 @@ func (r *request) shown(run dispatcher.Run) dispatcher.Run {
 }
 
 func (a *API) cancelRun(r *request) (response, error) {
-	var accepted []dispatcher.Run
-	res, err := a.changeRun(r, a.store.CancelRun, func(run dispatcher.Run) (err error) {
+	var accepted []run.Run
+	res, err := a.changeRun(r, a.store.CancelRun, func(run run.Run) (err error) {
 		accepted, err = a.acceptedRuns(r, run)
 		return err
 	}, "its outcome is final; retry it to run it again")
@@ -78,18 +79,18 @@ func (a *API) releaseRun(r *request) (response, error) {
 }
 
 func (a *API) retryRun(r *request) (response, error) {
-	return a.changeRun(r, a.store.RetryRun, func(run dispatcher.Run) error {
-		if run.State == dispatcher.RunQueued || run.State == dispatcher.RunClaimed {
+	return a.changeRun(r, a.store.RetryRun, func(one run.Run) error {
+		if one.State == run.Queued || one.State == run.Claimed {
 			return nil // the store refuses it, with the better reason
 		}
-		return a.checkEnabled(r, run.App)
+		return a.checkEnabled(r, one.App)
 	}, "wait until it ends, or cancel it first")
 }
 
 // changeRun writes to the run in the path, unless check, which may be nil, refuses it. remedy says
 // what to do if the state of the run does not permit the change.
-func (a *API) changeRun(r *request, write func(context.Context, string, input.Change) (dispatcher.Run, error),
-	check func(dispatcher.Run) error, remedy string,
+func (a *API) changeRun(r *request, write func(context.Context, string, input.Change) (run.Run, error),
+	check func(run.Run) error, remedy string,
 ) (response, error) {
 	run, err := a.visibleRun(r)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // aboutState tells whether a request is about the state that a job carries, which has a revision of its own.
@@ -17,13 +18,13 @@ func (a *API) getState(r *request) (response, error) {
 }
 
 func (a *API) putState(r *request) (response, error) {
-	var state dispatcher.CarriedState
+	var state run.CarriedState
 	problems := r.decode(&state)
-	write := func(ctx context.Context, state dispatcher.CarriedState, change input.Change) (dispatcher.CarriedState, bool, error) {
+	write := func(ctx context.Context, state run.CarriedState, change input.Change) (run.CarriedState, bool, error) {
 		stored, err := a.store.SetCarriedState(ctx, r.PathValue("app"), r.PathValue("job"), state.State, change)
 		return stored, false, err
 	}
-	return put(a, r, state, problems, write, func(stored dispatcher.CarriedState) int64 { return stored.Revision })
+	return put(a, r, state, problems, write, func(stored run.CarriedState) int64 { return stored.Revision })
 }
 
 func (a *API) deleteState(r *request) (response, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // carryingJob is validJob with a state and an objective.
@@ -22,7 +23,7 @@ func TestCarriedStateHasARevisionOfItsOwn(t *testing.T) {
 	const at = oneJob + "/state"
 	w.do("PUT", at, `{"state":1}`).refused(422, "/state carry_state")
 	w.must(http.StatusOK, "PUT", oneJob, carryingJob(), "If-Match: *")
-	if got := into[dispatcher.CarriedState](w.must(http.StatusOK, "GET", at, "")); string(got.State) != "null" || got.Revision != 0 {
+	if got := into[run.CarriedState](w.must(http.StatusOK, "GET", at, "")); string(got.State) != "null" || got.Revision != 0 {
 		t.Errorf("state of a job that had none: %+v", got)
 	}
 	set := w.must(http.StatusOK, "PUT", at, `{"state":{"cursor":"\u00e4"}}`)
@@ -36,7 +37,7 @@ func TestCarriedStateHasARevisionOfItsOwn(t *testing.T) {
 	w.must(http.StatusNoContent, "DELETE", at, "", "If-Match: *")
 	w.must(http.StatusOK, "PUT", at, `{"state":3}`, "If-None-Match: *")
 	w.do("PUT", at, `{}`, "If-Match: *").refused(422, "/state required")
-	w.do("PUT", at, `{"state":"`+strings.Repeat("x", dispatcher.MaxCarriedState)+`"}`, "If-Match: *").refused(422, "/state state_invalid")
+	w.do("PUT", at, `{"state":"`+strings.Repeat("x", run.MaxCarriedState)+`"}`, "If-Match: *").refused(422, "/state state_invalid")
 	w.do("PUT", at, `{"state":1,"x":2}`, "If-Match: *").refused(400, "/x json_unknown_field")
 	w.do("GET", "/v1/apps/crm/jobs/nosuch/state", "").refused(404, " not_found")
 	if got := into[dispatcher.Job](w.must(http.StatusOK, "GET", oneJob, "")); got.Revision != 2 {

@@ -10,10 +10,10 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
@@ -300,7 +300,7 @@ func TestClientCertificateIsNeededInAdditionToAToken(t *testing.T) {
 	got.refused(http.StatusUnauthorized, " unauthorized")
 	got.says("a client certificate")
 	for _, end := range []string{"complete", "fail", "heartbeat"} { // with the token of an attempt
-		got := w.do("POST", "/v1/runs/run/"+end, "", bearer(dispatcher.CallbackToken(make([]byte, 32), "event", 1)))
+		got := w.do("POST", "/v1/runs/run/"+end, "", bearer(run.CallbackToken(make([]byte, 32), "event", 1)))
 		got.refused(http.StatusUnauthorized, " unauthorized")
 		got.says("a client certificate")
 	}

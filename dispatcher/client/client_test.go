@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -158,24 +159,24 @@ func TestClientCallsEveryRoute(t *testing.T) {
 func testLedger(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := t.Context()
-	run, err := c.RunJob(ctx, "crm", "sync")
-	if err != nil || run.State != dispatcher.RunQueued {
-		t.Fatalf("RunJob = %+v, %v", run, err)
+	r, err := c.RunJob(ctx, "crm", "sync")
+	if err != nil || r.State != run.Queued {
+		t.Fatalf("RunJob = %+v, %v", r, err)
 	}
-	if run, err = c.CancelRun(ctx, run.ID); err != nil || run.State != dispatcher.RunCancelled {
-		t.Errorf("CancelRun = %+v, %v", run, err)
+	if r, err = c.CancelRun(ctx, r.ID); err != nil || r.State != run.Cancelled {
+		t.Errorf("CancelRun = %+v, %v", r, err)
 	}
-	if _, err = c.CancelRun(ctx, run.ID); !errors.Is(err, dispatcher.ErrConflict) {
+	if _, err = c.CancelRun(ctx, r.ID); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("CancelRun of a finished run = %v, want ErrConflict", err)
 	}
-	if run, err = c.RetryRun(ctx, run.ID); err != nil || run.State != dispatcher.RunQueued {
-		t.Errorf("RetryRun = %+v, %v", run, err)
+	if r, err = c.RetryRun(ctx, r.ID); err != nil || r.State != run.Queued {
+		t.Errorf("RetryRun = %+v, %v", r, err)
 	}
-	if got, err := c.Run(ctx, run.ID); err != nil || got.ID != run.ID {
+	if got, err := c.Run(ctx, r.ID); err != nil || got.ID != r.ID {
 		t.Errorf("Run = %+v, %v", got, err)
 	}
-	query := dispatcher.RunQuery{App: "crm", Job: "sync", State: dispatcher.RunQueued, From: run.ScheduledAt,
-		To: run.ScheduledAt, Page: input.Page{Limit: 5}}
+	query := dispatcher.RunQuery{App: "crm", Job: "sync", State: run.Queued, From: r.ScheduledAt,
+		To: r.ScheduledAt, Page: input.Page{Limit: 5}}
 	if got, err := c.Runs(ctx, query); err != nil || len(got.Items) != 1 {
 		t.Errorf("Runs = %+v, %v", got, err)
 	}
@@ -185,11 +186,11 @@ func testLedger(t *testing.T, c *client.Client) {
 	if got, err := c.Misfires(ctx, dispatcher.RunQuery{App: "crm"}); err != nil || len(got.Items) != 0 {
 		t.Errorf("Misfires = %+v, %v", got, err)
 	}
-	at := run.ScheduledAt.Add(time.Hour + 123*time.Microsecond)
+	at := r.ScheduledAt.Add(time.Hour + 123*time.Microsecond)
 	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Verdict != verify.VerdictNone {
 		t.Errorf("Explain = %+v, %v, want no scheduled time", got, err)
 	}
-	period := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: input.Page{Limit: 5}}
+	period := verify.Query{App: "crm", From: r.ScheduledAt, To: r.ScheduledAt.Add(time.Second), Page: input.Page{Limit: 5}}
 	if got, err := c.Verify(ctx, period); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(period.From) {
 		t.Errorf("Verify = %+v, %v", got, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -180,13 +181,13 @@ func triggerPath(app, job, trigger, verb string) string {
 }
 
 // RunJob queues a run of a job now. Each call queues another run; the client does not repeat it.
-func (c *Client) RunJob(ctx context.Context, app, job string) (dispatcher.Run, error) {
+func (c *Client) RunJob(ctx context.Context, app, job string) (run.Run, error) {
 	return c.RunJobWith(ctx, app, job, dispatcher.RunRequest{})
 }
 
 // RunJobWith is RunJob with another payload than the job's.
-func (c *Client) RunJobWith(ctx context.Context, app, job string, asked dispatcher.RunRequest) (dispatcher.Run, error) {
-	queued := func(run dispatcher.Run) bool { return run.App == app && run.Job == job && run.ID != "" }
+func (c *Client) RunJobWith(ctx context.Context, app, job string, asked dispatcher.RunRequest) (run.Run, error) {
+	queued := func(run run.Run) bool { return run.App == app && run.Job == job && run.ID != "" }
 	return post(ctx, c, path("apps", app, "jobs", job, "run"), asked, queued)
 }
 
@@ -196,12 +197,12 @@ func (c *Client) Slots(ctx context.Context, app, job string) (List[dispatcher.Sl
 }
 
 // Runs lists runs of an app, latest scheduled time first.
-func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Run], error) {
-	return list[dispatcher.Run](ctx, c, path("apps", query.App, "runs")+params(query))
+func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[run.Run], error) {
+	return list[run.Run](ctx, c, path("apps", query.App, "runs")+params(query))
 }
 
 // Run gets one run with its attempts.
-func (c *Client) Run(ctx context.Context, id string) (dispatcher.Run, error) {
+func (c *Client) Run(ctx context.Context, id string) (run.Run, error) {
 	return get(ctx, c, path("runs", id), isRun(id))
 }
 
@@ -216,38 +217,38 @@ func (c *Client) RunLog(ctx context.Context, id string, attempt, from int) (disp
 }
 
 // CancelRun cancels a live run; ErrConflict if it is finished.
-func (c *Client) CancelRun(ctx context.Context, id string) (dispatcher.Run, error) {
+func (c *Client) CancelRun(ctx context.Context, id string) (run.Run, error) {
 	return post(ctx, c, path("runs", id, "cancel"), nil, isRun(id))
 }
 
 // CompleteRun ends the attempt of a run that waits for its callback, as succeeded, and FailRun as failed; ErrConflict if the run
 // does not wait for one.
-func (c *Client) CompleteRun(ctx context.Context, id, message string) (dispatcher.CallbackReply, error) {
+func (c *Client) CompleteRun(ctx context.Context, id, message string) (run.CallbackReply, error) {
 	return c.endRun(ctx, id, "complete", message)
 }
 
 // FailRun is the other of CompleteRun.
-func (c *Client) FailRun(ctx context.Context, id, message string) (dispatcher.CallbackReply, error) {
+func (c *Client) FailRun(ctx context.Context, id, message string) (run.CallbackReply, error) {
 	return c.endRun(ctx, id, "fail", message)
 }
 
-func (c *Client) endRun(ctx context.Context, id, how, message string) (dispatcher.CallbackReply, error) {
+func (c *Client) endRun(ctx context.Context, id, how, message string) (run.CallbackReply, error) {
 	body := map[string]string{"message": message}
-	return post(ctx, c, path("runs", id, how), body, func(r dispatcher.CallbackReply) bool { return r.Run == id })
+	return post(ctx, c, path("runs", id, how), body, func(r run.CallbackReply) bool { return r.Run == id })
 }
 
 // ReleaseRun frees the slots of a run that has ended; ErrConflict if it has not, or has none.
-func (c *Client) ReleaseRun(ctx context.Context, id string) (dispatcher.Run, error) {
+func (c *Client) ReleaseRun(ctx context.Context, id string) (run.Run, error) {
 	return post(ctx, c, path("runs", id, "release"), nil, isRun(id))
 }
 
 // RetryRun queues a finished run again as its next attempt; ErrConflict if it is not finished.
-func (c *Client) RetryRun(ctx context.Context, id string) (dispatcher.Run, error) {
+func (c *Client) RetryRun(ctx context.Context, id string) (run.Run, error) {
 	return post(ctx, c, path("runs", id, "retry"), nil, isRun(id))
 }
 
 // DeadLetters lists runs of an app that failed for good, latest scheduled time first.
-func (c *Client) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) (List[dispatcher.Run], error) {
+func (c *Client) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) (List[run.Run], error) {
 	values := url.Values{}
 	for key, value := range map[string]string{"job": query.Job, "class": string(query.Class), "state": string(query.State)} {
 		if value != "" {
@@ -255,7 +256,7 @@ func (c *Client) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) 
 		}
 	}
 	addPage(values, query.From, query.To, query.Page)
-	return list[dispatcher.Run](ctx, c, path("apps", query.App, "dead-letters")+encoded(values))
+	return list[run.Run](ctx, c, path("apps", query.App, "dead-letters")+encoded(values))
 }
 
 // CountDeadLetters counts what a replay would retry.
@@ -324,7 +325,7 @@ func (c *Client) Nodes(ctx context.Context) (List[dispatcher.Node], error) {
 
 // SetNodeState pauses, resumes (NodeActive) or drains a node; ErrConflict if it is dead.
 func (c *Client) SetNodeState(
-	ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState,
+	ctx context.Context, id run.NodeID, state dispatcher.NodeState,
 ) (dispatcher.Node, error) {
 	verb, ok := map[dispatcher.NodeState]string{
 		dispatcher.NodePaused: "pause", dispatcher.NodeActive: "resume", dispatcher.NodeDraining: "drain",
@@ -428,8 +429,8 @@ func isToken(name string) func(access.IssuedToken) bool {
 	return func(token access.IssuedToken) bool { return token.Name == name }
 }
 
-func isRun(id string) func(dispatcher.Run) bool {
-	return func(run dispatcher.Run) bool { return run.ID == id }
+func isRun(id string) func(run.Run) bool {
+	return func(run run.Run) bool { return run.ID == id }
 }
 
 func isRollback(rollback dispatcher.Rollback) bool { return !rollback.At.IsZero() }

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Alerts lists the alerts of an app by name.
@@ -68,8 +69,8 @@ func (c *Client) changeStates(ctx context.Context, app, name, verb string, body 
 }
 
 // TestAlert queues a test notification, and returns the run that delivers it. Each call queues another.
-func (c *Client) TestAlert(ctx context.Context, app, name string) (dispatcher.Run, error) {
-	queued := func(run dispatcher.Run) bool { return run.App == app && run.ID != "" }
+func (c *Client) TestAlert(ctx context.Context, app, name string) (run.Run, error) {
+	queued := func(run run.Run) bool { return run.App == app && run.ID != "" }
 	return post(ctx, c, path("apps", app, "alerts", name, "test"), nil, queued)
 }
 

@@ -6,18 +6,19 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // CarriedState gets the state that the runs of a job carry. Its revision is 0 if there was none yet.
-func (c *Client) CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error) {
+func (c *Client) CarriedState(ctx context.Context, app, job string) (run.CarriedState, error) {
 	return get(ctx, c, path("apps", app, "jobs", job, "state"), isState)
 }
 
 // SetCarriedState sets the state that the runs of a job carry.
 func (c *Client) SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, cond Condition) (
-	dispatcher.CarriedState, error,
+	run.CarriedState, error,
 ) {
-	return put(ctx, c, path("apps", app, "jobs", job, "state"), dispatcher.CarriedState{State: state}, cond, isState)
+	return put(ctx, c, path("apps", app, "jobs", job, "state"), run.CarriedState{State: state}, cond, isState)
 }
 
 // ClearCarriedState clears the state that the runs of a job carry.
@@ -26,7 +27,7 @@ func (c *Client) ClearCarriedState(ctx context.Context, app, job string, cond Co
 }
 
 // isState reports whether a response is a state: it has a value, perhaps null.
-func isState(s dispatcher.CarriedState) bool { return len(s.State) > 0 }
+func isState(s run.CarriedState) bool { return len(s.State) > 0 }
 
 // Objective gets how a job does by its objective; ErrNotFound if it has none.
 func (c *Client) Objective(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error) {

@@ -1,8 +1,6 @@
 package console
 
-import (
-	"github.com/carillon-dev/carillon/dispatcher"
-)
+import "github.com/carillon-dev/carillon/dispatcher/run"
 
 // showCancelRun asks before a run is cancelled: what its target has begun goes on, and the result is not kept.
 func showCancelRun(v *visit) (content, error) {
@@ -34,15 +32,15 @@ func retryRun(v *visit) (done, error) {
 // completeRun and failRun end a run in place of the callback that it waits for.
 func completeRun(v *visit) (done, error) {
 	reply, err := v.client.CompleteRun(v.Context(), v.PathValue("run"), v.PostForm.Get("message"))
-	return toRun(v, dispatcher.Run{ID: reply.Run}, "run.completed", err)
+	return toRun(v, run.Run{ID: reply.Run}, "run.completed", err)
 }
 
 func failRun(v *visit) (done, error) {
 	reply, err := v.client.FailRun(v.Context(), v.PathValue("run"), v.PostForm.Get("message"))
-	return toRun(v, dispatcher.Run{ID: reply.Run}, "run.ended_failed", err)
+	return toRun(v, run.Run{ID: reply.Run}, "run.ended_failed", err)
 }
 
 // toRun leads to a run after a change of it.
-func toRun(v *visit, run dispatcher.Run, notice string, err error) (done, error) {
+func toRun(v *visit, run run.Run, notice string, err error) (done, error) {
 	return done{to: v.link("runs", run.ID), notice: notice}, err
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestHerdsAreNamed(t *testing.T) {
@@ -84,53 +84,53 @@ func TestStagesOfRuns(t *testing.T) {
 	t.Parallel()
 	start := timeAt(t, "2026-05-01T00:00:00Z")
 	at := func(seconds int) *time.Time { at := start.Add(time.Duration(seconds) * time.Second); return &at }
-	attempt := func(n, from, to int, state dispatcher.RunState) dispatcher.Attempt {
-		return dispatcher.Attempt{Attempt: n, StartedAt: *at(from), EndedAt: *at(to), State: state}
+	attempt := func(n, from, to int, state run.State) run.Attempt {
+		return run.Attempt{Attempt: n, StartedAt: *at(from), EndedAt: *at(to), State: state}
 	}
 	for name, tt := range map[string]struct {
-		run  dispatcher.Run
+		run  run.Run
 		want []string
 	}{
 		"one attempt": {
-			dispatcher.Run{State: dispatcher.RunSucceeded, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2), EndedAt: at(5),
-				Attempts: []dispatcher.Attempt{attempt(1, 2, 5, dispatcher.RunSucceeded)}},
+			run.Run{State: run.Succeeded, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2), EndedAt: at(5),
+				Attempts: []run.Attempt{attempt(1, 2, 5, run.Succeeded)}},
 			[]string{"claim 1s", "start 1s", "attempt 1 3s succeeded"},
 		},
 		"claimed before it was due": {
-			dispatcher.Run{State: dispatcher.RunSucceeded, Attempt: 1, ClaimedAt: at(-1), StartedAt: at(0), EndedAt: at(1),
-				Attempts: []dispatcher.Attempt{attempt(1, 0, 1, dispatcher.RunSucceeded)}},
+			run.Run{State: run.Succeeded, Attempt: 1, ClaimedAt: at(-1), StartedAt: at(0), EndedAt: at(1),
+				Attempts: []run.Attempt{attempt(1, 0, 1, run.Succeeded)}},
 			[]string{"claim 0s", "start 1s", "attempt 1 1s succeeded"},
 		},
 		"two attempts": {
-			dispatcher.Run{State: dispatcher.RunFailed, Attempt: 2, ClaimedAt: at(20), StartedAt: at(21), EndedAt: at(22),
-				Attempts: []dispatcher.Attempt{attempt(1, 2, 5, dispatcher.RunTimedOut), attempt(2, 21, 22, dispatcher.RunFailed)}},
+			run.Run{State: run.Failed, Attempt: 2, ClaimedAt: at(20), StartedAt: at(21), EndedAt: at(22),
+				Attempts: []run.Attempt{attempt(1, 2, 5, run.TimedOut), attempt(2, 21, 22, run.Failed)}},
 			[]string{"first 2s", "attempt 1 3s timed_out", "retry 15s", "start 1s", "attempt 2 1s failed"},
 		},
 		"waits for its next attempt": {
-			dispatcher.Run{State: dispatcher.RunRetrying, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2), NextAttemptAt: at(90),
-				Attempts: []dispatcher.Attempt{attempt(1, 2, 5, dispatcher.RunFailed)}},
+			run.Run{State: run.Retrying, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2), NextAttemptAt: at(90),
+				Attempts: []run.Attempt{attempt(1, 2, 5, run.Failed)}},
 			[]string{"claim 1s", "start 1s", "attempt 1 3s failed", "retry 1m25s open"},
 		},
 		"waits for a host": {
-			dispatcher.Run{State: dispatcher.RunRetrying, Attempt: 1, StartedAt: at(2), WaitsFor: "billing.example",
-				Attempts: []dispatcher.Attempt{attempt(1, 2, 5, dispatcher.RunFailed)}},
+			run.Run{State: run.Retrying, Attempt: 1, StartedAt: at(2), WaitsFor: "billing.example",
+				Attempts: []run.Attempt{attempt(1, 2, 5, run.Failed)}},
 			[]string{"first 2s", "attempt 1 3s failed", "queue 55s open"},
 		},
 		"under way": {
-			dispatcher.Run{State: dispatcher.RunClaimed, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2)},
+			run.Run{State: run.Claimed, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2)},
 			[]string{"claim 1s", "start 1s", "attempt 1 58s claimed open"},
 		},
 		"its second attempt under way": {
-			dispatcher.Run{State: dispatcher.RunClaimed, Attempt: 2, ClaimedAt: at(20), StartedAt: at(21),
-				Attempts: []dispatcher.Attempt{attempt(1, 2, 5, dispatcher.RunFailed)}},
+			run.Run{State: run.Claimed, Attempt: 2, ClaimedAt: at(20), StartedAt: at(21),
+				Attempts: []run.Attempt{attempt(1, 2, 5, run.Failed)}},
 			[]string{"first 2s", "attempt 1 3s failed", "retry 15s", "start 1s", "attempt 2 39s claimed open"},
 		},
 		"waits for its callback": {
-			dispatcher.Run{State: dispatcher.RunWaitingCallback, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2)},
+			run.Run{State: run.WaitingCallback, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2)},
 			[]string{"claim 1s", "start 1s", "callback 1 58s waiting_callback open"},
 		},
-		"queued":  {dispatcher.Run{State: dispatcher.RunQueued}, []string{"queue 1m0s open"}},
-		"skipped": {dispatcher.Run{State: dispatcher.RunSkipped, EndedAt: at(0)}, nil},
+		"queued":  {run.Run{State: run.Queued}, []string{"queue 1m0s open"}},
+		"skipped": {run.Run{State: run.Skipped, EndedAt: at(0)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

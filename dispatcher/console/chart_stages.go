@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // stage is one part of the life of a run: a wait or an attempt.
@@ -42,7 +42,7 @@ const (
 )
 
 // stages returns the life of a run until now, in order, with places in a picture.
-func stages(run dispatcher.Run, now time.Time) []stage {
+func stages(run run.Run, now time.Time) []stage {
 	var found []stage
 	at := run.ScheduledAt
 	for _, a := range run.Attempts {
@@ -58,7 +58,7 @@ func stages(run dispatcher.Run, now time.Time) []stage {
 }
 
 // beforeAttempt returns the waits before an attempt, from the end of what came before it.
-func beforeAttempt(run dispatcher.Run, a dispatcher.Attempt, since time.Time) []stage {
+func beforeAttempt(run run.Run, a run.Attempt, since time.Time) []stage {
 	latest := a.Attempt == run.Attempt && run.ClaimedAt != nil && !run.ClaimedAt.After(a.StartedAt)
 	first := a.Attempt <= 1
 	switch {
@@ -73,8 +73,8 @@ func beforeAttempt(run dispatcher.Run, a dispatcher.Attempt, since time.Time) []
 }
 
 // underWay returns what goes on with a run that has not ended, after the attempts that are over.
-func underWay(run dispatcher.Run, since, now time.Time) []stage {
-	if slices.Contains(finalStates(), run.State) {
+func underWay(r run.Run, since, now time.Time) []stage {
+	if slices.Contains(finalStates(), r.State) {
 		return nil
 	}
 	open := func(what string, attempt int, from, to time.Time, class string) stage {
@@ -85,21 +85,21 @@ func underWay(run dispatcher.Run, since, now time.Time) []stage {
 	}
 	var found []stage
 	switch {
-	case run.State == dispatcher.RunRetrying && run.NextAttemptAt != nil:
-		return append(found, open(stageRetry, 0, since, *run.NextAttemptAt, "wait"))
-	case run.StartedAt != nil && !run.StartedAt.Before(since) && run.State != dispatcher.RunRetrying:
-		if run.ClaimedAt != nil && !run.ClaimedAt.After(*run.StartedAt) {
+	case r.State == run.Retrying && r.NextAttemptAt != nil:
+		return append(found, open(stageRetry, 0, since, *r.NextAttemptAt, "wait"))
+	case r.StartedAt != nil && !r.StartedAt.Before(since) && r.State != run.Retrying:
+		if r.ClaimedAt != nil && !r.ClaimedAt.After(*r.StartedAt) {
 			before := stageClaim
-			if len(run.Attempts) > 0 {
+			if len(r.Attempts) > 0 {
 				before = stageRetry
 			}
-			found = append(found, wait(before, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, *run.StartedAt))
+			found = append(found, wait(before, since, *r.ClaimedAt), wait(stageStart, *r.ClaimedAt, *r.StartedAt))
 		}
 		what := stageAttempt
-		if run.State == dispatcher.RunWaitingCallback {
+		if r.State == run.WaitingCallback {
 			what = stageCallback
 		}
-		return append(found, open(what, run.Attempt, *run.StartedAt, now, string(run.State)))
+		return append(found, open(what, r.Attempt, *r.StartedAt, now, string(r.State)))
 	}
 	return append(found, open(stageQueue, 0, since, now, "wait"))
 }

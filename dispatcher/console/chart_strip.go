@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -56,15 +56,15 @@ func shapes() []string {
 }
 
 // shapeOfRun returns the shape of a run in a state.
-func shapeOfRun(state dispatcher.RunState) string {
+func shapeOfRun(state run.State) string {
 	switch state {
-	case dispatcher.RunSucceeded:
+	case run.Succeeded:
 		return shapeOK
-	case dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost:
+	case run.Failed, run.TimedOut, run.Lost:
 		return shapeFailed
-	case dispatcher.RunSkipped, dispatcher.RunCancelled, dispatcher.RunSuperseded:
+	case run.Skipped, run.Cancelled, run.Superseded:
 		return shapeSkipped
-	case dispatcher.RunRetrying:
+	case run.Retrying:
 		return shapeRetrying
 	}
 	return shapeLive

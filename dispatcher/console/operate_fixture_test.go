@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -92,7 +93,7 @@ func operated(n int) map[string]any {
 			CreatedBy: "ada", CreatedAt: fixedAt}
 	}
 	of := "/v1/apps/billing"
-	run := dispatcher.RunKey{TriggerID: 7, ScheduledAt: fixedAt, Kind: dispatcher.KindSchedule}.String()
+	r := run.Key{TriggerID: 7, ScheduledAt: fixedAt, Kind: run.KindSchedule}.String()
 	responses := map[string]any{
 		"GET /v1/apps": items(times(n, func(name string) access.App { a := app; a.Name = name; return a }), next),
 		"GET " + of:    app,
@@ -117,7 +118,7 @@ func operated(n int) map[string]any {
 		"GET " + of + "/misfires": items(times(n, func(name string) dispatcher.Misfire {
 			return dispatcher.Misfire{App: "billing", Job: name, Trigger: "daily", From: fixedAt, To: later, Count: 3,
 				Decision: dispatcher.DecisionFireOnce,
-				Reason:   hostile, Run: run, DecidedAt: later}
+				Reason:   hostile, Run: r, DecidedAt: later}
 		}), next),
 		"GET " + of + "/backfills":               items(times(n, backfill), next),
 		"GET " + of + "/backfills/b1":            backfill("b1"),
@@ -125,7 +126,7 @@ func operated(n int) map[string]any {
 		"GET " + of + "/alerts/on-call":          alert("on-call"),
 		"GET " + of + "/alert-states":            items(times(n, alertState), next),
 		"GET " + of + "/alert-events":            items(times(n, alertEvent), next),
-		"GET " + of + "/dead-letters":            items(times(n, func(name string) dispatcher.Run { return deadRun(run, name) }), next),
+		"GET " + of + "/dead-letters":            items(times(n, func(name string) run.Run { return deadRun(r, name) }), next),
 		"GET " + of + "/bulk":                    items(times(n, bulkOf), next),
 		"GET " + of + "/bulk/k1":                 bulkOf("k1"),
 		"POST " + of + "/bulk":                   repeat.BulkCount{Total: 12},
@@ -146,10 +147,10 @@ func operated(n int) map[string]any {
 func alertState(name string) alert.State {
 	return alert.State{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
 		Since: fixedAt, Count: 4,
-		Class: dispatcher.ClassHTTP5xx, Error: hostile, Acknowledged: &alert.AcknowledgedAlert{By: "ada", At: fixedAt,
+		Class: run.ClassHTTP5xx, Error: hostile, Acknowledged: &alert.AcknowledgedAlert{By: "ada", At: fixedAt,
 			Reason: hostile},
 		Notification: &alert.Delivery{Run: "r", Transition: dispatcher.AlertFiring, At: fixedAt,
-			State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP4xx, Error: hostile}}
+			State: run.Failed, Class: run.ClassHTTP4xx, Error: hostile}}
 }
 
 func alertEvent(name string) alert.Event {
@@ -158,9 +159,9 @@ func alertEvent(name string) alert.Event {
 		Error:      hostile, Kept: alert.KeptMuted, By: "ada", Reason: hostile}
 }
 
-func deadRun(id, name string) dispatcher.Run {
-	return dispatcher.Run{ID: id, App: "billing", Job: name, Trigger: "daily", Kind: dispatcher.KindSchedule, ScheduledAt: fixedAt,
-		State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, Error: hostile, Attempt: 3}
+func deadRun(id, name string) run.Run {
+	return run.Run{ID: id, App: "billing", Job: name, Trigger: "daily", Kind: run.KindSchedule, ScheduledAt: fixedAt,
+		State: run.Failed, Class: run.ClassHTTP5xx, Error: hostile, Attempt: 3}
 }
 
 func nodeOf(name string) dispatcher.Node {
@@ -189,9 +190,9 @@ func bulkOf(id string) repeat.BulkAction {
 
 // dayOf is a day of the statistics, before those that the chart shows.
 func dayOf(string) view.DayStatistics {
-	return view.DayStatistics{Day: "2026-03-29", Runs: map[dispatcher.RunState]int64{dispatcher.RunSucceeded: 90,
-		dispatcher.RunFailed:  7,
-		dispatcher.RunSkipped: 3}, Attempts: 110, Misfires: 2, Started: 97, LateMean: input.Duration(12 * time.Millisecond),
+	return view.DayStatistics{Day: "2026-03-29", Runs: map[run.State]int64{run.Succeeded: 90,
+		run.Failed:  7,
+		run.Skipped: 3}, Attempts: 110, Misfires: 2, Started: 97, LateMean: input.Duration(12 * time.Millisecond),
 		LateMost: input.Duration(3 * time.Second)}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/console"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // operatePages are the pages of apps and what they hold besides jobs, of nodes, tokens and the audit log, and how many requests
@@ -179,8 +180,8 @@ func operateDone() map[string]any {
 	done["POST "+of+"/bulk"], done["POST "+of+"/bulk/k1/cancel"] = bulkOf("k1"), bulkOf("k1")
 	done["POST "+of+"/pauses"] = dispatcher.AppPause{ID: "p1", App: "billing"}
 	done["PATCH "+of] = done["GET "+of]
-	done["POST "+of+"/alerts/on-call/test"] = dispatcher.Run{ID: "r1", App: "billing"}
-	done["POST /v1/runs/r1/retry"] = dispatcher.Run{ID: "r1", App: "billing"}
+	done["POST "+of+"/alerts/on-call/test"] = run.Run{ID: "r1", App: "billing"}
+	done["POST /v1/runs/r1/retry"] = run.Run{ID: "r1", App: "billing"}
 	return done
 }
 

@@ -3,7 +3,7 @@ package console
 import (
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // runTable is what the table of runs needs of its page.
@@ -13,7 +13,7 @@ type runTable struct{ zones map[string]string }
 func (t runTable) Zone(trigger string) string { return t.zones[trigger] }
 
 // Took returns how long the latest attempt of a run took, nil if it is not over.
-func (runTable) Took(run dispatcher.Run) *time.Duration {
+func (runTable) Took(run run.Run) *time.Duration {
 	if run.StartedAt == nil || run.EndedAt == nil {
 		return nil
 	}

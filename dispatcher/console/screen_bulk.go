@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // bulkListPage is the list of the bulk actions of an app.
@@ -70,8 +71,8 @@ var bulkFields = []string{"action", "name", "host", "labels", "result", "state",
 // bulkSpec reads what a form asks for.
 func (f *fields) bulkSpec() repeat.BulkSpec {
 	return repeat.BulkSpec{Action: repeat.BulkVerb(f.text("action")), Reason: f.text("reason"), Filter: repeat.BulkFilter{
-		Name: f.text("name"), Host: f.text("host"), Labels: f.labels("labels"), Result: dispatcher.RunState(f.text("result")),
-		State: f.text("state"), Job: f.text("job"), Class: dispatcher.Class(f.text("class")), From: f.instant("from"),
+		Name: f.text("name"), Host: f.text("host"), Labels: f.labels("labels"), Result: run.State(f.text("result")),
+		State: f.text("state"), Job: f.text("job"), Class: run.Class(f.text("class")), From: f.instant("from"),
 		To: f.instant("to"),
 	}}
 }
@@ -90,11 +91,11 @@ type newBulkPage struct {
 	App     string
 	Given   map[string]string
 	Verbs   []repeat.BulkVerb
-	Results []dispatcher.RunState
-	Classes []dispatcher.Class
-	// JobStates are those of jobs, and RunStates those of the runs that some action acts on.
+	Results []run.State
+	Classes []run.Class
+	// JobStates are those of jobs, and run.States those of the runs that some action acts on.
 	JobStates []dispatcher.JobState
-	RunStates []dispatcher.RunState
+	RunStates []run.State
 	// Agree is what a person is asked to agree to; nil: nothing yet.
 	Agree *bulkAgreement
 }
@@ -124,8 +125,8 @@ func showNewBulkAction(v *visit) (content, error) {
 	if err := v.mayBulk(app); err != nil {
 		return content{}, err
 	}
-	page := newBulkPage{App: app, Given: f.all(bulkFields...), Results: dispatcher.FinalRunStates, JobStates: dispatcher.JobStates,
-		Classes:   slices.Sorted(slices.Values(dispatcher.Classes)),
+	page := newBulkPage{App: app, Given: f.all(bulkFields...), Results: run.FinalStates, JobStates: dispatcher.JobStates,
+		Classes:   slices.Sorted(slices.Values(run.Classes)),
 		RunStates: slices.Concat(repeat.CancellableStates, repeat.DeadLetterStates)}
 	for _, verb := range repeat.BulkVerbs {
 		if v.may(verb.Scope(), app) {
@@ -165,7 +166,7 @@ func (v *visit) firstOfBulk(app string, spec repeat.BulkSpec) (first []bulkTarge
 		}
 		return first, err
 	}
-	var runs client.List[dispatcher.Run]
+	var runs client.List[run.Run]
 	if spec.Action == repeat.BulkRetryRuns {
 		runs, err = v.client.DeadLetters(v.Context(), spec.Filter.Dead(app, few))
 	} else {

@@ -4,18 +4,18 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // deadLettersPage is the list of the dead letters of an app.
 type deadLettersPage struct {
-	client.List[dispatcher.Run]
+	client.List[run.Run]
 	App, More string
 	Filter    map[string]string
-	States    []dispatcher.RunState
-	Classes   []dispatcher.Class
+	States    []run.State
+	Classes   []run.Class
 	// Replay is the URL of the page that replays all that the filter selects.
 	Replay string
 }
@@ -24,8 +24,8 @@ var deadLetterFields = []string{"job", "class", "state", "from", "to"}
 
 // deadLetters reads which dead letters a filter selects.
 func (f *fields) deadLetters() repeat.DeadLetterReplay {
-	return repeat.DeadLetterReplay{Job: f.text("job"), Class: dispatcher.Class(f.text("class")),
-		State: dispatcher.RunState(f.text("state")), From: f.instant("from"), To: f.instant("to")}
+	return repeat.DeadLetterReplay{Job: f.text("job"), Class: run.Class(f.text("class")),
+		State: run.State(f.text("state")), From: f.instant("from"), To: f.instant("to")}
 }
 
 // given returns some fields that are not empty, for a link or a form.
@@ -44,7 +44,7 @@ func showDeadLetters(v *visit) (content, error) {
 	replay := f.given(deadLetterFields...)
 	replay.Set("action", string(repeat.BulkRetryRuns))
 	page := deadLettersPage{App: app, Filter: f.all(deadLetterFields...), States: repeat.DeadLetterStates,
-		Classes: slices.Sorted(slices.Values(dispatcher.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
+		Classes: slices.Sorted(slices.Values(run.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
 	query := f.deadLetters().Query(app)
 	query.Page = v.page()
 	err := f.err()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // explainPage says what became of one scheduled time of a trigger, and why.
@@ -29,9 +30,9 @@ type explained struct {
 	DueAt    *time.Time
 	NextAt   *time.Time
 	Steps    []explainedStep
-	Run      *dispatcher.Run
+	Run      *run.Run
 	Misfire  *dispatcher.Misfire
-	CatchUp  *dispatcher.Run
+	CatchUp  *run.Run
 }
 
 // explainedStep is one decision on the way.

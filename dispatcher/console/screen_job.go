@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // jobPage is a job with what happened to it.
@@ -22,7 +23,7 @@ type jobPage struct {
 	// Strips are those of the first triggers, or of the one that the URL names. More tells that there are others.
 	Strips []stripChart
 	More   bool
-	Runs   part[client.List[dispatcher.Run]]
+	Runs   part[client.List[run.Run]]
 	Health jobHealth
 	// Durations and Lateness are pictures of the latest runs. Ended tells that one of them is over.
 	Durations, Lateness bars
@@ -43,13 +44,13 @@ type triggerRow struct {
 
 // carriedState is the state that runs of a job hand on, as text.
 type carriedState struct {
-	dispatcher.CarriedState
+	run.CarriedState
 	Text string
 }
 
 // followRow is a job or a target that follows an event of the job.
 type followRow struct {
-	On     dispatcher.FollowEvent
+	On     run.FollowEvent
 	Jobs   []string
 	Target dispatcher.TargetKind
 }
@@ -143,7 +144,7 @@ func (p jobPage) Named(name string) *triggerRow {
 }
 
 // Latest returns the runs that the table has; the pictures have more.
-func (p jobPage) Latest() []dispatcher.Run {
+func (p jobPage) Latest() []run.Run {
 	return p.Runs.Value.Items[:min(len(p.Runs.Value.Items), runsOfTable)]
 }
 
@@ -175,9 +176,9 @@ func (p *jobPage) addDetails(v *visit) {
 func follows(job dispatcher.Job) []followRow {
 	var found []followRow
 	for _, one := range []struct {
-		on dispatcher.FollowEvent
+		on run.FollowEvent
 		by *dispatcher.Follow
-	}{{dispatcher.OnSuccess, job.OnSuccess}, {dispatcher.OnFailure, job.OnFailure}, {dispatcher.OnMisfire, job.OnMisfire}} {
+	}{{run.OnSuccess, job.OnSuccess}, {run.OnFailure, job.OnFailure}, {run.OnMisfire, job.OnMisfire}} {
 		if one.by == nil {
 			continue
 		}

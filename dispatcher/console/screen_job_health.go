@@ -4,10 +4,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // jobHealth says in words whether a job does what it should: it is the top of its page. It is told by the latest runs.
@@ -17,9 +17,9 @@ type jobHealth struct {
 	// Wait is the host that runs of the job wait for, nil if they wait for none.
 	Wait *hostWait
 	// Latest is the run that was scheduled last of those that have a result: they are over, or an attempt failed.
-	Latest *dispatcher.Run
+	Latest *run.Run
 	// Failure is the latest failure, and Success the latest run that succeeded, nil if the latest runs have none.
-	Failure, Success *dispatcher.Run
+	Failure, Success *run.Run
 	// FailingSince is when the first run was scheduled that failed after the latest success; zero: the latest result is a success.
 	FailingSince time.Time
 	// Examined is how many runs this is told by.
@@ -45,19 +45,19 @@ func (p *jobPage) addHealth(v *visit) {
 	p.Health.Alerts = readPart(v.client.AlertStates(v.Context(), alert.StateQuery{
 		App: p.App, Job: p.Name, Firing: true, Page: input.Page{Limit: alertsOfJob},
 	}))
-	if f := p.Health.Failure; f != nil && f.Class == dispatcher.ClassCircuitOpen {
+	if f := p.Health.Failure; f != nil && f.Class == run.ClassCircuitOpen {
 		p.Health.Failure = attempted(v, *f)
 	}
 }
 
 // attempted returns a run as its latest real attempt left it: a run that is deferred says so in place of how that failed.
-func attempted(v *visit, run dispatcher.Run) *dispatcher.Run {
-	found, err := v.client.Run(v.Context(), run.ID)
+func attempted(v *visit, r run.Run) *run.Run {
+	found, err := v.client.Run(v.Context(), r.ID)
 	if err != nil {
-		return &run // what is known says enough
+		return &r // what is known says enough
 	}
 	for _, a := range slices.Backward(found.Attempts) {
-		if a.Class != "" && a.Class != dispatcher.ClassCircuitOpen {
+		if a.Class != "" && a.Class != run.ClassCircuitOpen {
 			found.Class, found.Error, found.StartedAt, found.EndedAt = a.Class, a.Error, &a.StartedAt, &a.EndedAt
 			break
 		}
@@ -66,42 +66,42 @@ func attempted(v *visit, run dispatcher.Run) *dispatcher.Run {
 }
 
 // healthOf returns what runs say, of which the first was scheduled last.
-func healthOf(runs []dispatcher.Run) jobHealth {
+func healthOf(runs []run.Run) jobHealth {
 	h := jobHealth{Examined: len(runs)}
 	for i := range runs {
-		run := &runs[i]
-		if run.WaitsFor != "" {
-			h.wait(run)
+		r := &runs[i]
+		if r.WaitsFor != "" {
+			h.wait(r)
 		}
 		switch {
-		case run.State == dispatcher.RunSucceeded:
+		case r.State == run.Succeeded:
 			if h.Success == nil {
-				h.Success = run
+				h.Success = r
 			}
-		case hasFailed(run):
-			if h.Failure == nil || h.Failure.Attempt == 0 && run.Attempt > 0 && h.Success == nil {
-				h.Failure = run // one that was attempted says more than one that waits
+		case hasFailed(r):
+			if h.Failure == nil || h.Failure.Attempt == 0 && r.Attempt > 0 && h.Success == nil {
+				h.Failure = r // one that was attempted says more than one that waits
 			}
 			if h.Success == nil {
-				h.FailingSince = run.ScheduledAt
+				h.FailingSince = r.ScheduledAt
 			}
 		default:
 			continue
 		}
 		if h.Latest == nil {
-			h.Latest = run
+			h.Latest = r
 		}
 	}
 	return h
 }
 
 // hasFailed tells whether a run failed, or whether it goes on because an attempt failed or could not be made.
-func hasFailed(run *dispatcher.Run) bool {
-	return shapeOfRun(run.State) == shapeFailed || run.State == dispatcher.RunRetrying && run.Class != ""
+func hasFailed(r *run.Run) bool {
+	return shapeOfRun(r.State) == shapeFailed || r.State == run.Retrying && r.Class != ""
 }
 
 // wait adds a run that waits for a host.
-func (h *jobHealth) wait(run *dispatcher.Run) {
+func (h *jobHealth) wait(run *run.Run) {
 	if h.Wait == nil {
 		h.Wait = &hostWait{Host: run.WaitsFor, ProbeAt: run.ProbeAt}
 	}

@@ -8,32 +8,33 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // failingRuns are runs of a job whose target is down: some wait for its host, two were attempted, and the oldest succeeded.
-func failingRuns() []dispatcher.Run {
-	run := func(name string, minute int, change func(*dispatcher.Run)) dispatcher.Run {
+func failingRuns() []run.Run {
+	r := func(name string, minute int, change func(*run.Run)) run.Run {
 		r := failedRun(name)
 		r.ScheduledAt, r.StartedAt, r.EndedAt = *after(minute * 60), after(minute*60+1), nil
 		change(&r)
 		return r
 	}
-	waits := func(attempt int) func(*dispatcher.Run) {
-		return func(r *dispatcher.Run) {
-			r.State, r.Attempt, r.WaitsFor, r.ProbeAt = dispatcher.RunRetrying, attempt, "billing.example", after(900)
-			r.Class, r.Error = dispatcher.ClassCircuitOpen, "host billing.example failed 5 requests in a row"
+	waits := func(attempt int) func(*run.Run) {
+		return func(r *run.Run) {
+			r.State, r.Attempt, r.WaitsFor, r.ProbeAt = run.Retrying, attempt, "billing.example", after(900)
+			r.Class, r.Error = run.ClassCircuitOpen, "host billing.example failed 5 requests in a row"
 			if attempt > 0 {
 				r.FirstStartedAt = after(122)
 			}
 		}
 	}
-	return []dispatcher.Run{
-		run("w3", 4, waits(0)), run("w2", 3, waits(0)), run("r1", 2, waits(2)),
-		run("s1", 1, func(r *dispatcher.Run) {
-			r.State, r.Class, r.Error = dispatcher.RunSucceeded, "", ""
+	return []run.Run{
+		r("w3", 4, waits(0)), r("w2", 3, waits(0)), r("r1", 2, waits(2)),
+		r("s1", 1, func(r *run.Run) {
+			r.State, r.Class, r.Error = run.Succeeded, "", ""
 			r.EndedAt = after(63)
 		}),
-		run("f0", 0, func(r *dispatcher.Run) { r.EndedAt = after(2) }),
+		r("f0", 0, func(r *run.Run) { r.EndedAt = after(2) }),
 	}
 }
 
@@ -42,9 +43,9 @@ func TestTopOfTheJobPageSaysWhatIsWrong(t *testing.T) {
 	responses := watched(1)
 	responses["GET /v1/apps/billing/runs"] = items(failingRuns(), "")
 	responses["GET /v1/apps/billing/alert-states"] = items([]alert.State{{App: "billing", Alert: "on-call", Job: "invoices",
-		Condition: dispatcher.AlertFailure, Firing: true, Since: fixedAt, Class: dispatcher.ClassTimeout, Error: "no response", Run: "r1"}}, "")
-	detail := watchedRun("r1", dispatcher.RunRetrying, "")
-	detail.Class = dispatcher.ClassCircuitOpen
+		Condition: dispatcher.AlertFailure, Firing: true, Since: fixedAt, Class: run.ClassTimeout, Error: "no response", Run: "r1"}}, "")
+	detail := watchedRun("r1", run.Retrying, "")
+	detail.Class = run.ClassCircuitOpen
 	responses["GET /v1/runs/r1"] = detail
 	w, _ := newCanned(t, responses)
 	got := w.signedIn(reads()).get("apps/billing/jobs/invoices")

@@ -6,6 +6,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // jobsPage is a page of the list of jobs.
@@ -17,7 +18,7 @@ type jobsPage struct {
 	Next    string // link to the following page; empty: there is none
 	First   string // link to the first page; empty: this is it
 	States  []dispatcher.JobState
-	Results []dispatcher.RunState
+	Results []run.State
 	// MayRun tells that there is a column of buttons; some of its rows may have none.
 	MayRun bool
 	// Bulk links to a new bulk action on all that the filter selects; empty: the filter names no app, or the token may begin none.
@@ -42,7 +43,7 @@ func showJobs(v *visit) (content, error) {
 		Label: v.query("label"),
 	}
 	query := dispatcher.JobQuery{
-		State: dispatcher.JobState(filter.State), Result: dispatcher.RunState(filter.Result), Name: filter.Name, Host: filter.Host,
+		State: dispatcher.JobState(filter.State), Result: run.State(filter.Result), Name: filter.Name, Host: filter.Host,
 		Page: input.Page{Limit: pageOfJobs, Cursor: v.query("cursor"), Labels: input.ParseLabels(filter.Label)},
 	}
 	if filter.App != "" {
@@ -86,9 +87,9 @@ func (v *visit) first() string {
 }
 
 // finalStates are those in which runs end.
-func finalStates() []dispatcher.RunState {
-	return []dispatcher.RunState{
-		dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost, dispatcher.RunCancelled, dispatcher.RunSkipped,
-		dispatcher.RunSuperseded,
+func finalStates() []run.State {
+	return []run.State{
+		run.Succeeded, run.Failed, run.TimedOut, run.Lost, run.Cancelled, run.Skipped,
+		run.Superseded,
 	}
 }

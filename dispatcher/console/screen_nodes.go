@@ -2,6 +2,7 @@ package console
 
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // nodesPage is the list of the nodes.
@@ -75,7 +76,7 @@ func showNodeState(name string) func(*visit) (content, error) {
 // setNode returns the action that gives a node a state.
 func setNode(state dispatcher.NodeState, notice string) func(*visit) (done, error) {
 	return func(v *visit) (done, error) {
-		id, err := dispatcher.ParseNodeID(v.PathValue("node"))
+		id, err := run.ParseNodeID(v.PathValue("node"))
 		if err != nil {
 			return done{}, notFound("node", v.PathValue("node"))
 		}

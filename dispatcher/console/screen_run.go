@@ -8,11 +8,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // runPage is one run, from its scheduled time to its end.
 type runPage struct {
-	dispatcher.Run
+	run.Run
 	runTable
 	// TimeZone is that of the trigger, if times are shown in it.
 	TimeZone string
@@ -23,7 +24,7 @@ type runPage struct {
 	Tries   []tryRow
 	Request part[dispatcher.ShownRequest]
 	// Shards is a page of those of a broadcast, nil for other runs, and MoreShards a link to the next page.
-	Shards     *part[client.List[dispatcher.Run]]
+	Shards     *part[client.List[run.Run]]
 	MoreShards string
 	// Log is that of an executor, nil unless the URL asks for it. LogAttempt is the attempt that has one; 0: none has.
 	Log        *part[dispatcher.ExecutorLog]
@@ -32,7 +33,7 @@ type runPage struct {
 
 // tryRow is an attempt. Full tells that the stored response is shown whole: that is so for one attempt of a page.
 type tryRow struct {
-	dispatcher.Attempt
+	run.Attempt
 	Full bool
 	// Returned is the state that the target returned, as text.
 	Returned string
@@ -101,15 +102,15 @@ func (p runPage) Until() time.Time { return p.Stages[len(p.Stages)-1].To }
 func (p runPage) Ended() bool { return slices.Contains(finalStates(), p.Run.State) }
 
 // MayRetry tells whether the run can be attempted again now.
-func (p runPage) MayRetry() bool { return p.Ended() || p.Run.State == dispatcher.RunRetrying }
+func (p runPage) MayRetry() bool { return p.Ended() || p.Run.State == run.Retrying }
 
 // Explains tells whether the scheduled time is one of a trigger, which can be explained.
 func (p runPage) Explains() bool {
-	return p.Trigger != "" && p.Kind == dispatcher.KindSchedule && p.Parent == ""
+	return p.Trigger != "" && p.Kind == run.KindSchedule && p.Parent == ""
 }
 
 // MayEnd tells whether a person can end the run in place of the callback.
-func (p runPage) MayEnd() bool { return p.Run.State == dispatcher.RunWaitingCallback }
+func (p runPage) MayEnd() bool { return p.Run.State == run.WaitingCallback }
 
 // Waits says what the run waits for, in the words of the command line; empty: for nothing.
 func (p runPage) Waits() string { return p.Waiting() }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // runsPage is a page of the runs of an app.
@@ -13,10 +14,10 @@ type runsPage struct {
 	App, Job, Trigger, State, From, To string
 	// Problems are what is wrong with the filter; nothing is listed then.
 	Problems []string
-	Runs     []dispatcher.Run
+	Runs     []run.Run
 	Next     string
 	First    string
-	States   []dispatcher.RunState
+	States   []run.State
 }
 
 // pageOfRuns is how many runs a page of the list has.
@@ -27,10 +28,10 @@ func showRuns(v *visit) (content, error) {
 	page := runsPage{
 		App: v.PathValue("app"), Job: v.query("job"), Trigger: v.query("trigger"), State: v.query("state"), From: v.query("from"),
 		To:     v.query("to"),
-		States: dispatcher.RunStates,
+		States: run.States,
 	}
 	query := dispatcher.RunQuery{
-		App: page.App, Job: page.Job, Trigger: page.Trigger, State: dispatcher.RunState(page.State),
+		App: page.App, Job: page.Job, Trigger: page.Trigger, State: run.State(page.State),
 		Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
 	}
 	for _, bound := range []struct {

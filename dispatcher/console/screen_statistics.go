@@ -3,7 +3,7 @@ package console
 import (
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -15,7 +15,7 @@ type statisticsPage struct {
 	Span   int
 	Until  time.Time
 	Chart  dayChart
-	States []dispatcher.RunState
+	States []run.State
 }
 
 // dayRow is one day of the table.
@@ -49,7 +49,7 @@ func showStatistics(v *visit) (content, error) {
 }
 
 // countedStates are the states that runs end in.
-func countedStates() []dispatcher.RunState {
-	return []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost,
-		dispatcher.RunCancelled, dispatcher.RunSkipped, dispatcher.RunSuperseded}
+func countedStates() []run.State {
+	return []run.State{run.Succeeded, run.Failed, run.TimedOut, run.Lost,
+		run.Cancelled, run.Skipped, run.Superseded}
 }

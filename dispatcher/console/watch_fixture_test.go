@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -27,34 +28,34 @@ func after(seconds int) *time.Time {
 func longest() string { return hostile + strings.Repeat("x", 64<<10-len(hostile)) }
 
 // watchedRun returns a run with two attempts, of which the second has a response.
-func watchedRun(id string, state dispatcher.RunState, body string) dispatcher.Run {
-	run := dispatcher.Run{
-		ID: id, App: "billing", Job: "invoices", Trigger: "nightly", Kind: dispatcher.KindSchedule, ScheduledAt: fixedAt, Revision: 3,
+func watchedRun(id string, state run.State, body string) run.Run {
+	r := run.Run{
+		ID: id, App: "billing", Job: "invoices", Trigger: "nightly", Kind: run.KindSchedule, ScheduledAt: fixedAt, Revision: 3,
 		State:   state,
-		EventID: "event-" + id, Attempt: 2, ClaimedAt: after(30), StartedAt: after(31), EndedAt: after(33), Class: dispatcher.ClassHTTP5xx,
+		EventID: "event-" + id, Attempt: 2, ClaimedAt: after(30), StartedAt: after(31), EndedAt: after(33), Class: run.ClassHTTP5xx,
 		Error:   hostile,
-		Payload: json.RawMessage(exactNumber), FollowedBy: []dispatcher.RunRef{{
-			Run: "f1", App: "billing", Job: "report", On: dispatcher.OnFailure, State: dispatcher.RunSucceeded,
+		Payload: json.RawMessage(exactNumber), FollowedBy: []run.Ref{{
+			Run: "f1", App: "billing", Job: "report", On: run.OnFailure, State: run.Succeeded,
 		}},
-		Cause: &dispatcher.RunCause{Run: "c1", On: "on_success", State: dispatcher.RunSucceeded},
-		Attempts: []dispatcher.Attempt{
-			{Attempt: 1, State: dispatcher.RunTimedOut, StartedAt: *after(1), EndedAt: *after(11), Class: dispatcher.ClassTimeout,
+		Cause: &run.Cause{Run: "c1", On: "on_success", State: run.Succeeded},
+		Attempts: []run.Attempt{
+			{Attempt: 1, State: run.TimedOut, StartedAt: *after(1), EndedAt: *after(11), Class: run.ClassTimeout,
 				Error:    "no response in 10s",
-				Response: &dispatcher.Response{Body: "first"}},
-			{Attempt: 2, State: dispatcher.RunFailed, StartedAt: *after(31), EndedAt: *after(33), HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx,
+				Response: &run.Response{Body: "first"}},
+			{Attempt: 2, State: run.Failed, StartedAt: *after(31), EndedAt: *after(33), HTTPStatus: 500, Class: run.ClassHTTP5xx,
 				Error: hostile,
-				Response: &dispatcher.Response{
+				Response: &run.Response{
 					Endpoint: "worker-1", Headers: map[string]string{"Content-Type": hostile}, Body: body,
-					BodyTruncated: true, State: json.RawMessage(exactNumber), Phases: dispatcher.Phases{Connect: input.Duration(time.Millisecond)},
+					BodyTruncated: true, State: json.RawMessage(exactNumber), Phases: run.Phases{Connect: input.Duration(time.Millisecond)},
 				}},
 		},
 	}
-	if state == dispatcher.RunWaitingCallback {
-		run.EndedAt, run.Attempts, run.Class, run.Error = nil, run.Attempts[:1], "", ""
-		run.Callback = &dispatcher.CallbackState{Deadline: later, HeartbeatAt: after(40), Progress: hostile,
+	if state == run.WaitingCallback {
+		r.EndedAt, r.Attempts, r.Class, r.Error = nil, r.Attempts[:1], "", ""
+		r.Callback = &run.CallbackState{Deadline: later, HeartbeatAt: after(40), Progress: hostile,
 			Percent: new(42), Endpoint: "worker-1"}
 	}
-	return run
+	return r
 }
 
 // watchedJob returns a job that has everything a job can have, with n triggers.
@@ -96,9 +97,9 @@ func watchedStrip(n int) view.Strip {
 		kind := view.CellKinds[i%len(view.CellKinds)]
 		cell := view.StripCell{ScheduledAt: *after(i * 60), What: kind, Why: hostile}
 		if kind == view.CellRun {
-			cell.Run, cell.State, cell.Late, cell.Took = "r1", dispatcher.RunFailed, input.Duration(2*time.Second),
+			cell.Run, cell.State, cell.Late, cell.Took = "r1", run.Failed, input.Duration(2*time.Second),
 				input.Duration(3*time.Second)
-			cell.Class = dispatcher.ClassHTTP5xx
+			cell.Class = run.ClassHTTP5xx
 		}
 		if kind == view.CellExcluded {
 			cell.Until = after(i*60 + 30)
@@ -118,7 +119,7 @@ func watchedAttention(n int) view.Attention {
 	pause := dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile}
 	a := view.Attention{
 		At:     fixedAt,
-		Failed: newest(n, func(name string) dispatcher.Run { return failedRun(name) }),
+		Failed: newest(n, func(name string) run.Run { return failedRun(name) }),
 		Misfires: newest(n, func(name string) dispatcher.Misfire {
 			return dispatcher.Misfire{App: "billing", Job: "invoices", Trigger: name, From: fixedAt, To: later, Count: 3,
 				Decision: dispatcher.DecisionSkip, Reason: hostile}
@@ -154,7 +155,7 @@ func watchedAttention(n int) view.Attention {
 				reason = view.CredentialUnreadable
 			}
 			return view.CredentialFailure{App: "billing", Job: name, Reason: reason, Runs: 2, Run: "r1",
-				Class: dispatcher.ClassHTTP4xx, HTTPStatus: 401, Error: hostile, At: fixedAt,
+				Class: run.ClassHTTP4xx, HTTPStatus: 401, Error: hostile, At: fixedAt,
 				Secrets: map[string]string{"/target/webhook/auth/bearer/token": "file:billing/token", "/target/webhook/signing/secret": "stored"}}
 		}),
 		Certificates: newest(n, func(name string) view.EndingCertificate {
@@ -186,11 +187,11 @@ func watchedAttention(n int) view.Attention {
 }
 
 // failedRun is a run of a list.
-func failedRun(name string) dispatcher.Run {
-	return dispatcher.Run{
-		ID: name, App: "billing", Job: "invoices", Trigger: "nightly", Kind: dispatcher.KindSchedule, ScheduledAt: fixedAt,
-		State: dispatcher.RunFailed, Attempt: 1,
-		StartedAt: after(1), EndedAt: after(3), Class: dispatcher.ClassHTTP5xx, Error: hostile,
+func failedRun(name string) run.Run {
+	return run.Run{
+		ID: name, App: "billing", Job: "invoices", Trigger: "nightly", Kind: run.KindSchedule, ScheduledAt: fixedAt,
+		State: run.Failed, Attempt: 1,
+		StartedAt: after(1), EndedAt: after(3), Class: run.ClassHTTP5xx, Error: hostile,
 	}
 }
 
@@ -202,8 +203,8 @@ func summaryOf(name string) dispatcher.JobSummary {
 		Enabled: true, Paused: true,
 		Pause:    dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile},
 		Target:   dispatcher.TargetSummary{Kind: dispatcher.TargetLambda, Name: "invoices"},
-		Triggers: 1, NextFireTime: &later, Result: dispatcher.RunFailed,
-		LatestRun: &dispatcher.RunSummary{ID: "r1", State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, ScheduledAt: fixedAt,
+		Triggers: 1, NextFireTime: &later, Result: run.Failed,
+		LatestRun: &dispatcher.RunSummary{ID: "r1", State: run.Failed, Class: run.ClassHTTP5xx, ScheduledAt: fixedAt,
 			Lateness: &late},
 	}
 }
@@ -213,9 +214,9 @@ func watchedTimeline(n int) view.Timeline {
 	return view.Timeline{From: fixedAt, To: *after(28800), Now: *after(14400), Items: times(min(n, 15),
 		func(name string) view.TimelineRow {
 			return view.TimelineRow{Job: name, More: true, Marks: []view.TimelineMark{
-				{What: view.MarkRun, ScheduledAt: fixedAt, Count: 1, Run: "r1", State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx,
+				{What: view.MarkRun, ScheduledAt: fixedAt, Count: 1, Run: "r1", State: run.Failed, Class: run.ClassHTTP5xx,
 					StartedAt: after(1), EndedAt: after(3600)},
-				{What: view.MarkRun, ScheduledAt: *after(7200), Count: 1, Run: "r2", State: dispatcher.RunSucceeded},
+				{What: view.MarkRun, ScheduledAt: *after(7200), Count: 1, Run: "r2", State: run.Succeeded},
 				{What: view.MarkMisfire, ScheduledAt: *after(7260), Count: 3, Trigger: "nightly"},
 				{What: view.MarkMisfire, ScheduledAt: *after(10000), Count: 1, Trigger: "nightly"},
 				{What: view.MarkPlanned, ScheduledAt: *after(20000), Last: after(21000), Count: 200, AtLeast: true},
@@ -240,11 +241,11 @@ func watched(n int) map[string]any {
 		"GET /v1/apps/billing/alert-states":  items(times(n, alertState), ""),
 		"GET /v1/apps/billing/runs":          items(times(n, failedRun), ""),
 		"GET /v1/audit":                      items(times(n, changeOf), ""),
-		"GET /v1/runs/r1":                    watchedRun("r1", dispatcher.RunFailed, hostile),
-		"GET /v1/runs/r2":                    watchedRun("r2", dispatcher.RunWaitingCallback, ""),
+		"GET /v1/runs/r1":                    watchedRun("r1", run.Failed, hostile),
+		"GET /v1/runs/r2":                    watchedRun("r2", run.WaitingCallback, ""),
 		"GET /v1/runs/r1/request":            requestOf("r1"),
 		"GET /v1/runs/r2/request":            requestOf("r2"),
-		"GET /v1/runs/r3":                    watchedRun("r3", dispatcher.RunFailed, longest()),
+		"GET /v1/runs/r3":                    watchedRun("r3", run.Failed, longest()),
 		"GET /v1/runs/r3/request":            requestOf("r3"),
 		"GET /v1/apps/billing/timeline":      watchedTimeline(n),
 		"GET /v1/apps/billing/jobs/invoices": job,
@@ -252,7 +253,7 @@ func watched(n int) map[string]any {
 			return dispatcher.Slot{Run: name,
 				Since: fixedAt}
 		}), ""),
-		"GET /v1/apps/billing/jobs/invoices/state": dispatcher.CarriedState{State: json.RawMessage(exactNumber), Revision: 7,
+		"GET /v1/apps/billing/jobs/invoices/state": run.CarriedState{State: json.RawMessage(exactNumber), Revision: 7,
 			UpdatedAt: &fixedAt, SetBy: hostile},
 		"GET /v1/apps/billing/jobs/invoices/objective": dispatcher.ObjectiveStatus{App: "billing", Job: "invoices",
 			Objective: dispatcher.Objective{Of: "99.9%"}, Attained: &attained, BurnRates: map[string]float64{"1h": 14.4}},

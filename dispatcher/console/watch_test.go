@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // watchPages are the pages that tell what happens, and how many requests each makes at most: as many for fifty things as for one.
@@ -145,10 +146,10 @@ func watchDone() map[string]any {
 	for _, verb := range []string{"/pause", "/resume", "/triggers/nightly/pause", "/triggers/nightly/resume"} {
 		done[job+verb] = one
 	}
-	done[job+"/run"] = dispatcher.Run{ID: "r1", App: "billing", Job: "invoices"}
+	done[job+"/run"] = run.Run{ID: "r1", App: "billing", Job: "invoices"}
 	done["POST /v1/runs/r1/retry"], done["POST /v1/runs/r2/cancel"] = done["GET /v1/runs/r1"], done["GET /v1/runs/r2"]
 	for _, verb := range []string{"complete", "fail"} {
-		done["POST /v1/runs/r2/"+verb] = dispatcher.CallbackReply{Run: "r2"}
+		done["POST /v1/runs/r2/"+verb] = run.CallbackReply{Run: "r2"}
 	}
 	return done
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -21,7 +22,7 @@ type runDetail struct {
 	// schedule is the one by which the fire was claimed or settled here; nil: it was not.
 	schedule *schedule.Schedule
 	// missed is the range that a catch-up run stands for, if it is known.
-	missed *dispatcher.MissedRange
+	missed *run.MissedRange
 	// delayed says that the end of the run schedules the next fire of a fixed delay. For a run that
 	// was not claimed here it only may.
 	delayed bool
@@ -33,7 +34,7 @@ type attempt struct {
 	call    dispatcher.Call
 	hasSlot bool // or may have one
 	over    bool // the run may not go to an endpoint: it waits, was skipped, or is another node's
-	outcome dispatcher.Outcome
+	outcome run.Outcome
 	clock   sample // by which the outcome's start is told; it may be suspended before its end
 	release func() // ends the protection of a long attempt; nil: it has none
 }
@@ -103,30 +104,30 @@ func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
 		e.queueAgain(ctx, a.run.HeldRun)
 		return finished
 	case errors.Is(err, errCutOff):
-		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassCancelled, err, time.Now())
+		a.outcome = notAttempted(run.Cancelled, run.ClassCancelled, err, time.Now())
 	case errors.As(err, &held):
 		e.wait(ctx, a, held)
 		return finished
 	case errors.Is(err, errOvertaken):
-		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassCancelled, err, time.Now())
+		a.outcome = notAttempted(run.Cancelled, run.ClassCancelled, err, time.Now())
 	case errors.Is(err, errGone):
-		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err, time.Now())
+		a.outcome = notAttempted(run.Cancelled, run.ClassJobDeleted, err, time.Now())
 	default:
-		class := dispatcher.ClassOther
+		class := run.ClassOther
 		var template *dispatcher.TemplateError
 		var outside *outsideError
 		var panicked *dispatcher.PanicError
 		switch {
 		case errors.As(err, &panicked):
-			class = dispatcher.ClassPanic
+			class = run.ClassPanic
 		case errors.As(err, &template):
-			class = dispatcher.ClassTemplate
+			class = run.ClassTemplate
 		case errors.Is(err, errNoGroup):
-			class = dispatcher.ClassNoEndpoint
+			class = run.ClassNoEndpoint
 		case errors.As(err, &outside):
-			class = dispatcher.ClassBounds
+			class = run.ClassBounds
 		}
-		a.outcome = notAttempted(dispatcher.RunFailed, class, err, time.Now())
+		a.outcome = notAttempted(run.Failed, class, err, time.Now())
 	}
 	e.ended(ctx, a)
 	e.record(ctx, a.run, e.inDatabaseTime(a.outcome), nil)
@@ -151,7 +152,7 @@ func (e *Engine) mayAct(ctx context.Context, run heldRun) bool {
 // as while it connected, the run is handed back instead.
 func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	late, begun := -e.clock.until(a.run.Due), time.Now()
-	first := a.run.Kind == dispatcher.KindSchedule && a.run.Attempt == 1 && a.run.Shard <= 1 // of a broadcast, one counts
+	first := a.run.Kind == run.KindSchedule && a.run.Attempt == 1 && a.run.Shard <= 1 // of a broadcast, one counts
 	a.clock = e.clock.best()
 	if !occupies(a) {
 		e.metrics.began(&a.call, late, first, begun)
@@ -161,7 +162,7 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	a.call.Held = e.fleet.holding(a.run.Node)
 	endSpan := e.beginSpan(ctx, a)
 	a.outcome = e.invoker.Invoke(ctx, a.call)
-	if a.over || a.outcome.NotSent && a.outcome.State == dispatcher.RunCancelled && ctx.Err() == nil {
+	if a.over || a.outcome.NotSent && a.outcome.State == run.Cancelled && ctx.Err() == nil {
 		return refused // without a span: nothing was sent, as the run waits, or is another node's or may be
 	}
 	if endSpan != nil {
@@ -182,7 +183,7 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 
 // beginSpan begins the span of an attempt, and tells its target by the call whether the trace is recorded. It returns what
 // ends the span; nil: there is none.
-func (e *Engine) beginSpan(ctx context.Context, a *attempt) (end func(dispatcher.Outcome)) {
+func (e *Engine) beginSpan(ctx context.Context, a *attempt) (end func(run.Outcome)) {
 	if e.opts.Tracer == nil {
 		return nil
 	}
@@ -228,14 +229,14 @@ func (e *Engine) queueAgain(ctx context.Context, run dispatcher.HeldRun) {
 }
 
 // inDatabaseTime returns an outcome with its times by the database's clock.
-func (e *Engine) inDatabaseTime(o dispatcher.Outcome) dispatcher.Outcome {
+func (e *Engine) inDatabaseTime(o run.Outcome) run.Outcome {
 	o.StartedAt, o.EndedAt = e.clock.of(o.StartedAt), e.clock.of(o.EndedAt)
 	return o
 }
 
 // notAttempted is the outcome of an attempt that could not be made at a local time.
-func notAttempted(state dispatcher.RunState, class dispatcher.Class, reason error, now time.Time) dispatcher.Outcome {
-	return dispatcher.Outcome{State: state, StartedAt: now, EndedAt: now, Class: class, Error: reason.Error()}
+func notAttempted(state run.State, class run.Class, reason error, now time.Time) run.Outcome {
+	return run.Outcome{State: state, StartedAt: now, EndedAt: now, Class: class, Error: reason.Error()}
 }
 
 // leasePause is how often a node without a lease looks whether it has one again.

@@ -8,12 +8,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // backfilled notes that runs of backfills have ended.
 func (e *Engine) backfilled(records []dispatcher.Record) {
 	if slices.ContainsFunc(records, func(r dispatcher.Record) bool {
-		return r.Kind == dispatcher.KindBackfill && r.Shard == 0 && r.Next == nil
+		return r.Kind == run.KindBackfill && r.Shard == 0 && r.Next == nil
 	}) {
 		wake(e.wakeBackfill)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // atMostOnce makes the job of a name want its requests at most once.
@@ -47,21 +48,21 @@ func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 	r := newRig(t, func(s Store) Store { store.Store = s; return store })
 	r.declare("payout", "rate(1s)", nil)
 	r.atMostOnce("payout")
-	var state dispatcher.RunState
-	r.invoke = func(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
-		run, err := r.store.Run(ctx, call.Key.String())
+	var state run.State
+	r.invoke = func(ctx context.Context, call dispatcher.Call) run.Outcome {
+		one, err := r.store.Run(ctx, call.Key.String())
 		if err != nil {
 			r.t.Error(err)
 		}
-		state = run.State
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		state = one.State
+		return run.Outcome{State: run.Succeeded}
 	}
 	r.poll(time.Second)
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
 	if diff := cmp.Diff([]string{"1s schedule succeeded #1"}, offsets(r, r.settled())); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
-	if state != dispatcher.RunRunning || store.begins.Load() != 2 || len(r.calls) != 1 {
+	if state != run.Running || store.begins.Load() != 2 || len(r.calls) != 1 {
 		t.Errorf("while it was sent the run was %s, after %d tries to begin it, of %d calls; want running, 2 and 1",
 			state, store.begins.Load(), len(r.calls))
 	}
@@ -85,10 +86,10 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	r.declare("payout", "rate(1s)", nil)
 	r.atMostOnce("payout")
 	sent := make(chan struct{})
-	r.invoke = func(ctx context.Context, _ dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(ctx context.Context, _ dispatcher.Call) run.Outcome {
 		close(sent)
 		<-ctx.Done()
-		return dispatcher.Outcome{State: dispatcher.RunCancelled}
+		return run.Outcome{State: run.Cancelled}
 	}
 	r.poll(time.Second)
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
@@ -98,7 +99,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 5}})
-	if err != nil || len(found) != 1 || found[0].State != dispatcher.RunLost {
+	if err != nil || len(found) != 1 || found[0].State != run.Lost {
 		t.Errorf("runs = %+v, %v, want the one, lost", found, err)
 	}
 	r.pool.Cancel(pool.KeyOf(claim.won[0]))

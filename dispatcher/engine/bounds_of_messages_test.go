@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // messages are what the target of a follow or the destination of an alert may be, with what of it bounds can refuse.
@@ -105,9 +106,9 @@ func TestNarrowedBoundsStopWhatIsToldOfRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
-			r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+			r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 				if strings.Contains(call.Job, ".") {
-					return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+					return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 				}
 				return broken()
 			}
@@ -118,8 +119,8 @@ func TestNarrowedBoundsStopWhatIsToldOfRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, job := range jobs {
-				if run := r.requestRun(job.Name); run.Class != dispatcher.ClassHTTP5xx {
-					t.Fatalf("%s: %s %s, want it to fail", job.Name, run.Class, run.Error)
+				if one := r.requestRun(job.Name); one.Class != run.ClassHTTP5xx {
+					t.Fatalf("%s: %s %s, want it to fail", job.Name, one.Class, one.Error)
 				}
 			}
 			for queued := 0; queued < count; { // while the bounds are wide

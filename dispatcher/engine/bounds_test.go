@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // setBounds sets the bounds of the rig's app, as an operator does, and lets the node hear of it.
@@ -21,7 +22,7 @@ func (r *rig) setBounds(bounds dispatcher.Bounds) {
 }
 
 // requestRun requests a manual run and lets the node adopt and attempt what it may.
-func (r *rig) requestRun(job string) dispatcher.Run {
+func (r *rig) requestRun(job string) run.Run {
 	r.t.Helper()
 	run, err := r.store.RequestRun(r.t.Context(), "app", job, nil, input.Change{Actor: "test"})
 	if err != nil {
@@ -34,7 +35,7 @@ func (r *rig) requestRun(job string) dispatcher.Run {
 	return r.runNow(run.ID)
 }
 
-func (r *rig) runNow(id string) dispatcher.Run {
+func (r *rig) runNow(id string) run.Run {
 	r.t.Helper()
 	run, err := r.store.Run(r.t.Context(), id)
 	if err != nil {
@@ -59,25 +60,25 @@ func TestBoundThatTightensStopsOnlyTheJobsItBreaks(t *testing.T) {
 	r := newRig(t, nil)
 	r.putWebhook("broken", "http://one.example.com/")
 	r.putWebhook("fine", "http://two.example.com/")
-	if run := r.requestRun("broken"); run.State != dispatcher.RunSucceeded {
-		t.Fatalf("before: %s, want succeeded", run.State)
+	if one := r.requestRun("broken"); one.State != run.Succeeded {
+		t.Fatalf("before: %s, want succeeded", one.State)
 	}
 	r.setBounds(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"two.example.com"}}})
-	run := r.requestRun("broken")
-	if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassBounds || run.NextAttemptAt != nil ||
-		!strings.Contains(run.Error, "egress.hosts") {
+	one := r.requestRun("broken")
+	if one.State != run.Failed || one.Class != run.ClassBounds || one.NextAttemptAt != nil ||
+		!strings.Contains(one.Error, "egress.hosts") {
 		t.Errorf("the broken job: %s, class %s, error %q; want failed for good, bounds, and the bound's name",
-			run.State, run.Class, run.Error)
+			one.State, one.Class, one.Error)
 	}
-	if run := r.requestRun("fine"); run.State != dispatcher.RunSucceeded {
-		t.Errorf("the other job: %s (%s), want succeeded", run.State, run.Error)
+	if one := r.requestRun("fine"); one.State != run.Succeeded {
+		t.Errorf("the other job: %s (%s), want succeeded", one.State, one.Error)
 	}
 	if len(r.calls) != 2 {
 		t.Errorf("%d calls, want 2: none of the broken job after the change", len(r.calls))
 	}
 	r.setBounds(dispatcher.Bounds{})
-	if run := r.requestRun("broken"); run.State != dispatcher.RunSucceeded {
-		t.Errorf("once the bound is lifted: %s (%s), want succeeded", run.State, run.Error)
+	if one := r.requestRun("broken"); one.State != run.Succeeded {
+		t.Errorf("once the bound is lifted: %s (%s), want succeeded", one.State, one.Error)
 	}
 }
 
@@ -86,10 +87,10 @@ func TestClaimedFireObeysBoundsOfNow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.putWebhook("hook", "http://one.example.com/")
-	if run := r.requestRun("hook"); run.State != dispatcher.RunSucceeded {
-		t.Fatalf("before: %s, want succeeded", run.State)
+	if one := r.requestRun("hook"); one.State != run.Succeeded {
+		t.Fatalf("before: %s, want succeeded", one.State)
 	}
-	job, cached := r.jobs.get(dispatcher.JobID("app", "hook"), 0)
+	job, cached := r.jobs.get(run.JobID("app", "hook"), 0)
 	if !cached {
 		t.Fatal("the job is not cached")
 	}
@@ -105,7 +106,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.putWebhook("hook", "http://one.example.com/")
-	run, err := r.store.RequestRun(t.Context(), "app", "hook", nil, input.Change{Actor: "test"})
+	one, err := r.store.RequestRun(t.Context(), "app", "hook", nil, input.Change{Actor: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 	r.setBounds(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
 	r.attempt(t.Context(), heldRun{HeldRun: held[0]})
 	r.quiet()
-	if waits := r.runNow(run.ID); waits.State != dispatcher.RunQueued || !strings.Contains(waits.Held, "unpaid") || len(r.calls) != 0 {
+	if waits := r.runNow(one.ID); waits.State != run.Queued || !strings.Contains(waits.Held, "unpaid") || len(r.calls) != 0 {
 		t.Errorf("the run is %s, held by %q, after %d calls; want queued, the reason, none", waits.State, waits.Held, len(r.calls))
 	}
 	if err := r.adopt(t.Context()); err != nil {
@@ -132,7 +133,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.quiet()
-	if done := r.runNow(run.ID); done.State != dispatcher.RunSucceeded || len(r.calls) != 1 {
+	if done := r.runNow(one.ID); done.State != run.Succeeded || len(r.calls) != 1 {
 		t.Errorf("after the suspension the run is %s after %d calls, want succeeded after 1", done.State, len(r.calls))
 	}
 }
@@ -149,16 +150,16 @@ func (r *rig) adoptable() []dispatcher.Adoptable {
 func TestResponsesAboveBytesKeptAreOmittedAndTheOutcomeIsNot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = respondWith(dispatcher.Response{Body: strings.Repeat("x", 400<<10)})
+	r.invoke = respondWith(run.Response{Body: strings.Repeat("x", 400<<10)})
 	r.setBounds(dispatcher.Bounds{Quotas: dispatcher.Quotas{BytesKept: 1 << 20}})
 	r.putWebhook("hook", "http://one.example.com/")
-	shown := func() dispatcher.Attempt {
+	shown := func() run.Attempt {
 		t.Helper()
-		run := r.requestRun("hook")
-		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 1 || run.Attempts[0].Response == nil {
-			t.Fatalf("run %+v, want succeeded with a response", run)
+		one := r.requestRun("hook")
+		if one.State != run.Succeeded || len(one.Attempts) != 1 || one.Attempts[0].Response == nil {
+			t.Fatalf("run %+v, want succeeded with a response", one)
 		}
-		return run.Attempts[0]
+		return one.Attempts[0]
 	}
 	for range 2 {
 		if a := shown(); a.Response.Omitted != "" || len(a.Response.Body) == 0 {
@@ -183,8 +184,8 @@ func TestResponsesAboveBytesKeptAreOmittedAndTheOutcomeIsNot(t *testing.T) {
 	}
 }
 
-func respondWith(response dispatcher.Response) func(context.Context, dispatcher.Call) dispatcher.Outcome {
-	return func(context.Context, dispatcher.Call) dispatcher.Outcome {
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200, Response: new(response)}
+func respondWith(response run.Response) func(context.Context, dispatcher.Call) run.Outcome {
+	return func(context.Context, dispatcher.Call) run.Outcome {
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200, Response: new(response)}
 	}
 }

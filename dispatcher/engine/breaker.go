@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // hosts decides when a host may be called. There are two reasons to wait: the host failed too often, or its
@@ -28,10 +29,10 @@ type hosts struct {
 
 	failing  atomic.Int32 // hosts in circuits: while there are none, attempts do not wait for mu
 	mu       sync.Mutex
-	circuits map[hostOfApp]*circuit          // of hosts of which some job's latest request failed
-	rates    map[hostOfApp]time.Time         // by what rated returns
-	reserved map[dispatcher.RunKey]time.Time // the turns of runs that were deferred until then
-	probes   map[dispatcher.RunKey]time.Time // when the runs were adopted that may go as probes
+	circuits map[hostOfApp]*circuit  // of hosts of which some job's latest request failed
+	rates    map[hostOfApp]time.Time // by what rated returns
+	reserved map[run.Key]time.Time   // the turns of runs that were deferred until then
+	probes   map[run.Key]time.Time   // when the runs were adopted that may go as probes
 	swept    time.Time
 }
 
@@ -51,7 +52,7 @@ type circuit struct {
 	jobs     map[int64]*jobFailures
 	probeAt  time.Time // while the circuit is open: when the next request may go
 	used     time.Time
-	class    dispatcher.Class // of the latest failure; empty: another node had it
+	class    run.Class // of the latest failure; empty: another node had it
 }
 
 // jobFailures is what a node knows of a job whose latest request failed.
@@ -60,14 +61,14 @@ type jobFailures struct {
 	pause    time.Duration // 0: it is not blocked
 	until    time.Time     // when the next probe may go
 	probing  bool          // one is in flight
-	class    dispatcher.Class
+	class    run.Class
 }
 
 // request is a request that is about to be made.
 type request struct {
 	host hostOfApp
 	job  int64
-	run  dispatcher.RunKey
+	run  run.Key
 	// last tells that it is the last that the run may make, and the first that it makes: no circuit stops it.
 	last bool
 }
@@ -76,7 +77,7 @@ type request struct {
 type deferral struct {
 	wait  time.Duration
 	pause time.Duration // of a circuit
-	class dispatcher.Class
+	class run.Class
 	error
 }
 
@@ -96,7 +97,7 @@ const (
 func newHosts(threshold, rate int) *hosts {
 	h := &hosts{
 		threshold: threshold, circuits: map[hostOfApp]*circuit{}, rates: map[hostOfApp]time.Time{},
-		reserved: map[dispatcher.RunKey]time.Time{}, probes: map[dispatcher.RunKey]time.Time{},
+		reserved: map[run.Key]time.Time{}, probes: map[run.Key]time.Time{},
 	}
 	if rate > 0 {
 		h.interval = time.Second / time.Duration(rate)
@@ -124,7 +125,7 @@ func (h *hosts) admit(r request, now time.Time) *deferral {
 	}
 	if h.interval > 0 {
 		if wait := h.turn(r.host, r.run, now); wait > 0 {
-			return &deferral{wait, 0, dispatcher.ClassHostRate, fmt.Errorf(
+			return &deferral{wait, 0, run.ClassHostRate, fmt.Errorf(
 				"this node makes at most %d requests per second to host %s; the run waits %s for its turn",
 				time.Second/h.interval, r.host.host, wait.Round(time.Millisecond))}
 		}
@@ -142,12 +143,12 @@ func (h *hosts) open(c *circuit) bool { return h.threshold > 0 && c.failures >= 
 func (h *hosts) blocked(c *circuit, r request, now time.Time) *deferral {
 	c.used = now
 	if job := c.jobs[r.job]; job != nil && job.pause > 0 && now.Before(job.until) {
-		return &deferral{job.until.Sub(now), job.pause, dispatcher.ClassCircuitOpen, fmt.Errorf(
+		return &deferral{job.until.Sub(now), job.pause, run.ClassCircuitOpen, fmt.Errorf(
 			"host %s failed %d requests of the job in a row%s; the run waits until a request of the job succeeds",
 			r.host.host, job.failures, lastly(job.class))}
 	}
 	if h.open(c) && now.Before(c.probeAt) {
-		return &deferral{c.probeAt.Sub(now), probePause, dispatcher.ClassCircuitOpen, fmt.Errorf(
+		return &deferral{c.probeAt.Sub(now), probePause, run.ClassCircuitOpen, fmt.Errorf(
 			"host %s failed %d requests in a row%s; the run waits until a request to the host succeeds",
 			r.host.host, c.failures, lastly(c.class))}
 	}
@@ -155,7 +156,7 @@ func (h *hosts) blocked(c *circuit, r request, now time.Time) *deferral {
 }
 
 // lastly names the class of the latest failure, so that a run that waits says what is wrong with its host.
-func lastly(class dispatcher.Class) string {
+func lastly(class run.Class) string {
 	if class == "" {
 		return ""
 	}
@@ -178,7 +179,7 @@ func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPa
 
 // turn takes the next turn at a host, and returns when it comes (the generic cell rate algorithm).
 // h.mu is held.
-func (h *hosts) turn(of hostOfApp, run dispatcher.RunKey, now time.Time) time.Duration {
+func (h *hosts) turn(of hostOfApp, run run.Key, now time.Time) time.Duration {
 	if at, ok := h.reserved[run]; ok {
 		delete(h.reserved, run)
 		if now.After(at.Add(-reservedSlack)) {
@@ -205,7 +206,7 @@ func (h *hosts) sweep(now time.Time) {
 		return
 	}
 	h.swept = now
-	old := func(_ dispatcher.RunKey, at time.Time) bool { return now.Sub(at) > time.Minute }
+	old := func(_ run.Key, at time.Time) bool { return now.Sub(at) > time.Minute }
 	maps.DeleteFunc(h.reserved, old)
 	maps.DeleteFunc(h.probes, old)
 	maps.DeleteFunc(h.rates, func(_ hostOfApp, next time.Time) bool { return next.Before(now) })
@@ -249,7 +250,7 @@ func (h *hosts) untilProbe(host hostOfApp, job int64, now time.Time) time.Durati
 }
 
 // adopted notes the runs that go as probes, so that they are admitted.
-func (h *hosts) adopted(probe dispatcher.RunKey, now time.Time) {
+func (h *hosts) adopted(probe run.Key, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.probes[probe] = now
@@ -281,7 +282,7 @@ func (h *hosts) remember(host hostOfApp, id int64, now time.Time) (*circuit, *jo
 }
 
 // report notes how a request ended. It reports whether the job was blocked and is not any more.
-func (h *hosts) report(host hostOfApp, id int64, o dispatcher.Outcome, now time.Time) (responds bool) {
+func (h *hosts) report(host hostOfApp, id int64, o run.Outcome, now time.Time) (responds bool) {
 	failed := o.Class.OfHost()
 	if h.threshold < 0 || !failed && h.failing.Load() == 0 {
 		return false
@@ -289,9 +290,9 @@ func (h *hosts) report(host hostOfApp, id int64, o dispatcher.Outcome, now time.
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case o.State == dispatcher.RunCancelled,
-		o.Class == dispatcher.ClassSecret, o.Class == dispatcher.ClassTemplate, o.Class == dispatcher.ClassEgressDenied,
-		o.Class == dispatcher.ClassBounds, o.Class == dispatcher.ClassOAuth2:
+	case o.State == run.Cancelled,
+		o.Class == run.ClassSecret, o.Class == run.ClassTemplate, o.Class == run.ClassEgressDenied,
+		o.Class == run.ClassBounds, o.Class == run.ClassOAuth2:
 		// It says nothing about the host, so the next may go as a probe.
 		if c, ok := h.circuits[host]; ok && c.jobs[id] != nil && c.jobs[id].probing {
 			c.jobs[id].probing, c.jobs[id].until = false, now
@@ -315,7 +316,7 @@ func (h *hosts) report(host hostOfApp, id int64, o dispatcher.Outcome, now time.
 }
 
 // failed notes a request that failed. h.mu is held.
-func (h *hosts) failed(host hostOfApp, id int64, class dispatcher.Class, now time.Time) {
+func (h *hosts) failed(host hostOfApp, id int64, class run.Class, now time.Time) {
 	c, job := h.remember(host, id, now)
 	c.class, job.class = class, class
 	c.failures++

@@ -8,49 +8,50 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // theHost is the host of most tests.
 var theHost = hostOfApp{"app", "h"}
 
 // sends asks for a request of a job, and reports how it ended if it may be made.
-func (h *hosts) sends(job int64, o dispatcher.Outcome, now time.Time) (sent bool) {
-	if h.admit(request{host: theHost, job: job, run: dispatcher.RunKey{TriggerID: job}}, now) != nil {
+func (h *hosts) sends(job int64, o run.Outcome, now time.Time) (sent bool) {
+	if h.admit(request{host: theHost, job: job, run: run.Key{TriggerID: job}}, now) != nil {
 		return false
 	}
 	h.report(theHost, job, o, now)
 	return true
 }
 
-func well() dispatcher.Outcome {
-	return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+func well() run.Outcome {
+	return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 }
 
 func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(3, 0), time.Now()
-	fails := func(class dispatcher.Class) dispatcher.Outcome {
-		return dispatcher.Outcome{State: dispatcher.RunFailed, Class: class}
+	fails := func(class run.Class) run.Outcome {
+		return run.Outcome{State: run.Failed, Class: class}
 	}
 	var got []string
 	for _, step := range []struct {
 		what  string
 		after time.Duration
-		ends  dispatcher.Outcome
+		ends  run.Outcome
 	}{
 		{"the first", 0, broken()},
 		{"the second", 0, broken()},
-		{"a response", 0, fails(dispatcher.ClassHTTP4xx)},
+		{"a response", 0, fails(run.ClassHTTP4xx)},
 		{"one of three in a row", 0, broken()},
 		{"two of three", 0, broken()},
 		{"three of three", 0, broken()},
 		{"one while the job is blocked", firstPause - 1, broken()},
 		{"a probe that fails", 1, broken()},
 		{"one before twice the pause", 2*firstPause - 1, broken()},
-		{"a cancelled probe", 1, dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled}},
-		{"a probe without its secret", probePause, fails(dispatcher.ClassSecret)},
-		{"a probe without its template", probePause, fails(dispatcher.ClassTemplate)},
-		{"a probe to a forbidden address", probePause, fails(dispatcher.ClassEgressDenied)},
+		{"a cancelled probe", 1, run.Outcome{State: run.Cancelled, Class: run.ClassCancelled}},
+		{"a probe without its secret", probePause, fails(run.ClassSecret)},
+		{"a probe without its template", probePause, fails(run.ClassTemplate)},
+		{"a probe to a forbidden address", probePause, fails(run.ClassEgressDenied)},
 		{"a probe that succeeds", probePause, well()},
 		{"one right after", 0, well()},
 	} {
@@ -90,9 +91,9 @@ func TestPauseOfAJobGrowsToItsMost(t *testing.T) {
 // The job that fails may not fail for the host's sake: its time-out, its certificates and its path are its own.
 func TestJobThatAlwaysFailsBlocksNoOther(t *testing.T) {
 	t.Parallel()
-	for _, class := range []dispatcher.Class{dispatcher.ClassTimeout, dispatcher.ClassTLS, dispatcher.ClassHTTP5xx} {
+	for _, class := range []run.Class{run.ClassTimeout, run.ClassTLS, run.ClassHTTP5xx} {
 		h, begin := newHosts(20, 0), time.Now()
-		fails := dispatcher.Outcome{State: dispatcher.RunFailed, Class: class}
+		fails := run.Outcome{State: run.Failed, Class: class}
 		waits := map[int64]time.Duration{}
 		for s := range 7200 {
 			now := begin.Add(time.Duration(s) * time.Second)
@@ -163,11 +164,11 @@ func TestProbeThatTheRateDefersDoesNotLengthenThePause(t *testing.T) {
 	h.sends(1, broken(), now)
 	now = now.Add(firstPause)
 	another := hostOfApp{"other", theHost.host} // an app that uses the rate up
-	for id := int64(50); h.turn(another, dispatcher.RunKey{TriggerID: id}, now) <= 0; id++ {
+	for id := int64(50); h.turn(another, run.Key{TriggerID: id}, now) <= 0; id++ {
 		continue
 	}
-	d := h.admit(request{host: theHost, job: 1, run: dispatcher.RunKey{TriggerID: 1}}, now)
-	if d == nil || d.class != dispatcher.ClassHostRate {
+	d := h.admit(request{host: theHost, job: 1, run: run.Key{TriggerID: 1}}, now)
+	if d == nil || d.class != run.ClassHostRate {
 		t.Fatalf("the probe has to wait for %+v, want for its turn", d)
 	}
 	if wait := h.takeProbe(dispatcher.HostWait{JobID: 1, Pause: firstPause}, theHost, now); wait <= 0 {
@@ -208,7 +209,7 @@ func TestRateOfAHostCountsOverAllApps(t *testing.T) {
 	made := func(host string) (n int) {
 		for i := range 20 {
 			of := hostOfApp{fmt.Sprint("app", i), host}
-			if h.admit(request{host: of, job: int64(i), run: dispatcher.RunKey{TriggerID: int64(i)}}, now) == nil {
+			if h.admit(request{host: of, job: int64(i), run: run.Key{TriggerID: int64(i)}}, now) == nil {
 				n++
 			}
 		}
@@ -228,10 +229,10 @@ func TestRateOfAHostIsKept(t *testing.T) {
 	h, begin := newHosts(-1, rate), time.Now()
 	turns := map[time.Duration]int{} // by the second in which a request is made
 	for i := range 100 {
-		one := request{host: theHost, job: 1, run: dispatcher.RunKey{TriggerID: int64(i)}}
+		one := request{host: theHost, job: 1, run: run.Key{TriggerID: int64(i)}}
 		now := begin
 		for d := h.admit(one, now); d != nil; d = h.admit(one, now) {
-			if d.class != dispatcher.ClassHostRate || d.error == nil {
+			if d.class != run.ClassHostRate || d.error == nil {
 				t.Fatalf("class %s, reason %v", d.class, d.error)
 			}
 			now = now.Add(d.wait)
@@ -259,7 +260,7 @@ func TestRateOfAGroupIsItsApps(t *testing.T) {
 		{hostOfApp{"a", "h"}, false}, {hostOfApp{"b", "h"}, true},
 		{hostOfApp{"a", "group workers"}, false}, {hostOfApp{"b", "group workers"}, false}, {hostOfApp{"a", "group workers"}, true},
 	} {
-		if wait := h.turn(tt.host, dispatcher.RunKey{TriggerID: int64(n)}, now); (wait > 0) != tt.waits {
+		if wait := h.turn(tt.host, run.Key{TriggerID: int64(n)}, now); (wait > 0) != tt.waits {
 			t.Errorf("%d: %+v waits for %s, want a wait: %v", n, tt.host, wait, tt.waits)
 		}
 	}
@@ -271,18 +272,18 @@ func TestCircuitOfAGroupIsAboutEndpointsThatAreDown(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(3, 0), time.Now()
 	group := hostOfApp{"app", "group workers"}
-	report := func(class dispatcher.Class, state dispatcher.RunState) {
-		h.report(group, 1, dispatcher.Outcome{State: state, Class: class}, now)
+	report := func(class run.Class, state run.State) {
+		h.report(group, 1, run.Outcome{State: state, Class: class}, now)
 	}
 	deferred := func() bool { return h.admit(request{host: group, job: 2}, now) != nil }
 	for range 5 {
-		report(dispatcher.ClassEndpointsBusy, dispatcher.RunFailed)
+		report(run.ClassEndpointsBusy, run.Failed)
 	}
 	if deferred() {
 		t.Error("a group whose endpoints are busy has an open circuit")
 	}
 	for range 3 {
-		report(dispatcher.ClassNoEndpoint, dispatcher.RunFailed)
+		report(run.ClassNoEndpoint, run.Failed)
 	}
 	now = now.Add(probePause)
 	if deferred() {
@@ -291,7 +292,7 @@ func TestCircuitOfAGroupIsAboutEndpointsThatAreDown(t *testing.T) {
 	if !deferred() {
 		t.Error("a group without an endpoint that is up has no open circuit")
 	}
-	report("", dispatcher.RunSucceeded)
+	report("", run.Succeeded)
 	if deferred() {
 		t.Error("the circuit is open after an endpoint responded")
 	}
@@ -302,7 +303,7 @@ func TestRunThatWaitsSaysHowItsHostFailed(t *testing.T) {
 	h, now := newHosts(2, 0), time.Unix(0, 0)
 	r := request{host: hostOfApp{app: "shop", host: "down.example"}, job: 1}
 	for range 2 {
-		h.report(r.host, r.job, dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassConnectRefused}, now)
+		h.report(r.host, r.job, run.Outcome{State: run.Failed, Class: run.ClassConnectRefused}, now)
 	}
 	const want = "host down.example failed 2 requests of the job in a row, the latest with connect_refused; " +
 		"the run waits until a request of the job succeeds"

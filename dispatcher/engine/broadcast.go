@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // broadcasts are runs that are spread over the endpoints of a group. The node that holds such a run only spreads it; any
@@ -17,12 +18,12 @@ import (
 type broadcasts struct {
 	mu    sync.Mutex
 	known generations[*knownBroadcast] // by trigger
-	done  *pile[dispatcher.RunKey]     // parents of shards that have ended
+	done  *pile[run.Key]               // parents of shards that have ended
 }
 
 // knownBroadcast are the endpoints of the shards of a run, which never change.
 type knownBroadcast struct {
-	parent    dispatcher.RunKey
+	parent    run.Key
 	endpoints []string
 }
 
@@ -31,7 +32,7 @@ const mostBroadcastBytes = 4 << 20
 
 func newBroadcasts() *broadcasts {
 	size := func(k *knownBroadcast) int { return 200 + 80*len(k.endpoints) }
-	return &broadcasts{known: newGenerations(mostBroadcastBytes, size), done: newPile[dispatcher.RunKey]()}
+	return &broadcasts{known: newGenerations(mostBroadcastBytes, size), done: newPile[run.Key]()}
 }
 
 // recorded notes the parents of the shards among records that have ended.
@@ -61,7 +62,7 @@ func (e *Engine) spread(ctx context.Context, a *attempt) result {
 	endpoints := group.BroadcastEndpoints()
 	if len(endpoints) == 0 {
 		a.clock = e.clock.best()
-		a.outcome = notAttempted(dispatcher.RunFailed, dispatcher.ClassNoEndpoint,
+		a.outcome = notAttempted(run.Failed, run.ClassNoEndpoint,
 			fmt.Errorf("group %s has no endpoint that takes part in a broadcast; it has %d, all draining", a.call.Group.Name,
 				len(group.Live)), time.Now())
 		a.outcome.NotSent = true
@@ -76,12 +77,12 @@ func (e *Engine) spread(ctx context.Context, a *attempt) result {
 }
 
 // addShard adds to the call of a shard which part of its broadcast it is. It asks the database until it answers.
-func (e *Engine) addShard(ctx context.Context, run dispatcher.HeldRun, call *dispatcher.Call) error {
-	endpoints, known := e.broadcasts.get(run.Parent())
+func (e *Engine) addShard(ctx context.Context, r dispatcher.HeldRun, call *dispatcher.Call) error {
+	endpoints, known := e.broadcasts.get(r.Parent())
 	if !known {
 		missing := false
 		read := untilDone(ctx, e.log, "read broadcast", 1, func() (err error) {
-			endpoints, err = e.store.BroadcastEndpoints(ctx, run.RunKey)
+			endpoints, err = e.store.BroadcastEndpoints(ctx, r.Key)
 			if missing = errors.Is(err, dispatcher.ErrNotFound); missing {
 				return nil // another try would not change it
 			}
@@ -89,13 +90,13 @@ func (e *Engine) addShard(ctx context.Context, run dispatcher.HeldRun, call *dis
 		})
 		switch {
 		case missing:
-			return fmt.Errorf("run %s, which this is a part of, is not in the database any more", run.Parent())
+			return fmt.Errorf("run %s, which this is a part of, is not in the database any more", r.Parent())
 		case !read:
 			return errCutOff
 		}
-		e.broadcasts.put(run.Parent(), endpoints)
+		e.broadcasts.put(r.Parent(), endpoints)
 	}
-	shard := dispatcher.Shard{Index: run.Shard - 1, Total: len(endpoints)}
+	shard := run.Shard{Index: r.Shard - 1, Total: len(endpoints)}
 	if shard.Index < len(endpoints) {
 		shard.Endpoint = endpoints[shard.Index]
 	}
@@ -103,7 +104,7 @@ func (e *Engine) addShard(ctx context.Context, run dispatcher.HeldRun, call *dis
 	return nil
 }
 
-func (b *broadcasts) get(parent dispatcher.RunKey) ([]string, bool) {
+func (b *broadcasts) get(parent run.Key) ([]string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if one, ok := b.known.get(parent.TriggerID); ok && one.parent == parent {
@@ -112,7 +113,7 @@ func (b *broadcasts) get(parent dispatcher.RunKey) ([]string, bool) {
 	return nil, false
 }
 
-func (b *broadcasts) put(parent dispatcher.RunKey, endpoints []string) {
+func (b *broadcasts) put(parent run.Key, endpoints []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known.put(parent.TriggerID, &knownBroadcast{parent, endpoints})
@@ -132,7 +133,7 @@ func (e *Engine) broadcastLoop(ctx context.Context) {
 
 // endBroadcasts ends those of the broadcasts of which shards have ended that have no other shards.
 func (e *Engine) endBroadcasts(ctx context.Context) {
-	parents, seen := []dispatcher.RunKey(nil), map[dispatcher.RunKey]bool{}
+	parents, seen := []run.Key(nil), map[run.Key]bool{}
 	for _, parent := range e.broadcasts.done.take() {
 		if !seen[parent] {
 			seen[parent] = true
@@ -146,7 +147,7 @@ func (e *Engine) endBroadcasts(ctx context.Context) {
 		_, err := e.store.EndBroadcasts(ctx, parents, time.Time{})
 		return err
 	})
-	if slices.ContainsFunc(parents, func(key dispatcher.RunKey) bool { return key.Kind == dispatcher.KindBackfill }) {
+	if slices.ContainsFunc(parents, func(key run.Key) bool { return key.Kind == run.KindBackfill }) {
 		wake(e.wakeBackfill)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
@@ -239,7 +240,7 @@ func declareBroadcasts(t *testing.T, s *store.Store, w *shardServers) {
 }
 
 // endedRuns waits until all runs of the app have ended, and returns them.
-func endedRuns(t *testing.T, s *store.Store) (runs []dispatcher.Run) {
+func endedRuns(t *testing.T, s *store.Store) (runs []run.Run) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -248,7 +249,7 @@ func endedRuns(t *testing.T, s *store.Store) (runs []dispatcher.Run) {
 		if runs, err = s.Runs(ctx, dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 1000}}); err != nil {
 			t.Fatal(err)
 		}
-		live := slices.IndexFunc(runs, func(run dispatcher.Run) bool { return run.EndedAt == nil })
+		live := slices.IndexFunc(runs, func(run run.Run) bool { return run.EndedAt == nil })
 		if live < 0 {
 			return runs
 		}
@@ -261,11 +262,11 @@ func endedRuns(t *testing.T, s *store.Store) (runs []dispatcher.Run) {
 }
 
 // checkBroadcasts compares what the endpoints got with the runs.
-func checkBroadcasts(t *testing.T, s *store.Store, w *shardServers, parents []dispatcher.Run) {
+func checkBroadcasts(t *testing.T, s *store.Store, w *shardServers, parents []run.Run) {
 	t.Helper()
 	totals := map[int]int{}
 	for _, parent := range parents {
-		if parent.State != dispatcher.RunSucceeded {
+		if parent.State != run.Succeeded {
 			t.Errorf("broadcast %s is %s: %s", parent.ID, parent.State, parent.Error)
 		}
 		parts, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", Parent: parent.ID, Page: input.Page{Limit: 100}})
@@ -308,13 +309,13 @@ func checkBroadcasts(t *testing.T, s *store.Store, w *shardServers, parents []di
 // checkRepeats checks that a shard that was sent more than once was in flight when its node or endpoint e1 died.
 func checkRepeats(t *testing.T, s *store.Store, id string) {
 	t.Helper()
-	run, err := s.Run(t.Context(), id)
+	r, err := s.Run(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range run.Attempts {
-		died := a.State == dispatcher.RunLost || a.Response != nil && a.Response.Endpoint == "e1"
-		if a.State != dispatcher.RunSucceeded && !died {
+	for _, a := range r.Attempts {
+		died := a.State == run.Lost || a.Response != nil && a.Response.Endpoint == "e1"
+		if a.State != run.Succeeded && !died {
 			t.Errorf("attempt %d of shard %s is %s (%s) with response %+v, want it sent again only after its node or e1 died",
 				a.Attempt, id, a.State, a.Error, a.Response)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // declareBroadcast stores a group of endpoints and a job that broadcasts to it.
@@ -83,7 +84,7 @@ func TestBroadcastCallsEachEndpointOnce(t *testing.T) {
 	})
 	r.fireBroadcast()
 	parent := r.settled()[0]
-	if parent.State != dispatcher.RunWaitingShards || lost.calls != 2 || len(r.calls) != 0 {
+	if parent.State != run.WaitingShards || lost.calls != 2 || len(r.calls) != 0 {
 		t.Fatalf("the parent is %s after %d tries and %d calls, want it to wait for shards after 2 and none",
 			parent.State, lost.calls, len(r.calls))
 	}
@@ -96,17 +97,17 @@ func TestBroadcastCallsEachEndpointOnce(t *testing.T) {
 	if diff := cmp.Diff(want, r.parts(parent.ID)); diff != "" {
 		t.Errorf("shards (-want +got):\n%s", diff)
 	}
-	if parent = r.settled()[0]; parent.State != dispatcher.RunSucceeded {
+	if parent = r.settled()[0]; parent.State != run.Succeeded {
 		t.Errorf("the parent is %s, want succeeded", parent.State)
 	}
-	var shards []dispatcher.Shard
+	var shards []run.Shard
 	events := map[string]bool{}
 	for _, call := range r.calls {
 		shards = append(shards, *call.Shard)
 		events[call.EventID] = true
 	}
-	slices.SortFunc(shards, func(a, b dispatcher.Shard) int { return a.Index - b.Index })
-	if diff := cmp.Diff([]dispatcher.Shard{{Total: 3, Endpoint: "e0"}, {Index: 1, Total: 3, Endpoint: "e1"},
+	slices.SortFunc(shards, func(a, b run.Shard) int { return a.Index - b.Index })
+	if diff := cmp.Diff([]run.Shard{{Total: 3, Endpoint: "e0"}, {Index: 1, Total: 3, Endpoint: "e1"},
 		{Index: 2, Total: 3, Endpoint: "e2"}}, shards); diff != "" || len(events) != 3 {
 		t.Errorf("calls with %d event ids (-want +got):\n%s", len(events), diff)
 	}
@@ -129,7 +130,7 @@ func TestBroadcastWithoutEndpointsIsRetried(t *testing.T) {
 	drain(true)
 	r.fireBroadcast()
 	parent := r.settled()[0]
-	if parent.State != dispatcher.RunRetrying || parent.Class != dispatcher.ClassNoEndpoint || parent.Attempt != 1 {
+	if parent.State != run.Retrying || parent.Class != run.ClassNoEndpoint || parent.Attempt != 1 {
 		t.Fatalf("the run is %s of class %s after attempt %d, want it to be retried: %s",
 			parent.State, parent.Class, parent.Attempt, parent.Error)
 	}
@@ -140,7 +141,7 @@ func TestBroadcastWithoutEndpointsIsRetried(t *testing.T) {
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if parent = r.settled()[0]; parent.State != dispatcher.RunWaitingShards || parent.Attempt != 2 {
+	if parent = r.settled()[0]; parent.State != run.WaitingShards || parent.Attempt != 2 {
 		t.Errorf("the run is %s at attempt %d, want it to wait for shards at the second", parent.State, parent.Attempt)
 	}
 }
@@ -150,11 +151,11 @@ func TestCancelOfBroadcastCutsOffItsShards(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	began, looked := make(chan struct{}, 2), make(chan struct{})
-	r.invoke = func(ctx context.Context, _ dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(ctx context.Context, _ dispatcher.Call) run.Outcome {
 		began <- struct{}{}
 		<-ctx.Done()
 		<-looked
-		return dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled}
+		return run.Outcome{State: run.Cancelled, Class: run.ClassCancelled}
 	}
 	listening, stop := context.WithCancel(t.Context())
 	heard := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // bytesKept keeps the responses of apps within their quotas. It is an estimate: the node knows what all nodes have
@@ -22,7 +23,7 @@ func newBytesKept() *bytesKept {
 }
 
 // take returns what is to be stored of a response: all of it, or a note that the app has no room for it.
-func (b *bytesKept) take(app string, most int64, response *dispatcher.Response) *dispatcher.Response {
+func (b *bytesKept) take(app string, most int64, response *run.Response) *run.Response {
 	size := int64(sizeOf(response))
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -31,13 +32,13 @@ func (b *bytesKept) take(app string, most int64, response *dispatcher.Response) 
 		return response
 	}
 	b.over[app] = true
-	return &dispatcher.Response{
+	return &run.Response{
 		Endpoint: response.Endpoint, Addresses: response.Addresses, Omitted: dispatcher.BytesKeptReached(app, most),
 	}
 }
 
 // sizeOf is about how many bytes a response takes in the history.
-func sizeOf(r *dispatcher.Response) int {
+func sizeOf(r *run.Response) int {
 	size := 100 + len(r.Body) + len(r.LogTail) + len(r.State)
 	for name, value := range r.Headers {
 		size += len(name) + len(value)

@@ -5,44 +5,45 @@ import (
 	"errors"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // callOf finds what a run calls: in the cache or, for a run that waited long, in the database, which
 // it asks until it answers.
-func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, error) {
-	call, err := e.jobs.call(run)
+func (e *Engine) callOf(ctx context.Context, r heldRun) (dispatcher.Call, error) {
+	call, err := e.jobs.call(r)
 	if errors.Is(err, errGone) || errors.Is(err, errOutdated) {
-		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
-		call, err = e.jobs.call(run)
+		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{r.JobID}) })
+		call, err = e.jobs.call(r)
 	}
 	if errors.Is(err, errOutdated) { // the job is not there any more
 		err = errGone
 	}
-	if run.Accepted != nil {
+	if r.Accepted != nil {
 		return call, err // nothing is called
 	}
-	if err == nil && run.HasInput {
-		err = e.addInput(ctx, run.HeldRun, &call)
+	if err == nil && r.HasInput {
+		err = e.addInput(ctx, r.HeldRun, &call)
 	}
-	call.Missed = run.Detail.missed
-	if err == nil && run.Kind == dispatcher.KindCatchUp && call.Missed == nil {
-		call.Missed = e.missedRange(ctx, run)
+	call.Missed = r.Detail.missed
+	if err == nil && r.Kind == run.KindCatchUp && call.Missed == nil {
+		call.Missed = e.missedRange(ctx, r)
 	}
 	if err == nil && call.Templates.UseFires() && call.Trigger != "" {
-		err = e.addFires(ctx, run, &call)
+		err = e.addFires(ctx, r, &call)
 	}
 	if err == nil && call.Target.Group != nil {
 		err = e.addGroup(ctx, &call)
 	}
-	if err == nil && run.Shard > 0 {
-		err = e.addShard(ctx, run.HeldRun, &call)
+	if err == nil && r.Shard > 0 {
+		err = e.addShard(ctx, r.HeldRun, &call)
 	}
 	return call, err
 }
 
 // missedRange reads the range that a catch-up run of another node stands for; nil: the run is past
 // its retention, as the recorder will find.
-func (e *Engine) missedRange(ctx context.Context, run heldRun) (missed *dispatcher.MissedRange) {
+func (e *Engine) missedRange(ctx context.Context, run heldRun) (missed *run.MissedRange) {
 	untilDone(ctx, e.log, "read catch-up run", 1, func() error {
 		found, err := e.store.Run(ctx, run.String())
 		if missed = found.Missed; errors.Is(err, dispatcher.ErrNotFound) {

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A target that accepts an attempt ends it later by a callback. Until then the run is a row that no node holds, as one that
@@ -16,12 +17,12 @@ import (
 // had just responded so. So retries, slots and fixed delays need no way of their own.
 
 // untilCallback returns until when a run waits whose target accepted an attempt.
-func untilCallback(o dispatcher.Outcome) *dispatcher.NextAttempt {
+func untilCallback(o run.Outcome) *dispatcher.NextAttempt {
 	callback := *o.Callback
 	if callback.Within <= 0 {
-		callback.Within = dispatcher.DefaultCallbackTimeout.Std()
+		callback.Within = run.DefaultCallbackTimeout.Std()
 	}
-	callback.Within = min(callback.Within, dispatcher.MostCallbackWait)
+	callback.Within = min(callback.Within, run.MostCallbackWait)
 	return &dispatcher.NextAttempt{At: o.EndedAt.Add(callback.Within).Truncate(time.Millisecond), Callback: &callback}
 }
 
@@ -45,9 +46,9 @@ func (e *Engine) endAccepted(ctx context.Context, a *attempt) result {
 }
 
 // endOfAccepted returns how an attempt ended that its target accepted, by the database's clock.
-func endOfAccepted(of dispatcher.AcceptedAttempt, claimed, now time.Time) dispatcher.Outcome {
-	o := dispatcher.Outcome{
-		State: dispatcher.RunTimedOut, StartedAt: of.StartedAt, EndedAt: now, HTTPStatus: of.HTTPStatus, Class: dispatcher.ClassCallbackTime,
+func endOfAccepted(of run.AcceptedAttempt, claimed, now time.Time) run.Outcome {
+	o := run.Outcome{
+		State: run.TimedOut, StartedAt: of.StartedAt, EndedAt: now, HTTPStatus: of.HTTPStatus, Class: run.ClassCallbackTime,
 		Error: fmt.Sprintf("no callback came in time; the target has %s after it accepted the attempt, and after each heartbeat",
 			input.Duration(of.Within)),
 	}
@@ -56,9 +57,9 @@ func endOfAccepted(of dispatcher.AcceptedAttempt, claimed, now time.Time) dispat
 	}
 	switch {
 	case of.TimedOut:
-		o.Class, o.Error = dispatcher.ClassFunctionTime, of.Message
+		o.Class, o.Error = run.ClassFunctionTime, of.Message
 	case of.Failed:
-		o.State, o.Class, o.Error = dispatcher.RunFailed, dispatcher.ClassCallback, of.Message
+		o.State, o.Class, o.Error = run.Failed, run.ClassCallback, of.Message
 	}
 	if o.Error == "" {
 		o.Error = "the target said so by its callback"

@@ -9,22 +9,23 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // accepting is a target that accepts its first attempts, each for as long as it says, and then succeeds.
-func accepting(within time.Duration, attempts int) func(context.Context, dispatcher.Call) dispatcher.Outcome {
-	return func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+func accepting(within time.Duration, attempts int) func(context.Context, dispatcher.Call) run.Outcome {
+	return func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if call.Attempt > attempts {
-			return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+			return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 		}
-		return dispatcher.Outcome{State: dispatcher.RunWaitingCallback, HTTPStatus: 202, Callback: &dispatcher.Callback{Within: within}}
+		return run.Outcome{State: run.WaitingCallback, HTTPStatus: 202, Callback: &run.Callback{Within: within}}
 	}
 }
 
 // byTarget is a change that a target makes.
-func byTarget() input.Change { return input.Change{Actor: dispatcher.ActorCallback} }
+func byTarget() input.Change { return input.Change{Actor: run.ActorCallback} }
 
-func (r *rig) wantState(id string, want dispatcher.RunState) dispatcher.Run {
+func (r *rig) wantState(id string, want run.State) run.Run {
 	r.t.Helper()
 	run := r.read(id)
 	if run.State != want {
@@ -38,17 +39,17 @@ func TestAcceptedRunEndsByItsCallback(t *testing.T) {
 	r := newRig(t, nil)
 	r.invoke = accepting(0, 1)
 	id := r.request("long", nil)
-	waiting := r.wantState(id, dispatcher.RunWaitingCallback)
+	waiting := r.wantState(id, run.WaitingCallback)
 	if wait := waiting.Callback.Deadline.Sub(*waiting.StartedAt); wait < time.Hour || wait > time.Hour+time.Minute {
 		t.Errorf("it waits for %s, want the default of an hour", wait)
 	}
-	if run := r.retry(id); run.State != dispatcher.RunWaitingCallback {
-		t.Errorf("before its deadline: got %+v, want it to wait on", run)
+	if one := r.retry(id); one.State != run.WaitingCallback {
+		t.Errorf("before its deadline: got %+v, want it to wait on", one)
 	}
-	if _, err := r.store.CompleteRun(t.Context(), id, 1, dispatcher.CallbackResult{}, byTarget()); err != nil {
+	if _, err := r.store.CompleteRun(t.Context(), id, 1, run.CallbackResult{}, byTarget()); err != nil {
 		t.Fatal(err)
 	}
-	r.wantState(id, dispatcher.RunSucceeded)
+	r.wantState(id, run.Succeeded)
 }
 
 // The target stopped the work at a time-out of its own. That is a failure like others, but for its state.
@@ -59,25 +60,25 @@ func TestCallbackOfATimeOutEndsAsTimedOut(t *testing.T) {
 	id := r.request("long", func(j *dispatcher.Job) { j.Retry.MaxAttempts = 2 })
 	for attempt := 1; attempt <= 2; attempt++ {
 		for range 2 { // executors repeat callbacks
-			result := dispatcher.CallbackResult{Message: "too slow", TimedOut: true}
+			result := run.CallbackResult{Message: "too slow", TimedOut: true}
 			if _, err := r.store.FailRun(t.Context(), id, attempt, result, byTarget()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		r.hear(dispatcher.Notification{Callback: true})
 		r.retry(id)
-		if _, err := r.store.FailRun(t.Context(), id, attempt, dispatcher.CallbackResult{TimedOut: true}, byTarget()); err != nil {
+		if _, err := r.store.FailRun(t.Context(), id, attempt, run.CallbackResult{TimedOut: true}, byTarget()); err != nil {
 			t.Errorf("the callback of attempt %d once more, after it is over: %v", attempt, err)
 		}
 		if attempt == 1 {
-			r.wantState(id, dispatcher.RunRetrying)
+			r.wantState(id, run.Retrying)
 			r.retry(id)
 		}
 	}
-	run := r.wantState(id, dispatcher.RunTimedOut)
-	if run.Class != dispatcher.ClassFunctionTime || run.Error != "too slow" || len(run.Attempts) != 2 ||
-		run.Attempts[0].State != dispatcher.RunTimedOut {
-		t.Errorf("run %+v, want two attempts that timed out, and the message", run)
+	one := r.wantState(id, run.TimedOut)
+	if one.Class != run.ClassFunctionTime || one.Error != "too slow" || len(one.Attempts) != 2 ||
+		one.Attempts[0].State != run.TimedOut {
+		t.Errorf("run %+v, want two attempts that timed out, and the message", one)
 	}
 }
 
@@ -86,20 +87,20 @@ func TestFailedCallbackIsAttemptedAgain(t *testing.T) {
 	r := newRig(t, nil)
 	r.invoke = accepting(time.Hour, 1)
 	id := r.request("long", nil)
-	if _, err := r.store.FailRun(t.Context(), id, 1, dispatcher.CallbackResult{Message: "disk full"}, byTarget()); err != nil {
+	if _, err := r.store.FailRun(t.Context(), id, 1, run.CallbackResult{Message: "disk full"}, byTarget()); err != nil {
 		t.Fatal(err)
 	}
 	r.hear(dispatcher.Notification{Callback: true})
-	run := r.retry(id)
-	if run.State != dispatcher.RunRetrying || run.Class != dispatcher.ClassCallback || run.Error != "disk full" || run.HTTPStatus != 202 {
-		t.Fatalf("after the callback: got %+v, want it retrying because of what the target said", run)
+	one := r.retry(id)
+	if one.State != run.Retrying || one.Class != run.ClassCallback || one.Error != "disk full" || one.HTTPStatus != 202 {
+		t.Fatalf("after the callback: got %+v, want it retrying because of what the target said", one)
 	}
-	run = r.retry(id)
-	var states []dispatcher.RunState
-	for _, a := range run.Attempts {
+	one = r.retry(id)
+	var states []run.State
+	for _, a := range one.Attempts {
 		states = append(states, a.State)
 	}
-	if diff := cmp.Diff([]dispatcher.RunState{dispatcher.RunFailed, dispatcher.RunSucceeded}, states); diff != "" {
+	if diff := cmp.Diff([]run.State{run.Failed, run.Succeeded}, states); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 	if len(r.calls) != 2 || r.calls[1].Attempt != 2 {
@@ -113,18 +114,18 @@ func TestLostCallbackTimesOut(t *testing.T) {
 	r.invoke = accepting(time.Millisecond, 2)
 	id := r.request("long", func(j *dispatcher.Job) { j.Retry.MaxAttempts = 2 })
 	for attempt := 1; attempt <= 2; attempt++ {
-		run := r.wantState(id, dispatcher.RunWaitingCallback)
-		for run.State == dispatcher.RunWaitingCallback { // until the database's clock has passed the deadline
-			run = r.retry(id)
+		one := r.wantState(id, run.WaitingCallback)
+		for one.State == run.WaitingCallback { // until the database's clock has passed the deadline
+			one = r.retry(id)
 		}
-		if run.Class != dispatcher.ClassCallbackTime || run.Attempt != attempt {
-			t.Fatalf("after deadline %d: got %+v, want the attempt timed out", attempt, run)
+		if one.Class != run.ClassCallbackTime || one.Attempt != attempt {
+			t.Fatalf("after deadline %d: got %+v, want the attempt timed out", attempt, one)
 		}
 		if attempt == 1 {
 			r.retry(id)
 		}
 	}
-	run := r.wantState(id, dispatcher.RunTimedOut)
+	run := r.wantState(id, run.TimedOut)
 	if len(run.Attempts) != 2 || len(r.calls) != 2 {
 		t.Errorf("attempts: got %+v after %d calls, want two that timed out", run.Attempts, len(r.calls))
 	}
@@ -141,19 +142,19 @@ func TestSlotOfAnAcceptedRunIsGrantedWhenItFails(t *testing.T) {
 	}
 	first := r.request("long", queue)
 	second := r.request("long", queue)
-	r.wantState(first, dispatcher.RunWaitingCallback)
-	r.wantState(second, dispatcher.RunQueued)
-	if _, err := r.store.FailRun(t.Context(), first, 1, dispatcher.CallbackResult{}, byTarget()); err != nil {
+	r.wantState(first, run.WaitingCallback)
+	r.wantState(second, run.Queued)
+	if _, err := r.store.FailRun(t.Context(), first, 1, run.CallbackResult{}, byTarget()); err != nil {
 		t.Fatal(err)
 	}
 	r.hear(dispatcher.Notification{Callback: true})
 	r.retry(first)
-	r.wantState(first, dispatcher.RunFailed)
-	for r.read(second).State == dispatcher.RunQueued { // until the slot is given back, which the node does on its own
+	r.wantState(first, run.Failed)
+	for r.read(second).State == run.Queued { // until the slot is given back, which the node does on its own
 		if err := r.adopt(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		r.quiet()
 	}
-	r.wantState(second, dispatcher.RunWaitingCallback)
+	r.wantState(second, run.WaitingCallback)
 }

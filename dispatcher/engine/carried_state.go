@@ -7,13 +7,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // stateReads read the states of jobs for runs that are about to begin, many at once.
-type stateReads = permits[dispatcher.HeldRun, *dispatcher.CarriedState]
+type stateReads = permits[dispatcher.HeldRun, *run.CarriedState]
 
 func newStateReads(store Store, batch int, log *slog.Logger) *stateReads {
-	grant := func(ctx context.Context, runs []dispatcher.HeldRun) (map[pool.AttemptKey]*dispatcher.CarriedState, error) {
+	grant := func(ctx context.Context, runs []dispatcher.HeldRun) (map[pool.AttemptKey]*run.CarriedState, error) {
 		jobs := make([]int64, len(runs))
 		for i := range runs {
 			jobs[i] = runs[i].JobID
@@ -22,7 +23,7 @@ func newStateReads(store Store, batch int, log *slog.Logger) *stateReads {
 		if err != nil {
 			return nil, err
 		}
-		states := make(map[pool.AttemptKey]*dispatcher.CarriedState, len(runs))
+		states := make(map[pool.AttemptKey]*run.CarriedState, len(runs))
 		for _, run := range runs {
 			state, has := known[run.JobID]
 			if !has {

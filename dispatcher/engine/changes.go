@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // changes is what notifications have told and the node has not looked at yet.
@@ -67,7 +68,7 @@ func (e *Engine) listenLoop(ctx context.Context) {
 func (e *Engine) hear(n dispatcher.Notification) {
 	switch {
 	case n.Run != "":
-		if run, err := dispatcher.ParseRunKey(n.Run); err == nil {
+		if run, err := run.ParseKey(n.Run); err == nil {
 			e.pool.Cancel(pool.Attempt(run, n.Token, n.Attempt))
 		}
 	case n.Adopt:

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -221,7 +222,7 @@ func (e *Engine) planNext(d entry, claimed dispatcher.Advance, now time.Time, wo
 
 // reconcile reads which runs a statement has won whose response was lost, until the database answers.
 // A poll finds again what was not won.
-func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token, cause error) []dispatcher.HeldRun {
+func (e *Engine) reconcile(ctx context.Context, node run.NodeID, token run.Token, cause error) []dispatcher.HeldRun {
 	e.log.WarnContext(ctx, "response of a claim was lost; reading which runs it won", "node", node.String(), "err", cause)
 	e.doubt.Store(e.clock.now().UnixMilli())
 	// A shutdown does not end it at once, because the runs that were won should be handed back.
@@ -242,22 +243,22 @@ func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token di
 // reclaim leaves such runs alone, or they would be in the pool twice.
 type tokens struct {
 	mu   sync.Mutex
-	open map[dispatcher.Token]bool
+	open map[run.Token]bool
 }
 
-func newTokens() *tokens { return &tokens{open: map[dispatcher.Token]bool{}} }
+func newTokens() *tokens { return &tokens{open: map[run.Token]bool{}} }
 
 // draw returns a new token, which is open until it is closed.
-func (t *tokens) draw() dispatcher.Token {
+func (t *tokens) draw() run.Token {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	token := dispatcher.Token(random63())
+	token := run.Token(random63())
 	t.open[token] = true
 	return token
 }
 
 // close notes that the runs won under tokens are in the pool, or given up.
-func (t *tokens) close(drawn ...dispatcher.Token) {
+func (t *tokens) close(drawn ...run.Token) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, token := range drawn {
@@ -265,7 +266,7 @@ func (t *tokens) close(drawn ...dispatcher.Token) {
 	}
 }
 
-func (t *tokens) isOpen(token dispatcher.Token) bool {
+func (t *tokens) isOpen(token run.Token) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.open[token]

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A claim that grew old is unfolded while an attempt of it executes. The attempt ends as if nothing had happened.
@@ -18,13 +19,13 @@ func TestSlowAttemptOutlivesItsClaim(t *testing.T) {
 	r := newRig(t, nil)
 	r.declare("report", "rate(1s)", nil)
 	unfolded := 0
-	r.invoke = func(ctx context.Context, _ dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(ctx context.Context, _ dispatcher.Call) run.Outcome {
 		n, err := r.store.UnfoldClaims(ctx, r.fleet.id(), 0, r.now.Add(time.Hour))
 		if err != nil {
 			r.t.Error(err)
 		}
 		unfolded += n
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
 	r.poll(time.Second)
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
@@ -64,7 +65,7 @@ func TestUndecidedRunsHoldUpNoOthers(t *testing.T) {
 		done := make(chan int64)
 		for job := range int64(3) {
 			go func() {
-				if !p.request(ctx, dispatcher.HeldRun{JobID: job, RunKey: dispatcher.RunKey{TriggerID: job}}) {
+				if !p.request(ctx, dispatcher.HeldRun{JobID: job, Key: run.Key{TriggerID: job}}) {
 					t.Errorf("the run of job %d may not begin", job)
 				}
 				done <- job

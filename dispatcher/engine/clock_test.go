@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
@@ -138,7 +139,7 @@ type judging struct {
 	after time.Duration
 }
 
-func (j *judging) MarkDead(_ context.Context, _ dispatcher.NodeID, _ time.Time, after time.Duration, _ time.Time) (int, error) {
+func (j *judging) MarkDead(_ context.Context, _ run.NodeID, _ time.Time, after time.Duration, _ time.Time) (int, error) {
 	j.after = after
 	return 0, nil
 }
@@ -146,7 +147,7 @@ func (j *judging) MarkDead(_ context.Context, _ dispatcher.NodeID, _ time.Time, 
 func (j *judging) FailLostRuns(context.Context, time.Time) (int, error) { return 0, nil }
 func (j *judging) GrantWaiting(context.Context) error                   { return nil }
 
-func (j *judging) EndBroadcasts(context.Context, []dispatcher.RunKey, time.Time) (int, error) {
+func (j *judging) EndBroadcasts(context.Context, []run.Key, time.Time) (int, error) {
 	return 0, nil
 }
 
@@ -185,13 +186,13 @@ func TestAttemptThatASuspensionInterruptsHasTheDatabasesTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
-			r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+			r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 				started := time.Now()
 				r.clock.mu.Lock()
 				r.clock.samples = nil
 				r.clock.base.database, r.clock.base.wall = r.clock.base.database.Add(tt.known), r.clock.base.wall.Add(tt.known)
 				r.clock.mu.Unlock()
-				return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200, StartedAt: started, EndedAt: time.Now()}
+				return run.Outcome{State: run.Succeeded, HTTPStatus: 200, StartedAt: started, EndedAt: time.Now()}
 			}
 			before := time.Now()
 			run := r.read(r.request("job", nil))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // silent is a store that never says whether runs may begin.
@@ -60,9 +61,9 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("runs = %+v, %v; want two", runs, err)
 	}
-	for _, run := range runs {
-		if run.State != dispatcher.RunQueued || run.Attempt != 0 || run.StartedAt != nil {
-			t.Errorf("run of %s is %s at attempt %d, begun at %v; want it to wait for its first", run.Job, run.State, run.Attempt, run.StartedAt)
+	for _, one := range runs {
+		if one.State != run.Queued || one.Attempt != 0 || one.StartedAt != nil {
+			t.Errorf("run of %s is %s at attempt %d, begun at %v; want it to wait for its first", one.Job, one.State, one.Attempt, one.StartedAt)
 		}
 	}
 }
@@ -73,10 +74,10 @@ func TestDrainReleasesAttemptsThatWereNotSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	begun := make(chan struct{}, 2)
-	r.invoke = func(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(ctx context.Context, call dispatcher.Call) run.Outcome {
 		begun <- struct{}{}
 		<-ctx.Done()
-		return dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled, NotSent: call.Job == "connecting"}
+		return run.Outcome{State: run.Cancelled, Class: run.ClassCancelled, NotSent: call.Job == "connecting"}
 	}
 	for _, job := range []string{"connecting", "sent"} {
 		r.declare(job, "rate(5s)", nil)
@@ -88,7 +89,7 @@ func TestDrainReleasesAttemptsThatWereNotSent(t *testing.T) {
 	<-begun
 	r.opts.Drain = 50 * time.Millisecond
 	r.drain(t.Context(), time.Now(), func() {})
-	want := map[string]dispatcher.RunState{"connecting": dispatcher.RunQueued, "sent": dispatcher.RunClaimed}
+	want := map[string]run.State{"connecting": run.Queued, "sent": run.Claimed}
 	for job, state := range want {
 		runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: input.Page{Limit: 10}})
 		if err != nil || len(runs) != 1 || runs[0].State != state {

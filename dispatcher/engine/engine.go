@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -245,7 +246,7 @@ func (e *Engine) Ready() error {
 }
 
 // Node returns the node's id, 0 before it is registered.
-func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
+func (e *Engine) Node() run.NodeID { return e.fleet.id() }
 
 // logIf logs the error of a step. A step that a shutdown cut off has not failed.
 func (e *Engine) logIf(ctx context.Context, step string, err error) {

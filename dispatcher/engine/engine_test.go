@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestDenseTriggerFiresEveryTimeWithinOneWindow(t *testing.T) {
@@ -215,7 +216,7 @@ func TestRunOfADeletedJobEndsCancelledWithTheReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := r.settled()
-	if len(found) != 1 || found[0].State != dispatcher.RunCancelled || found[0].Class != dispatcher.ClassJobDeleted || len(r.calls) != 0 {
+	if len(found) != 1 || found[0].State != run.Cancelled || found[0].Class != run.ClassJobDeleted || len(r.calls) != 0 {
 		t.Errorf("runs = %+v after %d calls, want one cancelled with class job_deleted and no call", found, len(r.calls))
 	}
 }
@@ -233,7 +234,7 @@ func TestNodeDeclaredDeadRegistersAgainAndDropsItsOldRuns(t *testing.T) {
 	if r.fleet.id() == old || !r.fleet.active() {
 		t.Fatalf("node %s is active: %v, want a new, active incarnation of %s", r.fleet.id(), r.fleet.active(), old)
 	}
-	stale := heldRun{Node: old, HeldRun: dispatcher.HeldRun{RunKey: dispatcher.RunKey{ScheduledAt: r.now}}}
+	stale := heldRun{Node: old, HeldRun: dispatcher.HeldRun{Key: run.Key{ScheduledAt: r.now}}}
 	if r.waitUntilDue(t.Context(), stale, nil) {
 		t.Error("a run of the old incarnation was begun, though another node has it now")
 	}
@@ -243,16 +244,16 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	began, end := make(chan int, 8), map[int]chan struct{}{1: make(chan struct{}), 2: make(chan struct{})}
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		began <- call.Attempt
 		<-end[call.Attempt]
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	ended := make(chan struct{}, 2)
-	r.opts.OnOutcome = func(dispatcher.Call, dispatcher.Outcome) { ended <- struct{}{} }
+	r.opts.OnOutcome = func(dispatcher.Call, run.Outcome) { ended <- struct{}{} }
 	r.declare("slow", "rate(1h)", nil)
 	change := input.Change{Actor: "test"}
-	run, err := r.store.RequestRun(t.Context(), "app", "slow", nil, change)
+	one, err := r.store.RequestRun(t.Context(), "app", "slow", nil, change)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,8 +266,8 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 		}
 	}
 	adopt(1)
-	for _, request := range []func(context.Context, string, input.Change) (dispatcher.Run, error){r.store.CancelRun, r.store.RetryRun} {
-		if _, err := request(t.Context(), run.ID, change); err != nil {
+	for _, request := range []func(context.Context, string, input.Change) (run.Run, error){r.store.CancelRun, r.store.RetryRun} {
+		if _, err := request(t.Context(), one.ID, change); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -280,7 +281,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 		}
 	}
 	close(end[2])
-	if found := r.settled(); len(r.calls) != 2 || found[0].State != dispatcher.RunSucceeded || found[0].Attempt != 2 {
+	if found := r.settled(); len(r.calls) != 2 || found[0].State != run.Succeeded || found[0].Attempt != 2 {
 		t.Errorf("%d calls, run %+v, want two calls and the run succeeded at the second attempt", len(r.calls), found)
 	}
 }
@@ -308,7 +309,7 @@ func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 	}
 	// A node that is preferred for the trigger joins after this one has planned the fire.
 	own := r.fleet.id()
-	for other := dispatcher.NodeID(1); r.fleet.prefers(dispatcher.DueTrigger{ID: dispatcher.TriggerID("app", "moving", "only")}); {
+	for other := run.NodeID(1); r.fleet.prefers(dispatcher.DueTrigger{ID: run.TriggerID("app", "moving", "only")}); {
 		live := []dispatcher.Node{{ID: own}, {ID: other}}
 		r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 		other = math.MaxInt64

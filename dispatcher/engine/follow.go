@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // followPage is how many ends one transaction follows.
@@ -46,20 +47,20 @@ func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 }
 
 // followed tells whether something may follow the end of a run, as far as the node knows its job.
-func (e *Engine) followed(run heldRun, outcome dispatcher.Outcome) bool {
-	if run.Shard > 0 {
+func (e *Engine) followed(r heldRun, outcome run.Outcome) bool {
+	if r.Shard > 0 {
 		return false
 	}
-	job := run.Detail.job
-	if latest, cached := e.jobs.get(run.JobID, 0); cached {
+	job := r.Detail.job
+	if latest, cached := e.jobs.get(r.JobID, 0); cached {
 		job = latest
 	}
 	if job == nil {
 		return true // the database knows
 	}
-	wanted := dispatcher.FollowsFailure | dispatcher.FollowsAlerts
-	if outcome.State == dispatcher.RunSucceeded {
-		wanted = dispatcher.FollowsSuccess | dispatcher.FollowsAlerts
+	wanted := run.FollowsFailure | run.FollowsAlerts
+	if outcome.State == run.Succeeded {
+		wanted = run.FollowsSuccess | run.FollowsAlerts
 	}
 	return job.Follows&wanted != 0
 }

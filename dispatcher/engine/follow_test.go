@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -65,12 +66,12 @@ func (r *rig) called() (all []string) {
 func TestDeepChainRunsToItsEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if call.Job == "c" {
 			return broken()
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200,
-			Response: &dispatcher.Response{Body: fmt.Sprintf(`{"from": %q}`, call.Job)}}
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200,
+			Response: &run.Response{Body: fmt.Sprintf(`{"from": %q}`, call.Job)}}
 	}
 	r.chain("d", nil)
 	r.chain("c", func(j *dispatcher.Job) {
@@ -108,7 +109,7 @@ func TestDeepChainRunsToItsEnd(t *testing.T) {
 	if len(events) != len(r.calls) {
 		t.Errorf("%d calls have %d event ids", len(r.calls), len(events))
 	}
-	if refs := r.runNow(first.ID).FollowedBy; len(refs) != 1 || refs[0].Job != "b" || refs[0].State != dispatcher.RunSucceeded {
+	if refs := r.runNow(first.ID).FollowedBy; len(refs) != 1 || refs[0].Job != "b" || refs[0].State != run.Succeeded {
 		t.Errorf("the first run is followed by %+v, want b", refs)
 	}
 }
@@ -164,9 +165,9 @@ func TestFireOfAClaimIsFollowed(t *testing.T) {
 func TestDeliveryIsAttemptedAgainAndIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
-		if call.Key.Kind == dispatcher.KindFollow && call.Attempt == 2 {
-			return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+		if call.Key.Kind == run.KindFollow && call.Attempt == 2 {
+			return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 		}
 		return broken()
 	}
@@ -180,9 +181,9 @@ func TestDeliveryIsAttemptedAgainAndIsNotFollowed(t *testing.T) {
 		t.Fatalf("calls (-want +got):\n%s", diff)
 	}
 	id := r.calls[1].Key.String()
-	run := r.runNow(id)
-	if run.State != dispatcher.RunRetrying || run.Kind != dispatcher.KindFollow || run.Cause.Run != r.calls[0].Key.String() {
-		t.Errorf("the delivery is %+v, want it retrying, because of the first run", run)
+	one := r.runNow(id)
+	if one.State != run.Retrying || one.Kind != run.KindFollow || one.Cause.Run != r.calls[0].Key.String() {
+		t.Errorf("the delivery is %+v, want it retrying, because of the first run", one)
 	}
 	if url := r.calls[1].Target.Webhook.URL; url != "http://dead-letters/" {
 		t.Errorf("the delivery goes to %s", url)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // goneTargets are the attempts whose target responded with 410 (Gone): it wants no more calls. Their triggers are disabled
@@ -17,7 +18,7 @@ type goneTargets struct{ attempts *pile[dispatcher.Record] }
 // recorded notes the attempts among records whose target is gone.
 func (g goneTargets) recorded(records []dispatcher.Record) {
 	for _, r := range records {
-		if r.Outcome.HTTPStatus == http.StatusGone && r.Outcome.State != dispatcher.RunSucceeded {
+		if r.Outcome.HTTPStatus == http.StatusGone && r.Outcome.State != run.Succeeded {
 			g.attempts.add(r)
 		}
 	}
@@ -41,7 +42,7 @@ func (e *Engine) disableGone(ctx context.Context) {
 	done := map[definition]bool{} // a target may have responded to many runs at once
 	for _, r := range e.gone.attempts.take() {
 		if is := (definition{r.TriggerID, r.Revision}); !done[is] {
-			reason := fmt.Sprintf("the target responded 410 (Gone) to run %s; resume the trigger when the target accepts calls again", r.RunKey)
+			reason := fmt.Sprintf("the target responded 410 (Gone) to run %s; resume the trigger when the target accepts calls again", r.Key)
 			untilDone(ctx, e.log, "disable trigger", 1, func() (err error) {
 				done[is], err = e.store.Disable(ctx, r, reason, time.Time{})
 				return err

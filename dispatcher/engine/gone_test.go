@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // stubborn is a store that refuses to disable triggers at first.
@@ -23,8 +24,8 @@ func (s *stubborn) Disable(ctx context.Context, ended dispatcher.Record, reason 
 	return s.Store.Disable(ctx, ended, reason, now)
 }
 
-func wantsNoMore(context.Context, dispatcher.Call) dispatcher.Outcome {
-	return dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 410, Class: dispatcher.ClassHTTP4xx, Error: "gone"}
+func wantsNoMore(context.Context, dispatcher.Call) run.Outcome {
+	return run.Outcome{State: run.Failed, HTTPStatus: 410, Class: run.ClassHTTP4xx, Error: "gone"}
 }
 
 func TestGoneTargetDisablesItsTrigger(t *testing.T) {
@@ -37,7 +38,7 @@ func TestGoneTargetDisablesItsTrigger(t *testing.T) {
 	found := r.settled()
 	r.disableGone(t.Context())
 	job, err := r.store.Job(t.Context(), "app", "gone")
-	if err != nil || len(found) != 1 || found[0].State != dispatcher.RunFailed {
+	if err != nil || len(found) != 1 || found[0].State != run.Failed {
 		t.Fatalf("runs = %+v, %v, want one that failed", found, err)
 	}
 	if only := job.Triggers["only"]; only.State != dispatcher.TriggerError || only.Error == "" || job.State != dispatcher.JobError {
@@ -52,7 +53,7 @@ func TestGoneTargetDisablesItsTrigger(t *testing.T) {
 func TestLateGoneLeavesARepairedTriggerAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(ctx context.Context, call dispatcher.Call) run.Outcome {
 		job, err := r.store.Job(ctx, "app", "repaired")
 		if err != nil {
 			t.Error(err)

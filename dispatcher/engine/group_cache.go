@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -82,7 +83,7 @@ func (k *knownGroup) size() int {
 
 // get returns a group as it is, or was some seconds ago. now is the database's. ErrNotFound: there is none.
 func (g *groupCache) get(ctx context.Context, app, name string, now time.Time) (*dispatcher.GroupVersion, error) {
-	id := dispatcher.GroupID(app, name)
+	id := run.GroupID(app, name)
 	for {
 		g.mu.Lock()
 		known, ok := g.groups.get(id)
@@ -147,7 +148,7 @@ func (g *groupCache) read(ctx context.Context, id int64, read *groupRead, name s
 // change notes that the definition or an endpoint of a group changed. Fires that come from now on wait for no read that
 // began before.
 func (g *groupCache) change(app, name string) {
-	id := dispatcher.GroupID(app, name)
+	id := run.GroupID(app, name)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if known, ok := g.groups.get(id); ok {

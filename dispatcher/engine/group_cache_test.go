@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // groupReads counts the reads of groups, and lets something happen after each.
@@ -85,9 +86,9 @@ func TestManyFiresReadTheirGroupOnce(t *testing.T) {
 	r.declare("plain", "rate(1s)", nil)
 	r.poll(time.Second)
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
-	for _, run := range r.settled() {
-		if run.State != dispatcher.RunSucceeded {
-			t.Errorf("run = %+v", run)
+	for _, one := range r.settled() {
+		if one.State != run.Succeeded {
+			t.Errorf("run = %+v", one)
 		}
 	}
 	grouped := 0
@@ -103,7 +104,7 @@ func TestManyFiresReadTheirGroupOnce(t *testing.T) {
 	if n := reads.count.Load(); grouped != 10 || n != 1 {
 		t.Errorf("%d calls of the group, %d reads, want 10 and 1", grouped, n)
 	}
-	key := dispatcher.GroupID("app", "workers")
+	key := run.GroupID("app", "workers")
 	known, _ := r.groups.groups.get(key)
 	known.readAt = known.readAt.Add(-groupMaxAge)
 	reads.after = func() error {
@@ -194,7 +195,7 @@ func TestRunOfADeletedGroupFailsWithTheReason(t *testing.T) {
 	if diff := cmp.Diff([]string{"1s schedule failed #1"}, offsets(r, found)); diff != "" || len(r.calls) != 0 {
 		t.Fatalf("%d calls; runs (-want +got):\n%s", len(r.calls), diff)
 	}
-	if found[0].Class != dispatcher.ClassNoEndpoint || !strings.HasSuffix(found[0].Error, "group workers of app app") {
+	if found[0].Class != run.ClassNoEndpoint || !strings.HasSuffix(found[0].Error, "group workers of app app") {
 		t.Errorf("run = %+v", found[0])
 	}
 }

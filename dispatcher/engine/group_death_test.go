@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -124,15 +125,15 @@ func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
 	}
 	repeated, afterDeath := 0, 0
 	for _, summary := range runs {
-		run, err := s.Run(t.Context(), summary.ID)
+		r, err := s.Run(t.Context(), summary.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if run.State != dispatcher.RunSucceeded {
-			t.Errorf("run %s ended as %s: %s", run.ID, run.State, run.Error)
+		if r.State != run.Succeeded {
+			t.Errorf("run %s ended as %s: %s", r.ID, r.State, r.Error)
 		}
-		for _, attempt := range run.Attempts {
-			if attempt.State == dispatcher.RunSucceeded {
+		for _, attempt := range r.Attempts {
+			if attempt.State == run.Succeeded {
 				continue
 			}
 			repeated++

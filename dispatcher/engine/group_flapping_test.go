@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
@@ -196,17 +197,17 @@ func TestFlappingEndpointsLoseNoFire(t *testing.T) {
 		}
 	}
 	stop()
-	states := map[dispatcher.RunState]int{}
+	states := map[run.State]int{}
 	for cursor := ""; ; {
 		runs, err := f.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 500, Cursor: cursor}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, run := range runs {
-			states[run.State]++
-			cursor = run.ID
-			if run.State == dispatcher.RunSucceeded && run.Attempt > 1 {
-				t.Errorf("run %s took %d attempts", run.ID, run.Attempt)
+		for _, r := range runs {
+			states[r.State]++
+			cursor = r.ID
+			if r.State == run.Succeeded && r.Attempt > 1 {
+				t.Errorf("run %s took %d attempts", r.ID, r.Attempt)
 			}
 		}
 		if len(runs) < 500 {
@@ -214,10 +215,10 @@ func TestFlappingEndpointsLoseNoFire(t *testing.T) {
 		}
 	}
 	ended := maps.Clone(states)
-	for _, waits := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunQueued} { // it was not begun before the nodes stopped
+	for _, waits := range []run.State{run.Succeeded, run.Queued} { // it was not begun before the nodes stopped
 		delete(ended, waits)
 	}
-	if len(ended) > 0 || int64(states[dispatcher.RunSucceeded]) != f.got.Load() {
+	if len(ended) > 0 || int64(states[run.Succeeded]) != f.got.Load() {
 		t.Errorf("runs = %v after %d requests, want all to have succeeded with one each", states, f.got.Load())
 	}
 	if flapping > mostTimesCalm*calm {

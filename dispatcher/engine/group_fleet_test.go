@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -225,17 +226,17 @@ func testFleet(t *testing.T, database string, nodes int) {
 // checkFleet compares what endpoints got with the runs.
 func checkFleet(t *testing.T, s *store.Store, w *workers) {
 	t.Helper()
-	states := map[dispatcher.RunState]int{}
+	states := map[run.State]int{}
 	page := input.Page{Limit: 500}
 	for {
 		runs, err := s.Runs(context.WithoutCancel(t.Context()), dispatcher.RunQuery{App: "app", Page: page})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, run := range runs {
-			states[run.State]++
-			if run.State == dispatcher.RunSucceeded && w.events[run.EventID] == "" {
-				t.Errorf("run %s succeeded without a request", run.ID)
+		for _, r := range runs {
+			states[r.State]++
+			if r.State == run.Succeeded && w.events[r.EventID] == "" {
+				t.Errorf("run %s succeeded without a request", r.ID)
 			}
 		}
 		if len(runs) < page.Limit {
@@ -243,8 +244,8 @@ func checkFleet(t *testing.T, s *store.Store, w *workers) {
 		}
 		page.Cursor = runs[len(runs)-1].ID
 	}
-	lost := states[dispatcher.RunFailed] + states[dispatcher.RunLost] + states[dispatcher.RunTimedOut]
-	if states[dispatcher.RunSucceeded] < 1000 || lost > 0 || len(w.again) > 0 {
+	lost := states[run.Failed] + states[run.Lost] + states[run.TimedOut]
+	if states[run.Succeeded] < 1000 || lost > 0 || len(w.again) > 0 {
 		t.Errorf("runs = %v, sent again: %q, want all to have succeeded with one request", states, w.again)
 	}
 }

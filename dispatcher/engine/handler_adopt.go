@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // adoptLoop adopts runs that nobody works on, and schedules the next fire of fixed delays whose run
@@ -89,7 +90,7 @@ func (e *Engine) reclaimInDoubt(ctx context.Context, now time.Time) error {
 
 // submitMissed submits runs that the node holds without knowing, as far as the pool has room for them. The others
 // stay missing.
-func (e *Engine) submitMissed(ctx context.Context, node dispatcher.NodeID, mine []dispatcher.HeldRun, now time.Time) {
+func (e *Engine) submitMissed(ctx context.Context, node run.NodeID, mine []dispatcher.HeldRun, now time.Time) {
 	var admitted []*heldRun
 	for _, run := range e.heldBy(node, mine) {
 		if e.pool.Admit(run.Queue) == pool.Admitted {
@@ -237,9 +238,9 @@ func (e *Engine) adoptAdmitted(ctx context.Context, query dispatcher.AdoptQuery,
 	}
 	query.Token = e.tokens.draw()
 	defer e.tokens.close(query.Token)
-	runs, byKey := make([]dispatcher.Adoptable, len(places)), make(map[dispatcher.RunKey]admission, len(places))
+	runs, byKey := make([]dispatcher.Adoptable, len(places)), make(map[run.Key]admission, len(places))
 	for i, run := range places {
-		runs[i], byKey[run.RunKey] = run.Adoptable, run
+		runs[i], byKey[run.Key] = run.Adoptable, run
 	}
 	held, err := e.store.Adopt(withoutCancel(ctx), query, runs)
 	if err != nil {
@@ -247,9 +248,9 @@ func (e *Engine) adoptAdmitted(ctx context.Context, query dispatcher.AdoptQuery,
 	}
 	won := e.heldBy(query.Node, held)
 	for _, run := range won {
-		place := byKey[run.RunKey]
+		place := byKey[run.Key]
 		run.Queue, run.Weight = place.queue, place.weight
-		delete(byKey, run.RunKey)
+		delete(byKey, run.Key)
 	}
 	if len(held) > 0 {
 		e.log.DebugContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held), "retries", query.Retries)

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // late is a store whose responses to statements that win runs arrive two rounds of the handler after
@@ -66,7 +67,7 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	for r.claimOnce(t.Context(), r.now) > 0 {
 	}
 	r.quiet()
-	times, kinds := map[dispatcher.RunKey]int{}, map[dispatcher.RunKind]int{}
+	times, kinds := map[run.Key]int{}, map[run.Kind]int{}
 	for _, call := range r.calls {
 		times[call.Key]++
 		kinds[call.Key.Kind]++
@@ -87,11 +88,11 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	release := make(chan struct{})
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if call.Job == "hangs" {
 			<-release
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	change := input.Change{Actor: "test"}
 	if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "other", Enabled: true}, change); err != nil {
@@ -129,7 +130,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 	}
 	done, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for r.read(requested["other"]).State != dispatcher.RunSucceeded {
+	for r.read(requested["other"]).State != run.Succeeded {
 		select {
 		case <-r.pool.Freed():
 		case <-done.Done():
@@ -140,12 +141,12 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 	close(release)
 	ended, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	for r.read(requested["app"]).State != dispatcher.RunSucceeded && ended.Err() == nil {
+	for r.read(requested["app"]).State != run.Succeeded && ended.Err() == nil {
 		if err := r.adopt(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if last := r.read(requested["app"]); last.State != dispatcher.RunSucceeded {
+	if last := r.read(requested["app"]); last.State != run.Succeeded {
 		t.Errorf("the last run of the backlog is %s", last.State)
 	}
 }

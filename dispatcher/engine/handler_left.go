@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // left is what the database says that this node has, for attempts that it does not make: slots, and runs that it has begun. The
@@ -18,8 +19,8 @@ type left struct {
 
 // leftAttempt is an attempt of a run under a token, of which the number may be unknown.
 type leftAttempt struct {
-	dispatcher.RunKey
-	token dispatcher.Token
+	run.Key
+	token run.Token
 }
 
 // settleLeft gives back the slots of attempts that this node does not make, and ends the runs that it had begun as lost. An attempt
@@ -43,10 +44,10 @@ func (e *Engine) settleLeft(ctx context.Context, now time.Time) error {
 	missed := func(runs []dispatcher.HeldRun) (again []dispatcher.HeldRun) {
 		for _, run := range runs {
 			// In this order: an attempt leaves the pool before it gives back its slot. Most are found by their numbers.
-			if run.Attempt > 0 && e.pool.Owns(run) || e.pool.OwnsAny(run.RunKey, run.Token) || e.slots.has(run) {
+			if run.Attempt > 0 && e.pool.Owns(run) || e.pool.OwnsAny(run.Key, run.Token) || e.slots.has(run) {
 				continue
 			}
-			key := leftAttempt{run.RunKey, run.Token}
+			key := leftAttempt{run.Key, run.Token}
 			since, known := before[key]
 			if !known {
 				since = now

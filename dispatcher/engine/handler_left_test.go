@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // leftBehind takes the slot of a run in the node's name, as a restored dump has it: the node itself knows nothing of that.
@@ -71,9 +72,9 @@ func (r *rig) wantsToGoOn() {
 		r.t.Fatal(err)
 	}
 	r.quiet()
-	run, err := r.store.Run(r.t.Context(), id)
-	if err != nil || run.State != dispatcher.RunSucceeded {
-		r.t.Errorf("the next run is %s (%s), %v; want it to succeed", run.State, run.Error, err)
+	one, err := r.store.Run(r.t.Context(), id)
+	if err != nil || one.State != run.Succeeded {
+		r.t.Errorf("the next run is %s (%s), %v; want it to succeed", one.State, one.Error, err)
 	}
 	if slots, err := r.store.Slots(r.t.Context(), "app", "bounded"); err != nil || len(slots) != 0 {
 		r.t.Errorf("slots %+v, %v, want none taken", slots, err)
@@ -158,10 +159,10 @@ func TestSlotOfARequestInFlightIsNotFreed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	begun, stop := make(chan struct{}), make(chan struct{})
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 		close(begun)
 		<-stop // its target does not notice that the caller is gone
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	r.putBounded(func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
 	id := r.requestBounded()

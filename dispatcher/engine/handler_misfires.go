@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -151,12 +152,12 @@ func (e *Engine) settlePage(ctx context.Context, of *settling, now time.Time) (f
 // settleMissed decides about triggers that are too late. It returns the runs that were won, one of a
 // trigger at most, and the tokens that they were won under. Each step is stored before the next: a
 // node that finds a trigger after a crash in between goes on from there.
-func (e *Engine) settleMissed(ctx context.Context, missed []entry, now time.Time) (runs []*heldRun, drawn []dispatcher.Token) {
+func (e *Engine) settleMissed(ctx context.Context, missed []entry, now time.Time) (runs []*heldRun, drawn []run.Token) {
 	for len(missed) > 0 {
 		turned(ctx)
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: e.tokens.draw()}
 		drawn = append(drawn, batch.Token)
-		ranges, schedules := map[int64]*dispatcher.MissedRange{}, map[int64]*schedule.Schedule{}
+		ranges, schedules := map[int64]*run.MissedRange{}, map[int64]*schedule.Schedule{}
 		var more, settled []entry
 		for i := range missed {
 			var step dispatcher.Settlement
@@ -170,7 +171,7 @@ func (e *Engine) settleMissed(ctx context.Context, missed []entry, now time.Time
 			}
 			settled = append(settled, missed[i])
 			batch.Settlements = append(batch.Settlements, step)
-			ranges[step.TriggerID] = &dispatcher.MissedRange{From: step.Next, To: step.To, Count: step.Count}
+			ranges[step.TriggerID] = &run.MissedRange{From: step.Next, To: step.To, Count: step.Count}
 			schedules[step.TriggerID] = missed[i].schedule
 			if after, overdue := missed[i].after(step, now); overdue {
 				more = append(more, after)
@@ -185,12 +186,12 @@ func (e *Engine) settleMissed(ctx context.Context, missed []entry, now time.Time
 		}
 		e.reportSettled(ctx, batch, missed, len(held))
 		wake(e.wakeFollow) // something may follow missed fires
-		for _, run := range e.heldBy(batch.Node, held) {
-			run.Due, run.Detail.schedule = now, schedules[run.TriggerID] // its scheduled time is long past
-			if run.Kind == dispatcher.KindCatchUp {
-				run.Detail.missed = ranges[run.TriggerID]
+		for _, r := range e.heldBy(batch.Node, held) {
+			r.Due, r.Detail.schedule = now, schedules[r.TriggerID] // its scheduled time is long past
+			if r.Kind == run.KindCatchUp {
+				r.Detail.missed = ranges[r.TriggerID]
 			}
-			runs = append(runs, run)
+			runs = append(runs, r)
 		}
 		missed = more
 	}

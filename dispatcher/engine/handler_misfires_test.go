@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // startAgo moves the time of a test back, so that hours can pass before it reaches the database's clock.
@@ -120,7 +121,7 @@ func TestCatchUpCarriesItsRange(t *testing.T) {
 	r.declare("catch-up", "rate(10s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.DefaultMisfireAfter })
 	r.work(begin.Add(100 * time.Second))
 	runs := r.settled()
-	want := &dispatcher.MissedRange{From: begin.Add(10 * time.Second), To: begin.Add(100 * time.Second), Count: 10}
+	want := &run.MissedRange{From: begin.Add(10 * time.Second), To: begin.Add(100 * time.Second), Count: 10}
 	if len(runs) != 1 || len(r.calls) != 1 {
 		t.Fatalf("got %d runs and %d calls, want one catch-up", len(runs), len(r.calls))
 	}
@@ -325,9 +326,9 @@ func (r *rig) verify(t *rapid.T, name string, begin, now time.Time) {
 		t.Fatal(err)
 	}
 	found := map[time.Time]int{}
-	for _, run := range runs {
-		if run.Kind == dispatcher.KindSchedule {
-			found[run.ScheduledAt]++
+	for _, one := range runs {
+		if one.Kind == run.KindSchedule {
+			found[one.ScheduledAt]++
 		}
 	}
 	for _, m := range misfires {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // worked notes the writes of the handler.
@@ -30,7 +31,7 @@ func (w *worked) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]dispat
 	return w.Store.Settle(ctx, b)
 }
 
-func (w *worked) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
+func (w *worked) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
 	w.steps = append(w.steps, "mark dead")
 	return w.Store.MarkDead(ctx, id, heartbeat, after, now)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -44,10 +45,10 @@ func (u *usedGroups) note(call *dispatcher.Call, now time.Time) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	used := u.of[dispatcher.GroupID(call.App, call.Group.Name)]
+	used := u.of[run.GroupID(call.App, call.Group.Name)]
 	if used == nil {
 		used = &usedGroup{}
-		u.of[dispatcher.GroupID(call.App, call.Group.Name)] = used
+		u.of[run.GroupID(call.App, call.Group.Name)] = used
 	}
 	used.call, used.at = dispatcher.Call{App: call.App, Group: call.Group, Bounds: call.Bounds}, now
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // hostOf returns the host that a run calls, as its circuits know it.
@@ -19,21 +20,21 @@ func hostOf(run heldRun) hostOfApp { return hostOfApp{run.Queue.App, run.Queue.H
 // may call its host whatever the circuit says. Only where the job wants no attempt after the trigger's next fire
 // does it end.
 func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
-	now, run := time.Now(), a.run
-	never := run.Attempt == 1 && run.Failures == 0
-	over := !run.RetryUntil.IsZero() && e.clock.of(now).After(run.RetryUntil)
+	now, r := time.Now(), a.run
+	never := r.Attempt == 1 && r.Failures == 0
+	over := !r.RetryUntil.IsZero() && e.clock.of(now).After(r.RetryUntil)
 	ends := over && (!never || a.call.Retry.StopAtNextFire)
-	d := e.hosts.admit(request{host: hostOf(run), job: run.JobID, run: run.RunKey, last: over && !ends}, now)
+	d := e.hosts.admit(request{host: hostOf(r), job: r.JobID, run: r.Key, last: over && !ends}, now)
 	if d == nil {
 		return proceed
 	}
-	outcome := e.inDatabaseTime(notAttempted(dispatcher.RunFailed, d.class, d, now))
-	next := retryFrom(a.call.Retry, run.HeldRun, outcome.StartedAt)
+	outcome := e.inDatabaseTime(notAttempted(run.Failed, d.class, d, now))
+	next := retryFrom(a.call.Retry, r.HeldRun, outcome.StartedAt)
 	next.At, next.NotAttempted = outcome.EndedAt.Add(d.wait).Truncate(time.Millisecond).Add(time.Millisecond), true
-	if d.class == dispatcher.ClassCircuitOpen {
+	if d.class == run.ClassCircuitOpen {
 		next.Wait = &dispatcher.HostWait{
-			ID:    dispatcher.HostWaitID(run.JobID, run.Queue.Host),
-			AppID: dispatcher.AppID(a.call.App), JobID: run.JobID, Host: run.Queue.Host, Pause: d.pause, ProbeAt: next.At,
+			ID:    dispatcher.HostWaitID(r.JobID, r.Queue.Host),
+			AppID: run.AppID(a.call.App), JobID: r.JobID, Host: r.Queue.Host, Pause: d.pause, ProbeAt: next.At,
 		}
 	}
 	switch {
@@ -48,7 +49,7 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	default:
 		e.metrics.retries.WithLabelValues(string(d.class)).Inc()
 	}
-	e.record(ctx, run, outcome, next)
+	e.record(ctx, r, outcome, next)
 	return finished
 }
 
@@ -125,7 +126,7 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 			return 0, err
 		}
 		e.retries.remind(reminder{next, wait.ID}, e.clock.until)
-		e.hosts.adopted(page[0].RunKey, time.Now())
+		e.hosts.adopted(page[0].Key, time.Now())
 	}
 	e.adoptAdmitted(ctx, query, places)
 	if flows {

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -178,35 +179,35 @@ func (d *preparedJob) queue() pool.QueueKey {
 // call returns what an attempt of run needs: by the job that it was claimed with or, for an adopted
 // run, as the job is now. The error is errGone if the job or trigger is not there, or says why the
 // stored job cannot be read.
-func (j *jobCache) call(run heldRun) (dispatcher.Call, error) {
-	d := run.Detail.job
+func (j *jobCache) call(r heldRun) (dispatcher.Call, error) {
+	d := r.Detail.job
 	if d == nil {
 		var cached bool
-		if d, cached = j.get(run.JobID, run.Revision); !cached {
+		if d, cached = j.get(r.JobID, r.Revision); !cached {
 			return dispatcher.Call{}, errGone
 		}
 	}
 	if d.Err != nil {
 		return dispatcher.Call{}, d.Err
 	}
-	bounds, err := j.boundsOf(run, d)
+	bounds, err := j.boundsOf(r, d)
 	if err != nil {
 		return dispatcher.Call{}, err
 	}
 	name := ""
-	if run.Kind.OfTrigger() {
+	if r.Kind.OfTrigger() {
 		var there bool
-		if name, there = d.triggers[run.TriggerID]; !there {
+		if name, there = d.triggers[r.TriggerID]; !there {
 			return dispatcher.Call{}, errGone
 		}
 	}
-	var carried *dispatcher.CarriedState
+	var carried *run.CarriedState
 	if d.CarryState {
-		carried = &dispatcher.CarriedState{} // to be read once the run has its slot
+		carried = &run.CarriedState{} // to be read once the run has its slot
 	}
 	return dispatcher.Call{
-		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
-		EventID: run.EventOf(d.EventID(j.installation, name, run.ScheduledAt, run.Kind)),
+		App: d.App, Job: d.Name, Trigger: name, Key: r.Key, Attempt: r.Attempt,
+		EventID: r.EventOf(d.EventID(j.installation, name, r.ScheduledAt, r.Kind)),
 		Target:  d.Target, Templates: d.templates, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
 		Bounds: bounds, AWSExternalID: d.AWSExternalID, Carried: carried, Installation: j.installation,
 	}, nil

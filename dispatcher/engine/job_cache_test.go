@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
@@ -42,15 +43,15 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	r := newRig(t, nil)
 	change := input.Change{Actor: "test"}
 	began, end := make(chan struct{}, 8), make(chan struct{})
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if strings.HasPrefix(call.Job, "busy") {
 			began <- struct{}{}
 			<-end
 		}
 		if call.Attempt == 1 && call.Job == "edited" {
-			return dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, HTTPStatus: 500}
+			return run.Outcome{State: run.Failed, Class: run.ClassHTTP5xx, HTTPStatus: 500}
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	declare := func(name, url string) dispatcher.Job {
 		t.Helper()
@@ -88,17 +89,17 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	for r.claimOnce(t.Context(), r.now) > 0 {
 	}
 	edited := declare("edited", "http://127.0.0.1:2/new")
-	if err := r.jobs.read(t.Context(), []int64{dispatcher.JobID("app", "edited")}); err != nil {
+	if err := r.jobs.read(t.Context(), []int64{run.JobID("app", "edited")}); err != nil {
 		t.Fatal(err)
 	}
 	close(end)
-	var retried dispatcher.Run
-	for _, run := range r.settled() {
-		if run.Job == "edited" {
-			if run.Revision != old.Revision || run.State != dispatcher.RunRetrying {
-				t.Errorf("the run is %s at revision %d, want retrying at %d", run.State, run.Revision, old.Revision)
+	var retried run.Run
+	for _, one := range r.settled() {
+		if one.Job == "edited" {
+			if one.Revision != old.Revision || one.State != run.Retrying {
+				t.Errorf("the run is %s at revision %d, want retrying at %d", one.State, one.Revision, old.Revision)
 			}
-			retried = r.retry(run.ID)
+			retried = r.retry(one.ID)
 		}
 	}
 	var urls []string

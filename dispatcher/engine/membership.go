@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // fleet is what a node knows of itself and of the other nodes.
@@ -21,7 +22,7 @@ type fleet struct {
 	countAfter time.Duration // least time between two heartbeats that count as on time
 
 	mu            sync.RWMutex
-	node          dispatcher.NodeID
+	node          run.NodeID
 	state         dispatcher.NodeState
 	rolledBack    bool                 // the database lost commits, and no operator has resolved it
 	operatorState dispatcher.NodeState // the state that an operator set, apart from that
@@ -64,14 +65,14 @@ func (r reading) since(earlier reading) time.Duration {
 	return max(r.monotonic.Sub(earlier.monotonic), r.wall.Sub(earlier.wall))
 }
 
-func (f *fleet) id() dispatcher.NodeID {
+func (f *fleet) id() run.NodeID {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.node
 }
 
 // joined notes a registration that was sent at the local instant sent.
-func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent time.Time) {
+func (f *fleet) joined(id run.NodeID, state dispatcher.NodeState, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.node, f.state, f.operatorState, f.rolledBack = id, state, state, false
@@ -83,14 +84,14 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 }
 
 // holds reports whether the runs that were claimed as node id are still this node's.
-func (f *fleet) holds(id dispatcher.NodeID) bool {
+func (f *fleet) holds(id run.NodeID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.node == id && f.holdsLease(time.Now())
 }
 
 // holding returns holds for one id.
-func (f *fleet) holding(id dispatcher.NodeID) func() bool {
+func (f *fleet) holding(id run.NodeID) func() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.node != id {
@@ -341,7 +342,7 @@ func (f *fleet) differInLabels() bool {
 
 // register joins the fleet under a new id, in the state that the operator wants.
 func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error {
-	id, sent := dispatcher.NodeID(random63()), time.Now()
+	id, sent := run.NodeID(random63()), time.Now()
 	node := dispatcher.Node{
 		ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state, Apps: e.opts.Apps, Labels: e.opts.Labels,
 		APIAddresses: e.opts.APIAddresses,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
@@ -214,13 +215,13 @@ func TestOnlyNodesServingATriggerArePreferred(t *testing.T) {
 	live := []dispatcher.Node{
 		{ID: 1}, {ID: 2, Labels: input.Labels{"zone": "a"}}, {ID: 3, Apps: []string{"other"}, Labels: input.Labels{"zone": "a"}},
 	}
-	count := map[dispatcher.NodeID]int{}
+	count := map[run.NodeID]int{}
 	for _, node := range live {
 		f := newFleet(time.Minute, 25*time.Second, 5*time.Second)
 		f.joined(node.ID, dispatcher.NodeActive, time.Now())
 		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 		for i := range int64(300) {
-			pinned := dispatcher.DueTrigger{ID: hashed(i), AppID: dispatcher.AppID("shop"), NodeLabels: input.Labels{"zone": "a"}}
+			pinned := dispatcher.DueTrigger{ID: hashed(i), AppID: run.AppID("shop"), NodeLabels: input.Labels{"zone": "a"}}
 			if node.Serves(pinned.AppID, pinned.NodeLabels) && f.prefers(pinned) {
 				count[node.ID]++
 			}

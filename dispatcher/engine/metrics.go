@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/series"
 )
@@ -49,7 +50,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 			Buckets: []float64{.001, .01, .1, 1, 10, 60, 600},
 		}),
 		retries: counters(registry, "carillon_retries_total", "reason",
-			[]dispatcher.Class{retryFailed, dispatcher.ClassThrottled, dispatcher.ClassCircuitOpen, dispatcher.ClassHostRate},
+			[]run.Class{retryFailed, run.ClassThrottled, run.ClassCircuitOpen, run.ClassHostRate},
 			"Runs that this node will attempt again, by reason: failed, throttled by Lambda, or deferred because the circuit "+
 				"of the host is open or its rate is used up."),
 		slots: counters(registry, "carillon_slots_total", "result", []string{claimWon, claimLost},

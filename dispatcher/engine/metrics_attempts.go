@@ -10,13 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/series"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // appMetrics are the series of one app, looked up once, so that a fire costs no lookup by labels.
 type appMetrics struct {
-	attempts map[dispatcher.RunState]prometheus.Counter
+	attempts map[run.State]prometheus.Counter
 	missed   map[dispatcher.Decision]prometheus.Counter
 	// credentials counts attempts that failed because of a secret.
 	credentials map[view.CredentialReason]prometheus.Counter
@@ -26,8 +27,8 @@ type appMetrics struct {
 
 // attemptStates are the states in which an attempt can end. The target of one that waits for a callback accepted it; the end
 // of such an attempt counts again if a node finds it, and not if the callback says that it succeeded.
-var attemptStates = []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut,
-	dispatcher.RunCancelled, dispatcher.RunLost, dispatcher.RunSuperseded, dispatcher.RunWaitingCallback}
+var attemptStates = []run.State{run.Succeeded, run.Failed, run.TimedOut,
+	run.Cancelled, run.Lost, run.Superseded, run.WaitingCallback}
 
 // newAppMetrics registers the metrics with a label app.
 func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
@@ -47,7 +48,7 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 	registry.MustRegister(attempts, missed, credentials, lateness)
 	return series.New(func(app string) *appMetrics {
 		m := &appMetrics{
-			attempts: map[dispatcher.RunState]prometheus.Counter{}, missed: map[dispatcher.Decision]prometheus.Counter{},
+			attempts: map[run.State]prometheus.Counter{}, missed: map[dispatcher.Decision]prometheus.Counter{},
 			credentials: map[view.CredentialReason]prometheus.Counter{}, lateness: newTimed(lateness.WithLabelValues(app), notable),
 		}
 		for _, reason := range view.CredentialReasons {
@@ -66,7 +67,7 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 // attemptKey is what attempts are timed by.
 type attemptKey struct {
 	target dispatcher.TargetKind
-	state  dispatcher.RunState
+	state  run.State
 }
 
 // newAttemptSeconds registers how long attempts take.
@@ -116,7 +117,7 @@ func (t timed) observe(took time.Duration, call *dispatcher.Call, at time.Time) 
 		return
 	}
 	labels := prometheus.Labels{"run": call.Key.String()}
-	if call.Sampling == dispatcher.Sampled {
+	if call.Sampling == run.Sampled {
 		labels["trace_id"] = call.TraceID().String()
 	}
 	t.observer.ObserveWithExemplar(took.Seconds(), labels)
@@ -141,7 +142,7 @@ func (e *Engine) ended(ctx context.Context, a *attempt) {
 		counter.Inc()
 	}
 	switch a.outcome.State {
-	case dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost:
+	case run.Failed, run.TimedOut, run.Lost:
 		e.logFailure(ctx, a, &of.lines)
 	}
 }
@@ -169,7 +170,7 @@ func (e *Engine) logFailure(ctx context.Context, a *attempt, lines *lineBudget) 
 		slog.String("state", string(a.outcome.State)), slog.String("class", string(a.outcome.Class)),
 		slog.Int("http_status", a.outcome.HTTPStatus), slog.String("took", a.outcome.EndedAt.Sub(a.outcome.StartedAt).String()),
 	}
-	if a.call.Sampling == dispatcher.Sampled {
+	if a.call.Sampling == run.Sampled {
 		attributes = append(attributes, slog.String("trace_id", a.call.TraceID().String()))
 	}
 	e.log.LogAttrs(ctx, slog.LevelInfo, "attempt failed", attributes...)

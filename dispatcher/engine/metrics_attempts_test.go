@@ -17,12 +17,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // failing fails as a target that is down, with a text that must stay out of the log.
-func failing(context.Context, dispatcher.Call) dispatcher.Outcome {
+func failing(context.Context, dispatcher.Call) run.Outcome {
 	end := time.Now()
-	return dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 503, Class: dispatcher.ClassHTTP5xx,
+	return run.Outcome{State: run.Failed, HTTPStatus: 503, Class: run.ClassHTTP5xx,
 		Error: "secret-text", StartedAt: end.Add(-1500 * time.Millisecond), EndedAt: end}
 }
 
@@ -56,7 +57,7 @@ func TestFailedAttemptIsOneLineWithIDs(t *testing.T) {
 	if strings.Contains(log.String(), "secret-text") {
 		t.Errorf("the log has the error of the target: %s", log.String())
 	}
-	got := written(t, r.metrics.seconds[attemptKey{dispatcher.TargetWebhook, dispatcher.RunFailed}].observer.(prometheus.Metric))
+	got := written(t, r.metrics.seconds[attemptKey{dispatcher.TargetWebhook, run.Failed}].observer.(prometheus.Metric))
 	if h := got.GetHistogram(); h.GetSampleCount() != 1 || h.GetSampleSum() != 1.5 || exemplarRun(h) != runs[0].ID {
 		t.Errorf("attempts took %v, want one of 1.5 s with an exemplar of run %s", h, runs[0].ID)
 	}
@@ -92,7 +93,7 @@ func TestExemplarsAreBoundedBySecond(t *testing.T) {
 	timed, at := newTimed(h, notable), time.Unix(1_800_000_000, 0)
 	calls := make([]dispatcher.Call, 4)
 	for i := range calls {
-		calls[i].Key = dispatcher.RunKey{TriggerID: int64(i + 1), ScheduledAt: at, Kind: dispatcher.KindSchedule}
+		calls[i].Key = run.Key{TriggerID: int64(i + 1), ScheduledAt: at, Kind: run.KindSchedule}
 	}
 	allocations := testing.AllocsPerRun(100, func() {
 		timed.observe(50*time.Millisecond, &calls[0], at)
@@ -165,9 +166,9 @@ func TestSkippedRunsCountByReason(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	r := newRig(t, func(s Store) Store { return &refusals{Store: s, first: release} })
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 		<-release
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
 	r.declare("alone", "rate(1s)", nil)
 	job, err := r.store.Job(t.Context(), "app", "alone")

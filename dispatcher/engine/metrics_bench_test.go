@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // BenchmarkMetricsOfAnAttempt measures what the metrics cost a fire that succeeds in time, old and new ones together.
@@ -12,7 +13,7 @@ func BenchmarkMetricsOfAnAttempt(b *testing.B) {
 	e := New(unwilling{}, nil, Options{})
 	a := &attempt{call: dispatcher.Call{App: "shop", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{}}}}
 	begun := time.Now()
-	a.outcome = dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: begun, EndedAt: begun.Add(time.Millisecond)}
+	a.outcome = run.Outcome{State: run.Succeeded, StartedAt: begun, EndedAt: begun.Add(time.Millisecond)}
 	for b.Loop() {
 		e.metrics.waits.Observe(0)
 		e.metrics.began(&a.call, time.Millisecond, true, begun)

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestMetricsCountClaimsAndAttempts(t *testing.T) {
@@ -28,8 +28,8 @@ func TestMetricsCountClaimsAndAttempts(t *testing.T) {
 	}{
 		"won":       {r.metrics.claims.WithLabelValues(claimWon), 1},
 		"lost":      {r.metrics.claims.WithLabelValues(claimLost), 1},
-		"succeeded": {r.metrics.apps.Of("app").attempts[dispatcher.RunSucceeded], 1},
-		"failed":    {r.metrics.apps.Of("app").attempts[dispatcher.RunFailed], 0},
+		"succeeded": {r.metrics.apps.Of("app").attempts[run.Succeeded], 1},
+		"failed":    {r.metrics.apps.Of("app").attempts[run.Failed], 0},
 	} {
 		if got := testutil.ToFloat64(tt.metric); got != tt.want {
 			t.Errorf("%s = %v, want %v", name, got, tt.want)

@@ -11,18 +11,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Invoker makes one attempt: at most one request on the wire.
 type Invoker interface {
-	Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome
+	Invoke(ctx context.Context, call dispatcher.Call) run.Outcome
 }
 
 // Tracer records attempts as spans.
 type Tracer interface {
 	// Begin begins the span of an attempt at now, by the database's clock. It returns whether the trace of the run is recorded,
 	// and what ends the span; nil: it is not. Neither may wait for anything.
-	Begin(ctx context.Context, call dispatcher.Call, now time.Time) (dispatcher.Sampling, func(dispatcher.Outcome))
+	Begin(ctx context.Context, call dispatcher.Call, now time.Time) (run.Sampling, func(run.Outcome))
 }
 
 // Protector keeps the machine of a node running while an attempt is in flight that a drain could cut off.
@@ -83,14 +84,14 @@ type Options struct {
 	// Metrics is where the engine registers its metrics; nil: nobody reads them.
 	Metrics prometheus.Registerer
 	// OnStarted is called once, when the node has registered and begins to dispatch; nil: nothing.
-	OnStarted func(dispatcher.NodeID)
+	OnStarted func(run.NodeID)
 	// CertificateEnd returns when the first certificate of the API's chain ends, zero: it serves no TLS; nil: it does not.
 	CertificateEnd func() time.Time
 	// Members returns the endpoints that the names of DNS in a group stand for: those that an app with some bounds may call, and
 	// those that are refused. It may wait for name servers; nil: there are none.
 	Members func(ctx context.Context, group dispatcher.EndpointGroup, egress dispatcher.EgressBounds) (members, refused []dispatcher.Endpoint)
 	// OnOutcome is called at the end of every attempt, from the attempt's goroutine; nil: nothing.
-	OnOutcome func(dispatcher.Call, dispatcher.Outcome)
+	OnOutcome func(dispatcher.Call, run.Outcome)
 }
 
 func (o Options) withDefaults() Options {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // first is when the first fire of rate(1s) is due that these tests declare.
@@ -31,9 +32,9 @@ func TestOldestOverdueIsWhatSaturationDelays(t *testing.T) {
 	r := newRig(t, nil)
 	r.wantOverdue(time.Hour, 0, "without a job")
 	finish := make(chan struct{})
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 		<-finish
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
 	for _, name := range manyNames(100) {
 		r.declare(name, "rate(1s)", nil)
@@ -103,7 +104,7 @@ func TestOldestOverdueCountsFiresOfOtherNodes(t *testing.T) {
 	r.declare("theirs", "rate(1s)", nil)
 	others := make([]dispatcher.Node, 20) // all of them come before this node
 	for i := range others {
-		others[i].ID = dispatcher.NodeID(1 + i)
+		others[i].ID = run.NodeID(1 + i)
 	}
 	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: others}, time.Now())
 	sweep := func(after time.Duration) {
@@ -191,7 +192,7 @@ func (s *slowHeartbeat) err() error {
 
 func (s *slowHeartbeat) Clock(context.Context) (time.Time, error) { return time.Now(), s.err() }
 
-func (s *slowHeartbeat) Heartbeat(context.Context, dispatcher.NodeID, dispatcher.NodeReport, time.Time) (dispatcher.HeartbeatReply, error) {
+func (s *slowHeartbeat) Heartbeat(context.Context, run.NodeID, dispatcher.NodeReport, time.Time) (dispatcher.HeartbeatReply, error) {
 	return dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, s.err()
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The other jobs fire and are settled, the handler's round succeeds, and users see a reason.
@@ -80,7 +81,7 @@ func (r *rig) poison(set string) {
 		if set[:len("UPDATE triggers")] == "UPDATE triggers" {
 			column = "job_id"
 		}
-		r.exec(fmt.Sprintf("%s WHERE %s = %d", set, column, dispatcher.JobID("app", job)))
+		r.exec(fmt.Sprintf("%s WHERE %s = %d", set, column, run.JobID("app", job)))
 	}
 }
 
@@ -154,11 +155,11 @@ func TestRunThatCannotBeAdoptedStopsNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ofBad := fmt.Sprintf(" WHERE job_id = %d", dispatcher.JobID("app", "bad"))
+	ofBad := fmt.Sprintf(" WHERE job_id = %d", run.JobID("app", "bad"))
 	r.exec("UPDATE live_runs SET attempt = 9223372036854775807" + ofBad)
-	states := func() map[string]dispatcher.RunState {
+	states := func() map[string]run.State {
 		t.Helper()
-		all := map[string]dispatcher.RunState{}
+		all := map[string]run.State{}
 		for _, run := range r.settled() {
 			all[run.Job] = run.State
 		}
@@ -169,7 +170,7 @@ func TestRunThatCannotBeAdoptedStopsNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := states(); got["good"] != dispatcher.RunSucceeded || got["bad"] != dispatcher.RunQueued {
+	if got := states(); got["good"] != run.Succeeded || got["bad"] != run.Queued {
 		t.Fatalf("the runs are %v, want that of good succeeded and that of bad queued", got)
 	}
 	r.exec("UPDATE live_runs SET attempt = 0" + ofBad)
@@ -179,7 +180,7 @@ func TestRunThatCannotBeAdoptedStopsNoOther(t *testing.T) {
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := states(); got["bad"] != dispatcher.RunSucceeded {
+	if got := states(); got["bad"] != run.Succeeded {
 		t.Errorf("once it can be adopted, the run is %s", got["bad"])
 	}
 }

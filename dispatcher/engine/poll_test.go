@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -104,7 +105,7 @@ func TestFireEarlierThanTheLowerBoundIsFound(t *testing.T) {
 	for name, change := range map[string]func(r *rig) (planned int){
 		"a job is resumed": func(r *rig) int {
 			r.pauseJob("early", false)
-			r.hear(dispatcher.Notification{JobID: dispatcher.JobID("app", "early")})
+			r.hear(dispatcher.Notification{JobID: run.JobID("app", "early")})
 			everything, _, jobs := r.changes.take()
 			if everything || len(jobs) != 1 {
 				r.t.Fatalf("everything %v and the jobs %v changed, want one job", everything, jobs)
@@ -179,7 +180,7 @@ func TestMisfiresAreLookedForWhereSomethingIsLeft(t *testing.T) {
 	r.now = r.now.Add(5 * time.Minute)
 	look(time.Time{}, "after five minutes")
 	r.pauseJob("early", false)
-	if err := r.planChanged(t.Context(), []int64{dispatcher.JobID("app", "early")}, r.now); err != nil {
+	if err := r.planChanged(t.Context(), []int64{run.JobID("app", "early")}, r.now); err != nil {
 		t.Fatal(err)
 	}
 	look(time.Time{}, "after a job was resumed")
@@ -193,7 +194,7 @@ func TestChangedJobIsReadByItsID(t *testing.T) {
 	r, s := readingRig(t)
 	r.declare("other", "rate(1s)", nil)
 	r.declare("changed", "rate(1s)", nil)
-	id := dispatcher.JobID("app", "changed")
+	id := run.JobID("app", "changed")
 	if err := r.planChanged(t.Context(), []int64{id}, r.now); err != nil {
 		t.Fatal(err)
 	}
@@ -242,8 +243,8 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 	e := New(s, &rig{}, Options{
 		Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 500},
 		Window: time.Hour, Handler: time.Hour, DeadAfter: time.Hour,
-		OnStarted: func(dispatcher.NodeID) { close(started) },
-		OnOutcome: func(dispatcher.Call, dispatcher.Outcome) { ended <- struct{}{} },
+		OnStarted: func(run.NodeID) { close(started) },
+		OnOutcome: func(dispatcher.Call, run.Outcome) { ended <- struct{}{} },
 	})
 	ctx, end := context.WithCancel(t.Context())
 	over := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A long attempt is one that may outlast the drain of its node: its job's timeout is longer. Its node asks
@@ -83,8 +84,8 @@ func (e *Engine) protect(_ context.Context, a *attempt) result {
 // The newest node never yields, so somebody always takes a fire. A node whose spell is over takes its share
 // again, so nodes that are not replaced become equal. If nodes differ about who yields, because one of them
 // has older news, a fire waits for a grace at most, or the first of them claims it.
-func yielding(live []dispatcher.Node) map[dispatcher.NodeID]bool {
-	var yields map[dispatcher.NodeID]bool
+func yielding(live []dispatcher.Node) map[run.NodeID]bool {
+	var yields map[run.NodeID]bool
 	for i := range live {
 		if live[i].LongSince == nil {
 			continue
@@ -97,7 +98,7 @@ func yielding(live []dispatcher.Node) map[dispatcher.NodeID]bool {
 		}
 		if newer > 0 && 2*newer >= len(live) {
 			if yields == nil {
-				yields = map[dispatcher.NodeID]bool{}
+				yields = map[run.NodeID]bool{}
 			}
 			yields[live[i].ID] = true
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // guard counts what holds it.
@@ -60,9 +61,9 @@ func TestOnlyLongAttemptsAreProtected(t *testing.T) {
 			}
 			var during int32
 			var since *time.Time
-			r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+			r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 				during, since = g.held.Load(), r.long.since(r.clock.now())
-				return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+				return run.Outcome{State: run.Succeeded}
 			}
 			r.poll(time.Second)
 			r.claimOnce(t.Context(), r.now.Add(time.Second))
@@ -135,14 +136,14 @@ type at [2]int
 const none = -1
 
 // ids are nodes that yield.
-type ids = []dispatcher.NodeID
+type ids = []run.NodeID
 
 // fleetOf makes nodes 1, 2, ...
 func fleetOf(started ...at) []dispatcher.Node {
 	t0 := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	live := make([]dispatcher.Node, len(started))
 	for i, at := range started {
-		live[i] = dispatcher.Node{ID: dispatcher.NodeID(i + 1), StartedAt: t0.Add(time.Duration(at[0]) * time.Minute)}
+		live[i] = dispatcher.Node{ID: run.NodeID(i + 1), StartedAt: t0.Add(time.Duration(at[0]) * time.Minute)}
 		if at[1] >= 0 {
 			since := t0.Add(time.Duration(at[1]) * time.Minute)
 			live[i].LongSince = &since
@@ -155,7 +156,7 @@ func TestNodesYieldLongAttemptsToADeployment(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		live []dispatcher.Node
-		want []dispatcher.NodeID
+		want []run.NodeID
 	}{
 		"nobody has long attempts":                  {fleetOf(at{0, none}, at{0, none}), nil},
 		"all have some, and nobody is new":          {fleetOf(at{0, 5}, at{0, 6}, at{4, 7}), nil},
@@ -227,7 +228,7 @@ func TestYieldingNodesRankBehindNewerOnes(t *testing.T) {
 func TestYieldingNodeAdoptsLater(t *testing.T) {
 	t.Parallel()
 	live := fleetOf(at{0, 5}, at{9, none})
-	for id, want := range map[dispatcher.NodeID]time.Duration{1: 2 * time.Second, 2: 0} {
+	for id, want := range map[run.NodeID]time.Duration{1: 2 * time.Second, 2: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			e := &Engine{opts: Options{Grace: time.Second}, fleet: newFleet(time.Minute, time.Minute, 5*time.Second)}
 			e.fleet.joined(id, dispatcher.NodeActive, time.Now())

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // recorder stores outcomes in batches. It keeps what it has through an outage of the database. When
@@ -117,13 +118,13 @@ func (t *tally) none() <-chan struct{} {
 }
 
 // record hands over the outcome of an attempt. next is when the run is attempted again; nil: never.
-func (e *Engine) record(ctx context.Context, run heldRun, outcome dispatcher.Outcome, next *dispatcher.NextAttempt) {
+func (e *Engine) record(ctx context.Context, run heldRun, outcome run.Outcome, next *dispatcher.NextAttempt) {
 	if run.Detail.delayed {
 		e.delays.expect(run.TriggerID)
 	}
 	outcome, next = e.placed(run, outcome, next)
 	e.recorder.put(ctx, dispatcher.Record{
-		RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt,
+		Key: run.Key, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt,
 		Node: run.Node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome, Next: next,
 		Followed: e.followed(run, outcome),
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // renamed renames a job and its only trigger, and lets the node hear of it.
@@ -52,7 +53,7 @@ func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
 	for i, name := range []string{"first", "second", "second", "second"} {
 		at := r.now.Add(time.Duration(2*i+2) * time.Second)
 		trigger := map[string]string{"first": "only", "second": "hourly"}[name]
-		want = append(want, call{name, trigger, dispatcher.EventID(installation, "app", "first", "only", at, dispatcher.KindSchedule)})
+		want = append(want, call{name, trigger, run.EventID(installation, "app", "first", "only", at, run.KindSchedule)})
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(call{})); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
@@ -63,22 +64,22 @@ func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
 func TestRetryOfARenamedJobSeesTheFiresAround(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if call.Attempt == 1 {
 			return broken()
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
 	trigger := triggerOf("rate(2s)")
 	trigger.Jitter = input.Duration(time.Second)
 	r.putTemplated(trigger)
 	r.poll(9 * time.Second)
 	r.claimOnce(t.Context(), r.now.Add(6*time.Second))
-	run := r.settled()[0]
+	one := r.settled()[0]
 	r.renamed("templated", "renamed", "hourly")
-	after := r.retry(run.ID)
-	if after.State != dispatcher.RunSucceeded || after.Job != "renamed" || after.Trigger != "hourly" || after.EventID != run.EventID {
-		t.Errorf("the run is %+v, want it succeeded under the new names with event id %s", after, run.EventID)
+	after := r.retry(one.ID)
+	if after.State != run.Succeeded || after.Job != "renamed" || after.Trigger != "hourly" || after.EventID != one.EventID {
+		t.Errorf("the run is %+v, want it succeeded under the new names with event id %s", after, one.EventID)
 	}
 	first := "none " + r.at(2*time.Second) + " " + r.at(4*time.Second)
 	if diff := cmp.Diff([]string{first + " 1", first + " 2"}, r.bodies()[:2]); diff != "" {

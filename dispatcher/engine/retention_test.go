@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // purged is a store that says at each call of Purge when that was, and responses in turn.
@@ -20,7 +21,7 @@ type purged struct {
 	responses []dispatcher.Purged
 }
 
-func (s *purged) Purge(context.Context, dispatcher.NodeID, time.Time) (dispatcher.Purged, error) {
+func (s *purged) Purge(context.Context, run.NodeID, time.Time) (dispatcher.Purged, error) {
 	s.calls <- time.Now()
 	if len(s.responses) == 0 {
 		return dispatcher.Purged{}, errors.New("no connection")
@@ -72,7 +73,7 @@ type slowPurge struct {
 	calls chan time.Time
 }
 
-func (s *slowPurge) Purge(context.Context, dispatcher.NodeID, time.Time) (dispatcher.Purged, error) {
+func (s *slowPurge) Purge(context.Context, run.NodeID, time.Time) (dispatcher.Purged, error) {
 	s.calls <- time.Now()
 	time.Sleep(2 * time.Second)
 	return dispatcher.Purged{More: true}, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // retries wake the node when runs are to be attempted again. It is only an alarm clock: the runs are
@@ -201,21 +202,21 @@ const retryFailed = "failed"
 
 // planRetry reports to the circuit breaker how an attempt ended, and returns when the run is attempted
 // again; nil: never.
-func (e *Engine) planRetry(ctx context.Context, run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
-	if e.hosts.report(hostOf(run), run.JobID, o, time.Now()) {
-		e.hostResponds(ctx, run)
+func (e *Engine) planRetry(ctx context.Context, r heldRun, call dispatcher.Call, o run.Outcome) *dispatcher.NextAttempt {
+	if e.hosts.report(hostOf(r), r.JobID, o, time.Now()) {
+		e.hostResponds(ctx, r)
 	}
 	switch o.State {
-	case dispatcher.RunSucceeded, dispatcher.RunSuperseded:
+	case run.Succeeded, run.Superseded:
 		return nil
-	case dispatcher.RunWaitingCallback:
+	case run.WaitingCallback:
 		return untilCallback(o)
 	}
-	return e.nextOfFailed(run, call, o)
+	return e.nextOfFailed(r, call, o)
 }
 
 // nextOfFailed returns when a run whose attempt failed is attempted again; nil: never.
-func (e *Engine) nextOfFailed(run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
+func (e *Engine) nextOfFailed(run heldRun, call dispatcher.Call, o run.Outcome) *dispatcher.NextAttempt {
 	next := nextAttempt(call, run.HeldRun, o, randomShare())
 	if next != nil {
 		reason := retryFailed
@@ -231,9 +232,9 @@ func (e *Engine) nextOfFailed(run heldRun, call dispatcher.Call, o dispatcher.Ou
 const throttlePause = time.Second
 
 // nextAttempt returns when a failed run is attempted again; nil: never.
-func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outcome, draw float64) *dispatcher.NextAttempt {
-	policy, failures := call.Retry, run.Failures+1
-	throttled := o.Class == dispatcher.ClassThrottled
+func nextAttempt(call dispatcher.Call, r dispatcher.HeldRun, o run.Outcome, draw float64) *dispatcher.NextAttempt {
+	policy, failures := call.Retry, r.Failures+1
+	throttled := o.Class == run.ClassThrottled
 	switch {
 	case !o.Class.Repeatable(o.HTTPStatus), failures >= policy.MaxAttempts && !throttled:
 		return nil
@@ -243,12 +244,12 @@ func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outc
 	wait := policy.Delay(failures, draw)
 	if throttled {
 		// It consumes no attempt, so only max_age ends it: wait longer each time.
-		wait = max(policy.Delay(run.Attempt, draw), min(throttlePause, policy.Cap.Std()))
+		wait = max(policy.Delay(r.Attempt, draw), min(throttlePause, policy.Cap.Std()))
 	}
 	if o.RetryAfter != nil {
 		wait = max(wait, min(*o.RetryAfter, policy.Cap.Std()))
 	}
-	next := retryFrom(policy, run, o.StartedAt)
+	next := retryFrom(policy, r, o.StartedAt)
 	next.At, next.CountsAsFailure = o.EndedAt.Add(wait).Truncate(time.Millisecond), !throttled
 	if next.At.After(next.Until) {
 		return nil

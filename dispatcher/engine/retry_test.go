@@ -11,11 +11,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // broken is a failure of the target's host.
-func broken() dispatcher.Outcome {
-	return dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 503, Class: dispatcher.ClassHTTP5xx, Error: "broken"}
+func broken() run.Outcome {
+	return run.Outcome{State: run.Failed, HTTPStatus: 503, Class: run.ClassHTTP5xx, Error: "broken"}
 }
 
 // request puts a job without triggers and asks for a run of it.
@@ -43,7 +44,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 }
 
 // retry adopts the runs that are due for another attempt, and returns one of them.
-func (r *rig) retry(id string) dispatcher.Run {
+func (r *rig) retry(id string) run.Run {
 	r.t.Helper()
 	if err := r.retryOnce(r.t.Context(), r.clock.now()); err != nil {
 		r.t.Fatal(err)
@@ -52,7 +53,7 @@ func (r *rig) retry(id string) dispatcher.Run {
 	return r.read(id)
 }
 
-func (r *rig) read(id string) dispatcher.Run {
+func (r *rig) read(id string) run.Run {
 	r.t.Helper()
 	run, err := r.store.Run(r.t.Context(), id)
 	if err != nil {
@@ -64,24 +65,24 @@ func (r *rig) read(id string) dispatcher.Run {
 func TestFailedRunIsAttemptedAgainUnderItsEventID(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if call.Attempt < 3 {
 			return broken()
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	id := r.request("flaky", nil)
-	if run := r.read(id); run.State != dispatcher.RunRetrying || run.NextAttemptAt == nil {
-		t.Fatalf("after the first attempt: %+v, want it retrying", run)
+	if one := r.read(id); one.State != run.Retrying || one.NextAttemptAt == nil {
+		t.Fatalf("after the first attempt: %+v, want it retrying", one)
 	}
 	r.retry(id)
-	run := r.retry(id)
-	if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 3 {
-		t.Errorf("run = %+v, want success at the third attempt", run)
+	one := r.retry(id)
+	if one.State != run.Succeeded || len(one.Attempts) != 3 {
+		t.Errorf("run = %+v, want success at the third attempt", one)
 	}
 	for i, call := range r.calls {
-		if call.Attempt != i+1 || call.EventID != run.EventID {
-			t.Errorf("call %d is attempt %d under %s, want them in order under %s", i+1, call.Attempt, call.EventID, run.EventID)
+		if call.Attempt != i+1 || call.EventID != one.EventID {
+			t.Errorf("call %d is attempt %d under %s, want them in order under %s", i+1, call.Attempt, call.EventID, one.EventID)
 		}
 	}
 }
@@ -89,14 +90,14 @@ func TestFailedRunIsAttemptedAgainUnderItsEventID(t *testing.T) {
 func TestRunEndsAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome { return broken() }
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome { return broken() }
 	id := r.request("broken", nil)
 	for range 5 {
 		r.retry(id)
 	}
-	run := r.read(id)
-	if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassHTTP5xx || len(run.Attempts) != 3 || len(r.calls) != 3 {
-		t.Errorf("run = %+v after %d calls, want it failed after 3", run, len(r.calls))
+	one := r.read(id)
+	if one.State != run.Failed || one.Class != run.ClassHTTP5xx || len(one.Attempts) != 3 || len(r.calls) != 3 {
+		t.Errorf("run = %+v after %d calls, want it failed after 3", one, len(r.calls))
 	}
 }
 
@@ -108,13 +109,13 @@ func TestRetryIsMadeWhenDue(t *testing.T) {
 	const wait = 300 * time.Millisecond
 	done := make(chan time.Time, 1)
 	var failed time.Time
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if call.Attempt == 1 {
 			failed = time.Now()
 			return broken()
 		}
 		done <- time.Now()
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
 	ctx, end := context.WithCancel(t.Context())
 	looping := make(chan struct{})
@@ -138,11 +139,11 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	var calls atomic.Int32
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 		if calls.Add(1) == 1 {
 			return broken()
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
 	id := r.request("left", nil)
 	r.retries.own = nil
@@ -152,8 +153,8 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	if err := r.heartbeatOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run := r.retry(id); run.State != dispatcher.RunSucceeded || run.Attempt != 2 || *run.Node != r.fleet.id() {
-		t.Errorf("run = %+v, want success by node %s", run, r.fleet.id())
+	if one := r.retry(id); one.State != run.Succeeded || one.Attempt != 2 || *one.Node != r.fleet.id() {
+		t.Errorf("run = %+v, want success by node %s", one, r.fleet.id())
 	}
 }
 
@@ -180,11 +181,11 @@ func (r *rig) retryAt(l *looked, now time.Time) time.Time {
 }
 
 // failsOnce is a target that fails once, at a time; zero: now.
-func failsOnce(at time.Time) func(context.Context, dispatcher.Call) dispatcher.Outcome {
+func failsOnce(at time.Time) func(context.Context, dispatcher.Call) run.Outcome {
 	var calls atomic.Int32
-	return func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	return func(context.Context, dispatcher.Call) run.Outcome {
 		if calls.Add(1) > 1 {
-			return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+			return run.Outcome{State: run.Succeeded}
 		}
 		failed := broken()
 		failed.StartedAt, failed.EndedAt = at, at
@@ -231,8 +232,8 @@ func TestLookForRetriesBeginsAtTheFirstThatIsLeft(t *testing.T) {
 	}
 	enable(true)
 	r.retryAt(l, now.Add(5*time.Minute+3*time.Second))
-	if run := r.read(id); run.State != dispatcher.RunSucceeded {
-		t.Errorf("after the app is enabled the run is %s, want it attempted again at the next look", run.State)
+	if one := r.read(id); one.State != run.Succeeded {
+		t.Errorf("after the app is enabled the run is %s, want it attempted again at the next look", one.State)
 	}
 }
 
@@ -248,8 +249,8 @@ func TestRetryThatIsRecordedLateIsMadeAtTheNextLook(t *testing.T) {
 	if from := r.retryAt(l, now.Add(time.Second)); from.IsZero() {
 		t.Error("the look went back without bound")
 	}
-	if run := r.read(id); run.State != dispatcher.RunSucceeded {
-		t.Errorf("the run is %s, want it attempted again at the next look", run.State)
+	if one := r.read(id); one.State != run.Succeeded {
+		t.Errorf("the run is %s, want it attempted again at the next look", one.State)
 	}
 }
 
@@ -265,12 +266,12 @@ func TestRetryThatAnotherNodeRecordsLateIsFoundWithinAMinute(t *testing.T) {
 	id := r.request("late", nil)
 	r.floors.retries.at = floor // this node knows nothing of it
 	r.retryAt(l, now.Add(59*time.Second))
-	if run := r.read(id); run.State != dispatcher.RunRetrying {
-		t.Errorf("the run is %s before the node looks at everything", run.State)
+	if one := r.read(id); one.State != run.Retrying {
+		t.Errorf("the run is %s before the node looks at everything", one.State)
 	}
 	r.retryAt(l, now.Add(time.Minute))
-	if run := r.read(id); run.State != dispatcher.RunSucceeded {
-		t.Errorf("the run is %s a minute later, want it attempted again", run.State)
+	if one := r.read(id); one.State != run.Succeeded {
+		t.Errorf("the run is %s a minute later, want it attempted again", one.State)
 	}
 }
 
@@ -281,79 +282,79 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	after := func(d time.Duration) *time.Duration { return &d }
 	type (
 		call = dispatcher.Call
-		run  = dispatcher.HeldRun
+		r    = dispatcher.HeldRun
 	)
 	for name, tt := range map[string]struct {
-		class  dispatcher.Class
+		class  run.Class
 		status int
 		after  *time.Duration
-		change func(*call, *run)
+		change func(*call, *r)
 		want   time.Duration // after the end; less than 0: never
 	}{
-		"a server error":               {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
-		"no response in time":          {class: dispatcher.ClassTimeout, want: 4 * time.Second},
-		"connection refused":           {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
-		"a request time-out":           {class: dispatcher.ClassHTTP4xx, status: 408, want: 4 * time.Second},
-		"too early":                    {class: dispatcher.ClassHTTP4xx, status: 425, want: 4 * time.Second},
-		"too many requests":            {class: dispatcher.ClassRateLimited, status: 429, want: 4 * time.Second},
-		"a bad request":                {class: dispatcher.ClassHTTP4xx, status: 400, want: -1},
-		"not found":                    {class: dispatcher.ClassHTTP4xx, status: 404, want: -1},
-		"gone":                         {class: dispatcher.ClassHTTP4xx, status: 410, want: -1},
-		"a redirect":                   {class: dispatcher.ClassRedirect, status: 302, want: -1},
-		"a function error":             {class: dispatcher.ClassFunctionError, want: 4 * time.Second},
-		"a refusal by AWS":             {class: dispatcher.ClassConfig, want: -1},
-		"no credentials":               {class: dispatcher.ClassCredentials, want: 4 * time.Second},
-		"at most once, function error": {class: dispatcher.ClassFunctionError, change: atMostOnce, want: -1},
-		"at most once, no credentials": {class: dispatcher.ClassCredentials, change: atMostOnce, want: 4 * time.Second},
-		"no token":                     {class: dispatcher.ClassOAuth2, after: after(7 * time.Second), want: 7 * time.Second},
-		"at most once, refused token":  {class: dispatcher.ClassOAuth2, status: 401, change: atMostOnce, want: 4 * time.Second},
-		"a forbidden address":          {class: dispatcher.ClassEgressDenied, want: -1},
-		"cancelled":                    {class: dispatcher.ClassCancelled, want: -1},
-		"a panic":                      {class: dispatcher.ClassPanic, want: -1},
-		"Retry-After beyond the wait":  {class: dispatcher.ClassRateLimited, after: after(30 * time.Second), want: 30 * time.Second},
-		"Retry-After within the wait":  {class: dispatcher.ClassRateLimited, after: after(0), want: 4 * time.Second},
-		"Retry-After beyond the cap":   {class: dispatcher.ClassHTTP5xx, after: after(1e9 * time.Second), want: 5 * time.Minute},
+		"a server error":               {class: run.ClassHTTP5xx, status: 503, want: 4 * time.Second},
+		"no response in time":          {class: run.ClassTimeout, want: 4 * time.Second},
+		"connection refused":           {class: run.ClassConnectRefused, want: 4 * time.Second},
+		"a request time-out":           {class: run.ClassHTTP4xx, status: 408, want: 4 * time.Second},
+		"too early":                    {class: run.ClassHTTP4xx, status: 425, want: 4 * time.Second},
+		"too many requests":            {class: run.ClassRateLimited, status: 429, want: 4 * time.Second},
+		"a bad request":                {class: run.ClassHTTP4xx, status: 400, want: -1},
+		"not found":                    {class: run.ClassHTTP4xx, status: 404, want: -1},
+		"gone":                         {class: run.ClassHTTP4xx, status: 410, want: -1},
+		"a redirect":                   {class: run.ClassRedirect, status: 302, want: -1},
+		"a function error":             {class: run.ClassFunctionError, want: 4 * time.Second},
+		"a refusal by AWS":             {class: run.ClassConfig, want: -1},
+		"no credentials":               {class: run.ClassCredentials, want: 4 * time.Second},
+		"at most once, function error": {class: run.ClassFunctionError, change: atMostOnce, want: -1},
+		"at most once, no credentials": {class: run.ClassCredentials, change: atMostOnce, want: 4 * time.Second},
+		"no token":                     {class: run.ClassOAuth2, after: after(7 * time.Second), want: 7 * time.Second},
+		"at most once, refused token":  {class: run.ClassOAuth2, status: 401, change: atMostOnce, want: 4 * time.Second},
+		"a forbidden address":          {class: run.ClassEgressDenied, want: -1},
+		"cancelled":                    {class: run.ClassCancelled, want: -1},
+		"a panic":                      {class: run.ClassPanic, want: -1},
+		"Retry-After beyond the wait":  {class: run.ClassRateLimited, after: after(30 * time.Second), want: 30 * time.Second},
+		"Retry-After within the wait":  {class: run.ClassRateLimited, after: after(0), want: 4 * time.Second},
+		"Retry-After beyond the cap":   {class: run.ClassHTTP5xx, after: after(1e9 * time.Second), want: 5 * time.Minute},
 		"the last attempt": {
-			class: dispatcher.ClassTimeout, want: -1,
-			change: func(_ *call, r *run) { r.Failures = 2 },
+			class: run.ClassTimeout, want: -1,
+			change: func(_ *call, r *r) { r.Failures = 2 },
 		},
 		"lost attempts do not count": {
-			class: dispatcher.ClassTimeout, want: 4 * time.Second,
-			change: func(_ *call, r *run) { r.Attempt = 9 },
+			class: run.ClassTimeout, want: 4 * time.Second,
+			change: func(_ *call, r *r) { r.Attempt = 9 },
 		},
 		"waits grow with failures": {
-			class: dispatcher.ClassTimeout, want: 8 * time.Second,
-			change: func(_ *call, r *run) { r.Failures = 1 },
+			class: run.ClassTimeout, want: 8 * time.Second,
+			change: func(_ *call, r *r) { r.Failures = 1 },
 		},
 		"one attempt": {
-			class: dispatcher.ClassTimeout, want: -1,
-			change: func(c *call, _ *run) { c.Retry.MaxAttempts = 1 },
+			class: run.ClassTimeout, want: -1,
+			change: func(c *call, _ *r) { c.Retry.MaxAttempts = 1 },
 		},
 		"too old": {
-			class: dispatcher.ClassTimeout, want: -1,
-			change: func(c *call, _ *run) { c.Retry.MaxAge = input.Duration(time.Second) },
+			class: run.ClassTimeout, want: -1,
+			change: func(c *call, _ *r) { c.Retry.MaxAge = input.Duration(time.Second) },
 		},
 		"given up before": {
-			class: dispatcher.ClassTimeout, want: -1,
-			change: func(_ *call, r *run) { r.RetryUntil = ended },
+			class: run.ClassTimeout, want: -1,
+			change: func(_ *call, r *r) { r.RetryUntil = ended },
 		},
-		"at most once, perhaps sent":         {class: dispatcher.ClassTimeout, change: atMostOnce, want: -1},
-		"at most once, with a response":      {class: dispatcher.ClassHTTP5xx, change: atMostOnce, want: -1},
-		"at most once, connection reset":     {class: dispatcher.ClassReset, change: atMostOnce, want: -1},
-		"at most once, handshake":            {class: dispatcher.ClassTLS, change: atMostOnce, want: -1},
-		"at most once, certainly not sent":   {class: dispatcher.ClassDNS, change: atMostOnce, want: 4 * time.Second},
-		"at most once, connection not there": {class: dispatcher.ClassConnectTimeout, change: atMostOnce, want: 4 * time.Second},
+		"at most once, perhaps sent":         {class: run.ClassTimeout, change: atMostOnce, want: -1},
+		"at most once, with a response":      {class: run.ClassHTTP5xx, change: atMostOnce, want: -1},
+		"at most once, connection reset":     {class: run.ClassReset, change: atMostOnce, want: -1},
+		"at most once, handshake":            {class: run.ClassTLS, change: atMostOnce, want: -1},
+		"at most once, certainly not sent":   {class: run.ClassDNS, change: atMostOnce, want: 4 * time.Second},
+		"at most once, connection not there": {class: run.ClassConnectTimeout, change: atMostOnce, want: 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var c call
 			c.Retry.SetDefaults()
-			r := run{Attempt: 1}
+			r := r{Attempt: 1}
 			if tt.change != nil {
 				tt.change(&c, &r)
 			}
-			o := dispatcher.Outcome{
-				State: dispatcher.RunFailed, StartedAt: began, EndedAt: ended, Class: tt.class, HTTPStatus: tt.status, RetryAfter: tt.after,
+			o := run.Outcome{
+				State: run.Failed, StartedAt: began, EndedAt: ended, Class: tt.class, HTTPStatus: tt.status, RetryAfter: tt.after,
 			}
 			next := nextAttempt(c, r, o, 0.8)
 			if tt.want < 0 {
@@ -381,7 +382,7 @@ func TestThrottlesDoNotCount(t *testing.T) {
 	call := dispatcher.Call{Delivery: dispatcher.AtMostOnce}
 	call.Retry.SetDefaults()
 	call.Retry.MaxAttempts = 1
-	o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: began, Class: dispatcher.ClassThrottled}
+	o := run.Outcome{State: run.Failed, StartedAt: began, EndedAt: began, Class: run.ClassThrottled}
 	for attempt, want := range map[int]time.Duration{
 		1: time.Second, 2: 1250 * time.Millisecond, 5: 10 * time.Second, 50: 37500 * time.Millisecond,
 	} {
@@ -403,12 +404,12 @@ func atMostOnce(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Delivery = dispat
 func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 		r.jobs.clear()
 		return broken()
 	}
-	if run := r.read(r.request("forgotten", nil)); run.State != dispatcher.RunRetrying {
-		t.Errorf("run = %+v, want it retrying", run)
+	if one := r.read(r.request("forgotten", nil)); one.State != run.Retrying {
+		t.Errorf("run = %+v, want it retrying", one)
 	}
 }
 
@@ -417,11 +418,11 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	fail := true
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 		if fail {
 			return broken()
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
 	job := dispatcher.Job{App: "app", Name: "delayed"}
 	job.SetDefaults()
@@ -452,7 +453,7 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 		t.Error("the next fire was scheduled while the run retries")
 	}
 	fail = false
-	if run := r.retry(id); run.State != dispatcher.RunSucceeded || !scheduled() {
-		t.Errorf("run = %+v, want success, and the next fire scheduled", run)
+	if one := r.retry(id); one.State != run.Succeeded || !scheduled() {
+		t.Errorf("run = %+v, want success, and the next fire scheduled", one)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -48,15 +49,15 @@ type rig struct {
 	mu       sync.Mutex
 	calls    []dispatcher.Call
 	// invoke overrides what a call does; nil: it succeeds.
-	invoke func(context.Context, dispatcher.Call) dispatcher.Outcome
+	invoke func(context.Context, dispatcher.Call) run.Outcome
 }
 
-func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) run.Outcome {
 	r.mu.Lock()
 	r.calls = append(r.calls, call)
 	r.mu.Unlock()
 	now := time.Now()
-	outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	outcome := run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	if r.invoke != nil {
 		outcome = r.invoke(ctx, call)
 	}
@@ -196,7 +197,7 @@ func (r *rig) quiet() {
 }
 
 // settled is quiet, and returns the runs, oldest first.
-func (r *rig) settled() []dispatcher.Run {
+func (r *rig) settled() []run.Run {
 	r.t.Helper()
 	r.quiet()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience) // longer than the store's own limit
@@ -209,7 +210,7 @@ func (r *rig) settled() []dispatcher.Run {
 	return found
 }
 
-func offsets(r *rig, found []dispatcher.Run) []string {
+func offsets(r *rig, found []run.Run) []string {
 	var got []string
 	for _, run := range found {
 		got = append(got, fmt.Sprintf("%s %s %s #%d", run.ScheduledAt.Sub(r.now), run.Kind, run.State, run.Attempt))

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // inputReads read what runs were given, many at once: 10,000 notifications of an alert that began at once would otherwise take
@@ -22,14 +23,14 @@ const mostInputs = 64
 // givenInput is the response to a read of an input.
 type givenInput struct {
 	read  bool // the database responded
-	input *dispatcher.RunInput
+	input *run.Input
 }
 
 func newInputReads(store Store, batch int, log *slog.Logger) *inputReads {
 	grant := func(ctx context.Context, runs []dispatcher.HeldRun) (map[pool.AttemptKey]givenInput, error) {
-		keys := make([]dispatcher.RunKey, len(runs))
+		keys := make([]run.Key, len(runs))
 		for i := range runs {
-			keys[i] = runs[i].RunKey
+			keys[i] = runs[i].Key
 		}
 		found, err := store.RunInputs(ctx, keys)
 		if err != nil {
@@ -38,7 +39,7 @@ func newInputReads(store Store, batch int, log *slog.Logger) *inputReads {
 		inputs := make(map[pool.AttemptKey]givenInput, len(runs))
 		for _, run := range runs {
 			one := givenInput{read: true}
-			if input, there := found[run.RunKey]; there {
+			if input, there := found[run.Key]; there {
 				one.input = &input
 			}
 			inputs[pool.KeyOf(run)] = one
@@ -67,7 +68,7 @@ func heldPause(waited time.Duration) time.Duration {
 
 // wait defers a run that comes after another one. However long that takes, it is attempted then.
 func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
-	outcome := e.inDatabaseTime(notAttempted(dispatcher.RunFailed, dispatcher.ClassOther, why, time.Now()))
+	outcome := e.inDatabaseTime(notAttempted(run.Failed, run.ClassOther, why, time.Now()))
 	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
 	pause := spread(heldPause(outcome.EndedAt.Sub(a.run.ScheduledAt)))
 	next.At, next.NotAttempted = outcome.EndedAt.Add(pause).Truncate(time.Millisecond), true
@@ -76,13 +77,13 @@ func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
 }
 
 // addInput adds to a call what its run was given. It waits until the database responds.
-func (e *Engine) addInput(ctx context.Context, run dispatcher.HeldRun, call *dispatcher.Call) error {
-	given := e.inputs.request(ctx, run)
+func (e *Engine) addInput(ctx context.Context, r dispatcher.HeldRun, call *dispatcher.Call) error {
+	given := e.inputs.request(ctx, r)
 	switch {
 	case !given.read:
 		return errCutOff
 	case given.input == nil:
-		return fmt.Errorf("the input of run %s is not in the database any more", run.RunKey)
+		return fmt.Errorf("the input of run %s is not in the database any more", r.Key)
 	case given.input.Err != nil:
 		return given.input.Err
 	case given.input.Held != "":
@@ -91,7 +92,7 @@ func (e *Engine) addInput(ctx context.Context, run dispatcher.HeldRun, call *dis
 		return fmt.Errorf("%w: %s", errOvertaken, given.input.Overtaken)
 	}
 	call.Cause = given.input.Cause
-	if from, ok := dispatcher.ParseTraceparent(given.input.Traceparent); ok {
+	if from, ok := run.ParseTraceparent(given.input.Traceparent); ok {
 		call.Requester = &from
 	}
 	if given.input.Payload != nil {

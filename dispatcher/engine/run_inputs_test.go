@@ -12,17 +12,18 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // What a run was given takes the place of the payload of its job on every attempt, in templates too.
 func TestRunSendsThePayloadThatItWasGiven(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if call.Attempt == 1 {
 			return broken()
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	first := r.request("given", func(job *dispatcher.Job) {
 		job.Payload = json.RawMessage(`{"of":"job"}`)
@@ -47,8 +48,8 @@ func TestRunSendsThePayloadThatItWasGiven(t *testing.T) {
 func TestInputThatCannotBeReadFailsItsRunAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	r.request("given", func(job *dispatcher.Job) { job.Retry.MaxAttempts, job.Retry.Delays = 1, nil })
 	for _, payload := range []string{`"good"`, `"bad"`} {
@@ -67,13 +68,13 @@ func TestInputThatCannotBeReadFailsItsRunAlone(t *testing.T) {
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	states := map[dispatcher.RunState]int{}
-	for _, run := range r.settled() {
-		if states[run.State]++; run.State == dispatcher.RunFailed && !strings.Contains(run.Error, "read the input of a run") {
-			t.Errorf("the run failed with %q, want one that names its input", run.Error)
+	states := map[run.State]int{}
+	for _, one := range r.settled() {
+		if states[one.State]++; one.State == run.Failed && !strings.Contains(one.Error, "read the input of a run") {
+			t.Errorf("the run failed with %q, want one that names its input", one.Error)
 		}
 	}
-	want := map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2, dispatcher.RunFailed: 1} // one without an input
+	want := map[run.State]int{run.Succeeded: 2, run.Failed: 1} // one without an input
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Error("states (-want +got):\n" + diff)
 	}

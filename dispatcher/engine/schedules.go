@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -99,20 +100,20 @@ func (e *Engine) parse(ctx context.Context, trigger *candidate, job *preparedJob
 }
 
 // catchesUp tells whether runs of a kind go after those on time.
-func catchesUp(kind dispatcher.RunKind) bool {
-	return kind == dispatcher.KindCatchUp || kind == dispatcher.KindBackfill
+func catchesUp(kind run.Kind) bool {
+	return kind == run.KindCatchUp || kind == run.KindBackfill
 }
 
 // heldBy returns runs that node holds and that were not claimed here, each due at its scheduled time.
-func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*heldRun {
+func (e *Engine) heldBy(node run.NodeID, runs []dispatcher.HeldRun) []*heldRun {
 	held := make([]*heldRun, len(runs))
-	for i, run := range runs {
-		delayed := run.Shard == 0 && (run.Kind == dispatcher.KindSchedule || run.Kind == dispatcher.KindCatchUp)
-		held[i] = &heldRun{HeldRun: run, Node: node, Due: run.ScheduledAt, Detail: runDetail{delayed: delayed}}
-		if job, ok := e.jobs.get(run.JobID, 0); ok {
+	for i, r := range runs {
+		delayed := r.Shard == 0 && (r.Kind == run.KindSchedule || r.Kind == run.KindCatchUp)
+		held[i] = &heldRun{HeldRun: r, Node: node, Due: r.ScheduledAt, Detail: runDetail{delayed: delayed}}
+		if job, ok := e.jobs.get(r.JobID, 0); ok {
 			held[i].Queue, held[i].Weight = job.queue(), job.Bounds.Weight
 		}
-		held[i].Queue.Job, held[i].Queue.Late = run.JobID, catchesUp(run.Kind)
+		held[i].Queue.Job, held[i].Queue.Late = r.JobID, catchesUp(r.Kind)
 	}
 	return held
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -131,9 +132,9 @@ func TestFixedDelayCountsFromTheEndOfItsRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	// The runs ended a while ago, so that the test need not wait for the next.
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 		ended := time.Now().Add(-10 * time.Second)
-		return dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP4xx, StartedAt: ended, EndedAt: ended}
+		return run.Outcome{State: run.Failed, Class: run.ClassHTTP4xx, StartedAt: ended, EndedAt: ended}
 	}
 	r.declare("delayed", "delay(1s)", func(t *dispatcher.Trigger) { t.RepeatCount = 2 })
 	for n := 1; n <= 2; n++ {
@@ -169,7 +170,7 @@ func TestFixedDelayContinuesAfterACancelledRun(t *testing.T) {
 	if got := r.trigger("delayed"); got.NextFireTime != nil || got.State != dispatcher.TriggerWaiting {
 		t.Errorf("while it runs the trigger is %s with next fire %v, want it waiting without", got.State, got.NextFireTime)
 	}
-	if _, err := r.store.CancelRun(t.Context(), held[0].RunKey.String(), input.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.CancelRun(t.Context(), held[0].Key.String(), input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A fleet divides its triggers by their ids, which are hashes and so spread evenly. The nodes that may fire a
@@ -29,13 +30,13 @@ type class struct {
 }
 
 // order is the nodes that may fire the triggers of a class: first those that don't yield.
-type order struct{ first, then []dispatcher.NodeID }
+type order struct{ first, then []run.NodeID }
 
 // roster is the live nodes as one heartbeat found them, in order of their ids.
 type roster struct {
 	drain    time.Duration // an attempt whose timeout is longer is long
 	live     []dispatcher.Node
-	yielding map[dispatcher.NodeID]bool
+	yielding map[run.NodeID]bool
 	named    map[int64]string // the apps that some node names, because it does not serve all
 
 	mu     sync.Mutex
@@ -48,7 +49,7 @@ func newRoster(live []dispatcher.Node, drain time.Duration) *roster {
 	r.yielding = yielding(r.live)
 	for _, node := range r.live {
 		for _, app := range node.Apps {
-			r.named[dispatcher.AppID(app)] = app
+			r.named[run.AppID(app)] = app
 		}
 	}
 	return r
@@ -103,7 +104,7 @@ const mostOrders = 10_000
 
 // rank returns how many nodes come before one to fire a trigger. Those that may not fire it come last, all with
 // the same rank.
-func (r *roster) rank(node dispatcher.NodeID, trigger dispatcher.DueTrigger) int {
+func (r *roster) rank(node run.NodeID, trigger dispatcher.DueTrigger) int {
 	o := r.of(r.classOf(trigger))
 	if i, ok := slices.BinarySearch(o.first, node); ok {
 		return distance(partOf(trigger.ID, len(o.first)), i, len(o.first))
@@ -115,8 +116,8 @@ func (r *roster) rank(node dispatcher.NodeID, trigger dispatcher.DueTrigger) int
 }
 
 // find returns where a node stands among the live ones.
-func (r *roster) find(node dispatcher.NodeID) (int, bool) {
-	return slices.BinarySearchFunc(r.live, node, func(n dispatcher.Node, id dispatcher.NodeID) int {
+func (r *roster) find(node run.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(r.live, node, func(n dispatcher.Node, id run.NodeID) int {
 		return cmp.Compare(n.ID, id)
 	})
 }
@@ -177,7 +178,7 @@ func (r *roster) shares(node *dispatcher.Node, required []input.Labels, least, m
 }
 
 // rangesOf returns where a node has one of some ranks in an order.
-func rangesOf(o order, node dispatcher.NodeID, least, most int) []idRange {
+func rangesOf(o order, node run.NodeID, least, most int) []idRange {
 	nodes, before := o.first, 0
 	i, ok := slices.BinarySearch(nodes, node)
 	if !ok {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // hashed returns the n-th of some ids that are spread as hashes are.
-func hashed(n int64) int64 { return dispatcher.TriggerID("app", "job", fmt.Sprint(n)) }
+func hashed(n int64) int64 { return run.TriggerID("app", "job", fmt.Sprint(n)) }
 
 // drawn is a fleet and its nodes' views of it.
 type drawn struct {
@@ -33,7 +34,7 @@ func drawNodes(t *rapid.T) []dispatcher.Node {
 	nodes := make([]dispatcher.Node, len(ids))
 	for i, id := range ids {
 		nodes[i] = dispatcher.Node{
-			ID: dispatcher.NodeID(hashed(id)), Labels: rapid.SampledFrom(testLabels).Draw(t, "labels"),
+			ID: run.NodeID(hashed(id)), Labels: rapid.SampledFrom(testLabels).Draw(t, "labels"),
 			Apps:      rapid.SampledFrom([][]string{nil, nil, {"a"}, {"b"}, {"a", "b"}}).Draw(t, "apps"),
 			StartedAt: began.Add(time.Duration(rapid.IntRange(0, 1).Draw(t, "started")) * time.Hour),
 		}
@@ -60,7 +61,7 @@ func viewsOf(live []dispatcher.Node) drawn {
 func drawTrigger(t *rapid.T) dispatcher.DueTrigger {
 	return dispatcher.DueTrigger{
 		ID:         hashed(rapid.Int64Range(0, 1_000_000).Draw(t, "trigger")), // rapid prefers small numbers
-		AppID:      dispatcher.AppID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "app")),
+		AppID:      run.AppID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "app")),
 		NodeLabels: rapid.SampledFrom(testLabels).Draw(t, "required"),
 		Timeout:    rapid.SampledFrom([]time.Duration{time.Second, time.Hour}).Draw(t, "timeout"),
 	}
@@ -108,7 +109,7 @@ func TestSharesContainWhatTheirNodeFires(t *testing.T) {
 		d := viewsOf(drawNodes(t))
 		app := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "app of the trigger")
 		trigger := drawTrigger(t)
-		trigger.AppID = dispatcher.AppID(app)
+		trigger.AppID = run.AppID(app)
 		for i, node := range d.live {
 			required := slices.DeleteFunc(slices.Clone(testLabels[1:]), func(l input.Labels) bool { return !node.Labels.Have(l) })
 			f := d.fleets[i]
@@ -128,7 +129,7 @@ func TestEqualNodesReadDisjointEqualShares(t *testing.T) {
 	for n := 1; n <= 100; n++ {
 		live := make([]dispatcher.Node, n)
 		for i := range live {
-			live[i].ID = dispatcher.NodeID(hashed(int64(i)))
+			live[i].ID = run.NodeID(hashed(int64(i)))
 		}
 		d := viewsOf(live)
 		ids := make([]idRange, n)
@@ -169,7 +170,7 @@ func TestNodesOfDifferentAppsShareWhatTheyHaveInCommon(t *testing.T) {
 	for _, app := range []string{"shop", "other"} {
 		var of [4]int
 		for i := range int64(triggers) {
-			trigger := dispatcher.DueTrigger{ID: hashed(i), AppID: dispatcher.AppID(app)}
+			trigger := dispatcher.DueTrigger{ID: hashed(i), AppID: run.AppID(app)}
 			for node, f := range d.fleets {
 				if live[node].Serves(trigger.AppID, nil) && f.prefers(trigger) {
 					of[node]++
@@ -197,7 +198,7 @@ func TestNoTriggerIsNobodysWhileNodesComeAndGo(t *testing.T) {
 		after := slices.Clone(before)
 		if len(before) == 1 || rapid.Bool().Draw(t, "a node comes") {
 			one := drawNodes(t)[0]
-			one.ID = dispatcher.NodeID(hashed(rapid.Int64Range(1_000_001, 2_000_000).Draw(t, "new")))
+			one.ID = run.NodeID(hashed(rapid.Int64Range(1_000_001, 2_000_000).Draw(t, "new")))
 			after = append(after, one)
 		} else {
 			after = append(after[:0:0], before[1:]...)
@@ -206,7 +207,7 @@ func TestNoTriggerIsNobodysWhileNodesComeAndGo(t *testing.T) {
 			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: after}, time.Now())
 		}
 		// The new node knows at once; some of the others don't yet.
-		fleets := map[dispatcher.NodeID]*fleet{}
+		fleets := map[run.NodeID]*fleet{}
 		for i, node := range before {
 			fleets[node.ID] = d.fleets[i]
 		}

@@ -73,7 +73,7 @@ func (s *slots) has(run dispatcher.HeldRun) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.held {
-		if key.Of(run.RunKey, run.Token) {
+		if key.Of(run.Key, run.Token) {
 			return true
 		}
 	}

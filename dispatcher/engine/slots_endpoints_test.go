@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -112,7 +113,7 @@ func (r *endpointRig) request(name string) string {
 }
 
 // await waits until a run is as a test wants it.
-func (r *endpointRig) await(id string, wanted func(dispatcher.Run) bool) dispatcher.Run {
+func (r *endpointRig) await(id string, wanted func(run.Run) bool) run.Run {
 	r.t.Helper()
 	late, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
@@ -130,7 +131,7 @@ func (r *endpointRig) await(id string, wanted func(dispatcher.Run) bool) dispatc
 	}
 }
 
-func ended(run dispatcher.Run) bool { return run.EndedAt != nil }
+func ended(run run.Run) bool { return run.EndedAt != nil }
 
 // onBothDatabases runs a test with three nodes, or the one that SQLite may have.
 func onBothDatabases(t *testing.T, test func(t *testing.T, database string, nodes int)) {
@@ -183,15 +184,15 @@ func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy disp
 			requested = append(requested, r.request(name))
 		}
 	}
-	states := map[dispatcher.RunState]int{}
+	states := map[run.State]int{}
 	for _, id := range requested {
-		run := r.await(id, ended)
-		states[run.State]++
+		one := r.await(id, ended)
+		states[one.State]++
 		r.mu.Lock()
-		sent := r.events[run.EventID]
+		sent := r.events[one.EventID]
 		r.mu.Unlock()
-		if want := map[dispatcher.RunState]int{dispatcher.RunSucceeded: 1}[run.State]; sent != want {
-			t.Errorf("run %s is %s (%s) after %d requests, want %d", id, run.State, run.Error, sent, want)
+		if want := map[run.State]int{run.Succeeded: 1}[one.State]; sent != want {
+			t.Errorf("run %s is %s (%s) after %d requests, want %d", id, one.State, one.Error, sent, want)
 		}
 	}
 	for endpoint, most := range r.most {
@@ -199,10 +200,10 @@ func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy disp
 			t.Errorf("%s had %d requests of a job at once", endpoint, most)
 		}
 	}
-	if policy == dispatcher.ConcurrencyQueue && states[dispatcher.RunSucceeded] != len(requested) {
+	if policy == dispatcher.ConcurrencyQueue && states[run.Succeeded] != len(requested) {
 		t.Errorf("runs = %v, want all to have succeeded", states)
 	}
-	if states[dispatcher.RunSucceeded]+states[dispatcher.RunSkipped] != len(requested) {
+	if states[run.Succeeded]+states[run.Skipped] != len(requested) {
 		t.Errorf("runs = %v, want them to have succeeded or to be skipped", states)
 	}
 }
@@ -237,11 +238,11 @@ func TestReplaceCancelsTheRequestAtTheEndpoint(t *testing.T) {
 		replaced <- older
 		<-r.came
 		newer := r.request("job")
-		if run := r.await(newer, ended); run.State != dispatcher.RunSucceeded {
-			t.Errorf("the newer run is %+v", run)
+		if one := r.await(newer, ended); one.State != run.Succeeded {
+			t.Errorf("the newer run is %+v", one)
 		}
-		if run := r.await(older, ended); run.State != dispatcher.RunCancelled || run.Error != "replaced by run "+newer {
-			t.Errorf("the older run is %+v, want it cancelled by the newer", run)
+		if one := r.await(older, ended); one.State != run.Cancelled || one.Error != "replaced by run "+newer {
+			t.Errorf("the older run is %+v, want it cancelled by the newer", one)
 		}
 	})
 }
@@ -263,11 +264,11 @@ func TestBusyEndpointIsPassedOver(t *testing.T) {
 			t.Errorf("requests at %v, want one at each", at)
 		}
 		waits := r.request("job")
-		run := r.await(waits, func(run dispatcher.Run) bool {
-			return run.State == dispatcher.RunFailed || run.State == dispatcher.RunRetrying
+		one := r.await(waits, func(one run.Run) bool {
+			return one.State == run.Failed || one.State == run.Retrying
 		})
-		if run.Class != dispatcher.ClassEndpointsBusy || !strings.Contains(run.Error, "e0: runs run ") {
-			t.Errorf("the third run is %+v, want its attempt to have found both busy", run)
+		if one.Class != run.ClassEndpointsBusy || !strings.Contains(one.Error, "e0: runs run ") {
+			t.Errorf("the third run is %+v, want its attempt to have found both busy", one)
 		}
 		close(release)
 		for _, id := range requested {
@@ -296,7 +297,7 @@ func TestWaitingRunIsRoutedAgain(t *testing.T) {
 			t.Fatalf("the first run went to %s, want e1", at)
 		}
 		second := r.request("job")
-		r.await(second, func(run dispatcher.Run) bool { return run.WaitsForEndpoint == "e1" })
+		r.await(second, func(run run.Run) bool { return run.WaitsForEndpoint == "e1" })
 		taken, err := r.store.Slots(t.Context(), "app", "job")
 		if err != nil || len(taken) != 1 || taken[0].Endpoint != "e1" {
 			t.Errorf("slots = %+v, %v, want that of e1 only", taken, err)
@@ -304,8 +305,8 @@ func TestWaitingRunIsRoutedAgain(t *testing.T) {
 		if _, err := r.store.DrainEndpoint(t.Context(), "app", "workers", "e1", true, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
-		if run := r.await(second, ended); run.State != dispatcher.RunSucceeded || run.Attempt != 1 {
-			t.Errorf("the second run is %+v, want it to have succeeded at its first attempt", run)
+		if one := r.await(second, ended); one.State != run.Succeeded || one.Attempt != 1 {
+			t.Errorf("the second run is %+v, want it to have succeeded at its first attempt", one)
 		}
 		if at := <-r.came; at != "e2" {
 			t.Errorf("the second run went to %s, want e2", at)
@@ -336,18 +337,18 @@ func TestRetryPassesOverAnEndpointThatForbidsIt(t *testing.T) {
 			j.Retry.MaxAttempts, j.Retry.Base = 50, input.Duration(time.Second)
 		})
 		failing := r.request("job")
-		r.await(failing, func(run dispatcher.Run) bool { return run.State == dispatcher.RunRetrying })
+		r.await(failing, func(one run.Run) bool { return one.State == run.Retrying })
 		for holds := false; !holds; { // a run that comes during a retry is skipped
 			next := r.request("job")
-			r.await(next, func(run dispatcher.Run) bool {
+			r.await(next, func(run run.Run) bool {
 				taken, err := r.store.Slots(t.Context(), "app", "job")
 				holds = err == nil && slices.ContainsFunc(taken, func(s dispatcher.Slot) bool { return s.Run == next && s.Endpoint == "e0" })
 				return holds || ended(run)
 			})
 		}
-		run := r.await(failing, ended)
-		last := run.Attempts[len(run.Attempts)-1]
-		if run.State != dispatcher.RunSucceeded || run.Attempt < 2 {
+		one := r.await(failing, ended)
+		last := one.Attempts[len(one.Attempts)-1]
+		if one.State != run.Succeeded || one.Attempt < 2 {
 			t.Errorf("the run that failed first is %+v, want it to have succeeded at e1", last)
 		}
 		close(release)

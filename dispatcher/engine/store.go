@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -24,9 +25,9 @@ type Store interface {
 	repeat.BulkFeed
 	groupReader // for jobs whose target is a group
 	// CarriedStatesByID returns the states that jobs carry.
-	CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]dispatcher.CarriedState, error)
+	CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]run.CarriedState, error)
 	// Run returns one run, for the range of fires that a catch-up run stands for.
-	Run(ctx context.Context, id string) (dispatcher.Run, error)
+	Run(ctx context.Context, id string) (run.Run, error)
 
 	membership
 	upkeep
@@ -37,10 +38,10 @@ type membership interface {
 	Installation(ctx context.Context) (string, error)
 	Clock(ctx context.Context) (time.Time, error)
 	Register(ctx context.Context, node dispatcher.Node, now time.Time) error
-	Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error)
-	SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change input.Change) (dispatcher.Node, error)
-	Deregister(ctx context.Context, id dispatcher.NodeID) error
-	MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
+	Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error)
+	SetNodeState(ctx context.Context, id run.NodeID, state dispatcher.NodeState, change input.Change) (dispatcher.Node, error)
+	Deregister(ctx context.Context, id run.NodeID) error
+	MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
 }
 
 // upkeep is the rest of the handler's steps, and retention.
@@ -49,7 +50,7 @@ type upkeep interface {
 	SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.RollbackSkipped, error)
 	ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)
 	ZoneArchive(ctx context.Context, sum string) ([]byte, error)
-	NoteZones(ctx context.Context, id dispatcher.NodeID, release string) error
+	NoteZones(ctx context.Context, id run.NodeID, release string) error
 	ZonesChanged(ctx context.Context) (bool, error)
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.Rescheduled, error)
 	ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error)
@@ -66,5 +67,5 @@ type upkeep interface {
 	Census(ctx context.Context, overdue time.Time, limit int) (dispatcher.Census, error)
 	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)
 	WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (waiting map[string]int64, err error)
-	Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error)
+	Purge(ctx context.Context, node run.NodeID, now time.Time) (dispatcher.Purged, error)
 }

@@ -9,14 +9,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A refusal as stale is no failure: the run ends at once, whatever its retry policy says, and the host counts as one that responds.
 func TestSupersededRunIsNotAttemptedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	outcomes := []dispatcher.Outcome{broken(), dispatcher.Superseded()}
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	outcomes := []run.Outcome{broken(), run.SupersededOutcome()}
+	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
 		o := outcomes[0]
 		if len(outcomes) > 1 {
 			outcomes = outcomes[1:]
@@ -27,11 +28,11 @@ func TestSupersededRunIsNotAttemptedAgain(t *testing.T) {
 	for range 3 {
 		r.retry(id)
 	}
-	run := r.read(id)
-	if run.State != dispatcher.RunSuperseded || run.Class != "" || run.Error == "" || len(run.Attempts) != 2 || len(r.calls) != 2 {
-		t.Errorf("run = %+v after %d calls, want it superseded after 2", run, len(r.calls))
+	one := r.read(id)
+	if one.State != run.Superseded || one.Class != "" || one.Error == "" || len(one.Attempts) != 2 || len(r.calls) != 2 {
+		t.Errorf("run = %+v after %d calls, want it superseded after 2", one, len(r.calls))
 	}
-	if n := testutil.ToFloat64(r.metrics.apps.Of("app").attempts[dispatcher.RunSuperseded]); n != 1 {
+	if n := testutil.ToFloat64(r.metrics.apps.Of("app").attempts[run.Superseded]); n != 1 {
 		t.Errorf("%v attempts are counted as superseded, want 1", n)
 	}
 	page, err := r.store.DeadLetters(t.Context(), repeat.DeadLetterQuery{App: "app", Page: input.Page{Limit: 10}})

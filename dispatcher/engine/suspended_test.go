@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // afterClaim lets something happen between a claim and the attempts of its runs.
@@ -68,7 +69,7 @@ type manyNodes struct {
 	apis []string
 }
 
-func (m *manyNodes) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (
+func (m *manyNodes) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.NodeReport, now time.Time) (
 	reply dispatcher.HeartbeatReply, err error,
 ) {
 	reply, err = m.Store.Heartbeat(ctx, id, report, now)

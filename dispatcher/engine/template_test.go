@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -57,11 +58,11 @@ func (r *rig) at(after time.Duration) string { return r.now.Add(after).Format(ti
 func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
 		if call.Attempt < 3 {
 			return broken()
 		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
 	start := r.now
 	calendar := dispatcher.Calendar{App: "app", Name: "pauses"}
@@ -81,16 +82,16 @@ func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 	r.putTemplated(trigger)
 	r.poll(5 * time.Second)
 	r.claimOnce(t.Context(), r.now.Add(2*time.Second))
-	run := r.settled()[0]
-	if run.State != dispatcher.RunRetrying {
-		t.Fatalf("run = %+v, want it to be attempted again", run)
+	one := r.settled()[0]
+	if one.State != run.Retrying {
+		t.Fatalf("run = %+v, want it to be attempted again", one)
 	}
 	want := []string{r.at(0) + " " + r.at(2*time.Second) + " " + r.at(8*time.Second) + " 1"}
 	r.now = r.now.Add(2 * time.Second)
 	exclude(8 * time.Second)
-	r.retry(run.ID)
+	r.retry(one.ID)
 	r.putTemplated(triggerOf("rate(3s)"))
-	r.retry(run.ID)
+	r.retry(one.ID)
 	want = append(want, want[0][:len(want[0])-1]+"2", want[0][:len(want[0])-1]+"3")
 	if diff := cmp.Diff(want, r.bodies()); diff != "" {
 		t.Errorf("bodies (-want +got):\n%s", diff)

@@ -9,24 +9,25 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // recordedSpans is a tracer that keeps what it is told.
 type recordedSpans struct {
 	mu     sync.Mutex
 	begun  []dispatcher.Call
-	ended  []dispatcher.RunState
+	ended  []run.State
 	starts []time.Time
 }
 
-func (r *recordedSpans) Begin(_ context.Context, call dispatcher.Call, now time.Time) (dispatcher.Sampling, func(dispatcher.Outcome)) {
+func (r *recordedSpans) Begin(_ context.Context, call dispatcher.Call, now time.Time) (run.Sampling, func(run.Outcome)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.begun, r.starts = append(r.begun, call), append(r.starts, now)
 	if call.Job == "unsampled" {
-		return dispatcher.NotSampled, nil
+		return run.NotSampled, nil
 	}
-	return dispatcher.Sampled, func(o dispatcher.Outcome) {
+	return run.Sampled, func(o run.Outcome) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.ended = append(r.ended, o.State)
@@ -50,7 +51,7 @@ func TestEachAttemptBeginsAndEndsItsSpan(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.settled()
-	if len(spans.begun) != 2 || !slices.Equal(spans.ended, []dispatcher.RunState{dispatcher.RunSucceeded}) {
+	if len(spans.begun) != 2 || !slices.Equal(spans.ended, []run.State{run.Succeeded}) {
 		t.Errorf("%d spans began and %v ended, want 2 and the one that is sampled", len(spans.begun), spans.ended)
 	}
 	for n, call := range spans.begun {
@@ -59,11 +60,11 @@ func TestEachAttemptBeginsAndEndsItsSpan(t *testing.T) {
 				call.Requester)
 		}
 	}
-	sampling := map[string]dispatcher.Sampling{}
+	sampling := map[string]run.Sampling{}
 	for _, call := range r.calls {
 		sampling[call.Job] = call.Sampling
 	}
-	if sampling["sampled"] != dispatcher.Sampled || sampling["unsampled"] != dispatcher.NotSampled {
+	if sampling["sampled"] != run.Sampled || sampling["unsampled"] != run.NotSampled {
 		t.Errorf("the invoker was told %v, want what the tracer said", sampling)
 	}
 }

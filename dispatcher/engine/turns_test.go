@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A node that is gone is never its own keeper: in each round another node that has its turn reaches each node.
@@ -48,7 +49,7 @@ func TestTwoNodesPurgeInEachInterval(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{{ID: 31, Apps: []string{"other"}}}
 	for i := range 30 {
-		live = append(live, dispatcher.Node{ID: dispatcher.NodeID(1 + i)})
+		live = append(live, dispatcher.Node{ID: run.NodeID(1 + i)})
 	}
 	fleets, turns := viewsOf(live).fleets, map[int]int{}
 	for round := range int64(len(live)) {
@@ -76,7 +77,7 @@ func TestNodesThatDifferHaveTheirTurnEveryTime(t *testing.T) {
 	t.Parallel()
 	alike := make([]dispatcher.Node, 30)
 	for i := range alike {
-		alike[i].ID = dispatcher.NodeID(1 + i)
+		alike[i].ID = run.NodeID(1 + i)
 	}
 	differ := append([]dispatcher.Node{{ID: 31, Apps: []string{"other"}}}, alike...)
 	for name, live := range map[string][]dispatcher.Node{"alike": alike, "differ": differ} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // waitingRuns keeps the waiting runs of apps within their quotas. A fire that has no waiting place yet gets none while its app
@@ -94,13 +95,13 @@ func (e *Engine) reportWaiting(ctx context.Context, now time.Time) error {
 
 // placed returns how an attempt ends and when its run is attempted again, as it may: a fire of an app with too many waiting runs
 // ends here. One that was never attempted is skipped, and of one that its target accepted the callback is not waited for.
-func (e *Engine) placed(run heldRun, o dispatcher.Outcome, next *dispatcher.NextAttempt) (dispatcher.Outcome, *dispatcher.NextAttempt) {
-	job := run.Detail.job
+func (e *Engine) placed(r heldRun, o run.Outcome, next *dispatcher.NextAttempt) (run.Outcome, *dispatcher.NextAttempt) {
+	job := r.Detail.job
 	if next == nil || job == nil || job.Bounds == nil { // without a job, it was adopted, and waited before
 		return o, next
 	}
 	bounds := job.Bounds
-	if latest, cached := e.jobs.get(run.JobID, 0); cached && latest.Bounds != nil {
+	if latest, cached := e.jobs.get(r.JobID, 0); cached && latest.Bounds != nil {
 		bounds = latest.Bounds
 	}
 	full := e.waiting.take(job.App, bounds.Quotas.WaitingRuns, e.clock.now())
@@ -109,11 +110,11 @@ func (e *Engine) placed(run heldRun, o dispatcher.Outcome, next *dispatcher.Next
 	}
 	switch {
 	case next.Callback != nil:
-		o.State, o.Class, o.Error = dispatcher.RunFailed, dispatcher.ClassBounds, "the callback is not waited for: "+full.Error()
+		o.State, o.Class, o.Error = run.Failed, run.ClassBounds, "the callback is not waited for: "+full.Error()
 		o.Callback = nil
 		e.metrics.unplaced.WithLabelValues(unplacedCallback).Inc()
 	case next.NotAttempted:
-		o.State, o.Class, o.Error = dispatcher.RunSkipped, dispatcher.ClassBounds, o.Error+"; it may not wait: "+full.Error()
+		o.State, o.Class, o.Error = run.Skipped, run.ClassBounds, o.Error+"; it may not wait: "+full.Error()
 		e.metrics.unplaced.WithLabelValues(unplacedDeferred).Inc()
 	default:
 		o.Error += "; not attempted again: " + full.Error()

@@ -8,10 +8,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // fired declares a job that is attempted again, fires it once, and returns the run.
-func (r *rig) fired(name string) dispatcher.Run {
+func (r *rig) fired(name string) run.Run {
 	r.t.Helper()
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
 	job.SetDefaults()
@@ -37,27 +38,27 @@ func TestFiresDoNotWaitWhileTooManyRunsOfTheirAppWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.setBounds(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 1}})
-	r.invoke = func(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.invoke = func(ctx context.Context, call dispatcher.Call) run.Outcome {
 		switch call.Job {
 		case "accepted":
 			return accepting(time.Hour, 1)(ctx, call)
 		case "well":
-			return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+			return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 		}
 		return broken()
 	}
-	if run := r.fired("first"); run.State != dispatcher.RunRetrying {
-		t.Fatalf("with a waiting place, a fire that failed is %s: %s; want retrying", run.State, run.Error)
+	if one := r.fired("first"); one.State != run.Retrying {
+		t.Fatalf("with a waiting place, a fire that failed is %s: %s; want retrying", one.State, one.Error)
 	}
 	if err := r.reportWaiting(t.Context(), r.now); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		job   string
-		state dispatcher.RunState
-		class dispatcher.Class
+		state run.State
+		class run.Class
 	}{
-		{"second", dispatcher.RunFailed, dispatcher.ClassHTTP5xx}, {"accepted", dispatcher.RunFailed, dispatcher.ClassBounds},
+		{"second", run.Failed, run.ClassHTTP5xx}, {"accepted", run.Failed, run.ClassBounds},
 	} {
 		run := r.fired(tt.job)
 		if run.State != tt.state || run.Class != tt.class || !strings.Contains(run.Error, "quotas.waiting_runs") {
@@ -65,8 +66,8 @@ func TestFiresDoNotWaitWhileTooManyRunsOfTheirAppWait(t *testing.T) {
 				tt.state, tt.class)
 		}
 	}
-	if run := r.fired("well"); run.State != dispatcher.RunSucceeded {
-		t.Errorf("a fire that need not wait is %s: %s, want succeeded", run.State, run.Error)
+	if one := r.fired("well"); one.State != run.Succeeded {
+		t.Errorf("a fire that need not wait is %s: %s, want succeeded", one.State, one.Error)
 	}
 }
 

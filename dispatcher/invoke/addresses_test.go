@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // anAddress matches what an error says of an address of IPv4 or IPv6, but for the networks of rules.
@@ -63,7 +64,7 @@ func TestErrorsDoNotNameTheAddressOfAName(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		call  dispatcher.Call
-		class dispatcher.Class
+		class run.Class
 		says  string
 		kept  string // for operators
 	}{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // notifications delivers the notifications of alerts: the messages that the formats of their webhooks make of them.
@@ -18,7 +19,7 @@ type notifications struct {
 // close does nothing: the connections are those of webhooks and topics.
 func (notifications) close() {}
 
-func (n notifications) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+func (n notifications) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
 	if topic := call.Target.Alert.SNS; topic != nil {
 		notification, err := dispatcher.ParseAlertNotification(call.Payload)
 		if err != nil {
@@ -29,7 +30,7 @@ func (n notifications) call(ctx context.Context, call dispatcher.Call, started t
 	}
 	w := call.Target.Alert.Webhook
 	if w == nil {
-		return failed(dispatcher.ClassOther, "this version of Carillon does not know this kind of destination of alerts")
+		return failed(run.ClassOther, "this version of Carillon does not know this kind of destination of alerts")
 	}
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // alertTo is a call that delivers a notification to a webhook.
@@ -113,7 +114,7 @@ func TestSecretURLsLeadNowhereElse(t *testing.T) {
 		server := echo(t, &got)
 		call := alertTo(server.URL, func(w *dispatcher.AlertWebhook) { w.SecretURL = secretOf(text) })
 		outcome := newInvoker(t).Invoke(t.Context(), call)
-		if len(got) > 0 || outcome.Class != dispatcher.ClassSecret || !outcome.NotSent || strings.Contains(outcome.Error, "canary") {
+		if len(got) > 0 || outcome.Class != run.ClassSecret || !outcome.NotSent || strings.Contains(outcome.Error, "canary") {
 			t.Errorf("%s: outcome is %+v after request %q, want none and no secret in the error", name, outcome, got)
 		}
 	}
@@ -121,7 +122,7 @@ func TestSecretURLsLeadNowhereElse(t *testing.T) {
 		w.SecretURL, w.Timeout = secretOf("http://127.0.0.1:1/canary"), input.Duration(time.Minute)
 	})
 	outcome := newInvoker(t).Invoke(t.Context(), refused)
-	if outcome.Class != dispatcher.ClassConnectRefused || strings.Contains(outcome.Error, "canary") {
+	if outcome.Class != run.ClassConnectRefused || strings.Contains(outcome.Error, "canary") {
 		t.Errorf("outcome is %+v, want a refused connection and no secret in the error", outcome)
 	}
 }

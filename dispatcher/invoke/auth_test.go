@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func secretFile(name string) dispatcher.Secret {
@@ -48,7 +49,7 @@ func TestRequestsCarryTheCredentials(t *testing.T) {
 	} {
 		call := callTo(url, "POST", ample)
 		call.Target.Webhook.Auth = &tt.auth
-		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Fatalf("%s: outcome = %+v", name, o)
 		}
 		if got := (<-requests).header.Get(tt.header); got != tt.want {
@@ -74,7 +75,7 @@ func TestSecretsInvalidInHeadersAreNotSent(t *testing.T) {
 	for name, secret := range map[string]dispatcher.Secret{"two lines": secretFile("token"), "no key for it": {Stored: true}} {
 		call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secret}}
 		o := i.Invoke(t.Context(), call)
-		if o.Class != dispatcher.ClassSecret || !o.NotSent || len(requests) != 0 || strings.Contains(o.Error, "hunter2") ||
+		if o.Class != run.ClassSecret || !o.NotSent || len(requests) != 0 || strings.Contains(o.Error, "hunter2") ||
 			!strings.Contains(o.Error, "bearer token") {
 			t.Errorf("%s: outcome = %+v after %d requests, want class secret before any", name, o, len(requests))
 		}
@@ -96,7 +97,7 @@ func TestSigV4SignatureMatchesTheReceivedRequest(t *testing.T) {
 					AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
 				},
 			}}
-			if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+			if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 				t.Fatalf("outcome = %+v", o)
 			}
 			got := <-requests
@@ -151,7 +152,7 @@ func TestSigV4UsesTheCredentialsOfTheNode(t *testing.T) {
 	call := callTo(url, "POST", ample)
 	call.Bounds = &dispatcher.Bounds{SignAsNode: []dispatcher.SignatureBound{{Service: "lambda", Hosts: []string{"127.0.0.1"}}}}
 	call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-central-1"}}
-	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome = %+v", o)
 	}
 	got := <-requests

@@ -18,14 +18,15 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // attempt makes an attempt that is one request to a service of AWS, within the bounds of the app, with the identity of the
 // call and within timeout. send makes the request, and returns the outcome of its response and what that returns as the state.
 func (a *awsClients[C]) attempt(
 	ctx context.Context, call dispatcher.Call, started time.Time, timeout input.Duration,
-	send func(ctx context.Context, client C) (dispatcher.Outcome, returnedState, error),
-) dispatcher.Outcome {
+	send func(ctx context.Context, client C) (run.Outcome, returnedState, error),
+) run.Outcome {
 	bounded, cancel := context.WithTimeout(ctx, timeout.Std())
 	defer cancel()
 	if err := call.Bounds.CheckJob(dispatcher.Job{App: call.App, Target: call.Target}); err != nil {
@@ -33,7 +34,7 @@ func (a *awsClients[C]) attempt(
 	}
 	client, err := a.client(bounded, call, started)
 	if err != nil {
-		return failedAWS(dispatcher.ClassCredentials, "", err)
+		return failedAWS(run.ClassCredentials, "", err)
 	}
 	credentials, err := client.credentials.Retrieve(bounded)
 	if err != nil {
@@ -67,13 +68,13 @@ func (a *awsClients[C]) attempt(
 
 // failedAWS returns the outcome of an error, with what it is about before it, without the addresses of AWS in the network of
 // the node.
-func failedAWS(class dispatcher.Class, about string, err error) dispatcher.Outcome {
+func failedAWS(class run.Class, about string, err error) run.Outcome {
 	text, addresses := dispatcher.HideAddresses(err.Error(), netip.Addr{})
 	return failedAt(class, about+text, addresses)
 }
 
 // refusedByAWS turns the error of a request into an outcome.
-func refusedByAWS(outer, bounded context.Context, err error, timeout input.Duration) dispatcher.Outcome {
+func refusedByAWS(outer, bounded context.Context, err error, timeout input.Duration) run.Outcome {
 	var response *awshttp.ResponseError
 	status := 0
 	if errors.As(err, &response) {
@@ -89,18 +90,18 @@ func refusedByAWS(outer, bounded context.Context, err error, timeout input.Durat
 	default:
 		outcome := classify(outer, bounded, err, timeout)
 		// Unless the request was certainly not sent, the function may be running, or the message may have been taken.
-		if outcome.State == dispatcher.RunFailed && !outcome.Class.NeverSent() && outcome.Class != dispatcher.ClassTLS {
-			outcome.State = dispatcher.RunLost
+		if outcome.State == run.Failed && !outcome.Class.NeverSent() && outcome.Class != run.ClassTLS {
+			outcome.State = run.Lost
 		}
 		return outcome
 	}
 	outcome := failed(apiErrorClass(api.ErrorCode(), status), api.ErrorCode()+": "+redact(api.ErrorMessage()))
 	if response != nil {
-		outcome.HTTPStatus, outcome.Response = status, &dispatcher.Response{RequestID: response.ServiceRequestID()}
+		outcome.HTTPStatus, outcome.Response = status, &run.Response{RequestID: response.ServiceRequestID()}
 	}
 	var throttle *types.TooManyRequestsException
 	if errors.As(err, &throttle) {
-		outcome.Class = dispatcher.ClassThrottled
+		outcome.Class = run.ClassThrottled
 		outcome.Error = string(throttle.Reason) + ": " + throttle.ErrorMessage()
 		if seconds, err := strconv.Atoi(aws.ToString(throttle.RetryAfterSeconds)); err == nil && seconds >= 0 {
 			wait := time.Duration(min(seconds, 1e9)) * time.Second
@@ -111,38 +112,38 @@ func refusedByAWS(outer, bounded context.Context, err error, timeout input.Durat
 }
 
 // apiErrorClass returns the class of an error of the API from its code and status.
-func apiErrorClass(code string, status int) dispatcher.Class {
+func apiErrorClass(code string, status int) run.Class {
 	switch {
 	case status == http.StatusTooManyRequests, slices.Contains([]string{
 		"ThrottlingException", "Throttling", "Throttled", "ThrottledException", "RequestThrottled", "KMSThrottling",
 		"KmsThrottled", "KMS.ThrottlingException",
 	}, code):
-		return dispatcher.ClassThrottled
+		return run.ClassThrottled
 	case slices.Contains([]string{
 		"ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidClientTokenId",
 		"InvalidSignatureException", "SignatureDoesNotMatch", "IncompleteSignature", "MissingAuthenticationTokenException",
 		"MissingAuthenticationToken", "RequestExpired",
 	}, code):
-		return dispatcher.ClassCredentials
+		return run.ClassCredentials
 	case status >= 400 && status <= 499, strings.HasPrefix(code, "KMS"), strings.HasPrefix(code, "Invalid"),
 		code == "EC2AccessDeniedException":
 		// Status 409 means that the function is being created or updated, so a retry can succeed.
 		if status == http.StatusConflict {
-			return dispatcher.ClassHTTP5xx
+			return run.ClassHTTP5xx
 		}
-		return dispatcher.ClassConfig
+		return run.ClassConfig
 	case status >= 500:
-		return dispatcher.ClassHTTP5xx
+		return run.ClassHTTP5xx
 	}
-	return dispatcher.ClassOther
+	return run.ClassOther
 }
 
 // credentialsClass distinguishes a role that may not be assumed, which a retry does not change, from
 // credentials that are not available at the moment.
-func credentialsClass(err error) dispatcher.Class {
+func credentialsClass(err error) run.Class {
 	var api smithy.APIError
 	if errors.As(err, &api) && (api.ErrorCode() == "AccessDenied" || api.ErrorCode() == "ValidationError") {
-		return dispatcher.ClassConfig
+		return run.ClassConfig
 	}
-	return dispatcher.ClassCredentials
+	return run.ClassCredentials
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // within returns the call with bounds of its app.
@@ -49,14 +50,14 @@ func TestReferencesOfOtherAppsAreRefusedWhetherTheyExistOrNot(t *testing.T) {
 	i := invoke.New(invoke.Options{SecretDir: dir, Egress: invoke.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	address, requests := recorder(t)
-	use := func(app, reference string) dispatcher.Outcome {
+	use := func(app, reference string) run.Outcome {
 		call := callTo(address, "POST", ample)
 		call.App = app
 		call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
 		return i.Invoke(t.Context(), call)
 	}
 	for _, own := range []string{"env:SECRET_DEMO_KEY", "file:demo/key", "file:demo/in"} {
-		if o := use("demo", own); o.State != dispatcher.RunSucceeded || !strings.Contains((<-requests).header.Get("Authorization"), "hunter2") {
+		if o := use("demo", own); o.State != run.Succeeded || !strings.Contains((<-requests).header.Get("Authorization"), "hunter2") {
 			t.Errorf("%s: outcome = %+v, want the app's own secret to be sent", own, o)
 		}
 	}
@@ -64,12 +65,12 @@ func TestReferencesOfOtherAppsAreRefusedWhetherTheyExistOrNot(t *testing.T) {
 	for there, missing := range map[string]string{
 		"env:SECRET_OTHER_KEY": "env:SECRET_OTHER_NONE", "file:other/key": "file:other/none", "file:key": "file:none",
 	} {
-		if o := use("other", there); strings.HasPrefix(there, "file:other") && o.State != dispatcher.RunSucceeded {
+		if o := use("other", there); strings.HasPrefix(there, "file:other") && o.State != run.Succeeded {
 			t.Errorf("%s: outcome = %+v, want its app to have it", there, o) // and the node to remember it
 		}
 		for _, reference := range []string{there, missing} {
 			o := use("demo", reference)
-			if o.Class != dispatcher.ClassBounds || !o.NotSent {
+			if o.Class != run.ClassBounds || !o.NotSent {
 				t.Errorf("%s: outcome = %+v, want class bounds", reference, o)
 			}
 			texts[strings.ReplaceAll(o.Error, reference, "REFERENCE")] = reference
@@ -81,7 +82,7 @@ func TestReferencesOfOtherAppsAreRefusedWhetherTheyExistOrNot(t *testing.T) {
 	for missing, says := range map[string]string{"env:SECRET_DEMO_NONE": "not set", "file:demo/none": "no such file",
 		"file:demo/out": "escapes", "file:demo/up": "escapes"} {
 		o := use("demo", missing)
-		if o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, missing) || !strings.Contains(o.Error, says) {
+		if o.Class != run.ClassSecret || !strings.Contains(o.Error, missing) || !strings.Contains(o.Error, says) {
 			t.Errorf("%s: outcome = %+v, want the app's own secret to be named, and %q", missing, o, says)
 		}
 	}
@@ -110,9 +111,9 @@ func TestRequestsAreSignedAsTheNodeOnlyWithinBounds(t *testing.T) {
 		call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: tt.service, Region: "eu-central-1"}}
 		o := i.Invoke(t.Context(), call)
 		switch {
-		case tt.signed && (o.State != dispatcher.RunSucceeded || (<-requests).header.Get("X-Amz-Security-Token") == ""):
+		case tt.signed && (o.State != run.Succeeded || (<-requests).header.Get("X-Amz-Security-Token") == ""):
 			t.Errorf("%s: outcome = %+v, want it signed", name, o)
-		case !tt.signed && (o.Class != dispatcher.ClassBounds || !o.NotSent || len(requests) != 0):
+		case !tt.signed && (o.Class != run.ClassBounds || !o.NotSent || len(requests) != 0):
 			t.Errorf("%s: outcome = %+v after %d requests, want class bounds before any", name, o, len(requests))
 		}
 	}
@@ -182,7 +183,7 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 	o := i.Invoke(t.Context(), call)
 	text := fmt.Sprintf("%+v", o.Response)
 	_, signature, _ := strings.Cut(text, "Signature=")
-	if o.State != dispatcher.RunSucceeded || strings.Contains(text, "hunter2") || strings.Contains(text, "EXAMPLE") ||
+	if o.State != run.Succeeded || strings.Contains(text, "hunter2") || strings.Contains(text, "EXAMPLE") ||
 		!strings.HasPrefix(signature, "[redacted]") {
 		t.Errorf("the response is kept as %s, want it without credentials and signature", text)
 	}
@@ -193,13 +194,13 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 	t.Parallel()
 	prefixes := []netip.Prefix{netip.MustParsePrefix("10.255.255.0/30")} // nobody is there, so allowed calls time out
-	const inside, denied, bounds = "http://10.255.255.1:9/", dispatcher.ClassEgressDenied, dispatcher.ClassBounds
+	const inside, denied, bounds = "http://10.255.255.1:9/", run.ClassEgressDenied, run.ClassBounds
 	networks := func(all ...string) dispatcher.EgressBounds { return dispatcher.EgressBounds{Networks: all} }
 	for name, tt := range map[string]struct {
 		private []netip.Prefix
 		bounds  dispatcher.EgressBounds
 		url     string
-		class   dispatcher.Class // empty: not denied
+		class   run.Class // empty: not denied
 	}{
 		"nobody opens it":           {nil, networks(), inside, denied},
 		"the node opens it":         {prefixes, networks(), inside, ""},
@@ -246,7 +247,7 @@ func TestConnectionsOfAppsWithOtherBoundsAreNotShared(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	i := newInvoker(t)
-	call := func(app string, egress dispatcher.EgressBounds) dispatcher.Outcome {
+	call := func(app string, egress dispatcher.EgressBounds) run.Outcome {
 		c := callTo(server.URL, "POST", ample)
 		c.App = app
 		return i.Invoke(t.Context(), within(c, dispatcher.Bounds{Egress: egress}))
@@ -254,17 +255,17 @@ func TestConnectionsOfAppsWithOtherBoundsAreNotShared(t *testing.T) {
 	for _, tt := range []struct {
 		app    string
 		egress dispatcher.EgressBounds
-		class  dispatcher.Class
+		class  run.Class
 		conns  int32
 	}{
 		{"a", dispatcher.EgressBounds{}, "", 1},
 		{"b", dispatcher.EgressBounds{}, "", 1},
-		{"c", dispatcher.EgressBounds{Hosts: []string{"example.com"}}, dispatcher.ClassBounds, 1},
-		{"d", dispatcher.EgressBounds{Networks: []string{"10.0.0.0/8"}}, dispatcher.ClassEgressDenied, 1},
+		{"c", dispatcher.EgressBounds{Hosts: []string{"example.com"}}, run.ClassBounds, 1},
+		{"d", dispatcher.EgressBounds{Networks: []string{"10.0.0.0/8"}}, run.ClassEgressDenied, 1},
 		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}}, "", 2},
 		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}}, "", 2},
-		{"e", dispatcher.EgressBounds{Hosts: []string{"example.com"}}, dispatcher.ClassBounds, 2}, // tightened
-		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{}}, dispatcher.ClassEgressDenied, 2},
+		{"e", dispatcher.EgressBounds{Hosts: []string{"example.com"}}, run.ClassBounds, 2}, // tightened
+		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{}}, run.ClassEgressDenied, 2},
 		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{"public"}}, "", 3},
 	} {
 		if o := call(tt.app, tt.egress); o.Class != tt.class || conns.Load() != tt.conns {
@@ -285,7 +286,7 @@ func TestAPIsOfOtherNodesAreNotCalled(t *testing.T) {
 	i.DenyAPIs([]string{"10.0.0.7:8080", "127.0.0.1:" + peer.port, "[::1]:" + peer.port, "nonsense"})
 	for _, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "[::1]"} {
 		o := i.Invoke(t.Context(), callTo("http://"+host+":"+peer.port+"/", "GET", ample))
-		if o.Class != dispatcher.ClassEgressDenied || !strings.Contains(o.Error, "API of a node") {
+		if o.Class != run.ClassEgressDenied || !strings.Contains(o.Error, "API of a node") {
 			t.Errorf("%s: outcome = %+v, want egress_denied", host, o)
 		}
 	}
@@ -299,7 +300,7 @@ func TestNoRequestIsSentForASuspendedApp(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
 	o := newInvoker(t).Invoke(t.Context(), within(callTo(address, "POST", ample), dispatcher.Bounds{Suspended: true}))
-	if o.Class != dispatcher.ClassBounds || !o.NotSent || len(requests) != 0 || !strings.Contains(o.Error, "suspended") {
+	if o.Class != run.ClassBounds || !o.NotSent || len(requests) != 0 || !strings.Contains(o.Error, "suspended") {
 		t.Errorf("outcome = %+v after %d requests, want class bounds before any", o, len(requests))
 	}
 }

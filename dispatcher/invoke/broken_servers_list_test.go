@@ -18,11 +18,11 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/net/http2"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
-	failed, timedOut, succeeded = dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunSucceeded
+	failed, timedOut, succeeded = run.Failed, run.TimedOut, run.Succeeded
 
 	ok       = "HTTP/1.1 200 OK\r\n"
 	closing  = "Connection: close\r\n"
@@ -42,8 +42,8 @@ type brokenServer struct {
 	tls    *tls.Config // nil for plain HTTP
 	// state and class are the outcome of each call. If responses is not nil, it counts the requests
 	// with a response, whose calls succeed instead.
-	state     dispatcher.RunState
-	class     dispatcher.Class
+	state     run.State
+	class     run.Class
 	responses *atomic.Int64
 	// oneRequest is set if the server must see each call as one request. It never sees more.
 	oneRequest bool
@@ -124,7 +124,7 @@ func bomb(t *testing.T) string {
 // keptAlive responds to the first request of each connection, and with underRequest reads the second.
 // Then it closes the connection without a response.
 func keptAlive(underRequest bool) brokenServer {
-	a := brokenServer{state: failed, class: dispatcher.ClassReset, responses: new(atomic.Int64), oneRequest: underRequest}
+	a := brokenServer{state: failed, class: run.ClassReset, responses: new(atomic.Int64), oneRequest: underRequest}
 	a.serve = func(c net.Conn, seen func(), _ <-chan struct{}) {
 		a.responses.Add(1)
 		if _, err := io.WriteString(c, ok+"Content-Length: 0\r\n\r\n"); err != nil || !underRequest {
@@ -141,7 +141,7 @@ func keptAlive(underRequest bool) brokenServer {
 // overHTTP2 serves each request of a connection by respond, once the whole request has arrived. It
 // counts a request when its first frame arrives.
 func overHTTP2(
-	state dispatcher.RunState, class dispatcher.Class, respond func(f *http2.Framer, stream uint32) error,
+	state run.State, class run.Class, respond func(f *http2.Framer, stream uint32) error,
 ) brokenServer {
 	serve := func(c net.Conn, seen func(), _ <-chan struct{}) {
 		preface := make([]byte, len(http2.ClientPreface))
@@ -190,13 +190,13 @@ func pouring(c net.Conn, seen func(), _ <-chan struct{}) {
 }
 
 // fails returns a server whose requests fail as a class.
-func fails(class dispatcher.Class, serve behavior) brokenServer {
+func fails(class run.Class, serve behavior) brokenServer {
 	return brokenServer{serve: serve, state: failed, class: class, oneRequest: true}
 }
 
 // timesOut returns a server whose requests time out.
 func timesOut(serve behavior) brokenServer {
-	return brokenServer{serve: serve, state: timedOut, class: dispatcher.ClassTimeout, oneRequest: true}
+	return brokenServer{serve: serve, state: timedOut, class: run.ClassTimeout, oneRequest: true}
 }
 
 // succeeds returns a server whose requests succeed.
@@ -221,10 +221,10 @@ func beforeRequest(s brokenServer) brokenServer {
 func brokenServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	t.Helper()
 	const (
-		reset     = dispatcher.ClassReset
-		tooLarge  = dispatcher.ClassHeaderTooLarge
-		protocol  = dispatcher.ClassProtocol
-		serverErr = dispatcher.ClassHTTP5xx
+		reset     = run.ClassReset
+		tooLarge  = run.ClassHeaderTooLarge
+		protocol  = run.ClassProtocol
+		serverErr = run.ClassHTTP5xx
 	)
 	all := map[string]brokenServer{
 		"accepts and does not read": beforeRequest(timesOut(hang)),
@@ -241,7 +241,7 @@ func brokenServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 		"a header of a megabyte": fails(tooLarge, says(ok+"X-Long: "+strings.Repeat("x", 1<<20)+"\r\n\r\n")),
 		"an endless header":      fails(tooLarge, pour(ok+"X-Long: ")),
 		"a flood of 1xx":         fails(tooLarge, flood),
-		"a loop of redirects": fails(dispatcher.ClassRedirect,
+		"a loop of redirects": fails(run.ClassRedirect,
 			says("HTTP/1.1 307 Again\r\n"+closing+"Location: /\r\nContent-Length: 0\r\n\r\n")),
 		"a length too long":        fails(reset, says(ok+"Content-Length: 100\r\n\r\nshort")),
 		"a length too short":       succeeds(says(ok + closing + "Content-Length: 2\r\n\r\nlonger")),
@@ -261,10 +261,10 @@ func brokenServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	}
 	maps.Copy(all, brokenTLSServers(t, good))
 	for _, host := range []string{"nosuch.test", "empty.test", "servfail.test", "refused.test"} {
-		all["a name: "+host] = brokenServer{host: host, serve: hang, state: failed, class: dispatcher.ClassDNS}
+		all["a name: "+host] = brokenServer{host: host, serve: hang, state: failed, class: run.ClassDNS}
 	}
 	for _, host := range []string{"silent.test", "late.test"} {
-		all["a name: "+host] = brokenServer{host: host, serve: hang, state: timedOut, class: dispatcher.ClassTimeout}
+		all["a name: "+host] = brokenServer{host: host, serve: hang, state: timedOut, class: run.ClassTimeout}
 	}
 	slow := succeeds(says(ok + closing + "Content-Length: 0\r\n\r\n"))
 	slow.host = "slow.test"
@@ -274,21 +274,21 @@ func brokenServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 
 func brokenTLSServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	t.Helper()
-	const name, reset = "127.0.0.1", dispatcher.ClassReset
+	const name, reset = "127.0.0.1", run.ClassReset
 	with := func(c tls.Certificate) *tls.Config {
 		return &tls.Config{Certificates: []tls.Certificate{c}, NextProtos: []string{"http/1.1"}}
 	}
 	old := with(good)
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
 	hour := time.Now().Add(time.Hour)
-	refused := fails(dispatcher.ClassTLS, hang)
+	refused := fails(run.ClassTLS, hang)
 	return map[string]brokenServer{
 		"an expired certificate":     overTLS(with(certificate(t, name, time.Now().Add(-time.Hour))), refused),
 		"an unknown certificate":     overTLS(with(certificate(t, name, hour)), refused),
 		"another host's certificate": overTLS(with(certificate(t, "127.0.0.9", hour)), refused),
 		"TLS 1.0":                    overTLS(old, refused),
 		"a handshake that hangs":     overTLS(with(good), beforeRequest(timesOut(hang))),
-		"an invalid handshake":       overTLS(with(good), beforeRequest(fails(dispatcher.ClassTLS, says(ok+"\r\n")))),
+		"an invalid handshake":       overTLS(with(good), beforeRequest(fails(run.ClassTLS, says(ok+"\r\n")))),
 		"HTTP/2 that sends GOAWAY": overHTTP2(failed, reset, func(f *http2.Framer, _ uint32) error {
 			return f.WriteGoAway(0, http2.ErrCodeNo, nil)
 		}),
@@ -304,7 +304,7 @@ func brokenTLSServers(t *testing.T, good tls.Certificate) map[string]brokenServe
 		"HTTP/2 that resets streams": overHTTP2(failed, reset, func(f *http2.Framer, id uint32) error {
 			return f.WriteRSTStream(id, http2.ErrCodeInternal)
 		}),
-		"HTTP/2 that never responds": overHTTP2(timedOut, dispatcher.ClassTimeout, func(*http2.Framer, uint32) error {
+		"HTTP/2 that never responds": overHTTP2(timedOut, run.ClassTimeout, func(*http2.Framer, uint32) error {
 			return nil
 		}),
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -126,7 +127,7 @@ func (r *runningServer) url() string {
 // the test from ending.
 func (r *runningServer) call(
 	ctx context.Context, i *invoke.Invoker, trusted *dispatcher.TLS, timeout time.Duration,
-) (dispatcher.Outcome, error) {
+) (run.Outcome, error) {
 	if r.state != timedOut {
 		timeout = ample
 	}
@@ -255,7 +256,7 @@ func TestHTTP2WindowOfAResponseIsBounded(t *testing.T) {
 	t.Cleanup(r.close)
 	call := callTo(r.url(), "POST", ample)
 	call.Target.Webhook.TLS = &dispatcher.TLS{CACertificates: pemOf(good)}
-	if o := newInvoker(t).Invoke(t.Context(), call); o.Class != dispatcher.ClassReset {
+	if o := newInvoker(t).Invoke(t.Context(), call); o.Class != run.ClassReset {
 		t.Fatalf("outcome = %+v, want reset", o)
 	}
 	if size := <-window; size > 128<<10 {
@@ -268,7 +269,7 @@ func TestUnreachableNameServerGivesClassDNS(t *testing.T) {
 	closed := func(context.Context, string, string) (net.Conn, error) { return nil, io.ErrClosedPipe }
 	i := invoke.New(invoke.Options{Resolver: &net.Resolver{PreferGo: true, Dial: closed}})
 	t.Cleanup(i.Close)
-	if o := i.Invoke(t.Context(), callTo("http://nosuch.test/", "POST", ample)); o.Class != dispatcher.ClassDNS {
+	if o := i.Invoke(t.Context(), callTo("http://nosuch.test/", "POST", ample)); o.Class != run.ClassDNS {
 		t.Errorf("outcome = %+v, want class dns", o)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // keyPatience bounds how long the key of callbacks is waited for. The timeout of an attempt begins only after that.
@@ -35,16 +36,16 @@ func (c *callbacks) offer(ctx context.Context, call *dispatcher.Call) error {
 		return nil
 	}
 	if c.url == "" || c.read == nil {
-		return &classedError{dispatcher.ClassConfig, errors.New("the job has callback, and the node does not know where targets reach " +
+		return &classedError{run.ClassConfig, errors.New("the job has callback, and the node does not know where targets reach " +
 			"the API; start it with --callback-url (CARILLON_CALLBACK_URL)")}
 	}
 	key, err := c.theKey(ctx)
 	if err != nil {
-		return &classedError{dispatcher.ClassSecret, fmt.Errorf("token of the callback: %w", err)}
+		return &classedError{run.ClassSecret, fmt.Errorf("token of the callback: %w", err)}
 	}
-	call.Callback = &dispatcher.CallToken{
-		URL: c.url + "/v1/runs/" + call.Key.String(), Token: dispatcher.CallbackToken(key, call.EventID, call.Attempt),
-		Timeout: cmp.Or(call.Target.Callback().Timeout, dispatcher.DefaultCallbackTimeout),
+	call.Callback = &run.CallToken{
+		URL: c.url + "/v1/runs/" + call.Key.String(), Token: run.CallbackToken(key, call.EventID, call.Attempt),
+		Timeout: cmp.Or(call.Target.Callback().Timeout, run.DefaultCallbackTimeout),
 	}
 	return nil
 }
@@ -84,12 +85,12 @@ func (i *Invoker) ReadCallbackKey(ctx context.Context) error {
 
 // accepted returns the outcome of an attempt: if its target may accept it and does, the run waits. Lambda responds 202 to an
 // event that it has queued.
-func accepted(call dispatcher.Call, outcome dispatcher.Outcome) dispatcher.Outcome {
+func accepted(call dispatcher.Call, outcome run.Outcome) run.Outcome {
 	policy := call.Target.Callback()
-	if policy == nil || outcome.State != dispatcher.RunSucceeded || outcome.HTTPStatus != http.StatusAccepted {
+	if policy == nil || outcome.State != run.Succeeded || outcome.HTTPStatus != http.StatusAccepted {
 		return outcome
 	}
-	outcome.State, outcome.Callback = dispatcher.RunWaitingCallback, &dispatcher.Callback{Within: policy.Timeout.Std()}
+	outcome.State, outcome.Callback = run.WaitingCallback, &run.Callback{Within: policy.Timeout.Std()}
 	if call.Carried != nil {
 		outcome.Callback.StateRevision = &call.Carried.Revision
 	}

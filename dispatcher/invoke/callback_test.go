@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const callbackURL = "https://carillon.example.com"
@@ -28,7 +29,7 @@ func callbackKey(context.Context) ([]byte, error) { return []byte("a key of the 
 func longCall(url string) (call dispatcher.Call, token string) {
 	call = callTo(url, "POST", ample)
 	call.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: input.Duration(2 * time.Hour)}
-	return call, dispatcher.CallbackToken([]byte("a key of the installation"), call.EventID, call.Attempt)
+	return call, run.CallbackToken([]byte("a key of the installation"), call.EventID, call.Attempt)
 }
 
 func TestTargetOfALongJobIsToldWhereToCallBack(t *testing.T) {
@@ -46,14 +47,14 @@ func TestTargetOfALongJobIsToldWhereToCallBack(t *testing.T) {
 	t.Cleanup(i.Close)
 	call, token := longCall(server.URL)
 	o := i.Invoke(t.Context(), call)
-	if o.State != dispatcher.RunWaitingCallback || o.Callback == nil || o.Callback.Within != 2*time.Hour || o.HTTPStatus != 202 {
+	if o.State != run.WaitingCallback || o.Callback == nil || o.Callback.Within != 2*time.Hour || o.HTTPStatus != 202 {
 		t.Fatalf("outcome: got %+v with %+v, want it to wait for two hours", o, o.Callback)
 	}
 	url := callbackURL + "/v1/runs/" + call.Key.String()
 	if u, k := got.Header.Get("Carillon-Callback-URL"), got.Header.Get("Carillon-Callback-Token"); u != url || k != token {
 		t.Errorf("headers: got %q and %q, want %q and %q", u, k, url, token)
 	}
-	var said struct{ Callback dispatcher.CallToken }
+	var said struct{ Callback run.CallToken }
 	if err := json.Unmarshal(body, &said); err != nil || said.Callback.URL != url || said.Callback.Token != token {
 		t.Errorf("body: got %s, want the same in it", body)
 	}
@@ -121,7 +122,7 @@ func TestKeyOfCallbacksIsReadOnceAndNotWaitedForWithoutEnd(t *testing.T) {
 		var attempts sync.WaitGroup
 		for range 3 {
 			attempts.Go(func() {
-				if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassSecret || !o.NotSent {
+				if o := i.Invoke(t.Context(), call); o.Class != run.ClassSecret || !o.NotSent {
 					t.Errorf("without the key: got %+v, want nothing sent", o)
 				}
 			})
@@ -135,7 +136,7 @@ func TestKeyOfCallbacksIsReadOnceAndNotWaitedForWithoutEnd(t *testing.T) {
 			t.Errorf("read the key: %v", err)
 		}
 		stalled = true
-		if o := i.Invoke(t.Context(), call); o.Class == dispatcher.ClassSecret || reads != 1 {
+		if o := i.Invoke(t.Context(), call); o.Class == run.ClassSecret || reads != 1 {
 			t.Errorf("with the key: got %+v after %d reads, want the key of one read", o, reads)
 		}
 	})
@@ -150,13 +151,13 @@ func TestOnlyStatus202OfALongJobWaits(t *testing.T) {
 	t.Cleanup(i.Close)
 	call, _ := longCall(server.URL)
 	for _, status = range []int{200, 204} {
-		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || o.Callback != nil {
+		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded || o.Callback != nil {
 			t.Errorf("status %d: got %+v, want success at once", status, o)
 		}
 	}
 	status = 202
 	call.Target.Webhook.Callback = nil
-	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || o.Callback != nil {
+	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded || o.Callback != nil {
 		t.Errorf("status 202 without callback: got %+v, want success at once", o)
 	}
 }
@@ -167,7 +168,7 @@ func TestLongJobFailsWithoutACallbackURL(t *testing.T) {
 	defer server.Close()
 	call, _ := longCall(server.URL)
 	o := newInvoker(t).Invoke(t.Context(), call)
-	if o.Class != dispatcher.ClassConfig || !strings.Contains(o.Error, "--callback-url") || !o.NotSent {
+	if o.Class != run.ClassConfig || !strings.Contains(o.Error, "--callback-url") || !o.NotSent {
 		t.Errorf("outcome: got %+v, want one that names the flag", o)
 	}
 }
@@ -182,18 +183,18 @@ func TestEventOfALongFunctionHasItsCallback(t *testing.T) {
 		}})
 	t.Cleanup(i.Close)
 	call := invocation(func(l *dispatcher.Lambda) {
-		l.Invocation, l.Callback = dispatcher.InvokeEvent, &dispatcher.CallbackPolicy{Timeout: dispatcher.DefaultCallbackTimeout}
+		l.Invocation, l.Callback = dispatcher.InvokeEvent, &dispatcher.CallbackPolicy{Timeout: run.DefaultCallbackTimeout}
 	})
 	o := i.Invoke(t.Context(), call)
 	var event struct {
-		Carillon struct{ Callback dispatcher.CallToken }
+		Carillon struct{ Callback run.CallToken }
 	}
 	if err := json.Unmarshal([]byte(s.bodies[0]), &event); err != nil {
 		t.Fatal(err)
 	}
-	if o.State != dispatcher.RunWaitingCallback || event.Carillon.Callback.URL != callbackURL+"/v1/runs/"+call.Key.String() ||
-		dispatcher.CallbackAttempt(event.Carillon.Callback.Token) != call.Attempt ||
-		event.Carillon.Callback.Timeout != dispatcher.DefaultCallbackTimeout {
+	if o.State != run.WaitingCallback || event.Carillon.Callback.URL != callbackURL+"/v1/runs/"+call.Key.String() ||
+		run.CallbackAttempt(event.Carillon.Callback.Token) != call.Attempt ||
+		event.Carillon.Callback.Timeout != run.DefaultCallbackTimeout {
 		t.Errorf("got %+v for the event %s, want it to wait for a callback", o, s.bodies[0])
 	}
 }

@@ -16,47 +16,48 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // mostError bounds the error text of an outcome, in bytes.
 const mostError = 1024
 
-func failed(class dispatcher.Class, message string) dispatcher.Outcome {
-	return ended(dispatcher.RunFailed, class, message)
+func failed(class run.Class, message string) run.Outcome {
+	return ended(run.Failed, class, message)
 }
 
 // failedAt is failed with the addresses that the message leaves out.
-func failedAt(class dispatcher.Class, message string, addresses []string) dispatcher.Outcome {
+func failedAt(class run.Class, message string, addresses []string) run.Outcome {
 	outcome := failed(class, message)
 	if len(addresses) > 0 {
-		outcome.Response = &dispatcher.Response{Addresses: addresses}
+		outcome.Response = &run.Response{Addresses: addresses}
 	}
 	return outcome
 }
 
 // addressesOf returns the addresses that the error of an outcome leaves out.
-func addressesOf(o dispatcher.Outcome) []string {
+func addressesOf(o run.Outcome) []string {
 	if o.Response == nil {
 		return nil
 	}
 	return o.Response.Addresses
 }
 
-func ended(state dispatcher.RunState, class dispatcher.Class, message string) dispatcher.Outcome {
+func ended(state run.State, class run.Class, message string) run.Outcome {
 	if len(message) > mostError {
 		message = strings.ToValidUTF8(message[:mostError], "")
 	}
-	return dispatcher.Outcome{State: state, Class: class, Error: message}
+	return run.Outcome{State: state, Class: class, Error: message}
 }
 
 // notAttempted returns the outcome of an attempt whose request could not be built.
-func notAttempted(err error) dispatcher.Outcome {
+func notAttempted(err error) run.Outcome {
 	var template *dispatcher.TemplateError
 	var classed *classedError
 	var token *tokenError
 	switch {
 	case errors.As(err, &template):
-		return failed(dispatcher.ClassTemplate, err.Error())
+		return failed(run.ClassTemplate, err.Error())
 	case errors.As(err, &token):
 		outcome := failedAt(token.class, err.Error(), append(token.addresses, leadsTo(err)...))
 		outcome.RetryAfter = token.retryAfter
@@ -64,15 +65,15 @@ func notAttempted(err error) dispatcher.Outcome {
 	case errors.As(err, &classed):
 		return failed(classed.class, err.Error())
 	}
-	return failed(dispatcher.ClassOther, err.Error())
+	return failed(run.ClassOther, err.Error())
 }
 
 // notSent returns the outcome of an attempt whose request could not be built. ctx is the context of the attempt without its
 // timeout.
-func notSent(ctx context.Context, err error) dispatcher.Outcome {
+func notSent(ctx context.Context, err error) run.Outcome {
 	outcome := notAttempted(err)
 	if ctx.Err() != nil {
-		outcome = ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
+		outcome = ended(run.Cancelled, run.ClassCancelled, "the attempt was cancelled")
 	}
 	outcome.NotSent = true
 	return outcome
@@ -80,7 +81,7 @@ func notSent(ctx context.Context, err error) dispatcher.Outcome {
 
 // classedError is an error that determines the class of its attempt.
 type classedError struct {
-	class dispatcher.Class
+	class run.Class
 	error
 }
 
@@ -96,7 +97,7 @@ func (e *deniedError) Error() string { return "egress to " + e.host + " is denie
 
 // denied returns the error of a host to which egress is denied.
 func denied(host, why string) error {
-	return &classedError{dispatcher.ClassEgressDenied, &deniedError{host: host, why: why}}
+	return &classedError{run.ClassEgressDenied, &deniedError{host: host, why: why}}
 }
 
 // byName returns the error of a connection to a host. If egress is denied to an address that the host leads to, it names the
@@ -106,7 +107,7 @@ func byName(err error, host string) error {
 	if _, literal := netip.ParseAddr(host); literal == nil || !errors.As(err, &refused) || refused.host == host {
 		return err
 	}
-	return &classedError{dispatcher.ClassEgressDenied,
+	return &classedError{run.ClassEgressDenied,
 		&deniedError{host: "an address of " + host, why: refused.why, address: refused.host}}
 }
 
@@ -132,7 +133,7 @@ func outOfBounds(err error) error {
 		}
 		err = errors.New(strings.Join(texts, "; "))
 	}
-	return &classedError{dispatcher.ClassBounds, err}
+	return &classedError{run.ClassBounds, err}
 }
 
 // badSecret returns the error of a secret that cannot be used. err must not contain the secret.
@@ -141,18 +142,18 @@ func badSecret(field string, err error) error {
 	if errors.As(err, &classed) {
 		return &classedError{classed.class, fmt.Errorf("secret %s: %w", field, classed.error)}
 	}
-	return &classedError{dispatcher.ClassSecret, fmt.Errorf("secret %s: %w", field, err)}
+	return &classedError{run.ClassSecret, fmt.Errorf("secret %s: %w", field, err)}
 }
 
 // classify turns the error of a request into an outcome. outer is the context of the attempt
 // without its timeout, bounded the one with its timeout.
-func classify(outer, bounded context.Context, err error, timeout input.Duration) dispatcher.Outcome {
+func classify(outer, bounded context.Context, err error, timeout input.Duration) run.Outcome {
 	if outer.Err() != nil {
-		return ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
+		return ended(run.Cancelled, run.ClassCancelled, "the attempt was cancelled")
 	}
 	class := classOf(err)
-	if bounded.Err() != nil && class != dispatcher.ClassConnectTimeout {
-		return ended(dispatcher.RunTimedOut, dispatcher.ClassTimeout, fmt.Sprintf("no complete response within %s", timeout))
+	if bounded.Err() != nil && class != run.ClassConnectTimeout {
+		return ended(run.TimedOut, run.ClassTimeout, fmt.Sprintf("no complete response within %s", timeout))
 	}
 	// The outer *url.Error repeats the URL, and its query may contain a credential.
 	var inURL *url.Error
@@ -169,7 +170,7 @@ func classify(outer, bounded context.Context, err error, timeout input.Duration)
 
 // classOf returns the class of a request's error. net/http has no types for many of its errors, so
 // this also looks at their texts.
-func classOf(err error) dispatcher.Class {
+func classOf(err error) run.Class {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 	}
@@ -184,26 +185,26 @@ func classOf(err error) dispatcher.Class {
 	case errors.As(err, &classed):
 		return classed.class
 	case errors.As(err, &dns):
-		return dispatcher.ClassDNS
+		return run.ClassDNS
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &unknown),
 		says("tls: ", "server gave HTTP response to HTTPS client"):
-		return dispatcher.ClassTLS
+		return run.ClassTLS
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return dispatcher.ClassConnectRefused
+		return run.ClassConnectRefused
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
-		return dispatcher.ClassConnectTimeout
+		return run.ClassConnectTimeout
 	case says("response headers exceeded", "header list larger"):
-		return dispatcher.ClassHeaderTooLarge
+		return run.ClassHeaderTooLarge
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF),
 		says("server closed idle connection", "stream error", "GOAWAY", "http2: client conn",
 			"after connection loss"): // the transport would have repeated the request, whose body cannot be read again
-		return dispatcher.ClassReset
+		return run.ClassReset
 	case errors.Is(err, context.DeadlineExceeded):
-		return dispatcher.ClassTimeout
+		return run.ClassTimeout
 	case says("malformed", "1xx informational", "bad Content-Length", "transfer encoding", "invalid",
 		"transport connection broken"):
-		return dispatcher.ClassProtocol
+		return run.ClassProtocol
 	}
-	return dispatcher.ClassOther
+	return run.ClassOther
 }

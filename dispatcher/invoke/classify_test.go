@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // net/http has no types for these errors, and which of them a lost connection gives is a matter of
@@ -21,8 +21,8 @@ func TestLostConnectionsOfNetHTTPGiveClassReset(t *testing.T) {
 		"http2: Transport: cannot retry err [stream error: stream ID 1; REFUSED_STREAM] after Request.Body was written; " +
 			"define Request.GetBody to avoid this error",
 	} {
-		if got := classOf(&url.Error{Op: "Post", URL: "http://x.test", Err: errors.New(text)}); got != dispatcher.ClassReset {
-			t.Errorf("class of %q = %s, want %s", text, got, dispatcher.ClassReset)
+		if got := classOf(&url.Error{Op: "Post", URL: "http://x.test", Err: errors.New(text)}); got != run.ClassReset {
+			t.Errorf("class of %q = %s, want %s", text, got, run.ClassReset)
 		}
 	}
 }

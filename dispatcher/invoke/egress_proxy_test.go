@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // again runs tests of this program in a new process with more environment variables, because
@@ -61,14 +62,14 @@ func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	t.Cleanup(i.Close)
 	for _, method := range dispatcher.Methods {
 		o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method, ample))
-		if o.State != dispatcher.RunSucceeded {
+		if o.State != run.Succeeded {
 			t.Errorf("%s: outcome = %+v, want success without the proxy", method, o)
 		}
 		for _, url := range []string{
 			"http://169.254.169.254/", "https://169.254.169.254/", "http://[fd00:ec2::254]/",
 			"http://metadata.test/", "https://metadata.test/", "http://224.0.0.1/",
 		} {
-			if o := i.Invoke(t.Context(), callTo(url, method, ample)); o.Class != dispatcher.ClassEgressDenied {
+			if o := i.Invoke(t.Context(), callTo(url, method, ample)); o.Class != run.ClassEgressDenied {
 				t.Errorf("%s %s: outcome = %+v, want egress_denied", method, url, o)
 			}
 		}

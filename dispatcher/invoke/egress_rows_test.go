@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The list of bad inputs: nothing is sent to any of these, whichever resolver looks them up and whatever
@@ -43,7 +43,7 @@ func TestEgressRowsOfBadInputsAreDenied(t *testing.T) {
 			}
 			for _, method := range []string{"POST", "GET"} {
 				for range 2 {
-					if o := i.Invoke(t.Context(), callTo(url, method, ample)); o.Class != dispatcher.ClassEgressDenied {
+					if o := i.Invoke(t.Context(), callTo(url, method, ample)); o.Class != run.ClassEgressDenied {
 						t.Errorf("%s resolver: %s %s: outcome = %+v, want egress_denied", resolver, method, url, o)
 					}
 				}
@@ -77,7 +77,7 @@ func TestRedirectsToDeniedAddressesAreNotFollowed(t *testing.T) {
 			}))
 			for _, method := range []string{"POST", "GET"} {
 				o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, method, ample))
-				if o.Class != dispatcher.ClassRedirect || o.HTTPStatus != status || private.hits.Load() != 0 {
+				if o.Class != run.ClassRedirect || o.HTTPStatus != status || private.hits.Load() != 0 {
 					t.Errorf("%d to %s: outcome = %+v after %d connections, want class redirect and none", status, to, o, private.hits.Load())
 				}
 			}

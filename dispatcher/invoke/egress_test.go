@@ -12,8 +12,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // canary counts the connections to a port of this machine, on all its addresses.
@@ -112,7 +112,7 @@ func TestEgressToDeniedHostsIsRefused(t *testing.T) {
 				for _, scheme := range []string{"http", "https"} {
 					url := fmt.Sprintf("%s://%s:%s/?key=hunter2", scheme, host, canary.port)
 					o := i.Invoke(t.Context(), callTo(url, method, ample))
-					if o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassEgressDenied ||
+					if o.State != run.Failed || o.Class != run.ClassEgressDenied ||
 						strings.Contains(o.Error, "hunter2") {
 						t.Errorf("%s: %s %s://%s: outcome = %+v, want failed as egress_denied", resolver, method, scheme, host, o)
 					}
@@ -120,7 +120,7 @@ func TestEgressToDeniedHostsIsRefused(t *testing.T) {
 			}
 		}
 		for _, url := range []string{"file:///etc/passwd", "ftp://127.0.0.1/", "gopher://127.0.0.1/", "unix:///run/x.sock"} {
-			if o := i.Invoke(t.Context(), callTo(url, "POST", ample)); o.Class != dispatcher.ClassEgressDenied {
+			if o := i.Invoke(t.Context(), callTo(url, "POST", ample)); o.Class != run.ClassEgressDenied {
 				t.Errorf("%s: outcome = %+v, want egress_denied", url, o)
 			}
 		}
@@ -155,7 +155,7 @@ func TestEgressToReservedNetworksIsRefused(t *testing.T) {
 			r.Skip("loopback")
 		}
 		o := i.Invoke(t.Context(), callTo("http://"+host+":9/", "POST", ample))
-		if o.Class != dispatcher.ClassEgressDenied {
+		if o.Class != run.ClassEgressDenied {
 			r.Errorf("%s: outcome = %+v, want egress_denied", host, o)
 		}
 	})
@@ -196,7 +196,7 @@ func TestEgressOptionsAllowAndDenyNetworks(t *testing.T) {
 		before := listener.hits.Load()
 		o := i.Invoke(t.Context(), callTo("http://"+tt.host+":"+listener.port+"/", "POST", ample))
 		i.Close()
-		if denied := o.Class == dispatcher.ClassEgressDenied; denied != tt.denied || denied && listener.hits.Load() != before {
+		if denied := o.Class == run.ClassEgressDenied; denied != tt.denied || denied && listener.hits.Load() != before {
 			t.Errorf("%s: outcome = %+v after %d connections, want denied %v", name, o, listener.hits.Load()-before, tt.denied)
 		}
 	}

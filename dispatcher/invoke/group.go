@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // groups calls endpoints of groups. An attempt tries the endpoints in the order of the strategy until one may have
@@ -59,7 +60,7 @@ type refusal struct {
 	addresses     []string // that why leaves out
 }
 
-func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
 	a, err := g.prepare(call, started)
 	if err != nil {
 		return notSent(ctx, err)
@@ -88,7 +89,7 @@ func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Ti
 // prepare fills in the templates of a call, and finds the router of its job.
 func (g *groups) prepare(call dispatcher.Call, started time.Time) (*groupAttempt, error) {
 	if call.Group == nil {
-		return nil, &classedError{dispatcher.ClassNoEndpoint, fmt.Errorf("group %s does not exist", call.Target.Group.Name)}
+		return nil, &classedError{run.ClassNoEndpoint, fmt.Errorf("group %s does not exist", call.Target.Group.Name)}
 	}
 	a := &groupAttempt{hooks: g.hooks, call: call, started: started}
 	a.strategy = call.Strategy()
@@ -128,7 +129,7 @@ func (a *groupAttempt) ensureToken(ctx context.Context) error {
 // through tries members one after the other, until one may have received the request or the attempt is over: done.
 func (a *groupAttempt) through(
 	ctx, bounded context.Context, members *routing.Members, candidates int,
-) (outcome dispatcher.Outcome, done bool) {
+) (outcome run.Outcome, done bool) {
 	route := a.router.Route(members, a.key)
 	defer route.Done()
 	for bounded.Err() == nil {
@@ -146,7 +147,7 @@ func (a *groupAttempt) through(
 // reach tries the endpoint that the strategy has chosen, but before it the one that the run has waited for.
 func (a *groupAttempt) reach(
 	ctx, bounded context.Context, chosen *dispatcher.Endpoint, candidates int,
-) (outcome dispatcher.Outcome, done bool) {
+) (outcome run.Outcome, done bool) {
 	for bounded.Err() == nil && !a.tried(chosen.ID) {
 		endpoint, refused, over := a.occupy(chosen)
 		if over {
@@ -175,7 +176,7 @@ func (a *groupAttempt) reach(
 // endpoint certainly received nothing, so that the next may be tried.
 func (a *groupAttempt) try(
 	ctx, bounded context.Context, endpoint *dispatcher.Endpoint, left int,
-) (outcome dispatcher.Outcome, done bool) {
+) (outcome run.Outcome, done bool) {
 	r, err := a.hooks.buildFor(bounded, a.destination(endpoint, a.path), a.content, a.call, a.started)
 	executors := a.call.Target.Group.XXLJob != nil
 	if err == nil && executors {
@@ -185,7 +186,7 @@ func (a *groupAttempt) try(
 		outcome = notSent(ctx, err)
 		// Another endpoint may be one that the app may call. All else that may be wrong is so for each of them.
 		var token *tokenError
-		if errors.As(err, &token) || outcome.Class != dispatcher.ClassEgressDenied && outcome.Class != dispatcher.ClassBounds {
+		if errors.As(err, &token) || outcome.Class != run.ClassEgressDenied && outcome.Class != run.ClassBounds {
 			return outcome, true
 		}
 		return outcome, a.refusedBy(endpoint, outcome)
@@ -207,7 +208,7 @@ func (a *groupAttempt) try(
 			a.stopCancelled(ctx, endpoint)
 		}
 		return outcome, true
-	case ctx.Err() != nil, outcome.State == dispatcher.RunCancelled:
+	case ctx.Err() != nil, outcome.State == run.Cancelled:
 		return outcome, true
 	case bounded.Err() == nil && limited.Err() != nil:
 		outcome.Error = context.Cause(limited).Error()
@@ -216,7 +217,7 @@ func (a *groupAttempt) try(
 }
 
 // refusedBy notes that an endpoint could not be connected, and returns that the attempt is not done.
-func (a *groupAttempt) refusedBy(endpoint *dispatcher.Endpoint, outcome dispatcher.Outcome) (done bool) {
+func (a *groupAttempt) refusedBy(endpoint *dispatcher.Endpoint, outcome run.Outcome) (done bool) {
 	a.failed(endpoint, outcome.Error, a.started, time.Now())
 	a.refusals = append(a.refusals, refusal{endpoint: endpoint.ID, why: outcome.Error, addresses: addressesOf(outcome)})
 	return false
@@ -269,13 +270,13 @@ func (a *groupAttempt) hidden() []string {
 const mostSaid = 5
 
 // none returns the outcome of an attempt that no endpoint got.
-func (a *groupAttempt) none(ctx, bounded context.Context, counts stateCounts) dispatcher.Outcome {
+func (a *groupAttempt) none(ctx, bounded context.Context, counts stateCounts) run.Outcome {
 	group, asked := a.call.Group, len(a.refusals)
-	outcome := failed(dispatcher.ClassNoEndpoint,
+	outcome := failed(run.ClassNoEndpoint,
 		fmt.Sprintf("no endpoint of group %s is up; of %d, %d were tried", group.Name, counts.candidates, asked))
 	switch busy := a.busy(); {
 	case ctx.Err() != nil:
-		outcome = ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
+		outcome = ended(run.Cancelled, run.ClassCancelled, "the attempt was cancelled")
 		outcome.NotSent = true
 		return outcome
 	case counts.candidates == 0:
@@ -286,7 +287,7 @@ func (a *groupAttempt) none(ctx, bounded context.Context, counts stateCounts) di
 		}
 		outcome.Error += a.unresolved
 	case busy > 0:
-		outcome = failed(dispatcher.ClassEndpointsBusy,
+		outcome = failed(run.ClassEndpointsBusy,
 			fmt.Sprintf("no endpoint of group %s is idle; of %d, %d were asked and %d are busy", group.Name, counts.candidates, asked, busy))
 	}
 	if bounded.Err() != nil {

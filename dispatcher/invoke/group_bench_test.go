@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // BenchmarkGroup compares a signed request to the next of 20 registered endpoints with one to the next of 20 webhooks, in
@@ -45,7 +46,7 @@ func BenchmarkGroup(b *testing.B) {
 				if i == 1 {
 					call = grouped
 				}
-				if outcome := invoker.Invoke(b.Context(), call); outcome.State != dispatcher.RunSucceeded {
+				if outcome := invoker.Invoke(b.Context(), call); outcome.State != run.Succeeded {
 					b.Fatal(outcome)
 				}
 			}

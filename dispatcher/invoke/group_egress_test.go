@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // registered makes the URLs the registered endpoints of the fleet's group, which takes registrations from networks.
@@ -66,7 +67,7 @@ func TestHostileEndpointGetsNothing(t *testing.T) {
 				f.registered([]string{tt.networks}, []string{canary.port}, "http://"+host+":"+canary.port)
 				f.group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
 				o := i.Invoke(t.Context(), f.call("ping", strategy))
-				if o.State != failed || o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "denied") {
+				if o.State != failed || o.Class != run.ClassNoEndpoint || !strings.Contains(o.Error, "denied") {
 					t.Errorf("%s: %s by %s: outcome = %+v, want no endpoint, because egress is denied", what, host, strategy, o)
 				}
 			}
@@ -88,7 +89,7 @@ func TestRegisteredEndpointUsesNoConnectionOfOthers(t *testing.T) {
 		t.Helper()
 		before := f.counts()[0]
 		o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin))
-		if o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, rule) || f.counts()[0] != before {
+		if o.Class != run.ClassNoEndpoint || !strings.Contains(o.Error, rule) || f.counts()[0] != before {
 			t.Errorf("%s: outcome = %+v, want it denied by %s", what, o, rule)
 		}
 	}
@@ -106,7 +107,7 @@ func TestRegisteredEndpointUsesNoConnectionOfOthers(t *testing.T) {
 	denied("no registration any more", "registration.ports")
 	f.registered([]string{"127.0.0.0/8"}, []string{port}, address)
 	call := within(f.call("ping", routing.RoundRobin), dispatcher.Bounds{Egress: dispatcher.EgressBounds{Networks: []string{"10.0.0.0/8"}}})
-	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "egress.networks") {
+	if o := i.Invoke(t.Context(), call); o.Class != run.ClassNoEndpoint || !strings.Contains(o.Error, "egress.networks") {
 		t.Errorf("outside the bounds of the app: outcome = %+v", o)
 	}
 }
@@ -119,9 +120,9 @@ func TestEndpointCannotRedirect(t *testing.T) {
 	f.respond = func(_ int, w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://127.0.0.1:"+canary.port, http.StatusTemporaryRedirect)
 	}
-	for strategy, class := range map[dispatcher.Strategy]dispatcher.Class{
-		routing.RoundRobin: dispatcher.ClassRedirect, routing.Failover: dispatcher.ClassNoEndpoint,
-		routing.BusyOver: dispatcher.ClassEndpointsBusy,
+	for strategy, class := range map[dispatcher.Strategy]run.Class{
+		routing.RoundRobin: run.ClassRedirect, routing.Failover: run.ClassNoEndpoint,
+		routing.BusyOver: run.ClassEndpointsBusy,
 	} {
 		if o := i.Invoke(t.Context(), f.call("ping", strategy)); o.Class != class {
 			t.Errorf("%s: outcome = %+v, want %s", strategy, o, class)
@@ -160,7 +161,7 @@ func TestServerNameIsSentAndChecked(t *testing.T) {
 	f.group.ServerName = "example.org"
 	f.registered([]string{"127.0.0.0/8"}, []string{at.Port()}, server.URL) // another version of the group
 	o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin))
-	if o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "example.org") {
+	if o.Class != run.ClassNoEndpoint || !strings.Contains(o.Error, "example.org") {
 		t.Errorf("outcome = %+v, want the certificate refused", o)
 	}
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 var (
-	served  = dispatcher.Outcome{State: dispatcher.RunSucceeded}
-	refused = dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP4xx}
-	broken  = dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx}
+	served  = run.Outcome{State: run.Succeeded}
+	refused = run.Outcome{State: run.Failed, Class: run.ClassHTTP4xx}
+	broken  = run.Outcome{State: run.Failed, Class: run.ClassHTTP5xx}
 )
 
 func TestEndpointIsEjectedAfterFailuresInARow(t *testing.T) {
@@ -29,12 +30,12 @@ func TestEndpointIsEjectedAfterFailuresInARow(t *testing.T) {
 			t.Errorf("%s is first, want %s", got, want)
 		}
 	}
-	for _, outcome := range []dispatcher.Outcome{broken, broken, refused, broken, served, broken, broken} {
+	for _, outcome := range []run.Outcome{broken, broken, refused, broken, served, broken, broken} {
 		s.judged(group, a, outcome, now, now)
 	}
 	first(now, "a") // never three in a row
-	for _, class := range []dispatcher.Class{dispatcher.ClassCancelled, dispatcher.ClassReset} {
-		s.judged(group, a, dispatcher.Outcome{State: dispatcher.RunFailed, Class: class}, now, now)
+	for _, class := range []run.Class{run.ClassCancelled, run.ClassReset} {
+		s.judged(group, a, run.Outcome{State: run.Failed, Class: class}, now, now)
 	}
 	for _, pause := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		pause *= time.Second
@@ -163,7 +164,7 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 	call.Job = "ping"
 	call.Target.Group = &dispatcher.GroupTarget{Name: "workers", Timeout: input.Duration(time.Hour)}
 	call.Group.Live = call.Group.Live[1:]
-	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
+	if o := i.Invoke(t.Context(), call); o.Class != run.ClassNoEndpoint || !o.NotSent ||
 		o.Error != "group workers has no endpoint that is up; it has 1, of which 0 are draining and 1 are down by their health checks" {
 		t.Errorf("outcome = %+v, want no endpoint", o)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // workers is a server on all loopback addresses at one port.
@@ -223,7 +224,7 @@ func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 			if name == "silent.test" {
 				call.Target.Group.Timeout = input.Duration(500 * time.Millisecond)
 			}
-			if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
+			if o := i.Invoke(t.Context(), call); o.Class != run.ClassNoEndpoint || !o.NotSent ||
 				name != "silent.test" && !strings.Contains(o.Error, want) {
 				t.Errorf("outcome = %+v, want no endpoint and nothing sent, because %s", o, want)
 			}
@@ -286,7 +287,7 @@ func TestHostileNameGetsNothing(t *testing.T) {
 				i.CheckHealth(t.Context(), []dispatcher.Call{call}, now)
 				i.CheckHealth(t.Context(), []dispatcher.Call{call}, now.Add(time.Hour))
 				o := i.Invoke(t.Context(), call)
-				if o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "denied") && !strings.Contains(o.Error, "may call") {
+				if o.Class != run.ClassNoEndpoint || !strings.Contains(o.Error, "denied") && !strings.Contains(o.Error, "may call") {
 					t.Errorf("%s: %s by %s: outcome = %+v, want no endpoint, because egress is denied", what, name, strategy, o)
 				}
 			}
@@ -312,7 +313,7 @@ func TestNameThatChangesItsAddressGetsNothing(t *testing.T) {
 	server.A("rebound.test", 0, "127.0.0.9", "169.254.169.254")
 	late, cancel := context.WithTimeout(t.Context(), ample)
 	defer cancel()
-	for i.Invoke(t.Context(), call).Class != dispatcher.ClassNoEndpoint {
+	for i.Invoke(t.Context(), call).Class != run.ClassNoEndpoint {
 		if late.Err() != nil {
 			t.Fatal("the name leads to its first address still")
 		}
@@ -336,7 +337,7 @@ func TestCertificateHasTheNameOfTheGroup(t *testing.T) {
 	for name, well := range map[string]bool{"example.com": true, "other.test": false} {
 		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: port, Scheme: "https"}})
 		group.Name, group.TLS = strings.ReplaceAll(name, ".", "-"), &dispatcher.TLS{CACertificates: authority}
-		if o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin)); (o.State == dispatcher.RunSucceeded) != well {
+		if o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin)); (o.State == run.Succeeded) != well {
 			t.Errorf("%s: outcome = %+v, want success: %v", name, o, well)
 		}
 	}
@@ -349,8 +350,8 @@ func TestBoundsOfHostsAllowAddressesByTheirName(t *testing.T) {
 	server.A("workers.allowed.test", 60, "127.0.0.7")
 	server.A("workers.other.test", 60, "127.0.0.7")
 	i := invokerOf(t, server, invoke.Egress{Loopback: true})
-	for name, want := range map[string]dispatcher.RunState{
-		"workers.allowed.test": dispatcher.RunSucceeded, "workers.other.test": dispatcher.RunFailed,
+	for name, want := range map[string]run.State{
+		"workers.allowed.test": run.Succeeded, "workers.other.test": run.Failed,
 	} {
 		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: w.port}})
 		group.Name = strings.ReplaceAll(name, ".", "-")
@@ -366,7 +367,7 @@ func TestBoundsOfHostsAllowAddressesByTheirName(t *testing.T) {
 	call := callOf(group, routing.RoundRobin)
 	bounds := dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{1}}}.WithDefaults(call.App)
 	call.Bounds = &bounds
-	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassNoEndpoint {
+	if o := i.Invoke(t.Context(), call); o.Class != run.ClassNoEndpoint {
 		t.Errorf("at another port: outcome = %+v, want no endpoint", o)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // occupy takes the slot of the endpoint that the strategy has chosen, for a job of which one run at a time may be under
@@ -35,8 +36,8 @@ func (a *groupAttempt) occupy(chosen *dispatcher.Endpoint) (endpoint *dispatcher
 }
 
 // notOccupied is the outcome of an attempt that gets no endpoint, because its run waits or is over. Nobody records it.
-func notOccupied() dispatcher.Outcome {
-	outcome := ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the run has no slot of an endpoint")
+func notOccupied() run.Outcome {
+	outcome := ended(run.Cancelled, run.ClassCancelled, "the run has no slot of an endpoint")
 	outcome.NotSent = true
 	return outcome
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // slotsOf lets a call take slots of endpoints. It notes for which it was asked, and grants what respond says.
@@ -98,7 +99,7 @@ func TestBusyEndpointsArePassedOverByTheirSlots(t *testing.T) {
 		t.Errorf("request went to %s, and e0 was asked %d times, want e1 and none", at, f.probes[0].Load())
 	}
 	busy["e1"] = true
-	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassEndpointsBusy || !o.NotSent ||
+	if o := i.Invoke(t.Context(), call); o.Class != run.ClassEndpointsBusy || !o.NotSent ||
 		!strings.Contains(o.Error, "e1: runs run 7 of the job already") {
 		t.Errorf("outcome = %+v, want that both are busy", o)
 	}

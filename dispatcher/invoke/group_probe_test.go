@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // answering sets what endpoints respond to probes, and returns the URIs of the probes.
@@ -49,7 +50,7 @@ func TestFailoverChoosesTheFirstEndpointThatIsAlive(t *testing.T) {
 	for n := range 100 { // fires at once are one question
 		group.Go(func() error {
 			o := i.Invoke(t.Context(), f.call(fmt.Sprint("job", n), routing.Failover))
-			if o.State != dispatcher.RunSucceeded || o.Response.Endpoint != "e3" {
+			if o.State != run.Succeeded || o.Response.Endpoint != "e3" {
 				return fmt.Errorf("outcome = %+v, want success at e3", o)
 			}
 			return nil
@@ -99,7 +100,7 @@ func TestFailoverGoesToBackupsWhenNoPrimaryIsAlive(t *testing.T) {
 	}
 	f, i = newFleet(t, 2), newInvoker(t)
 	f.answering(500, 404)
-	if o := i.Invoke(t.Context(), f.call("ping", routing.Failover)); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
+	if o := i.Invoke(t.Context(), f.call("ping", routing.Failover)); o.Class != run.ClassNoEndpoint || !o.NotSent ||
 		!strings.HasSuffix(o.Error, "e0: responded to the probe with status 500; e1: responded to the probe with status 404") {
 		t.Errorf("outcome = %+v, want what each endpoint said", o)
 	}
@@ -116,10 +117,10 @@ func TestProbeIsBoundedByItsTimeout(t *testing.T) {
 	for timeout := 200 * time.Millisecond; ; timeout *= 2 { // a slow machine may need longer for the probe of e1
 		f.group.Probe.Timeout = input.Duration(timeout)
 		o := newInvoker(t).Invoke(t.Context(), f.call("ping", routing.Failover))
-		if o.Class == dispatcher.ClassNoEndpoint && timeout < ample/4 && !strings.Contains(o.Error, "within the timeout of") {
+		if o.Class == run.ClassNoEndpoint && timeout < ample/4 && !strings.Contains(o.Error, "within the timeout of") {
 			continue
 		}
-		if o.State != dispatcher.RunSucceeded || o.Response.Endpoint != "e1" {
+		if o.State != run.Succeeded || o.Response.Endpoint != "e1" {
 			t.Errorf("outcome = %+v, want success at e1", o)
 		}
 		return
@@ -142,7 +143,7 @@ func TestBusyoverChoosesTheFirstEndpointThatIsIdle(t *testing.T) {
 			}
 			f.answering(423, 503, 500, 409, 200)
 			o := newInvoker(t).Invoke(t.Context(), f.call("ping", strategy))
-			if o.State != failed || o.Class != dispatcher.ClassEndpointsBusy || !o.NotSent || !o.Class.NeverSent() || !o.Class.Repeatable(0) ||
+			if o.State != failed || o.Class != run.ClassEndpointsBusy || !o.NotSent || !o.Class.NeverSent() || !o.Class.Repeatable(0) ||
 				!strings.Contains(o.Error, "no endpoint of group workers is idle; of 5, 4 were asked and 4 are busy: e0: responded") {
 				t.Errorf("outcome = %+v, want busy without a request to the backup", o)
 			}
@@ -165,9 +166,9 @@ func TestIdleEndpointGetsOneOfManyRequestsAtOnce(t *testing.T) {
 	for range 50 {
 		group.Go(func() {
 			switch o := i.Invoke(t.Context(), f.call("ping", routing.BusyOver)); {
-			case o.State == dispatcher.RunSucceeded:
+			case o.State == run.Succeeded:
 				took.Add(1)
-			case o.Class == dispatcher.ClassEndpointsBusy:
+			case o.Class == run.ClassEndpointsBusy:
 				if busy.Add(1) == 45 {
 					close(release)
 				}

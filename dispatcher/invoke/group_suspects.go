@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // suspect is an endpoint that could not be connected, or that was ejected because its responses are failures. Until a time,
@@ -69,9 +70,9 @@ func (s *groupState) succeeded(endpoint string) {
 // failures in a row, the endpoint is ejected, unless half of the group is ejected already. One success ends that; another
 // failure makes the pause longer.
 func (s *groupState) judged(
-	group *dispatcher.GroupVersion, endpoint *dispatcher.Endpoint, outcome dispatcher.Outcome, began, now time.Time,
+	group *dispatcher.GroupVersion, endpoint *dispatcher.Endpoint, outcome run.Outcome, began, now time.Time,
 ) {
-	if group.EjectAfter == 0 || outcome.Class == dispatcher.ClassCancelled {
+	if group.EjectAfter == 0 || outcome.Class == run.ClassCancelled {
 		return
 	}
 	s.mu.Lock()
@@ -114,9 +115,9 @@ func (s *groupState) halfEjected(group *dispatcher.GroupVersion, now time.Time) 
 }
 
 // failureOfEndpoint tells whether an outcome says that an endpoint is in trouble, rather than that it refuses a job.
-func failureOfEndpoint(outcome dispatcher.Outcome) bool {
+func failureOfEndpoint(outcome run.Outcome) bool {
 	switch outcome.Class {
-	case dispatcher.ClassHTTP5xx, dispatcher.ClassReset, dispatcher.ClassTimeout, dispatcher.ClassProtocol:
+	case run.ClassHTTP5xx, run.ClassReset, run.ClassTimeout, run.ClassProtocol:
 		return true
 	}
 	return false

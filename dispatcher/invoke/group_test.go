@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // fleet is a group of real HTTP servers: e0, e1 and so on.
@@ -88,7 +89,7 @@ func (f *fleet) refusing(t *testing.T, n int) refusedPort {
 func mustSucceed(t *testing.T, i *invoke.Invoker, call dispatcher.Call) string {
 	t.Helper()
 	o := i.Invoke(t.Context(), call)
-	if o.State != dispatcher.RunSucceeded || o.Response == nil {
+	if o.State != run.Succeeded || o.Response == nil {
 		t.Fatalf("outcome = %+v, want success and a response", o)
 	}
 	return o.Response.Endpoint
@@ -119,7 +120,7 @@ func TestRequestToAnEndpointIsThatOfTheJob(t *testing.T) {
 	}
 	call.Group, call.Payload = group, []byte(`{"n":1}`)
 	o := i.Invoke(t.Context(), call)
-	if o.State != dispatcher.RunSucceeded || o.Response == nil || o.Response.Endpoint != "one" {
+	if o.State != run.Succeeded || o.Response == nil || o.Response.Endpoint != "one" {
 		t.Fatalf("outcome = %+v, want success at endpoint one", o)
 	}
 	got := <-requests
@@ -135,7 +136,7 @@ func TestRequestToAnEndpointIsThatOfTheJob(t *testing.T) {
 		}
 	}
 	group.ServerName = "workers.example"
-	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome = %+v", o)
 	}
 	got = <-requests
@@ -201,7 +202,7 @@ func TestLeastConnectionsCountsRequestsInFlight(t *testing.T) {
 	var group errgroup.Group
 	for n := range 50 {
 		group.Go(func() error {
-			if o := i.Invoke(t.Context(), f.call(fmt.Sprint("job", n%7), routing.LeastConnections)); o.State != dispatcher.RunSucceeded {
+			if o := i.Invoke(t.Context(), f.call(fmt.Sprint("job", n%7), routing.LeastConnections)); o.State != run.Succeeded {
 				return fmt.Errorf("outcome = %+v", o)
 			}
 			return nil
@@ -289,7 +290,7 @@ func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 		call.Target.Group.Timeout = input.Duration(timeout * time.Second)
 		o := i.Invoke(t.Context(), call)
 		failed := i.GroupStatus(t.Context(), *f.group, dispatcher.EgressBounds{}).Endpoints[0]
-		if o.State != dispatcher.RunSucceeded || failed.State != dispatcher.EndpointSuspect {
+		if o.State != run.Succeeded || failed.State != dispatcher.EndpointSuspect {
 			continue
 		}
 		if o.Response.Endpoint != "e0" || !strings.HasPrefix(failed.Reason, "no connection within ") {
@@ -301,7 +302,7 @@ func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 		}
 		// If a had been tried before e0, it would be suspect for longer.
 		now := i.GroupStatus(t.Context(), *f.group, dispatcher.EgressBounds{}).Endpoints[0]
-		if o.State != dispatcher.RunSucceeded || o.Response.Endpoint != "e0" ||
+		if o.State != run.Succeeded || o.Response.Endpoint != "e0" ||
 			now.Until != nil && !now.Until.Equal(*failed.Until) {
 			t.Errorf("outcome of the next request = %+v, and a is %+v, want e0 to be tried first", o, now)
 		}
@@ -325,7 +326,7 @@ func TestNoOtherEndpointIsTriedAfterTheRequestWasSent(t *testing.T) {
 			for n := range int64(6) {
 				o := i.Invoke(t.Context(), call)
 				counts := f.counts()
-				if sum := counts[0] + counts[1] + counts[2]; o.State == dispatcher.RunSucceeded || o.NotSent || sum != n+1 {
+				if sum := counts[0] + counts[1] + counts[2]; o.State == run.Succeeded || o.NotSent || sum != n+1 {
 					t.Fatalf("outcome = %+v, counts = %v, want a failure of one request", o, counts)
 				}
 				if o.Response == nil || o.Response.Endpoint == "" {
@@ -349,7 +350,7 @@ func TestNoOtherEndpointIsTriedAfterTheTimeout(t *testing.T) {
 	for ; len(sent) < 6; attempts++ {
 		call.EventID, call.Target.Group.Timeout = fmt.Sprint("evt_", attempts), input.Duration(timeout)
 		switch o := i.Invoke(t.Context(), call); {
-		case o.Class == dispatcher.ClassTimeout && !o.NotSent:
+		case o.Class == run.ClassTimeout && !o.NotSent:
 			sent[call.EventID] = true
 			if o.Response == nil || o.Response.Endpoint == "" {
 				t.Errorf("outcome = %+v, want it to name the endpoint", o)
@@ -385,7 +386,7 @@ func TestAttemptWithoutAnEndpointSaysWhy(t *testing.T) {
 	for n := range f.servers {
 		f.refusing(t, n)
 	}
-	if o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin)); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
+	if o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin)); o.Class != run.ClassNoEndpoint || !o.NotSent ||
 		!strings.Contains(o.Error, "no endpoint of group workers is up; of 3, 3 were tried: e") || !strings.Contains(o.Error, "refused") {
 		t.Errorf("outcome of refusing endpoints = %+v", o)
 	}
@@ -398,7 +399,7 @@ func TestAttemptWithoutAnEndpointSaysWhy(t *testing.T) {
 	} {
 		f.group = &dispatcher.GroupVersion{EndpointGroup: f.group.EndpointGroup, Live: live}
 		o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin))
-		if o.State != failed || o.Class != dispatcher.ClassNoEndpoint || !o.NotSent || !strings.HasSuffix(o.Error, what) {
+		if o.State != failed || o.Class != run.ClassNoEndpoint || !o.NotSent || !strings.HasSuffix(o.Error, what) {
 			t.Errorf("outcome = %+v, want it to say that %s", o, what)
 		}
 	}
@@ -420,7 +421,7 @@ func TestShardGoesToItsEndpointOrElseToAnother(t *testing.T) {
 	call := f.call("job", routing.Broadcast)
 	shard := func(index int, endpoint string) string {
 		t.Helper()
-		call.Shard = &dispatcher.Shard{Index: index, Total: 4, Endpoint: endpoint}
+		call.Shard = &run.Shard{Index: index, Total: 4, Endpoint: endpoint}
 		return mustSucceed(t, i, call)
 	}
 	for n := range 4 {

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The protocol of XXL-JOB's executors: each request is a POST of JSON, and each response has status 200. Its body says
@@ -88,7 +89,7 @@ func replyOf(got response) (executorReply, error) {
 func (a *groupAttempt) asExecutor(ctx context.Context, r *request) error {
 	token := a.call.Group.AccessToken
 	if token == nil {
-		return &classedError{dispatcher.ClassOther, fmt.Errorf("group %s is not of kind xxl_job", a.call.Group.Name)}
+		return &classedError{run.ClassOther, fmt.Errorf("group %s is not of kind xxl_job", a.call.Group.Name)}
 	}
 	text, err := a.hooks.reveal(ctx, r, "access_token", *token, a.started)
 	if err == nil {
@@ -99,16 +100,16 @@ func (a *groupAttempt) asExecutor(ctx context.Context, r *request) error {
 }
 
 // judgeRun returns the outcome of a response to /run that has status 200.
-func (a *groupAttempt) judgeRun(got response) dispatcher.Outcome {
+func (a *groupAttempt) judgeRun(got response) run.Outcome {
 	reply, err := replyOf(got)
 	switch {
 	case err != nil:
-		return failed(dispatcher.ClassProtocol, "the executor "+err.Error())
+		return failed(run.ClassProtocol, "the executor "+err.Error())
 	case reply.Code != executorAgrees:
-		return failed(dispatcher.ClassExecutorRefused,
+		return failed(run.ClassExecutorRefused,
 			fmt.Sprintf("the executor refused the run with code %d: %s", reply.Code, cmp.Or(reply.Msg, "no reason given")))
 	}
-	return dispatcher.Outcome{State: dispatcher.RunWaitingCallback, Callback: a.call.ExecutorCallback()}
+	return run.Outcome{State: run.WaitingCallback, Callback: a.call.ExecutorCallback()}
 }
 
 // probeExecutor asks an executor whether it is alive, or idle; see probe. XXL-JOB's own executors do not know
@@ -120,7 +121,7 @@ func (a *groupAttempt) probeExecutor(ctx context.Context, q question, endpoint *
 	idle := a.strategy.Asks() != routing.AskAlive
 	switch {
 	case idle && q.job != "":
-		path, body = "/idleBeat", map[string]int32{"jobId": dispatcher.ExecutorJobID(a.call.App, q.job)}
+		path, body = "/idleBeat", map[string]int32{"jobId": run.ExecutorJobID(a.call.App, q.job)}
 	case idle:
 		path = "/globalIdleBeat"
 	}

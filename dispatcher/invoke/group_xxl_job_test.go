@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const accessToken = "default_token_of_executors"
@@ -101,15 +102,15 @@ func TestExecutorGetsTheRunOfItsProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := i.Invoke(t.Context(), call)
-	if o.State != dispatcher.RunWaitingCallback || o.HTTPStatus != 200 || o.Response == nil || o.Response.Endpoint != "e0" {
+	if o.State != run.WaitingCallback || o.HTTPStatus != 200 || o.Response == nil || o.Response.Endpoint != "e0" {
 		t.Fatalf("outcome = %+v, want it accepted by e0", o)
 	}
-	if o.Callback == nil || o.Callback.ID != dispatcher.ExecutorLogID("evt_1", 2) || o.Callback.Group != call.Target.Group.Name {
+	if o.Callback == nil || o.Callback.ID != run.ExecutorLogID("evt_1", 2) || o.Callback.Group != call.Target.Group.Name {
 		t.Errorf("callback = %+v, want that of the log and of group %s", o.Callback, call.Target.Group.Name)
 	}
 	want := []executorRequest{{Path: "/run", Body: map[string]any{
-		"jobId": float64(dispatcher.ExecutorJobID("demo", "sync")), "executorHandler": "demoJobHandler", "executorParams": `day 2 "x"`,
-		"executorBlockStrategy": "DISCARD_LATER", "executorTimeout": 90.0, "logId": float64(dispatcher.ExecutorLogID("evt_1", 2)),
+		"jobId": float64(run.ExecutorJobID("demo", "sync")), "executorHandler": "demoJobHandler", "executorParams": `day 2 "x"`,
+		"executorBlockStrategy": "DISCARD_LATER", "executorTimeout": 90.0, "logId": float64(run.ExecutorLogID("evt_1", 2)),
 		"logDateTime": float64(call.Key.ScheduledAt.UnixMilli()), "glueType": "BEAN", "glueSource": "", "glueUpdatetime": 0.0,
 		"broadcastIndex": 0.0, "broadcastTotal": 1.0,
 	}}}
@@ -136,30 +137,30 @@ func TestRunThatAnExecutorRefusesFails(t *testing.T) {
 	t.Parallel()
 	e, i := newExecutors(t, 2), newInvoker(t)
 	for reply, want := range map[string]struct {
-		class dispatcher.Class
+		class run.Class
 		says  string
 	}{
-		`{"code":500,"msg":"block strategy effect"}`:      {dispatcher.ClassExecutorRefused, "code 500: block strategy effect"},
-		`{"code":500,"msg":"wrong: ` + accessToken + `"}`: {dispatcher.ClassExecutorRefused, "wrong: "},
-		`{"code":500}`: {dispatcher.ClassExecutorRefused, "no reason given"},
+		`{"code":500,"msg":"block strategy effect"}`:      {run.ClassExecutorRefused, "code 500: block strategy effect"},
+		`{"code":500,"msg":"wrong: ` + accessToken + `"}`: {run.ClassExecutorRefused, "wrong: "},
+		`{"code":500}`: {run.ClassExecutorRefused, "no reason given"},
 		`[{"logId":7,"executeResult":{"code":500,"msg":"Task not registered"},"handleCode":500,"handleMsg":"Task not registered"}]`: {
-			dispatcher.ClassExecutorRefused, "code 500: Task not registered"},
-		` [{"code":500,"msg":"busy"}]`:                                  {dispatcher.ClassExecutorRefused, "code 500: busy"},
-		`{"logId":7,"handleCode":500,"handleMsg":"no handler"}`:         {dispatcher.ClassExecutorRefused, "code 500: no handler"},
-		`[{"logId":7,"executeResult":{"code":500,"msg":"until 2.2"}}]`:  {dispatcher.ClassExecutorRefused, "code 500: until 2.2"},
-		`[{"handleCode":500,"executeResult":{"code":500,"msg":"one"}}]`: {dispatcher.ClassExecutorRefused, "code 500: one"},
-		`[{"handleCode":500,"handleMsg":"wrong: ` + accessToken + `"}]`: {dispatcher.ClassExecutorRefused, "wrong: "},
-		`[]`:                          {dispatcher.ClassProtocol, "it has no code"},
-		`[{"code":200},{"code":500}]`: {dispatcher.ClassProtocol, "it has no code"},
-		`[{"logId":7}]`:               {dispatcher.ClassProtocol, "it has no code"},
-		`["500"]`:                     {dispatcher.ClassProtocol, "it has no code"},
-		`<html>`:                      {dispatcher.ClassProtocol, "not the JSON of XXL-JOB"},
-		`{"msg":"who are you"}`:       {dispatcher.ClassProtocol, "it has no code"},
-		`{"code":200,"msg":"` + strings.Repeat("x", 70<<10) + `"}`: {dispatcher.ClassProtocol, "more than is read"},
+			run.ClassExecutorRefused, "code 500: Task not registered"},
+		` [{"code":500,"msg":"busy"}]`:                                  {run.ClassExecutorRefused, "code 500: busy"},
+		`{"logId":7,"handleCode":500,"handleMsg":"no handler"}`:         {run.ClassExecutorRefused, "code 500: no handler"},
+		`[{"logId":7,"executeResult":{"code":500,"msg":"until 2.2"}}]`:  {run.ClassExecutorRefused, "code 500: until 2.2"},
+		`[{"handleCode":500,"executeResult":{"code":500,"msg":"one"}}]`: {run.ClassExecutorRefused, "code 500: one"},
+		`[{"handleCode":500,"handleMsg":"wrong: ` + accessToken + `"}]`: {run.ClassExecutorRefused, "wrong: "},
+		`[]`:                          {run.ClassProtocol, "it has no code"},
+		`[{"code":200},{"code":500}]`: {run.ClassProtocol, "it has no code"},
+		`[{"logId":7}]`:               {run.ClassProtocol, "it has no code"},
+		`["500"]`:                     {run.ClassProtocol, "it has no code"},
+		`<html>`:                      {run.ClassProtocol, "not the JSON of XXL-JOB"},
+		`{"msg":"who are you"}`:       {run.ClassProtocol, "it has no code"},
+		`{"code":200,"msg":"` + strings.Repeat("x", 70<<10) + `"}`: {run.ClassProtocol, "more than is read"},
 	} {
 		e.replies["/run"] = reply
 		o := i.Invoke(t.Context(), e.call("sync", routing.First))
-		if o.State != dispatcher.RunFailed || o.Class != want.class || !strings.Contains(o.Error, want.says) ||
+		if o.State != run.Failed || o.Class != want.class || !strings.Contains(o.Error, want.says) ||
 			strings.Contains(o.Error, accessToken) {
 			t.Errorf("%.40s: outcome = %+v, want %s saying %q", reply, o, want.class, want.says)
 		}
@@ -176,7 +177,7 @@ func TestExecutorsReplyInEitherShape(t *testing.T) {
 	e.replies["/run"] = `[{"code":200,"msg":null}]`
 	e.replies["0/idleBeat"] = `[{"logId":0,"handleCode":500,"handleMsg":"busy"}]`
 	o := i.Invoke(t.Context(), e.call("sync", routing.BusyOver))
-	if o.State != dispatcher.RunWaitingCallback || o.Response == nil || o.Response.Endpoint != "e1" {
+	if o.State != run.WaitingCallback || o.Response == nil || o.Response.Endpoint != "e1" {
 		t.Errorf("outcome = %+v, want it accepted by the idle executor", o)
 	}
 }
@@ -189,17 +190,17 @@ func TestStrategiesAskExecutorsInTheirProtocol(t *testing.T) {
 		e, i := newExecutors(t, 3), newInvoker(t)
 		e.replies["0"+path] = `{"code":500,"msg":"job thread is running or has trigger queue."}`
 		o := i.Invoke(t.Context(), e.call("sync", strategy))
-		if o.State != dispatcher.RunWaitingCallback || o.Response.Endpoint != "e1" {
+		if o.State != run.WaitingCallback || o.Response.Endpoint != "e1" {
 			t.Errorf("%s: outcome = %+v, want it accepted by e1", strategy, o)
 		}
-		if strategy == routing.BusyOver && e.requests[0].Body["jobId"] != float64(dispatcher.ExecutorJobID("demo", "sync")) {
+		if strategy == routing.BusyOver && e.requests[0].Body["jobId"] != float64(run.ExecutorJobID("demo", "sync")) {
 			t.Errorf("%s asks %v", strategy, e.requests[0].Body)
 		}
 		if diff := cmp.Diff([]string{"0" + path, "1" + path, "1/run"}, e.paths()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", strategy, diff)
 		}
 		e.replies[path] = e.replies["0"+path]
-		class := map[bool]dispatcher.Class{true: dispatcher.ClassNoEndpoint, false: dispatcher.ClassEndpointsBusy}[strategy == routing.Failover]
+		class := map[bool]run.Class{true: run.ClassNoEndpoint, false: run.ClassEndpointsBusy}[strategy == routing.Failover]
 		o = newInvoker(t).Invoke(t.Context(), e.call("sync", strategy))
 		if o.Class != class || !o.NotSent || !strings.Contains(o.Error, "job thread is running") {
 			t.Errorf("%s: outcome = %+v, want %s", strategy, o, class)
@@ -220,7 +221,7 @@ func TestExecutorStopsARunThatIsCancelledWhileItAccepts(t *testing.T) {
 		}
 	})
 	o := i.Invoke(ctx, e.call("sync", routing.First))
-	if o.State != dispatcher.RunCancelled {
+	if o.State != run.Cancelled {
 		t.Errorf("outcome = %+v, want it cancelled", o)
 	}
 	if diff := cmp.Diff([]string{"0/run", "0/kill"}, e.paths()); diff != "" {

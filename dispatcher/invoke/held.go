@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // errNotHeld ends an attempt whose run is another node's by now, or may be. The lease was good when the attempt began, but what
@@ -42,8 +42,8 @@ func whileHeld(ctx context.Context, conn net.Conn) (net.Conn, error) {
 }
 
 // notHeld is the outcome of an attempt that ended with errNotHeld. Nobody records it.
-func notHeld() dispatcher.Outcome {
-	outcome := ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, errNotHeld.Error())
+func notHeld() run.Outcome {
+	outcome := ended(run.Cancelled, run.ClassCancelled, errNotHeld.Error())
 	outcome.NotSent = true
 	return outcome
 }

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // heldFor returns a Call.Held that is true so many times.
@@ -27,7 +27,7 @@ func TestNothingIsSentOnceTheRunIsAnotherNodes(t *testing.T) {
 		for times := range int64(2) { // before the connection, and after it
 			call := callTo(server.URL, method, ample)
 			call.Held = heldFor(times)
-			if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunCancelled || !o.NotSent || requests.Load() != 0 {
+			if o := i.Invoke(t.Context(), call); o.State != run.Cancelled || !o.NotSent || requests.Load() != 0 {
 				t.Errorf("%s, held %d times: outcome = %+v after %d requests, want cancelled before any", method, times, o, requests.Load())
 			}
 		}
@@ -35,7 +35,7 @@ func TestNothingIsSentOnceTheRunIsAnotherNodes(t *testing.T) {
 	call := callTo(server.URL, http.MethodPost, ample)
 	call.Held = heldFor(1000)
 	for range 2 { // the second time over the connection that was kept
-		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Errorf("held: outcome = %+v, want success", o)
 		}
 	}
@@ -52,7 +52,7 @@ func TestNoOtherEndpointIsTriedOnceTheRunIsAnotherNodes(t *testing.T) {
 	f.refusing(t, 0)
 	call := f.call("ping", routing.First)
 	call.Held = heldFor(1)
-	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunCancelled || !o.NotSent || f.hits[1].Load()+f.hits[2].Load() != 0 {
+	if o := i.Invoke(t.Context(), call); o.State != run.Cancelled || !o.NotSent || f.hits[1].Load()+f.hits[2].Load() != 0 {
 		t.Errorf("outcome = %+v, and requests by endpoint %v, want cancelled before any", o, f.counts())
 	}
 }

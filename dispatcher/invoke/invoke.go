@@ -36,6 +36,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Options tunes an Invoker. The zero value works.
@@ -93,7 +94,7 @@ type Invoker struct {
 // caller makes the attempts of one kind of target.
 type caller interface {
 	// call makes one attempt, which began at started.
-	call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome
+	call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome
 	// close closes idle connections.
 	close()
 }
@@ -149,19 +150,19 @@ func (i *Invoker) Close() {
 // Invoke makes one attempt and returns its outcome. It never panics, and it returns within the
 // target's timeout or at the end of ctx, plus the time to close a connection, or to ask an executor of
 // XXL-JOB to stop a run that was cancelled while it was accepted.
-func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dispatcher.Outcome) {
+func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome run.Outcome) {
 	started := time.Now()
 	defer func() {
 		if r := recover(); r != nil {
-			outcome = dispatcher.Outcome{
-				State: dispatcher.RunFailed, Class: dispatcher.ClassPanic, Error: fmt.Sprint("panic: ", r),
+			outcome = run.Outcome{
+				State: run.Failed, Class: run.ClassPanic, Error: fmt.Sprint("panic: ", r),
 			}
 		}
 		outcome.StartedAt, outcome.EndedAt = started, time.Now()
 	}()
 	c, known := i.callers[call.Target.Kind()]
 	if !known {
-		return failed(dispatcher.ClassOther, "this version of Carillon does not know this kind of target")
+		return failed(run.ClassOther, "this version of Carillon does not know this kind of target")
 	}
 	if call.Bounds == nil {
 		bounds := dispatcher.Bounds{}.WithDefaults(call.App)
@@ -179,7 +180,7 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 }
 
 // outsideBounds returns the outcome of an attempt that the bounds of its app do not allow.
-func outsideBounds(err error) dispatcher.Outcome {
+func outsideBounds(err error) run.Outcome {
 	outcome := notAttempted(outOfBounds(err))
 	outcome.NotSent = true
 	return outcome

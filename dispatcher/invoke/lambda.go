@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // functions invokes Lambda functions.
@@ -32,11 +33,11 @@ func newFunctions(node *nodeConfig) functions {
 }
 
 // call invokes the function once.
-func (f functions) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+func (f functions) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
 	l := call.Target.Lambda
 	event, err := call.FunctionEvent()
 	if err != nil {
-		return failed(dispatcher.ClassOther, err.Error())
+		return failed(run.ClassOther, err.Error())
 	}
 	input := &lambda.InvokeInput{
 		FunctionName: aws.String(l.Function), InvocationType: types.InvocationType(l.Invocation), Payload: event,
@@ -47,29 +48,29 @@ func (f functions) call(ctx context.Context, call dispatcher.Call, started time.
 			input.ClientContext = aws.String(base64.StdEncoding.EncodeToString(l.ClientContext))
 		}
 	}
-	once := func(ctx context.Context, invoke invokeFunction) (dispatcher.Outcome, returnedState, error) {
+	once := func(ctx context.Context, invoke invokeFunction) (run.Outcome, returnedState, error) {
 		output, err := invoke(ctx, input)
 		if err != nil {
-			return dispatcher.Outcome{}, returnedState{}, err
+			return run.Outcome{}, returnedState{}, err
 		}
-		return invoked(output), returnedState{text: dispatcher.StateInBody(output.Payload)}, nil
+		return invoked(output), returnedState{text: run.StateInBody(output.Payload)}, nil
 	}
 	return f.attempt(ctx, call, started, l.Timeout, once)
 }
 
 // invoked turns a response of the Invoke API into an outcome. The API reports a failed function as a
 // response, not as an error.
-func invoked(output *lambda.InvokeOutput) dispatcher.Outcome {
-	response := &dispatcher.Response{
+func invoked(output *lambda.InvokeOutput) run.Outcome {
+	response := &run.Response{
 		FunctionError: aws.ToString(output.FunctionError), ExecutedVersion: aws.ToString(output.ExecutedVersion),
 		LogTail: logTail(aws.ToString(output.LogResult)),
 		Body:    textOf(output.Payload), BodyTruncated: len(output.Payload) > mostResponse,
 	}
 	response.RequestID, _ = middleware.GetRequestIDMetadata(output.ResultMetadata)
 	if response.FunctionError == "" {
-		outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded}
-		if dispatcher.IsSuperseded(dispatcher.OutcomeInBody(output.Payload)) {
-			outcome = dispatcher.Superseded()
+		outcome := run.Outcome{State: run.Succeeded}
+		if run.IsSuperseded(run.OutcomeInBody(output.Payload)) {
+			outcome = run.SupersededOutcome()
 		}
 		outcome.HTTPStatus, outcome.Response = int(output.StatusCode), response
 		return outcome
@@ -80,12 +81,12 @@ func invoked(output *lambda.InvokeOutput) dispatcher.Outcome {
 	if json.Unmarshal(output.Payload, &said) == nil && said.ErrorMessage != "" {
 		message = strings.TrimPrefix(said.ErrorType+": "+said.ErrorMessage, ": ")
 	}
-	outcome := failed(dispatcher.ClassFunctionError, "the function failed ("+response.FunctionError+"): "+redact(message))
+	outcome := failed(run.ClassFunctionError, "the function failed ("+response.FunctionError+"): "+redact(message))
 	if supersededError.MatchString(said.ErrorType) {
-		outcome = dispatcher.Superseded()
+		outcome = run.SupersededOutcome()
 	}
 	if said.ErrorType == "Sandbox.Timedout" || strings.Contains(said.ErrorMessage, "Task timed out after") {
-		outcome.State, outcome.Class = dispatcher.RunTimedOut, dispatcher.ClassFunctionTime
+		outcome.State, outcome.Class = run.TimedOut, run.ClassFunctionTime
 	}
 	outcome.HTTPStatus, outcome.Response = int(output.StatusCode), response
 	return outcome

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // T4: what a role sees of a session is the app's, whatever the job declares, so trust policies tell apps apart.
@@ -26,7 +27,7 @@ func TestRoleSessionsCarryTheIdentityOfTheApp(t *testing.T) {
 			}
 		})
 		call.App, call.AWSExternalID = app, "ext-"+app
-		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Fatalf("outcome = %+v, want success", o)
 		}
 		name := s.assumed.Get("RoleSessionName")
@@ -47,7 +48,7 @@ func TestRoleSessionsCarryTheIdentityOfTheApp(t *testing.T) {
 		l.AssumeRole = &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/caller"}
 	})
 	call.AWSExternalID = ""
-	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassCredentials || s.count() != 4 {
+	if o := i.Invoke(t.Context(), call); o.Class != run.ClassCredentials || s.count() != 4 {
 		t.Errorf("outcome = %+v after %d invocations, want no role to be assumed without an external id", o, s.count())
 	}
 }
@@ -69,7 +70,7 @@ func TestFunctionsAndRolesOutsideTheBoundsAreRefused(t *testing.T) {
 			l.Function, l.AssumeRole = function+":live", &dispatcher.AssumeRole{RoleARN: role}
 		})
 		call.Bounds = bounds
-		if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassBounds || !o.NotSent || s.count() != 0 || s.assumed != nil {
+		if o := i.Invoke(t.Context(), call); o.Class != run.ClassBounds || !o.NotSent || s.count() != 0 || s.assumed != nil {
 			t.Errorf("%s: outcome = %+v after %d invocations, want class bounds before any", name, o, s.count())
 		}
 	}
@@ -88,7 +89,7 @@ func TestCredentialsOfARoleAreNotKept(t *testing.T) {
 		l.AssumeRole = &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/caller"}
 	}))
 	text := fmt.Sprintf("%+v %+v", o, o.Response)
-	if o.Class != dispatcher.ClassFunctionError || strings.Contains(text, "role-secret") || strings.Contains(text, "role-token") ||
+	if o.Class != run.ClassFunctionError || strings.Contains(text, "role-secret") || strings.Contains(text, "role-token") ||
 		strings.Contains(text, "cm9sZS1zZWNyZXQ") || strings.Contains(text, "JvbGUtc2VjcmV0") || strings.Contains(text, "yb2xlLXNlY3JldC") {
 		t.Errorf("outcome = %s, want it without the credentials", text)
 	}

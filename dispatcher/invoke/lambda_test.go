@@ -26,6 +26,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // awsServer serves the Invoke API and AssumeRole of STS. It refuses requests with a wrong signature.
@@ -160,11 +161,11 @@ func TestFunctionIsInvokedOnceAndItsResultKept(t *testing.T) {
 	if o.Response.Phases.FirstByte <= 0 || o.Response.Phases.LastByte < o.Response.Phases.FirstByte {
 		t.Errorf("phases = %+v, want when the first and the last byte came", o.Response.Phases)
 	}
-	want := &dispatcher.Response{
+	want := &run.Response{
 		Phases: o.Response.Phases, RequestID: "req-1", Body: `{"done":true}`, ExecutedVersion: "7",
 		LogTail: "START\npassword=*** ***\nEND\n",
 	}
-	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || s.count() != 1 {
+	if o.State != run.Succeeded || o.HTTPStatus != 200 || s.count() != 1 {
 		t.Errorf("outcome = %+v after %d invocations, want success after 1", o, s.count())
 	}
 	if diff := cmp.Diff(want, o.Response); diff != "" {
@@ -197,7 +198,7 @@ func TestEventInvocationSucceedsWhenAccepted(t *testing.T) {
 	t.Parallel()
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	o := s.invoker().Invoke(t.Context(), invocation(func(l *dispatcher.Lambda) { l.Invocation = dispatcher.InvokeEvent }))
-	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 202 ||
+	if o.State != run.Succeeded || o.HTTPStatus != 202 ||
 		s.invokes[0].Header.Get("X-Amz-Invocation-Type") != "Event" ||
 		s.invokes[0].Header.Get("X-Amz-Log-Type") != "" {
 		t.Errorf("outcome = %+v of %v, want it accepted", o, s.invokes[0].Header)
@@ -215,7 +216,7 @@ func TestFunctionIsInvokedAsARole(t *testing.T) {
 		}
 	})
 	for range 2 {
-		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Fatalf("outcome = %+v, want success", o)
 		}
 	}
@@ -256,13 +257,13 @@ func failWith(kind, payload string) http.HandlerFunc {
 func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 	t.Parallel()
 	const (
-		config, credential, serverErr = dispatcher.ClassConfig, dispatcher.ClassCredentials, dispatcher.ClassHTTP5xx
-		function, functionTime        = dispatcher.ClassFunctionError, dispatcher.ClassFunctionTime
+		config, credential, serverErr = run.ClassConfig, run.ClassCredentials, run.ClassHTTP5xx
+		function, functionTime        = run.ClassFunctionError, run.ClassFunctionTime
 	)
 	type expectation struct {
 		response http.HandlerFunc
-		state    dispatcher.RunState
-		class    dispatcher.Class
+		state    run.State
+		class    run.Class
 		says     string
 	}
 	tests := map[string]expectation{
@@ -287,10 +288,10 @@ func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 		},
 		"connection cut, result unknown": {
 			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-			dispatcher.RunLost, dispatcher.ClassReset, "",
+			run.Lost, run.ClassReset, "",
 		},
 		"no response in time": {
-			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, timedOut, dispatcher.ClassTimeout, "",
+			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, timedOut, run.ClassTimeout, "",
 		},
 		"redirect": {
 			func(w http.ResponseWriter, _ *http.Request) {
@@ -306,12 +307,12 @@ func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 	} {
 		tests["throttle: "+reason] = expectation{
 			refuseWith(429, "TooManyRequestsException", map[string]string{"Reason": reason, "Retry-After": "7"}),
-			failed, dispatcher.ClassThrottled, reason,
+			failed, run.ClassThrottled, reason,
 		}
 	}
 	for code, refusal := range map[string]struct {
 		status int
-		class  dispatcher.Class
+		class  run.Class
 	}{
 		"ServiceException":                     {500, serverErr},
 		"RequestTooLargeException":             {413, config},
@@ -345,7 +346,7 @@ func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 				t.Errorf("outcome = %+v after %d invocations, want %s %s saying %q after 1",
 					o, s.count(), tt.state, tt.class, tt.says)
 			}
-			if o.Class == dispatcher.ClassThrottled && (o.RetryAfter == nil || *o.RetryAfter != 7*time.Second) {
+			if o.Class == run.ClassThrottled && (o.RetryAfter == nil || *o.RetryAfter != 7*time.Second) {
 				t.Errorf("retry after %v, want 7s", o.RetryAfter)
 			}
 		})
@@ -368,7 +369,7 @@ func TestLongResultsAreReadUpToTheKeptSize(t *testing.T) {
 			}
 		})
 		o := s.invoker().Invoke(t.Context(), invocation(nil))
-		if (o.State == dispatcher.RunSucceeded) != (len(head) == 0) || o.Response == nil ||
+		if (o.State == run.Succeeded) != (len(head) == 0) || o.Response == nil ||
 			!o.Response.BodyTruncated || len(o.Response.Body) > 64<<10 || s.count() != 1 {
 			t.Errorf("%s: outcome = %s %s after %d invocations, want a truncated body after 1",
 				name, o.State, o.Class, s.count())
@@ -392,9 +393,9 @@ func TestInvocationIsSentOnceIfTheConnectionBreaks(t *testing.T) {
 	})
 	i := s.invoker()
 	for attempt := 1; attempt <= 6; attempt++ {
-		want := dispatcher.RunSucceeded
+		want := run.Succeeded
 		if attempt%2 == 0 {
-			want = dispatcher.RunLost
+			want = run.Lost
 		}
 		if o := i.Invoke(t.Context(), invocation(nil)); o.State != want || s.count() != attempt {
 			t.Errorf("attempt %d: outcome = %+v after %d invocations, want %s", attempt, o, s.count(), want)
@@ -415,8 +416,8 @@ func TestNodeWithoutCredentialsSendsNothing(t *testing.T) {
 			return aws.Config{Region: "eu-central-1", BaseEndpoint: aws.String(s.URL), Credentials: given}, nil
 		}})
 		defer i.Close()
-		if o := i.Invoke(t.Context(), invocation(nil)); o.Class != dispatcher.ClassCredentials ||
-			o.State != dispatcher.RunFailed || s.count() != 0 {
+		if o := i.Invoke(t.Context(), invocation(nil)); o.Class != run.ClassCredentials ||
+			o.State != run.Failed || s.count() != 0 {
 			t.Errorf("%s: outcome = %+v after %d invocations, want credentials and none", name, o, s.count())
 		}
 	}
@@ -427,8 +428,8 @@ func TestPanicInAnAttemptBecomesItsOutcome(t *testing.T) {
 	t.Parallel()
 	i := invoke.New(invoke.Options{LoadAWS: func(context.Context) (aws.Config, error) { panic("no such thing") }})
 	defer i.Close()
-	if o := i.Invoke(t.Context(), invocation(nil)); o.State != dispatcher.RunFailed ||
-		o.Class != dispatcher.ClassPanic || o.Error != "panic: no such thing" || o.EndedAt.IsZero() {
+	if o := i.Invoke(t.Context(), invocation(nil)); o.State != run.Failed ||
+		o.Class != run.ClassPanic || o.Error != "panic: no such thing" || o.EndedAt.IsZero() {
 		t.Errorf("outcome = %+v, want a failure of class panic", o)
 	}
 }
@@ -443,7 +444,7 @@ func TestEndpointFromTheEnvironmentIsUsed(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 	i := newInvoker(t)
-	if o := i.Invoke(t.Context(), invocation(nil)); o.State != dispatcher.RunSucceeded ||
+	if o := i.Invoke(t.Context(), invocation(nil)); o.State != run.Succeeded ||
 		o.Response.Body != `"emulated"` || s.count() != 1 {
 		t.Errorf("outcome = %+v after %d invocations, want success", o, s.count())
 	}

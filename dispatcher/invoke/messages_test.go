@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
@@ -97,7 +98,7 @@ func TestMessageIsSentOnceWithItsAttributes(t *testing.T) {
 			call.Target.SNS.Attributes, call.Target.SNS.Subject = map[string]string{"app": "{{.App}}", "fixed": "é<&"}, "{{.Job}} ran"
 		}
 		o := m.Invoke(t.Context(), call)
-		if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || m.aws.Calls(operationOf(arn)) != 1 {
+		if o.State != run.Succeeded || o.HTTPStatus != 200 || m.aws.Calls(operationOf(arn)) != 1 {
 			t.Fatalf("%s: outcome = %+v after %d requests, want success after 1", arn, o, m.aws.Calls(operationOf(arn)))
 		}
 		if r := o.Response; r.MessageID != "message-1" || r.RequestID != "request-message-1" || r.Phases.FirstByte <= 0 {
@@ -136,7 +137,7 @@ func TestMessageIsSentAsARoleWithTheIdentityOfTheApp(t *testing.T) {
 			call.Target.SNS.AssumeRole = assume
 		}
 		for range 2 {
-			if o := m.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+			if o := m.Invoke(t.Context(), call); o.State != run.Succeeded {
 				t.Fatalf("%s: outcome = %+v, want success", arn, o)
 			}
 		}
@@ -159,7 +160,7 @@ func TestQueueOrTopicOutsideTheBoundsGetsNothing(t *testing.T) {
 			call := messageTo(arn)
 			call.Bounds = bounds
 			o := m.Invoke(t.Context(), call)
-			if o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassBounds || !o.NotSent || m.aws.Calls(operationOf(arn)) != 0 {
+			if o.State != run.Failed || o.Class != run.ClassBounds || !o.NotSent || m.aws.Calls(operationOf(arn)) != 0 {
 				t.Errorf("%s, %s: outcome = %+v after %d requests, want bounds after none", arn, name, o, m.aws.Calls(operationOf(arn)))
 			}
 		}
@@ -170,14 +171,14 @@ func TestQueueOrTopicOutsideTheBoundsGetsNothing(t *testing.T) {
 func TestFailuresOfQueuesAndTopicsAreTold(t *testing.T) {
 	t.Parallel()
 	const (
-		failed, lost, timedOut = dispatcher.RunFailed, dispatcher.RunLost, dispatcher.RunTimedOut
-		config, throttled      = dispatcher.ClassConfig, dispatcher.ClassThrottled
-		credential, serverErr  = dispatcher.ClassCredentials, dispatcher.ClassHTTP5xx
+		failed, lost, timedOut = run.Failed, run.Lost, run.TimedOut
+		config, throttled      = run.ClassConfig, run.ClassThrottled
+		credential, serverErr  = run.ClassCredentials, run.ClassHTTP5xx
 	)
 	type expectation struct {
 		fault servers.Fault
-		state dispatcher.RunState
-		class dispatcher.Class
+		state run.State
+		class run.Class
 	}
 	both := map[string]expectation{
 		"throttled by the gateway":   {servers.Fault{Status: 429, Code: "TooManyRequestsException"}, failed, throttled},
@@ -190,9 +191,9 @@ func TestFailuresOfQueuesAndTopicsAreTold(t *testing.T) {
 		"trouble inside":             {servers.Fault{Status: 500, Code: "InternalFailure"}, failed, serverErr},
 		"unavailable":                {servers.Fault{Status: 503, Code: "ServiceUnavailable"}, failed, serverErr},
 		"a page of a proxy":          {servers.Fault{Status: 502, Body: "<html>bad gateway"}, failed, serverErr},
-		"not an answer":              {servers.Fault{Status: 200, Body: "<html>a captive portal"}, lost, dispatcher.ClassOther},
-		"no response in time":        {servers.Fault{Slow: true}, timedOut, dispatcher.ClassTimeout},
-		"reset in the middle":        {servers.Fault{Reset: true}, lost, dispatcher.ClassReset},
+		"not an answer":              {servers.Fault{Status: 200, Body: "<html>a captive portal"}, lost, run.ClassOther},
+		"no response in time":        {servers.Fault{Slow: true}, timedOut, run.ClassTimeout},
+		"reset in the middle":        {servers.Fault{Reset: true}, lost, run.ClassReset},
 	}
 	of := map[string]map[string]expectation{
 		queue: {
@@ -202,7 +203,7 @@ func TestFailuresOfQueuesAndTopicsAreTold(t *testing.T) {
 			"a throttled key":      {servers.Fault{Status: 400, Code: "KmsThrottled"}, failed, throttled},
 			"a body that was changed on the way": {
 				servers.Fault{Status: 200, Body: `{"MessageId":"m","MD5OfMessageBody":"00000000000000000000000000000000"}`},
-				lost, dispatcher.ClassProtocol,
+				lost, run.ClassProtocol,
 			},
 		},
 		topic: {
@@ -262,12 +263,12 @@ func TestSecondAttemptAddsNothingToAFIFOQueue(t *testing.T) {
 		m := newMessenger(t)
 		m.aws.Fail(operationOf(arn), servers.Fault{Reset: true})
 		call := messageTo(arn)
-		if o := m.Invoke(t.Context(), call); o.State != dispatcher.RunLost || o.NotSent {
+		if o := m.Invoke(t.Context(), call); o.State != run.Lost || o.NotSent {
 			t.Errorf("%s: outcome = %+v, want lost", arn, o)
 		}
 		m.aws.Fail(operationOf(arn), servers.Fault{})
 		call.Attempt++
-		if o := m.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		if o := m.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Errorf("%s: outcome = %+v, want success", arn, o)
 		}
 		if got := len(m.aws.Messages(arn)); got != want {
@@ -281,7 +282,7 @@ func TestServerRefusesAWrongSignature(t *testing.T) {
 	for _, arn := range []string{queue, topic} {
 		m := newMessenger(t)
 		o := m.invoker(t, "another").Invoke(t.Context(), messageTo(arn))
-		if o.Class != dispatcher.ClassCredentials || len(m.aws.Messages(arn)) != 0 {
+		if o.Class != run.ClassCredentials || len(m.aws.Messages(arn)) != 0 {
 			t.Errorf("%s: outcome = %+v with %d messages, want credentials and none", arn, o, len(m.aws.Messages(arn)))
 		}
 	}
@@ -291,9 +292,9 @@ func TestMessageThatCannotBeFilledInIsNotSent(t *testing.T) {
 	t.Parallel()
 	m := newMessenger(t)
 	call := messageTo(topic)
-	call.Payload = json.RawMessage(`"` + strings.Repeat("x", dispatcher.MaxPayload-2) + `"`)
+	call.Payload = json.RawMessage(`"` + strings.Repeat("x", input.MaxPayload-2) + `"`)
 	o := m.Invoke(t.Context(), call)
-	if o.Class != dispatcher.ClassTemplate || !o.NotSent || m.aws.Calls("Publish") != 0 {
+	if o.Class != run.ClassTemplate || !o.NotSent || m.aws.Calls("Publish") != 0 {
 		t.Errorf("outcome = %+v after %d requests, want template after none", o, m.aws.Calls("Publish"))
 	}
 }
@@ -303,7 +304,7 @@ func TestAttemptThatIsCancelledSaysSo(t *testing.T) {
 	m := newMessenger(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if o := m.Invoke(ctx, messageTo(queue)); o.State != dispatcher.RunCancelled || len(m.aws.Messages(queue)) != 0 {
+	if o := m.Invoke(ctx, messageTo(queue)); o.State != run.Cancelled || len(m.aws.Messages(queue)) != 0 {
 		t.Errorf("outcome = %+v, want cancelled and no message", o)
 	}
 }
@@ -328,9 +329,9 @@ func TestMessageIsSentOnceIfTheConnectionBreaks(t *testing.T) {
 		requests.Store(0)
 		i := messenger{aws: &servers.AWS{Server: server}}.invoker(t, servers.SecretAccessKey)
 		for attempt := 1; attempt <= 6; attempt++ {
-			want := dispatcher.RunSucceeded
+			want := run.Succeeded
 			if attempt%2 == 0 {
-				want = dispatcher.RunLost
+				want = run.Lost
 			}
 			if o := i.Invoke(t.Context(), messageTo(arn)); o.State != want || int(requests.Load()) != attempt {
 				t.Errorf("%s, attempt %d: outcome = %+v after %d requests, want %s", arn, attempt, o, requests.Load(), want)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // oauth2Client is a client at a token endpoint, with its credentials.
@@ -34,7 +35,7 @@ type usedToken struct {
 
 // tokenError is the error of an attempt that has no token, so that nothing was sent to its target.
 type tokenError struct {
-	class dispatcher.Class
+	class run.Class
 	error
 	// retryAfter is the wait that the token endpoint asks for; nil: it does not.
 	retryAfter *time.Duration
@@ -113,7 +114,7 @@ func (c oauth2Client) key() tokenKey {
 
 // failure returns the error of an attempt that has no token. Nothing was sent to its target.
 func (c oauth2Client) failure(err error) error {
-	failure := &tokenError{class: dispatcher.ClassOAuth2}
+	failure := &tokenError{class: run.ClassOAuth2}
 	var known *tokenError
 	var classed *classedError
 	switch {
@@ -152,7 +153,7 @@ func (c oauth2Client) unreachable(ctx context.Context, err error, clean redactio
 		return classed
 	}
 	outcome := classify(context.WithoutCancel(ctx), ctx, err, input.Duration(tokenTimeout))
-	return &tokenError{class: dispatcher.ClassOAuth2, addresses: addressesOf(outcome),
+	return &tokenError{class: run.ClassOAuth2, addresses: addressesOf(outcome),
 		error: fmt.Errorf("token endpoint %s: %s", c.endpoint, clean.clean(outcome.Error))}
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // issuer is a token endpoint in virtual time.
@@ -127,7 +127,7 @@ func TestThrottledEndpointIsAskedAfterItsRetryAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wait := 30 * time.Second
-		throttled := &tokenError{class: dispatcher.ClassOAuth2, error: errors.New("slow down"), retryAfter: &wait}
+		throttled := &tokenError{class: run.ClassOAuth2, error: errors.New("slow down"), retryAfter: &wait}
 		cache, from := newTokens(), &issuer{err: throttled}
 		defer cache.close()
 		for _, want := range []time.Duration{30 * time.Second, 20 * time.Second, 10 * time.Second} {

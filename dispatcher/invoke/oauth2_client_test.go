@@ -19,6 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestClientSecretIsEncodedAsTheTokenEndpointExpects(t *testing.T) {
@@ -42,7 +43,7 @@ func TestClientSecretIsEncodedAsTheTokenEndpointExpects(t *testing.T) {
 	for _, how := range []dispatcher.OAuth2ClientAuth{"", dispatcher.ClientAuthBasic, dispatcher.ClientAuthPost} {
 		client := clientOf(server.URL)
 		client.ClientID, client.ClientAuth = "a:b/c", how
-		if o := i.Invoke(t.Context(), withToken(target, client)); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), withToken(target, client)); o.State != run.Succeeded {
 			t.Errorf("client_auth %q: outcome = %+v", how, o)
 			continue
 		}
@@ -100,7 +101,7 @@ func TestTokenEndpointVerifiesTheJWTOfAClient(t *testing.T) {
 		client := &dispatcher.OAuth2Auth{TokenURL: server.URL + "/token", ClientID: "billing", KeyID: "key-1",
 			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT, PrivateKey: &key, Algorithm: algorithm}
 		for range 2 { // each with a JWT of its own
-			if o := i.Invoke(t.Context(), withToken(target, client)); o.State != dispatcher.RunSucceeded {
+			if o := i.Invoke(t.Context(), withToken(target, client)); o.State != run.Succeeded {
 				t.Fatalf("algorithm %q: outcome = %+v: %s", algorithm, o, problem)
 			}
 			if got := (<-requests).header.Get("Authorization"); got != "Bearer a-token" {
@@ -162,7 +163,7 @@ func TestKeyThatDoesNotSignIsNotUsed(t *testing.T) {
 		client := &dispatcher.OAuth2Auth{TokenURL: server.URL, ClientID: "billing", PrivateKey: &key,
 			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT}
 		o := i.Invoke(t.Context(), withToken(target, client))
-		if o.Class != dispatcher.ClassSecret || !o.NotSent || !strings.Contains(o.Error, "oauth2 private_key") ||
+		if o.Class != run.ClassSecret || !o.NotSent || !strings.Contains(o.Error, "oauth2 private_key") ||
 			!strings.Contains(o.Error, says) || strings.Contains(o.Error, "hunter2") {
 			t.Errorf("%s: outcome = %+v, want class secret that says %s", file, o, says)
 		}

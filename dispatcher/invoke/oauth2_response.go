@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Bounds of what a token endpoint says.
@@ -86,7 +86,7 @@ func (c oauth2Client) read(got response, askedAt time.Time, clean redaction) (*t
 		return newToken(said.AccessToken, askedAt, said.ExpiresIn.life()), nil
 	}
 	return nil, &tokenError{
-		class:      dispatcher.ClassOAuth2,
+		class:      run.ClassOAuth2,
 		error:      fmt.Errorf("token endpoint %s responded with status %d: %s", c.endpoint, got.status, redact(clean.clean(problem))),
 		retryAfter: retryAfter(got.header, time.Now()),
 		// RFC 6749, section 5.2: invalid_client comes with the status 401 or 400.

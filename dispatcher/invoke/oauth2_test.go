@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // tokenServer is an authorization server that issues token-1, token-2 and so on.
@@ -98,7 +99,7 @@ func TestTokenIsSentAndUsedAgain(t *testing.T) {
 	client := clientOf(server.URL + "/token?tenant=a")
 	client.Scopes, client.Audience = []string{"invoices:read", "invoices:write"}, "https://api.example.com"
 	for range 3 {
-		if o := i.Invoke(t.Context(), withToken(target, client)); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), withToken(target, client)); o.State != run.Succeeded {
 			t.Fatalf("outcome = %+v", o)
 		}
 		if got := (<-requests).header.Get("Authorization"); got != "Bearer token-1" {
@@ -137,7 +138,7 @@ func TestTokensAreOfOneAppAndOneClient(t *testing.T) {
 		client := clientOf(server.URL)
 		call := withToken(target, client)
 		change(&call, client)
-		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Fatalf("%s: outcome = %+v", name, o)
 		}
 	}
@@ -227,7 +228,7 @@ func TestFailuresOfTokenEndpoints(t *testing.T) {
 			server := newTokenServer(t, func(_ int32, w http.ResponseWriter, r *http.Request) { tt.respond(w, r) })
 			server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 			o := i.Invoke(t.Context(), withToken(target, clientOf(server.URL+"/token?key=in-the-query")))
-			if o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassOAuth2 || !o.NotSent || len(requests) != 0 {
+			if o.State != run.Failed || o.Class != run.ClassOAuth2 || !o.NotSent || len(requests) != 0 {
 				t.Errorf("outcome = %+v after %d requests to the target, want class oauth2 before any", o, len(requests))
 			}
 			if !strings.HasPrefix(o.Error, "token endpoint "+server.URL+"/token") || !strings.Contains(o.Error, tt.says) {
@@ -262,14 +263,14 @@ func TestSlowTokenEndpointEndsWithTheAttempt(t *testing.T) {
 	call := withToken(target, clientOf(server.URL))
 	for timeout := short; len(arrived) == 0 && timeout < ample; timeout *= 2 { // a slow machine may not even connect in time
 		call.Target.Webhook.Timeout = input.Duration(timeout)
-		if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassOAuth2 || !o.NotSent ||
+		if o := i.Invoke(t.Context(), call); o.Class != run.ClassOAuth2 || !o.NotSent ||
 			!strings.Contains(o.Error, "no response within the timeout of the attempt") {
 			t.Errorf("outcome = %+v, want the timeout of the attempt", o)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if o := i.Invoke(ctx, withToken(target, clientOf(server.URL))); o.State != dispatcher.RunCancelled || !o.NotSent || len(requests) != 0 {
+	if o := i.Invoke(ctx, withToken(target, clientOf(server.URL))); o.State != run.Cancelled || !o.NotSent || len(requests) != 0 {
 		t.Errorf("outcome = %+v after %d requests to the target, want it cancelled before any", o, len(requests))
 	}
 }
@@ -290,7 +291,7 @@ func TestTokensWithoutAUsualLife(t *testing.T) {
 		target, _ := recorder(t)
 		server := newTokenServer(t, func(_ int32, w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, tt.body) })
 		for range 3 {
-			if o := i.Invoke(t.Context(), withToken(target, clientOf(server.URL))); o.State != dispatcher.RunSucceeded {
+			if o := i.Invoke(t.Context(), withToken(target, clientOf(server.URL))); o.State != run.Succeeded {
 				t.Errorf("%s: outcome = %+v", name, o)
 			}
 		}
@@ -313,7 +314,7 @@ func TestManyAttemptsAskForOneToken(t *testing.T) {
 	var attempts errgroup.Group
 	for range 1000 {
 		attempts.Go(func() error {
-			if o := i.Invoke(t.Context(), withToken(target.URL, clientOf(server.URL))); o.State != dispatcher.RunSucceeded {
+			if o := i.Invoke(t.Context(), withToken(target.URL, clientOf(server.URL))); o.State != run.Succeeded {
 				return fmt.Errorf("outcome = %+v", o)
 			}
 			return nil
@@ -340,7 +341,7 @@ func TestTokenThatIsRefusedIsReplacedForTheNextAttempt(t *testing.T) {
 	defer target.Close()
 	server := newTokenServer(t, nil)
 	var seen []string
-	attempt := func() dispatcher.Outcome {
+	attempt := func() run.Outcome {
 		before := hits.Load()
 		o := i.Invoke(t.Context(), withToken(target.URL, clientOf(server.URL)))
 		if n := hits.Load() - before; n != 1 {
@@ -376,14 +377,14 @@ func TestTokenEndpointObeysTheEgressRules(t *testing.T) {
 		tokenURL string
 		bounds   dispatcher.Bounds
 		loopback bool
-		class    dispatcher.Class
+		class    run.Class
 	}{
 		"allowed":              {server.URL, hosts, true, ""},
-		"the node itself":      {server.URL, open, false, dispatcher.ClassEgressDenied},
-		"metadata":             {"http://169.254.169.254/token", open, true, dispatcher.ClassEgressDenied},
-		"metadata by its name": {"http://metadata.google.internal/token", open, true, dispatcher.ClassEgressDenied},
-		"a private network":    {"http://10.1.2.3/token", open, true, dispatcher.ClassEgressDenied},
-		"a host out of bounds": {strings.Replace(server.URL, "127.0.0.1", "localhost", 1), hosts, true, dispatcher.ClassBounds},
+		"the node itself":      {server.URL, open, false, run.ClassEgressDenied},
+		"metadata":             {"http://169.254.169.254/token", open, true, run.ClassEgressDenied},
+		"metadata by its name": {"http://metadata.google.internal/token", open, true, run.ClassEgressDenied},
+		"a private network":    {"http://10.1.2.3/token", open, true, run.ClassEgressDenied},
+		"a host out of bounds": {strings.Replace(server.URL, "127.0.0.1", "localhost", 1), hosts, true, run.ClassBounds},
 	} {
 		client := clientOf(tt.tokenURL)
 		client.ClientSecret = &dispatcher.Secret{Stored: true, Value: input.NewSensitive("hunter2")}
@@ -412,11 +413,11 @@ func TestTokenEndpointIsTrustedByItsOwnAuthorities(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	client := clientOf(server.URL)
-	if o := i.Invoke(t.Context(), withToken(target, client)); o.Class != dispatcher.ClassOAuth2 || !strings.Contains(o.Error, "certificate") {
+	if o := i.Invoke(t.Context(), withToken(target, client)); o.Class != run.ClassOAuth2 || !strings.Contains(o.Error, "certificate") {
 		t.Errorf("outcome = %+v, want an unknown authority", o)
 	}
 	client.CACertificates = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	if o := i.Invoke(t.Context(), withToken(target, client)); o.State != dispatcher.RunSucceeded {
+	if o := i.Invoke(t.Context(), withToken(target, client)); o.State != run.Succeeded {
 		t.Errorf("outcome = %+v", o)
 	}
 }
@@ -466,7 +467,7 @@ func TestGroupGetsItsTokenBeforeItChoosesAnEndpoint(t *testing.T) {
 			}
 		}
 		f.group.Auth = &dispatcher.Auth{OAuth2: clientOf(server.URL)}
-		if o := i.Invoke(t.Context(), f.call("a", strategy)); o.Class != dispatcher.ClassOAuth2 || !o.NotSent || server.asked.Load() != 1 {
+		if o := i.Invoke(t.Context(), f.call("a", strategy)); o.Class != run.ClassOAuth2 || !o.NotSent || server.asked.Load() != 1 {
 			t.Errorf("%s: outcome = %+v after %d requests for a token, want class oauth2 after 1", strategy, o, server.asked.Load())
 		}
 		if n := f.probes[0].Load() + f.probes[1].Load() + f.hits[0].Load() + f.hits[1].Load(); n != 0 {
@@ -490,7 +491,7 @@ func TestProbeThatIsRefusedReplacesTheToken(t *testing.T) {
 		}
 	}
 	f.group.Auth = &dispatcher.Auth{OAuth2: clientOf(server.URL)}
-	if o := i.Invoke(t.Context(), f.call("a", "busyover")); o.Class != dispatcher.ClassEndpointsBusy {
+	if o := i.Invoke(t.Context(), f.call("a", "busyover")); o.Class != run.ClassEndpointsBusy {
 		t.Fatalf("outcome = %+v, want the probe to be refused", o)
 	}
 	mustSucceed(t, i, f.call("b", "busyover")) // another job asks again

@@ -11,6 +11,7 @@ import (
 	"github.com/go-resty/resty/v2"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // plainSecrets are headers that hold a secret wherever they come from, in lower case.
@@ -22,7 +23,7 @@ func (i *Invoker) Show(call dispatcher.Call, endpoint *dispatcher.Endpoint, now 
 	shown := shownRequest{ShownRequest: dispatcher.ShownRequest{Attempt: call.Attempt, Target: call.Target.Kind()}}
 	if policy := call.Target.Callback(); policy != nil {
 		url := i.callbacks.url + "/v1/runs/" + call.Key.String()
-		call.Callback = &dispatcher.CallToken{URL: url, Token: dispatcher.Mask, Timeout: policy.Timeout}
+		call.Callback = &run.CallToken{URL: url, Token: dispatcher.Mask, Timeout: policy.Timeout}
 		shown.mask("token of the callback")
 	}
 	if call.Bounds == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // ofTransport are headers that the connection adds, which are no part of what a job says.
@@ -52,7 +53,7 @@ func TestShownRequestIsTheOneThatAReceiverGetsButForItsSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := i.Invoke(t.Context(), call)
-		if o.State != dispatcher.RunSucceeded {
+		if o.State != run.Succeeded {
 			t.Fatalf("%s: outcome %+v", name, o)
 		}
 		shown := i.Show(call, nil, time.Now())
@@ -99,7 +100,7 @@ func TestShownEventIsTheOneThatAFunctionGets(t *testing.T) {
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) })
 	i := s.invoker()
 	call := invocation(func(l *dispatcher.Lambda) { l.ClientContext = json.RawMessage(`{"custom":{"a":"b"}}`) })
-	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome %+v", o)
 	}
 	shown, r := i.Show(call, nil, time.Now()), s.invokes[0]

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -102,7 +103,7 @@ func TestSecretsOfManagersAreSentAndReadOnce(t *testing.T) {
 	k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
 	for _, reference := range references {
 		for range 3 {
-			if o := k.Invoke(t.Context(), withManaged(target.URL, reference)); o.State != dispatcher.RunSucceeded {
+			if o := k.Invoke(t.Context(), withManaged(target.URL, reference)); o.State != run.Succeeded {
 				t.Errorf("%s: outcome = %+v", reference, o)
 			}
 		}
@@ -120,7 +121,7 @@ func TestSecretsOfManagersOutsideTheBoundsAreNotRead(t *testing.T) {
 		for _, bounds := range []*dispatcher.Bounds{nil, {Secrets: []string{"awssm:other/*", "vault:secret/data/demo/*"}}} {
 			call := withManaged(target.URL, reference)
 			call.Bounds = bounds
-			if o := k.Invoke(t.Context(), call); o.Class != dispatcher.ClassBounds || !o.NotSent {
+			if o := k.Invoke(t.Context(), call); o.Class != run.ClassBounds || !o.NotSent {
 				t.Errorf("%s: outcome = %+v, want class bounds", reference, o)
 			}
 		}
@@ -142,17 +143,17 @@ func TestRotatedSecretsAreSentAfterOneRefusal(t *testing.T) {
 		target.accepts.Store(&rotated)
 		k.put(rotated)
 		o := k.Invoke(t.Context(), call)
-		if o.Class != dispatcher.ClassSecretReplaced || !o.Class.Repeatable(o.HTTPStatus) || o.HTTPStatus != http.StatusUnauthorized ||
+		if o.Class != run.ClassSecretReplaced || !o.Class.Repeatable(o.HTTPStatus) || o.HTTPStatus != http.StatusUnauthorized ||
 			o.NotSent || target.requests.Load() != 2 || strings.Contains(o.Response.Body, "token-one") {
 			t.Errorf("%s: outcome = %+v, %+v after %d requests, want that it be attempted again", reference, o, o.Response, target.requests.Load())
 		}
-		if o := k.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || target.requests.Load() != 3 {
+		if o := k.Invoke(t.Context(), call); o.State != run.Succeeded || target.requests.Load() != 3 {
 			t.Errorf("%s: outcome = %+v after %d requests, want success with the new value", reference, o, target.requests.Load())
 		}
 		unknown := "token-three"
 		target.accepts.Store(&unknown)
 		for range 3 {
-			if o := k.Invoke(t.Context(), call); o.Class != dispatcher.ClassHTTP4xx || o.Class.Repeatable(o.HTTPStatus) {
+			if o := k.Invoke(t.Context(), call); o.Class != run.ClassHTTP4xx || o.Class.Repeatable(o.HTTPStatus) {
 				t.Errorf("%s: outcome = %+v, want the refusal of the target", reference, o)
 			}
 		}
@@ -187,7 +188,7 @@ func TestRotatedClientSecretIsReadAgainWithinTheAttempt(t *testing.T) {
 		call := withManagedClient(target.URL, server.URL, reference)
 		k.Invoke(t.Context(), call) // the target refuses token-1, so that the next attempt needs another
 		k.put("token-two")
-		if o := k.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || server.asked.Load() != 3 {
+		if o := k.Invoke(t.Context(), call); o.State != run.Succeeded || server.asked.Load() != 3 {
 			t.Errorf("%s: %+v after %d requests for tokens, want a success after 3", reference, o, server.asked.Load())
 		}
 	}
@@ -203,7 +204,7 @@ func TestClientSecretThatIsWrongIsReadAgainOnce(t *testing.T) {
 		})
 		o := k.Invoke(t.Context(), withManagedClient(target.URL, server.URL, reference))
 		reads := k.aws.Calls("GetSecretValue") + k.aws.Calls("GetParameter") + k.vault.Reads()
-		if o.Class != dispatcher.ClassOAuth2 || !o.NotSent || reads != 2 || server.asked.Load() != 1 {
+		if o.Class != run.ClassOAuth2 || !o.NotSent || reads != 2 || server.asked.Load() != 1 {
 			t.Errorf("%s: %+v after %d reads and %d requests for tokens, want class oauth2 and nothing sent after 2 and 1",
 				reference, o, reads, server.asked.Load())
 		}
@@ -222,7 +223,7 @@ func TestRefusalsAtOnceReadTheSecretOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if o := k.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded && o.Class != dispatcher.ClassSecretReplaced {
+			if o := k.Invoke(t.Context(), call); o.State != run.Succeeded && o.Class != run.ClassSecretReplaced {
 				t.Errorf("outcome = %+v, want success or that it be attempted again", o)
 			}
 		})
@@ -239,28 +240,28 @@ func TestTroubleOfManagersAndDenialsAreToldApart(t *testing.T) {
 	for _, reference := range references {
 		k := keepSecrets(t, invoke.SecretManagers{Lifetime: time.Nanosecond, Keep: time.Hour})
 		target := newStrict(t, "token-one")
-		attempt := func() dispatcher.Outcome {
+		attempt := func() run.Outcome {
 			return k.Invoke(t.Context(), withManaged(target.URL, reference))
 		}
 		attempt()
 		for _, f := range []servers.Fault{{Status: 503, Code: "ServiceUnavailable"}, {Status: 429, Code: "ThrottlingException"}} {
 			k.fail(f)
-			if o := attempt(); o.State != dispatcher.RunSucceeded {
+			if o := attempt(); o.State != run.Succeeded {
 				t.Errorf("%s: outcome while it responds %d = %+v, want success with the last value", reference, f.Status, o)
 			}
 		}
 		k.fail(servers.Fault{Status: 403, Code: "AccessDeniedException"})
 		o := attempt()
-		for o.State == dispatcher.RunSucceeded && t.Context().Err() == nil { // until the read next to the attempts has ended
+		for o.State == run.Succeeded && t.Context().Err() == nil { // until the read next to the attempts has ended
 			o = attempt()
 		}
 		sent := target.requests.Load()
-		if o.Class != dispatcher.ClassSecret || !o.NotSent || !strings.Contains(o.Error, "does not let this node read it") ||
+		if o.Class != run.ClassSecret || !o.NotSent || !strings.Contains(o.Error, "does not let this node read it") ||
 			strings.Contains(o.Error, "123456789012") {
 			t.Errorf("%s: outcome = %+v, want class secret without a text of the manager", reference, o)
 		}
 		k.fail(servers.Fault{Status: 503})
-		if o = attempt(); o.Class != dispatcher.ClassSecret || target.requests.Load() != sent {
+		if o = attempt(); o.Class != run.ClassSecret || target.requests.Load() != sent {
 			t.Errorf("%s: outcome after a denial = %+v, want nothing sent although the manager is unreachable", reference, o)
 		}
 	}
@@ -276,16 +277,16 @@ func TestSecretsAreReadWithTheIdentityOfTheApp(t *testing.T) {
 	})
 	target := newStrict(t, "token-one")
 	for _, reference := range references[:2] {
-		if o := k.Invoke(t.Context(), withManaged(target.URL, reference)); o.State != dispatcher.RunSucceeded {
+		if o := k.Invoke(t.Context(), withManaged(target.URL, reference)); o.State != run.Succeeded {
 			t.Errorf("%s: outcome = %+v", reference, o)
 		}
 		other := withManaged(target.URL, reference)
 		other.App, other.AWSExternalID = "other", "ext-other"
-		if o := k.Invoke(t.Context(), other); o.Class != dispatcher.ClassSecret {
+		if o := k.Invoke(t.Context(), other); o.Class != run.ClassSecret {
 			t.Errorf("%s: outcome of another app = %+v, want it denied, and not the value that is cached", reference, o)
 		}
 		other.App, other.AWSExternalID = "third", ""
-		if o := k.Invoke(t.Context(), other); o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, "external id") {
+		if o := k.Invoke(t.Context(), other); o.Class != run.ClassSecret || !strings.Contains(o.Error, "external id") {
 			t.Errorf("%s: outcome without an external id = %+v, want no role to be assumed", reference, o)
 		}
 	}
@@ -308,7 +309,7 @@ func TestTroubleOfRolesAndDenialsAreToldApart(t *testing.T) {
 		k := keepSecrets(t, invoke.SecretManagers{AWSRole: "arn:aws:iam::123456789012:role/secrets"})
 		k.aws.Fail("AssumeRole", tt.fault)
 		o := k.Invoke(t.Context(), withManaged("http://127.0.0.1:1", "awssm:demo/api#token"))
-		if o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, tt.says) || strings.Contains(o.Error, "private") {
+		if o.Class != run.ClassSecret || !strings.Contains(o.Error, tt.says) || strings.Contains(o.Error, "private") {
 			t.Errorf("%s: outcome = %+v, want class secret that says %s", name, o, tt.says)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // topics publishes messages to SNS topics.
@@ -28,7 +29,7 @@ func newTopics(node *nodeConfig) topics {
 }
 
 // call publishes one message.
-func (t topics) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+func (t topics) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
 	message, err := call.Message()
 	if err != nil {
 		return notSent(ctx, err)
@@ -42,10 +43,10 @@ func (t topics) call(ctx context.Context, call dispatcher.Call, started time.Tim
 		MessageAttributes: attributes, MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
 	}
 	timeout := input.Duration(call.Target.Timeout())
-	once := func(ctx context.Context, publish publishMessage) (dispatcher.Outcome, returnedState, error) {
+	once := func(ctx context.Context, publish publishMessage) (run.Outcome, returnedState, error) {
 		output, err := publish(ctx, in)
 		if err != nil {
-			return dispatcher.Outcome{}, returnedState{}, err
+			return run.Outcome{}, returnedState{}, err
 		}
 		return sent(output.ResultMetadata, output.MessageId), returnedState{}, nil
 	}

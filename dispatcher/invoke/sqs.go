@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // queues sends messages to SQS queues.
@@ -37,7 +38,7 @@ func newQueues(node *nodeConfig) queues {
 }
 
 // call sends one message.
-func (q queues) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+func (q queues) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
 	message, err := call.Message()
 	if err != nil {
 		return notSent(ctx, err)
@@ -51,10 +52,10 @@ func (q queues) call(ctx context.Context, call dispatcher.Call, started time.Tim
 		MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
 	}
 	timeout := input.Duration(call.Target.Timeout())
-	return q.attempt(ctx, call, started, timeout, func(ctx context.Context, send sendMessage) (dispatcher.Outcome, returnedState, error) {
+	return q.attempt(ctx, call, started, timeout, func(ctx context.Context, send sendMessage) (run.Outcome, returnedState, error) {
 		output, err := send(ctx, call.Target.SQS.QueueARN, in)
 		if err != nil {
-			return dispatcher.Outcome{}, returnedState{}, err
+			return run.Outcome{}, returnedState{}, err
 		}
 		return sent(output.ResultMetadata, output.MessageId), returnedState{}, nil
 	})
@@ -74,10 +75,10 @@ func queueURL(ctx context.Context, o sqs.Options, queue string) (string, error) 
 }
 
 // sent is the outcome of a message that AWS has taken.
-func sent(of smithy.Metadata, id *string) dispatcher.Outcome {
-	response := &dispatcher.Response{MessageID: aws.ToString(id)}
+func sent(of smithy.Metadata, id *string) run.Outcome {
+	response := &run.Response{MessageID: aws.ToString(id)}
 	response.RequestID, _ = middleware.GetRequestIDMetadata(of)
-	outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, Response: response}
+	outcome := run.Outcome{State: run.Succeeded, Response: response}
 	if raw, ok := middleware.GetRawResponse(of).(*smithyhttp.Response); ok {
 		outcome.HTTPStatus = raw.StatusCode
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // returnedState is what a target returned as the state of its job, as it came.
@@ -15,10 +16,10 @@ type returnedState struct {
 
 // stateOf finds the state in a response: in the header or, without that, in the body.
 func stateOf(header http.Header, body []byte, more bool) returnedState {
-	if text := header.Get(dispatcher.HeaderState); text != "" {
+	if text := header.Get(run.HeaderState); text != "" {
 		return returnedState{text: json.RawMessage(text)}
 	}
-	return returnedState{text: dispatcher.StateInBody(body), cut: more && looksLikeObject(body)}
+	return returnedState{text: run.StateInBody(body), cut: more && looksLikeObject(body)}
 }
 
 // looksLikeObject tells whether a body may be a JSON object.
@@ -35,17 +36,17 @@ func looksLikeObject(body []byte) bool {
 
 // keepReturned adds to the outcome of a call what its target returned as the state of the job. A state that cannot be
 // stored changes neither the outcome nor the state: the response says why.
-func keepReturned(outcome *dispatcher.Outcome, call dispatcher.Call, got returnedState, clean redaction) {
-	if call.Carried == nil || outcome.State != dispatcher.RunSucceeded || got.text == nil && !got.cut {
+func keepReturned(outcome *run.Outcome, call dispatcher.Call, got returnedState, clean redaction) {
+	if call.Carried == nil || outcome.State != run.Succeeded || got.text == nil && !got.cut {
 		return
 	}
 	problem := ""
 	var state json.RawMessage
-	stays := dispatcher.WhyStateStays(call.Key.Kind, call.Cause)
-	switch text, err := dispatcher.ReadCarriedState(got.text); {
+	stays := run.WhyStateStays(call.Key.Kind, call.Cause)
+	switch text, err := run.ReadCarriedState(got.text); {
 	case got.text == nil:
 		problem = "the body is longer than the 64 KiB that are read, so no state was looked for in it; return the state in " +
-			dispatcher.HeaderState
+			run.HeaderState
 	case stays != "":
 		problem = stays
 	case call.Key.Shard > 0:
@@ -58,10 +59,10 @@ func keepReturned(outcome *dispatcher.Outcome, call dispatcher.Call, got returne
 		state = text
 	}
 	if outcome.Response == nil {
-		outcome.Response = &dispatcher.Response{}
+		outcome.Response = &run.Response{}
 	}
 	outcome.Response.State, outcome.Response.StateProblem = state, problem
 	if state != nil {
-		outcome.Returned = &dispatcher.ReturnedState{State: state, Revision: call.Carried.Revision}
+		outcome.Returned = &run.ReturnedState{State: state, Revision: call.Carried.Revision}
 	}
 }

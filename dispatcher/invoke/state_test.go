@@ -12,11 +12,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // carrying lets a call give a state of revision 7.
 func carrying(call dispatcher.Call, state string) dispatcher.Call {
-	call.Carried = &dispatcher.CarriedState{State: []byte(state), Revision: 7}
+	call.Carried = &run.CarriedState{State: []byte(state), Revision: 7}
 	return call
 }
 
@@ -26,8 +27,8 @@ func TestTargetIsGivenTheState(t *testing.T) {
 	var has bool
 	var body []byte
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, has = r.Header[dispatcher.HeaderState]
-		header = r.Header.Get(dispatcher.HeaderState)
+		_, has = r.Header[run.HeaderState]
+		header = r.Header.Get(run.HeaderState)
 		body, _ = io.ReadAll(r.Body)
 	}))
 	defer server.Close()
@@ -45,13 +46,13 @@ func TestTargetIsGivenTheState(t *testing.T) {
 
 func TestStateThatATargetReturns(t *testing.T) {
 	t.Parallel()
-	long, deep := strings.Repeat("x", dispatcher.MaxCarriedState), strings.Repeat("[", 33)+strings.Repeat("]", 33)
-	of := func(change func(*dispatcher.RunKey)) func(*dispatcher.Call) {
+	long, deep := strings.Repeat("x", run.MaxCarriedState), strings.Repeat("[", 33)+strings.Repeat("]", 33)
+	of := func(change func(*run.Key)) func(*dispatcher.Call) {
 		return func(c *dispatcher.Call) { change(&c.Key) }
 	}
 	tooLong := `{"pad": "` + strings.Repeat(long, 18) + `", "carillon": {"state": 2}}`
-	shard := of(func(k *dispatcher.RunKey) { k.Shard = 1 })
-	backfill := of(func(k *dispatcher.RunKey) { k.Kind = dispatcher.KindBackfill })
+	shard := of(func(k *run.Key) { k.Shard = 1 })
+	backfill := of(func(k *run.Key) { k.Kind = run.KindBackfill })
 	for name, tt := range map[string]struct {
 		status         int
 		header, body   string
@@ -74,13 +75,13 @@ func TestStateThatATargetReturns(t *testing.T) {
 		"of a backfill":                  {header: `2`, change: backfill, problem: "a run of kind backfill"},
 		"of a shard":                     {header: `2`, change: shard, problem: "a shard of a broadcast"},
 		"with a secret of the request":   {header: `"s3cret-of-the-job"`, problem: "the state repeats a secret"},
-		"with a catch-up it is returned": {header: `2`, change: of(func(k *dispatcher.RunKey) { k.Kind = dispatcher.KindCatchUp }), state: `2`},
+		"with a catch-up it is returned": {header: `2`, change: of(func(k *run.Key) { k.Kind = run.KindCatchUp }), state: `2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if tt.header != "" {
-					w.Header().Set(dispatcher.HeaderState, tt.header)
+					w.Header().Set(run.HeaderState, tt.header)
 				}
 				if tt.status != 0 {
 					w.WriteHeader(tt.status)
@@ -95,18 +96,18 @@ func TestStateThatATargetReturns(t *testing.T) {
 				tt.change(&call)
 			}
 			outcome := newInvoker(t).Invoke(t.Context(), call)
-			var got dispatcher.ReturnedState
+			var got run.ReturnedState
 			if outcome.Returned != nil {
 				got = *outcome.Returned
 			}
-			want := dispatcher.ReturnedState{}
+			want := run.ReturnedState{}
 			if tt.state != "" {
-				want = dispatcher.ReturnedState{State: []byte(tt.state), Revision: 7}
+				want = run.ReturnedState{State: []byte(tt.state), Revision: 7}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("returned (-want +got):\n%s", diff)
 			}
-			kept := dispatcher.Response{}
+			kept := run.Response{}
 			if outcome.Response != nil {
 				kept = *outcome.Response
 			}
@@ -114,7 +115,7 @@ func TestStateThatATargetReturns(t *testing.T) {
 				string(kept.State) != tt.state {
 				t.Errorf("the response has state %s and problem %q, want %s and %q", kept.State, kept.StateProblem, tt.state, tt.problem)
 			}
-			if tt.status == 0 && outcome.State != dispatcher.RunSucceeded {
+			if tt.status == 0 && outcome.State != run.Succeeded {
 				t.Errorf("the attempt is %s, want succeeded whatever the state is", outcome.State)
 			}
 		})
@@ -124,7 +125,7 @@ func TestStateThatATargetReturns(t *testing.T) {
 func TestStateOfAcceptedAttemptComesWithItsCallback(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set(dispatcher.HeaderState, `2`)
+		w.Header().Set(run.HeaderState, `2`)
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	defer server.Close()

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // stopwatch measures the phases of an attempt. The transport calls it from its own goroutines, which
@@ -19,7 +19,7 @@ type stopwatch struct {
 	mu                            sync.Mutex
 	written, connected, assigned  bool
 	dnsBegan, connBegan, tlsBegan time.Time
-	phases                        dispatcher.Phases
+	phases                        run.Phases
 	// dials is called once, as soon as the attempt makes a connection rather than uses a kept one; nil: nothing is.
 	dials func()
 }
@@ -122,7 +122,7 @@ func (s *stopwatch) hasConnection() bool {
 }
 
 // seen returns the phases so far; ended means that the last byte of the response has arrived.
-func (s *stopwatch) seen(ended bool) dispatcher.Phases {
+func (s *stopwatch) seen(ended bool) run.Phases {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ended {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // refusal is how a target responds.
@@ -25,7 +26,7 @@ func (r refusal) serve(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, r.body)
 }
 
-const superseded = dispatcher.RunState("superseded")
+const superseded = run.State("superseded")
 
 // Only the receiver knows what it has done. A status of 409 without the mark says something else.
 func TestReceiverRefusesARequestAsSuperseded(t *testing.T) {
@@ -34,25 +35,25 @@ func TestReceiverRefusesARequestAsSuperseded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refusal
 		codes []dispatcher.SuccessCode
-		kind  dispatcher.RunKind
-		want  dispatcher.RunState
+		kind  run.Kind
+		want  run.State
 	}{
-		"409 alone":             {refusal: refusal{409, "", `{"error":"conflict"}`}, want: dispatcher.RunFailed},
+		"409 alone":             {refusal: refusal{409, "", `{"error":"conflict"}`}, want: run.Failed},
 		"409 with the header":   {refusal: refusal{409, "superseded", ""}, want: superseded},
 		"in other letters":      {refusal: refusal{409, " Superseded", ""}, want: superseded},
 		"409 with the member":   {refusal: refusal{409, "", mark}, want: superseded},
 		"in a problem document": {refusal: refusal{409, "", `{"status":409,"carillon":{"outcome":"superseded"}}`}, want: superseded},
-		"another outcome":       {refusal: refusal{409, "busy", `{"carillon":{"outcome":"busy"}}`}, want: dispatcher.RunFailed},
-		"the word elsewhere":    {refusal: refusal{409, "", `{"outcome":"superseded"}`}, want: dispatcher.RunFailed},
-		"a state and no object": {refusal: refusal{409, "", `{"carillon":"superseded"}`}, want: dispatcher.RunFailed},
-		"a mark cut off":        {refusal: refusal{409, "", mark[:20]}, want: dispatcher.RunFailed},
+		"another outcome":       {refusal: refusal{409, "busy", `{"carillon":{"outcome":"busy"}}`}, want: run.Failed},
+		"the word elsewhere":    {refusal: refusal{409, "", `{"outcome":"superseded"}`}, want: run.Failed},
+		"a state and no object": {refusal: refusal{409, "", `{"carillon":"superseded"}`}, want: run.Failed},
+		"a mark cut off":        {refusal: refusal{409, "", mark[:20]}, want: run.Failed},
 		"409 as success":        {refusal: refusal{409, "superseded", ""}, codes: []dispatcher.SuccessCode{"2xx", "409"}, want: superseded},
-		"500 with the header":   {refusal: refusal{500, "superseded", mark}, want: dispatcher.RunFailed},
-		"412 with the header":   {refusal: refusal{412, "superseded", mark}, want: dispatcher.RunFailed},
-		"200 with the header":   {refusal: refusal{200, "superseded", mark}, want: dispatcher.RunSucceeded},
-		"a manual run":          {refusal: refusal{409, "superseded", ""}, kind: dispatcher.KindManual, want: superseded},
-		"a notification":        {refusal: refusal{409, "superseded", ""}, kind: dispatcher.KindAlert, want: dispatcher.RunFailed},
-		"a delivery of an end":  {refusal: refusal{409, "superseded", ""}, kind: dispatcher.KindFollow, want: dispatcher.RunFailed},
+		"500 with the header":   {refusal: refusal{500, "superseded", mark}, want: run.Failed},
+		"412 with the header":   {refusal: refusal{412, "superseded", mark}, want: run.Failed},
+		"200 with the header":   {refusal: refusal{200, "superseded", mark}, want: run.Succeeded},
+		"a manual run":          {refusal: refusal{409, "superseded", ""}, kind: run.KindManual, want: superseded},
+		"a notification":        {refusal: refusal{409, "superseded", ""}, kind: run.KindAlert, want: run.Failed},
+		"a delivery of an end":  {refusal: refusal{409, "superseded", ""}, kind: run.KindFollow, want: run.Failed},
 	} {
 		call := callTo(serve(t, func(w http.ResponseWriter, _ *http.Request) { tt.serve(w) }), "POST", ample)
 		call.Target.Webhook.SuccessCodes = tt.codes
@@ -63,7 +64,7 @@ func TestReceiverRefusesARequestAsSuperseded(t *testing.T) {
 	}
 }
 
-func checkSuperseded(t *testing.T, name string, o dispatcher.Outcome, want dispatcher.RunState, status int) {
+func checkSuperseded(t *testing.T, name string, o run.Outcome, want run.State, status int) {
 	t.Helper()
 	if o.State != want || o.HTTPStatus != status {
 		t.Errorf("%s: outcome = %+v, want %s with status %d", name, o, want, status)
@@ -91,18 +92,18 @@ func TestFunctionRefusesAnEventAsSuperseded(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		respond http.HandlerFunc
-		want    dispatcher.RunState
+		want    run.State
 	}{
 		"a result":            {result(`{"carillon":{"outcome":"superseded"}}`), superseded},
 		"a result with more":  {result(`{"seen":7,"carillon":{"outcome":"superseded","state":{}}}`), superseded},
-		"another result":      {result(`{"carillon":{"outcome":"done"}}`), dispatcher.RunSucceeded},
-		"a text":              {result(`"superseded"`), dispatcher.RunSucceeded},
+		"another result":      {result(`{"carillon":{"outcome":"done"}}`), run.Succeeded},
+		"a text":              {result(`"superseded"`), run.Succeeded},
 		"an error in Go":      {failWith("Unhandled", `{"errorType":"Superseded","errorMessage":"attempt 1"}`), superseded},
 		"an exception":        {failWith("Unhandled", `{"errorType":"com.example.Superseded","errorMessage":"x"}`), superseded},
 		"one in Ruby":         {failWith("Unhandled", `{"errorType":"Function<Superseded>","errorMessage":"x"}`), superseded},
-		"another error":       {failWith("Unhandled", `{"errorType":"NotSuperseded","errorMessage":"superseded"}`), dispatcher.RunFailed},
-		"an error's message":  {failWith("Handled", `{"errorType":"Error","errorMessage":"Superseded"}`), dispatcher.RunFailed},
-		"an error's own mark": {failWith("Handled", `{"errorType":"E","carillon":{"outcome":"superseded"}}`), dispatcher.RunFailed},
+		"another error":       {failWith("Unhandled", `{"errorType":"NotSuperseded","errorMessage":"superseded"}`), run.Failed},
+		"an error's message":  {failWith("Handled", `{"errorType":"Error","errorMessage":"Superseded"}`), run.Failed},
+		"an error's own mark": {failWith("Handled", `{"errorType":"E","carillon":{"outcome":"superseded"}}`), run.Failed},
 	} {
 		server := newAWS(t, tt.respond)
 		checkSuperseded(t, name, server.invoker().Invoke(t.Context(), invocation(nil)), tt.want, 200)

@@ -10,6 +10,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // templatedCall returns a call to address with templates.
@@ -36,7 +37,7 @@ func TestTemplatesAreFilledInBeforeSigning(t *testing.T) {
 		w.Headers = map[string]string{"X-Run": "{{.Run}}", "X-Plain": "{}", "Content-Type": "text/x-{{.Kind}}"}
 		w.Body = "{{.ScheduledAt}}/{{.NextFire}} {{.Attempt}}"
 	}), "s")
-	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome = %+v", o)
 	}
 	got := <-requests
@@ -68,7 +69,7 @@ func TestBodyTemplateBecomesTheDataOfACloudEvent(t *testing.T) {
 	call := templatedCall(t, address, func(w *dispatcher.Webhook) {
 		w.Headers, w.CloudEvents, w.Body = nil, dispatcher.CloudEventsStructured, `{"since":{{json .PreviousFire}}}`
 	})
-	if o := newInvoker(t).Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+	if o := newInvoker(t).Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome = %+v", o)
 	}
 	var event struct{ Data json.RawMessage }
@@ -95,7 +96,7 @@ func TestFailedTemplatesAreNotSent(t *testing.T) {
 		call := templatedCall(t, address, change)
 		call.Payload = json.RawMessage(`"` + strings.Repeat("hunter2", 2000) + `"`)
 		o := i.Invoke(t.Context(), call)
-		if o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassTemplate || o.Class.Repeatable(0) ||
+		if o.State != run.Failed || o.Class != run.ClassTemplate || o.Class.Repeatable(0) ||
 			!o.Class.NeverSent() {
 			t.Errorf("%s: outcome = %+v, want a failure of class template that is not repeated", name, o)
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // fullListener returns the address of a listener that neither accepts nor refuses connections,
@@ -110,7 +111,7 @@ func TestUnreachableHostGivesConnectTimeoutWithinTheTimeout(t *testing.T) {
 		for _, scheme := range []string{"http", "https"} {
 			group.Go(func() error {
 				o := i.Invoke(t.Context(), callTo(scheme+"://"+address, method, brokenTimeout))
-				if o.State != failed || o.Class != dispatcher.ClassConnectTimeout {
+				if o.State != failed || o.Class != run.ClassConnectTimeout {
 					return fmt.Errorf("%s by %s: outcome = %+v, want failed as connect_timeout", method, scheme, o)
 				}
 				if want := "no connection within " + brokenTimeout.String(); !strings.Contains(o.Error, want) {

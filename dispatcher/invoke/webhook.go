@@ -14,6 +14,7 @@ import (
 	"github.com/go-resty/resty/v2"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // webhooks calls webhooks.
@@ -42,7 +43,7 @@ func (h *webhooks) close() {
 	h.secrets.close()
 }
 
-func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
 	w := call.Target.Webhook
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
 	defer cancel()
@@ -57,7 +58,7 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 // timeout, bounded the one with its timeout. watch tells afterwards how far the attempt came.
 func (h *webhooks) attempt(
 	ctx, bounded context.Context, w *dispatcher.Webhook, r request, watch *stopwatch,
-) dispatcher.Outcome {
+) run.Outcome {
 	bounded = withHeld(bounded, r.held)
 	client := r.clients.kept
 	if len(r.body) == 0 {
@@ -72,31 +73,31 @@ func (h *webhooks) attempt(
 	if errors.Is(err, errNotHeld) {
 		return notHeld()
 	}
-	var outcome dispatcher.Outcome
+	var outcome run.Outcome
 	if err != nil {
 		outcome = classify(ctx, bounded, err, w.Timeout)
-		outcome.NotSent = outcome.State == dispatcher.RunCancelled && !watch.sent()
-		if outcome.Class == dispatcher.ClassTimeout && watch.unconnected() {
+		outcome.NotSent = outcome.State == run.Cancelled && !watch.sent()
+		if outcome.Class == run.ClassTimeout && watch.unconnected() {
 			// The timeout of the attempt ended before the timeout of the dial. Nothing was sent.
-			outcome = failed(dispatcher.ClassConnectTimeout, fmt.Sprintf("no connection within %s", w.Timeout))
+			outcome = failed(run.ClassConnectTimeout, fmt.Sprintf("no connection within %s", w.Timeout))
 		}
 		outcome.HTTPStatus = got.status
 	} else {
 		outcome = h.judge(ctx, bounded, r, w, got)
-		if outcome.State == dispatcher.RunSucceeded && r.judge != nil {
+		if outcome.State == run.Succeeded && r.judge != nil {
 			outcome = r.judge(got)
 			outcome.HTTPStatus = got.status
 		}
-		if outcome.State != dispatcher.RunSucceeded {
+		if outcome.State != run.Succeeded {
 			outcome.RetryAfter = retryAfter(got.header, time.Now())
 			if h.refused(r, got.status) {
-				outcome.Class = dispatcher.ClassOAuth2
+				outcome.Class = run.ClassOAuth2
 				outcome.Error = fmt.Sprintf("the target refused the token with status 401; the next attempt gets another from %s", r.token.endpoint)
 			}
 		}
-		if outcome.HTTPStatus == http.StatusUnauthorized && outcome.Class == dispatcher.ClassHTTP4xx &&
+		if outcome.HTTPStatus == http.StatusUnauthorized && outcome.Class == run.ClassHTTP4xx &&
 			h.secrets.replaced(bounded, r.owner, r.looked, time.Now()) {
-			outcome.Class = dispatcher.ClassSecretReplaced
+			outcome.Class = run.ClassSecretReplaced
 			outcome.Error = "the target responded with status 401 to a secret that has been replaced since; the next attempt sends the new one"
 		}
 	}

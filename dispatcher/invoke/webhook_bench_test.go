@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // BenchmarkWebhook measures what a node spends on a signed request and its response.
@@ -19,7 +20,7 @@ func BenchmarkWebhook(b *testing.B) {
 	call := signedCall("http://" + benchServer(b) + "/hook")
 	b.ReportAllocs()
 	for b.Loop() {
-		if outcome := invoker.Invoke(b.Context(), call); outcome.State != dispatcher.RunSucceeded {
+		if outcome := invoker.Invoke(b.Context(), call); outcome.State != run.Succeeded {
 			b.Fatal(outcome)
 		}
 	}
@@ -35,7 +36,7 @@ func signedCall(url string) dispatcher.Call {
 	}}
 	return dispatcher.Call{
 		App: "shop", Job: "report", Trigger: "daily", EventID: "evt_1", Attempt: 1, Target: target, Payload: []byte(`{"text":"x"}`),
-		Key: dispatcher.RunKey{TriggerID: 5, ScheduledAt: time.Unix(1_800_000_000, 0).UTC(), Kind: dispatcher.KindSchedule},
+		Key: run.Key{TriggerID: 5, ScheduledAt: time.Unix(1_800_000_000, 0).UTC(), Kind: run.KindSchedule},
 	}
 }
 

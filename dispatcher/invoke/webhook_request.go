@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // request is the request of one attempt.
@@ -25,7 +26,7 @@ type request struct {
 	revealed    []string   // its secrets, which a response may repeat
 	looked      []lookedUp // those that it refers to
 	// judge, if not nil, returns the outcome of a response whose status is a success.
-	judge func(response) dispatcher.Outcome
+	judge func(response) run.Outcome
 	// fenced tells that the receiver may refuse it as superseded.
 	fenced bool
 	// signedAsNode tells that it is signed with the AWS credentials of the node.
@@ -33,7 +34,7 @@ type request struct {
 	held         func() bool // see Call.Held
 	token        *usedToken  // nil: it carries none of OAuth 2
 	// returns, if not nil, adds to an outcome what the response returned as the state of the job.
-	returns func(*dispatcher.Outcome, response, redaction)
+	returns func(*run.Outcome, response, redaction)
 }
 
 // content is what a request says, wherever it goes: a webhook with its templates filled in.
@@ -121,9 +122,9 @@ func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now 
 	}
 	if call.Carried != nil {
 		if state := call.State(); state != nil {
-			r.header[dispatcher.HeaderState] = []string{string(state)}
+			r.header[run.HeaderState] = []string{string(state)}
 		}
-		r.returns = func(outcome *dispatcher.Outcome, got response, clean redaction) {
+		r.returns = func(outcome *run.Outcome, got response, clean redaction) {
 			keepReturned(outcome, call, stateOf(got.header, got.body, got.more), clean)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Bounds of the part of a response that is kept.
@@ -24,7 +25,7 @@ const (
 // the server.
 var keptHeaders = []string{
 	"Content-Type", "Content-Length", "Content-Encoding", "Location", "Retry-After", "Allow", "Date", "Server", "Via",
-	"Traceresponse", "X-Error", "X-Error-Code", "X-Amzn-Errortype", "Cf-Ray", dispatcher.HeaderOutcome,
+	"Traceresponse", "X-Error", "X-Error-Code", "X-Amzn-Errortype", "Cf-Ray", run.HeaderOutcome,
 }
 
 // requestIDs are the headers in which servers return the id of a request, in order of preference.
@@ -56,27 +57,27 @@ func readResponse(r *http.Response, most int) (response, error) {
 
 // judge returns the outcome of a response to a request. bounded, which is outer with the timeout of the
 // attempt, bounds matching.
-func (h *webhooks) judge(outer, bounded context.Context, r request, w *dispatcher.Webhook, a response) dispatcher.Outcome {
+func (h *webhooks) judge(outer, bounded context.Context, r request, w *dispatcher.Webhook, a response) run.Outcome {
 	if r.fenced && a.superseded() {
-		outcome := dispatcher.Superseded()
+		outcome := run.SupersededOutcome()
 		outcome.HTTPStatus = a.status
 		return outcome
 	}
 	outcome := judgeStatus(w, a.status)
-	if outcome.State == dispatcher.RunSucceeded && w.ExpectBody != "" {
+	if outcome.State == run.Succeeded && w.ExpectBody != "" {
 		switch matched, err := h.expectations.match(bounded, r.app, w.ExpectBody, a.body); {
 		case err != nil && outer.Err() != nil:
-			outcome = ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
+			outcome = ended(run.Cancelled, run.ClassCancelled, "the attempt was cancelled")
 		case err != nil && bounded.Err() != nil:
-			outcome = ended(dispatcher.RunTimedOut, dispatcher.ClassTimeout, fmt.Sprintf(
+			outcome = ended(run.TimedOut, run.ClassTimeout, fmt.Sprintf(
 				"expect_body could not be matched with the response within the timeout of %s; "+
 					"use a simpler expression, or a longer timeout", w.Timeout))
 		case matched:
 		case a.more:
-			outcome = failed(dispatcher.ClassBodyTooLarge,
+			outcome = failed(run.ClassBodyTooLarge,
 				"expect_body does not match the first 64 KiB of the response body, and the rest is not read")
 		default:
-			outcome = failed(dispatcher.ClassBody, "expect_body does not match the response body")
+			outcome = failed(run.ClassBody, "expect_body does not match the response body")
 		}
 	}
 	outcome.HTTPStatus = a.status
@@ -86,39 +87,39 @@ func (h *webhooks) judge(outer, bounded context.Context, r request, w *dispatche
 // superseded reports whether the receiver refused the request as stale. A status of 409 says so only together with the mark.
 func (a response) superseded() bool {
 	return a.status == http.StatusConflict &&
-		(dispatcher.IsSuperseded(a.header.Get(dispatcher.HeaderOutcome)) || dispatcher.IsSuperseded(dispatcher.OutcomeInBody(a.body)))
+		(run.IsSuperseded(a.header.Get(run.HeaderOutcome)) || run.IsSuperseded(run.OutcomeInBody(a.body)))
 }
 
-func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {
+func judgeStatus(w *dispatcher.Webhook, status int) run.Outcome {
 	if w.Succeeds(status) {
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		return run.Outcome{State: run.Succeeded}
 	}
-	class := dispatcher.ClassProtocol
+	class := run.ClassProtocol
 	switch {
 	case status == http.StatusTooManyRequests:
-		class = dispatcher.ClassRateLimited
+		class = run.ClassRateLimited
 	case status >= 200 && status <= 299:
-		class = dispatcher.ClassHTTP2xx
+		class = run.ClassHTTP2xx
 	case status >= 300 && status <= 399:
-		class = dispatcher.ClassRedirect
+		class = run.ClassRedirect
 	case status >= 400 && status <= 499:
-		class = dispatcher.ClassHTTP4xx
+		class = run.ClassHTTP4xx
 	case status >= 500 && status <= 599:
-		class = dispatcher.ClassHTTP5xx
+		class = run.ClassHTTP5xx
 	}
 	return failed(class, fmt.Sprintf("the target responded with status %d", status))
 }
 
 // keep returns the part of a response that is stored, or nil if it says nothing useful. endpoint is the one of a group
 // that it is of, if any. clean removes secrets.
-func keep(o dispatcher.Outcome, endpoint string, a response, phases dispatcher.Phases, clean redaction) *dispatcher.Response {
+func keep(o run.Outcome, endpoint string, a response, phases run.Phases, clean redaction) *run.Response {
 	id := ""
 	for _, name := range requestIDs {
 		if id = a.header.Get(name); id != "" {
 			break
 		}
 	}
-	if o.State == dispatcher.RunSucceeded && endpoint == "" && len(a.body) == 0 && id == "" && phases.LastByte < slowResponse {
+	if o.State == run.Succeeded && endpoint == "" && len(a.body) == 0 && id == "" && phases.LastByte < slowResponse {
 		return nil
 	}
 	hidden := func(text string, most int) string {
@@ -127,7 +128,7 @@ func keep(o dispatcher.Outcome, endpoint string, a response, phases dispatcher.P
 		}
 		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	}
-	kept := dispatcher.Response{
+	kept := run.Response{
 		Endpoint: endpoint, RequestID: hidden(clean.clean(id), mostHeaderValue), Body: hidden(clean.cleanCut(string(a.body)), mostResponse),
 		BodyTruncated: a.more, Phases: phases, Addresses: addressesOf(o),
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // serve starts a server with a handler and returns its URL.
@@ -43,26 +44,26 @@ func TestSuccessCodesAndExpectBodyDecideTheOutcome(t *testing.T) {
 		query  string
 		codes  []dispatcher.SuccessCode
 		expect string
-		class  dispatcher.Class
+		class  run.Class
 	}{
 		"2xx by default":       {query: "status=299"},
 		"a code that is given": {query: "status=404", codes: []dispatcher.SuccessCode{"2xx", "404"}},
 		"one that is not": {
-			query: "status=405", codes: []dispatcher.SuccessCode{"2xx", "404"}, class: dispatcher.ClassHTTP4xx,
+			query: "status=405", codes: []dispatcher.SuccessCode{"2xx", "404"}, class: run.ClassHTTP4xx,
 		},
-		"200 where 204 is wanted": {query: "status=200", codes: []dispatcher.SuccessCode{"204"}, class: dispatcher.ClassHTTP2xx},
+		"200 where 204 is wanted": {query: "status=200", codes: []dispatcher.SuccessCode{"204"}, class: run.ClassHTTP2xx},
 		"a redirect as success":   {query: "status=302", codes: []dispatcher.SuccessCode{"3xx"}},
 		"as expected":             {query: "status=200&body=all+done", expect: "done$"},
-		"not as expected":         {query: "status=200&body=failed", expect: "^done$", class: dispatcher.ClassBody},
-		"no body":                 {query: "status=200", expect: "done", class: dispatcher.ClassBody},
-		"beyond what is read":     {query: "status=200&body=long", expect: "done", class: dispatcher.ClassBodyTooLarge},
+		"not as expected":         {query: "status=200&body=failed", expect: "^done$", class: run.ClassBody},
+		"no body":                 {query: "status=200", expect: "done", class: run.ClassBody},
+		"beyond what is read":     {query: "status=200&body=long", expect: "done", class: run.ClassBodyTooLarge},
 		"within what is read":     {query: "status=200&body=long", expect: "^x+"},
-		"a failure that matches":  {query: "status=500&body=done", expect: "done", class: dispatcher.ClassHTTP5xx},
+		"a failure that matches":  {query: "status=500&body=done", expect: "done", class: run.ClassHTTP5xx},
 	} {
 		call := callTo(url+"/?"+tt.query, "POST", ample)
 		call.Target.Webhook.SuccessCodes, call.Target.Webhook.ExpectBody = tt.codes, tt.expect
 		if o := i.Invoke(t.Context(), call); o.Class != tt.class ||
-			(o.State == dispatcher.RunSucceeded) != (tt.class == "") || o.HTTPStatus == 0 {
+			(o.State == run.Succeeded) != (tt.class == "") || o.HTTPStatus == 0 {
 			t.Errorf("%s: outcome = %+v, want class %q", name, o, tt.class)
 		}
 	}
@@ -87,7 +88,7 @@ func TestResponsesAreKeptWithoutSecrets(t *testing.T) {
 		}
 	})
 	i := withSecrets(t, map[string]string{"password": "hunter2", "signing": symmetric('s', 24), "key": "hunter3 &"})
-	invoke := func(path string, auth *dispatcher.Auth) *dispatcher.Response {
+	invoke := func(path string, auth *dispatcher.Auth) *run.Response {
 		call := signedBy(callTo(url+path, "POST", ample), "signing")
 		call.Target.Webhook.Auth = auth
 		return i.Invoke(t.Context(), call).Response
@@ -151,21 +152,21 @@ func TestTLSOptionsApplyToConnections(t *testing.T) {
 	key, wrong := secretFile("key"), secretFile("other")
 	for name, tt := range map[string]struct {
 		tls   *dispatcher.TLS
-		class dispatcher.Class
+		class run.Class
 	}{
-		"none":                   {nil, dispatcher.ClassTLS},
-		"an unknown authority":   {&dispatcher.TLS{ClientCertificate: pemOf(client), ClientKey: &key}, dispatcher.ClassTLS},
-		"no certificate to show": {&dispatcher.TLS{CACertificates: ca}, dispatcher.ClassTLS},
+		"none":                   {nil, run.ClassTLS},
+		"an unknown authority":   {&dispatcher.TLS{ClientCertificate: pemOf(client), ClientKey: &key}, run.ClassTLS},
+		"no certificate to show": {&dispatcher.TLS{CACertificates: ca}, run.ClassTLS},
 		"the required certificate": {
 			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key}, "",
 		},
 		"another certificate's key": {
 			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &wrong},
-			dispatcher.ClassSecret,
+			run.ClassSecret,
 		},
 		"a version too new": {
 			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key, MinVersion: "1.3"},
-			dispatcher.ClassTLS,
+			run.ClassTLS,
 		},
 	} {
 		for range 2 { // the second call may use a kept connection

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestRetryAfterIsReadAndInvalidValuesIgnored(t *testing.T) {
@@ -52,7 +52,7 @@ func TestRetryAfterIsReadAndInvalidValuesIgnored(t *testing.T) {
 			if o.RetryAfter != nil {
 				got = *o.RetryAfter
 			}
-			if got != tt.want || (o.State == dispatcher.RunSucceeded) != (tt.status == 200) {
+			if got != tt.want || (o.State == run.Succeeded) != (tt.status == 200) {
 				t.Errorf("outcome = %+v, wait %v, want %v", o, got, tt.want)
 			}
 		})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // received is a request as its receiver sees it.
@@ -106,7 +107,7 @@ func TestStandardWebhooksVerifiesSignatures(t *testing.T) {
 			call.Target.Webhook.Method = tt.method
 		}
 		call.Payload = tt.payload
-		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Fatalf("%s: outcome = %+v", name, o)
 		}
 		got := <-requests
@@ -173,11 +174,11 @@ func TestSecretsAreLookedUpAgainForEachAttempt(t *testing.T) {
 	url, requests := recorder(t)
 	call := signedBy(callTo(url, "POST", ample), "a")
 	call.Target.Webhook.Signing.Secrets["missing"] = dispatcher.Secret{Reference: "file:demo/missing"}
-	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassSecret || len(requests) != 0 {
+	if o := i.Invoke(t.Context(), call); o.Class != run.ClassSecret || len(requests) != 0 {
 		t.Errorf("outcome = %+v after %d requests, want class secret before any", o, len(requests))
 	}
 	delete(call.Target.Webhook.Signing.Secrets, "missing")
-	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Errorf("outcome = %+v, want success", o)
 	}
 }
@@ -220,7 +221,7 @@ func TestUnusableSecretsAreNamedButNotShown(t *testing.T) {
 			Secrets: map[string]dispatcher.Secret{"current": {Reference: reference}},
 		}
 		o := i.Invoke(t.Context(), call)
-		if o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, says) ||
+		if o.Class != run.ClassSecret || !strings.Contains(o.Error, says) ||
 			!strings.Contains(o.Error, "signing current") || len(requests) != 0 {
 			t.Errorf("%s: outcome = %+v after %d requests, want class secret that says %q", reference, o, len(requests), says)
 		}

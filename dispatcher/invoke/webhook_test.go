@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,8 +32,8 @@ func callTo(url, method string, timeout time.Duration) dispatcher.Call {
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	return dispatcher.Call{
 		App: "demo", Job: "ping", Trigger: "fast", EventID: "evt_1", Attempt: 2,
-		Key: dispatcher.RunKey{
-			TriggerID: dispatcher.TriggerID("demo", "ping", "fast"), ScheduledAt: at, Kind: dispatcher.KindSchedule,
+		Key: run.Key{
+			TriggerID: run.TriggerID("demo", "ping", "fast"), ScheduledAt: at, Kind: run.KindSchedule,
 		},
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
 			URL: url, Method: method, Timeout: input.Duration(timeout),
@@ -60,10 +61,10 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 	call := callTo(server.URL+"/hook", "POST", ample)
 	call.Target.Webhook.TraceContext = true
 	call.Payload = []byte(`{"n": 1}`)
-	call.Missed = &dispatcher.MissedRange{From: call.Key.ScheduledAt.Add(-time.Hour), To: call.Key.ScheduledAt, Count: 61}
-	call.Cause = &dispatcher.RunCause{Run: "run0", On: "on_failure", State: dispatcher.RunFailed, Error: "no\r\nway: é"}
+	call.Missed = &run.MissedRange{From: call.Key.ScheduledAt.Add(-time.Hour), To: call.Key.ScheduledAt, Count: 61}
+	call.Cause = &run.Cause{Run: "run0", On: "on_failure", State: run.Failed, Error: "no\r\nway: é"}
 	o := newInvoker(t).Invoke(t.Context(), call)
-	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || o.EndedAt.Before(o.StartedAt) {
+	if o.State != run.Succeeded || o.HTTPStatus != 200 || o.EndedAt.Before(o.StartedAt) {
 		t.Fatalf("outcome = %+v, want success with 200", o)
 	}
 	want := map[string]string{
@@ -89,9 +90,9 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 
 func TestStatusCodesHaveTheirClass(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]dispatcher.Class{
-		200: "", 204: "", 301: dispatcher.ClassRedirect, 404: dispatcher.ClassHTTP4xx,
-		429: dispatcher.ClassRateLimited, 503: dispatcher.ClassHTTP5xx,
+	for status, want := range map[int]run.Class{
+		200: "", 204: "", 301: run.ClassRedirect, 404: run.ClassHTTP4xx,
+		429: run.ClassRateLimited, 503: run.ClassHTTP5xx,
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
@@ -127,22 +128,22 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 
 	for name, tt := range map[string]struct {
 		url   string
-		state dispatcher.RunState
-		class dispatcher.Class
+		state run.State
+		class run.Class
 	}{
-		"nobody listens":         {"http://" + refuse(t, "127.0.0.1:0").address, dispatcher.RunFailed, dispatcher.ClassConnectRefused},
-		"no such host":           {"http://nosuchhost.invalid/", dispatcher.RunFailed, dispatcher.ClassDNS},
-		"no response in time":    {slow.URL, dispatcher.RunTimedOut, dispatcher.ClassTimeout},
-		"a body that never ends": {drip.URL, dispatcher.RunTimedOut, dispatcher.ClassTimeout},
-		"an unknown certificate": {secure.URL, dispatcher.RunFailed, dispatcher.ClassTLS},
-		"a connection reset":     {reset, dispatcher.RunFailed, dispatcher.ClassReset},
-		"a response not in HTTP": {garbage, dispatcher.RunFailed, dispatcher.ClassProtocol},
+		"nobody listens":         {"http://" + refuse(t, "127.0.0.1:0").address, run.Failed, run.ClassConnectRefused},
+		"no such host":           {"http://nosuchhost.invalid/", run.Failed, run.ClassDNS},
+		"no response in time":    {slow.URL, run.TimedOut, run.ClassTimeout},
+		"a body that never ends": {drip.URL, run.TimedOut, run.ClassTimeout},
+		"an unknown certificate": {secure.URL, run.Failed, run.ClassTLS},
+		"a connection reset":     {reset, run.Failed, run.ClassReset},
+		"a response not in HTTP": {garbage, run.Failed, run.ClassProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			i, call := newInvoker(t), callTo(tt.url+"/?key=hunter2", "POST", ample)
-			o := dispatcher.Outcome{}
-			if tt.state == dispatcher.RunTimedOut {
+			o := run.Outcome{}
+			if tt.state == run.TimedOut {
 				o = timingOut(t, i, call)
 			} else {
 				o = i.Invoke(t.Context(), call)
@@ -159,11 +160,11 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 
 // timingOut makes an attempt with a timeout that the server lets pass. It repeats an attempt that a slow machine does not
 // even connect within the timeout, with one twice as long.
-func timingOut(t *testing.T, i *invoke.Invoker, call dispatcher.Call) (o dispatcher.Outcome) {
+func timingOut(t *testing.T, i *invoke.Invoker, call dispatcher.Call) (o run.Outcome) {
 	t.Helper()
 	for timeout := 250 * time.Millisecond; timeout < ample; timeout *= 2 {
 		call.Target.Webhook.Timeout = input.Duration(timeout)
-		if o = i.Invoke(t.Context(), call); o.Class != dispatcher.ClassConnectTimeout {
+		if o = i.Invoke(t.Context(), call); o.Class != run.ClassConnectTimeout {
 			break
 		}
 	}
@@ -204,7 +205,7 @@ func TestCancelledAttemptIsCancelledNotTimedOut(t *testing.T) {
 	}))
 	defer server.Close()
 	o := newInvoker(t).Invoke(ctx, callTo(server.URL, "POST", ample))
-	if o.State != dispatcher.RunCancelled || o.NotSent {
+	if o.State != run.Cancelled || o.NotSent {
 		t.Errorf("outcome = %+v, want cancelled after the request was sent", o)
 	}
 }
@@ -216,7 +217,7 @@ func TestAttemptCancelledWhileItConnectsWasNotSent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		o := newInvoker(t).Invoke(ctx, callTo("http://"+address, method, ample))
-		if o.State != dispatcher.RunCancelled || !o.NotSent {
+		if o.State != run.Cancelled || !o.NotSent {
 			t.Errorf("outcome of %s = %+v, want cancelled before anything was sent", method, o)
 		}
 	}
@@ -233,7 +234,7 @@ func TestEndlessResponseIsCut(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	if o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", ample)); o.State != dispatcher.RunSucceeded {
+	if o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", ample)); o.State != run.Succeeded {
 		t.Errorf("outcome = %+v, want success without reading the endless body", o)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // delivery is a request that a receiver verifies.
@@ -116,7 +116,7 @@ func deliveries(t *testing.T) []delivery {
 	url, requests := recorder(t)
 	call := signedBy(callTo(url, "POST", ample), "current", "next")
 	call.Payload = []byte("{\"text\": \"ünïcödé ✓\\n\", \"n\": [1,\t2]}\r\n")
-	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome = %+v", o)
 	}
 	got := <-requests

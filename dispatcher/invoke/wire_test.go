@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A target sees one request for each attempt, however it breaks the connection and whatever the
@@ -28,7 +29,7 @@ func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 				t.Parallel()
 				r, i := server.run(t, good), newInvoker(t)
 				t.Cleanup(r.close)
-				var classes []dispatcher.Class
+				var classes []run.Class
 				for n := range attempts {
 					call := callTo(r.url(), method, ample)
 					if r.tls != nil {
@@ -44,17 +45,17 @@ func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 						t.Fatalf("%d requests of %d attempts: %v, %+v", got, n+1, classes, o)
 					}
 				}
-				want := slices.Repeat([]dispatcher.Class{dispatcher.ClassReset}, attempts)
+				want := slices.Repeat([]run.Class{run.ClassReset}, attempts)
 				if r.responses != nil && r.requests.Load() > r.responses.Load() { // every other request fails on a kept connection
 					for n := 0; n < attempts; n += 2 {
 						want[n] = ""
 					}
 				}
 				if r.responses != nil && r.responses.Load() == attempts { // each request has its own connection
-					want = make([]dispatcher.Class, attempts)
+					want = make([]run.Class, attempts)
 				}
 				if method == "HEAD" && (name == "reset within the body" || name == "a length too long") {
-					want = make([]dispatcher.Class, attempts) // the response has no body that could be cut off
+					want = make([]run.Class, attempts) // the response has no body that could be cut off
 				}
 				if !slices.Equal(classes, want) {
 					t.Errorf("classes = %q, want %q", classes, want)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // BackfillSpec is what a backfill runs: the instants of a range at which triggers of a job would have fired, as they are
@@ -99,7 +100,7 @@ func (b BackfillSpec) Validate(now time.Time) error {
 		b.Pace.CheckRange(&problems, "/pace", time.Millisecond, MaxBackfillPace.Std())
 	}
 	input.CheckText(&problems, "/reason", b.Reason)
-	problems.AddError("", dispatcher.CheckPayload(b.Payload))
+	problems.AddError("", run.CheckPayload(b.Payload))
 	return problems.Err()
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // BulkSpec is what a bulk action does: one thing to all jobs, or to all runs, of an app that a filter selects.
@@ -47,16 +48,16 @@ func (v BulkVerb) Scope() access.Scope {
 // BulkFilter selects jobs or runs of an app. Empty fields select all. Actions on jobs know Name, Host, Labels, State and
 // Result, as JobQuery has them; actions on runs know Job, Class, State, From and To, as lists of runs have them.
 type BulkFilter struct {
-	Name   string              `json:"name,omitempty"`
-	Host   string              `json:"host,omitempty"`
-	Labels input.Labels        `json:"labels,omitempty"`
-	Result dispatcher.RunState `json:"result,omitempty"`
+	Name   string       `json:"name,omitempty"`
+	Host   string       `json:"host,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
+	Result run.State    `json:"result,omitempty"`
 
 	// State is the roll-up of jobs, or the state of runs. The runs that are cancelled must have one.
 	State string `json:"state,omitempty"`
 
-	Job   string           `json:"job,omitempty"`
-	Class dispatcher.Class `json:"class,omitempty"`
+	Job   string    `json:"job,omitempty"`
+	Class run.Class `json:"class,omitempty"`
 	// From and To bound the scheduled time of runs, both inclusive.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
@@ -71,17 +72,17 @@ func (f BulkFilter) Jobs(app string, page input.Page) dispatcher.JobQuery {
 
 // Live is the filter of an action that cancels runs.
 func (f BulkFilter) Live(app string, page input.Page) dispatcher.RunQuery {
-	return dispatcher.RunQuery{App: app, Job: f.Job, State: dispatcher.RunState(f.State), From: f.From, To: f.To, Page: page}
+	return dispatcher.RunQuery{App: app, Job: f.Job, State: run.State(f.State), From: f.From, To: f.To, Page: page}
 }
 
 // Dead is the filter of an action that retries runs.
 func (f BulkFilter) Dead(app string, page input.Page) DeadLetterQuery {
-	return DeadLetterQuery{App: app, Job: f.Job, Class: f.Class, State: dispatcher.RunState(f.State), From: f.From, To: f.To, Page: page}
+	return DeadLetterQuery{App: app, Job: f.Job, Class: f.Class, State: run.State(f.State), From: f.From, To: f.To, Page: page}
 }
 
 // CancellableStates are the states of runs that have not ended.
-var CancellableStates = []dispatcher.RunState{dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning,
-	dispatcher.RunRetrying, dispatcher.RunWaitingCallback, dispatcher.RunWaitingShards}
+var CancellableStates = []run.State{run.Queued, run.Claimed, run.Running,
+	run.Retrying, run.WaitingCallback, run.WaitingShards}
 
 // MostBulkCounted is where the count of what a filter selects ends. The action goes on to the end.
 const MostBulkCounted = 10_000
@@ -153,7 +154,7 @@ func (f BulkFilter) checkJobs(problems *input.Problems) {
 		input.CheckEnum(problems, "/filter/state", "state of a job", dispatcher.JobState(f.State), dispatcher.JobStates)
 	}
 	if f.Result != "" {
-		input.CheckEnum(problems, "/filter/result", "result", f.Result, dispatcher.FinalRunStates)
+		input.CheckEnum(problems, "/filter/result", "result", f.Result, run.FinalStates)
 	}
 }
 
@@ -166,7 +167,7 @@ func (f BulkFilter) checkRuns(problems *input.Problems, action BulkVerb) {
 		if f.Job != "" {
 			CheckJobOrDelivery(problems, "/filter/job", f.Job)
 		}
-		input.CheckEnum(problems, "/filter/state", "state of a run that can be cancelled", dispatcher.RunState(f.State), CancellableStates)
+		input.CheckEnum(problems, "/filter/state", "state of a run that can be cancelled", run.State(f.State), CancellableStates)
 	}
 	if !f.From.IsZero() && !f.To.IsZero() && f.To.Before(f.From) {
 		problems.Add("/filter/to", input.CodeTimeRange, "to, %s, is before from, %s", input.FormatInstant(f.To), input.FormatInstant(f.From))

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // DeadLetterStates are the states of runs that are dead letters.
-var DeadLetterStates = []dispatcher.RunState{dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost}
+var DeadLetterStates = []run.State{run.Failed, run.TimedOut, run.Lost}
 
 // Bounds of a replay.
 const (
@@ -25,9 +25,9 @@ const (
 // select all.
 type DeadLetterReplay struct {
 	// Job is the name of a job, or of a delivery, such as NAME.on_failure.
-	Job   string              `json:"job,omitempty"`
-	Class dispatcher.Class    `json:"class,omitempty"`
-	State dispatcher.RunState `json:"state,omitempty"`
+	Job   string    `json:"job,omitempty"`
+	Class run.Class `json:"class,omitempty"`
+	State run.State `json:"state,omitempty"`
 	// From and To bound the scheduled time, both inclusive.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
@@ -66,9 +66,9 @@ func (q DeadLetterQuery) check(problems *input.Problems) {
 	if q.Job != "" {
 		CheckJobOrDelivery(problems, "/job", q.Job)
 	}
-	if q.Class != "" && !slices.Contains(dispatcher.Classes, q.Class) { // the list is too long for a message
-		known := make([]string, len(dispatcher.Classes))
-		for i, class := range dispatcher.Classes {
+	if q.Class != "" && !slices.Contains(run.Classes, q.Class) { // the list is too long for a message
+		known := make([]string, len(run.Classes))
+		for i, class := range run.Classes {
 			known[i] = string(class)
 		}
 		problems.Add("/class", input.CodeEnum, "class %s is not a class of failure%s; the reference of the API lists them under Class",
@@ -82,7 +82,7 @@ func (q DeadLetterQuery) check(problems *input.Problems) {
 // CheckJobOrDelivery reports a name that neither a job has, nor a delivery that belongs to one: its name, a dot and an event.
 func CheckJobOrDelivery(problems *input.Problems, at, name string) {
 	job, event, attached := strings.Cut(name, ".")
-	if attached && (slices.Contains(dispatcher.FollowEvents, dispatcher.FollowEvent(event)) || event == string(dispatcher.KindAlert)) {
+	if attached && (slices.Contains(run.FollowEvents, run.FollowEvent(event)) || event == string(run.KindAlert)) {
 		name = job
 	}
 	input.CheckName(problems, at, name)

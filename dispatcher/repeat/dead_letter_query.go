@@ -4,17 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // DeadLetterQuery selects runs that ended as failed, timed_out or lost, latest scheduled first. Empty fields select all.
 type DeadLetterQuery struct {
 	App      string // required
 	Job      string // also that of a delivery, such as NAME.on_failure
-	Class    dispatcher.Class
-	State    dispatcher.RunState // failed, timed_out or lost
-	From, To time.Time           // bound the scheduled time, both inclusive; zero: unbounded
+	Class    run.Class
+	State    run.State // failed, timed_out or lost
+	From, To time.Time // bound the scheduled time, both inclusive; zero: unbounded
 	// Page's cursor is a run's id.
 	Page input.Page
 }
@@ -40,7 +40,7 @@ type Replayed struct {
 // DeadLetters are runs that failed for good. A run that is retried is none until it fails again.
 type DeadLetters interface {
 	// DeadLetters lists runs as Ledger.Runs does, without their attempts. ErrNotFound: the app or the job never existed.
-	DeadLetters(ctx context.Context, query DeadLetterQuery) ([]dispatcher.Run, error)
+	DeadLetters(ctx context.Context, query DeadLetterQuery) ([]run.Run, error)
 	// CountDeadLetters counts those of a query, whose Page it leaves alone, as far as most.
 	CountDeadLetters(ctx context.Context, query DeadLetterQuery, most int) (DeadLetterCount, error)
 	// ReplayDeadLetters retries a portion of the runs of a query, as RetryRun does each: at most Page.Limit, from the

@@ -11,13 +11,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // judgedJob is a job as its alerts see it.
 type judgedJob struct {
 	id, appID int64
 	app, name string
-	salt      dispatcher.Salt // of the app
+	salt      run.Salt // of the app
 	labels    input.Labels
 	deleted   bool
 	follows   int  // jobs.follows

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // MuteAlert mutes an alert.
@@ -97,7 +98,7 @@ func mutedOrNil(m *alert.Mute) any {
 }
 
 // TestAlert queues a notification that tests the destination of an alert.
-func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Change) (run dispatcher.Run, err error) {
+func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Change) (r run.Run, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		alert, err := findAlert(ctx, t, app, name, "")
 		if err != nil {
@@ -108,7 +109,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		}
 		attached := alert.Attached().Key()
 		var revision int64
-		var salt dispatcher.Salt
+		var salt run.Salt
 		// $1 id
 		const read = `SELECT j.revision, a.salt FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1`
 		if _, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
@@ -122,22 +123,22 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		if err != nil {
 			return err
 		}
-		key := dispatcher.RunKey{TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.now,
-			Kind: dispatcher.KindAlert}
-		queued, err := t.queueRun(ctx, key, attached, revision, &dispatcher.RunInput{Payload: payload,
-			Cause: &dispatcher.RunCause{Alert: name}})
+		key := run.Key{TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.now,
+			Kind: run.KindAlert}
+		queued, err := t.queueRun(ctx, key, attached, revision, &run.Input{Payload: payload,
+			Cause: &run.Cause{Alert: name}})
 		if err == nil && !queued {
 			err = fmt.Errorf("alert %s was tested in this millisecond: %w", input.Echo(name), dispatcher.ErrConflict)
 		}
 		if err == nil {
-			run, err = s.findRun(ctx, t, key.String())
+			r, err = s.findRun(ctx, t, key.String())
 		}
 		if err != nil {
 			return err
 		}
-		return t.audit(ctx, "test", app, "alert "+name+" run "+run.ID, alert.Revision)
+		return t.audit(ctx, "test", app, "alert "+name+" run "+r.ID, alert.Revision)
 	})
-	return run, err
+	return r, err
 }
 
 // AlertEvents returns a page of the transitions of an app, latest first.
@@ -148,7 +149,7 @@ func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]aler
 		return nil, err
 	}
 	var w conditions
-	w.add("app_id = %s", dispatcher.AppID(query.App))
+	w.add("app_id = %s", run.AppID(query.App))
 	if query.Alert != "" {
 		w.add("alert = %s", query.Alert)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The notifications of one condition are runs of their own, and a receiver keeps what it is told last: an incident that opens
@@ -16,12 +17,12 @@ import (
 // run is live before its node looks, and a transition is stored before its run is queued.
 
 // orderNotifications adds to the inputs of notifications what they wait for, and why they are overtaken.
-func (s *Store) orderNotifications(ctx context.Context, inputs map[dispatcher.RunKey]dispatcher.RunInput) error {
-	k, told := newKeys(len(inputs)), map[dispatcher.RunKey]dispatcher.AlertNotification{}
+func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.Input) error {
+	k, told := newKeys(len(inputs)), map[run.Key]dispatcher.AlertNotification{}
 	ids := []int64(nil)
 	for key, input := range inputs {
 		var n dispatcher.AlertNotification
-		if key.Kind != dispatcher.KindAlert || input.Err != nil || json.Unmarshal(input.Payload, &n) != nil ||
+		if key.Kind != run.KindAlert || input.Err != nil || json.Unmarshal(input.Payload, &n) != nil ||
 			n.Transition == dispatcher.AlertTest {
 			continue
 		}
@@ -71,8 +72,8 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[dispatcher.Ru
 
 // underWay returns those of runs that have to end before the next of their condition begins: a node has them, or they have not
 // been attempted, and so wait for one before them. One that waits for its next attempt looks again before it makes it.
-func (s *Store) underWay(ctx context.Context, k *keys) (map[dispatcher.RunKey]bool, error) {
-	under := map[dispatcher.RunKey]bool{}
+func (s *Store) underWay(ctx context.Context, k *keys) (map[run.Key]bool, error) {
+	under := map[run.Key]bool{}
 	if len(k.at) == 0 {
 		return under, nil
 	}

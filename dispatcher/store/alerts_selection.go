@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Which alerts apply to a job follows from its name and labels, and from all alerts of its app. What follows from that is kept
@@ -19,10 +20,10 @@ const sweptAtOnce = 500
 func (t *tx) followAlertsOf(ctx context.Context, app string) error {
 	// $1 app
 	const begin = `UPDATE apps SET alerts_swept_to = '' WHERE id = $1`
-	if _, err := t.ExecContext(ctx, begin, dispatcher.AppID(app)); err != nil {
+	if _, err := t.ExecContext(ctx, begin, run.AppID(app)); err != nil {
 		return err
 	}
-	_, err := t.sweepAlerts(ctx, dispatcher.AppID(app), sweptAtOnce)
+	_, err := t.sweepAlerts(ctx, run.AppID(app), sweptAtOnce)
 	return err
 }
 
@@ -77,7 +78,7 @@ func (t *tx) followAlertsOfJob(ctx context.Context, app string, job int64) error
 	// $1 app, $2 job
 	const concerned = `SELECT 1 FROM alerts WHERE app_id = $1 AND deleted_at IS NULL
 		UNION ALL SELECT 1 FROM alert_states WHERE job_id = $2 LIMIT 1`
-	_, some, err := first(ctx, t, scanInt, concerned, dispatcher.AppID(app), job)
+	_, some, err := first(ctx, t, scanInt, concerned, run.AppID(app), job)
 	if err == nil && some {
 		_, err = t.followAlerts(ctx, []int64{job}, true)
 	}
@@ -181,13 +182,13 @@ func (j *judgement) writeFollows(ctx context.Context) error {
 	for id, job := range j.jobs {
 		bit, least := int32(0), (*int64)(nil)
 		for _, alert := range job.alerts {
-			bit = int32(dispatcher.FollowsAlerts)
+			bit = int32(run.FollowsAlerts)
 			if after := alert.LateAfter.Std().Milliseconds(); after > 0 && (least == nil || after < *least) {
 				least = &after
 			}
 		}
 		same := job.lateAfter == nil && least == nil || job.lateAfter != nil && least != nil && *job.lateAfter == *least
-		if same && job.follows&int(dispatcher.FollowsAlerts) == int(bit) {
+		if same && job.follows&int(run.FollowsAlerts) == int(bit) {
 			continue
 		}
 		ids, bits, late = append(ids, id), append(bits, bit), append(late, least)
@@ -217,10 +218,10 @@ func (t *tx) endAlertsOf(ctx context.Context, job int64) error {
 
 // judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns how many
 // notifications it queued. Runs of backfills, and what follows them, are left out.
-func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, causes map[dispatcher.RunKey]*dispatcher.RunCause) (int, error) {
+func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, causes map[run.Key]*run.Cause) (int, error) {
 	var ids []int64
 	leftOut := func(e *pendingEnd) bool {
-		return e.judged || e.follows&dispatcher.FollowsAlerts == 0 || e.key.Kind == dispatcher.KindBackfill || causes[e.key].OfBackfill()
+		return e.judged || e.follows&run.FollowsAlerts == 0 || e.key.Kind == run.KindBackfill || causes[e.key].OfBackfill()
 	}
 	for i := range ends {
 		if !leftOut(&ends[i]) {
@@ -240,14 +241,14 @@ func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, causes map[dispat
 		if job == nil || job.deleted || leftOut(e) {
 			continue
 		}
-		end := alert.End{RunKey: e.key, Trigger: e.trigger, State: e.state, Class: e.class, Error: e.reason, EndedAt: e.endedAt}
+		end := alert.End{Key: e.key, Trigger: e.trigger, State: e.state, Class: e.class, Error: e.reason, EndedAt: e.endedAt}
 		if e.startedAt != nil {
 			end.StartedAt = *e.startedAt
 			if err := j.owed(ctx, job, &end); err != nil {
 				return 0, err
 			}
 		}
-		if e.event() == dispatcher.OnMisfire {
+		if e.event() == run.OnMisfire {
 			document, err := t.documentOf(ctx, e)
 			if err != nil {
 				return 0, fmt.Errorf("read missed fires: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // AlertStates returns a page of the states of alerts of an app, by alert, job and condition.
@@ -38,7 +39,7 @@ func (s *Store) alertStates(ctx context.Context, q querier, query alert.StateQue
 	[]alert.State, error,
 ) {
 	var w conditions
-	w.add("a.app_id = %s", dispatcher.AppID(query.App))
+	w.add("a.app_id = %s", run.AppID(query.App))
 	if query.Alert != "" {
 		w.add("a.id = %s", dispatcher.AlertID(query.App, query.Alert))
 	}
@@ -99,7 +100,7 @@ func (s *Store) addDelivery(ctx context.Context, q querier, track keyedTrack, st
 	if track.Told == "" {
 		return nil
 	}
-	key := dispatcher.RunKey{TriggerID: track.id, ScheduledAt: track.ToldAt, Kind: dispatcher.KindAlert}
+	key := run.Key{TriggerID: track.id, ScheduledAt: track.ToldAt, Kind: run.KindAlert}
 	state.Notification = &alert.Delivery{Run: key.String(), Transition: track.Told, At: track.ToldAt}
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const run = `SELECT state, class, error FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
@@ -174,7 +175,7 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 		}
 		// $1 app, $2 name
 		const find = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
-		job, there, err := first(ctx, t, scanInt, find, dispatcher.AppID(app), jobName)
+		job, there, err := first(ctx, t, scanInt, find, run.AppID(app), jobName)
 		if err == nil && !there {
 			err = dispatcher.NotFound("job", app+"/"+jobName)
 		}

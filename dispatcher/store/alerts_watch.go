@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // unselectedAfter is how long a state stays of which the alert no longer applies to the job, because the job was changed.
@@ -53,7 +54,7 @@ func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time,
 	var portion swept
 	err = s.orAside(ctx, func() error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-			portion, err = t.sweepAlerts(ctx, dispatcher.AppID(apps[0]), limit)
+			portion, err = t.sweepAlerts(ctx, run.AppID(apps[0]), limit)
 			return err
 		})
 	}, func(why error) error { return s.setAppAside(ctx, dispatcher.WorkAlerts, apps[0], why, now) })
@@ -229,7 +230,7 @@ func (j *judgement) readRunning(ctx context.Context, facts map[int64]alert.Facts
 		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.claimedFires() + `) AS f ON f.job_id = b.id`
 	_, err := collect(ctx, j, func(row scanner) (struct{}, error) {
 		var job int64
-		var key dispatcher.RunKey
+		var key run.Key
 		var since time.Time
 		err := row.Scan(&job, instantColumn(&since), instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
 		if one := facts[job]; one.OldestSince.IsZero() || since.Before(one.OldestSince) {

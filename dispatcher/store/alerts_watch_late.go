@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // lateFire is a fire that may be late: its alerts decide.
@@ -154,7 +155,7 @@ func (j *judgement) late(ctx context.Context, job *judgedJob, trigger int64, sch
 		if !has || by <= a.LateAfter.Std() || track.Firing {
 			continue
 		}
-		run := dispatcher.RunKey{TriggerID: trigger, ScheduledAt: scheduled, Kind: dispatcher.KindSchedule}
+		run := run.Key{TriggerID: trigger, ScheduledAt: scheduled, Kind: run.KindSchedule}
 		next, made := track.Observe(rule, alert.Observation{Met: 1, At: from.Add(a.LateAfter.Std()), Run: run.String(),
 			ScheduledAt: scheduled, LateBy: by}, j.now)
 		j.set(id, a, job, next, made)

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 var (
@@ -127,16 +128,16 @@ func (m madeTransition) delivery(triggers map[string]string) (queuedRun, error) 
 	if m.Transition == dispatcher.AlertResolved {
 		n.Run, n.Class, n.Error = seen.Run, seen.Class, seen.Error
 	}
-	if key, err := dispatcher.ParseRunKey(n.Run); err == nil {
+	if key, err := run.ParseKey(n.Run); err == nil {
 		n.ScheduledAt, n.Trigger = &key.ScheduledAt, triggers[n.Run]
 	} else if !seen.ScheduledAt.IsZero() {
 		n.ScheduledAt = &seen.ScheduledAt
 	}
 	payload, err := json.Marshal(n)
 	return queuedRun{
-		RunKey: dispatcher.RunKey{TriggerID: m.id, ScheduledAt: m.At, Kind: dispatcher.KindAlert},
-		jobID:  m.alert.jobID, revision: m.alert.jobRevision,
-		input: &dispatcher.RunInput{Payload: payload, After: m.After, Cause: &dispatcher.RunCause{Run: n.Run, Alert: m.alert.Name}},
+		Key:   run.Key{TriggerID: m.id, ScheduledAt: m.At, Kind: run.KindAlert},
+		jobID: m.alert.jobID, revision: m.alert.jobRevision,
+		input: &run.Input{Payload: payload, After: m.After, Cause: &run.Cause{Run: n.Run, Alert: m.alert.Name}},
 	}, err
 }
 
@@ -145,9 +146,9 @@ func (j *judgement) triggerNames(ctx context.Context) (map[string]string, error)
 	runs := map[string]int64{}
 	var ids []int64
 	for _, m := range j.made {
-		for _, run := range []string{m.track.Run, m.Observation.Run} {
-			if key, err := dispatcher.ParseRunKey(run); err == nil && m.Kept == "" && key.Kind.OfTrigger() {
-				runs[run] = key.TriggerID
+		for _, r := range []string{m.track.Run, m.Observation.Run} {
+			if key, err := run.ParseKey(r); err == nil && m.Kept == "" && key.Kind.OfTrigger() {
+				runs[r] = key.TriggerID
 				ids = append(ids, key.TriggerID)
 			}
 		}

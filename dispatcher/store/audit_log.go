@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // auditEntry is what an entry of the audit log says of a change, besides who made it.
@@ -233,13 +234,13 @@ func auditedCalendar(calendar dispatcher.Calendar) (any, error) {
 }
 
 // auditedRun returns what the audit log shows of a run.
-func auditedRun(run dispatcher.Run) any {
+func auditedRun(run run.Run) any {
 	return map[string]any{"job": run.Job, "trigger": run.Trigger, "scheduled_at": run.ScheduledAt, "state": run.State}
 }
 
 // auditedInput returns what the audit log shows of what a run was given: not the payload, which may hold anything, but its sum.
 // nil: nothing.
-func auditedInput(input *dispatcher.RunInput) any {
+func auditedInput(input *run.Input) any {
 	if input == nil || input.Payload == nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // backfill is a row of backfills.
@@ -59,7 +60,7 @@ func findBackfill(ctx context.Context, q querier, app, id, lock string) (backfil
 		return backfill{}, dispatcher.NotFound("backfill", input.Echo(id))
 	}
 	// $1 backfill, $2 app
-	found, ok, err := first(ctx, q, scanBackfill, backfillRows+`f.id = $1 AND f.app_id = $2`+lockOf(lock, "f"), key, dispatcher.AppID(app))
+	found, ok, err := first(ctx, q, scanBackfill, backfillRows+`f.id = $1 AND f.app_id = $2`+lockOf(lock, "f"), key, run.AppID(app))
 	if err == nil && !ok {
 		err = dispatcher.NotFound("backfill", id)
 	}
@@ -83,7 +84,7 @@ func (s *Store) Backfills(ctx context.Context, query repeat.BackfillQuery) ([]re
 		return nil, err
 	}
 	var w conditions
-	w.add("f.app_id = %s", dispatcher.AppID(query.App))
+	w.add("f.app_id = %s", run.AppID(query.App))
 	if query.Job != "" {
 		w.add("f.job_id = %s", of.job)
 	}
@@ -138,7 +139,7 @@ func (s *Store) CreateBackfill(
 		// $1 backfill, $2 app, $3 job, $4 what was asked for, $5 schedules, $6 instants, $7 by whom, $8 trace context, $9 now
 		const insert = `INSERT INTO backfills (id, app_id, job_id, spec, schedules, state, total, created_by, traceparent, created_at)
 			VALUES ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9)`
-		if _, err := t.ExecContext(ctx, insert, id, dispatcher.AppID(app), job.Key(), spec, schedules, plan.Total, storable(t.by.Actor),
+		if _, err := t.ExecContext(ctx, insert, id, run.AppID(app), job.Key(), spec, schedules, plan.Total, storable(t.by.Actor),
 			t.by.Traceparent, t.now.UnixMilli()); err != nil {
 			return fmt.Errorf("create backfill of job %s: %w", name, err)
 		}
@@ -218,7 +219,7 @@ func (t *tx) cancelWaiting(ctx context.Context, id int64) error {
 		ORDER BY r.scheduled_at, r.trigger_id` + lockOf(t.lock(), "r")
 	all, err := collect(ctx, t, func(row scanner) (ending, error) {
 		c := &contender{}
-		err := row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.RunKey), &c.node,
+		err := row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.Key), &c.node,
 			&c.held.Token, &c.held.Attempt)
 		return ending{contender: c, why: "the backfill was cancelled"}, err
 	}, of, id)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // known are the runs that the ledger has of instants.
@@ -32,8 +32,8 @@ const (
 )
 
 // keyOfInstant returns the key of the run of a backfill of an instant.
-func keyOfInstant(one repeat.BackfillInstant) dispatcher.RunKey {
-	return dispatcher.RunKey{TriggerID: one.TriggerID, ScheduledAt: one.At, Kind: dispatcher.KindBackfill}
+func keyOfInstant(one repeat.BackfillInstant) run.Key {
+	return run.Key{TriggerID: one.TriggerID, ScheduledAt: one.At, Kind: run.KindBackfill}
 }
 
 // decide tells whether a backfill runs an instant, and where its run is.
@@ -106,7 +106,7 @@ func existing(ctx context.Context, f flavor, q querier, page []repeat.BackfillIn
 		UNION ALL SELECT r.scheduled_at, r.trigger_id, 1, 'claimed' FROM b JOIN (` + f.claimedFires() + `) AS r ON r` + of
 	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
 		var one repeat.BackfillInstant
-		var key dispatcher.RunKey
+		var key run.Key
 		var state string
 		err := row.Scan(instantColumn(&one.At), &one.TriggerID, kindColumn(&key), &state)
 		if all[one] == nil {
@@ -118,7 +118,7 @@ func existing(ctx context.Context, f flavor, q querier, page []repeat.BackfillIn
 	return all, err
 }
 
-func (k *knownRuns) add(kind dispatcher.RunKind, state string) {
+func (k *knownRuns) add(kind run.Kind, state string) {
 	switch state {
 	case "live":
 		k.live = true
@@ -126,9 +126,9 @@ func (k *knownRuns) add(kind dispatcher.RunKind, state string) {
 		k.claimed = true
 	default:
 		k.ended = true
-		k.succeeded = k.succeeded || state == string(dispatcher.RunSucceeded)
-		k.fired = k.fired || kind == dispatcher.KindSchedule
-		k.backfill = k.backfill || kind == dispatcher.KindBackfill
+		k.succeeded = k.succeeded || state == string(run.Succeeded)
+		k.fired = k.fired || kind == run.KindSchedule
+		k.backfill = k.backfill || kind == run.KindBackfill
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // backfillPage is how many instants one step looks at, at most.
@@ -97,14 +98,14 @@ func (f *feeding) countEnded(ctx context.Context, t *tx) error {
 	var at, trigger []int64
 	for _, r := range all {
 		at, trigger = append(at, r.at), append(trigger, r.trigger)
-		state := dispatcher.RunLost
+		state := run.Lost
 		if r.state != nil {
-			state = dispatcher.RunState(*r.state)
+			state = run.State(*r.state)
 		}
 		switch state {
-		case dispatcher.RunSucceeded:
+		case run.Succeeded:
 			f.Succeeded++
-		case dispatcher.RunCancelled, dispatcher.RunSkipped, dispatcher.RunSuperseded:
+		case run.Cancelled, run.Skipped, run.Superseded:
 			f.Cancelled++
 		default:
 			f.Failed++
@@ -157,7 +158,7 @@ func (s *Store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 		if run && len(fresh)+len(again) == free {
 			break
 		}
-		queued := queuedRun{RunKey: keyOfInstant(one), jobID: f.jobID, revision: f.job.Revision, input: f.input()}
+		queued := queuedRun{Key: keyOfInstant(one), jobID: f.jobID, revision: f.job.Revision, input: f.input()}
 		switch {
 		case !run:
 			f.Skipped++
@@ -262,9 +263,9 @@ func (f *feeding) free(now time.Time) int {
 }
 
 // input is what the runs of the backfill are given.
-func (f *feeding) input() *dispatcher.RunInput {
-	return &dispatcher.RunInput{Payload: f.Payload, Traceparent: f.traceparent, Cause: &dispatcher.RunCause{Backfill: f.ID,
-		Range: &dispatcher.Range{From: f.From, To: f.To}}}
+func (f *feeding) input() *run.Input {
+	return &run.Input{Payload: f.Payload, Traceparent: f.traceparent, Cause: &run.Cause{Backfill: f.ID,
+		Range: &run.Range{From: f.From, To: f.To}}}
 }
 
 // queueAll queues fresh runs, and brings others back from the history.
@@ -275,9 +276,9 @@ func (f *feeding) queueAll(ctx context.Context, t *tx, fresh, again []queuedRun)
 	}
 	for _, run := range again {
 		if err := t.bringBack(ctx, run); err != nil {
-			return fmt.Errorf("run %s: %w", run.RunKey, err)
+			return fmt.Errorf("run %s: %w", run.Key, err)
 		}
-		queued = append(queued, run.RunKey)
+		queued = append(queued, run.Key)
 	}
 	f.Skipped += len(fresh) + len(again) - len(queued) // somebody asked for them meanwhile
 	f.Queued += len(queued)
@@ -305,23 +306,23 @@ func (f *feeding) queueAll(ctx context.Context, t *tx, fresh, again []queuedRun)
 
 // bringBack queues a run of the history again, with a new input. Its attempts stay. A broadcast comes back with the shards that
 // failed, or with all if none did.
-func (t *tx) bringBack(ctx context.Context, run queuedRun) error {
-	shards, err := endedShards(ctx, t, run.RunKey)
+func (t *tx) bringBack(ctx context.Context, r queuedRun) error {
+	shards, err := endedShards(ctx, t, r.Key)
 	if err != nil {
 		return err
 	}
-	counts := &dispatcher.ShardCounts{}
+	counts := &run.ShardCounts{}
 	for _, shard := range shards {
-		if shard.state != dispatcher.RunSucceeded {
+		if shard.state != run.Succeeded {
 			counts.Failed++
 		}
 	}
-	if err := t.writeInputs(ctx, []queuedRun{run}); err != nil {
+	if err := t.writeInputs(ctx, []queuedRun{r}); err != nil {
 		return err
 	}
-	key := append(keyArgs(run.RunKey), run.jobID)
+	key := append(keyArgs(r.Key), r.jobID)
 	if len(shards) > 0 {
-		return t.retryBroadcast(ctx, run.String(), key, counts)
+		return t.retryBroadcast(ctx, r.String(), key, counts)
 	}
 	t.notify(dispatcher.Notification{Adopt: true})
 	for _, step := range []string{keepLatest(isRun), backToLive(0) + isRun, `DELETE FROM runs AS r WHERE` + isRun} {

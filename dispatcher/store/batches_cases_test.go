@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // poisonedBatch is a batch with a row of evil that its statement fails on.
@@ -37,7 +38,7 @@ func (r *batchRig) adopt(retries bool) error {
 }
 
 // holds reports whether the node has the run of victim.
-func (r *batchRig) holds() bool { return r.state("victim") == dispatcher.RunClaimed }
+func (r *batchRig) holds() bool { return r.state("victim") == run.Claimed }
 
 func adoptBatches() []poisonedBatch {
 	return []poisonedBatch{
@@ -97,7 +98,7 @@ func (r *batchRig) claimed() {
 	r.Helper()
 	r.firing("rate(1m)", nil)
 	for i, advance := range r.advances(false) {
-		_, err := r.Claim(r.Context(), dispatcher.ClaimBatch{Node: batchNode, Token: batchToken + dispatcher.Token(i), Lead: time.Hour,
+		_, err := r.Claim(r.Context(), dispatcher.ClaimBatch{Node: batchNode, Token: batchToken + run.Token(i), Lead: time.Hour,
 			Now: r.now, Advances: []dispatcher.Advance{advance}})
 		must(r.T, err)
 	}
@@ -113,7 +114,7 @@ func (r *batchRig) advances(live bool) (all []dispatcher.Advance) {
 	}
 	for _, d := range due {
 		job := r.job("evil")
-		if d.AppID == dispatcher.AppID("victim") {
+		if d.AppID == run.AppID("victim") {
 			job = r.job("victim")
 		}
 		all = append(all, dispatcher.Advance{TriggerID: d.ID, JobID: job, Revision: d.Revision, CalendarRevision: d.CalendarRevision,
@@ -140,7 +141,7 @@ func attemptBatches() []poisonedBatch {
 				_, err := r.Begin(r.Context(), held(r))
 				return err
 			},
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunRunning },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Running },
 		},
 		{
 			name: "release: the number of the attempt is the smallest", methods: []string{"Release"}, work: dispatcher.WorkBegin,
@@ -149,7 +150,7 @@ func attemptBatches() []poisonedBatch {
 				r.spoil("attempt = -" + r.most() + " - 1")
 			},
 			call:   func(r *batchRig) error { return r.Release(r.Context(), held(r)) },
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunQueued },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Queued },
 		},
 		{
 			name: "slots: one cannot be written", methods: []string{"Acquire"}, work: dispatcher.WorkSlots,
@@ -187,10 +188,10 @@ func attemptBatches() []poisonedBatch {
 		{
 			name: "slots: one cannot be released", methods: []string{"ReleaseSlots", "GrantWaiting"}, work: dispatcher.WorkSlots,
 			poison: func(r *batchRig) {
-				for _, run := range r.adopted(forbid) {
-					_, err := r.Acquire(r.Context(), []dispatcher.HeldRun{run})
+				for _, one := range r.adopted(forbid) {
+					_, err := r.Acquire(r.Context(), []dispatcher.HeldRun{one})
 					must(r.T, err)
-					must(r.T, r.Record(r.Context(), []dispatcher.Record{r.record(run, dispatcher.RunSucceeded)}))
+					must(r.T, r.Record(r.Context(), []dispatcher.Record{r.record(one, run.Succeeded)}))
 				}
 				r.exec(`UPDATE nodes SET state = 'dead' WHERE id = %d`, batchNode)
 				r.refuse("DELETE", "slots", "ROW.job_id = %d", r.job("evil"))
@@ -208,14 +209,14 @@ func attemptBatches() []poisonedBatch {
 			},
 			call: func(r *batchRig) error {
 				var records []dispatcher.Record
-				for _, run := range held(r) {
-					record := r.record(run, dispatcher.RunFailed)
+				for _, one := range held(r) {
+					record := r.record(one, run.Failed)
 					record.Next = &dispatcher.NextAttempt{At: r.now, Until: r.now.Add(time.Hour), CountsAsFailure: true}
 					records = append(records, record)
 				}
 				return r.Record(r.Context(), records)
 			},
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunRetrying },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Retrying },
 		},
 		{
 			name: "record: a run cannot enter the history", methods: []string{"Record"}, work: dispatcher.WorkRecord,
@@ -225,12 +226,12 @@ func attemptBatches() []poisonedBatch {
 			},
 			call: func(r *batchRig) error {
 				var records []dispatcher.Record
-				for _, run := range held(r) {
-					records = append(records, r.record(run, dispatcher.RunSucceeded))
+				for _, one := range held(r) {
+					records = append(records, r.record(one, run.Succeeded))
 				}
 				return r.Record(r.Context(), records)
 			},
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunSucceeded },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Succeeded },
 		},
 	}
 }
@@ -248,7 +249,7 @@ func endBatches() []poisonedBatch {
 				_, err := r.GiveUp(r.Context(), r.now.Add(time.Hour))
 				return err
 			},
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunFailed },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Failed },
 		},
 		{
 			name: "fail lost runs: one cannot enter the history", methods: []string{"FailLostRuns"}, work: dispatcher.WorkLost,
@@ -262,7 +263,7 @@ func endBatches() []poisonedBatch {
 				_, err := r.FailLostRuns(r.Context(), r.now)
 				return err
 			},
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunLost },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Lost },
 		},
 		{
 			name: "lose begun runs: one cannot enter the history", methods: []string{"LoseRuns"}, work: dispatcher.WorkLost,
@@ -277,7 +278,7 @@ func endBatches() []poisonedBatch {
 				_, err = r.LoseRuns(r.Context(), begun, r.now)
 				return err
 			},
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunLost },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Lost },
 		},
 		{
 			name: "broadcast: the endpoints of its shards cannot be read", methods: []string{"EndBroadcasts"}, work: dispatcher.WorkBroadcast,
@@ -291,16 +292,16 @@ func endBatches() []poisonedBatch {
 				_, err := r.EndBroadcasts(r.Context(), nil, r.now)
 				return err
 			},
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunSucceeded },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Succeeded },
 		},
 		{
 			name: "follow: what follows cannot be queued", methods: []string{"FollowEnds"}, work: dispatcher.WorkFollow,
 			poison: func(r *batchRig) {
-				for _, run := range r.adopted(nil) {
-					must(r.T, r.Record(r.Context(), []dispatcher.Record{r.record(run, dispatcher.RunFailed)}))
+				for _, one := range r.adopted(nil) {
+					must(r.T, r.Record(r.Context(), []dispatcher.Record{r.record(one, run.Failed)}))
 					r.exec(`INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt, http_status, state, class,
 						error) VALUES (%d, %d, %d, 2, %[4]d, %[4]d, 1, 0, 'failed', 'other', '')`,
-						r.now.UnixMilli(), run.TriggerID, run.ScheduledAt.UnixMilli(), run.JobID)
+						r.now.UnixMilli(), one.TriggerID, one.ScheduledAt.UnixMilli(), one.JobID)
 				}
 				r.refuse("DELETE", "pending_ends", "ROW.job_id = %d", r.job("evil"))
 			},
@@ -333,7 +334,7 @@ func endBatches() []poisonedBatch {
 
 func fireBatches() []poisonedBatch {
 	moved := func(r *batchRig) bool {
-		return r.count(`SELECT count(*) FROM trigger_clock WHERE prev_fire_time IS NOT NULL AND app_id = %d`, dispatcher.AppID("victim")) == 1
+		return r.count(`SELECT count(*) FROM trigger_clock WHERE prev_fire_time IS NOT NULL AND app_id = %d`, run.AppID("victim")) == 1
 	}
 	settled := func(r *batchRig) error {
 		due, err := r.Due(r.Context(), dispatcher.DueQuery{Until: r.now.Add(time.Hour), Now: r.now, Limit: 10})
@@ -343,7 +344,7 @@ func fireBatches() []poisonedBatch {
 		batch := dispatcher.SettleBatch{Node: batchNode, Token: batchToken, Now: r.now.Add(time.Hour)}
 		for _, d := range due {
 			job := r.job("evil")
-			if d.AppID == dispatcher.AppID("victim") {
+			if d.AppID == run.AppID("victim") {
 				job = r.job("victim")
 			}
 			batch.Settlements = append(batch.Settlements, dispatcher.Settlement{Advance: dispatcher.Advance{TriggerID: d.ID, JobID: job,
@@ -399,7 +400,7 @@ func fireBatches() []poisonedBatch {
 				return err
 			},
 			goesOn: func(r *batchRig) bool {
-				return r.count(`SELECT count(*) FROM trigger_clock WHERE next_fire_time IS NOT NULL AND app_id = %d`, dispatcher.AppID("victim")) == 1
+				return r.count(`SELECT count(*) FROM trigger_clock WHERE next_fire_time IS NOT NULL AND app_id = %d`, run.AppID("victim")) == 1
 			},
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func chores() []poisonedBatch {
@@ -60,7 +61,7 @@ func chores() []poisonedBatch {
 			poison: func(r *batchRig) {
 				r.firing("rate(1m)", nil)
 				a(r)
-				r.exec(`UPDATE alerts SET definition = '{' WHERE app_id = %d`, dispatcher.AppID("evil"))
+				r.exec(`UPDATE alerts SET definition = '{' WHERE app_id = %d`, run.AppID("evil"))
 				r.exec(`UPDATE apps SET alerts_swept_to = ''`)
 			},
 			call: func(r *batchRig) error {
@@ -110,7 +111,7 @@ func chores() []poisonedBatch {
 				return nil
 			},
 			goesOn: func(r *batchRig) bool {
-				return r.count(`SELECT count(*) FROM run_statistics WHERE app_id = %d`, dispatcher.AppID("victim")) == 1
+				return r.count(`SELECT count(*) FROM run_statistics WHERE app_id = %d`, run.AppID("victim")) == 1
 			},
 		},
 		{
@@ -192,7 +193,7 @@ func chores() []poisonedBatch {
 					job.Triggers["tick"] = tick
 				})
 				r.exec(`UPDATE trigger_clock SET next_fire_time = next_fire_time + 60000`)
-				r.refuse("UPDATE", "trigger_clock", "ROW.app_id = %d AND ROW.state = 'waiting'", dispatcher.AppID("evil"))
+				r.refuse("UPDATE", "trigger_clock", "ROW.app_id = %d AND ROW.state = 'waiting'", run.AppID("evil"))
 			},
 			call: func(r *batchRig) error {
 				_, err := r.RescheduleForZones(r.Context(), 0, 10, r.now)
@@ -200,7 +201,7 @@ func chores() []poisonedBatch {
 			},
 			goesOn: func(r *batchRig) bool {
 				return r.count(`SELECT count(*) FROM trigger_clock WHERE next_fire_time %% 3600000 = 0 AND app_id = %d`,
-					dispatcher.AppID("victim")) == 1
+					run.AppID("victim")) == 1
 			},
 		},
 		{
@@ -217,13 +218,13 @@ func chores() []poisonedBatch {
 				_, err := r.SkipRolledBack(r.Context(), 0, 10, r.now.Add(2*time.Minute))
 				return err
 			},
-			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunLost },
+			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Lost },
 		},
 		{
 			name: "endpoints: one cannot be removed", methods: []string{"ExpireEndpoints"}, work: dispatcher.WorkEndpoints,
 			poison: func(r *batchRig) {
 				r.expiringEndpoints()
-				r.refuse("DELETE", "endpoints", "ROW.group_id = %d AND ROW.id = 'a'", dispatcher.GroupID("evil", "workers"))
+				r.refuse("DELETE", "endpoints", "ROW.group_id = %d AND ROW.id = 'a'", run.GroupID("evil", "workers"))
 			},
 			call: (*batchRig).expireEndpoints,
 			goesOn: func(r *batchRig) bool { // the other endpoint of the group does, too
@@ -235,11 +236,11 @@ func chores() []poisonedBatch {
 			poison: func(r *batchRig) {
 				r.expiringEndpoints()
 				r.exec(`DELETE FROM endpoints WHERE id = 'b'`)
-				r.refuse("UPDATE", "endpoint_groups", "ROW.id = %d", dispatcher.GroupID("evil", "workers"))
+				r.refuse("UPDATE", "endpoint_groups", "ROW.id = %d", run.GroupID("evil", "workers"))
 			},
 			call: (*batchRig).expireEndpoints,
 			goesOn: func(r *batchRig) bool {
-				return r.count(`SELECT count(*) FROM endpoints WHERE group_id = %d`, dispatcher.GroupID("victim", "workers")) == 0
+				return r.count(`SELECT count(*) FROM endpoints WHERE group_id = %d`, run.GroupID("victim", "workers")) == 0
 			},
 		},
 		{
@@ -270,7 +271,7 @@ func chores() []poisonedBatch {
 			name: "usage: bytes are as many as can be", methods: []string{"KeepBytes"}, work: dispatcher.WorkUsage,
 			poison: func(r *batchRig) {
 				r.jobs(nil)
-				r.exec(`INSERT INTO app_bytes (app_id, day, bytes) VALUES (%d, %d, 9223372036854775807)`, dispatcher.AppID("evil"),
+				r.exec(`INSERT INTO app_bytes (app_id, day, bytes) VALUES (%d, %d, 9223372036854775807)`, run.AppID("evil"),
 					r.now.Truncate(24*time.Hour).UnixMilli())
 			},
 			call: func(r *batchRig) error {
@@ -278,14 +279,14 @@ func chores() []poisonedBatch {
 				return err
 			},
 			goesOn: func(r *batchRig) bool {
-				return r.count(`SELECT count(*) FROM app_bytes WHERE app_id = %d`, dispatcher.AppID("victim")) == 1
+				return r.count(`SELECT count(*) FROM app_bytes WHERE app_id = %d`, run.AppID("victim")) == 1
 			},
 		},
 		{
 			name: "usage: as many runs wait as can be", methods: []string{"WaitingRuns"}, work: dispatcher.WorkUsage,
 			poison: func(r *batchRig) {
 				r.jobs(nil)
-				r.exec(`UPDATE app_usage SET waiting_runs = 9223372036854775807 WHERE app_id = %d`, dispatcher.AppID("evil"))
+				r.exec(`UPDATE app_usage SET waiting_runs = 9223372036854775807 WHERE app_id = %d`, run.AppID("evil"))
 			},
 			call: func(r *batchRig) error {
 				one := dispatcher.GivenPlaces{Given: 1, Most: 10}
@@ -293,7 +294,7 @@ func chores() []poisonedBatch {
 				return err
 			},
 			goesOn: func(r *batchRig) bool {
-				return r.count(`SELECT count(*) FROM app_usage WHERE counted_at > 0 AND app_id = %d`, dispatcher.AppID("victim")) == 1
+				return r.count(`SELECT count(*) FROM app_usage WHERE counted_at > 0 AND app_id = %d`, run.AppID("victim")) == 1
 			},
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 )
@@ -25,12 +26,12 @@ type batchRig struct {
 	now      time.Time
 	postgres bool
 	triggers int // of poison
-	keys     map[string]dispatcher.RunKey
+	keys     map[string]run.Key
 }
 
 const (
-	batchNode  dispatcher.NodeID = 7
-	batchToken dispatcher.Token  = 1000
+	batchNode  run.NodeID = 7
+	batchToken run.Token  = 1000
 )
 
 func newBatchRig(t *testing.T, database string) *batchRig {
@@ -38,7 +39,7 @@ func newBatchRig(t *testing.T, database string) *batchRig {
 	registry := prometheus.NewRegistry()
 	r := &batchRig{T: t, registry: registry, postgres: !strings.HasPrefix(database, "sqlite:"),
 		Store: openAs(t, database, store.Options{Metrics: registry}), now: time.Now().UTC().Truncate(time.Minute),
-		keys: map[string]dispatcher.RunKey{}}
+		keys: map[string]run.Key{}}
 	for _, app := range []string{"evil", "victim"} {
 		_, _, err := r.PutApp(t.Context(), access.App{Name: app, Enabled: true}, r.change())
 		must(t, err)
@@ -75,9 +76,9 @@ func (r *batchRig) requested(change func(*dispatcher.Job)) {
 	r.Helper()
 	r.jobs(change)
 	r.both(func(app string) {
-		run, err := r.RequestRun(r.Context(), app, "job", nil, r.change())
+		one, err := r.RequestRun(r.Context(), app, "job", nil, r.change())
 		must(r.T, err)
-		r.keys[app], err = dispatcher.ParseRunKey(run.ID)
+		r.keys[app], err = run.ParseKey(one.ID)
 		must(r.T, err)
 	})
 }
@@ -110,17 +111,17 @@ func (r *batchRig) adopted(change func(*dispatcher.Job)) []dispatcher.HeldRun {
 }
 
 // record is the outcome of a run.
-func (r *batchRig) record(run dispatcher.HeldRun, state dispatcher.RunState) dispatcher.Record {
-	return dispatcher.Record{RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: batchNode,
-		Token: run.Token, Attempt: run.Attempt, Followed: true,
-		Outcome: dispatcher.Outcome{State: state, Class: dispatcher.ClassOther, StartedAt: r.now, EndedAt: r.now}}
+func (r *batchRig) record(one dispatcher.HeldRun, state run.State) dispatcher.Record {
+	return dispatcher.Record{Key: one.Key, JobID: one.JobID, Revision: one.Revision, ClaimedAt: one.ClaimedAt, Node: batchNode,
+		Token: one.Token, Attempt: one.Attempt, Followed: true,
+		Outcome: run.Outcome{State: state, Class: run.ClassOther, StartedAt: r.now, EndedAt: r.now}}
 }
 
 // retrying is adopted, with runs that failed and are attempted again now.
 func (r *batchRig) retrying(until time.Time) {
 	r.Helper()
-	for _, run := range r.adopted(nil) {
-		record := r.record(run, dispatcher.RunFailed)
+	for _, one := range r.adopted(nil) {
+		record := r.record(one, run.Failed)
 		record.Next = &dispatcher.NextAttempt{At: r.now, Until: until, CountsAsFailure: true}
 		must(r.T, r.Record(r.Context(), []dispatcher.Record{record}))
 	}
@@ -148,7 +149,7 @@ func (r *batchRig) most() string {
 	return "9223372036854775807"
 }
 
-func (r *batchRig) job(app string) int64 { return dispatcher.JobID(app, "job") }
+func (r *batchRig) job(app string) int64 { return run.JobID(app, "job") }
 
 // refuse makes the database refuse to write rows of a table that meet a condition, as it refuses a value that does not fit.
 func (r *batchRig) refuse(event, table, condition string, args ...any) {
@@ -179,7 +180,7 @@ func (r *batchRig) count(query string, args ...any) int64 {
 }
 
 // state is that of the run of an app.
-func (r *batchRig) state(app string) dispatcher.RunState {
+func (r *batchRig) state(app string) run.State {
 	r.Helper()
 	run, err := r.Store.Run(r.Context(), r.keys[app].String())
 	must(r.T, err)

@@ -10,10 +10,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A broadcast is a live run in the state waiting_shards, and one run for each of its shards, which has the key of the
-// parent with another kind; see RunKey.Code. To spread it is one transaction. What ends a shard does not touch
+// parent with another kind; see run.Key.Code. To spread it is one transaction. What ends a shard does not touch
 // the parent: the node that recorded it then looks whether the parent is done, and the handler does so for all.
 //
 // A transaction that changes both locks the parent first.
@@ -91,14 +92,14 @@ func broadcastStatementsOf(f flavor) broadcastStatements {
 }
 
 // keyArgs are the parameters that name a run: scheduled instant, trigger, kind.
-func keyArgs(key dispatcher.RunKey) []any {
+func keyArgs(key run.Key) []any {
 	return []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Code())}
 }
 
 // parentArgs are the three columns of a batch of runs.
-func parentArgs(f flavor, keys []dispatcher.RunKey) []any {
+func parentArgs(f flavor, keys []run.Key) []any {
 	k := newKeys(len(keys))
-	for _, key := range sortedBy(keys, func(key dispatcher.RunKey) dispatcher.RunKey { return key }) {
+	for _, key := range sortedBy(keys, func(key run.Key) run.Key { return key }) {
 		k.add(key, 0, 0)
 	}
 	return f.batch(k.at, k.trigger, k.kind)
@@ -110,12 +111,12 @@ func (s *Store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints
 	if err != nil {
 		return false, err
 	}
-	s.rollbacks.handedBack(run.RunKey)
+	s.rollbacks.handedBack(run.Key)
 	if err := s.unfoldRuns(ctx, []dispatcher.HeldRun{run}); err != nil {
-		return false, fmt.Errorf("broadcast run %s: %w", run.RunKey, err)
+		return false, fmt.Errorf("broadcast run %s: %w", run.Key, err)
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		key := append(keyArgs(run.RunKey), run.JobID, int64(run.Token))
+		key := append(keyArgs(run.Key), run.JobID, int64(run.Token))
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 token, $6 attempt, $7 now
 		const wait = `UPDATE live_runs SET state = 'waiting_shards', node = 0, token = 0, started_at = $7
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4 AND token = $5 AND attempt = $6`
@@ -133,14 +134,14 @@ func (s *Store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints
 		return t.spread(ctx, run, endpoints, string(list))
 	})
 	if err != nil {
-		return false, fmt.Errorf("broadcast run %s: %w", run.RunKey, err)
+		return false, fmt.Errorf("broadcast run %s: %w", run.Key, err)
 	}
 	return held, nil
 }
 
 // spread queues the shards of a run: one for each endpoint, or those that wait for it.
 func (t *tx) spread(ctx context.Context, run dispatcher.HeldRun, endpoints []string, list string) error {
-	key := append(keyArgs(run.RunKey), run.JobID)
+	key := append(keyArgs(run.Key), run.JobID)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 endpoints
 	const note = `INSERT INTO broadcasts (scheduled_at, trigger_id, kind, endpoints) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
 	first, err := t.execute(ctx, note, append(key[:3:3], list)...)
@@ -164,7 +165,7 @@ func (t *tx) spread(ctx context.Context, run dispatcher.HeldRun, endpoints []str
 }
 
 // BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made.
-func (s *Store) BroadcastEndpoints(ctx context.Context, key dispatcher.RunKey) ([]string, error) {
+func (s *Store) BroadcastEndpoints(ctx context.Context, key run.Key) ([]string, error) {
 	endpoints, found, err := endpointsOf(ctx, s.read, key.Parent())
 	if err == nil && !found {
 		err = dispatcher.NotFound("broadcast", key.Parent().String())
@@ -173,7 +174,7 @@ func (s *Store) BroadcastEndpoints(ctx context.Context, key dispatcher.RunKey) (
 }
 
 // endpointsOf returns the endpoints of the shards of a run; found is false if it has none.
-func endpointsOf(ctx context.Context, q querier, parent dispatcher.RunKey) (endpoints []string, found bool, err error) {
+func endpointsOf(ctx context.Context, q querier, parent run.Key) (endpoints []string, found bool, err error) {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const list = `SELECT endpoints FROM broadcasts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	text, found, err := first(ctx, q, scanText, list, keyArgs(parent)...)
@@ -187,16 +188,16 @@ func endpointsOf(ctx context.Context, q querier, parent dispatcher.RunKey) (endp
 }
 
 // scanRunKey scans scheduled instant, trigger and kind.
-func scanRunKey(row scanner) (key dispatcher.RunKey, err error) {
+func scanRunKey(row scanner) (key run.Key, err error) {
 	err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
 	return key, err
 }
 
 // EndBroadcasts ends runs of which all shards have ended.
-func (s *Store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, now time.Time) (ended int, err error) {
+func (s *Store) EndBroadcasts(ctx context.Context, parents []run.Key, now time.Time) (ended int, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	var done []dispatcher.RunKey
+	var done []run.Key
 	for _, key := range parents {
 		if _, found, err := first(ctx, s.read, scanInt, doneAttempt, keyArgs(key)...); err != nil {
 			return 0, fmt.Errorf("look for shards of run %s: %w", key, err)
@@ -240,7 +241,7 @@ func (s *Store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, 
 }
 
 // endBroadcast ends a run if all its shards have ended, and returns it if its job has slots.
-func (s *Store) endBroadcast(ctx context.Context, key dispatcher.RunKey, now time.Time) (
+func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
 	bounded *dispatcher.HeldRun, over bool, err error,
 ) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
@@ -256,7 +257,7 @@ func (s *Store) endBroadcast(ctx context.Context, key dispatcher.RunKey, now tim
 		const slot = `SELECT 1 FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
 		_, hasSlot, err := first(ctx, t, scanInt, slot, append(keyArgs(key), job)...)
 		if hasSlot {
-			bounded = &dispatcher.HeldRun{RunKey: key, JobID: job}
+			bounded = &dispatcher.HeldRun{Key: key, JobID: job}
 		}
 		return err
 	})
@@ -269,26 +270,26 @@ func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
 	if err != nil || len(parents) == 0 {
 		return err
 	}
-	item := func(key dispatcher.RunKey) string { return "shards of " + key.String() }
+	item := func(key run.Key) string { return "shards of " + key.String() }
 	parents = withoutAsides(s, dispatcher.WorkBroadcast, parents, item, wallClock())
-	return inParts(ctx, s, parents, func(some []dispatcher.RunKey) error {
+	return inParts(ctx, s, parents, func(some []run.Key) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 			// One may have been brought back meanwhile.
 			orphaned, err := collect(ctx, t, scanRunKey, t.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
 			if err != nil {
 				return err
 			}
-			still := slices.DeleteFunc(slices.Clone(some), func(key dispatcher.RunKey) bool { return !slices.Contains(orphaned, key) })
+			still := slices.DeleteFunc(slices.Clone(some), func(key run.Key) bool { return !slices.Contains(orphaned, key) })
 			return t.cancelShards(ctx, still, t.now.UnixMilli(), "the run that it is part of has ended")
 		})
-	}, func(key dispatcher.RunKey, why error) error {
+	}, func(key run.Key, why error) error {
 		return s.setAside(ctx, asideRow{work: dispatcher.WorkBroadcast, item: item(key)}, why, now)
 	})
 }
 
 // cancelShards cancels the shards of runs that are about to end. Those in flight keep the slot of their parent until their
 // requests have been given up.
-func (t *tx) cancelShards(ctx context.Context, parents []dispatcher.RunKey, now int64, why string) error {
+func (t *tx) cancelShards(ctx context.Context, parents []run.Key, now int64, why string) error {
 	if len(parents) == 0 {
 		return nil
 	}
@@ -296,7 +297,7 @@ func (t *tx) cancelShards(ctx context.Context, parents []dispatcher.RunKey, now 
 	var inFlight []*contender
 	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
 		c := &contender{}
-		err := row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.RunKey), &c.node,
+		err := row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.Key), &c.node,
 			&c.held.Token, &c.held.Attempt)
 		all = append(all, ending{contender: c, why: why})
 		if c.held.Token != 0 {
@@ -317,10 +318,10 @@ func (t *tx) cancelShards(ctx context.Context, parents []dispatcher.RunKey, now 
 }
 
 // keysOfEndings returns the keys of runs that end.
-func keysOfEndings(lists ...[]ending) (keys []dispatcher.RunKey) {
+func keysOfEndings(lists ...[]ending) (keys []run.Key) {
 	for _, list := range lists {
 		for _, one := range list {
-			keys = append(keys, one.held.RunKey)
+			keys = append(keys, one.held.Key)
 		}
 	}
 	return keys

@@ -7,17 +7,18 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // endedShard is a shard in the history.
 type endedShard struct {
-	key           dispatcher.RunKey
-	state         dispatcher.RunState
+	key           run.Key
+	state         run.State
 	class, reason string
 }
 
 // endBroadcast ends a run, which the transaction has locked, if it waits for shards and none is left.
-func (t *tx) endBroadcast(ctx context.Context, parent dispatcher.RunKey) (ended bool, err error) {
+func (t *tx) endBroadcast(ctx context.Context, parent run.Key) (ended bool, err error) {
 	attempt, found, err := first(ctx, t, scanInt, doneAttempt, keyArgs(parent)...)
 	if err != nil || !found {
 		return false, err
@@ -43,7 +44,7 @@ func (t *tx) endBroadcast(ctx context.Context, parent dispatcher.RunKey) (ended 
 }
 
 // endedShards returns those of the shards of a run that are over, by index.
-func endedShards(ctx context.Context, q querier, parent dispatcher.RunKey) ([]endedShard, error) {
+func endedShards(ctx context.Context, q querier, parent run.Key) ([]endedShard, error) {
 	const list = `SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
 		FROM runs AS r WHERE` + ofParent + ` ORDER BY r.kind`
 	return collect(ctx, q, func(row scanner) (one endedShard, err error) {
@@ -57,13 +58,13 @@ const mostShardsNamed = 5
 
 // sumOfShards returns how a broadcast ends whose shards have ended. A shard that the history has lost counts as failed. One that
 // its endpoint refused as stale does not, but the broadcast did not succeed either.
-func sumOfShards(shards []endedShard, total int) (state dispatcher.RunState, class, why string) {
+func sumOfShards(shards []endedShard, total int) (state run.State, class, why string) {
 	var failed []endedShard
 	superseded := 0
 	for _, one := range shards {
 		switch one.state {
-		case dispatcher.RunSucceeded:
-		case dispatcher.RunSuperseded:
+		case run.Succeeded:
+		case run.Superseded:
 			superseded++
 		default:
 			failed = append(failed, one)
@@ -72,18 +73,18 @@ func sumOfShards(shards []endedShard, total int) (state dispatcher.RunState, cla
 	switch unknown := max(total-len(shards), 0); {
 	case len(failed)+unknown > 0:
 		class, why = whyShardsFailed(failed, unknown, total)
-		return dispatcher.RunFailed, class, why
+		return run.Failed, class, why
 	case superseded > 0:
-		return dispatcher.RunSuperseded, "", fmt.Sprintf("%d of %d shards were refused as stale: newer ones had been done", superseded, total)
+		return run.Superseded, "", fmt.Sprintf("%d of %d shards were refused as stale: newer ones had been done", superseded, total)
 	}
-	return dispatcher.RunSucceeded, "", ""
+	return run.Succeeded, "", ""
 }
 
 // whyShardsFailed returns the class of a broadcast of which shards failed, or are unknown, and names the first of them.
 func whyShardsFailed(failed []endedShard, unknown, total int) (class, why string) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d of %d shards failed", len(failed)+unknown, total)
-	class = string(dispatcher.ClassOther)
+	class = string(run.ClassOther)
 	for i, one := range failed {
 		if i == 0 && one.class != "" {
 			class = one.class
@@ -111,8 +112,8 @@ func shortened(text string, most int) string {
 // retryBroadcast brings a shard that has ended back, or those shards of a broadcast that failed, or all if none failed. A
 // parent that has ended is queued, so that it gets a slot again, and its shards wait until it is spread. args are the key of the run
 // and its job, as a runChange gets them.
-func (t *tx) retryBroadcast(ctx context.Context, id string, args []any, counts *dispatcher.ShardCounts) error {
-	key, err := dispatcher.ParseRunKey(id)
+func (t *tx) retryBroadcast(ctx context.Context, id string, args []any, counts *run.ShardCounts) error {
+	key, err := run.ParseKey(id)
 	if err != nil {
 		return err
 	}
@@ -171,25 +172,25 @@ func backToLive(node int) string {
 }
 
 // addShards adds to a run which part of a broadcast it is, or what has become of its shards.
-func addShards(ctx context.Context, q querier, run *dispatcher.Run, key dispatcher.RunKey) error {
+func addShards(ctx context.Context, q querier, r *run.Run, key run.Key) error {
 	endpoints, found, err := endpointsOf(ctx, q, key.Parent())
 	if err != nil || !found {
 		return err
 	}
-	if run.Shard != nil {
-		fillShard(run, endpoints)
+	if r.Shard != nil {
+		fillShard(r, endpoints)
 		return nil
 	}
 	shards, err := endedShards(ctx, q, key)
 	if err != nil {
 		return err
 	}
-	counts := dispatcher.ShardCounts{Total: len(endpoints)}
+	counts := run.ShardCounts{Total: len(endpoints)}
 	for _, one := range shards {
 		switch one.state {
-		case dispatcher.RunSucceeded:
+		case run.Succeeded:
 			counts.Succeeded++
-		case dispatcher.RunSuperseded:
+		case run.Superseded:
 			counts.Superseded++
 		default:
 			counts.Failed++
@@ -198,19 +199,19 @@ func addShards(ctx context.Context, q querier, run *dispatcher.Run, key dispatch
 	const live = `SELECT count(*) FROM live_runs AS r WHERE` + ofParent
 	alive, _, err := first(ctx, q, scanInt, live, keyArgs(key)...)
 	counts.Live = int(alive)
-	run.Shards = &counts
+	r.Shards = &counts
 	return err
 }
 
-func fillShard(run *dispatcher.Run, endpoints []string) {
+func fillShard(run *run.Run, endpoints []string) {
 	if run.Shard.Total = len(endpoints); run.Shard.Index < len(endpoints) {
 		run.Shard.Endpoint = endpoints[run.Shard.Index]
 	}
 }
 
 // addEndpoints adds to shards of a run for which endpoints they were made.
-func addEndpoints(ctx context.Context, q querier, parent string, shards []dispatcher.Run) error {
-	key, err := dispatcher.ParseRunKey(parent)
+func addEndpoints(ctx context.Context, q querier, parent string, shards []run.Run) error {
+	key, err := run.ParseKey(parent)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // bulkAction is a row of bulk_actions.
@@ -50,7 +51,7 @@ func findBulk(ctx context.Context, q querier, app, id, lock string) (bulkAction,
 		return bulkAction{}, dispatcher.NotFound("bulk action", input.Echo(id))
 	}
 	// $1 bulk action, $2 app
-	found, ok, err := first(ctx, q, scanBulk, bulkRows+`b.id = $1 AND b.app_id = $2`+lockOf(lock, "b"), key, dispatcher.AppID(app))
+	found, ok, err := first(ctx, q, scanBulk, bulkRows+`b.id = $1 AND b.app_id = $2`+lockOf(lock, "b"), key, run.AppID(app))
 	if err == nil && !ok {
 		err = dispatcher.NotFound("bulk action", id)
 	}
@@ -73,7 +74,7 @@ func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([
 		return nil, err
 	}
 	var w conditions
-	w.add("b.app_id = %s", dispatcher.AppID(app))
+	w.add("b.app_id = %s", run.AppID(app))
 	if page.Cursor != "" {
 		after, err := repeat.ParseBulkActionID(page.Cursor)
 		if err != nil {
@@ -143,11 +144,11 @@ func (s *Store) countUnended(ctx context.Context, app string, filter repeat.Bulk
 	if err != nil {
 		return 0, err
 	}
-	many, err := s.hasManyJobs(ctx, dispatcher.AppID(app), s.walks.countedJobs)
+	many, err := s.hasManyJobs(ctx, run.AppID(app), s.walks.countedJobs)
 	if err != nil {
 		return 0, err
 	}
-	list, args := unendedOfApp(w, claimed, dispatcher.AppID(app), many, ` LIMIT `+strconv.Itoa(most))
+	list, args := unendedOfApp(w, claimed, run.AppID(app), many, ` LIMIT `+strconv.Itoa(most))
 	n, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (`+list+`) AS found`, args...)
 	return int(n), err
 }
@@ -169,7 +170,7 @@ func (s *Store) CreateBulkAction(
 		const insert = `INSERT INTO bulk_actions (id, app_id, spec, state, total, more, created_by, token_id, address, request_id,
 				traceparent, created_at)
 			VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $8, $9, $10, $11)`
-		if _, err := t.ExecContext(ctx, insert, id, dispatcher.AppID(app), storable(string(text)), count.Total, count.More,
+		if _, err := t.ExecContext(ctx, insert, id, run.AppID(app), storable(string(text)), count.Total, count.More,
 			storable(t.by.Actor), t.by.TokenID, storable(t.by.Address), storable(t.by.RequestID), t.by.Traceparent, t.now.UnixMilli()); err != nil {
 			return fmt.Errorf("create bulk action in app %s: %w", app, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -46,7 +47,7 @@ func (s *Store) bulkItems(ctx context.Context, app string, spec repeat.BulkSpec,
 		}
 		return items, next, err
 	}
-	var runs []dispatcher.Run
+	var runs []run.Run
 	if spec.Action == repeat.BulkRetryRuns {
 		runs, err = s.deadLetters(ctx, spec.Filter.Dead(app, page), true)
 	} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // keepState writes the states that the runs c returned, each for the revision that its run was given. If that is not the
@@ -38,7 +39,7 @@ const carriedColumns = `j.id, s.state, coalesce(s.revision, 0), s.updated_at, co
 // storedState is the state of a job.
 type storedState struct {
 	job int64
-	dispatcher.CarriedState
+	run.CarriedState
 }
 
 func scanCarriedState(row scanner) (s storedState, err error) {
@@ -59,23 +60,23 @@ func optionalRun(at, trigger, kind *int64) string {
 	if at == nil || trigger == nil || kind == nil {
 		return ""
 	}
-	key := dispatcher.RunKey{ScheduledAt: instant(*at), TriggerID: *trigger}
+	key := run.Key{ScheduledAt: instant(*at), TriggerID: *trigger}
 	key.SetCode(int(*kind))
 	return key.String()
 }
 
 // CarriedState returns the state of a job.
-func (s *Store) CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error) {
+func (s *Store) CarriedState(ctx context.Context, app, job string) (run.CarriedState, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return carriedState(ctx, s.read, app, job)
 }
 
-func carriedState(ctx context.Context, q querier, app, job string) (dispatcher.CarriedState, error) {
+func carriedState(ctx context.Context, q querier, app, job string) (run.CarriedState, error) {
 	// $1 app, $2 name
 	const of = `SELECT ` + carriedColumns + ` FROM jobs AS j LEFT JOIN carried_states AS s ON s.job_id = j.id
 		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL`
-	found, there, err := first(ctx, q, scanCarriedState, of, dispatcher.AppID(app), job)
+	found, there, err := first(ctx, q, scanCarriedState, of, run.AppID(app), job)
 	if err == nil && !there {
 		err = dispatcher.NotFound("job", app+"/"+job)
 	}
@@ -83,10 +84,10 @@ func carriedState(ctx context.Context, q querier, app, job string) (dispatcher.C
 }
 
 // CarriedStatesByID returns the states of jobs that have one, or had.
-func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]dispatcher.CarriedState, error) {
+func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]run.CarriedState, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	states := make(map[int64]dispatcher.CarriedState, len(jobs))
+	states := make(map[int64]run.CarriedState, len(jobs))
 	// From $1 on: the ids
 	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + carriedColumns + ` FROM b JOIN jobs AS j ON j.id = b.id
 		JOIN carried_states AS s ON s.job_id = j.id`
@@ -104,7 +105,7 @@ func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]
 // SetCarriedState sets or clears the state of a job. The audit log says who did, but not what: a state is data of the job,
 // and the log is kept for longer and read by more.
 func (s *Store) SetCarriedState(ctx context.Context, app, name string, state json.RawMessage, change input.Change) (
-	stored dispatcher.CarriedState, err error,
+	stored run.CarriedState, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, t.lock())
@@ -144,7 +145,7 @@ func (s *Store) SetCarriedState(ctx context.Context, app, name string, state jso
 }
 
 // allowState checks the conditions of a change: a state that was cleared is absent, although its revision goes on.
-func allowState(by input.Change, before dispatcher.CarriedState) error {
+func allowState(by input.Change, before run.CarriedState) error {
 	if by.IfAbsent && string(before.State) != "null" || by.IfRevision != 0 && by.IfRevision != before.Revision {
 		return fmt.Errorf("revision is %d: %w", before.Revision, dispatcher.ErrPrecondition)
 	}
@@ -154,7 +155,7 @@ func allowState(by input.Change, before dispatcher.CarriedState) error {
 // partReturned parts records that end their runs into those that returned no state and those that did.
 func partReturned(records []dispatcher.Record) (others, returned []dispatcher.Record) {
 	returns := func(r dispatcher.Record) bool {
-		return r.Outcome.Returned != nil && r.Outcome.State == dispatcher.RunSucceeded
+		return r.Outcome.Returned != nil && r.Outcome.State == run.Succeeded
 	}
 	if !slices.ContainsFunc(records, returns) {
 		return records, nil
@@ -184,9 +185,9 @@ func (t *tx) keepReturned(ctx context.Context, held dispatcher.HeldRun, state js
 	// $1 job, $2 scheduled instant, $3 trigger, $4 kind, $5 now, $6 state, $7 revision
 	const of = `WITH c AS (SELECT CAST($1 AS BIGINT) AS of_job, CAST($2 AS BIGINT) AS of_at, CAST($3 AS BIGINT) AS of_trigger,
 		CAST($4 AS SMALLINT) AS of_kind, CAST($5 AS BIGINT) AS of_end, CAST($6 AS TEXT) AS of_returned, CAST($7 AS BIGINT) AS of_seen)`
-	if _, err := t.ExecContext(ctx, of+keepState, held.JobID, held.ScheduledAt.UnixMilli(), held.TriggerID, int64(held.RunKey.Code()),
+	if _, err := t.ExecContext(ctx, of+keepState, held.JobID, held.ScheduledAt.UnixMilli(), held.TriggerID, int64(held.Key.Code()),
 		t.now.UnixMilli(), string(state), seen); err != nil {
-		return fmt.Errorf("store the state that run %s returned: %w", held.RunKey, err)
+		return fmt.Errorf("store the state that run %s returned: %w", held.Key, err)
 	}
 	return nil
 }
@@ -195,7 +196,7 @@ func (t *tx) keepReturned(ctx context.Context, held dispatcher.HeldRun, state js
 func (t *tx) setState(ctx context.Context, job int64, state json.RawMessage) error {
 	var value *string
 	if state != nil {
-		text, err := dispatcher.ReadCarriedState(state)
+		text, err := run.ReadCarriedState(state)
 		if err != nil {
 			return err
 		}
@@ -217,7 +218,7 @@ func carriedStatesOfApp(ctx context.Context, q querier, app string) (map[int64]j
 	// $1 app
 	const of = `SELECT ` + carriedColumns + ` FROM jobs AS j JOIN carried_states AS s ON s.job_id = j.id
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.carry_state AND s.state IS NOT NULL`
-	found, err := collect(ctx, q, scanCarriedState, of, dispatcher.AppID(app))
+	found, err := collect(ctx, q, scanCarriedState, of, run.AppID(app))
 	states := make(map[int64]json.RawMessage, len(found))
 	for _, one := range found {
 		states[one.job] = one.State

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -50,13 +51,13 @@ func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 	if err != nil {
 		return c, fmt.Errorf("count what there is: %w", err)
 	}
-	c.Jobs, c.Runs, c.Nodes = map[dispatcher.JobState]int{}, map[dispatcher.RunState]int{}, map[dispatcher.NodeState]int{}
+	c.Jobs, c.Runs, c.Nodes = map[dispatcher.JobState]int{}, map[run.State]int{}, map[dispatcher.NodeState]int{}
 	for _, one := range rows {
 		switch one.what {
 		case "job":
 			c.Jobs[dispatcher.JobState(one.state)] = one.count
 		case "run":
-			c.Runs[dispatcher.RunState(one.state)] = one.count
+			c.Runs[run.State(one.state)] = one.count
 		case "node":
 			c.Nodes[dispatcher.NodeState(one.state)] = one.count
 		case "aside":

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // column is a column of a batch.
@@ -139,7 +140,7 @@ func newKeys(rows int) keys {
 	return keys{at: ids(), trigger: ids(), token: ids(), attempt: ids(), kind: make([]int32, 0, rows)}
 }
 
-func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
+func (k *keys) add(key run.Key, token run.Token, attempt int) {
 	k.at = append(k.at, key.ScheduledAt.UnixMilli())
 	k.trigger = append(k.trigger, key.TriggerID)
 	k.kind = append(k.kind, int32(key.Code()))
@@ -153,12 +154,12 @@ func (s *Store) keysOf(runs []dispatcher.HeldRun) []any { return keysIn(s.flavor
 func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
 	k := newKeys(len(runs))
 	for _, run := range sortedBy(runs, heldKey) {
-		k.add(run.RunKey, run.Token, run.Attempt)
+		k.add(run.Key, run.Token, run.Attempt)
 	}
 	return f.batch(k.at, k.trigger, k.kind, k.token, k.attempt)
 }
 
-func heldKey(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }
+func heldKey(r dispatcher.HeldRun) run.Key { return r.Key }
 
 // list returns the parameter that flavor.in speaks of.
 func (s *Store) list(ids []int64) any { return s.batch(append([]int64{}, ids...))[0] }
@@ -172,14 +173,14 @@ func (s *Store) dated(columns ...any) []any {
 }
 
 // sortedBy returns items in the order of their runs, in which all statements lock them.
-func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
+func sortedBy[T any](items []T, key func(T) run.Key) []T {
 	sorted := slices.Clone(items)
 	sortBy(sorted, key)
 	return sorted
 }
 
 // sortBy sorts items as sortedBy does.
-func sortBy[T any](items []T, key func(T) dispatcher.RunKey) {
+func sortBy[T any](items []T, key func(T) run.Key) {
 	slices.SortFunc(items, func(x, y T) int {
 		a, b := key(x), key(y)
 		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID), cmp.Compare(a.Code(), b.Code()))

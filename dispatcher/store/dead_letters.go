@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // isDead is the condition of the index runs_dead on rows r of the history, in which no other run has an entry.
@@ -49,7 +50,7 @@ func addOutcome(w *conditions, query repeat.DeadLetterQuery) {
 
 // ofDeadJobs is ofJobs for those of an app, or for one of them, 0 for all. replayable leaves out those that are deleted.
 func (s *Store) ofDeadJobs(args *statementArgs, app string, job int64, replayable bool) string {
-	condition := `j.app_id = ` + args.add(dispatcher.AppID(app))
+	condition := `j.app_id = ` + args.add(run.AppID(app))
 	if job != 0 {
 		condition += ` AND j.id = ` + args.add(job)
 	}
@@ -60,13 +61,13 @@ func (s *Store) ofDeadJobs(args *statementArgs, app string, job int64, replayabl
 }
 
 // DeadLetters returns a page of the runs that failed for good.
-func (s *Store) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) ([]dispatcher.Run, error) {
+func (s *Store) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) ([]run.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return s.deadLetters(ctx, query, false)
 }
 
-func (s *Store) deadLetters(ctx context.Context, query repeat.DeadLetterQuery, replayable bool) ([]dispatcher.Run, error) {
+func (s *Store) deadLetters(ctx context.Context, query repeat.DeadLetterQuery, replayable bool) ([]run.Run, error) {
 	w, err := deadConditions(query)
 	if err != nil {
 		return nil, err
@@ -81,14 +82,14 @@ func (s *Store) deadLetters(ctx context.Context, query repeat.DeadLetterQuery, r
 
 // deadOfApp returns a page of the runs of an app, or of one of its jobs, that failed for good and meet conditions.
 func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
-	[]dispatcher.Run, error,
+	[]run.Run, error,
 ) {
-	look := func(w conditions, most int) ([]dispatcher.Run, error) {
+	look := func(w conditions, most int) ([]run.Run, error) {
 		args := statementArgs(slices.Clone(w.args))
 		page := s.ofDeadJobs(&args, query.App, job, replayable) + s.deadOfEach(w.text, latestRuns+` LIMIT `+strconv.Itoa(most))
 		return collect(ctx, s.read, scanRun, runQuery(page), args...)
 	}
-	many, err := s.hasManyJobs(ctx, dispatcher.AppID(query.App), s.walks.jobs)
+	many, err := s.hasManyJobs(ctx, run.AppID(query.App), s.walks.jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, query repeat.DeadLetterQue
 // countDead counts the dead letters of jobs that exist that a query selects, up to most: those that a walk comes past, and if that
 // does not tell, those of each job.
 func (s *Store) countDead(ctx context.Context, query repeat.DeadLetterQuery, job int64, most int) (int, error) {
-	many, err := s.hasManyJobs(ctx, dispatcher.AppID(query.App), s.walks.countedJobs)
+	many, err := s.hasManyJobs(ctx, run.AppID(query.App), s.walks.countedJobs)
 	if err != nil {
 		return 0, err
 	}
@@ -175,33 +176,33 @@ func (s *Store) ReplayDeadLetters(ctx context.Context, query repeat.DeadLetterQu
 }
 
 // addFollowers adds to a run the runs that follow it, as far as what it declares now tells.
-func addFollowers(ctx context.Context, q querier, f flavor, run *dispatcher.Run, key dispatcher.RunKey) error {
+func addFollowers(ctx context.Context, q querier, f flavor, r *run.Run, key run.Key) error {
 	if key.Shard > 0 {
 		return nil
 	}
 	type candidate struct {
-		dispatcher.RunRef
-		key dispatcher.RunKey
+		run.Ref
+		key run.Key
 	}
 	// $1 app, $2 job
 	const followers = `SELECT f.event, f.follower_id, f.kind, c.name, a.salt FROM followers AS f JOIN jobs AS j ON j.id = f.job_id
 		JOIN jobs AS c ON c.id = f.follower_id JOIN apps AS a ON a.id = j.app_id WHERE j.app_id = $1 AND j.name = $2 ORDER BY f.event, c.name`
 	candidates, err := collect(ctx, q, func(row scanner) (c candidate, err error) {
-		var event dispatcher.FollowMask
+		var event run.FollowMask
 		var id int64
 		var kind int
-		var salt dispatcher.Salt
+		var salt run.Salt
 		err = row.Scan(&event, &id, &kind, &c.Job, &salt)
-		for _, on := range dispatcher.FollowEvents {
+		for _, on := range run.FollowEvents {
 			if on.Mask() == event {
 				c.On = on
 			}
 		}
-		of, _ := dispatcher.KindOfCode(byte(kind))
+		of, _ := run.KindOfCode(byte(kind))
 		c.key = dispatcher.FollowerKey(salt, key, c.On, id, of)
-		c.Run, c.App = c.key.String(), run.App
+		c.Run, c.App = c.key.String(), r.App
 		return c, err
-	}, followers, dispatcher.AppID(run.App), run.Job)
+	}, followers, run.AppID(r.App), r.Job)
 	if err != nil || len(candidates) == 0 {
 		return err
 	}
@@ -214,17 +215,17 @@ func addFollowers(ctx context.Context, q querier, f flavor, run *dispatcher.Run,
 	states := f.rows(0, 3, "", keyColumns[:3]...) + ` SELECT b.trigger_id, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON` +
 		ofBatch(f) + within + ` UNION ALL SELECT b.trigger_id, r.state FROM b JOIN live_runs AS r ON` + ofBatch(f)
 	args := append([]any{day(at), day(at) + dayMillis}, f.batch(k.at, k.trigger, k.kind)...)
-	found := map[int64]dispatcher.RunState{}
+	found := map[int64]run.State{}
 	_, err = collect(ctx, q, func(row scanner) (struct{}, error) {
 		var id int64
-		var state dispatcher.RunState
+		var state run.State
 		err := row.Scan(&id, &state)
 		found[id] = state
 		return struct{}{}, err
 	}, states, args...)
 	for _, c := range candidates {
 		if c.State = found[c.key.TriggerID]; c.State != "" {
-			run.FollowedBy = append(run.FollowedBy, c.RunRef)
+			r.FollowedBy = append(r.FollowedBy, c.Ref)
 		}
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // alertDefinition is what an alert's row holds as JSON: all that was declared, besides its description. The values of its
@@ -115,14 +116,14 @@ func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]aler
 		WHERE a.app_id = $1 AND a.name > $2 AND a.deleted_at IS NULL ORDER BY a.name LIMIT $3`
 	// One that cannot be read must not hide the others.
 	shown := evenUnreadable(scanShownAlert(app), func(a *alert.Alert, why error) { a.Description = why.Error() })
-	return collect(ctx, s.read, shown, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	return collect(ctx, s.read, shown, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // allAlerts returns all alerts of an app, by name.
 func allAlerts(ctx context.Context, q querier, app string) ([]alert.Alert, error) {
 	// $1 app
 	const list = `SELECT ` + alertColumns + ` FROM alerts AS a WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
-	return collect(ctx, q, scanAlert(app), list, dispatcher.AppID(app))
+	return collect(ctx, q, scanAlert(app), list, run.AppID(app))
 }
 
 // PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
@@ -201,7 +202,7 @@ func (t *tx) replacedAlert(ctx context.Context, app access.App, a alert.Alert) (
 	}
 	// $1 app
 	const count = `SELECT COUNT(*) FROM alerts WHERE app_id = $1 AND deleted_at IS NULL`
-	alerts, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app.Name))
+	alerts, _, err := first(ctx, t, scanInt, count, run.AppID(app.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +233,7 @@ func (s *Store) writeAlert(ctx context.Context, t *tx, app access.App, alert ale
 			revision = a.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
 			created_at = CASE WHEN a.deleted_at IS NULL THEN a.created_at ELSE excluded.created_at END
 		RETURNING name, description, definition, muted, revision, created_at, updated_at`
-	stored, _, err := first(ctx, t, scanAlert(alert.App), put, id, dispatcher.AppID(alert.App), alert.Name, alert.Description,
+	stored, _, err := first(ctx, t, scanAlert(alert.App), put, id, run.AppID(alert.App), alert.Name, alert.Description,
 		definition, t.now.UnixMilli(), attached.Key())
 	if err != nil {
 		return stored, fmt.Errorf("put alert %s/%s: %w", alert.App, alert.Name, err)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // addAlertWarnings adds to an alert what of it selects no job. It is no error: a job may be declared later.
@@ -18,7 +18,7 @@ func (s *Store) addAlertWarnings(ctx context.Context, q querier, alert *alert.Al
 		// $1 app, from $2 on: names
 		existing := s.rows(0, 2, "", nameColumns...) + ` SELECT j.name FROM b JOIN jobs AS j ON j.name = b.name
 			WHERE j.app_id = $1 AND j.part_of = 0 AND j.deleted_at IS NULL`
-		names, err := collect(ctx, q, scanText, existing, append([]any{dispatcher.AppID(alert.App)}, s.batch(alert.Jobs)...)...)
+		names, err := collect(ctx, q, scanText, existing, append([]any{run.AppID(alert.App)}, s.batch(alert.Jobs)...)...)
 		if err != nil {
 			return fmt.Errorf("look for the jobs of alert %s/%s: %w", alert.App, alert.Name, err)
 		}
@@ -31,7 +31,7 @@ func (s *Store) addAlertWarnings(ctx context.Context, q querier, alert *alert.Al
 		}
 	}
 	if len(alert.Labels) > 0 {
-		args := statementArgs{dispatcher.AppID(alert.App)}
+		args := statementArgs{run.AppID(alert.App)}
 		// $1 app, from $2 on: labels
 		labelled := `SELECT 1 FROM jobs AS j WHERE j.app_id = $1 AND j.part_of = 0 AND j.deleted_at IS NULL` +
 			withLabels(alert.Labels, &args) + ` LIMIT 1`

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A pause of an app reaches the jobs that fit it in portions, as its switch does. Which jobs are held follows from all pauses
@@ -32,7 +33,7 @@ func heldPauses(ctx context.Context, q querier, app string) ([]dispatcher.AppPau
 	// $1 app
 	const held = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.app_id = $1 AND p.ended_at IS NULL ORDER BY p.paused_at, p.id`
-	pauses, err := collect(ctx, q, scanAppPause, held, dispatcher.AppID(app))
+	pauses, err := collect(ctx, q, scanAppPause, held, run.AppID(app))
 	if err != nil {
 		return nil, fmt.Errorf("read pauses of app %s: %w", app, err)
 	}
@@ -44,7 +45,7 @@ func pausesAround(ctx context.Context, q querier, app string, at time.Time) ([]d
 	// $1 app, $2 instant, $3 limit
 	const around = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2 AND p.paused_at <= $2) ORDER BY p.paused_at, p.id LIMIT $3`
-	pauses, err := collect(ctx, q, scanAppPause, around, dispatcher.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
+	pauses, err := collect(ctx, q, scanAppPause, around, run.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
 	if err != nil {
 		return nil, fmt.Errorf("read pauses of app %s at %s: %w", app, input.FormatInstant(at), err)
 	}
@@ -103,7 +104,7 @@ func (t *tx) insertPause(ctx context.Context, app string, asked dispatcher.AppPa
 	}
 	// $1 app, $2 id, $3 labels, $4 reason, $5 by whom, $6 now, $7 until when
 	const insert = `INSERT INTO app_pauses (app_id, id, labels, reason, paused_by, paused_at, until_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`
-	if _, err := t.ExecContext(ctx, insert, dispatcher.AppID(app), pause.ID, pause.Labels.String(), pause.Reason, pause.PausedBy,
+	if _, err := t.ExecContext(ctx, insert, run.AppID(app), pause.ID, pause.Labels.String(), pause.Reason, pause.PausedBy,
 		t.now.UnixMilli(), orNullAt(pause.Until)); err != nil {
 		return pause, err
 	}
@@ -116,7 +117,7 @@ func (t *tx) insertPause(ctx context.Context, app string, asked dispatcher.AppPa
 func (t *tx) startFollowing(ctx context.Context, app string) error {
 	// $1 app
 	const start = `UPDATE apps SET paused_to = 0 WHERE id = $1`
-	_, err := t.ExecContext(ctx, start, dispatcher.AppID(app))
+	_, err := t.ExecContext(ctx, start, run.AppID(app))
 	t.notify(dispatcher.Notification{App: app})
 	return err
 }
@@ -130,7 +131,7 @@ func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Ch
 		// $1 app, $2 id
 		const find = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 			WHERE p.app_id = $1 AND p.id = $2 AND p.ended_at IS NULL`
-		pause, found, err := first(ctx, t, scanAppPause, find, dispatcher.AppID(app), id)
+		pause, found, err := first(ctx, t, scanAppPause, find, run.AppID(app), id)
 		if err == nil && !found {
 			err = dispatcher.NotFound("pause", app+"/"+id)
 		}
@@ -152,7 +153,7 @@ func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Ch
 func (t *tx) endPause(ctx context.Context, pause dispatcher.AppPause) error {
 	// $1 app, $2 id, $3 now, $4 by whom
 	const end = `UPDATE app_pauses SET ended_at = $3, ended_by = $4 WHERE app_id = $1 AND id = $2 AND ended_at IS NULL`
-	if _, err := t.ExecContext(ctx, end, dispatcher.AppID(pause.App), pause.ID, t.now.UnixMilli(), t.by.Actor); err != nil {
+	if _, err := t.ExecContext(ctx, end, run.AppID(pause.App), pause.ID, t.now.UnixMilli(), t.by.Actor); err != nil {
 		return fmt.Errorf("end pause %s/%s: %w", pause.App, pause.ID, err)
 	}
 	return t.auditChange(ctx, auditEntry{

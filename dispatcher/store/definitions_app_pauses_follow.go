@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // FollowPauses lets the next jobs of an app follow its pauses.
@@ -40,7 +41,7 @@ type pausable struct {
 // many triggers followed, and whether there are more jobs. The app is locked first, so that neither its pauses nor its jobs
 // change meanwhile.
 func (t *tx) followPauses(ctx context.Context, app string, limit int) (followed int, more bool, err error) {
-	id := dispatcher.AppID(app)
+	id := run.AppID(app)
 	// $1 app
 	const pending = `SELECT paused_to FROM apps WHERE id = $1 AND paused_to IS NOT NULL`
 	from, found, err := first(ctx, t, scanInt, pending+t.lock(), id)
@@ -151,7 +152,7 @@ func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 			return s.EndAppPause(ctx, pause.App, pause.ID, input.Change{Actor: pausesActor, Now: now})
 		})
 		if s.ofPause(ctx, err) {
-			row := asideRow{work: dispatcher.WorkPauses, item: item(pause), app: dispatcher.AppID(pause.App)}
+			row := asideRow{work: dispatcher.WorkPauses, item: item(pause), app: run.AppID(pause.App)}
 			if err = s.setAside(ctx, row, err, now); err == nil {
 				continue
 			}
@@ -196,7 +197,7 @@ func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 		return 0, fmt.Errorf("look for pauses of jobs that are over: %w", err)
 	}
 	var errs []error
-	item := func(p paused) string { return jobItem(dispatcher.JobID(p.app, p.job)) }
+	item := func(p paused) string { return jobItem(run.JobID(p.app, p.job)) }
 	for _, p := range withoutAsides(s, dispatcher.WorkPauses, found, item, now) {
 		change := input.Change{Actor: pausesActor, IfRevision: p.revision, Now: now}
 		err := dispatcher.WithoutPanic(func() error {
@@ -204,7 +205,7 @@ func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 			return err
 		})
 		if s.ofPause(ctx, err) {
-			row := asideRow{work: dispatcher.WorkPauses, item: item(p), job: dispatcher.JobID(p.app, p.job)}
+			row := asideRow{work: dispatcher.WorkPauses, item: item(p), job: run.JobID(p.app, p.job)}
 			if err = s.setAside(ctx, row, err, now); err == nil {
 				continue
 			}

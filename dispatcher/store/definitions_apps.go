@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at,
@@ -62,7 +63,7 @@ func (s *Store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDef
 	// $1 id
 	const read = `SELECT defaults FROM apps WHERE id = $1 AND deleted_at IS NULL`
 	stored, _, err := first(ctx, s.read, func(row scanner) (text *string, err error) { return text, row.Scan(&text) },
-		read, dispatcher.AppID(app))
+		read, run.AppID(app))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func findApp(ctx context.Context, q querier, name, lock string) (access.App, err
 func readApp(ctx context.Context, q querier, name, lock string) (access.App, error) {
 	// $1 id
 	app, found, err := first(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock,
-		dispatcher.AppID(name))
+		run.AppID(name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", name)
 	}
@@ -211,9 +212,9 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 			RETURNING ` + appColumns
 		var found bool
 		stored, found, err = first(ctx, t, scanApp, put,
-			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled && !bounds.Suspended, t.now.UnixMilli(), expected,
+			run.AppID(app.Name), app.Name, app.Description, app.Enabled && !bounds.Suspended, t.now.UnixMilli(), expected,
 			app.Enabled, cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults,
-			[]byte(dispatcher.NewSalt()))
+			[]byte(run.NewSalt()))
 		if err != nil {
 			return err
 		}
@@ -241,7 +242,7 @@ func (t *tx) afterPutApp(ctx context.Context, stored access.App, before appBefor
 	}
 	t.notify(dispatcher.Notification{App: stored.Name})
 	// Claims follow at once: they look at the app. The handler goes on with the clocks that remain.
-	if _, err := t.followApp(ctx, dispatcher.AppID(stored.Name), followAtOnce); err != nil {
+	if _, err := t.followApp(ctx, run.AppID(stored.Name), followAtOnce); err != nil {
 		return err
 	}
 	if enabled := stored.Enabled && !stored.Bounds.Suspended; before.enabled != enabled {
@@ -272,7 +273,7 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&before.revision, &before.enabled, &importing, &stored)
 	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, importing_until IS NOT NULL, bounds
-		FROM apps WHERE id = $1`+t.lock(), dispatcher.AppID(name))
+		FROM apps WHERE id = $1`+t.lock(), run.AppID(name))
 	if err == nil && importing {
 		err = importGoesOn(name)
 	}
@@ -292,7 +293,7 @@ func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 		UNION ALL SELECT 'calendar "' || name || '"' FROM calendars WHERE app_id = $1 AND deleted_at IS NULL
 		UNION ALL SELECT 'group "' || name || '"' FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL
 		UNION ALL SELECT 'alert "' || name || '"' FROM alerts WHERE app_id = $1 AND deleted_at IS NULL LIMIT $2`
-	found, err := collect(ctx, t, scanText, content, dispatcher.AppID(app), most+1)
+	found, err := collect(ctx, t, scanText, content, run.AppID(app), most+1)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -318,7 +319,7 @@ func (s *Store) DeleteApp(ctx context.Context, name string, change input.Change)
 		}
 		// $1 now, $2 id
 		const remove = `UPDATE apps SET deleted_at = $1, updated_at = $1 WHERE id = $2`
-		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(name)); err != nil {
+		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), run.AppID(name)); err != nil {
 			return err
 		}
 		if err := t.endPauses(ctx, name); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // nextBounds returns the bounds of an app after a change, and refuses what is outside them.
@@ -53,7 +54,7 @@ func (s *Store) broken(ctx context.Context, t *tx, app string, before, next disp
 		return nil, nil
 	}
 	// $1 id
-	longer, _, err := first(ctx, t, scanText, `SELECT longer_names FROM apps WHERE id = $1`, dispatcher.AppID(app))
+	longer, _, err := first(ctx, t, scanText, `SELECT longer_names FROM apps WHERE id = $1`, run.AppID(app))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Store) broken(ctx context.Context, t *tx, app string, before, next disp
 	var breaks access.Breaks
 	groups := groupsOfJobs{}
 	for after, more := "", true; more; {
-		rows, err := collect(ctx, t, scanJob, list, dispatcher.AppID(app), after, page)
+		rows, err := collect(ctx, t, scanJob, list, run.AppID(app), after, page)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +160,7 @@ func (t *tx) reserveNames(ctx context.Context, name string) error {
 		slices.Sort(longer)
 		// $1 id, $2 names
 		const write = `UPDATE apps SET longer_names = $2 WHERE id = $1`
-		if _, err := t.ExecContext(ctx, write, dispatcher.AppID(app), strings.Join(longer, ",")); err != nil {
+		if _, err := t.ExecContext(ctx, write, run.AppID(app), strings.Join(longer, ",")); err != nil {
 			return err
 		}
 		t.notify(dispatcher.Notification{App: app})

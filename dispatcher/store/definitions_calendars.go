@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -68,7 +69,7 @@ func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 func (s *Store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
 	// $1 app, $2 name
 	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
-	found, ok, err := first(ctx, s.read, scanCalendar(app), one, dispatcher.AppID(app), name)
+	found, ok, err := first(ctx, s.read, scanCalendar(app), one, run.AppID(app), name)
 	if err == nil && !ok {
 		err = dispatcher.NotFound("calendar", app+"/"+name)
 	}
@@ -88,7 +89,7 @@ func (s *Store) Calendars(ctx context.Context, app string, page input.Page) ([]d
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + calendarColumns + ` FROM calendars
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
-	all, err := collectPage(ctx, s.read, page, scanCalendar(app), nil, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	all, err := collectPage(ctx, s.read, page, scanCalendar(app), nil, list, run.AppID(app), page.Cursor, page.Limit)
 	for i, c := range all {
 		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
 			all[i].Description = c.Err.Error()
@@ -114,7 +115,7 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 			all = append(all, calendar)
 		}
 		return struct{}{}, err
-	}, list, dispatcher.AppID(app))
+	}, list, run.AppID(app))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", app)
 	}
@@ -285,7 +286,7 @@ func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar, definitio
 			revision = calendars.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL, removal_requested_at = NULL,
 			created_at = CASE WHEN calendars.deleted_at IS NULL THEN calendars.created_at ELSE excluded.created_at END
 		RETURNING ` + calendarColumns
-	stored, _, err := first(ctx, t, scanCalendar(c.App), put, dispatcher.AppID(c.App), c.Name, c.Description, definition, t.now.UnixMilli())
+	stored, _, err := first(ctx, t, scanCalendar(c.App), put, run.AppID(c.App), c.Name, c.Description, definition, t.now.UnixMilli())
 	return stored, err
 }
 
@@ -293,6 +294,6 @@ func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar, definitio
 func (t *tx) countCalendars(ctx context.Context, app string) (int64, error) {
 	// $1 app
 	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
-	revision, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app))
+	revision, _, err := first(ctx, t, scanInt, count, run.AppID(app))
 	return revision, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // DeleteCalendar deletes a calendar that nothing uses.
@@ -44,7 +45,7 @@ func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 			// $1 now, $2 app, $3 name
 			const mark = `UPDATE calendars SET removal_requested_at = $1, updated_at = $1, revision = revision + 1
 				WHERE app_id = $2 AND name = $3 RETURNING ` + calendarColumns
-			stored, _, err = first(ctx, t, scanCalendar(app), mark, t.now.UnixMilli(), dispatcher.AppID(app), name)
+			stored, _, err = first(ctx, t, scanCalendar(app), mark, t.now.UnixMilli(), run.AppID(app), name)
 			if err != nil {
 				return fmt.Errorf("mark calendar %s/%s: %w", app, name, err)
 			}
@@ -92,7 +93,7 @@ func (t *tx) dropCalendar(ctx context.Context, calendar dispatcher.Calendar) err
 	app, name := calendar.App, calendar.Name
 	// $1 now, $2 app, $3 name
 	const remove = `UPDATE calendars SET deleted_at = $1, updated_at = $1, removal_requested_at = NULL WHERE app_id = $2 AND name = $3`
-	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(app), name); err != nil {
+	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), run.AppID(app), name); err != nil {
 		return fmt.Errorf("delete calendar %s/%s: %w", app, name, err)
 	}
 	revision, err := t.countCalendars(ctx, app)
@@ -174,7 +175,7 @@ func (t *tx) unused(ctx context.Context, all []dispatcher.Calendar, app, name st
 		user = "job " + input.Echo(job) + " trigger " + input.Echo(trigger)
 		users += count
 		return struct{}{}, err
-	}, byTriggers, dispatcher.AppID(app), name)
+	}, byTriggers, run.AppID(app), name)
 	if err != nil || users == 0 {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -135,9 +136,9 @@ func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 		}
 		freeze := dispatcher.Calendar{App: "app", Name: "freeze", Rules: []schedule.CalendarRule{{From: "10:01", To: "11:00"}}}
 		_, err := store.PutCalendarMeanwhile(ctx, s, freeze, change, func() {
-			id := dispatcher.TriggerID("app", "claimed", "tick")
+			id := run.TriggerID("app", "claimed", "tick")
 			held, err := s.Claim(ctx, dispatcher.ClaimBatch{Node: 1, Token: 1, Now: now, Advances: []dispatcher.Advance{{
-				TriggerID: id, JobID: dispatcher.JobID("app", "claimed"), Revision: 1, CalendarRevision: 1, Next: now, Then: now.Add(time.Minute),
+				TriggerID: id, JobID: run.JobID("app", "claimed"), Revision: 1, CalendarRevision: 1, Next: now, Then: now.Add(time.Minute),
 			}}})
 			if err != nil || len(held) != 1 {
 				t.Fatalf("claim: won %v, %v, want 1", held, err)

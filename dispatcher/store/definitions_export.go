@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // An app moves in two steps that never overlap. ExportApp reads it in one snapshot, once it is disabled and the
@@ -81,7 +82,7 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export a
 		FROM apps AS a CROSS JOIN installation AS i WHERE a.id = $1`
 	if _, _, err = first(ctx, tx, func(row scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&export.Installation, &export.Salt)
-	}, identity, dispatcher.AppID(name)); err != nil {
+	}, identity, run.AppID(name)); err != nil {
 		return export, err
 	}
 	if _, export.Calendars, err = appCalendars(ctx, tx, name); err != nil {
@@ -100,7 +101,7 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export a
 		return export, err
 	}
 	export.Waiting, err = collect(ctx, tx, func(row scanner) (r access.ExportedRun, err error) {
-		var key dispatcher.RunKey
+		var key run.Key
 		var given *string
 		err = row.Scan(&r.Job, &r.Trigger, kindColumn(&key), instantColumn(&key.ScheduledAt), &key.TriggerID, &r.State, &r.Attempt,
 			&r.Failures, optionalColumn(&r.NextAttemptAt), optionalColumn(&r.RetryUntil), &given)
@@ -109,11 +110,11 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export a
 			r.Run = key.String()
 		}
 		if err == nil && given != nil {
-			r.Input = &dispatcher.RunInput{}
-			*r.Input, err = dispatcher.DecodeRunInput(*given)
+			r.Input = &run.Input{}
+			*r.Input, err = run.DecodeInput(*given)
 		}
 		return r, err
-	}, waitingRunsOfApp, dispatcher.AppID(name))
+	}, waitingRunsOfApp, run.AppID(name))
 	jobs := export.Runnable()
 	export.Waiting = slices.DeleteFunc(export.Waiting, func(run access.ExportedRun) bool { return !run.Proven(jobs, export.Salt) })
 	return export, err
@@ -129,7 +130,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 	}
 	// $1 app
 	const follows = `SELECT 1 FROM apps WHERE id = $1 AND switched_to IS NOT NULL`
-	if _, pending, err := first(ctx, tx, scanInt, follows, dispatcher.AppID(app.Name)); err != nil || pending {
+	if _, pending, err := first(ctx, tx, scanInt, follows, run.AppID(app.Name)); err != nil || pending {
 		if pending {
 			err = fmt.Errorf("it was disabled a moment ago, and its triggers have yet to follow; try again: %w", dispatcher.ErrConflict)
 		}
@@ -137,7 +138,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 	}
 	// $1 app
 	const pending = `SELECT 1 FROM pending_ends WHERE app_id = $1 LIMIT 1`
-	if _, left, err := first(ctx, tx, scanInt, pending, dispatcher.AppID(app.Name)); err != nil || left {
+	if _, left, err := first(ctx, tx, scanInt, pending, run.AppID(app.Name)); err != nil || left {
 		if left {
 			err = fmt.Errorf("runs of it ended a moment ago, and what follows them is not queued yet; try again: %w", dispatcher.ErrConflict)
 		}
@@ -150,7 +151,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 		var id int64
 		err = row.Scan(&id, &text)
 		return fmt.Sprintf("%s of job %s", repeat.BackfillID(id), text), err
-	}, open, dispatcher.AppID(app.Name))
+	}, open, run.AppID(app.Name))
 	if err != nil || len(backfills) > 0 {
 		if len(backfills) > 0 {
 			err = fmt.Errorf("it has backfills that do not move, %s; cancel them, or let them end while the app is enabled: %w",
@@ -158,7 +159,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 		}
 		return err
 	}
-	running, err := collect(ctx, tx, scanInt, inFlight(s.flavor), dispatcher.AppID(app.Name))
+	running, err := collect(ctx, tx, scanInt, inFlight(s.flavor), run.AppID(app.Name))
 	if err == nil && len(running) > 0 {
 		err = fmt.Errorf("%d of its runs are in flight; try again when they have ended: %w", len(running), dispatcher.ErrConflict)
 	}
@@ -169,7 +170,7 @@ func (s *Store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]acc
 	// $1 app
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.name`
-	rows, err := collect(ctx, tx, scanJob, list, dispatcher.AppID(app))
+	rows, err := collect(ctx, tx, scanJob, list, run.AppID(app))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -27,7 +28,7 @@ func events(t *testing.T, s *store.Store, job string) map[string]string {
 	all := map[string]string{}
 	for name, trigger := range one.Triggers {
 		all[name] = trigger.DueAt.Format(time.RFC3339Nano) + " " +
-			versions[0].EventID(installation, name, *trigger.NextFireTime, dispatcher.KindSchedule)
+			versions[0].EventID(installation, name, *trigger.NextFireTime, run.KindSchedule)
 	}
 	return all
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -164,7 +165,7 @@ func TestPausesMoveWithTheirApp(t *testing.T) {
 		}
 		due, err := m.new.Due(t.Context(), dispatcher.DueQuery{Until: later, Now: m.now.Add(-time.Hour), Limit: 10})
 		must(t, err)
-		if len(due) != 1 || due[0].ID != dispatcher.TriggerID("app", "free", "t") {
+		if len(due) != 1 || due[0].ID != run.TriggerID("app", "free", "t") {
 			t.Errorf("due are %+v, want only the trigger of the job that is not held", due)
 		}
 	})
@@ -179,17 +180,17 @@ func TestVerifyExpectsRunsThatMoved(t *testing.T) {
 		m.declare("waits", nil)
 		must(t, m.old.Register(t.Context(), dispatcher.Node{ID: 1}, m.now))
 		due, err := m.old.Due(t.Context(), dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10,
-			JobIDs: []int64{dispatcher.JobID("app", "waits")}})
+			JobIDs: []int64{run.JobID("app", "waits")}})
 		must(t, err)
 		held, err := m.old.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: 5, Now: m.now, Advances: []dispatcher.Advance{{
-			TriggerID: due[0].ID, JobID: dispatcher.JobID("app", "waits"), Revision: due[0].Revision, Next: due[0].NextFireTime,
+			TriggerID: due[0].ID, JobID: run.JobID("app", "waits"), Revision: due[0].Revision, Next: due[0].NextFireTime,
 			Then: m.now.Add(10 * time.Minute),
 		}}})
 		must(t, err)
 		m.disable()
 		must(t, m.old.Record(t.Context(), []dispatcher.Record{{
-			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
-			Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now},
+			Key: held[0].Key, JobID: held[0].JobID, Revision: held[0].Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
+			Outcome: run.Outcome{State: run.Failed, StartedAt: m.now, EndedAt: m.now},
 			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Minute), Until: m.now.Add(time.Hour), CountsAsFailure: true},
 		}}))
 		m.move()
@@ -213,7 +214,7 @@ func TestExportRefusesAcceptedAttempts(t *testing.T) {
 	onMoves(t, func(t *testing.T, m moving) {
 		m.declare("job", nil)
 		must(t, m.old.Register(t.Context(), dispatcher.Node{ID: 1}, m.now))
-		run, err := m.old.RequestRun(t.Context(), "app", "job", nil, m.at(0))
+		r, err := m.old.RequestRun(t.Context(), "app", "job", nil, m.at(0))
 		must(t, err)
 		query := dispatcher.AdoptQuery{Node: 1, Token: 5, Limit: 1, Now: m.now}
 		adopt := func() dispatcher.HeldRun {
@@ -228,12 +229,12 @@ func TestExportRefusesAcceptedAttempts(t *testing.T) {
 		}
 		held := adopt()
 		must(t, m.old.Record(t.Context(), []dispatcher.Record{{
-			RunKey: held.RunKey, JobID: held.JobID, Revision: held.Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
-			Outcome: dispatcher.Outcome{State: dispatcher.RunWaitingCallback, StartedAt: m.now, EndedAt: m.now},
-			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Hour), Callback: &dispatcher.Callback{Within: time.Hour}},
+			Key: held.Key, JobID: held.JobID, Revision: held.Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
+			Outcome: run.Outcome{State: run.WaitingCallback, StartedAt: m.now, EndedAt: m.now},
+			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Hour), Callback: &run.Callback{Within: time.Hour}},
 		}}))
-		by := input.Change{Actor: dispatcher.ActorCallback, Now: m.now}
-		_, err = m.old.FailRun(t.Context(), run.ID, 1, dispatcher.CallbackResult{}, by)
+		by := input.Change{Actor: run.ActorCallback, Now: m.now}
+		_, err = m.old.FailRun(t.Context(), r.ID, 1, run.CallbackResult{}, by)
 		must(t, err)
 		query.Retries, query.Token = true, 6
 		must(t, m.old.Release(t.Context(), []dispatcher.HeldRun{adopt()}))
@@ -260,15 +261,15 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 		due, err := m.old.Due(t.Context(), dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10})
 		must(t, err)
 		held, err := m.old.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: 5, Now: m.now, Advances: []dispatcher.Advance{{
-			TriggerID: due[0].ID, JobID: dispatcher.JobID("app", "job"), Revision: due[0].Revision, Next: due[0].NextFireTime,
+			TriggerID: due[0].ID, JobID: run.JobID("app", "job"), Revision: due[0].Revision, Next: due[0].NextFireTime,
 			Then: due[0].NextFireTime.Add(10 * time.Minute),
 		}}})
 		must(t, err)
 		m.disable()
 		refused("1 of its runs are in flight")
 		must(t, m.old.Record(t.Context(), []dispatcher.Record{{
-			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
-			Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now},
+			Key: held[0].Key, JobID: held[0].JobID, Revision: held[0].Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
+			Outcome: run.Outcome{State: run.Failed, StartedAt: m.now, EndedAt: m.now},
 			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Minute), Until: m.now.Add(time.Hour), CountsAsFailure: true},
 		}}))
 		export, err := m.old.ExportApp(t.Context(), "app")
@@ -278,11 +279,11 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 		export.App.Enabled = true
 		_, err = m.new.ImportApp(t.Context(), export, m.at(0))
 		must(t, err)
-		was, err := m.old.Run(t.Context(), held[0].RunKey.String())
+		was, err := m.old.Run(t.Context(), held[0].Key.String())
 		must(t, err)
-		is, err := m.new.Run(t.Context(), held[0].RunKey.String())
+		is, err := m.new.Run(t.Context(), held[0].Key.String())
 		must(t, err)
-		if is.State != dispatcher.RunRetrying || is.Attempt != was.Attempt ||
+		if is.State != run.Retrying || is.Attempt != was.Attempt ||
 			!is.NextAttemptAt.Equal(*was.NextAttemptAt) || is.EventID != was.EventID {
 			t.Errorf("the run came as %+v, was %+v", is, was)
 		}
@@ -298,7 +299,7 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 }
 
 // claim registers a node, which claims the fire that is due.
-func (m moving) claim(node dispatcher.NodeID) dispatcher.HeldRun {
+func (m moving) claim(node run.NodeID) dispatcher.HeldRun {
 	m.t.Helper()
 	ctx := m.t.Context()
 	must(m.t, m.old.Register(ctx, dispatcher.Node{ID: node}, m.now))
@@ -320,11 +321,11 @@ func (m moving) claim(node dispatcher.NodeID) dispatcher.HeldRun {
 }
 
 // fail records that the first attempt of a run failed.
-func (m moving) fail(run dispatcher.HeldRun, next dispatcher.NextAttempt) {
+func (m moving) fail(r dispatcher.HeldRun, next dispatcher.NextAttempt) {
 	m.t.Helper()
 	must(m.t, m.old.Record(m.t.Context(), []dispatcher.Record{{
-		RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, Node: 1, Token: run.Token, Attempt: 1, ClaimedAt: m.now,
-		Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now}, Next: &next,
+		Key: r.Key, JobID: r.JobID, Revision: r.Revision, Node: 1, Token: r.Token, Attempt: 1, ClaimedAt: m.now,
+		Outcome: run.Outcome{State: run.Failed, StartedAt: m.now, EndedAt: m.now}, Next: &next,
 	}}))
 }
 
@@ -355,8 +356,8 @@ func TestRunsOfADeadNodeMoveWithTheirApp(t *testing.T) {
 					t.Errorf("adoptable are %+v, %v; want nothing of a disabled app", found, err)
 				}
 				m.move()
-				if runs := m.goOn(m.now); len(runs) != 1 || runs[0].RunKey != held.RunKey || runs[0].Attempt != attempt {
-					t.Errorf("%+v goes on, want run %s with attempt %d", runs, held.RunKey, attempt)
+				if runs := m.goOn(m.now); len(runs) != 1 || runs[0].Key != held.Key || runs[0].Attempt != attempt {
+					t.Errorf("%+v goes on, want run %s with attempt %d", runs, held.Key, attempt)
 				}
 			})
 		})
@@ -450,7 +451,7 @@ func (m moving) wait(name string) dispatcher.HostWait {
 		m.t.Fatalf("%d triggers are due, want 1", len(due))
 	}
 	held, err := m.old.Claim(ctx, dispatcher.ClaimBatch{Node: firstNode, Token: 5, Now: m.now, Advances: []dispatcher.Advance{{
-		TriggerID: due[0].ID, JobID: dispatcher.JobID("app", name), Revision: due[0].Revision, Next: due[0].NextFireTime,
+		TriggerID: due[0].ID, JobID: run.JobID("app", name), Revision: due[0].Revision, Next: due[0].NextFireTime,
 		Then: m.now.Add(time.Hour), ThenDue: m.now.Add(time.Hour),
 	}}})
 	must(m.t, err)
@@ -458,13 +459,13 @@ func (m moving) wait(name string) dispatcher.HostWait {
 		m.t.Fatalf("%d fires were claimed, want 1", len(held))
 	}
 	wait := dispatcher.HostWait{
-		ID: dispatcher.HostWaitID(held[0].JobID, "down"), AppID: dispatcher.AppID("app"), JobID: held[0].JobID, Host: "down",
+		ID: dispatcher.HostWaitID(held[0].JobID, "down"), AppID: run.AppID("app"), JobID: held[0].JobID, Host: "down",
 		Pause: 5 * time.Second, ProbeAt: m.now.Add(time.Minute),
 	}
 	must(m.t, m.old.Record(ctx, []dispatcher.Record{{
-		RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt,
+		Key: held[0].Key, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt,
 		Node: firstNode, Token: held[0].Token, Attempt: 1,
-		Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now, Class: dispatcher.ClassCircuitOpen},
+		Outcome: run.Outcome{State: run.Failed, StartedAt: m.now, EndedAt: m.now, Class: run.ClassCircuitOpen},
 		Next:    &dispatcher.NextAttempt{At: m.now, Until: m.now.Add(24 * time.Hour), NotAttempted: true, Wait: &wait},
 	}}))
 	return wait
@@ -481,10 +482,10 @@ func TestAppMovesAwayAndBack(t *testing.T) {
 		must(t, m.old.DeleteApp(t.Context(), "app", m.at(2*time.Second)))
 		back := moving{t: t, old: m.new, new: m.old, now: m.now.Add(3 * time.Second)}
 		back.move()
-		run, err := m.old.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
+		r, err := m.old.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 		must(t, err)
-		if len(run) != 1 || run[0].State != dispatcher.RunRetrying || run[0].WaitsFor != "" {
-			t.Errorf("runs = %+v, want the one that was moved, which waits for no host", run)
+		if len(r) != 1 || r[0].State != run.Retrying || r[0].WaitsFor != "" {
+			t.Errorf("runs = %+v, want the one that was moved, which waits for no host", r)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // groupDefinition is what a group's row holds as JSON: all that was declared, besides its description.
@@ -80,7 +81,7 @@ func readGroup(ctx context.Context, q querier, app, name, lock string) (group di
 	// $1 id
 	const one = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE id = $1 AND deleted_at IS NULL`
 	scan := evenUnreadable(scanGroup(app), func(_ *dispatcher.EndpointGroup, is error) { why = is })
-	group, found, err := first(ctx, q, scan, one+lock, dispatcher.GroupID(app, name))
+	group, found, err := first(ctx, q, scan, one+lock, run.GroupID(app, name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("group", app+"/"+name)
 	}
@@ -99,14 +100,14 @@ func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]disp
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
 	// One that cannot be read must not hide the others.
 	shown := evenUnreadable(scanGroup(app), func(g *dispatcher.EndpointGroup, why error) { g.Description = why.Error() })
-	return collectPage(ctx, s.read, page, shown, nil, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	return collectPage(ctx, s.read, page, shown, nil, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // allGroups returns all groups of an app, by name.
 func allGroups(ctx context.Context, q querier, app string) ([]dispatcher.EndpointGroup, error) {
 	// $1 app
 	const list = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL ORDER BY name`
-	return collect(ctx, q, scanGroup(app), list, dispatcher.AppID(app))
+	return collect(ctx, q, scanGroup(app), list, run.AppID(app))
 }
 
 // PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group that is put as
@@ -172,7 +173,7 @@ func (t *tx) admitGroup(ctx context.Context, app access.App, old *dispatcher.End
 	}
 	// $1 app
 	const count = `SELECT COUNT(*) FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL`
-	groups, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app.Name))
+	groups, _, err := first(ctx, t, scanInt, count, run.AppID(app.Name))
 	if err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func (s *Store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointG
 			created_at = CASE WHEN endpoint_groups.deleted_at IS NULL THEN endpoint_groups.created_at ELSE excluded.created_at END
 		RETURNING ` + groupColumns
 	owner := ownerGroup(group)
-	stored, _, err = first(ctx, t, scanGroup(group.App), put, owner.id, dispatcher.AppID(group.App), group.Name, group.Description, definition,
+	stored, _, err = first(ctx, t, scanGroup(group.App), put, owner.id, run.AppID(group.App), group.Name, group.Description, definition,
 		t.now.UnixMilli(), orNullAt(group.TLS.CertificateEnd()), len(group.DNS) > 0)
 	if err == nil {
 		err = t.writeSecrets(ctx, before, owner, sealed)
@@ -244,7 +245,7 @@ func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.
 		if err != nil {
 			return err
 		}
-		if err := t.removeGroup(ctx, dispatcher.GroupID(app, name)); err != nil {
+		if err := t.removeGroup(ctx, run.GroupID(app, name)); err != nil {
 			return fmt.Errorf("delete group %s/%s: %w", app, name, err)
 		}
 		t.notify(dispatcher.Notification{App: app, Group: name})
@@ -260,7 +261,7 @@ func (t *tx) unusedGroup(ctx context.Context, app, name string) error {
 	var user string
 	count := 0
 	_, used, err := first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&user, &count) },
-		users, dispatcher.AppID(app), name)
+		users, run.AppID(app), name)
 	if err != nil || !used {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -212,14 +213,14 @@ func TestSecretsOfGroupsDoNotOpenForOthers(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), `CREATE TABLE copied AS SELECT * FROM secrets`)
 	must(t, err)
 	const move = `INSERT OR REPLACE INTO secrets SELECT $1, path, key_id, data_key, ciphertext FROM copied WHERE owner_id = $2`
-	_, err = db.ExecContext(t.Context(), move, dispatcher.GroupID("demo", "ping"), dispatcher.GroupID("demo", "other"))
+	_, err = db.ExecContext(t.Context(), move, run.GroupID("demo", "ping"), run.GroupID("demo", "other"))
 	must(t, err)
 	if diff := cmp.Diff(map[string]string{groupSigning: "", groupToken: ""}, openedOfGroup(t, s)); diff != "" {
 		t.Errorf("with the rows of another group (-want +got):\n%s", diff)
 	}
 	_, err = putGroup(t, s, secretGroup(value(first), value("hunter4")))
 	must(t, err)
-	_, err = db.ExecContext(t.Context(), move, dispatcher.GroupID("demo", "ping"), dispatcher.GroupID("demo", "ping"))
+	_, err = db.ExecContext(t.Context(), move, run.GroupID("demo", "ping"), run.GroupID("demo", "ping"))
 	must(t, err)
 	if diff := cmp.Diff(map[string]string{groupSigning: "", groupToken: ""}, openedOfGroup(t, s)); diff != "" {
 		t.Errorf("with the rows from before (-want +got):\n%s", diff)

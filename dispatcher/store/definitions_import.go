@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // ImportQuotas returns the quotas that an import of app would have to keep.
@@ -21,7 +22,7 @@ func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.C
 	}
 	// $1 id of an app, which may be deleted
 	const stored = `SELECT bounds FROM apps WHERE id = $1`
-	text, found, err := first(ctx, s.read, scanText, stored, dispatcher.AppID(app.Name))
+	text, found, err := first(ctx, s.read, scanText, stored, run.AppID(app.Name))
 	var bounds dispatcher.Bounds
 	if err == nil && found {
 		err = json.Unmarshal([]byte(text), &bounds)
@@ -84,7 +85,7 @@ func (t *tx) importApp(ctx context.Context, export access.Export, until int64) (
 		}
 	}
 	a := export.App
-	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, false, until,
+	app, found, err := first(ctx, t, scanApp, put, run.AppID(a.Name), a.Name, a.Description, false, until,
 		cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
 		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID, defaults,
 		append([]byte{}, export.Salt...)) // not NULL
@@ -102,7 +103,7 @@ func (t *tx) finishImport(ctx context.Context, export access.Export) (access.App
 	// $1 id, $2 what its owner wants. The clocks of its triggers follow, if it is enabled.
 	const finish = `UPDATE apps SET importing_until = NULL, owner_enabled = $2, enabled = $3, switched_to = CASE WHEN $3 THEN 0 END
 		WHERE id = $1 RETURNING ` + appColumns
-	id, name := dispatcher.AppID(export.App.Name), export.App.Name
+	id, name := run.AppID(export.App.Name), export.App.Name
 	written, err := findApp(ctx, t, name, "")
 	if err != nil {
 		return written, err
@@ -124,13 +125,13 @@ func (t *tx) finishImport(ctx context.Context, export access.Export) (access.App
 func (t *tx) endLeftRuns(ctx context.Context, app string) (more bool, err error) {
 	// $1 app. It stays deleted meanwhile.
 	const deleted = `SELECT 1 FROM apps WHERE id = $1 AND deleted_at IS NOT NULL`
-	if _, is, err := first(ctx, t, scanInt, deleted+t.lock(), dispatcher.AppID(app)); err != nil || !is {
+	if _, is, err := first(ctx, t, scanInt, deleted+t.lock(), run.AppID(app)); err != nil || !is {
 		return false, err
 	}
 	// $1 app
 	waiting := `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id WHERE j.app_id = $1
 		LIMIT ` + strconv.Itoa(mostLeft+1) + `) AS found`
-	n, _, err := first(ctx, t, scanInt, waiting, dispatcher.AppID(app))
+	n, _, err := first(ctx, t, scanInt, waiting, run.AppID(app))
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -139,7 +140,7 @@ func (t *tx) endLeftRuns(ctx context.Context, app string) (more bool, err error)
 		state: `'cancelled'`, class: `'job_deleted'`, message: `'the app was deleted before this attempt began'`,
 	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id JOIN live_runs AS r ON r.job_id = j.id
 	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT `+strconv.Itoa(mostLeft), lockToDelete, 1, endSteps(t.flavor, "")...)
-	if err := t.take(ctx, left, append([]any{t.now.UnixMilli()}, t.batch([]int64{dispatcher.AppID(app)})...)...); err != nil {
+	if err := t.take(ctx, left, append([]any{t.now.UnixMilli()}, t.batch([]int64{run.AppID(app)})...)...); err != nil {
 		return false, fmt.Errorf("end runs from before the app was deleted: %w", err)
 	}
 	return n > mostLeft, nil
@@ -278,7 +279,7 @@ func (t *tx) importRuns(ctx context.Context, jobs map[string]dispatcher.Job, run
 		if err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
-		given = append(given, queuedRun{RunKey: key, input: run.Input})
+		given = append(given, queuedRun{Key: key, input: run.Input})
 	}
 	return t.writeInputs(ctx, given)
 }

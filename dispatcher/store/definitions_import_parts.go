@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // An import is written in parts, each in a transaction of at most mostImported rows: between them other writers have their turn, as
@@ -221,7 +222,7 @@ func (i *importing) finish(ctx context.Context, t *tx) (err error) {
 func (t *tx) holdImport(ctx context.Context, app string, from, until int64) error {
 	// $1 id, $2 from, $3 until
 	const hold = `UPDATE apps SET importing_until = $3 WHERE id = $1 AND importing_until = $2`
-	n, err := t.execute(ctx, hold, dispatcher.AppID(app), from, until)
+	n, err := t.execute(ctx, hold, run.AppID(app), from, until)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("the import took longer than %s for a part and was removed; repeat it: %w", importLease, dispatcher.ErrConflict)
 	}

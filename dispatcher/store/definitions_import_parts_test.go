@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -21,12 +22,12 @@ type importer struct {
 	s      *store.Store
 	now    time.Time
 	export access.Export
-	token  dispatcher.Token
+	token  run.Token
 }
 
 const (
 	importedJobs, importedTriggers, importedRuns = 12, 100, 1500
-	importingNode                                = dispatcher.NodeID(7)
+	importingNode                                = run.NodeID(7)
 )
 
 func onImports(t *testing.T, test func(t *testing.T, m *importer)) {
@@ -88,8 +89,8 @@ func (m *importer) large() access.Export {
 		export.Jobs = append(export.Jobs, one)
 	}
 	for i := range importedRuns {
-		export.Waiting = append(export.Waiting, access.ExportedRun{Job: "j0", Kind: dispatcher.KindManual, State: dispatcher.RunQueued,
-			ScheduledAt: m.now.Add(time.Duration(-i-1) * time.Second), Input: &dispatcher.RunInput{Payload: json.RawMessage(`{"a":1}`)}})
+		export.Waiting = append(export.Waiting, access.ExportedRun{Job: "j0", Kind: run.KindManual, State: run.Queued,
+			ScheduledAt: m.now.Add(time.Duration(-i-1) * time.Second), Input: &run.Input{Payload: json.RawMessage(`{"a":1}`)}})
 	}
 	return export
 }
@@ -117,12 +118,12 @@ func (m *importer) fire() {
 	m.now, m.token = m.now.Add(time.Second), m.token+1
 	due, err := m.s.Due(m.t.Context(), dispatcher.DueQuery{Until: m.now, Now: m.now, Limit: 1000})
 	must(m.t, err)
-	if len(due) != 1 || due[0].ID != dispatcher.TriggerID("victim", "job", "t0") {
+	if len(due) != 1 || due[0].ID != run.TriggerID("victim", "job", "t0") {
 		m.t.Fatalf("%d triggers are due, want that of the other app", len(due))
 	}
 	claimed, err := m.s.Claim(m.t.Context(), dispatcher.ClaimBatch{Node: importingNode, Token: m.token, Now: m.now,
 		Advances: []dispatcher.Advance{{
-			TriggerID: due[0].ID, JobID: dispatcher.JobID("victim", "job"), Revision: due[0].Revision,
+			TriggerID: due[0].ID, JobID: run.JobID("victim", "job"), Revision: due[0].Revision,
 			Prev: due[0].PrevFireTime, Next: due[0].NextFireTime,
 			Then: m.now.Add(time.Second), ThenDue: m.now.Add(time.Second),
 		}}})
@@ -154,7 +155,7 @@ func (m *importer) wantLive() {
 	}{
 		"jobs": {`SELECT COUNT(*) FROM jobs WHERE app <> 'victim' AND deleted_at IS NULL AND part_of = 0`, importedJobs},
 		"clocks that may fire": {`SELECT COUNT(*) FROM trigger_clock WHERE off = 0 AND next_fire_time IS NOT NULL AND id <> ` +
-			fmt.Sprint(dispatcher.TriggerID("victim", "job", "t0")), importedJobs * importedTriggers},
+			fmt.Sprint(run.TriggerID("victim", "job", "t0")), importedJobs * importedTriggers},
 		"runs that wait":  {`SELECT COUNT(*) FROM live_runs WHERE state = 'queued'`, importedRuns},
 		"runs that ended": {`SELECT COUNT(*) FROM runs`, 0},
 		"inputs":          {`SELECT COUNT(*) FROM run_inputs`, importedRuns},

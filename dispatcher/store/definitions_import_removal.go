@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // RemoveCutOffImports removes imports that did not come to their end, and returns how many.
@@ -49,7 +49,7 @@ func (s *Store) removeCutOff(ctx context.Context, app string, now time.Time) (bo
 	}
 	// $1 id, $2 now
 	const cutOff = `SELECT importing_until FROM apps WHERE id = $1 AND importing_until <= $2`
-	until, found, err := first(ctx, s.read, scanInt, cutOff, dispatcher.AppID(app), now.UnixMilli())
+	until, found, err := first(ctx, s.read, scanInt, cutOff, run.AppID(app), now.UnixMilli())
 	if err == nil && found {
 		err = s.removeImport(ctx, app, until, now)
 	}
@@ -101,7 +101,7 @@ func (s *Store) removePart(ctx context.Context, t *tx, app string) (more bool, e
 	// $1 now, $2 id
 	const remove = `UPDATE apps SET deleted_at = $1, updated_at = $1, importing_until = NULL, alerts_swept_to = NULL, paused_to = NULL
 		WHERE id = $2`
-	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(app)); err != nil {
+	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), run.AppID(app)); err != nil {
 		return false, err
 	}
 	return false, t.reserveNames(ctx, app)
@@ -112,10 +112,10 @@ func (t *tx) removeImportedRuns(ctx context.Context, app string) (int, error) {
 	// $1 app, $2 limit
 	const some = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
 		WHERE j.app_id = $1 LIMIT $2`
-	keys, err := collect(ctx, t, func(row scanner) (key dispatcher.RunKey, err error) {
+	keys, err := collect(ctx, t, func(row scanner) (key run.Key, err error) {
 		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
 		return key, err
-	}, some, dispatcher.AppID(app), mostImported/rowsOfRun)
+	}, some, run.AppID(app), mostImported/rowsOfRun)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 app
 	const (
 		runs = `DELETE FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
@@ -127,7 +127,7 @@ func (t *tx) removeImportedRuns(ctx context.Context, app string) (int, error) {
 			_, err = t.ExecContext(ctx, inputs, keyArgs(key)...)
 		}
 		if err == nil {
-			_, err = t.ExecContext(ctx, runs, append(keyArgs(key), dispatcher.AppID(app))...)
+			_, err = t.ExecContext(ctx, runs, append(keyArgs(key), run.AppID(app))...)
 		}
 	}
 	return len(keys), err
@@ -137,7 +137,7 @@ func (t *tx) removeImportedRuns(ctx context.Context, app string) (int, error) {
 func (s *Store) removeImportedJobs(ctx context.Context, t *tx, app string) (int, error) {
 	// $1 app, $2 limit
 	const some = `SELECT name FROM jobs WHERE app_id = $1 AND deleted_at IS NULL AND part_of = 0 ORDER BY name LIMIT $2`
-	names, err := collect(ctx, t, scanText, some, dispatcher.AppID(app), mostImported/10)
+	names, err := collect(ctx, t, scanText, some, run.AppID(app), mostImported/10)
 	if err != nil {
 		return 0, err
 	}
@@ -181,7 +181,7 @@ func (t *tx) removeImportedGroups(ctx context.Context, app string) (int, error) 
 	}
 	groups = groups[:min(len(groups), mostImported/10)]
 	for _, group := range groups {
-		if err := t.removeGroup(ctx, dispatcher.GroupID(app, group.Name)); err != nil {
+		if err := t.removeGroup(ctx, run.GroupID(app, group.Name)); err != nil {
 			return 0, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -16,9 +17,9 @@ func TestImportReplacesNoRunOfAnotherJob(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		m.declare("job", nil)
-		run, err := m.old.RequestRun(t.Context(), "app", "job", nil, m.at(-time.Minute))
+		r, err := m.old.RequestRun(t.Context(), "app", "job", nil, m.at(-time.Minute))
 		must(t, err)
-		key, err := dispatcher.ParseRunKey(run.ID)
+		key, err := run.ParseKey(r.ID)
 		must(t, err)
 		export := m.moveOnly()
 		must(t, store.Exec(t.Context(), m.new, fmt.Sprintf(`INSERT INTO live_runs (app_id, scheduled_at, trigger_id, job_id, revision, node,

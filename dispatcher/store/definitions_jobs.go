@@ -13,12 +13,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // jobFields are the columns of jobs AS j, and of their apps AS a.
 var jobFields = fields[jobRow]{
 	{name: "id", ref: func(j *jobRow) any { return &j.ID }, use: neverSet},
-	{name: "app_id", ref: func(j *jobRow) any { return new(dispatcher.AppID(j.App)) }, use: onlyNew},
+	{name: "app_id", ref: func(j *jobRow) any { return new(run.AppID(j.App)) }, use: onlyNew},
 	{read: "a.name", ref: func(j *jobRow) any { return &j.App }, use: onlyRead},
 	{read: "a.installation", ref: func(j *jobRow) any { return &j.Installation }, use: onlyRead},
 	{read: "a.bounds", ref: func(j *jobRow) any { return &j.bounds }, use: onlyRead},
@@ -185,7 +186,7 @@ func (s *Store) Jobs(ctx context.Context, app string, page input.Page) ([]dispat
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
-	args := statementArgs{dispatcher.AppID(app), page.Cursor, page.Limit}
+	args := statementArgs{run.AppID(app), page.Cursor, page.Limit}
 	// $1 app, $2 last name of the page before, $3 limit, from $4 on: labels
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL AND j.part_of = 0` + withLabels(page.Labels, &args) + `
@@ -257,7 +258,7 @@ func (s *Store) readJob(ctx context.Context, q querier, app, name, lock string) 
 	// $1 app, $2 name
 	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL AND j.part_of = 0` + lockOf(lock, "j")
-	rows, err := collect(ctx, q, scanJob, query, dispatcher.AppID(app), name)
+	rows, err := collect(ctx, q, scanJob, query, run.AppID(app), name)
 	if err != nil {
 		return job, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The id of a job's or trigger's row is a hash of its origin, which a rename leaves as it is. So a name can be free while the
@@ -28,7 +29,7 @@ func (t *tx) priorJob(ctx context.Context, app, name string) (prior dispatcher.P
 	const deleted = `SELECT revision, origin FROM jobs WHERE app_id = $1 AND name = $2`
 	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&prior.Revision, &prior.Origin)
-	}, deleted, dispatcher.AppID(app), name)
+	}, deleted, run.AppID(app), name)
 	if err != nil || found {
 		return prior, err
 	}
@@ -99,10 +100,10 @@ func hasTrigger(job dispatcher.Job, name string) bool {
 func (t *tx) takeNames(ctx context.Context, job dispatcher.Job) (prior int64, err error) {
 	// $1 id, $2 app, $3 name
 	const latest = `SELECT coalesce(max(revision), 0) FROM jobs WHERE id = $1 OR app_id = $2 AND name = $3`
-	if prior, _, err = first(ctx, t, scanInt, latest, job.Key(), dispatcher.AppID(job.App), job.Name); err != nil {
+	if prior, _, err = first(ctx, t, scanInt, latest, job.Key(), run.AppID(job.App), job.Name); err != nil {
 		return 0, err
 	}
-	if _, err = t.ExecContext(ctx, parkDeleted, dispatcher.AppID(job.App), job.Name, job.Key()); err != nil {
+	if _, err = t.ExecContext(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key()); err != nil {
 		return 0, err
 	}
 	return prior, t.parkTriggers(ctx, job)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // RenameJob renames a job and triggers of it. Their rows stay, with all that refers to their ids.
@@ -73,7 +74,7 @@ func (t *tx) checkFree(ctx context.Context, problems *input.Problems, job dispat
 		FROM jobs AS j WHERE j.app_id = $1 AND j.name = $2`
 	by, found, err := first(ctx, t, func(row scanner) (h holder, err error) {
 		return h, row.Scan(optionalColumn(&h.deleted), optionalColumn(&h.purged))
-	}, taken, dispatcher.AppID(job.App), name)
+	}, taken, run.AppID(job.App), name)
 	switch shown := input.Echo(job.App + "/" + name); {
 	case err != nil || !found:
 		return err
@@ -132,7 +133,7 @@ func (t *tx) renameInAlerts(ctx context.Context, before, after dispatcher.Job) e
 	const all = `SELECT id, definition FROM alerts WHERE app_id = $1 AND deleted_at IS NULL ORDER BY id`
 	alerts, err := collect(ctx, t, func(row scanner) (d definition, err error) {
 		return d, row.Scan(&d.id, &d.text)
-	}, all, dispatcher.AppID(after.App))
+	}, all, run.AppID(after.App))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -48,7 +49,7 @@ func ownerJob(job dispatcher.Job) secretOwner {
 
 func ownerGroup(group dispatcher.EndpointGroup) secretOwner {
 	name := group.App + "/" + group.Name
-	return secretOwner{id: dispatcher.GroupID(group.App, group.Name), name: "group " + name, table: "endpoint_groups",
+	return secretOwner{id: run.GroupID(group.App, group.Name), name: "group " + name, table: "endpoint_groups",
 		before: "group " + name, after: func(string) string { return "" }, secrets: group.Secrets()}
 }
 

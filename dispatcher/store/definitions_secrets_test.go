@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -85,7 +86,7 @@ func put(t *testing.T, s *store.Store, job dispatcher.Job) dispatcher.Job {
 // opened returns the values as a node gets them.
 func opened(t *testing.T, s *store.Store) map[string]string {
 	t.Helper()
-	return openedOf(t, s, dispatcher.JobID("demo", "ping"))
+	return openedOf(t, s, run.JobID("demo", "ping"))
 }
 
 func openedOf(t *testing.T, s *store.Store, id int64) map[string]string {
@@ -385,8 +386,8 @@ func TestSecretsOutliveARename(t *testing.T) {
 		check := func(what string, s *store.Store) {
 			t.Helper()
 			for id, want := range map[int64]map[string]string{
-				renamed.Key():                      {signingPath: first, tokenPath: "hunter2"},
-				dispatcher.JobID("demo", "ping~2"): {signingPath: other, tokenPath: "hunter3"},
+				renamed.Key():               {signingPath: first, tokenPath: "hunter2"},
+				run.JobID("demo", "ping~2"): {signingPath: other, tokenPath: "hunter3"},
 			} {
 				if diff := cmp.Diff(want, openedOf(t, s, id)); diff != "" {
 					t.Errorf("%s: values (-want +got):\n%s", what, diff)

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The reasons why a trigger does not fire, which trigger_clock.off adds up.
@@ -169,7 +170,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 		}, func(why error) error {
 			row := asideRow{work: dispatcher.WorkPauses, item: item}
 			if app != "" {
-				row.app = dispatcher.AppID(app)
+				row.app = run.AppID(app)
 			}
 			return s.setAside(ctx, row, why, time.Time{})
 		})
@@ -180,7 +181,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 	for _, app := range withoutAsides(s, dispatcher.WorkPauses, switched, appItem, wallClock()) {
 		step("the switch of app "+app, appItem(app), app, func() (int, bool, error) {
 			n, err := s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
-				return t.followApp(ctx, dispatcher.AppID(app), limit)
+				return t.followApp(ctx, run.AppID(app), limit)
 			})
 			return n, n == limit, err
 		})

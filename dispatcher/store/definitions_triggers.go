@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // triggerFields are the columns of triggers AS t: what was declared of a trigger.
@@ -188,7 +189,7 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars in
 	for name, one := range job.Triggers {
 		row := triggerRow{
 			Trigger: one, id: job.TriggerKey(name), jobID: job.Key(),
-			appID: dispatcher.AppID(job.App), name: name, nodeLabels: job.NodeLabels.String(), revision: job.Revision, jobPaused: job.Paused,
+			appID: run.AppID(job.App), name: name, nodeLabels: job.NodeLabels.String(), revision: job.Revision, jobPaused: job.Paused,
 			timeout: input.Duration(job.Target.Timeout()), fires: job.Enabled && one.Enabled,
 		}
 		row.off = shared.set | ownOff(one.State, one.Paused, job.Paused)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // goesOnIn tells the apps whose runs go on. Those of a deleted app end, whatever its switch was.
@@ -156,7 +157,7 @@ func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args
 		found = nil
 		_, err := s.run(ctx, by, args, func(row scanner) error {
 			var one dispatcher.Adoptable
-			err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.RunKey), &one.JobID, &one.Revision,
+			err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.Key), &one.JobID, &one.Revision,
 				instantColumn(&one.DueAt), &one.AppID, &one.More)
 			found = append(found, one)
 			return err
@@ -183,7 +184,7 @@ func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args
 
 // sortByDue sorts runs that may be adopted by when they are due.
 func sortByDue(found []dispatcher.Adoptable) {
-	sortBy(found, func(run dispatcher.Adoptable) dispatcher.RunKey { return run.RunKey })
+	sortBy(found, func(run dispatcher.Adoptable) run.Key { return run.Key })
 	slices.SortStableFunc(found, func(a, b dispatcher.Adoptable) int { return a.DueAt.Compare(b.DueAt) })
 }
 
@@ -226,7 +227,7 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 		held = append(held, adopted...)
 		return err
 	}, func(run dispatcher.Adoptable, why error) error {
-		return s.setRunAside(ctx, failedRun{work, run.RunKey, 0, why}, query.Now)
+		return s.setRunAside(ctx, failedRun{work, run.Key, 0, why}, query.Now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
@@ -242,7 +243,7 @@ func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs
 	}
 	var at, trigger, wait []int64
 	var kind []int32
-	for _, run := range sortedBy(runs, func(r dispatcher.Adoptable) dispatcher.RunKey { return r.RunKey }) {
+	for _, run := range sortedBy(runs, func(r dispatcher.Adoptable) run.Key { return r.Key }) {
 		at, trigger = append(at, run.ScheduledAt.UnixMilli()), append(trigger, run.TriggerID)
 		kind, wait = append(kind, int32(run.Code())), append(wait, query.WaitsFor)
 	}

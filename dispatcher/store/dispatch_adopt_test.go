@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -89,7 +90,7 @@ func TestClaimThatCommitsAfterAnEmptyAdoptionIsAdopted(t *testing.T) {
 			tx := meanwhileIn(t, database)
 			_, err := tx.Exec(t.Context(), `INSERT INTO claims (token, node, claimed_at, trigger_ids, scheduled_at, job_ids, revisions)
 				SELECT 11, o.id, $1::bigint, array[t.id], array[$1::bigint], array[$2::bigint], array[1] FROM nodes AS o, trigger_clock AS t
-				WHERE o.id = $3 AND o.state = 'active'`, may1.UnixMilli(), dispatcher.JobID("app", "job"), int64(claimer))
+				WHERE o.id = $3 AND o.state = 'active'`, may1.UnixMilli(), run.JobID("app", "job"), int64(claimer))
 			must(t, err)
 			must(t, s.Deregister(t.Context(), claimer))
 			empty := may1.Add(dead)

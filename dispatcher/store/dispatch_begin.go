@@ -40,7 +40,7 @@ func (s *Store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 // heldAside sets aside runs that a node holds and that failed alone.
 func (s *Store) heldAside(ctx context.Context, work dispatcher.Work) func(dispatcher.HeldRun, error) error {
 	return func(run dispatcher.HeldRun, why error) error {
-		return s.setRunAside(ctx, failedRun{work, run.RunKey, run.Token, why}, time.Time{})
+		return s.setRunAside(ctx, failedRun{work, run.Key, run.Token, why}, time.Time{})
 	}
 }
 
@@ -54,7 +54,7 @@ func (s *Store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 		return nil
 	}
 	for _, run := range runs {
-		s.rollbacks.handedBack(run.RunKey)
+		s.rollbacks.handedBack(run.Key)
 	}
 	err := s.unfoldRuns(ctx, runs)
 	if err == nil {

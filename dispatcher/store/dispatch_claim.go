@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // advanceMatches is the compare-and-swap of clocks, and all that a claim must check
@@ -216,7 +217,7 @@ const heldRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r
 // Held returns the runs that a node holds and has not begun. Claims that this process knows to be the node's are
 // left out of those under any token: they are as many as there is work in flight, and to tell which of their
 // fires are open takes a look into the history for each.
-func (s *Store) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
+func (s *Store) Held(ctx context.Context, node run.NodeID, token run.Token) ([]dispatcher.HeldRun, error) {
 	ctx, cancel := bound(ctx, claimTimeout)
 	defer cancel()
 	// Claims first: what leaves them meanwhile is then found among the live runs.
@@ -236,12 +237,12 @@ func joinHeld(claimed, live []dispatcher.HeldRun) []dispatcher.HeldRun {
 	if len(claimed) == 0 {
 		return live
 	}
-	seen := make(map[dispatcher.RunKey]bool, len(live))
+	seen := make(map[run.Key]bool, len(live))
 	for _, run := range live {
-		seen[run.RunKey] = true
+		seen[run.Key] = true
 	}
 	for _, run := range claimed {
-		if !seen[run.RunKey] {
+		if !seen[run.Key] {
 			live = append(live, run)
 		}
 	}

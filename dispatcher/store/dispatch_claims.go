@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // openClaims are the claims of this process with those of their fires that it has not recorded. By them it
@@ -18,7 +19,7 @@ import (
 // is forgotten unfolds it first, and a claim that is never deleted is unfolded after a while.
 type openClaims struct {
 	mu     sync.Mutex
-	claims map[dispatcher.Token]*openClaim
+	claims map[run.Token]*openClaim
 	doubt  time.Time // when the database last came to have, perhaps, a claim that is not among claims; local; zero: never
 }
 
@@ -31,7 +32,7 @@ type openClaim struct {
 }
 
 func newOpenClaims() *openClaims {
-	return &openClaims{claims: map[dispatcher.Token]*openClaim{}, doubt: wallClock()}
+	return &openClaims{claims: map[run.Token]*openClaim{}, doubt: wallClock()}
 }
 
 // doubted notes that the database may have a claim that is not remembered.
@@ -85,7 +86,7 @@ func (o *openClaims) add(held []dispatcher.HeldRun, partial bool) {
 }
 
 // knows tells whether a claim is remembered.
-func (o *openClaims) knows(token dispatcher.Token) bool {
+func (o *openClaims) knows(token run.Token) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.claims[token] != nil
@@ -99,7 +100,7 @@ func (o *openClaims) forget(tokens ...int64) {
 		o.doubt = wallClock()
 	}
 	for _, token := range tokens {
-		delete(o.claims, dispatcher.Token(token))
+		delete(o.claims, run.Token(token))
 	}
 }
 
@@ -133,8 +134,8 @@ func (o *openClaims) split(records []dispatcher.Record) (open, others []dispatch
 	defer o.mu.Unlock()
 	isOpen := func(i int) bool {
 		r := &records[i]
-		twice := i > 0 && records[i-1].RunKey == r.RunKey
-		return r.Kind == dispatcher.KindSchedule && r.Shard == 0 && r.Attempt == 1 && !twice && o.isOpen(r)
+		twice := i > 0 && records[i-1].Key == r.Key
+		return r.Kind == run.KindSchedule && r.Shard == 0 && r.Attempt == 1 && !twice && o.isOpen(r)
 	}
 	all := 0 // so many are open, mostly all
 	for all < len(records) && isOpen(all) {
@@ -163,7 +164,7 @@ func (o *openClaims) isOpen(r *dispatcher.Record) bool {
 // tokens returns the claims of open fires in order: those that have more open fires, which stay, and those that
 // have not, which their record deletes.
 func (o *openClaims) tokens(records []dispatcher.Record) (stay, closed []int64) {
-	count := map[dispatcher.Token]int{}
+	count := map[run.Token]int{}
 	for _, r := range records {
 		count[r.Token]++
 	}

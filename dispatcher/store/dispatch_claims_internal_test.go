@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A node asks for old claims only while it may have some: of which it remembers one, or of which it cannot be sure.
@@ -21,12 +22,12 @@ func TestOldClaimsAreLookedForOnlyIfThereMayBeSome(t *testing.T) {
 			}
 		}
 		fire := func(trigger int64) dispatcher.HeldRun {
-			run := dispatcher.HeldRun{Token: 7, ClaimedAt: time.Now()}
-			run.TriggerID, run.ScheduledAt, run.Kind, run.Attempt = trigger, time.Unix(1, 0), dispatcher.KindSchedule, 1
-			return run
+			r := dispatcher.HeldRun{Token: 7, ClaimedAt: time.Now()}
+			r.TriggerID, r.ScheduledAt, r.Kind, r.Attempt = trigger, time.Unix(1, 0), run.KindSchedule, 1
+			return r
 		}
 		record := func(run dispatcher.HeldRun) []dispatcher.Record {
-			return []dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: 1}}
+			return []dispatcher.Record{{Key: run.Key, Token: run.Token, Attempt: 1}}
 		}
 		want(true, "at the start")
 		time.Sleep(time.Hour)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // dueColumns are a DueTrigger of trigger_clock AS t; -1 stands for what there is none of.
@@ -152,7 +153,7 @@ func dueListsOf(apps, labels []string, jobs []int64) []any {
 	rows := max(len(apps), len(labels), len(jobs))
 	ids, sets := make([]int64, rows), make([]string, rows)
 	for i, app := range apps {
-		ids[i] = dispatcher.AppID(app)
+		ids[i] = run.AppID(app)
 	}
 	for i := range sets {
 		if len(labels) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // However a live run ends, it does so by the same steps, in one transaction: it enters the history, the clock of a
@@ -92,7 +93,7 @@ func (s *Store) endRuns(ctx context.Context, work dispatcher.Work, by statement,
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	args := func(limit int) []any { return append([]any{orZero(now), int64(limit)}, s.batch([]int64{0})...) }
-	ended, last := 0, dispatcher.RunKey{}
+	ended, last := 0, run.Key{}
 	_, err := inPortions(ctx, s, endBatch, func(limit int) (int, error) {
 		n, err := s.exec(ctx, by, args(limit))
 		ended += int(n)

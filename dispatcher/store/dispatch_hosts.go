@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // noteWaits keeps, for the runs c that wait for their host, what they wait for. What several nodes know of a host's pauses
@@ -46,7 +47,7 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	}
 	apps := make([]int64, len(query.Apps))
 	for i, app := range query.Apps {
-		apps[i] = dispatcher.AppID(app)
+		apps[i] = run.AppID(app)
 	}
 	args := []any{now.UnixMilli(), s.list(apps), int64(len(apps)), s.list(query.IDs)}
 	wanted := `w.id` + s.in(4)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // begunRows are the rows among the live runs that a node has begun.
@@ -23,7 +24,7 @@ func chooseBegun(f flavor) string {
 }
 
 // Begun returns the runs that a node has begun.
-func (s *Store) Begun(ctx context.Context, node dispatcher.NodeID) ([]dispatcher.HeldRun, error) {
+func (s *Store) Begun(ctx context.Context, node run.NodeID) ([]dispatcher.HeldRun, error) {
 	begun, err := s.readHeld(ctx, claimTimeout, newAdoptedRow(), s.hot.begun, []any{int64(node)})
 	if err != nil {
 		return nil, fmt.Errorf("read begun runs: %w", err)

@@ -55,7 +55,7 @@ const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 
 // Disable puts the trigger of a run that ended so into state error, and audits that.
 func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
 	err = s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
-		run := ended.RunKey
+		run := ended.Key
 		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Code()), ended.JobID,
 			int64(ended.Node), ended.Attempt, ended.Outcome.HTTPStatus)
 		if err != nil || !done {
@@ -78,7 +78,7 @@ func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason str
 			after: map[string]string{"state": string(dispatcher.TriggerError), "error": reason}})
 	})
 	if err != nil {
-		return false, fmt.Errorf("disable the trigger of run %s: %w", ended.RunKey, err)
+		return false, fmt.Errorf("disable the trigger of run %s: %w", ended.Key, err)
 	}
 	return done, nil
 }

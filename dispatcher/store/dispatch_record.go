@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // recordStatements store outcomes.
@@ -100,7 +101,7 @@ func (s *Store) Record(ctx context.Context, records []dispatcher.Record) error {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
 		// Any node may record the end of an attempt that its target accepted.
 		if next := sorted[i].Next; next != nil && (next.NotAttempted || next.Callback != nil) {
-			s.rollbacks.handedBack(sorted[i].RunKey)
+			s.rollbacks.handedBack(sorted[i].Key)
 		}
 	}
 	err := inParts(ctx, s, sorted, func(part []dispatcher.Record) error { return s.recordPart(ctx, part) },
@@ -128,10 +129,10 @@ func (s *Store) recordAlone(ctx context.Context, record dispatcher.Record, why e
 	if _, _, err := s.unfold(ctx, []int64{int64(record.Token)}, false); err != nil {
 		return err
 	}
-	return s.setRunAside(ctx, failedRun{dispatcher.WorkRecord, record.RunKey, record.Token, why}, time.Time{})
+	return s.setRunAside(ctx, failedRun{dispatcher.WorkRecord, record.Key, record.Token, why}, time.Time{})
 }
 
-func recordKey(r dispatcher.Record) dispatcher.RunKey { return r.RunKey }
+func recordKey(r dispatcher.Record) run.Key { return r.Key }
 
 // recordOutcomes stores records, sorted: by their claims, or else among the live runs, or else as late results.
 func (s *Store) recordOutcomes(ctx context.Context, records []dispatcher.Record) error {
@@ -185,7 +186,7 @@ func (s *Store) recordLive(ctx context.Context, records []dispatcher.Record) err
 	}
 	var unknown []int64
 	for _, r := range records {
-		if r.Kind == dispatcher.KindSchedule && r.Shard == 0 && r.Attempt == 1 && !s.claims.knows(r.Token) {
+		if r.Kind == run.KindSchedule && r.Shard == 0 && r.Attempt == 1 && !s.claims.knows(r.Token) {
 			unknown = append(unknown, int64(r.Token))
 		}
 	}
@@ -258,7 +259,7 @@ func (o *outcomes) leaveOutUsual() {
 	for _, column := range []struct {
 		texts *[]string
 		usual string
-	}{{&o.state, string(dispatcher.RunSucceeded)}, {&o.class, ""}, {&o.message, ""}} {
+	}{{&o.state, string(run.Succeeded)}, {&o.class, ""}, {&o.message, ""}} {
 		if !slices.ContainsFunc(*column.texts, func(text string) bool { return text != column.usual }) {
 			*column.texts = nil
 		}
@@ -269,7 +270,7 @@ func (o *outcomes) leaveOutUsual() {
 func attempts(records []dispatcher.Record) []any {
 	k, o := newKeys(len(records)), outcomesOf(records)
 	for i := range records {
-		k.add(records[i].RunKey, records[i].Token, records[i].Attempt)
+		k.add(records[i].Key, records[i].Token, records[i].Attempt)
 	}
 	return append([]any{k.at, k.trigger, k.kind, k.token, k.attempt}, o.columns()...)
 }

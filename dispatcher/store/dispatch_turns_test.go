@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -34,7 +35,7 @@ func crowdedByOne(t *testing.T, database string, retries bool) *store.Store {
 			must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, app_id, revision, node, token,
 					attempt, kind, state, next_attempt_at, retry_until)
 				WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
-				SELECT %d + n, %d, %[3]d, %d, 1, 0, 0, %d, %d, %s FROM i`, runs, at.UnixMilli(), dispatcher.JobID(app, name), dispatcher.AppID(app),
+				SELECT %d + n, %d, %[3]d, %d, 1, 0, 0, %d, %d, %s FROM i`, runs, at.UnixMilli(), run.JobID(app, name), run.AppID(app),
 				map[bool]int{true: 1}[retries], kind, map[bool]string{
 					false: `'queued', NULL, NULL`,
 					true:  fmt.Sprintf(`'retrying', %d + n, %d`, at.UnixMilli(), at.Add(24*time.Hour).UnixMilli()),
@@ -74,8 +75,8 @@ func TestCrowdOfOneAppDelaysNoOther(t *testing.T) {
 }
 
 func ofApp(found []dispatcher.Adoptable, app string) (n int) {
-	for _, run := range found {
-		if run.AppID == dispatcher.AppID(app) {
+	for _, r := range found {
+		if r.AppID == run.AppID(app) {
 			n++
 		}
 	}
@@ -138,12 +139,12 @@ func endsOfApps(t *testing.T, s *store.Store, kind, big, small int) {
 			_, _, err = s.PutJob(t.Context(), one, change)
 			must(t, err)
 		}
-		job := dispatcher.JobID(app, "parent")
+		job := run.JobID(app, "parent")
 		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id,
 				attempt, http_status, state, class, error)
 			WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
 			SELECT %[2]d + n, %[3]d, %[2]d + n, %[4]d, %[3]d, %[5]d, 1, 0, '%[6]s', '', '' FROM i`, []int{big, small}[i],
-			may1.Add(time.Duration(i)*time.Hour).UnixMilli(), job, kind, dispatcher.AppID(app), map[bool]string{true: "failed"}[kind > 0])))
+			may1.Add(time.Duration(i)*time.Hour).UnixMilli(), job, kind, run.AppID(app), map[bool]string{true: "failed"}[kind > 0])))
 	}
 }
 
@@ -158,7 +159,7 @@ func TestEndsOfOneAppDelayNoOther(t *testing.T) {
 				endsOfApps(t, s, kind, 20_000, 3)
 				done, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 200, Now: may1.Add(2 * time.Hour)})
 				must(t, err)
-				left, err := store.Count(t.Context(), s, fmt.Sprintf(`SELECT count(*) FROM pending_ends WHERE app_id = %d`, dispatcher.AppID("app")))
+				left, err := store.Count(t.Context(), s, fmt.Sprintf(`SELECT count(*) FROM pending_ends WHERE app_id = %d`, run.AppID("app")))
 				must(t, err)
 				if left != 0 || done.Ends != 103 || !done.More {
 					t.Errorf("%d ends of the small app are left, want none; %d were followed, want 103, and there are more: %t",
@@ -176,7 +177,7 @@ func TestBadEndsOfOneAppDelayNoOther(t *testing.T) {
 		s := open(t, database)
 		endsOfApps(t, s, 1, 100, 3)
 		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
-			SELECT scheduled_at, trigger_id, kind, attempt, '{"body": ' FROM pending_ends WHERE app_id = %d`, dispatcher.AppID("crowded"))))
+			SELECT scheduled_at, trigger_id, kind, attempt, '{"body": ' FROM pending_ends WHERE app_id = %d`, run.AppID("crowded"))))
 		done, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: may1.Add(2 * time.Hour)})
 		must(t, err)
 		if done.Ends != 3 || len(done.SetAside) != 5 || !done.More {

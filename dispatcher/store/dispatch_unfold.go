@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A claim only ever loses its whole row: when its last fire is recorded, or when it is unfolded. To unfold a claim is
@@ -159,7 +160,7 @@ func (s *Store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error
 // UnfoldClaims unfolds the claims that a node made longer ago than olderThan, except those of which it records
 // something just now. So no claim grows old because of one slow attempt. While this process remembers all claims that
 // it made, and none is that old, it sends nothing.
-func (s *Store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderThan time.Duration, now time.Time) (int, error) {
+func (s *Store) UnfoldClaims(ctx context.Context, node run.NodeID, olderThan time.Duration, now time.Time) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, now)
@@ -233,10 +234,10 @@ func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) 
 
 // heldInClaims returns the runs that only claims of a node hold: under a token or, if that is 0, in those that
 // this process does not know.
-func (s *Store) heldInClaims(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
+func (s *Store) heldInClaims(ctx context.Context, node run.NodeID, token run.Token) ([]dispatcher.HeldRun, error) {
 	tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.held, int64(node), int64(token))
 	if token == 0 {
-		tokens = slices.DeleteFunc(tokens, func(t int64) bool { return s.claims.knows(dispatcher.Token(t)) })
+		tokens = slices.DeleteFunc(tokens, func(t int64) bool { return s.claims.knows(run.Token(t)) })
 	}
 	if err != nil || len(tokens) == 0 {
 		return nil, err

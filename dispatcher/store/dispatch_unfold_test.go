@@ -14,12 +14,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // In these tests node 1 claims, and others take its claims from it.
-const claimer, taker = dispatcher.NodeID(1), dispatcher.NodeID(2)
+const claimer, taker = run.NodeID(1), run.NodeID(2)
 
 // ownClaims returns a store with node 1 and a job whose triggers fire every minute from may1 on.
 func ownClaims(t *testing.T, database string, triggers int) *store.Store {
@@ -39,14 +40,14 @@ func ownClaims(t *testing.T, database string, triggers int) *store.Store {
 }
 
 // claimDue claims what is due by one claim of a node.
-func claimDue(t *testing.T, s *store.Store, node dispatcher.NodeID, token dispatcher.Token) []dispatcher.HeldRun {
+func claimDue(t *testing.T, s *store.Store, node run.NodeID, token run.Token) []dispatcher.HeldRun {
 	t.Helper()
 	due, err := s.Due(t.Context(), dispatcher.DueQuery{Until: may1.Add(time.Hour), Now: may1, Limit: 1000})
 	must(t, err)
 	batch := dispatcher.ClaimBatch{Node: node, Token: token, Now: may1.Add(time.Hour)}
 	for _, d := range due {
 		batch.Advances = append(batch.Advances, dispatcher.Advance{
-			TriggerID: d.ID, JobID: dispatcher.JobID("app", "job"), Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime,
+			TriggerID: d.ID, JobID: run.JobID("app", "job"), Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime,
 			Then: d.NextFireTime.Add(time.Minute),
 		})
 	}
@@ -56,11 +57,11 @@ func claimDue(t *testing.T, s *store.Store, node dispatcher.NodeID, token dispat
 }
 
 // succeeded are the records of runs that succeed.
-func succeeded(node dispatcher.NodeID, runs ...dispatcher.HeldRun) (all []dispatcher.Record) {
-	for _, run := range runs {
+func succeeded(node run.NodeID, runs ...dispatcher.HeldRun) (all []dispatcher.Record) {
+	for _, r := range runs {
 		all = append(all, dispatcher.Record{
-			RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: node, Token: run.Token,
-			Attempt: run.Attempt, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1.Add(time.Second)},
+			Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt, Node: node, Token: r.Token,
+			Attempt: r.Attempt, Outcome: run.Outcome{State: run.Succeeded, StartedAt: may1, EndedAt: may1.Add(time.Second)},
 		})
 	}
 	return all
@@ -141,7 +142,7 @@ func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
 		return err
 	}, func() { must(t, tx.Commit(t.Context())) }))
 	onceEach(t, s, 2)
-	for i, want := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunCancelled} {
+	for i, want := range []run.State{run.Succeeded, run.Cancelled} {
 		if run, err := s.Run(t.Context(), held[i].String()); err != nil || run.State != want {
 			t.Errorf("run %d is %s, %v, want %s", i, run.State, err, want)
 		}
@@ -189,10 +190,10 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 	const rounds, triggers, batch = 15, 24, 5
 	s := ownClaims(t, pgtest.New(t), triggers)
 	for round := range rounds {
-		from, to := claimer+2*dispatcher.NodeID(round+1), taker+2*dispatcher.NodeID(round+1)
+		from, to := claimer+2*run.NodeID(round+1), taker+2*run.NodeID(round+1)
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: from}, may1))
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: to}, may1))
-		held := claimDue(t, s, from, dispatcher.Token(100*round+1))
+		held := claimDue(t, s, from, run.Token(100*round+1))
 		if len(held) != triggers {
 			t.Fatalf("claimed %d fires, want %d", len(held), triggers)
 		}
@@ -211,7 +212,7 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 			}
 			err := s.Deregister(t.Context(), from)
 			if err == nil {
-				query := dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 2), Limit: 100, Now: may1}
+				query := dispatcher.AdoptQuery{Node: to, Token: run.Token(100*round + 2), Limit: 100, Now: may1}
 				adopted, err = adopt(t.Context(), s, query)
 			}
 			if err != nil {
@@ -225,7 +226,7 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 			}
 		}
 		// What the adoption passed over, because it was recorded at that moment, is adopted later.
-		more, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 3), Limit: 100, Now: may1})
+		more, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: to, Token: run.Token(100*round + 3), Limit: 100, Now: may1})
 		must(t, err)
 		onceEach(t, s, int64((round+1)*triggers))
 		must(t, s.Record(t.Context(), succeeded(to, append(adopted, more...)...)))
@@ -252,7 +253,7 @@ func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 		for purge(t, s, later).More {
 		}
 		adopted, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: taker, Token: 12, Limit: 10, Now: later})
-		if err != nil || len(adopted) != 1 || adopted[0].RunKey != held[1].RunKey {
+		if err != nil || len(adopted) != 1 || adopted[0].Key != held[1].Key {
 			t.Errorf("adopted %v, %v, want only the run that was open, %s", adopted, err, held[1])
 		}
 	})
@@ -276,7 +277,7 @@ func TestPurgeKeepsWhatClaimsNeed(t *testing.T) {
 			purgeAll(t, s, later)
 			adopted, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: taker, Token: 6, Limit: 10, Now: later})
 			must(t, err)
-			if len(adopted) != 1 || adopted[0].RunKey != held[1].RunKey {
+			if len(adopted) != 1 || adopted[0].Key != held[1].Key {
 				t.Errorf("adopted %+v, want only the fire that has not ended", adopted)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Endpoints that a group declares have rows next to those that registered, so that a node reads all in one look, and a
@@ -32,7 +33,7 @@ func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time,
 	if err != nil {
 		return nil, err
 	}
-	return liveEndpoints(ctx, s.read, dispatcher.GroupID(app, group), now, page)
+	return liveEndpoints(ctx, s.read, run.GroupID(app, group), now, page)
 }
 
 // liveEndpoints returns a page of the endpoints that a group has at now, by id.
@@ -57,7 +58,7 @@ func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Tim
 		now, err = s.orClock(ctx, now)
 	}
 	if err == nil {
-		version.Live, err = liveEndpoints(ctx, s.read, dispatcher.GroupID(app, name), now, input.Page{Limit: dispatcher.MaxEndpoints})
+		version.Live, err = liveEndpoints(ctx, s.read, run.GroupID(app, name), now, input.Page{Limit: dispatcher.MaxEndpoints})
 	}
 	return version, err
 }
@@ -66,7 +67,7 @@ func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Tim
 func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoint dispatcher.Endpoint, now time.Time,
 	change input.Change) (stored dispatcher.Endpoint, created bool, err error) {
 	endpoint.StaticEndpoint = endpoint.Resolved()
-	stored, renewed, err := s.renewEndpoint(ctx, dispatcher.GroupID(app, group), endpoint, now)
+	stored, renewed, err := s.renewEndpoint(ctx, run.GroupID(app, group), endpoint, now)
 	if err != nil || renewed {
 		return stored, false, err
 	}
@@ -134,7 +135,7 @@ func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e dis
 	input.CheckName(&problems, "/id", e.ID)
 	problems.AddError("", group.Registration.CheckEndpoint(e.StaticEndpoint))
 	problems.AddError("", owner.Bounds.CheckEndpoint(group, e.StaticEndpoint))
-	others, there, err := countEndpoints(ctx, q, dispatcher.GroupID(app, name), e.ID, now)
+	others, there, err := countEndpoints(ctx, q, run.GroupID(app, name), e.ID, now)
 	if err != nil {
 		return group, false, err
 	}
@@ -169,7 +170,7 @@ func (t *tx) writeRegistered(ctx context.Context, group dispatcher.EndpointGroup
 			draining = endpoints.draining AND endpoints.expires_at > $7,
 			registered_at = CASE WHEN endpoints.expires_at > $7 THEN endpoints.registered_at ELSE excluded.registered_at END
 		RETURNING ` + endpointColumns
-	stored, _, err := first(ctx, t, scanEndpoint, put, dispatcher.GroupID(group.App, group.Name), e.ID, e.URL, e.Weight, e.Backup,
+	stored, _, err := first(ctx, t, scanEndpoint, put, run.GroupID(group.App, group.Name), e.ID, e.URL, e.Weight, e.Backup,
 		e.Labels.String(), t.now.UnixMilli(), toMillis(group.Registration.ExpireAfter))
 	return stored, err
 }
@@ -179,12 +180,12 @@ func (s *Store) DeregisterEndpoint(ctx context.Context, app, group, id string, c
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// $1 group, $2 id
 		const remove = `DELETE FROM endpoints WHERE group_id = $1 AND id = $2 AND source = 'registered'`
-		removed, err := affect(ctx, t, remove, dispatcher.GroupID(app, group), id)
+		removed, err := affect(ctx, t, remove, run.GroupID(app, group), id)
 		if err == nil && removed == 0 {
 			err = dispatcher.NotFound("registered endpoint", app+"/"+group+"/"+id)
 		}
 		if err == nil {
-			err = t.noteLeft(ctx, []int64{dispatcher.GroupID(app, group)})
+			err = t.noteLeft(ctx, []int64{run.GroupID(app, group)})
 		}
 		t.notify(dispatcher.Notification{App: app, Group: group})
 		return err
@@ -199,7 +200,7 @@ func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draini
 		if err != nil {
 			return err
 		}
-		key := dispatcher.GroupID(app, group)
+		key := run.GroupID(app, group)
 		// $1 group, $2 id, $3 now
 		const one = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3)`
 		var found bool
@@ -226,7 +227,7 @@ func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draini
 // declareEndpoints brings the rows of a group's endpoints in line with it: those that it declares are there, keep their
 // drain and how long they have been there; those that it does not declare, or take, any more are gone.
 func (t *tx) declareEndpoints(ctx context.Context, group dispatcher.EndpointGroup) error {
-	key := dispatcher.GroupID(group.App, group.Name)
+	key := run.GroupID(group.App, group.Name)
 	// $1 group
 	const all = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 ORDER BY id`
 	there, err := collect(ctx, t, scanEndpoint, all+t.lock(), key)

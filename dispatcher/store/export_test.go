@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Mask is mask.
@@ -50,7 +51,7 @@ func ExplainAbandoned(ctx context.Context, s *Store) (look, failLost string, err
 }
 
 // ExplainRun returns the plan of finding a run by its key.
-func ExplainRun(ctx context.Context, s *Store, key dispatcher.RunKey) (string, error) {
+func ExplainRun(ctx context.Context, s *Store, key run.Key) (string, error) {
 	return s.explain(ctx, runQuery(oneRun(s.flavor)),
 		[]any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
@@ -80,7 +81,7 @@ func (s *Store) lookAtRuns(ctx context.Context, app string, from, to time.Time) 
 	}
 	var w conditions
 	w.add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
-	query, args := s.jobsQuery(w, claimed, dispatcher.AppID(app), false, 100)
+	query, args := s.jobsQuery(w, claimed, run.AppID(app), false, 100)
 	return query, args, nil
 }
 
@@ -136,7 +137,7 @@ func PutCalendarMeanwhile(ctx context.Context, s *Store, calendar dispatcher.Cal
 
 // PurgeMeanwhile is Purge of a node that freezes once it has the lock, calls do, and wakes when
 // its time has passed.
-func PurgeMeanwhile(ctx context.Context, s *Store, node dispatcher.NodeID, now time.Time,
+func PurgeMeanwhile(ctx context.Context, s *Store, node run.NodeID, now time.Time,
 	do func(wake time.Time)) (dispatcher.Purged, error) {
 	c, err := s.cleaner(ctx, node, now)
 	if err != nil {

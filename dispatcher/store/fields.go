@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // field is a column of a table, and where a T holds it. The fields of a table are listed once;
@@ -202,11 +202,11 @@ func listColumn(l *[]string) any {
 }
 
 // kindColumn holds the kind and the shard of a key.
-func kindColumn(k *dispatcher.RunKey) any { return kindScanner{k} }
+func kindColumn(k *run.Key) any { return kindScanner{k} }
 
-type kindScanner struct{ key *dispatcher.RunKey }
+type kindScanner struct{ key *run.Key }
 
-// Scan reads what RunKey.Code wrote.
+// Scan reads what run.Key.Code wrote.
 func (s kindScanner) Scan(src any) error {
 	var code sql.Null[int]
 	err := code.Scan(src)

@@ -11,19 +11,20 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // pendingEnd is the end of a run, or a decision about missed fires, that has yet to be followed.
 type pendingEnd struct {
-	key        dispatcher.RunKey // of missed fires, the kind is empty and the instant the first
+	key        run.Key // of missed fires, the kind is empty and the instant the first
 	jobID      int64
 	appID      int64 // of the job
 	endedAt    time.Time
 	startedAt  *time.Time
 	attempt    int
 	httpStatus int
-	state      dispatcher.RunState // of missed fires: empty
-	class      dispatcher.Class
+	state      run.State // of missed fires: empty
+	class      run.Class
 	reason     string
 	// How often it could not be followed, why, and when it is tried again; 0: at once.
 	tries   int
@@ -31,21 +32,21 @@ type pendingEnd struct {
 	tryAt   int64
 	// judged tells that alerts know of it already, and group that its job calls a group.
 	judged, group bool
-	salt          dispatcher.Salt // of the app
+	salt          run.Salt // of the app
 	// What the job and the trigger are called now. follows is 0 if the job is deleted.
 	app, job, trigger string
-	follows           dispatcher.FollowMask
+	follows           run.FollowMask
 }
 
 // event returns which event of the job it is.
-func (e *pendingEnd) event() dispatcher.FollowEvent {
+func (e *pendingEnd) event() run.FollowEvent {
 	switch e.state {
 	case "":
-		return dispatcher.OnMisfire
-	case dispatcher.RunSucceeded:
-		return dispatcher.OnSuccess
+		return run.OnMisfire
+	case run.Succeeded:
+		return run.OnSuccess
 	}
-	return dispatcher.OnFailure
+	return run.OnFailure
 }
 
 // run returns the id of the run that ended; empty: fires were missed.
@@ -61,11 +62,11 @@ func (e *pendingEnd) missed() string {
 	if e.key.Kind != "" {
 		return ""
 	}
-	return dispatcher.RunKey{TriggerID: e.key.TriggerID, ScheduledAt: e.key.ScheduledAt, Kind: dispatcher.KindSchedule}.String()
+	return run.Key{TriggerID: e.key.TriggerID, ScheduledAt: e.key.ScheduledAt, Kind: run.KindSchedule}.String()
 }
 
 // follower returns the key of a run that follows the end: the same however often the end is recorded.
-func (e *pendingEnd) follower(f follower) dispatcher.RunKey {
+func (e *pendingEnd) follower(f follower) run.Key {
 	return dispatcher.FollowerKey(e.salt, e.key, e.event(), f.id, f.kind)
 }
 
@@ -94,7 +95,7 @@ func scanPendingEnd(row scanner) (e pendingEnd, err error) {
 	err = row.Scan(instantColumn(&e.endedAt), &e.key.TriggerID, instantColumn(&e.key.ScheduledAt), &kind, &e.jobID, &e.appID, &e.attempt,
 		optionalColumn(&e.startedAt), &e.httpStatus, &e.state, &e.class, &e.reason, &e.tries,
 		&e.problem, &e.tryAt, &e.judged, &e.group, &e.app, (*[]byte)(&e.salt), &e.job, &e.trigger, &e.follows)
-	e.key.Kind, _ = dispatcher.KindOfCode(byte(kind))
+	e.key.Kind, _ = run.KindOfCode(byte(kind))
 	return e, err
 }
 
@@ -184,10 +185,10 @@ func (t *tx) removePending(ctx context.Context, ends []pendingEnd) error {
 }
 
 // causesOf returns why runs exist that ended, as far as backfills and chains tell.
-func (t *tx) causesOf(ctx context.Context, ends []pendingEnd) (map[dispatcher.RunKey]*dispatcher.RunCause, error) {
-	var keys []dispatcher.RunKey
+func (t *tx) causesOf(ctx context.Context, ends []pendingEnd) (map[run.Key]*run.Cause, error) {
+	var keys []run.Key
 	for _, e := range ends {
-		if e.key.Kind == dispatcher.KindBackfill || e.key.Kind == dispatcher.KindChain {
+		if e.key.Kind == run.KindBackfill || e.key.Kind == run.KindChain {
 			keys = append(keys, e.key)
 		}
 	}
@@ -195,7 +196,7 @@ func (t *tx) causesOf(ctx context.Context, ends []pendingEnd) (map[dispatcher.Ru
 	if err != nil {
 		return nil, err
 	}
-	causes := make(map[dispatcher.RunKey]*dispatcher.RunCause, len(inputs))
+	causes := make(map[run.Key]*run.Cause, len(inputs))
 	for key, input := range inputs {
 		if input.Cause != nil {
 			causes[key] = input.Cause
@@ -205,7 +206,7 @@ func (t *tx) causesOf(ctx context.Context, ends []pendingEnd) (map[dispatcher.Ru
 }
 
 // runsThatFollow returns what becomes of some ends, as the jobs declare now what follows them.
-func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[dispatcher.RunKey]*dispatcher.RunCause) (
+func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[run.Key]*run.Cause) (
 	f following, err error,
 ) {
 	f.rooms = map[string]*followRoom{}
@@ -217,7 +218,7 @@ func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[d
 	if err != nil {
 		return f, err
 	}
-	seen := map[dispatcher.RunKey]bool{}
+	seen := map[run.Key]bool{}
 	for i := range ends {
 		e := &ends[i]
 		followers := all[followed{e.jobID, e.event().Mask()}]
@@ -245,12 +246,12 @@ func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[d
 
 // followersRuns returns the runs of the followers of an end, with what they are given.
 func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []presentFollower, room *followRoom, link dispatcher.ChainLink,
-	of *dispatcher.RunCause) ([]queuedRun, error) {
+	of *run.Cause) ([]queuedRun, error) {
 	document, err := t.documentOf(ctx, e)
 	if err != nil {
 		return nil, fmt.Errorf("what followers of run %s get: %w", e.key, err)
 	}
-	cause := &dispatcher.RunCause{Run: document.Parent.Run, On: string(document.Event), State: document.Parent.State,
+	cause := &run.Cause{Run: document.Parent.Run, On: string(document.Event), State: document.Parent.State,
 		Class: document.Parent.Class, Error: document.Parent.Error, Depth: link.Depth, MayFollow: link.MayFollow}
 	if of != nil {
 		cause.Backfill = of.Backfill
@@ -258,7 +259,7 @@ func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []prese
 	var encoded json.RawMessage
 	runs := make([]queuedRun, len(followers))
 	for i, p := range followers {
-		input := &dispatcher.RunInput{Cause: cause, Missed: e.missed()}
+		input := &run.Input{Cause: cause, Missed: e.missed()}
 		if p.result {
 			if encoded == nil {
 				if encoded, err = t.encodeDocument(ctx, e, document, room); err != nil {
@@ -267,7 +268,7 @@ func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []prese
 			}
 			input.Payload = encoded
 		}
-		runs[i] = queuedRun{RunKey: e.follower(p.follower), jobID: p.id, revision: p.revision, input: input}
+		runs[i] = queuedRun{Key: e.follower(p.follower), jobID: p.id, revision: p.revision, input: input}
 	}
 	return runs, nil
 }
@@ -275,7 +276,7 @@ func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []prese
 // followed is an event of a job.
 type followed struct {
 	job   int64
-	event dispatcher.FollowMask
+	event run.FollowMask
 }
 
 // presentFollower is a follower, at the revision that it has now.
@@ -302,7 +303,7 @@ func (t *tx) followersOf(ctx context.Context, ends []pendingEnd) (map[followed][
 	rows, err := collect(ctx, t, func(row scanner) (f presentFollower, err error) {
 		var kind int
 		err = row.Scan(&f.job, &f.event, &f.id, &kind, &f.result, &f.revision)
-		f.kind, _ = dispatcher.KindOfCode(byte(kind))
+		f.kind, _ = run.KindOfCode(byte(kind))
 		return f, err
 	}, query, t.batch(slices.Sorted(maps.Keys(ids)))...)
 	all := map[followed][]presentFollower{}
@@ -319,19 +320,19 @@ func (t *tx) documentOf(ctx context.Context, e *pendingEnd) (dispatcher.FollowDo
 		Run: e.run(), App: e.app, Job: e.job, Trigger: e.trigger, ScheduledAt: e.key.ScheduledAt, State: e.state, Class: e.class,
 		Error: e.reason, HTTPStatus: e.httpStatus, Attempts: e.attempt, EndedAt: e.endedAt,
 	}}
-	if document.Event != dispatcher.OnMisfire {
+	if document.Event != run.OnMisfire {
 		return document, nil
 	}
 	// $1 first missed fire, $2 trigger
 	const misfires = `SELECT m.to_at, m.count, m.decision, m.reason, m.catch_up FROM misfires AS m
 		WHERE m.from_at = $1 AND m.trigger_id = $2`
 	p := &document.Parent
-	p.Missed = &dispatcher.MissedRange{From: e.key.ScheduledAt}
+	p.Missed = &run.MissedRange{From: e.key.ScheduledAt}
 	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
 		var catchUp *time.Time
 		err := row.Scan(instantColumn(&p.Missed.To), &p.Missed.Count, &p.Decision, &p.Reason, optionalColumn(&catchUp))
 		if catchUp != nil {
-			p.Run = dispatcher.RunKey{TriggerID: e.key.TriggerID, ScheduledAt: *catchUp, Kind: dispatcher.KindCatchUp}.String()
+			p.Run = run.Key{TriggerID: e.key.TriggerID, ScheduledAt: *catchUp, Kind: run.KindCatchUp}.String()
 		}
 		return struct{}{}, err
 	}, misfires, e.key.ScheduledAt.UnixMilli(), e.key.TriggerID)
@@ -346,7 +347,7 @@ func (t *tx) encodeDocument(ctx context.Context, e *pendingEnd, document dispatc
 		document.ResultOmitted = dispatcher.BytesKeptReached(e.app, room.quotas.BytesKept)
 		return document.Encode(nil)
 	}
-	var response *dispatcher.Response
+	var response *run.Response
 	if e.attempt > 0 {
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt
 		const kept = `SELECT response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Deliveries are runs, and each run is of a job. So the target of a Follow, or of an alert, has a row among the jobs, which is
@@ -89,7 +90,7 @@ func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatc
 
 // parkAttached takes its name from a deleted job that had it, and has another id.
 func (t *tx) parkAttached(ctx context.Context, job dispatcher.Job) error {
-	_, err := t.ExecContext(ctx, parkDeleted, dispatcher.AppID(job.App), job.Name, job.Key())
+	_, err := t.ExecContext(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key())
 	return err
 }
 
@@ -108,7 +109,7 @@ func (t *tx) deleteAttached(ctx context.Context, id int64) error {
 
 // renameAttached gives the attached jobs of a job names that follow from its new one. before is the job under its old name.
 func (t *tx) renameAttached(ctx context.Context, after dispatcher.Job) error {
-	for _, event := range dispatcher.FollowEvents {
+	for _, event := range run.FollowEvents {
 		attached := after.Attached(event)
 		if err := t.parkAttached(ctx, attached); err != nil {
 			return err
@@ -132,7 +133,7 @@ func (s *Store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job 
 	dispatcher.Job, []follower, error,
 ) {
 	var problems input.Problems
-	for _, event := range dispatcher.FollowEvents {
+	for _, event := range run.FollowEvents {
 		attached := job.Attached(event)
 		if attached.Target == (dispatcher.Target{}) {
 			if old != nil && old.Attached(event).Target != (dispatcher.Target{}) {

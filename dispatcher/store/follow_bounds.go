@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // What follows a run takes waiting places of its app, and counts towards what may follow the first run of its chain. An end
@@ -64,7 +65,7 @@ func (t *tx) roomOf(ctx context.Context, f *following, name string) (*followRoom
 func (t *tx) countSetAside(ctx context.Context, app string, most int) (int64, error) {
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e WHERE e.app_id = $1 AND e.try_at > 0 LIMIT $2) AS aside`
-	aside, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app), most+1)
+	aside, _, err := first(ctx, t, scanInt, count, run.AppID(app), most+1)
 	if err != nil {
 		err = fmt.Errorf("count the ends of app %s that are set aside: %w", app, err)
 	}
@@ -116,12 +117,12 @@ func (t *tx) failRefused(ctx context.Context, refused []unqueuedRun) error {
 		return nil
 	}
 	runs, why := make([]queuedRun, 0, len(refused)), make([]string, 0, len(refused))
-	for _, one := range sortedBy(refused, func(r unqueuedRun) dispatcher.RunKey { return r.RunKey }) {
+	for _, one := range sortedBy(refused, func(r unqueuedRun) run.Key { return r.Key }) {
 		runs, why = append(runs, one.queuedRun), append(why, storable(one.why))
 	}
 	k, jobs, revisions := newKeys(len(runs)), make([]int64, 0, len(runs)), make([]int64, 0, len(runs))
 	for _, run := range runs {
-		k.add(run.RunKey, 0, 0)
+		k.add(run.Key, 0, 0)
 		jobs, revisions = append(jobs, run.jobID), append(revisions, run.revision)
 	}
 	// $1 now, from $2 on: the runs
@@ -135,13 +136,13 @@ func (t *tx) failRefused(ctx context.Context, refused []unqueuedRun) error {
 	if err != nil {
 		return fmt.Errorf("record %d runs that were not queued: %w", len(runs), err)
 	}
-	there := make(map[dispatcher.RunKey]bool, len(added))
+	there := make(map[run.Key]bool, len(added))
 	for _, key := range added {
 		there[key] = true
 	}
 	var inputs []queuedRun
 	for _, one := range refused {
-		if there[one.RunKey] {
+		if there[one.Key] {
 			inputs = append(inputs, one.queuedRun)
 			t.skipped = append(t.skipped, skipped{one.app, one.reason})
 		}
@@ -169,14 +170,14 @@ func (t *tx) setEndsAside(ctx context.Context, ends []*pendingEnd) (shown []disp
 }
 
 // shardsOfEnds returns how many shards the runs had that have ended, as far as their jobs call groups.
-func (t *tx) shardsOfEnds(ctx context.Context, ends []pendingEnd) (map[dispatcher.RunKey]int, error) {
-	var keys []dispatcher.RunKey
+func (t *tx) shardsOfEnds(ctx context.Context, ends []pendingEnd) (map[run.Key]int, error) {
+	var keys []run.Key
 	for _, e := range ends {
 		if e.group && e.key.Kind != "" && e.follows != 0 {
 			keys = append(keys, e.key)
 		}
 	}
-	shards := map[dispatcher.RunKey]int{}
+	shards := map[run.Key]int{}
 	for _, key := range keys {
 		endpoints, _, err := endpointsOf(ctx, t, key)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // followersOf is what jobs has in followers.
@@ -45,9 +46,9 @@ func (j *jobRow) decodeFollowers() error {
 // follower is a row of followers.
 type follower struct {
 	job    int64
-	event  dispatcher.FollowMask
+	event  run.FollowMask
 	id     int64
-	kind   dispatcher.RunKind
+	kind   run.Kind
 	result bool
 }
 
@@ -70,10 +71,10 @@ func (t *tx) findFollowers(ctx context.Context, app access.App, job dispatcher.J
 				continue
 			}
 			next[id] = true
-			all = append(all, follower{job.Key(), event.Mask(), id, dispatcher.KindChain, follow.Payload == dispatcher.FollowResult})
+			all = append(all, follower{job.Key(), event.Mask(), id, run.KindChain, follow.Payload == dispatcher.FollowResult})
 		}
 		if follow.Target != nil {
-			all = append(all, follower{job.Key(), event.Mask(), job.Attached(event).Key(), dispatcher.KindFollow, true})
+			all = append(all, follower{job.Key(), event.Mask(), job.Attached(event).Key(), run.KindFollow, true})
 		}
 	}
 	if err := t.checkChain(ctx, &problems, job, next); err != nil {
@@ -102,7 +103,7 @@ func (t *tx) idsOfJobs(ctx context.Context, app string, names []string) (map[str
 		err := row.Scan(&name, &id)
 		ids[name] = id
 		return struct{}{}, err
-	}, query, append([]any{dispatcher.AppID(app)}, t.batch(names)...)...)
+	}, query, append([]any{run.AppID(app)}, t.batch(names)...)...)
 	return ids, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -23,7 +24,7 @@ func TestWaitingFollowersMove(t *testing.T) {
 			target := job.Target
 			job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target, Payload: dispatcher.FollowResult}
 		})
-		ctx, node := t.Context(), dispatcher.NodeID(7)
+		ctx, node := t.Context(), run.NodeID(7)
 		must(t, m.old.Register(ctx, dispatcher.Node{ID: node, Name: "n", Version: "v"}, m.now))
 		requested, err := m.old.RequestRun(ctx, "app", parent.Name, nil, m.at(-time.Minute))
 		must(t, err)
@@ -36,8 +37,8 @@ func TestWaitingFollowersMove(t *testing.T) {
 			t.Fatalf("adopted %d runs, want the one that was requested", len(held))
 		}
 		must(t, m.old.Record(ctx, []dispatcher.Record{{
-			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt, Node: node, Token: 9,
-			Attempt: held[0].Attempt, Followed: true, Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now},
+			Key: held[0].Key, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt, Node: node, Token: 9,
+			Attempt: held[0].Attempt, Followed: true, Outcome: run.Outcome{State: run.Failed, StartedAt: m.now, EndedAt: m.now},
 		}}))
 		done, err := m.old.FollowEnds(ctx, dispatcher.FollowQuery{Limit: 10, Now: m.now})
 		must(t, err)
@@ -49,7 +50,7 @@ func TestWaitingFollowersMove(t *testing.T) {
 		for _, one := range before {
 			there, err := m.new.Run(ctx, one.ID)
 			must(t, err)
-			if there.State != dispatcher.RunQueued || there.Job != one.Job || there.EventID != one.EventID {
+			if there.State != run.Queued || there.Job != one.Job || there.EventID != one.EventID {
 				t.Errorf("run %s of %s is %s there, of %s, with event id %s; want it queued, with %s", one.ID, one.Job, there.State, there.Job,
 					there.EventID, one.EventID)
 			}
@@ -72,23 +73,23 @@ func TestWaitingNotificationsMove(t *testing.T) {
 		alert.Destination.Webhook.URL = "https://pager.example.com/"
 		_, _, err := m.old.PutAlert(t.Context(), alert, m.at(-time.Hour))
 		must(t, err)
-		run, err := m.old.TestAlert(t.Context(), "app", "night", m.at(-time.Minute))
+		r, err := m.old.TestAlert(t.Context(), "app", "night", m.at(-time.Minute))
 		must(t, err)
 		m.move()
-		there, err := m.new.Run(t.Context(), run.ID)
+		there, err := m.new.Run(t.Context(), r.ID)
 		must(t, err)
-		if there.State != dispatcher.RunQueued || there.Job != run.Job || there.EventID != run.EventID {
-			t.Errorf("run %s of %s is %s there, of %s, with event id %s; want it queued, with %s", run.ID, run.Job, there.State, there.Job,
-				there.EventID, run.EventID)
+		if there.State != run.Queued || there.Job != r.Job || there.EventID != r.EventID {
+			t.Errorf("run %s of %s is %s there, of %s, with event id %s; want it queued, with %s", r.ID, r.Job, there.State, there.Job,
+				there.EventID, r.EventID)
 		}
-		if diff := cmp.Diff(run.Cause, there.Cause); diff != "" || string(run.Payload) != string(there.Payload) {
+		if diff := cmp.Diff(r.Cause, there.Cause); diff != "" || string(r.Payload) != string(there.Payload) {
 			t.Errorf("what the run was given changed to %s (-want +got):\n%s", there.Payload, diff)
 		}
 	})
 }
 
 // followers returns the runs that followed a run.
-func followers(t *testing.T, s *store.Store, id string) (all []dispatcher.Run) {
+func followers(t *testing.T, s *store.Store, id string) (all []run.Run) {
 	t.Helper()
 	run, err := s.Run(t.Context(), id)
 	must(t, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // fanOut works out what may follow the runs of jobs, as they are declared.
@@ -34,7 +35,7 @@ func (t *tx) checkFanOut(
 		return err
 	}
 	before := f.of(job.Key())
-	for _, event := range dispatcher.FollowEvents {
+	for _, event := range run.FollowEvents {
 		delete(f.followers, followed{job.Key(), event.Mask()})
 	}
 	for _, one := range after {
@@ -102,7 +103,7 @@ func (f *fanOut) of(id int64) (out dispatcher.FanOut) {
 	if out, known := f.known[id]; known {
 		return out
 	}
-	for _, event := range dispatcher.FollowEvents {
+	for _, event := range run.FollowEvents {
 		followers := f.followers[followed{id, event.Mask()}]
 		for _, one := range followers {
 			out = out.Add(len(followers), one, f.of(one))

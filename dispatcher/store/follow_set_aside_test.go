@@ -10,12 +10,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // endsOfParent stores a job parent that the job child follows, and ends count runs of it, whose scheduled times are a second
 // apart. It returns their keys.
-func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys []dispatcher.RunKey) {
+func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys []run.Key) {
 	t.Helper()
 	ctx := t.Context()
 	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, input.Change{Now: now})
@@ -40,18 +41,18 @@ func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys 
 	must(t, err)
 	held, err := s.Adopt(ctx, query, found)
 	must(t, err)
-	for i, run := range held {
+	for i, r := range held {
 		at := now.Add(time.Duration(i) * time.Second)
-		must(t, s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt,
-			Node: 7, Token: 9, Attempt: run.Attempt, Followed: true, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded,
-				StartedAt: at, EndedAt: at, Response: &dispatcher.Response{Body: `"done"`}}}}))
-		keys = append(keys, run.RunKey)
+		must(t, s.Record(ctx, []dispatcher.Record{{Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt,
+			Node: 7, Token: 9, Attempt: r.Attempt, Followed: true, Outcome: run.Outcome{State: run.Succeeded,
+				StartedAt: at, EndedAt: at, Response: &run.Response{Body: `"done"`}}}}))
+		keys = append(keys, r.Key)
 	}
 	return keys
 }
 
 // spoil makes the response of a run one that cannot be read, or mends it.
-func spoil(t *testing.T, s *store.Store, key dispatcher.RunKey, response string) {
+func spoil(t *testing.T, s *store.Store, key run.Key, response string) {
 	t.Helper()
 	must(t, store.Exec(context.WithoutCancel(t.Context()), s, fmt.Sprintf(
 		`UPDATE responses SET response = '%s' WHERE scheduled_at = %d AND trigger_id = %d`, response,
@@ -105,7 +106,7 @@ func TestEndsBeforeALowerBoundAreLeftAlone(t *testing.T) {
 		endsOfParent(t, s, 4, now)
 		done, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 1, From: now.Add(2 * time.Second), Now: now})
 		must(t, err)
-		if done.Ends != 1 || !done.Latest[dispatcher.AppID("app")].Equal(now.Add(2*time.Second)) || !done.More {
+		if done.Ends != 1 || !done.Latest[run.AppID("app")].Equal(now.Add(2*time.Second)) || !done.More {
 			t.Errorf("from the third end on: %+v, want that one alone, and that there are more", done)
 		}
 		done, err = s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: now})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -92,7 +93,7 @@ func TestHeartbeatOfAServerThatIsAheadStands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, s := t.Context(), openAs(t, pgtest.New(t), store.Options{ClockMargin: test.margin})
-			for _, node := range []dispatcher.NodeID{firstNode, secondNode} {
+			for _, node := range []run.NodeID{firstNode, secondNode} {
 				must(t, s.Register(ctx, dispatcher.Node{ID: node, Name: node.String()}, may1))
 			}
 			_, err := s.Heartbeat(ctx, firstNode, dispatcher.NodeReport{}, may1.Add(test.ahead))

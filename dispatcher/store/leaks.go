@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // notJustEnded tells that a run, by the columns that name it, did not end after $2. Then nodes may be about to free what it has.
@@ -47,8 +48,8 @@ func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit i
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	found, err := collect(ctx, s.read, func(row scanner) (leak dispatcher.Leak, err error) {
-		var key dispatcher.RunKey
-		var node dispatcher.NodeID
+		var key run.Key
+		var node run.NodeID
 		var since int64
 		err = row.Scan(&leak.Kind, &leak.Job, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &leak.Of, &node, &since)
 		if key.TriggerID != 0 {
@@ -62,7 +63,7 @@ func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit i
 			leak.Since = &at
 		}
 		return leak, err
-	}, leaks, dispatcher.AppID(app), before.UnixMilli(), limit)
+	}, leaks, run.AppID(app), before.UnixMilli(), limit)
 	if err != nil {
 		return nil, fmt.Errorf("look for leaks of app %s: %w", app, err)
 	}

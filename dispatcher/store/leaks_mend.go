@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Slots are freed by the nodes that have them, a host without runs by its next probe, and ends are followed by any node. The leaks
@@ -29,7 +30,7 @@ const leaksToMend = `SELECT '` + string(dispatcher.LeakWaiting) + `' AS kind_of_
 // leakToMend is a run that nothing else would let go on.
 type leakToMend struct {
 	kind dispatcher.LeakKind
-	key  dispatcher.RunKey
+	key  run.Key
 	job  int64
 }
 
@@ -76,7 +77,7 @@ func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (b
 	if leak.kind == dispatcher.LeakCallback {
 		mend = `UPDATE live_runs SET next_attempt_at = coalesce(started_at, claimed_at, scheduled_at) + $4
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5 AND state = 'waiting_callback' AND next_attempt_at IS NULL`
-		last = dispatcher.MostCallbackWait.Milliseconds()
+		last = run.MostCallbackWait.Milliseconds()
 	}
 	n, err := affect(ctx, s.write, mend, append(keyArgs(leak.key), last, leak.job)...)
 	return n > 0, err

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -26,7 +27,7 @@ func testDamagedLeaks(t *testing.T, s *store.Store) {
 	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
-	hold := func(name string, token dispatcher.Token) dispatcher.HeldRun {
+	hold := func(name string, token run.Token) dispatcher.HeldRun {
 		t.Helper()
 		job := dispatcher.Job{App: "app", Name: name}
 		job.SetDefaults()
@@ -45,17 +46,17 @@ func testDamagedLeaks(t *testing.T, s *store.Store) {
 		}
 		return held[0]
 	}
-	goesOn := func(run dispatcher.HeldRun, state dispatcher.RunState, next dispatcher.NextAttempt) {
+	goesOn := func(r dispatcher.HeldRun, state run.State, next dispatcher.NextAttempt) {
 		t.Helper()
-		must(t, s.Record(t.Context(), []dispatcher.Record{{RunKey: run.RunKey, JobID: run.JobID, Revision: 1, Node: 1, Token: run.Token,
-			Attempt: 1, ClaimedAt: may1, Next: &next, Outcome: dispatcher.Outcome{State: state, StartedAt: may1, EndedAt: may1}}}))
+		must(t, s.Record(t.Context(), []dispatcher.Record{{Key: r.Key, JobID: r.JobID, Revision: 1, Node: 1, Token: r.Token,
+			Attempt: 1, ClaimedAt: may1, Next: &next, Outcome: run.Outcome{State: state, StartedAt: may1, EndedAt: may1}}}))
 	}
 	accepted := hold("accepted", 1)
-	goesOn(accepted, dispatcher.RunWaitingCallback,
-		dispatcher.NextAttempt{At: may1.Add(time.Hour), Callback: &dispatcher.Callback{Within: time.Hour}})
+	goesOn(accepted, run.WaitingCallback,
+		dispatcher.NextAttempt{At: may1.Add(time.Hour), Callback: &run.Callback{Within: time.Hour}})
 	waits := hold("waits", 2)
-	goesOn(waits, dispatcher.RunFailed, dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true,
-		Wait: &dispatcher.HostWait{ID: dispatcher.HostWaitID(waits.JobID, "host"), AppID: dispatcher.AppID("app"), JobID: waits.JobID,
+	goesOn(waits, run.Failed, dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true,
+		Wait: &dispatcher.HostWait{ID: dispatcher.HostWaitID(waits.JobID, "host"), AppID: run.AppID("app"), JobID: waits.JobID,
 			Host: "host", Pause: time.Second, ProbeAt: may1}})
 	parent := hold("parent", 3)
 	_, err = s.Broadcast(t.Context(), parent, []string{"a"}, may1)
@@ -103,23 +104,23 @@ func testDamagedLeaks(t *testing.T, s *store.Store) {
 	if got := mend(); len(got) != 0 {
 		t.Errorf("after that: mended %v", got)
 	}
-	shard := parent.RunKey
+	shard := parent.Key
 	shard.Shard = 1
 	for _, look := range []struct {
 		query dispatcher.AdoptQuery
-		want  []dispatcher.RunKey
+		want  []run.Key
 	}{
-		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(time.Minute)}, []dispatcher.RunKey{waits.RunKey}},
-		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(dispatcher.MostCallbackWait - time.Second)}, nil},
-		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(dispatcher.MostCallbackWait)}, []dispatcher.RunKey{accepted.RunKey}},
-		{dispatcher.AdoptQuery{Now: may1.Add(time.Minute)}, []dispatcher.RunKey{shard}}, // it goes on as it is
+		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(time.Minute)}, []run.Key{waits.Key}},
+		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(run.MostCallbackWait - time.Second)}, nil},
+		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(run.MostCallbackWait)}, []run.Key{accepted.Key}},
+		{dispatcher.AdoptQuery{Now: may1.Add(time.Minute)}, []run.Key{shard}}, // it goes on as it is
 	} {
 		look.query.Node, look.query.Token, look.query.Limit = 1, 9, 10
 		runs, err := s.Adoptable(t.Context(), look.query)
 		must(t, err)
-		var got []dispatcher.RunKey
+		var got []run.Key
 		for _, run := range runs {
-			got = append(got, run.RunKey)
+			got = append(got, run.Key)
 		}
 		if diff := cmp.Diff(look.want, got); diff != "" {
 			t.Errorf("runs to adopt at %s (-want +got):\n%s", look.query.Now, diff)

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -61,13 +62,13 @@ func fillJobs(t *testing.T, s *store.Store, c scale) {
 	from := func(columns string) string { return "m." + strings.ReplaceAll(columns, ", ", ", m.") }
 	squeeze := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	jobs, triggers, clocks = squeeze(jobs), squeeze(triggers), squeeze(clocks)
-	model, tick := dispatcher.JobID(c.app(0), "model"), dispatcher.TriggerID(c.app(0), "model", "tick")
+	model, tick := run.JobID(c.app(0), "model"), run.TriggerID(c.app(0), "model", "tick")
 	for first := 0; first < c.jobs; first += portion {
 		var rows []string
 		for n := first; n < min(first+portion, c.jobs); n++ {
 			app, job := c.app(n), c.job(n)
-			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', '%s', 'host%d.example.com', %d, %d)", dispatcher.JobID(app, job), dispatcher.AppID(app),
-				app, job, n%200, dispatcher.TriggerID(app, job, "tick"), c.now.Add(time.Duration(n%3600)*time.Second).UnixMilli()))
+			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', '%s', 'host%d.example.com', %d, %d)", run.JobID(app, job), run.AppID(app),
+				app, job, n%200, run.TriggerID(app, job, "tick"), c.now.Add(time.Duration(n%3600)*time.Second).UnixMilli()))
 		}
 		v := `WITH v (id, app_id, app, name, host, tick, next) AS (VALUES ` + strings.Join(rows, ", ") + `) `
 		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO jobs (id, app_id, app, name, target_name, %s)

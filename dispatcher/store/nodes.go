@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -149,7 +150,7 @@ func scanRenewed(row scanner) (n renewedNode, err error) {
 }
 
 // Heartbeat renews the row of a node, and returns its state and the live nodes.
-func (s *Store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport,
+func (s *Store) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.NodeReport,
 	now time.Time) (dispatcher.HeartbeatReply, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
@@ -195,7 +196,7 @@ func (s *Store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 }
 
 // renew renews the row of a node, and returns it and those of the other live nodes; none if the node is dead.
-func (s *Store) renew(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (
+func (s *Store) renew(ctx context.Context, id run.NodeID, report dispatcher.NodeReport, now time.Time) (
 	all []renewedNode, err error,
 ) {
 	if now.IsZero() && s.hot.heartbeat.now != 0 {
@@ -216,7 +217,7 @@ func (s *Store) renew(ctx context.Context, id dispatcher.NodeID, report dispatch
 }
 
 // Deregister takes a node out of the fleet.
-func (s *Store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
+func (s *Store) Deregister(ctx context.Context, id run.NodeID) error {
 	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
 		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0, deregistered = TRUE WHERE id = $1`, id)
@@ -258,7 +259,7 @@ const unwellNodes = ` SELECT 1 FROM b CROSS JOIN nodes AS o
 		OR o.state = 'dead' AND o.heartbeat_at < b.now - $3 LIMIT 1`
 
 // MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
-func (s *Store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration,
+func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration,
 	now time.Time) (dead int, err error) {
 	args := append([]any{orZero(now), s.margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()},
 		s.batch([]int64{0})...)
@@ -296,7 +297,7 @@ func (s *Store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 }
 
 // SetNodeState pauses, resumes or drains a node.
-func (s *Store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState,
+func (s *Store) SetNodeState(ctx context.Context, id run.NodeID, state dispatcher.NodeState,
 	change input.Change) (node dispatcher.Node, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if state == dispatcher.NodeActive {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -130,7 +131,7 @@ func readNotification(words []string) dispatcher.Notification {
 		token, badToken := strconv.ParseInt(words[2], 10, 64)
 		attempt, badAttempt := strconv.Atoi(words[3])
 		if badToken == nil && badAttempt == nil {
-			return dispatcher.Notification{Run: words[1], Token: dispatcher.Token(token), Attempt: attempt}
+			return dispatcher.Notification{Run: words[1], Token: run.Token(token), Attempt: attempt}
 		}
 	}
 	return dispatcher.Notification{}

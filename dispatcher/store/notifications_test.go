@@ -7,11 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestPayloadsSayWhatNotificationsSay(t *testing.T) {
 	t.Parallel()
-	run := dispatcher.RunKey{TriggerID: math.MaxInt64, Kind: dispatcher.KindSchedule}.String()
+	run := run.Key{TriggerID: math.MaxInt64, Kind: run.KindSchedule}.String()
 	want := []dispatcher.Notification{
 		{}, {Adopt: true}, {Nodes: true}, {JobID: math.MaxInt64}, {App: "shop.eu-1"}, {App: "shop", Group: "workers"},
 		{Run: run, Token: math.MaxInt64, Attempt: 12},
@@ -27,10 +28,10 @@ func TestPayloadsSayWhatNotificationsSay(t *testing.T) {
 
 func TestManyNotificationsTakeSeveralPayloads(t *testing.T) {
 	t.Parallel()
-	run := dispatcher.RunKey{TriggerID: math.MaxInt64, Kind: dispatcher.KindSchedule}.String()
+	r := run.Key{TriggerID: math.MaxInt64, Kind: run.KindSchedule}.String()
 	var want, got []dispatcher.Notification
 	for i := range 1000 {
-		want = append(want, dispatcher.Notification{Run: run, Token: dispatcher.Token(i), Attempt: 1})
+		want = append(want, dispatcher.Notification{Run: r, Token: run.Token(i), Attempt: 1})
 	}
 	for _, text := range payloads(want) {
 		if len(text) >= 8000 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Buckets of objective_counts, in milliseconds, and how long they are kept.
@@ -172,7 +173,7 @@ func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 	defer cancel()
 	// $1 app, $2 name
 	const named = `WITH b AS MATERIALIZED (SELECT id FROM jobs WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL)`
-	found, err := measuredOf(ctx, s.read, named, ``, dispatcher.AppID(app), job)
+	found, err := measuredOf(ctx, s.read, named, ``, run.AppID(app), job)
 	if err != nil {
 		return dispatcher.ObjectiveStatus{}, err
 	}
@@ -196,7 +197,7 @@ func (s *Store) ObjectiveStatuses(ctx context.Context, app string, page input.Pa
 	// $1 app, $2 last name of the page before, $3 limit. The page is chosen before anything is counted.
 	const listed = `WITH b AS MATERIALIZED (SELECT id FROM jobs
 		WHERE app_id = $1 AND name > $2 AND objective <> '' AND deleted_at IS NULL ORDER BY name LIMIT $3)`
-	found, err := measuredOf(ctx, s.read, listed, ``, dispatcher.AppID(app), page.Cursor, page.Limit)
+	found, err := measuredOf(ctx, s.read, listed, ``, run.AppID(app), page.Cursor, page.Limit)
 	statuses := make([]dispatcher.ObjectiveStatus, len(found))
 	for i, one := range found {
 		statuses[i] = one.Status(one.job)

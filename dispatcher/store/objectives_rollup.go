@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // How fires are counted exactly once, although nothing of a fire tells of it:
@@ -233,7 +234,7 @@ const firstStart = `CASE WHEN r.attempt > 1 AND a.started_at IS NOT NULL THEN a.
 type endedFire struct {
 	scheduled int64
 	started   *int64 // the first attempt; nil: there was none
-	state     dispatcher.RunState
+	state     run.State
 }
 
 func scanEndedFire(row scanner) (f endedFire, err error) {
@@ -255,9 +256,9 @@ func (s *objectiveStep) add(fire endedFire) {
 	switch {
 	case fire.started != nil && *fire.started-fire.scheduled <= s.within:
 		s.at(fire.scheduled).Good++
-	case fire.started == nil && (fire.state == dispatcher.RunSkipped || fire.state == dispatcher.RunCancelled):
+	case fire.started == nil && (fire.state == run.Skipped || fire.state == run.Cancelled):
 		// The job's policy or an operator did not want it.
-	case fire.state == dispatcher.RunSuperseded:
+	case fire.state == run.Superseded:
 		// A newer fire had been done in its place.
 	default:
 		s.at(fire.scheduled).Late++

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -25,7 +26,7 @@ func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (vi
 	}
 	l := looker{Store: s, at: now, since: now.Add(-view.AttentionSpan)}
 	for _, app := range apps {
-		l.apps = append(l.apps, dispatcher.AppID(app))
+		l.apps = append(l.apps, run.AppID(app))
 	}
 	l.found.At = now
 	for _, look := range []struct {

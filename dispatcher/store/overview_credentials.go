@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -97,7 +98,7 @@ func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
 		}
 		of[at].Secrets = view.SecretNames(job.Secrets())
 		name := job.Target.GroupName()
-		for where, what := range view.SecretNames(groups[dispatcher.GroupID(job.App, name)].Secrets()) {
+		for where, what := range view.SecretNames(groups[run.GroupID(job.App, name)].Secrets()) {
 			of[at].Secrets["group "+name+where] = what
 		}
 	}
@@ -109,7 +110,7 @@ func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]dispatc
 	var ids []int64
 	for _, job := range jobs {
 		if name := job.Target.GroupName(); name != "" {
-			ids = append(ids, dispatcher.GroupID(job.App, name))
+			ids = append(ids, run.GroupID(job.App, name))
 		}
 	}
 	slices.Sort(ids)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // examinedFailures is how many of the latest failures of all apps are looked through.
@@ -23,7 +24,7 @@ func (l *looker) failed(ctx context.Context) error {
 		return err
 	}
 	keys := l.latestFailures()
-	var ofJobs []dispatcher.Run
+	var ofJobs []run.Run
 	if l.furtherFailures && len(l.apps) > 0 && len(keys) < shownMost {
 		var err error
 		if ofJobs, err = l.failedOfEach(ctx); err != nil {
@@ -45,10 +46,10 @@ func (l *looker) failed(ctx context.Context) error {
 
 // failure is one of the latest failures.
 type failure struct {
-	key        dispatcher.RunKey
+	key        run.Key
 	job        int64
 	endedAt    time.Time
-	class      dispatcher.Class
+	class      run.Class
 	httpStatus int
 	error      string // if a secret is to blame for it
 	app        int64
@@ -104,9 +105,9 @@ func (l *looker) readFailures(ctx context.Context) error {
 }
 
 // latestFailures returns the keys of the latest failures, in the order of their places among those of their apps.
-func (l *looker) latestFailures() []dispatcher.RunKey {
+func (l *looker) latestFailures() []run.Key {
 	type placed struct {
-		key   dispatcher.RunKey
+		key   run.Key
 		place int
 	}
 	all, places := make([]placed, len(l.failures)), map[int64]int{}
@@ -115,7 +116,7 @@ func (l *looker) latestFailures() []dispatcher.RunKey {
 		places[f.app]++
 	}
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
-	var keys []dispatcher.RunKey
+	var keys []run.Key
 	for _, one := range all[:min(len(all), shownMost)] {
 		keys = append(keys, one.key)
 	}
@@ -123,9 +124,9 @@ func (l *looker) latestFailures() []dispatcher.RunKey {
 }
 
 // notedFailures returns the keys of the latest failures that the handler noted, one of each app.
-func (l *looker) notedFailures(ctx context.Context) ([]dispatcher.RunKey, error) {
+func (l *looker) notedFailures(ctx context.Context) ([]run.Key, error) {
 	args := statementArgs{l.since.UnixMilli()}
-	return collect(ctx, l.read, func(row scanner) (key dispatcher.RunKey, err error) {
+	return collect(ctx, l.read, func(row scanner) (key run.Key, err error) {
 		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
 		return key, err
 	}, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f WHERE f.ended_at >= $1`+
@@ -133,26 +134,26 @@ func (l *looker) notedFailures(ctx context.Context) ([]dispatcher.RunKey, error)
 }
 
 // failuresOf returns the runs of keys that are in the history and failed.
-func (l *looker) failuresOf(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error) {
+func (l *looker) failuresOf(ctx context.Context, keys []run.Key) ([]run.Run, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	runs, err := collect(ctx, l.read, scanRun, runQuery(l.endedOfKeys()), l.keysBatch(keys)...)
 	// What was noted may have been retried since.
-	return slices.DeleteFunc(runs, func(r dispatcher.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) }), err
+	return slices.DeleteFunc(runs, func(r run.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) }), err
 }
 
 // laterEnd orders runs by their ends, the latest first.
-func laterEnd(a, b dispatcher.Run) int {
+func laterEnd(a, b run.Run) int {
 	return cmp.Or(zeroable(b.EndedAt).Compare(zeroable(a.EndedAt)), cmp.Compare(a.ID, b.ID))
 }
 
 // fairShares orders different runs such that the latest of each app come first, then of each the one before, and so on.
-func fairShares(runs []dispatcher.Run) []dispatcher.Run {
+func fairShares(runs []run.Run) []run.Run {
 	slices.SortStableFunc(runs, laterEnd)
-	runs = slices.CompactFunc(runs, func(a, b dispatcher.Run) bool { return a.ID == b.ID })
+	runs = slices.CompactFunc(runs, func(a, b run.Run) bool { return a.ID == b.ID })
 	type placed struct {
-		dispatcher.Run
+		run.Run
 		place int
 	}
 	all, places := make([]placed, len(runs)), map[string]int{}
@@ -168,7 +169,7 @@ func fairShares(runs []dispatcher.Run) []dispatcher.Run {
 }
 
 // failedOfEach looks for failures job by job.
-func (l *looker) failedOfEach(ctx context.Context) ([]dispatcher.Run, error) {
+func (l *looker) failedOfEach(ctx context.Context) ([]run.Run, error) {
 	var w conditions
 	w.add("r.kind < 16 AND r.scheduled_at >= %s", l.since.UnixMilli())
 	args := statementArgs(w.args)

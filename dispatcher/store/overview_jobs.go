@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // How many jobs a page of summaries looks at, for those that a query selects: names are in an index, states and labels in
@@ -253,29 +254,29 @@ const (
 )
 
 // readLatest reads such a text.
-func readLatest(text string) (run dispatcher.RunSummary, err error) {
+func readLatest(text string) (r dispatcher.RunSummary, err error) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 8 {
-		return run, fmt.Errorf("latest run %q is not in eight parts", text)
+		return r, fmt.Errorf("latest run %q is not in eight parts", text)
 	}
 	var numbers [6]int64
 	for i := range numbers {
 		if numbers[i], err = strconv.ParseInt(parts[i], 10, 64); err != nil {
-			return run, err
+			return r, err
 		}
 	}
-	var key dispatcher.RunKey
+	var key run.Key
 	key.SetCode(int(numbers[2]))
 	key.ScheduledAt, key.TriggerID = instant(numbers[0]), numbers[1]
-	run = dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: dispatcher.RunState(parts[6]),
-		Class: dispatcher.Class(parts[7])}
+	r = dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: run.State(parts[6]),
+		Class: run.Class(parts[7])}
 	if ended := numbers[4]; ended >= 0 {
-		run.EndedAt = new(instant(ended))
+		r.EndedAt = new(instant(ended))
 	}
 	if started := numbers[5]; started >= 0 && numbers[3] == 1 {
-		run.Lateness = new(millis(started - numbers[0]))
+		r.Lateness = new(millis(started - numbers[0]))
 	}
-	return run, nil
+	return r, nil
 }
 
 // addLatestRuns adds to jobs their latest runs.
@@ -317,9 +318,9 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 		FROM (` + s.claimedFires() + `) AS f JOIN b ON b.id = f.job_id`
 	_, err = collect(ctx, s.read, func(row scanner) (struct{}, error) {
 		var id int64
-		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
+		key := run.Key{Kind: run.KindSchedule}
 		err := row.Scan(&id, instantColumn(&key.ScheduledAt), &key.TriggerID)
-		jobs[at[id]].consider(dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: dispatcher.RunClaimed})
+		jobs[at[id]].consider(dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: run.Claimed})
 		return struct{}{}, err
 	}, claimed, s.batch(ids)...)
 	return err

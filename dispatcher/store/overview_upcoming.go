@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -19,7 +20,7 @@ func (s *Store) UpcomingTriggers(ctx context.Context, apps []string, until time.
 	defer cancel()
 	l := looker{Store: s}
 	for _, app := range apps {
-		l.apps = append(l.apps, dispatcher.AppID(app))
+		l.apps = append(l.apps, run.AppID(app))
 	}
 	args := statementArgs{after, until.UnixMilli()}
 	// $1 last id of the page before, $2 until

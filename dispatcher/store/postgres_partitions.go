@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // dayMillis is a day: the ledger of PostgreSQL has partitions of one UTC day each.
@@ -137,7 +137,7 @@ func partitions(ctx context.Context, q querier) ([]partition, error) {
 // A node that starts at the same time leaves it to the first.
 func (p *postgres) firstDays(ctx context.Context, db *sql.DB) error {
 	s := &Store{write: db, read: db, flavor: p, hot: p.statements()}
-	c, err := s.cleaner(ctx, dispatcher.NodeID(rand.Int64()), time.Time{})
+	c, err := s.cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
 	if err != nil || c == nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -136,7 +137,7 @@ func TestDeletedAppWithoutHistoryKeepsNoDays(t *testing.T) {
 	change := input.Change{Actor: "test", Now: may1}
 	must(t, s.DeleteJob(t.Context(), "long", "job", change))
 	must(t, s.DeleteApp(t.Context(), "long", change))
-	insertRuns(t, s, dispatcher.JobID("long", "job"), may1.Add(time.Hour), 1, false)
+	insertRuns(t, s, run.JobID("long", "job"), may1.Add(time.Hour), 1, false)
 	if got := purge(t, s, may1.Add(days(12))); got.Partitions != 0 {
 		t.Errorf("with history: removed %+v, want all days kept", got)
 	}
@@ -175,7 +176,7 @@ func TestConcurrentPurgesDoNotConflict(t *testing.T) {
 		node := open(t, database)
 		wg.Go(func() {
 			for n := range 20 {
-				if _, err := node.Purge(t.Context(), dispatcher.NodeID(n+1), may1.Add(days(n))); err != nil {
+				if _, err := node.Purge(t.Context(), run.NodeID(n+1), may1.Add(days(n))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -296,7 +297,7 @@ func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 			}
 		}
 	}()
-	advance := dispatcher.Advance{TriggerID: dispatcher.TriggerID("app", "job", "tick"), JobID: dispatcher.JobID("app", "job"),
+	advance := dispatcher.Advance{TriggerID: run.TriggerID("app", "job", "tick"), JobID: run.JobID("app", "job"),
 		Revision: j.Revision,
 		Next:     *j.Triggers["tick"].NextFireTime}
 	for n := range fires {
@@ -306,8 +307,8 @@ func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 			t.Errorf("fire %d: claimed %v, %v, want it", n, held, err)
 			break
 		}
-		ended := dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: advance.Next, EndedAt: advance.Next}
-		must(t, s.Record(t.Context(), []dispatcher.Record{{RunKey: held[0].RunKey, Node: 1, Token: 7, Attempt: 1, Outcome: ended}}))
+		ended := run.Outcome{State: run.Succeeded, StartedAt: advance.Next, EndedAt: advance.Next}
+		must(t, s.Record(t.Context(), []dispatcher.Record{{Key: held[0].Key, Node: 1, Token: 7, Attempt: 1, Outcome: ended}}))
 		advance.Prev, advance.Next = advance.Next, advance.Then
 	}
 	close(claimed)
@@ -335,7 +336,7 @@ func TestRunIsLookedForInItsPartition(t *testing.T) {
 	}
 	day10 := may1.Add(days(10))
 	insertRuns(t, s, job, day10, 500, false)
-	key := dispatcher.RunKey{TriggerID: job, ScheduledAt: day10, Kind: dispatcher.KindSchedule}
+	key := run.Key{TriggerID: job, ScheduledAt: day10, Kind: run.KindSchedule}
 	plan, err := store.ExplainRun(t.Context(), s, key)
 	must(t, err)
 	if diff := cmp.Diff([]string{"runs_20260511"}, partitionsIn(plan)); diff != "" {
@@ -362,7 +363,7 @@ func TestOpenClaimsAreLookedUpInTheirDays(t *testing.T) {
 	}
 	listed, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", From: may1, To: may1.Add(days(1)), Page: input.Page{Limit: 10}})
 	must(t, err)
-	if len(listed) != 3 || listed[0].State != dispatcher.RunClaimed {
+	if len(listed) != 3 || listed[0].State != run.Claimed {
 		t.Errorf("listed %+v, want the three fires of the claim", listed)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Quotas are counted in app_usage. A change that counts holds the row of its app until it is committed, so the next one
@@ -59,7 +60,7 @@ func (t *tx) countJobs(ctx context.Context, app string, jobs, triggers int) (use
 	used, _, err = first(ctx, t, func(row scanner) (u dispatcher.Usage, err error) {
 		err = row.Scan(&u.Jobs, &u.Triggers)
 		return u, err
-	}, count, dispatcher.AppID(app), jobs, triggers)
+	}, count, run.AppID(app), jobs, triggers)
 	if err != nil {
 		err = fmt.Errorf("count the jobs of app %s: %w", app, err)
 	}
@@ -99,7 +100,7 @@ func (t *tx) countManual(ctx context.Context, name string, payload []byte) error
 	var manual, waiting, counted int64
 	if _, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&manual, &waiting, &counted)
-	}, count, dispatcher.AppID(name), now-now%time.Minute.Milliseconds()); err != nil {
+	}, count, run.AppID(name), now-now%time.Minute.Milliseconds()); err != nil {
 		return fmt.Errorf("count manual runs of app %s: %w", name, err)
 	}
 	if manual > int64(quotas.ManualRunsPerMinute) {
@@ -128,7 +129,7 @@ func (t *tx) waitingRuns(ctx context.Context, app string, most int) (waiting int
 	const known = `SELECT waiting_runs, counted_at FROM app_usage WHERE app_id = $1`
 	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&waiting, &counted)
-	}, known, dispatcher.AppID(app))
+	}, known, run.AppID(app))
 	if err != nil {
 		return 0, fmt.Errorf("read how many runs of app %s wait: %w", app, err)
 	}
@@ -145,12 +146,12 @@ func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting in
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
 		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying', 'waiting_callback') LIMIT $2) AS waiting`
-	waiting, _, err = first(ctx, t, scanInt, count, dispatcher.AppID(app), most+1)
+	waiting, _, err = first(ctx, t, scanInt, count, run.AppID(app), most+1)
 	if err == nil {
 		// $1 app, $2 count, $3 now
 		_, err = t.ExecContext(ctx, `INSERT INTO app_usage (app_id, waiting_runs, counted_at) VALUES ($1, $2, $3)
 			ON CONFLICT (app_id) DO UPDATE SET waiting_runs = excluded.waiting_runs, counted_at = excluded.counted_at`,
-			dispatcher.AppID(app), waiting, t.now.UnixMilli())
+			run.AppID(app), waiting, t.now.UnixMilli())
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count the waiting runs of app %s: %w", app, err)
@@ -185,7 +186,7 @@ func (t *tx) addWaiting(ctx context.Context, app string, runs int64) error {
 	// $1 app, $2 runs
 	const add = `INSERT INTO app_usage (app_id, waiting_runs) VALUES ($1, $2)
 		ON CONFLICT (app_id) DO UPDATE SET waiting_runs = app_usage.waiting_runs + excluded.waiting_runs`
-	if _, err := t.ExecContext(ctx, add, dispatcher.AppID(app), runs); err != nil {
+	if _, err := t.ExecContext(ctx, add, run.AppID(app), runs); err != nil {
 		return fmt.Errorf("count the waiting runs of app %s: %w", app, err)
 	}
 	return nil
@@ -235,13 +236,13 @@ func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []st
 			const add = `INSERT INTO app_bytes (app_id, day, bytes) VALUES ($1, $2, $3)
 				ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
 			if added[app] > 0 {
-				if _, err := t.ExecContext(ctx, add, dispatcher.AppID(app), today, added[app]); err != nil {
+				if _, err := t.ExecContext(ctx, add, run.AppID(app), today, added[app]); err != nil {
 					return fmt.Errorf("count the bytes of app %s: %w", app, err)
 				}
 			}
 			// $1 app, $2 day
 			const forget = `DELETE FROM app_bytes WHERE app_id = $1 AND day < $2`
-			if _, err := t.ExecContext(ctx, forget, dispatcher.AppID(app), today-dispatcher.MaxRetention.Milliseconds()); err != nil {
+			if _, err := t.ExecContext(ctx, forget, run.AppID(app), today-dispatcher.MaxRetention.Milliseconds()); err != nil {
 				return fmt.Errorf("forget old bytes of app %s: %w", app, err)
 			}
 			if kept[app], err = bytesKept(ctx, t, app, today); err != nil {
@@ -257,7 +258,7 @@ func bytesKept(ctx context.Context, q querier, app string, today int64) (int64, 
 	// $1 app, $2 today
 	const sum = `SELECT CAST(COALESCE(SUM(b.bytes), 0) AS BIGINT) FROM app_bytes AS b JOIN apps AS a ON a.id = b.app_id
 		WHERE b.app_id = $1 AND b.day >= $2 - a.retention`
-	kept, _, err := first(ctx, q, scanInt, sum, dispatcher.AppID(app), today)
+	kept, _, err := first(ctx, q, scanInt, sum, run.AppID(app), today)
 	if err != nil {
 		err = fmt.Errorf("sum the bytes of app %s: %w", app, err)
 	}
@@ -271,7 +272,7 @@ func addUsage(ctx context.Context, q querier, app *access.App, now time.Time) er
 	used, _, err := first(ctx, q, func(row scanner) (u dispatcher.Usage, err error) {
 		err = row.Scan(&u.Jobs, &u.Triggers)
 		return u, err
-	}, counted, dispatcher.AppID(app.Name))
+	}, counted, run.AppID(app.Name))
 	if err == nil {
 		used.BytesKept, err = bytesKept(ctx, q, app.Name, day(now.UnixMilli()))
 	}

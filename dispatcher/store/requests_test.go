@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -66,9 +67,9 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 	}
 	for round := range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), waitLimit) // the requests wait for longer: for the lock
-		batch := dispatcher.ClaimBatch{Node: claimer, Token: dispatcher.Token(round + 1), Now: may1.Add(time.Hour)}
+		batch := dispatcher.ClaimBatch{Node: claimer, Token: run.Token(round + 1), Now: may1.Add(time.Hour)}
 		batch.Advances = append(batch.Advances, dispatcher.Advance{
-			TriggerID: due[round].ID, JobID: dispatcher.JobID("app", "job"), Revision: due[round].Revision,
+			TriggerID: due[round].ID, JobID: run.JobID("app", "job"), Revision: due[round].Revision,
 			Prev: due[round].PrevFireTime, Next: due[round].NextFireTime, Then: due[round].NextFireTime.Add(time.Minute),
 		})
 		if held, err := s.Claim(ctx, batch); err != nil || len(held) != 1 {

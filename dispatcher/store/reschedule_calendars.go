@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // movesAtOnce is how many triggers one statement moves.
@@ -99,7 +100,7 @@ func (s *Store) users(ctx context.Context, q querier, next replacement) ([]int64
 	// $1 app, from $2 on: names
 	query := s.rows(0, 2, "", nameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
 		WHERE t.app_id = $1 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY t.id`
-	return collect(ctx, q, scanInt, query, append([]any{dispatcher.AppID(next.app)}, s.batch(sortedKeys(next.changed))...)...)
+	return collect(ctx, q, scanInt, query, append([]any{run.AppID(next.app)}, s.batch(sortedKeys(next.changed))...)...)
 }
 
 // planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what

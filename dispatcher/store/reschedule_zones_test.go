@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -112,7 +113,7 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 	if err != nil || n != 3 {
 		t.Errorf("%d audited, %v, want the 3 that moved", n, err)
 	}
-	records, err := s.TriggerHistories(ctx, dispatcher.JobID("app", "job"), may1)
+	records, err := s.TriggerHistories(ctx, run.JobID("app", "job"), may1)
 	must(t, err)
 	for _, r := range records {
 		last := r.Revisions[len(r.Revisions)-1]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Bounds of the clean-up: what one call deletes in a step, what one transaction, and how many jobs are looked
@@ -34,7 +35,7 @@ type cleaner struct {
 const cleanUpTime = time.Minute
 
 // cleaner takes the lock; nil: another node has it.
-func (s *Store) cleaner(ctx context.Context, node dispatcher.NodeID, now time.Time) (*cleaner, error) {
+func (s *Store) cleaner(ctx context.Context, node run.NodeID, now time.Time) (*cleaner, error) {
 	locks, err := s.Lock(ctx, dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: cleanUpTime, Now: now})
 	if err != nil || len(locks) == 0 {
 		return nil, err
@@ -78,7 +79,7 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 }
 
 // Purge removes what is older than its retention, a bounded part of it at a time.
-func (s *Store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
+func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (dispatcher.Purged, error) {
 	left, err := s.unfoldForgotten(ctx, now)
 	var c *cleaner
 	if err == nil && !left {

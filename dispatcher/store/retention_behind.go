@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -90,7 +90,7 @@ func scanNullInt(row scanner) (n *int64, err error) { return n, row.Scan(&n) }
 func (l *looker) retention(ctx context.Context) error {
 	late, err := l.lateRetention(ctx, l.at)
 	l.found.Retention = begin(slices.DeleteFunc(late, func(r view.LateRetention) bool {
-		other := len(l.apps) > 0 && !slices.Contains(l.apps, dispatcher.AppID(r.App))
+		other := len(l.apps) > 0 && !slices.Contains(l.apps, run.AppID(r.App))
 		return other || r.Behind.Std() <= view.RetentionLate
 	}))
 	return err

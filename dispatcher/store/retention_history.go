@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The statements of Purge. Expired means: before $1, the start of a UTC day. A run is kept from its end on, so one
@@ -72,7 +73,7 @@ func scanKey(row scanner) (k expiredKey, err error) {
 
 // item names a run that is to go and cannot.
 func (k expiredKey) item() string {
-	key := dispatcher.RunKey{ScheduledAt: instant(k.at), TriggerID: k.trigger}
+	key := run.Key{ScheduledAt: instant(k.at), TriggerID: k.trigger}
 	key.SetCode(int(k.kind))
 	return "history of run " + key.String()
 }

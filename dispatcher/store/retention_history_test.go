@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -33,7 +34,7 @@ func declareApp(t *testing.T, s *store.Store, name string, retention time.Durati
 			Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 	}, change)
 	must(t, err)
-	return dispatcher.JobID(name, "job")
+	return run.JobID(name, "job")
 }
 
 // insertRuns inserts n runs of a job from an instant on, a millisecond apart, each with an attempt. Those that are not
@@ -113,9 +114,9 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s *store.Store) {
 		}, input.Change{Actor: "test", Now: may1})
 		must(t, err)
 		for from, n := may1, runs; n > 0; from, n = from.Add(days(1)), n-400 {
-			insertRuns(t, s, dispatcher.JobID("short", name), from, min(n, 400), false)
+			insertRuns(t, s, run.JobID("short", name), from, min(n, 400), false)
 		}
-		insertRuns(t, s, dispatcher.JobID("short", name), may1.Add(days(9)), 3, false) // kept
+		insertRuns(t, s, run.JobID("short", name), may1.Add(days(9)), 3, false) // kept
 	}
 	for _, want := range []dispatcher.Purged{{Runs: 2020}, {}} {
 		got, err := s.Purge(t.Context(), 1, may1.Add(days(10)))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -34,7 +35,7 @@ func (t *purge) removeExpired(ctx context.Context, present int64) error {
 			break
 		}
 		one := t.orAside(ctx, func() error { return t.removeIfExpired(ctx, job.App, job.Name, present) }, func(why error) error {
-			row := asideRow{work: dispatcher.WorkPurge, item: item(job), app: dispatcher.AppID(job.App), job: job.Key()}
+			row := asideRow{work: dispatcher.WorkPurge, item: item(job), app: run.AppID(job.App), job: job.Key()}
 			return t.setAside(ctx, row, why, t.now)
 		})
 		if one != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -42,10 +43,10 @@ func testPurgeRemovesTriggers(t *testing.T, s *store.Store) {
 	putTriggers(t, s, "app", "job", 2, may1.Add(days(2)))
 	// t2 has a run that ended late, t3 one that is not over.
 	insert := `INSERT INTO %s (scheduled_at, trigger_id, job_id, kind, revision, node, attempt, %s) VALUES (%d, %d, %d, 1, 1, 0, 1, %s)`
-	id, at := dispatcher.JobID("app", "job"), may1.UnixMilli()
-	must(t, store.Exec(t.Context(), s, fmt.Sprintf(insert, "runs", "http_status, ended_at", at, dispatcher.TriggerID("app", "job", "t2"), id,
+	id, at := run.JobID("app", "job"), may1.UnixMilli()
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(insert, "runs", "http_status, ended_at", at, run.TriggerID("app", "job", "t2"), id,
 		fmt.Sprint("200, ", may1.Add(days(8)).UnixMilli()))))
-	must(t, store.Exec(t.Context(), s, fmt.Sprintf(insert, "live_runs", "app_id, token, state", at, dispatcher.TriggerID("app", "job",
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(insert, "live_runs", "app_id, token, state", at, run.TriggerID("app", "job",
 		"t3"), id,
 		"0, 0, 'queued'")))
 	left := func(now time.Time) string {
@@ -111,7 +112,7 @@ func testPurgeOfDeletedJobs(t *testing.T, s *store.Store) {
 		delayed, drift_hour, name, expression, dialect, timezone, gap, overlap, calendar, on_excluded, error, node_labels`
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO triggers (id, %[1]s)
 		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %[2]d)
-		SELECT n, %[1]s FROM n CROSS JOIN triggers WHERE job_id = %[3]d`, columns, others, dispatcher.JobID("app", "kept"))))
+		SELECT n, %[1]s FROM n CROSS JOIN triggers WHERE job_id = %[3]d`, columns, others, run.JobID("app", "kept"))))
 	for _, statistics := range []string{"none", "fresh"} {
 		if statistics == "fresh" {
 			must(t, store.Exec(t.Context(), s, "ANALYZE"))
@@ -138,7 +139,7 @@ func TestPurgeGoesOnAfterAStepThatFails(t *testing.T) {
 	job := declareApp(t, s, "app", days(10))
 	declareApp(t, s, "short", days(1))
 	insertRuns(t, s, job, may1, 10, false)
-	insertRuns(t, s, dispatcher.JobID("short", "job"), may1.Add(days(10)), 10, false)
+	insertRuns(t, s, run.JobID("short", "job"), may1.Add(days(10)), 10, false)
 	must(t, store.Exec(t.Context(), s, `ALTER TABLE audit_log RENAME TO elsewhere; ALTER TABLE trigger_revisions RENAME TO nowhere`))
 	removed, err := s.Purge(t.Context(), 1, may1.Add(days(13)))
 	if err == nil || !strings.Contains(err.Error(), "audit log: ") || !strings.Contains(err.Error(), "revisions: ") {

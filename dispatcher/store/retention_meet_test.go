@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // An app that used all there is leaves nothing behind once it is deleted and its history is over.
@@ -19,7 +20,7 @@ func TestDeletedAppLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
 	m := moving{t: t, old: open(t, database), now: time.Now().UTC().Truncate(time.Second)}
-	ctx, node := t.Context(), dispatcher.NodeID(7)
+	ctx, node := t.Context(), run.NodeID(7)
 	_, _, err := m.old.PutApp(ctx, access.App{Name: "app", Enabled: true, Retention: input.Duration(days(7))}, m.at(-time.Hour))
 	must(t, err)
 	useAll(m)
@@ -32,10 +33,10 @@ func TestDeletedAppLeavesNothingBehind(t *testing.T) {
 		must(t, err)
 		held, err := m.old.Adopt(ctx, query, found)
 		must(t, err)
-		for _, run := range held {
-			must(t, m.old.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt,
-				Node: node, Token: 9, Attempt: run.Attempt, Followed: true,
-				Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now}}}))
+		for _, r := range held {
+			must(t, m.old.Record(ctx, []dispatcher.Record{{Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt,
+				Node: node, Token: 9, Attempt: r.Attempt, Followed: true,
+				Outcome: run.Outcome{State: run.Failed, StartedAt: m.now, EndedAt: m.now}}}))
 		}
 	}
 	_, err = m.old.RollUpObjectives(ctx, 10, m.now)
@@ -102,7 +103,7 @@ func useAll(m moving) {
 }
 
 // endAll does what nodes do for jobs that are deleted: it ends their runs, follows these, and ends backfills and objectives.
-func endAll(m moving, node dispatcher.NodeID, now time.Time) {
+func endAll(m moving, node run.NodeID, now time.Time) {
 	m.t.Helper()
 	ctx := m.t.Context()
 	query := dispatcher.AdoptQuery{Node: node, Token: 9, Limit: 10, Now: m.now}
@@ -110,10 +111,10 @@ func endAll(m moving, node dispatcher.NodeID, now time.Time) {
 	must(m.t, err)
 	held, err := m.old.Adopt(ctx, query, found)
 	must(m.t, err)
-	for _, run := range held {
-		must(m.t, m.old.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision,
-			ClaimedAt: run.ClaimedAt, Node: node, Token: 9, Attempt: run.Attempt, Followed: true,
-			Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now}}}))
+	for _, r := range held {
+		must(m.t, m.old.Record(ctx, []dispatcher.Record{{Key: r.Key, JobID: r.JobID, Revision: r.Revision,
+			ClaimedAt: r.ClaimedAt, Node: node, Token: 9, Attempt: r.Attempt, Followed: true,
+			Outcome: run.Outcome{State: run.Failed, StartedAt: m.now, EndedAt: m.now}}}))
 	}
 	_, err = m.old.FollowEnds(ctx, dispatcher.FollowQuery{Limit: 10, Now: m.now})
 	must(m.t, err)

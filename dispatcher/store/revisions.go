@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -91,7 +92,7 @@ func (t *tx) rememberCalendar(ctx context.Context, app, name string, definition 
 	// $1 app, $2 name, $3 now, $4 revision of the lot, $5 definition
 	const insert = `INSERT INTO calendar_revisions (app_id, name, calendar_revision, definition, to_at)
 		VALUES ($1, $2, $4, CAST($5 AS TEXT), CASE WHEN CAST($5 AS TEXT) IS NULL THEN CAST($3 AS BIGINT) END)`
-	id, now := dispatcher.AppID(app), t.now.UnixMilli()
+	id, now := run.AppID(app), t.now.UnixMilli()
 	_, err := t.ExecContext(ctx, end, id, name, now)
 	if err == nil {
 		_, err = t.ExecContext(ctx, insert, id, name, now, revision, definition)
@@ -122,7 +123,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	// $1 id
 	_, found, err := first(ctx, s.read, func(row scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&kept, &from, &bounds, &record.DisabledNow)
-	}, `SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, dispatcher.AppID(app))
+	}, `SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, run.AppID(app))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", app)
 	}
@@ -157,7 +158,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 func (s *Store) EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error) {
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 ORDER BY name LIMIT $3`
-	return collect(ctx, s.read, scanText, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	return collect(ctx, s.read, scanText, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // settledLate is how long after its own end a revision may owe an instant: that of a fire that
@@ -204,5 +205,5 @@ func (s *Store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 		err := row.Scan(&c.Name, &text)
 		decodeCalendar(&c, text)
 		return c, err
-	}, list, dispatcher.AppID(app), revision)
+	}, list, run.AppID(app), revision)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -34,7 +35,7 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	must(t, err)
 	batch := dispatcher.ClaimBatch{Node: firstNode, Token: 5}
 	for _, d := range due {
-		batch.Advances = append(batch.Advances, dispatcher.Advance{TriggerID: d.ID, JobID: dispatcher.JobID("app", "job"),
+		batch.Advances = append(batch.Advances, dispatcher.Advance{TriggerID: d.ID, JobID: run.JobID("app", "job"),
 			Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Minute)})
 	}
 	held, err := s.Claim(ctx, batch)
@@ -42,11 +43,11 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	if len(held) != 2 {
 		t.Fatalf("%d fires were claimed, want 2", len(held))
 	}
-	record := func(run dispatcher.HeldRun) {
+	record := func(r dispatcher.HeldRun) {
 		response(t, func() error {
 			return s.Record(ctx, []dispatcher.Record{{
-				RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: firstNode,
-				Token: run.Token, Attempt: 1, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: now, EndedAt: now},
+				Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt, Node: firstNode,
+				Token: r.Token, Attempt: 1, Outcome: run.Outcome{State: run.Succeeded, StartedAt: now, EndedAt: now},
 			}})
 		})
 	}
@@ -65,7 +66,7 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	record(held[1])
 	open, err := s.Held(ctx, firstNode, 0)
 	must(t, err)
-	if len(open) != 1 || open[0].RunKey != held[0].RunKey {
+	if len(open) != 1 || open[0].Key != held[0].Key {
 		t.Errorf("the node holds %+v, want the fire whose record was lost", open)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // rollbackDetector notices that the database lost commits, as after a restore or a failover. It
@@ -23,7 +24,7 @@ import (
 type rollbackDetector struct {
 	database identified
 	// mark, if not nil, notes next to the database how many heartbeats of a node are in it.
-	mark func(node dispatcher.NodeID, heartbeats int64)
+	mark func(node run.NodeID, heartbeats int64)
 	// anonymous tells that the database has no identity that could be noted.
 	anonymous bool
 
@@ -42,9 +43,9 @@ type identified interface {
 
 // highWater is the latest that this process knows to be committed.
 type highWater struct {
-	node       dispatcher.NodeID // 0: none has registered
-	heartbeats int64             // of node
-	heartbeat  time.Time         // when the latest of them was known
+	node       run.NodeID // 0: none has registered
+	heartbeats int64      // of node
+	heartbeat  time.Time  // when the latest of them was known
 	claim      claimedRun
 	// settled is when the latest rollback had been settled as all this was learnt. Another that was
 	// settled since has answered for what is missing.
@@ -54,7 +55,7 @@ type highWater struct {
 // claimedRun is one of the runs that were won by a claim.
 type claimedRun struct {
 	run  dispatcher.HeldRun
-	node dispatcher.NodeID
+	node run.NodeID
 	at   time.Time // zero: there is none
 }
 
@@ -97,7 +98,7 @@ func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (r
 }
 
 // registered begins a new high-water mark, once a node has registered.
-func (d *rollbackDetector) registered(node dispatcher.NodeID, r registration) {
+func (d *rollbackDetector) registered(node run.NodeID, r registration) {
 	d.mu.Lock()
 	d.high = highWater{node: node, heartbeat: wallClock(), settled: r.settled}
 	d.mu.Unlock()
@@ -105,7 +106,7 @@ func (d *rollbackDetector) registered(node dispatcher.NodeID, r registration) {
 }
 
 // noteHeartbeats marks how many heartbeats of a node are in the database.
-func (d *rollbackDetector) noteHeartbeats(node dispatcher.NodeID, heartbeats int64) {
+func (d *rollbackDetector) noteHeartbeats(node run.NodeID, heartbeats int64) {
 	if d.mark != nil {
 		d.mark(node, heartbeats)
 	}
@@ -113,7 +114,7 @@ func (d *rollbackDetector) noteHeartbeats(node dispatcher.NodeID, heartbeats int
 
 // heartbeat notes the heartbeats of a node that the database has, and tells whether it has fewer
 // than it had. Then a rollback is declared.
-func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node dispatcher.NodeID, heartbeats, settled int64,
+func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node run.NodeID, heartbeats, settled int64,
 	now time.Time) (lost bool, err error) {
 	before := d.latest()
 	if lost = d.repeated(node, heartbeats, settled); lost {
@@ -128,7 +129,7 @@ func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node dispatc
 }
 
 // repeated raises the mark to a heartbeat, and tells whether the database had it before.
-func (d *rollbackDetector) repeated(node dispatcher.NodeID, heartbeats, settled int64) bool {
+func (d *rollbackDetector) repeated(node run.NodeID, heartbeats, settled int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if node != d.high.node {
@@ -143,7 +144,7 @@ func (d *rollbackDetector) repeated(node dispatcher.NodeID, heartbeats, settled 
 }
 
 // unknownNode declares a rollback if the database does not know a node that it must know.
-func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node dispatcher.NodeID, now time.Time) error {
+func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node run.NodeID, now time.Time) error {
 	// $1 id
 	const settledAt = `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`
 	settled, unknown, err := first(ctx, s.heartbeat, scanInt, settledAt, node)
@@ -157,7 +158,7 @@ func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node dispa
 }
 
 // claimed raises the mark to the runs that a claim of a node has won.
-func (d *rollbackDetector) claimed(node dispatcher.NodeID, held []dispatcher.HeldRun) {
+func (d *rollbackDetector) claimed(node run.NodeID, held []dispatcher.HeldRun) {
 	if len(held) == 0 {
 		return
 	}
@@ -172,10 +173,10 @@ func (d *rollbackDetector) claimed(node dispatcher.NodeID, held []dispatcher.Hel
 
 // handedBack forgets a claim that may be given back without an attempt, or whose attempt its target accepted. Another node
 // then makes the attempt, or records its end, under the same number, which is no sign of a rollback.
-func (d *rollbackDetector) handedBack(run dispatcher.RunKey) {
+func (d *rollbackDetector) handedBack(run run.Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.high.claim.run.RunKey == run {
+	if d.high.claim.run.Key == run {
 		d.high.claim = claimedRun{}
 	}
 }
@@ -233,7 +234,7 @@ func (d *rollbackDetector) lost(ctx context.Context, conn *pgx.Conn) (string, er
 	case stored < high.heartbeats:
 		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", high.node, high.heartbeats, stored), nil
 	case claimLost && state != dispatcher.NodeDead && d.latest().claim == high.claim: // which was not handed back meanwhile
-		return fmt.Sprintf("node %s has claimed run %s, and the database does not know that", high.node, high.claim.run.RunKey), nil
+		return fmt.Sprintf("node %s has claimed run %s, and the database does not know that", high.node, high.claim.run.Key), nil
 	}
 	return "", nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The identity of a database is the server, its timeline, and the database and table in it. A
@@ -134,7 +134,7 @@ func (s *sqlite) mismatch(ctx context.Context, t *tx, identity string) (string, 
 	if read, _ := fmt.Sscanf(identity, markFormat, &id, &heartbeats); read < 2 {
 		return "the file came without the lock file of its last use" + until, nil
 	}
-	node := dispatcher.NodeID(id)
+	node := run.NodeID(id)
 	// $1 id
 	stored, found, err := first(ctx, t, scanInt, `SELECT heartbeats FROM nodes WHERE id = $1`, node)
 	switch {
@@ -155,7 +155,7 @@ const markFormat = "%016x %019d\n"
 // mark writes the lock file after the commit of what it says, so that it never promises too much.
 // One that fails, or that a loss of power takes away, leaves a rollback unnoticed, and does no
 // other harm.
-func (s *sqlite) mark(node dispatcher.NodeID, heartbeats int64) {
+func (s *sqlite) mark(node run.NodeID, heartbeats int64) {
 	if s.guard != nil && !s.shared {
 		_, _ = s.guard.WriteAt(fmt.Appendf(nil, markFormat, uint64(node), heartbeats), 0)
 	}

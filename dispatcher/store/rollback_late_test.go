@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -29,7 +30,7 @@ func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 			late := open(t, database)
 			defer late.Close()
 			must(t, late.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
-			heartbeat := func(one *store.Store, node dispatcher.NodeID) {
+			heartbeat := func(one *store.Store, node run.NodeID) {
 				response(t, func() error {
 					_, err := one.Heartbeat(ctx, node, dispatcher.NodeReport{}, time.Time{})
 					if errors.Is(err, dispatcher.ErrNodeDead) {

@@ -15,11 +15,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-const firstNode, secondNode dispatcher.NodeID = 0x77, 0x78
+const firstNode, secondNode run.NodeID = 0x77, 0x78
 
 // registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
 func registered(t *testing.T, database string, without ...store.Capability) (*store.Store, dispatcher.HeldRun) {
@@ -52,7 +53,7 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time,
 		t.Fatalf("%d triggers are due, want 1", len(due))
 	}
 	held, err := s.Claim(ctx, dispatcher.ClaimBatch{Node: firstNode, Token: 5, Advances: []dispatcher.Advance{{
-		TriggerID: due[0].ID, JobID: dispatcher.JobID("app", "job"), Revision: due[0].Revision, Next: due[0].NextFireTime,
+		TriggerID: due[0].ID, JobID: run.JobID("app", "job"), Revision: due[0].Revision, Next: due[0].NextFireTime,
 		Then: due[0].NextFireTime.Add(time.Minute),
 	}}})
 	must(t, err)
@@ -91,9 +92,9 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		"a heartbeat":       {lose: `UPDATE nodes SET heartbeats = heartbeats - 1`, want: "has sent 1 heartbeats, and the database knows of 0"},
 		"a registration":    {lose: `DELETE FROM nodes`, want: "has registered"},
 		"too long ago":      {lose: `DELETE FROM claims; UPDATE nodes SET state = 'dead'`},
-		"recorded": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
-			return s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
-				Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1}}})
+		"recorded": {do: func(ctx context.Context, s *store.Store, r dispatcher.HeldRun) error {
+			return s.Record(ctx, []dispatcher.Record{{Key: r.Key, Node: firstNode, Token: r.Token, Attempt: 1,
+				Outcome: run.Outcome{State: run.Succeeded, StartedAt: may1, EndedAt: may1}}})
 		}},
 		"released": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			return s.Release(ctx, []dispatcher.HeldRun{run})
@@ -101,18 +102,18 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		"handed back, and taken by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			return s.Release(ctx, []dispatcher.HeldRun{run})
 		}, lose: takenByAnother},
-		"defers, and taken by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
+		"defers, and taken by another": {do: func(ctx context.Context, s *store.Store, r dispatcher.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{
-				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
-				Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: may1, EndedAt: may1},
+				Key: r.Key, Node: firstNode, Token: r.Token, Attempt: 1,
+				Outcome: run.Outcome{State: run.Failed, StartedAt: may1, EndedAt: may1},
 				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true},
 			}})
 		}, lose: takenByAnother},
-		"accepted, and its end is recorded by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
+		"accepted, and its end is recorded by another": {do: func(ctx context.Context, s *store.Store, r dispatcher.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{
-				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
-				Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1},
-				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), Callback: &dispatcher.Callback{}},
+				Key: r.Key, Node: firstNode, Token: r.Token, Attempt: 1,
+				Outcome: run.Outcome{State: run.Succeeded, StartedAt: may1, EndedAt: may1},
+				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), Callback: &run.Callback{}},
 			}})
 		}, lose: takenByAnother},
 		"asked for a slot, and taken by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
@@ -195,7 +196,7 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 			late := open(t, database)
 			defer late.Close()
 			must(t, late.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
-			heartbeat := func(s *store.Store, node dispatcher.NodeID) {
+			heartbeat := func(s *store.Store, node run.NodeID) {
 				for range 3 {
 					response(t, func() error {
 						_, err := s.Heartbeat(ctx, node, dispatcher.NodeReport{}, time.Time{})
@@ -329,7 +330,7 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	must(t, s.Close())
 
 	copied := openCopy(t, database, store.Options{})
-	const third dispatcher.NodeID = 0x79
+	const third run.NodeID = 0x79
 	if err := copied.Register(ctx, dispatcher.Node{ID: third}, time.Time{}); err == nil ||
 		!strings.Contains(err.Error(), "have not said yet") {
 		t.Errorf("while others seem to be at work: got error %v, want one that says to wait", err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // hasInput tells whether a run r, or the run of which it is a shard, was given an input.
@@ -14,9 +15,9 @@ const hasInput = `EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r
 
 // queuedRun is a run that is to be queued.
 type queuedRun struct {
-	dispatcher.RunKey
+	run.Key
 	jobID, revision int64
-	input           *dispatcher.RunInput // nil: none
+	input           *run.Input // nil: none
 }
 
 var (
@@ -47,14 +48,14 @@ func queueStatementsOf(f flavor) queueStatements {
 }
 
 // queueRun queues a run of a job unless there is a run of its key, live or in the history, and tells whether it did.
-func (t *tx) queueRun(ctx context.Context, key dispatcher.RunKey, jobID, revision int64, input *dispatcher.RunInput) (bool, error) {
+func (t *tx) queueRun(ctx context.Context, key run.Key, jobID, revision int64, input *run.Input) (bool, error) {
 	queued, err := t.queueRuns(ctx, []queuedRun{{key, jobID, revision, input}})
 	return len(queued) == 1, err
 }
 
 // queueRuns queues those of runs of which there is no run of their key, live or in the history, and returns their keys.
 // However often a run is asked for, it is queued once, as long as the history has it.
-func (t *tx) queueRuns(ctx context.Context, runs []queuedRun) ([]dispatcher.RunKey, error) {
+func (t *tx) queueRuns(ctx context.Context, runs []queuedRun) ([]run.Key, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
@@ -69,7 +70,7 @@ func (t *tx) queueRuns(ctx context.Context, runs []queuedRun) ([]dispatcher.RunK
 	if err != nil {
 		return nil, wrapQueue(len(runs), err)
 	}
-	added := make(map[dispatcher.RunKey]bool, len(queued))
+	added := make(map[run.Key]bool, len(queued))
 	for _, key := range queued {
 		added[key] = true
 	}
@@ -78,9 +79,9 @@ func (t *tx) queueRuns(ctx context.Context, runs []queuedRun) ([]dispatcher.RunK
 	}
 	queued = queued[:0]
 	var fresh []queuedRun
-	for _, run := range sortedBy(runs, func(r queuedRun) dispatcher.RunKey { return r.RunKey }) {
-		if added[run.RunKey] {
-			queued, fresh = append(queued, run.RunKey), append(fresh, run)
+	for _, run := range sortedBy(runs, func(r queuedRun) run.Key { return r.Key }) {
+		if added[run.Key] {
+			queued, fresh = append(queued, run.Key), append(fresh, run)
 		}
 	}
 	if len(queued) > 0 {
@@ -99,9 +100,9 @@ func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
 		}
 		text, err := run.input.Encode()
 		if err != nil {
-			return fmt.Errorf("input of run %s: %w", run.RunKey, err)
+			return fmt.Errorf("input of run %s: %w", run.Key, err)
 		}
-		k.add(run.RunKey, 0, 0)
+		k.add(run.Key, 0, 0)
 		inputs, jobs, bytes = append(inputs, text), append(jobs, run.jobID), append(bytes, int64(len(text)))
 	}
 	if len(inputs) == 0 {
@@ -116,18 +117,18 @@ func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
 // writeRequester adds the trace context of the request that retries a run to what the run was given, so that its next attempts
 // link to that request. The rest stays as it is.
 func (t *tx) writeRequester(ctx context.Context, id string) error {
-	key, err := dispatcher.ParseRunKey(id)
+	key, err := run.ParseKey(id)
 	if err != nil || t.by.Traceparent == "" {
 		return err
 	}
 	key = key.Parent()
-	inputs, err := inputsOf(ctx, t.flavor, t, []dispatcher.RunKey{key})
+	inputs, err := inputsOf(ctx, t.flavor, t, []run.Key{key})
 	if err != nil || inputs[key].Err != nil { // an input that cannot be read fails the run, and stays for anyone who looks into that
 		return err
 	}
 	input := inputs[key]
 	input.Traceparent = t.by.Traceparent
-	return t.writeInputs(ctx, []queuedRun{{RunKey: key, input: &input}})
+	return t.writeInputs(ctx, []queuedRun{{Key: key, input: &input}})
 }
 
 func wrapQueue(runs int, err error) error {
@@ -141,8 +142,8 @@ func wrapQueue(runs int, err error) error {
 func (t *tx) queueBatch(runs []queuedRun) []any {
 	k := newKeys(len(runs))
 	jobs, revisions, has := make([]int64, 0, len(runs)), make([]int64, 0, len(runs)), make([]bool, 0, len(runs))
-	for _, run := range sortedBy(runs, func(r queuedRun) dispatcher.RunKey { return r.RunKey }) {
-		k.add(run.RunKey, 0, 0)
+	for _, run := range sortedBy(runs, func(r queuedRun) run.Key { return r.Key }) {
+		k.add(run.Key, 0, 0)
 		jobs, revisions, has = append(jobs, run.jobID), append(revisions, run.revision), append(has, run.input != nil)
 	}
 	bounds := []any{day(k.at[0]), day(k.at[len(k.at)-1]) + dayMillis}
@@ -150,7 +151,7 @@ func (t *tx) queueBatch(runs []queuedRun) []any {
 }
 
 // RunInputs returns the inputs of runs, and which notifications of alerts wait or are overtaken.
-func (s *Store) RunInputs(ctx context.Context, keys []dispatcher.RunKey) (map[dispatcher.RunKey]dispatcher.RunInput, error) {
+func (s *Store) RunInputs(ctx context.Context, keys []run.Key) (map[run.Key]run.Input, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	inputs, err := inputsOf(ctx, s.flavor, s.read, keys)
@@ -162,16 +163,16 @@ func (s *Store) RunInputs(ctx context.Context, keys []dispatcher.RunKey) (map[di
 
 // inputsOf returns the inputs of those of runs that have one. A shard has that of its parent.
 func inputsOf(
-	ctx context.Context, f flavor, q querier, keys []dispatcher.RunKey,
-) (map[dispatcher.RunKey]dispatcher.RunInput, error) {
+	ctx context.Context, f flavor, q querier, keys []run.Key,
+) (map[run.Key]run.Input, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	k, shards := newKeys(len(keys)), make(map[dispatcher.RunKey][]dispatcher.RunKey, len(keys))
+	k, shards := newKeys(len(keys)), make(map[run.Key][]run.Key, len(keys))
 	for _, key := range keys {
 		if parent := key.Parent(); shards[parent] == nil {
 			k.add(parent, 0, 0)
-			shards[parent] = []dispatcher.RunKey{key}
+			shards[parent] = []run.Key{key}
 		} else {
 			shards[parent] = append(shards[parent], key)
 		}
@@ -184,7 +185,7 @@ func inputsOf(
 	if err != nil {
 		return nil, fmt.Errorf("read the inputs of %d runs: %w", len(keys), err)
 	}
-	inputs := make(map[dispatcher.RunKey]dispatcher.RunInput, len(found))
+	inputs := make(map[run.Key]run.Input, len(found))
 	for _, one := range found {
 		for _, key := range shards[one.key] {
 			inputs[key] = one.input
@@ -195,8 +196,8 @@ func inputsOf(
 
 // given is what a run was given.
 type given struct {
-	key   dispatcher.RunKey
-	input dispatcher.RunInput
+	key   run.Key
+	input run.Input
 }
 
 func scanGiven(row scanner) (one given, err error) {
@@ -204,8 +205,8 @@ func scanGiven(row scanner) (one given, err error) {
 	if err := row.Scan(instantColumn(&one.key.ScheduledAt), &one.key.TriggerID, kindColumn(&one.key), &text); err != nil {
 		return one, err
 	}
-	if one.input, err = dispatcher.DecodeRunInput(text); err != nil {
-		one.input = dispatcher.RunInput{Err: fmt.Errorf("run %s: %w", one.key, err)}
+	if one.input, err = run.DecodeInput(text); err != nil {
+		one.input = run.Input{Err: fmt.Errorf("run %s: %w", one.key, err)}
 	}
 	return one, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // callbackNote is what live_runs has in callback: what is known of an attempt that its target accepted. If the target says
@@ -34,7 +35,7 @@ type callbackNote struct {
 func newCallbackNote(r dispatcher.Record) callbackNote {
 	within := r.Next.Callback.Within
 	if within == 0 {
-		within = dispatcher.DefaultCallbackTimeout.Std()
+		within = run.DefaultCallbackTimeout.Std()
 	}
 	return callbackNote{
 		Started: r.Outcome.StartedAt.UnixMilli(), Status: r.Outcome.HTTPStatus, Within: within.Milliseconds(), Group: r.Next.Callback.Group,
@@ -68,12 +69,12 @@ func readCallbackNote(text string) (n callbackNote, err error) {
 
 // acceptedAttempt is the note of a run that a node adopts, as the engine knows it. An attempt whose note cannot be read has failed:
 // the run has been adopted by then, and must go on.
-func acceptedAttempt(text string) *dispatcher.AcceptedAttempt {
+func acceptedAttempt(text string) *run.AcceptedAttempt {
 	n, err := readCallbackNote(text)
 	if err != nil {
-		return &dispatcher.AcceptedAttempt{Failed: true, Message: "what was stored of the accepted attempt cannot be read: " + err.Error()}
+		return &run.AcceptedAttempt{Failed: true, Message: "what was stored of the accepted attempt cannot be read: " + err.Error()}
 	}
-	a := &dispatcher.AcceptedAttempt{
+	a := &run.AcceptedAttempt{
 		HTTPStatus: n.Status, Failed: n.Failed, TimedOut: n.TimedOut, Message: n.Message, Within: time.Duration(n.Within) * time.Millisecond,
 	}
 	if n.Started != 0 {
@@ -83,32 +84,32 @@ func acceptedAttempt(text string) *dispatcher.AcceptedAttempt {
 }
 
 // showCallback adds to a run that waits what its note says, as far as that can be read: it hides no other run.
-func showCallback(run *dispatcher.Run, text string) {
+func showCallback(r *run.Run, text string) {
 	n, err := readCallbackNote(text)
 	if err != nil {
-		run.Error = "what is stored of the accepted attempt cannot be read: " + err.Error()
+		r.Error = "what is stored of the accepted attempt cannot be read: " + err.Error()
 	}
-	run.Callback = &dispatcher.CallbackState{
-		Deadline: zeroable(run.NextAttemptAt), HeartbeatAt: optional(n.Heartbeat), Progress: n.Progress, Percent: n.Percent,
+	r.Callback = &run.CallbackState{
+		Deadline: zeroable(r.NextAttemptAt), HeartbeatAt: optional(n.Heartbeat), Progress: n.Progress, Percent: n.Percent,
 	}
-	run.NextAttemptAt = nil
+	r.NextAttemptAt = nil
 }
 
 // cutMessage keeps a text within its bound, and to what a database takes.
 func cutMessage(text string) string {
-	if len(text) > dispatcher.MostCallbackText {
-		text = strings.ToValidUTF8(text[:dispatcher.MostCallbackText], "")
+	if len(text) > run.MostCallbackText {
+		text = strings.ToValidUTF8(text[:run.MostCallbackText], "")
 	}
 	return storable(text)
 }
 
 // AwaitedAttempt finds a run that waits by the number of its attempt.
-func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found dispatcher.AwaitedAttempt, err error) {
+func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found run.AwaitedAttempt, err error) {
 	// $1 number, $2 app
 	const find = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.callback FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 		WHERE r.callback_id = $1 AND r.state = 'waiting_callback' AND j.app_id = $2`
-	found, there, err := first(ctx, s.read, func(row scanner) (f dispatcher.AwaitedAttempt, err error) {
-		var key dispatcher.RunKey
+	found, there, err := first(ctx, s.read, func(row scanner) (f run.AwaitedAttempt, err error) {
+		var key run.Key
 		var text string
 		if err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &f.Attempt, &text); err != nil {
 			return f, err
@@ -116,7 +117,7 @@ func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found
 		note, err := readCallbackNote(text)
 		f.Run, f.Group = key.String(), note.Group
 		return f, err
-	}, find, id, dispatcher.AppID(app))
+	}, find, id, run.AppID(app))
 	if err == nil && !there {
 		err = dispatcher.NotFound("callback", fmt.Sprint(id))
 	}
@@ -139,14 +140,14 @@ const insertCompleted = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, 
 // calledBack is a live run as a callback finds it, locked.
 type calledBack struct {
 	held     dispatcher.HeldRun
-	state    dispatcher.RunState
+	state    run.State
 	deadline int64
 	claimed  int64         // when its node got it
 	note     *callbackNote // nil: no node has recorded that the target accepted the attempt
 }
 
 // over says why a callback comes too late.
-func over(run dispatcher.Run, attempt int) error {
+func over(run run.Run, attempt int) error {
 	if run.EndedAt != nil && run.Attempt == attempt {
 		return fmt.Errorf("attempt %d of run %s is over: the run is %s: %w", attempt, run.ID, run.State, dispatcher.ErrConflict)
 	}
@@ -155,9 +156,9 @@ func over(run dispatcher.Run, attempt int) error {
 }
 
 // calledBack reads the row of a run whose attempt a callback may still end.
-func (t *tx) calledBack(ctx context.Context, run dispatcher.Run, attempt int, key []any) (c calledBack, err error) {
-	if run.EndedAt != nil || run.Attempt != attempt {
-		return c, over(run, attempt)
+func (t *tx) calledBack(ctx context.Context, r run.Run, attempt int, key []any) (c calledBack, err error) {
+	if r.EndedAt != nil || r.Attempt != attempt {
+		return c, over(r, attempt)
 	}
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 	const of = `SELECT` + contenderColumns + `, r.state, coalesce(r.next_attempt_at, 0), coalesce(r.claimed_at, 0), r.callback
@@ -165,8 +166,8 @@ func (t *tx) calledBack(ctx context.Context, run dispatcher.Run, attempt int, ke
 		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 	var note *string
 	c, _, err = first(ctx, t, func(row scanner) (c calledBack, err error) {
-		var node dispatcher.NodeID
-		err = row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.RunKey), &node,
+		var node run.NodeID
+		err = row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.Key), &node,
 			&c.held.Token, &c.held.Attempt, &c.state, &c.deadline, &c.claimed, &note)
 		return c, err
 	}, of, key...)
@@ -181,10 +182,10 @@ func (t *tx) calledBack(ctx context.Context, run dispatcher.Run, attempt int, ke
 		c.note = &read
 	}
 	switch c.state {
-	case dispatcher.RunWaitingCallback, dispatcher.RunClaimed, dispatcher.RunRunning:
+	case run.WaitingCallback, run.Claimed, run.Running:
 		return c, nil
 	}
-	return c, over(run, attempt)
+	return c, over(r, attempt)
 }
 
 // errSaid ends a transaction that has nothing to change, because the callback says what an earlier one has said.
@@ -192,12 +193,12 @@ var errSaid = errors.New("the callback was there before")
 
 // callback changes a run for a callback. do returns errSaid if there is nothing to change.
 func (s *Store) callback(ctx context.Context, runID, action string, change input.Change,
-	do func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error,
-) (dispatcher.Run, error) {
-	if change.Actor == dispatcher.ActorCallback {
+	do func(ctx context.Context, t *tx, run run.Run, key []any) error,
+) (run.Run, error) {
+	if change.Actor == run.ActorCallback {
 		action = ""
 	}
-	run, err := s.changeRun(ctx, runID, action, change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+	run, err := s.changeRun(ctx, runID, action, change, func(ctx context.Context, t *tx, run run.Run, key []any) error {
 		if err := do(ctx, t, run, key); err != nil {
 			return err
 		}
@@ -214,15 +215,15 @@ func (s *Store) callback(ctx context.Context, runID, action string, change input
 }
 
 // CompleteRun ends a run as succeeded, and grants its slot to a run that waits.
-func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
+func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, result run.CallbackResult,
 	change input.Change,
-) (dispatcher.Run, error) {
+) (run.Run, error) {
 	var done dispatcher.HeldRun
-	run, err := s.callback(ctx, runID, "complete", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-		if run.EndedAt != nil && run.Attempt == attempt && run.State == dispatcher.RunSucceeded {
+	r, err := s.callback(ctx, runID, "complete", change, func(ctx context.Context, t *tx, r run.Run, key []any) error {
+		if r.EndedAt != nil && r.Attempt == attempt && r.State == run.Succeeded {
 			return errSaid
 		}
-		c, err := t.calledBack(ctx, run, attempt, key)
+		c, err := t.calledBack(ctx, r, attempt, key)
 		if err != nil {
 			return err
 		}
@@ -249,10 +250,10 @@ func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 		// Nodes grant what this leaves undecided, and end broadcasts that this does not.
 		_ = s.ReleaseSlots(ctx, []dispatcher.HeldRun{done})
 		if done.Shard > 0 {
-			_, _ = s.EndBroadcasts(ctx, []dispatcher.RunKey{done.Parent()}, change.Now)
+			_, _ = s.EndBroadcasts(ctx, []run.Key{done.Parent()}, change.Now)
 		}
 	}
-	return run, err
+	return r, err
 }
 
 // keepCompleted stores the state with which a target completes a run. If its node has not recorded yet that the target
@@ -264,11 +265,11 @@ func (s *Store) keepCompleted(ctx context.Context, t *tx, c calledBack, state js
 		problems.Add("/state", input.CodeCarryState, "%s; complete the run without state", why)
 		return problems.Err()
 	}
-	inputs, err := inputsOf(ctx, t.flavor, t, []dispatcher.RunKey{c.held.RunKey})
+	inputs, err := inputsOf(ctx, t.flavor, t, []run.Key{c.held.Key})
 	if err != nil {
 		return err
 	}
-	stays := dispatcher.WhyStateStays(c.held.Kind, inputs[c.held.RunKey].Cause)
+	stays := run.WhyStateStays(c.held.Kind, inputs[c.held.Key].Cause)
 	switch {
 	case stays != "":
 		return refused(stays)
@@ -284,7 +285,7 @@ func (s *Store) keepCompleted(ctx context.Context, t *tx, c calledBack, state js
 		FROM jobs AS j LEFT JOIN carried_states AS s ON s.job_id = j.id WHERE j.id = $1 AND j.carry_state`
 	revision, carries, err := first(ctx, t, scanInt, seen, c.held.JobID, c.claimed)
 	if err != nil {
-		return fmt.Errorf("read the state that run %s was given: %w", c.held.RunKey, err)
+		return fmt.Errorf("read the state that run %s was given: %w", c.held.Key, err)
 	}
 	if !carries {
 		return refused("its job carries no state")
@@ -293,7 +294,7 @@ func (s *Store) keepCompleted(ctx context.Context, t *tx, c calledBack, state js
 }
 
 // keepResult adds what a target completes a run with to what is stored of its response to the attempt.
-func (t *tx) keepResult(ctx context.Context, key []any, attempt int, result dispatcher.CallbackResult) error {
+func (t *tx) keepResult(ctx context.Context, key []any, attempt int, result run.CallbackResult) error {
 	message := cutMessage(result.Message)
 	if message == "" && result.State == nil {
 		return nil
@@ -301,7 +302,7 @@ func (t *tx) keepResult(ctx context.Context, key []any, attempt int, result disp
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 response
 	const of = ` FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
 	args := append(key[:3:3], attempt)
-	var response dispatcher.Response
+	var response run.Response
 	text, there, err := first(ctx, t, scanText, `SELECT response`+of, args...)
 	if err == nil && there {
 		err = json.Unmarshal([]byte(text), &response)
@@ -320,16 +321,16 @@ func (t *tx) keepResult(ctx context.Context, key []any, attempt int, result disp
 }
 
 // FailRun notes that an attempt failed, and makes its run due: the node that adopts it records the failure.
-func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
+func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result run.CallbackResult,
 	change input.Change,
-) (dispatcher.Run, error) {
-	return s.callback(ctx, runID, "fail", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-		for _, a := range run.Attempts {
-			if a.Attempt == attempt && (a.Class == dispatcher.ClassCallback || a.Class == dispatcher.ClassFunctionTime) {
+) (run.Run, error) {
+	return s.callback(ctx, runID, "fail", change, func(ctx context.Context, t *tx, r run.Run, key []any) error {
+		for _, a := range r.Attempts {
+			if a.Attempt == attempt && (a.Class == run.ClassCallback || a.Class == run.ClassFunctionTime) {
 				return errSaid
 			}
 		}
-		c, err := t.calledBack(ctx, run, attempt, key)
+		c, err := t.calledBack(ctx, r, attempt, key)
 		if err != nil {
 			return err
 		}
@@ -341,7 +342,7 @@ func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result d
 			return errSaid
 		}
 		note.Failed, note.TimedOut, note.Message = true, result.TimedOut, cutMessage(result.Message)
-		if c.state == dispatcher.RunWaitingCallback {
+		if c.state == run.WaitingCallback {
 			c.deadline = t.now.UnixMilli()
 		}
 		t.notify(dispatcher.Notification{Callback: true})
@@ -351,11 +352,11 @@ func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result d
 
 // ExtendRun moves the deadline of a run that waits. A heartbeat that comes before the node has recorded that the run waits
 // says nothing new.
-func (s *Store) ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress dispatcher.Progress,
+func (s *Store) ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress run.Progress,
 	change input.Change,
-) (dispatcher.Run, error) {
-	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-		c, err := t.calledBack(ctx, run, attempt, key)
+) (run.Run, error) {
+	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *tx, r run.Run, key []any) error {
+		c, err := t.calledBack(ctx, r, attempt, key)
 		switch {
 		case err != nil:
 			return err
@@ -363,14 +364,14 @@ func (s *Store) ExtendRun(ctx context.Context, runID string, attempt int, within
 			return errSaid
 		case c.note.Failed:
 			return fmt.Errorf("attempt %d of run %s has failed, as an earlier callback said: %w", attempt, runID, dispatcher.ErrConflict)
-		case c.state != dispatcher.RunWaitingCallback:
+		case c.state != run.WaitingCallback:
 			return fmt.Errorf("the deadline of attempt %d of run %s has passed: %w", attempt, runID, dispatcher.ErrConflict)
 		}
 		note, now := *c.note, t.now.UnixMilli()
 		if within == 0 {
 			within = time.Duration(note.Within) * time.Millisecond
 		}
-		last := note.Started + dispatcher.MostCallbackWait.Milliseconds()
+		last := note.Started + run.MostCallbackWait.Milliseconds()
 		note.Heartbeat = &now
 		if progress.Text != "" {
 			note.Progress = cutMessage(progress.Text)

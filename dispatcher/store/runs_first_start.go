@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // firstAttempt is when the first attempt of a run began.
@@ -16,20 +16,20 @@ type firstAttempt struct {
 }
 
 // addFirstStarts adds to those runs of a page that were attempted again, or wait for that, when their first attempts began.
-func addFirstStarts(ctx context.Context, f flavor, q querier, runs []dispatcher.Run) error {
-	of := make(map[string]*dispatcher.Run, len(runs))
+func addFirstStarts(ctx context.Context, f flavor, q querier, runs []run.Run) error {
+	of := make(map[string]*run.Run, len(runs))
 	k := newKeys(len(runs))
 	for i := range runs {
-		run := &runs[i]
-		if run.Attempt < 1 || run.Attempt == 1 && run.State != dispatcher.RunRetrying {
+		r := &runs[i]
+		if r.Attempt < 1 || r.Attempt == 1 && r.State != run.Retrying {
 			continue
 		}
-		key, err := dispatcher.ParseRunKey(run.ID)
+		key, err := run.ParseKey(r.ID)
 		if err != nil {
 			return err
 		}
 		k.add(key, 0, 0)
-		of[run.ID] = run
+		of[r.ID] = r
 	}
 	if len(of) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func addFirstStarts(ctx context.Context, f flavor, q querier, runs []dispatcher.
 }
 
 func scanFirstStart(row scanner) (first firstAttempt, err error) {
-	var key dispatcher.RunKey
+	var key run.Key
 	err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), instantColumn(&first.at))
 	first.run = key.String()
 	return first, err

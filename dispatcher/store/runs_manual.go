@@ -9,11 +9,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // RequestRun queues a manual run of a job.
 func (s *Store) RequestRun(ctx context.Context, app, name string, payload json.RawMessage, change input.Change) (
-	run dispatcher.Run, err error,
+	run run.Run, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		run, err = s.requestRun(ctx, t, app, name, payload)
@@ -23,38 +24,38 @@ func (s *Store) RequestRun(ctx context.Context, app, name string, payload json.R
 }
 
 // requestRun is RequestRun in a transaction.
-func (s *Store) requestRun(ctx context.Context, t *tx, app, name string, payload json.RawMessage) (run dispatcher.Run, err error) {
+func (s *Store) requestRun(ctx context.Context, t *tx, app, name string, payload json.RawMessage) (r run.Run, err error) {
 	job, err := s.findJob(ctx, t, app, name, "")
 	if err != nil {
-		return run, err
+		return r, err
 	}
 	if err := t.allow(job.Revision); err != nil {
-		return run, err
+		return r, err
 	}
 	if err := job.CheckPayloadOf(payload); err != nil {
-		return run, err
+		return r, err
 	}
 	if err := t.countManual(ctx, app, payload); err != nil {
-		return run, err
+		return r, err
 	}
-	key := dispatcher.RunKey{TriggerID: job.Key(), ScheduledAt: t.now, Kind: dispatcher.KindManual}
-	var input *dispatcher.RunInput
+	key := run.Key{TriggerID: job.Key(), ScheduledAt: t.now, Kind: run.KindManual}
+	var input *run.Input
 	if payload != nil || t.by.Traceparent != "" {
-		input = &dispatcher.RunInput{Payload: payload, Traceparent: t.by.Traceparent}
+		input = &run.Input{Payload: payload, Traceparent: t.by.Traceparent}
 	}
 	if err := t.queue(ctx, &key, job.Revision, input); err != nil {
-		return run, err
+		return r, err
 	}
-	if run, err = s.findRun(ctx, t, key.String()); err != nil {
-		return run, err
+	if r, err = s.findRun(ctx, t, key.String()); err != nil {
+		return r, err
 	}
-	return run, t.auditChange(ctx, auditEntry{action: "run", app: app, subject: "job " + name + " run " + run.ID,
+	return r, t.auditChange(ctx, auditEntry{action: "run", app: app, subject: "job " + name + " run " + r.ID,
 		revision: job.Revision, after: auditedInput(input)})
 }
 
 // queue inserts a manual run. Requests of one millisecond get instants of their own: key is
 // moved to the first free one.
-func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64, input *dispatcher.RunInput) error {
+func (t *tx) queue(ctx context.Context, key *run.Key, revision int64, input *run.Input) error {
 	const most = 1000
 	for range most {
 		if queued, err := t.queueRun(ctx, *key, key.TriggerID, revision, input); err != nil || queued {
@@ -67,8 +68,8 @@ func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64, 
 
 // RetryRun queues a run again, with all the attempts that its job allows. A run that is over comes back from the
 // history, which keeps its attempts. A broadcast comes back with the shards that failed.
-func (s *Store) RetryRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
-	run, err := s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+func (s *Store) RetryRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
+	run, err := s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *tx, run run.Run, key []any) error {
 		err := retryRun(ctx, t, run, key)
 		if err == nil {
 			failpoint.Hit(failpoint.InRetryRequest)
@@ -82,21 +83,21 @@ func (s *Store) RetryRun(ctx context.Context, id string, change input.Change) (d
 }
 
 // retryRun is RetryRun in a transaction, of a run that is locked; see changeRun.
-func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-	if run.EndedAt == nil && run.State != dispatcher.RunRetrying {
-		return fmt.Errorf("run %s is not finished: %w", run.ID, dispatcher.ErrConflict)
+func retryRun(ctx context.Context, t *tx, r run.Run, key []any) error {
+	if r.EndedAt == nil && r.State != run.Retrying {
+		return fmt.Errorf("run %s is not finished: %w", r.ID, dispatcher.ErrConflict)
 	}
-	if err := t.countManual(ctx, run.App, nil); err != nil {
+	if err := t.countManual(ctx, r.App, nil); err != nil {
 		return err
 	}
-	if err := t.writeRequester(ctx, run.ID); err != nil {
+	if err := t.writeRequester(ctx, r.ID); err != nil {
 		return err
 	}
-	if run.EndedAt != nil && (run.Shard != nil || run.Shards != nil) {
-		return t.retryBroadcast(ctx, run.ID, key, run.Shards)
+	if r.EndedAt != nil && (r.Shard != nil || r.Shards != nil) {
+		return t.retryBroadcast(ctx, r.ID, key, r.Shards)
 	}
-	if n := len(run.Attempts); n > 0 {
-		if err := t.insertAttempt(ctx, key[:3:3], run.Attempts[n-1]); err != nil {
+	if n := len(r.Attempts); n > 0 {
+		if err := t.insertAttempt(ctx, key[:3:3], r.Attempts[n-1]); err != nil {
 			return err
 		}
 	}
@@ -104,7 +105,7 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 	// The retry runs the job as it is now.
 	const now = `(SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)`
 	const ofRun = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
-	if run.EndedAt == nil {
+	if r.EndedAt == nil {
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 		const queue = `UPDATE live_runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
 			failures = 0, next_attempt_at = NULL, retry_until = NULL, waits_for = 0, http_status = 0, class = '', error = '',
@@ -132,21 +133,21 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 }
 
 // CancelRun ends a live run as cancelled.
-func (s *Store) CancelRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
+func (s *Store) CancelRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
 	return s.changeRun(ctx, id, "cancel", change, cancelRun)
 }
 
 // cancelRun is CancelRun in a transaction, of a run that is locked; see changeRun.
-func cancelRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-	if run.EndedAt != nil {
-		return fmt.Errorf("run %s is finished: %w", run.ID, dispatcher.ErrConflict)
+func cancelRun(ctx context.Context, t *tx, r run.Run, key []any) error {
+	if r.EndedAt != nil {
+		return fmt.Errorf("run %s is finished: %w", r.ID, dispatcher.ErrConflict)
 	}
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 	const of = `SELECT` + contenderColumns + ` FROM live_runs AS r
 		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 	held, _, err := first(ctx, t, func(row scanner) (held dispatcher.HeldRun, err error) {
-		var node dispatcher.NodeID
-		err = row.Scan(&held.JobID, instantColumn(&held.ScheduledAt), &held.TriggerID, kindColumn(&held.RunKey), &node, &held.Token,
+		var node run.NodeID
+		err = row.Scan(&held.JobID, instantColumn(&held.ScheduledAt), &held.TriggerID, kindColumn(&held.Key), &node, &held.Token,
 			&held.Attempt)
 		return held, err
 	}, of, key...)
@@ -154,14 +155,14 @@ func cancelRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error 
 		return err
 	}
 	// A fixed delay goes on from here.
-	t.notify(dispatcher.Notification{Run: run.ID, Token: held.Token, Attempt: held.Attempt})
+	t.notify(dispatcher.Notification{Run: r.ID, Token: held.Token, Attempt: held.Attempt})
 	t.notify(dispatcher.Notification{Adopt: true})
-	if held.Kind == dispatcher.KindBackfill {
+	if held.Kind == run.KindBackfill {
 		t.notify(dispatcher.Notification{Backfill: true}) // another run may take its place
 	}
 	const why = "cancelled on request"
 	if held.Shard == 0 {
-		if err := t.cancelShards(ctx, []dispatcher.RunKey{held.RunKey}, t.now.UnixMilli(), why); err != nil {
+		if err := t.cancelShards(ctx, []run.Key{held.Key}, t.now.UnixMilli(), why); err != nil {
 			return err
 		}
 	}
@@ -171,18 +172,18 @@ func cancelRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error 
 		_, err = t.endBroadcast(ctx, held.Parent())
 	}
 	if err == nil {
-		err = t.forgetAside(ctx, run.ID)
+		err = t.forgetAside(ctx, r.ID)
 	}
 	return err
 }
 
 // runChange writes a run that is locked. key is that of the run, as the parameters of keyArgs, and then its job: what is written of a
 // run names its job too, so that no key leads to a run of another one.
-type runChange func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error
+type runChange func(ctx context.Context, t *tx, run run.Run, key []any) error
 
 // changeRun reads a run under a lock, lets do write it, and returns it as it is then. A run that is in a claim
 // gets a row first, so that do finds it among the live runs or in the history. An empty action is not audited.
-func (s *Store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run dispatcher.Run, err error) {
+func (s *Store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run run.Run, err error) {
 	var unfolded []int64
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
@@ -194,40 +195,40 @@ func (s *Store) changeRun(ctx context.Context, id, action string, change input.C
 
 // changeRunIn is changeRun in a transaction. The caller forgets the claims that it has unfolded, whether it is committed or not.
 func (s *Store) changeRunIn(ctx context.Context, t *tx, id, action string, do runChange) (
-	run dispatcher.Run, unfolded []int64, err error,
+	r run.Run, unfolded []int64, err error,
 ) {
-	key, err := dispatcher.ParseRunKey(id)
+	key, err := run.ParseKey(id)
 	if err != nil {
-		return run, nil, dispatcher.NotFound("run", id)
+		return r, nil, dispatcher.NotFound("run", id)
 	}
 	job, unfolded, err := t.lockRun(ctx, key)
 	if err != nil {
-		return run, unfolded, err
+		return r, unfolded, err
 	}
 	before, err := s.findRun(ctx, t, id)
 	if err != nil {
-		return run, unfolded, err
+		return r, unfolded, err
 	}
 	if err := do(ctx, t, before, append(keyArgs(key), job)); err != nil {
-		return run, unfolded, err
+		return r, unfolded, err
 	}
-	if run, err = s.findRun(ctx, t, id); err != nil || action == "" {
-		return run, unfolded, err
+	if r, err = s.findRun(ctx, t, id); err != nil || action == "" {
+		return r, unfolded, err
 	}
-	return run, unfolded, t.auditChange(ctx, auditEntry{action: action, app: run.App, subject: "run " + id, revision: run.Revision,
-		before: auditedRun(before), after: auditedRun(run)})
+	return r, unfolded, t.auditChange(ctx, auditEntry{action: action, app: r.App, subject: "run " + id, revision: r.Revision,
+		before: auditedRun(before), after: auditedRun(r)})
 }
 
 // lockRun locks the row of a run, in the order in which a run moves: a claim that lists it is unfolded, then it is
 // among the live runs or in the history. It returns the job of the run; 0: there is no such run.
-func (t *tx) lockRun(ctx context.Context, key dispatcher.RunKey) (job int64, unfolded []int64, err error) {
+func (t *tx) lockRun(ctx context.Context, key run.Key) (job int64, unfolded []int64, err error) {
 	if key.Shard > 0 { // what ends the parent looks at its shards under this lock
 		if _, _, err := t.lockRun(ctx, key.Parent()); err != nil {
 			return 0, nil, err
 		}
 	}
 	args := keyArgs(key)
-	if key.Kind == dispatcher.KindSchedule && key.Shard == 0 {
+	if key.Kind == run.KindSchedule && key.Shard == 0 {
 		tokens, err := collect(ctx, t, scanInt, t.hot.unfold.listing, args[:2]...)
 		if err == nil && len(tokens) > 0 {
 			unfolded, _, err = t.unfold(ctx, tokens, false)
@@ -247,7 +248,7 @@ func (t *tx) lockRun(ctx context.Context, key dispatcher.RunKey) (job int64, unf
 }
 
 // insertAttempt writes the row of an attempt that is over. key is that of its run.
-func (t *tx) insertAttempt(ctx context.Context, key []any, a dispatcher.Attempt) error {
+func (t *tx) insertAttempt(ctx context.Context, key []any, a run.Attempt) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 node, $6 started, $7 ended,
 	// $8 status, $9 state, $10 class, $11 error
 	const insert = `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // misfireQuery completes a query for rows of misfires to one that scanMisfire reads.
@@ -25,11 +26,11 @@ const triggerThere = `EXISTS (SELECT 1 FROM triggers AS t WHERE t.id = r.trigger
 func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 	var m dispatcher.Misfire
 	var catchUp *time.Time
-	var node dispatcher.NodeID
+	var node run.NodeID
 	err := row.Scan(&m.App, &m.Job, &m.Trigger, &m.JobID, &m.TriggerID, instantColumn(&m.From), instantColumn(&m.To), &m.Count, &m.Decision,
 		&m.Reason, optionalColumn(&catchUp), &node, instantColumn(&m.DecidedAt))
 	if catchUp != nil {
-		m.Run = dispatcher.RunKey{TriggerID: m.TriggerID, ScheduledAt: *catchUp, Kind: dispatcher.KindCatchUp}.String()
+		m.Run = run.Key{TriggerID: m.TriggerID, ScheduledAt: *catchUp, Kind: run.KindCatchUp}.String()
 	}
 	if node != 0 {
 		m.Node = &node
@@ -71,7 +72,7 @@ func misfireConditions(query dispatcher.RunQuery) (w conditions, err error) {
 		w.add("r.from_at <= %s", query.To.UnixMilli())
 	}
 	if query.Page.Cursor != "" {
-		key, err := dispatcher.ParseRunKey(query.Page.Cursor)
+		key, err := run.ParseKey(query.Page.Cursor)
 		if err != nil {
 			return w, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
@@ -94,7 +95,7 @@ func (s *Store) latestMisfires(ctx context.Context, w conditions, limit int) ([]
 // misfiresOfApp returns the latest misfires of an app: those of many jobs by a walk through the misfires of all apps, as the lists of
 // runs do, and what is before that job by job.
 func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions) ([]dispatcher.Misfire, error) {
-	app := dispatcher.AppID(query.App)
+	app := run.AppID(query.App)
 	many, err := s.hasManyJobs(ctx, app, s.walks.jobs)
 	if err != nil {
 		return nil, err
@@ -184,13 +185,13 @@ func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) er
 // queueSettled queues the runs of pending fires that a change of a definition settled. They wait as retries do: until they are
 // due, and as long as a pause or a switch holds the job or the trigger.
 func (t *tx) queueSettled(ctx context.Context, settled []dispatcher.Misfire) error {
-	runs, due := make([]queuedRun, 0, len(settled)), make(map[dispatcher.RunKey]int64, len(settled))
+	runs, due := make([]queuedRun, 0, len(settled)), make(map[run.Key]int64, len(settled))
 	for _, m := range settled {
-		key, err := dispatcher.ParseRunKey(m.Run)
+		key, err := run.ParseKey(m.Run)
 		if err != nil {
 			return fmt.Errorf("run %s: %w", m.Run, err)
 		}
-		runs, due[key] = append(runs, queuedRun{RunKey: key, jobID: m.JobID}), m.RunDueAt.UnixMilli()
+		runs, due[key] = append(runs, queuedRun{Key: key, jobID: m.JobID}), m.RunDueAt.UnixMilli()
 	}
 	queued, err := t.queueRuns(ctx, runs)
 	if err != nil || len(queued) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -23,11 +24,11 @@ func TestRunsAreListedOnceWhileTheyMove(t *testing.T) {
 		go func() {
 			defer close(moved)
 			for round := range rounds {
-				held := claimDue(t, s, claimer, dispatcher.Token(100+round))
+				held := claimDue(t, s, claimer, run.Token(100+round))
 				for _, run := range held {
-					known.Store(run.RunKey, true)
+					known.Store(run.Key, true)
 				}
-				move(t, s, held, dispatcher.Token(1000+round))
+				move(t, s, held, run.Token(1000+round))
 			}
 		}()
 		for lists, moving := 0, true; moving || lists < 2; lists++ {
@@ -36,12 +37,12 @@ func TestRunsAreListedOnceWhileTheyMove(t *testing.T) {
 				moving = false
 			default:
 			}
-			var want []dispatcher.RunKey
+			var want []run.Key
 			known.Range(func(key, _ any) bool {
-				want = append(want, key.(dispatcher.RunKey))
+				want = append(want, key.(run.Key))
 				return true
 			})
-			for what, list := range map[string]func(*testing.T, *store.Store) map[dispatcher.RunKey]int{
+			for what, list := range map[string]func(*testing.T, *store.Store) map[run.Key]int{
 				"runs of the app": listRuns(dispatcher.RunQuery{App: "app"}), "runs of the job": listRuns(dispatcher.RunQuery{App: "app", Job: "job"}),
 				"fires": listFires,
 			} {
@@ -65,7 +66,7 @@ func TestRunsAreListedOnceWhileTheyMove(t *testing.T) {
 }
 
 // move ends some runs by their claim, unfolds it, and ends the others as live runs, some of them after another attempt.
-func move(t *testing.T, s *store.Store, held []dispatcher.HeldRun, token dispatcher.Token) {
+func move(t *testing.T, s *store.Store, held []dispatcher.HeldRun, token run.Token) {
 	ctx, third := context.WithoutCancel(t.Context()), len(held)/3
 	check := func(err error) {
 		if err != nil {
@@ -75,7 +76,7 @@ func move(t *testing.T, s *store.Store, held []dispatcher.HeldRun, token dispatc
 	check(s.Record(ctx, succeeded(claimer, held[:third]...)))
 	again := succeeded(claimer, held[third:2*third]...)
 	for i := range again {
-		again[i].Outcome.State, again[i].Outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
+		again[i].Outcome.State, again[i].Outcome.Class = run.Failed, run.ClassHTTP5xx
 		again[i].Next = &dispatcher.NextAttempt{At: may1, Until: may1.Add(10 * time.Hour), CountsAsFailure: true}
 	}
 	check(s.Record(ctx, again))
@@ -88,15 +89,15 @@ func move(t *testing.T, s *store.Store, held []dispatcher.HeldRun, token dispatc
 }
 
 // listRuns lists all runs of a query, a few on a page.
-func listRuns(query dispatcher.RunQuery) func(*testing.T, *store.Store) map[dispatcher.RunKey]int {
-	return func(t *testing.T, s *store.Store) map[dispatcher.RunKey]int {
+func listRuns(query dispatcher.RunQuery) func(*testing.T, *store.Store) map[run.Key]int {
+	return func(t *testing.T, s *store.Store) map[run.Key]int {
 		t.Helper()
-		listed := map[dispatcher.RunKey]int{}
+		listed := map[run.Key]int{}
 		for query.Page = (input.Page{Limit: 20}); ; {
 			page, err := s.Runs(t.Context(), query)
 			must(t, err)
-			for _, run := range page {
-				key, err := dispatcher.ParseRunKey(run.ID)
+			for _, r := range page {
+				key, err := run.ParseKey(r.ID)
 				must(t, err)
 				listed[key]++
 			}
@@ -109,11 +110,11 @@ func listRuns(query dispatcher.RunQuery) func(*testing.T, *store.Store) map[disp
 }
 
 // listFires lists what verify reads.
-func listFires(t *testing.T, s *store.Store) map[dispatcher.RunKey]int {
+func listFires(t *testing.T, s *store.Store) map[run.Key]int {
 	t.Helper()
-	fires, err := s.Fires(t.Context(), dispatcher.JobID("app", "job"), may1, may1.Add(24*time.Hour), 10_000)
+	fires, err := s.Fires(t.Context(), run.JobID("app", "job"), may1, may1.Add(24*time.Hour), 10_000)
 	must(t, err)
-	listed := map[dispatcher.RunKey]int{}
+	listed := map[run.Key]int{}
 	for _, key := range fires {
 		listed[key]++
 	}

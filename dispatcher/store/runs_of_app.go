@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // An app has no index of its own in the history: it would cost each fire an entry, for the sake of one list. Its
@@ -30,8 +31,8 @@ const (
 
 // runsOfApp returns a page of the runs of all jobs of an app. Of runs in a state in which they are not over it leaves the history
 // alone, which has none of them; those that failed for good have an index of their own.
-func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error) {
-	app := dispatcher.AppID(query.App)
+func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of conditions) ([]run.Run, error) {
+	app := run.AppID(query.App)
 	if slices.Contains(repeat.DeadLetterStates, query.State) {
 		return s.deadOfApp(ctx, query, of, 0, false)
 	}
@@ -47,7 +48,7 @@ func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of con
 		list, args := unendedOfApp(of, claimed, app, many, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit))
 		return collect(ctx, s.read, scanRun, runQuery(list), args...)
 	}
-	look := func(w conditions, most int) ([]dispatcher.Run, error) {
+	look := func(w conditions, most int) ([]run.Run, error) {
 		list, args := s.jobsQuery(w, claimed, app, many, most)
 		return collect(ctx, s.read, scanRun, list, args...)
 	}
@@ -80,17 +81,17 @@ func unendedOfApp(w conditions, claimed string, app int64, many bool, limit stri
 }
 
 // look finds runs of an app, job by job, that meet conditions, the latest first and at most so many.
-type look func(w conditions, most int) ([]dispatcher.Run, error)
+type look func(w conditions, most int) ([]run.Run, error)
 
 // lookBack returns a page of the runs of an app, of which it looks through a span of time first.
 func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of conditions, span time.Duration, look look) (
-	[]dispatcher.Run, error,
+	[]run.Run, error,
 ) {
 	latest, err := s.latestInstant(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	var page []dispatcher.Run
+	var page []run.Run
 	for before := time.Duration(0); ; before, span = span, span*spanGrowth {
 		w, from := of, latest.Add(-span)
 		if before > 0 {
@@ -122,7 +123,7 @@ func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (t
 		latest = query.To
 	}
 	if query.Page.Cursor != "" {
-		if key, err := dispatcher.ParseRunKey(query.Page.Cursor); err == nil && key.ScheduledAt.Before(latest) {
+		if key, err := run.ParseKey(query.Page.Cursor); err == nil && key.ScheduledAt.Before(latest) {
 			latest = key.ScheduledAt
 		}
 	}
@@ -160,7 +161,7 @@ func (s *sqlite) endedOfEach(conditions, limit string) string {
 }
 
 // Fires returns the scheduled runs of a job between two instants, for verify.
-func (s *Store) Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
+func (s *Store) Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]run.Key, error) {
 	// $1 job, $2 from, $3 to
 	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 1`
 	first := ` ORDER BY r.scheduled_at, r.trigger_id LIMIT ` + strconv.Itoa(limit)
@@ -175,8 +176,8 @@ func (s *Store) Fires(ctx context.Context, job int64, from, to time.Time, limit 
 		}
 		list += `SELECT * FROM (SELECT r.scheduled_at, r.trigger_id FROM (` + runs + `)` + of + first + `) AS part` + strconv.Itoa(i)
 	}
-	return collect(ctx, s.read, func(row scanner) (dispatcher.RunKey, error) {
-		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
+	return collect(ctx, s.read, func(row scanner) (run.Key, error) {
+		key := run.Key{Kind: run.KindSchedule}
 		err := row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID)
 		return key, err
 	}, `SELECT * FROM (`+list+`) AS r`+first, job, from.UnixMilli(), to.UnixMilli())

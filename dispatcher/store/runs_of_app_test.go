@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -33,7 +33,7 @@ func testRunsOfAppPlan(t *testing.T, s *store.Store, want, unwanted string) {
 		purge(t, s, may1.Add(days(n)))
 		insertRuns(t, s, large, may1.Add(days(n)), 5000, false)
 	}
-	insertRuns(t, s, dispatcher.JobID("small", "job"), may1, 5, false)
+	insertRuns(t, s, run.JobID("small", "job"), may1, 5, false)
 	for _, statistics := range []string{"none", "fresh"} {
 		if statistics == "fresh" {
 			must(t, store.Exec(t.Context(), s, "ANALYZE"))
@@ -58,7 +58,7 @@ func TestListOfASmallAppReadsNothingOfOthers(t *testing.T) {
 	for n := range 5 {
 		purge(t, s, may1.Add(days(n)))
 	}
-	insertRuns(t, s, dispatcher.JobID("small", "job"), may1, 5, false)
+	insertRuns(t, s, run.JobID("small", "job"), may1, 5, false)
 	read := func() int {
 		t.Helper()
 		must(t, store.Exec(t.Context(), s, "VACUUM ANALYZE"))

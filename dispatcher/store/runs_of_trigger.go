@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // What a strip reads. The history has no index of triggers: the latest fires of one are looked for among the latest runs of
@@ -40,7 +40,7 @@ func (s *Store) LatestFires(ctx context.Context, job, trigger int64, from, to ti
 }
 
 // RunsAt returns the runs of some keys, latest first. Those that do not exist are left out.
-func (s *Store) RunsAt(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error) {
+func (s *Store) RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -67,7 +67,7 @@ func (s *Store) endedOfKeys() string {
 }
 
 // keysBatch returns the parameters of endedOfKeys; there is at least one key.
-func (s *Store) keysBatch(keys []dispatcher.RunKey) []any {
+func (s *Store) keysBatch(keys []run.Key) []any {
 	var at, trigger, kind []int64
 	for _, key := range keys {
 		at, trigger, kind = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID), append(kind, int64(key.Code()))

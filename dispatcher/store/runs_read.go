@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A run is in one of three tables: over, in runs; else in live_runs; or it is a fire of a claim that is in neither of
@@ -91,47 +92,47 @@ func runQuery(picked string) string {
 		CROSS JOIN installation AS i` + latestRuns
 }
 
-func scanRun(row scanner) (dispatcher.Run, error) {
-	var run dispatcher.Run
+func scanRun(row scanner) (run.Run, error) {
+	var r run.Run
 	var installation, job, trigger string // what the event id is of
-	var key dispatcher.RunKey
-	var node dispatcher.NodeID
+	var key run.Key
+	var node run.NodeID
 	var from, to, missed *int64
 	var held string
 	var callback *string
-	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, &job, &trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
-		kindColumn(&key), &run.Revision, &run.State, &run.Attempt, &node, optionalColumn(&run.ClaimedAt),
-		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt), optionalColumn(&run.NextAttemptAt), &run.HTTPStatus,
-		&run.Class, &run.Error, &run.WaitsFor, &run.WaitsForEndpoint, optionalColumn(&run.ProbeAt), &callback, &held, &from, &to, &missed)
+	err := row.Scan(&installation, &r.App, &r.Job, &r.Trigger, &job, &trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
+		kindColumn(&key), &r.Revision, &r.State, &r.Attempt, &node, optionalColumn(&r.ClaimedAt),
+		optionalColumn(&r.StartedAt), optionalColumn(&r.EndedAt), optionalColumn(&r.NextAttemptAt), &r.HTTPStatus,
+		&r.Class, &r.Error, &r.WaitsFor, &r.WaitsForEndpoint, optionalColumn(&r.ProbeAt), &callback, &held, &from, &to, &missed)
 	if err != nil {
-		return run, err
+		return r, err
 	}
-	run.ID, run.Kind, run.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
-	run.EventID = key.EventOf(dispatcher.EventID(installation, run.App, job, trigger, run.ScheduledAt, run.Kind))
+	r.ID, r.Kind, r.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
+	r.EventID = key.EventOf(run.EventID(installation, r.App, job, trigger, r.ScheduledAt, r.Kind))
 	if key.Shard > 0 {
-		run.Parent, run.Shard = key.Parent().String(), &dispatcher.Shard{Index: key.Shard - 1}
+		r.Parent, r.Shard = key.Parent().String(), &run.Shard{Index: key.Shard - 1}
 	}
-	if held != "" && (run.State == dispatcher.RunQueued || run.State == dispatcher.RunRetrying) {
-		run.Held = "app " + run.App + " is disabled"
+	if held != "" && (r.State == run.Queued || r.State == run.Retrying) {
+		r.Held = "app " + r.App + " is disabled"
 		// An app whose bounds cannot be read hides no run.
-		if bounds, err := readBounds(run.App, held, ""); err == nil && bounds.Suspended {
-			run.Held = access.App{Name: run.App, Bounds: bounds}.SuspendedMessage()
+		if bounds, err := readBounds(r.App, held, ""); err == nil && bounds.Suspended {
+			r.Held = access.App{Name: r.App, Bounds: bounds}.SuspendedMessage()
 		}
 	}
-	if run.State == dispatcher.RunWaitingCallback && callback != nil {
-		showCallback(&run, *callback)
+	if r.State == run.WaitingCallback && callback != nil {
+		showCallback(&r, *callback)
 	}
 	if node > 0 {
-		run.Node = &node
+		r.Node = &node
 	}
 	if from != nil && to != nil && missed != nil {
-		run.Missed = &dispatcher.MissedRange{From: instant(*from), To: instant(*to), Count: int(*missed)}
+		r.Missed = &run.MissedRange{From: instant(*from), To: instant(*to), Count: int(*missed)}
 	}
-	return run, nil
+	return r, nil
 }
 
 // Runs reads the runs of a job or trigger by its job, and those of all apps by the primary key, backwards.
-func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Run, error) {
+func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, query.App, query.Job, query.Trigger)
@@ -146,7 +147,7 @@ func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatch
 	case query.Job != "":
 		w.add("r.job_id = %s", of.job)
 	case query.Parent != "" && query.App != "":
-		w.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", dispatcher.AppID(query.App))
+		w.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", run.AppID(query.App))
 	case query.App != "":
 		return s.runsOfApp(ctx, query, w)
 	}
@@ -181,7 +182,7 @@ func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err 
 	if query.Parent == "" {
 		w.text = " AND r.kind < 16" // no shards
 	} else {
-		of, err := dispatcher.ParseRunKey(query.Parent)
+		of, err := run.ParseKey(query.Parent)
 		if err != nil || of.Shard > 0 {
 			return w, dispatcher.NotFound("run", query.Parent)
 		}
@@ -201,7 +202,7 @@ func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err 
 		w.add("r.trigger_id = %s", trigger)
 	}
 	if query.Page.Cursor != "" {
-		key, err := dispatcher.ParseRunKey(query.Page.Cursor)
+		key, err := run.ParseKey(query.Page.Cursor)
 		if err != nil {
 			return w, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
@@ -239,7 +240,7 @@ func (s *Store) idsOf(ctx context.Context, app, job, trigger string) (of namedID
 	}
 	// $1 id
 	const apps = `SELECT id FROM apps WHERE id = $1`
-	if _, err = s.idOf(ctx, "app", app, apps, dispatcher.AppID(app)); err != nil || job == "" {
+	if _, err = s.idOf(ctx, "app", app, apps, run.AppID(app)); err != nil || job == "" {
 		return of, err
 	}
 	if of.job, err = s.JobKey(ctx, app, job); err != nil || trigger == "" {
@@ -255,7 +256,7 @@ func (s *Store) idsOf(ctx context.Context, app, job, trigger string) (of namedID
 func (s *Store) JobKey(ctx context.Context, app, name string) (int64, error) {
 	// $1 app, $2 name
 	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2`
-	return s.idOf(ctx, "job", app+"/"+name, jobs, dispatcher.AppID(app), name)
+	return s.idOf(ctx, "job", app+"/"+name, jobs, run.AppID(app), name)
 }
 
 // idOf returns the id that a query finds, or ErrNotFound of what is shown so.
@@ -268,18 +269,18 @@ func (s *Store) idOf(ctx context.Context, kind, shown, query string, args ...any
 }
 
 // Run returns a run with its attempts.
-func (s *Store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
+func (s *Store) Run(ctx context.Context, id string) (run.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	run, err := s.findRun(ctx, s.read, id)
+	r, err := s.findRun(ctx, s.read, id)
 	if err != nil {
-		return run, err
+		return r, err
 	}
-	key, err := dispatcher.ParseRunKey(id)
+	key, err := run.ParseKey(id)
 	if err != nil {
-		return run, err
+		return r, err
 	}
-	return run, addFollowers(ctx, s.read, s.flavor, &run, key)
+	return r, addFollowers(ctx, s.read, s.flavor, &r, key)
 }
 
 // oneRun is the run of a key. In the history it is looked for in one partition.
@@ -291,41 +292,41 @@ func oneRun(f flavor) string {
 }
 
 // findRun returns a run with its attempts, or ErrNotFound.
-func (s *Store) findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) {
-	key, err := dispatcher.ParseRunKey(id)
+func (s *Store) findRun(ctx context.Context, q querier, id string) (run.Run, error) {
+	key, err := run.ParseKey(id)
 	if err != nil {
-		return dispatcher.Run{}, dispatcher.NotFound("run", id)
+		return run.Run{}, dispatcher.NotFound("run", id)
 	}
 	args := keyArgs(key)
-	run, found, err := first(ctx, q, scanRun, runQuery(oneRun(s.flavor)), args...)
+	r, found, err := first(ctx, q, scanRun, runQuery(oneRun(s.flavor)), args...)
 	if err != nil || !found {
 		if err == nil {
 			err = dispatcher.NotFound("run", id)
 		}
-		return run, err
+		return r, err
 	}
-	if err := addShards(ctx, q, &run, key); err != nil {
-		return run, err
+	if err := addShards(ctx, q, &r, key); err != nil {
+		return r, err
 	}
-	inputs, err := inputsOf(ctx, s.flavor, q, []dispatcher.RunKey{key})
+	inputs, err := inputsOf(ctx, s.flavor, q, []run.Key{key})
 	if err = cmp.Or(err, inputs[key].Err); err != nil {
-		return run, err
+		return r, err
 	}
-	run.Payload, run.Cause = inputs[key].Payload, inputs[key].Cause
+	r.Payload, r.Cause = inputs[key].Payload, inputs[key].Cause
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const attempts = `SELECT attempt, node, state, started_at, ended_at, http_status, class, error, late_result
 		FROM attempts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 ORDER BY attempt`
-	if run.Attempts, err = collect(ctx, q, scanAttempt, attempts, args...); err != nil {
-		return run, err
+	if r.Attempts, err = collect(ctx, q, scanAttempt, attempts, args...); err != nil {
+		return r, err
 	}
-	if latest, ok := latestAttempt(run); ok {
-		run.Attempts = append(run.Attempts, latest)
+	if latest, ok := latestAttempt(r); ok {
+		r.Attempts = append(r.Attempts, latest)
 	}
-	return run, addResponses(ctx, q, &run, args)
+	return r, addResponses(ctx, q, &r, args)
 }
 
-func scanAttempt(row scanner) (dispatcher.Attempt, error) {
-	var a dispatcher.Attempt
+func scanAttempt(row scanner) (run.Attempt, error) {
+	var a run.Attempt
 	var late *string
 	err := row.Scan(&a.Attempt, &a.Node, &a.State, instantColumn(&a.StartedAt), instantColumn(&a.EndedAt), &a.HTTPStatus,
 		&a.Class, &a.Error, &late)
@@ -342,13 +343,13 @@ func scanAttempt(row scanner) (dispatcher.Attempt, error) {
 
 // latestAttempt returns the attempt that a run's own row holds, if it has ended and is not
 // among those that have rows.
-func latestAttempt(run dispatcher.Run) (dispatcher.Attempt, bool) {
-	listed := slices.ContainsFunc(run.Attempts, func(a dispatcher.Attempt) bool { return a.Attempt == run.Attempt })
-	if listed || run.Attempt == 0 || run.EndedAt == nil || run.StartedAt == nil || run.Node == nil {
-		return dispatcher.Attempt{}, false
+func latestAttempt(r run.Run) (run.Attempt, bool) {
+	listed := slices.ContainsFunc(r.Attempts, func(a run.Attempt) bool { return a.Attempt == r.Attempt })
+	if listed || r.Attempt == 0 || r.EndedAt == nil || r.StartedAt == nil || r.Node == nil {
+		return run.Attempt{}, false
 	}
-	return dispatcher.Attempt{
-		Attempt: run.Attempt, Node: *run.Node, State: run.State, StartedAt: *run.StartedAt, EndedAt: *run.EndedAt,
-		HTTPStatus: run.HTTPStatus, Class: run.Class, Error: run.Error,
+	return run.Attempt{
+		Attempt: r.Attempt, Node: *r.Node, State: r.State, StartedAt: *r.StartedAt, EndedAt: *r.EndedAt,
+		HTTPStatus: r.HTTPStatus, Class: r.Class, Error: r.Error,
 	}, true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // keepResponses keeps the responses to attempts in a table of their own, for the rows of runs are hot.
@@ -46,7 +47,7 @@ func (s *Store) insertResponses(ctx context.Context, records []dispatcher.Record
 		if err != nil {
 			return err
 		}
-		k.add(r.RunKey, r.Token, r.Attempt)
+		k.add(r.Key, r.Token, r.Attempt)
 		responses = append(responses, string(text))
 	}
 	if len(responses) == 0 {
@@ -58,12 +59,12 @@ func (s *Store) insertResponses(ctx context.Context, records []dispatcher.Record
 
 // addResponses adds to the attempts of a run what is kept of their responses, and to a run that waits for a callback which
 // endpoint accepted it. key is that of the run.
-func addResponses(ctx context.Context, q querier, run *dispatcher.Run, key []any) error {
+func addResponses(ctx context.Context, q querier, one *run.Run, key []any) error {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const kept = `SELECT attempt, response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	type row struct {
 		attempt  int
-		response dispatcher.Response
+		response run.Response
 	}
 	rows, err := collect(ctx, q, func(s scanner) (r row, err error) {
 		var text string
@@ -76,13 +77,13 @@ func addResponses(ctx context.Context, q querier, run *dispatcher.Run, key []any
 		return fmt.Errorf("read responses: %w", err)
 	}
 	for _, r := range rows {
-		for i := range run.Attempts {
-			if run.Attempts[i].Attempt == r.attempt {
-				run.Attempts[i].Response = &r.response
+		for i := range one.Attempts {
+			if one.Attempts[i].Attempt == r.attempt {
+				one.Attempts[i].Response = &r.response
 			}
 		}
-		if run.Callback != nil && run.Attempt == r.attempt {
-			run.Callback.Endpoint = r.response.Endpoint
+		if one.Callback != nil && one.Attempt == r.attempt {
+			one.Callback.Endpoint = r.response.Endpoint
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -28,7 +29,7 @@ func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, database := t.Context(), pgtest.New(t)
-			s, run := registered(t, database)
+			s, r := registered(t, database)
 			conn, err := pgx.Connect(ctx, database)
 			must(t, err)
 			defer conn.Close(ctx)
@@ -38,10 +39,10 @@ func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
 			must(t, err)
 			record := func() error {
 				return s.Record(ctx, []dispatcher.Record{{
-					RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: firstNode,
-					Token: run.Token, Attempt: 1,
-					Outcome: dispatcher.Outcome{
-						State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1, Response: &dispatcher.Response{Body: "yes"},
+					Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt, Node: firstNode,
+					Token: r.Token, Attempt: 1,
+					Outcome: run.Outcome{
+						State: run.Succeeded, StartedAt: may1, EndedAt: may1, Response: &run.Response{Body: "yes"},
 					},
 				}})
 			}
@@ -65,7 +66,7 @@ func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
 				<-recorded // perhaps that it has waited too long
 			}
 			must(t, record())
-			got, err := s.Run(ctx, run.String())
+			got, err := s.Run(ctx, r.String())
 			must(t, err)
 			if got.EndedAt == nil || len(got.Attempts) != 1 || got.Attempts[0].Response == nil || got.Attempts[0].Response.Body != "yes" {
 				t.Errorf("in the end: got %+v, want an end with its response", got)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // To look once into an index for each job costs more the more jobs an app has. But the more of all jobs are its own, the sooner
@@ -70,7 +71,7 @@ func (s *Store) walkEnd(ctx context.Context, w conditions, rows int, at string, 
 
 // walked is what a walk found of a page, and before which time it has yet to be looked for the rest of it, how far back first.
 type walked struct {
-	runs []dispatcher.Run
+	runs []run.Run
 	rest *int64 // nil: nowhere
 	span time.Duration
 }
@@ -95,7 +96,7 @@ func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of cond
 		rest = *end
 	}
 	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
-	w.add("r.scheduled_at >= %s AND "+ofAppID, rest, dispatcher.AppID(query.App))
+	w.add("r.scheduled_at >= %s AND "+ofAppID, rest, run.AppID(query.App))
 	page := unionOfRuns(`SELECT * FROM (`+endedRuns+`) AS r WHERE 1 = 1`+w.text+limit, claimed, w.text, limit)
 	found.runs, err = collect(ctx, s.read, scanRun, runQuery(page), w.args...)
 	if rest > query.From.UnixMilli() {
@@ -125,7 +126,7 @@ func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of cond
 		ofApp = ofAppThere
 	}
 	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
-	w.add("r.scheduled_at >= %s AND "+ofApp, from, dispatcher.AppID(query.App))
+	w.add("r.scheduled_at >= %s AND "+ofApp, from, run.AppID(query.App))
 	found.span = firstSpan
 	found.runs, err = collect(ctx, s.read, scanRun, runQuery(deadRuns+w.text+limit), w.args...)
 	return found, err
@@ -155,7 +156,7 @@ func (s *Store) countPastDead(ctx context.Context, query repeat.DeadLetterQuery,
 		ofApp = ofJobsThere
 	}
 	of := conditions{args: keys.args}
-	of.add(ofApp, dispatcher.AppID(query.App))
+	of.add(ofApp, run.AppID(query.App))
 	addOutcome(&of, query)
 	counted, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT `+columns+` FROM runs AS r
 		WHERE `+isDead+keys.text+` ORDER BY r.scheduled_at DESC LIMIT `+strconv.Itoa(s.walks.counted)+`) AS r WHERE 1 = 1`+of.text+`
@@ -169,7 +170,7 @@ func (s *Store) countPastDead(ctx context.Context, query repeat.DeadLetterQuery,
 
 // restOfPage completes a page that a walk began: look finds what is before it.
 func (s *Store) restOfPage(ctx context.Context, query dispatcher.RunQuery, of conditions, found walked, look look) (
-	[]dispatcher.Run, error,
+	[]run.Run, error,
 ) {
 	if found.rest == nil || len(found.runs) == query.Page.Limit {
 		return found.runs, nil

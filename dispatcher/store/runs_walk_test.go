@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -42,8 +43,8 @@ func testWalks(t *testing.T, s *store.Store) {
 		{Jobs: 2, Rows: 7, Counted: 7, Span: 2 * time.Hour}, {Jobs: 1, Rows: 1000, Counted: 1000, Span: time.Minute},
 	}
 	for _, query := range []dispatcher.RunQuery{
-		{}, {State: dispatcher.RunLost}, {State: dispatcher.RunSkipped},
-		{From: end.Add(-25 * time.Minute), To: end.Add(-9 * time.Minute), State: dispatcher.RunFailed},
+		{}, {State: run.Lost}, {State: run.Skipped},
+		{From: end.Add(-25 * time.Minute), To: end.Add(-9 * time.Minute), State: run.Failed},
 	} {
 		for _, app := range []string{mine, others} {
 			query.App = app
@@ -82,7 +83,7 @@ func walkedHistory(t *testing.T, s *store.Store, end time.Time) (mine, others st
 		job.Triggers["tick"] = trigger
 		_, _, err := s.PutJob(t.Context(), job, change)
 		must(t, err)
-		id, tick := dispatcher.JobID(job.App, job.Name), dispatcher.TriggerID(job.App, job.Name, "tick")
+		id, tick := run.JobID(job.App, job.Name), run.TriggerID(job.App, job.Name, "tick")
 		states := []string{"NULL", "'failed'", "'lost'", "'skipped'", "NULL"}
 		var runs, live, missed []string
 		for i := range 24 {
@@ -132,7 +133,7 @@ func walkedLists(t *testing.T, s *store.Store, query dispatcher.RunQuery) map[st
 		return ids
 	})
 	dead := repeat.DeadLetterQuery{App: query.App, From: query.From, To: query.To}
-	if query.State != dispatcher.RunSkipped {
+	if query.State != run.Skipped {
 		dead.State = query.State
 	}
 	list("dead letters", func(page input.Page) (ids []string) {
@@ -155,7 +156,7 @@ func walkedLists(t *testing.T, s *store.Store, query dispatcher.RunQuery) map[st
 			missed, err := s.Misfires(t.Context(), of)
 			must(t, err)
 			for _, m := range missed {
-				ids = append(ids, dispatcher.RunKey{ScheduledAt: m.From, TriggerID: m.TriggerID, Kind: dispatcher.KindSchedule}.String())
+				ids = append(ids, run.Key{ScheduledAt: m.From, TriggerID: m.TriggerID, Kind: run.KindSchedule}.String())
 			}
 			return ids
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/series"
 )
 
@@ -122,9 +123,9 @@ type asideRow struct {
 	// item is the key of the row among those of its work, for people to read. That of a run is its id.
 	item     string
 	app, job int64 // ids; 0: none
-	key      dispatcher.RunKey
-	node     int64               // of the run: where it was
-	state    dispatcher.RunState // of the run: what it was
+	key      run.Key
+	node     int64     // of the run: where it was
+	state    run.State // of the run: what it was
 }
 
 // asides are what this process knows of rows that are set aside.
@@ -247,7 +248,7 @@ func (s *Store) setJobAside(ctx context.Context, work dispatcher.Work, job int64
 
 // setAppAside is setAside of an app.
 func (s *Store) setAppAside(ctx context.Context, work dispatcher.Work, app string, why error, now time.Time) error {
-	return s.setAside(ctx, asideRow{work: work, item: appItem(app), app: dispatcher.AppID(app)}, why, now)
+	return s.setAside(ctx, asideRow{work: work, item: appItem(app), app: run.AppID(app)}, why, now)
 }
 
 // appItem names an app that is set aside.

@@ -8,14 +8,15 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // failedRun is a live run of which some work failed alone.
 type failedRun struct {
 	work dispatcher.Work
-	key  dispatcher.RunKey
+	key  run.Key
 	// token is that of the attempt whose node asked; 0: no live node may have the run.
-	token dispatcher.Token
+	token run.Token
 	why   error
 }
 
@@ -85,13 +86,13 @@ func (t *tx) hideRun(ctx context.Context, failed failedRun, all bool) (*dispatch
 // asideLive is a live run as it was when it was to be set aside.
 type asideLive struct {
 	job, node, token int64
-	state            dispatcher.RunState
+	state            run.State
 	dead             bool // its node is, or there is none
 	gone             bool // its job is deleted
 }
 
 // lockAside locks a live run.
-func (t *tx) lockAside(ctx context.Context, key dispatcher.RunKey) (asideLive, bool, error) {
+func (t *tx) lockAside(ctx context.Context, key run.Key) (asideLive, bool, error) {
 	// $1 to $3 key
 	const read = `SELECT r.job_id, r.node, r.token, r.state, NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = r.node AND o.state <> 'dead')
 			OR r.state IN ('retrying', 'waiting_callback', 'waiting_shards'),
@@ -206,7 +207,7 @@ func (t *tx) bringAsideBack(ctx context.Context, entry asideEntry) (bool, error)
 }
 
 // endAside ends a run that is set aside and whose job was deleted.
-func (t *tx) endAside(ctx context.Context, key dispatcher.RunKey) error {
+func (t *tx) endAside(ctx context.Context, key run.Key) error {
 	// $1 now, from $2 on: the key
 	ended := t.steps(1, t.rows(1, 2, "", keyColumns[:3]...), `SELECT`+chosenEnd(end{
 		state: `'cancelled'`, class: `'job_deleted'`, message: `'the job was deleted before this attempt began'`,

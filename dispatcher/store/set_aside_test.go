@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -25,10 +26,10 @@ func TestRunThatIsSetAsideIsTriedAgain(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
 		asideRun(r)
-		run, err := r.Store.Run(t.Context(), r.keys["evil"].String())
+		one, err := r.Store.Run(t.Context(), r.keys["evil"].String())
 		must(t, err)
-		if run.State != dispatcher.RunQueued || run.Class != dispatcher.ClassOther || !strings.Contains(run.Error, "set aside, tried again at") {
-			t.Errorf("the run is %s: %s %q, want that it says why it is set aside", run.State, run.Class, run.Error)
+		if one.State != run.Queued || one.Class != run.ClassOther || !strings.Contains(one.Error, "set aside, tried again at") {
+			t.Errorf("the run is %s: %s %q, want that it says why it is set aside", one.State, one.Class, one.Error)
 		}
 		again := func(at time.Time) int {
 			t.Helper()
@@ -51,7 +52,7 @@ func TestRunThatIsSetAsideIsTriedAgain(t *testing.T) {
 		r.now = r.now.Add(20 * time.Second)
 		again(r.now)
 		must(t, r.adopt(false))
-		if got := r.state("evil"); got != dispatcher.RunClaimed {
+		if got := r.state("evil"); got != run.Claimed {
 			t.Errorf("once it can be adopted, the run is %s", got)
 		}
 		if aside := r.aside(dispatcher.WorkAdopt); len(aside) != 0 {
@@ -79,11 +80,11 @@ func TestRetryThatIsSetAsideIsTriedAgain(t *testing.T) {
 		r.now = r.now.Add(time.Minute)
 		_, err := r.RetrySetAside(t.Context(), 100, r.now)
 		must(t, err)
-		if got := r.state("evil"); got != dispatcher.RunRetrying {
+		if got := r.state("evil"); got != run.Retrying {
 			t.Errorf("the run is %s, want that it is retrying again", got)
 		}
 		must(t, r.adopt(true))
-		if got := r.state("evil"); got != dispatcher.RunClaimed {
+		if got := r.state("evil"); got != run.Claimed {
 			t.Errorf("the run is %s, want that it was adopted", got)
 		}
 	})
@@ -122,7 +123,7 @@ func TestBadRunEndsWithoutItsBatch(t *testing.T) {
 				for _, step := range steps {
 					step(r)
 				}
-				if got := r.state("evil"); got != dispatcher.RunCancelled {
+				if got := r.state("evil"); got != run.Cancelled {
 					t.Errorf("the run is %s, want cancelled", got)
 				}
 				if aside := r.aside(dispatcher.WorkAdopt); len(aside) != 0 {
@@ -195,7 +196,7 @@ func TestLongestMisfireAfterStopsNoPoll(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
 		r.firing("rate(1m)", nil)
-		r.exec(`UPDATE trigger_clock SET misfire_after = 9223372036854775807 WHERE app_id = %d`, dispatcher.AppID("evil"))
+		r.exec(`UPDATE trigger_clock SET misfire_after = 9223372036854775807 WHERE app_id = %d`, run.AppID("evil"))
 		for _, overdue := range []bool{false, true} {
 			due, err := r.Due(t.Context(), dispatcher.DueQuery{Until: r.now.Add(time.Hour), Now: r.now, Limit: 10, Overdue: overdue})
 			if err != nil || !overdue && len(due) != 2 {

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
@@ -127,7 +128,7 @@ const slotsAtOnce = 100
 // Acquire gives runs that are about to begin their slots, and returns those that may begin.
 func (s *Store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted []dispatcher.HeldRun, err error) {
 	for _, run := range runs {
-		s.rollbacks.handedBack(run.RunKey) // it may have to wait
+		s.rollbacks.handedBack(run.Key) // it may have to wait
 	}
 	if err := s.unfoldRuns(ctx, runs); err != nil {
 		return nil, err
@@ -275,8 +276,8 @@ func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 			AND (r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying') OR o.id IS NOT NULL)
 		ORDER BY s.scheduled_at, s.trigger_id, s.kind, s.endpoint`
 	return collect(ctx, s.read, func(row scanner) (slot dispatcher.Slot, err error) {
-		var key dispatcher.RunKey
-		var node dispatcher.NodeID
+		var key run.Key
+		var node run.NodeID
 		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &slot.Endpoint, &node,
 			instantColumn(&slot.Since), &slot.Ended)
 		slot.Run = key.String()

@@ -7,23 +7,24 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // contender is a run that has or wants a slot, as the tables have it.
 type contender struct {
 	dispatcher.Contender
 	held      dispatcher.HeldRun
-	endpoint  string            // whose slot it is; empty: the job's
-	node      dispatcher.NodeID // of the run
-	slotNode  dispatcher.NodeID // of the slot
-	slotToken dispatcher.Token
+	endpoint  string     // whose slot it is; empty: the job's
+	node      run.NodeID // of the run
+	slotNode  run.NodeID // of the slot
+	slotToken run.Token
 }
 
 // question is what an arbitration is about, besides the slots that have become free.
 type question struct {
 	runs []dispatcher.HeldRun // that want to begin
 	// at are the endpoints whose slots they want; nil: they want slots of their jobs.
-	at map[dispatcher.RunKey]dispatcher.EndpointRequest
+	at map[run.Key]dispatcher.EndpointRequest
 	// gone tells to look for runs that wait for endpoints that are not there any more.
 	gone bool
 }
@@ -48,7 +49,7 @@ type ending struct {
 func (s *Store) arbitrate(ctx context.Context, t *tx, jobs map[int64]lockedJob, q question) (arbitration, error) {
 	r := reading{
 		t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[slotKey][]*contender{}, byKey: map[contenderKey]*contender{},
-		atEndpoint: map[dispatcher.RunKey][]*contender{},
+		atEndpoint: map[run.Key][]*contender{},
 	}
 	if err := r.read(ctx, jobs, q); err != nil {
 		return arbitration{}, err
@@ -81,13 +82,13 @@ func (c *arbitration) withoutShards(all []*contender) []*contender {
 func (c *arbitration) decide(
 	t *tx, job dispatcher.Job, contend func([]dispatcher.Contender) []dispatcher.SlotDecision, contenders []*contender,
 ) {
-	byKey, all := make(map[dispatcher.RunKey]*contender, len(contenders)), make([]dispatcher.Contender, len(contenders))
+	byKey, all := make(map[run.Key]*contender, len(contenders)), make([]dispatcher.Contender, len(contenders))
 	for i, r := range contenders {
-		byKey[r.RunKey], all[i] = r, r.Contender
+		byKey[r.Key], all[i] = r, r.Contender
 	}
 	verdicts := contend(all)
 	for i, verdict := range verdicts {
-		r := byKey[all[i].RunKey]
+		r := byKey[all[i].Key]
 		switch verdict {
 		case dispatcher.SlotStay:
 			if !r.Live {
@@ -124,29 +125,29 @@ func (c *arbitration) end(e ending) {
 }
 
 // latest returns the latest of contenders in order that takes part, in favor of which others end.
-func latest(all []dispatcher.Contender) dispatcher.RunKey {
+func latest(all []dispatcher.Contender) run.Key {
 	for _, c := range slices.Backward(all) {
 		if c.TakesPart() {
-			return c.RunKey
+			return c.Key
 		}
 	}
-	return dispatcher.RunKey{}
+	return run.Key{}
 }
 
 // whySkipped names the run that is in the way of another. all are in order.
 func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision,
-	byKey map[dispatcher.RunKey]*contender, of *contender) string {
+	byKey map[run.Key]*contender, of *contender) string {
 	if job.ConcurrencyPolicy == dispatcher.ConcurrencyReplace {
 		return fmt.Sprintf("replaced by run %s before it began", latest(all))
 	}
 	at := slices.IndexFunc(all, func(o dispatcher.Contender) bool { return o.Slot })
 	for i := range all {
 		// Else who gets it now, or is about to.
-		if at < 0 && all[i].RunKey != of.RunKey && verdicts[i] != dispatcher.SlotSkip {
+		if at < 0 && all[i].Key != of.Key && verdicts[i] != dispatcher.SlotSkip {
 			at = i
 		}
 	}
-	holder := byKey[all[max(at, 0)].RunKey]
+	holder := byKey[all[max(at, 0)].Key]
 	why := fmt.Sprintf("run %s has the slot", holder)
 	if n := job.Slots(); of.endpoint != "" {
 		why = fmt.Sprintf("endpoint %s runs run %s already", of.endpoint, holder)
@@ -227,8 +228,8 @@ func runsOf(contenders []*contender) []dispatcher.HeldRun {
 func endingArgs(f flavor, now int64, all []ending) []any {
 	var k keys
 	var why []string
-	for _, one := range sortedBy(all, func(e ending) dispatcher.RunKey { return e.held.RunKey }) {
-		k.add(one.held.RunKey, one.held.Token, one.held.Attempt)
+	for _, one := range sortedBy(all, func(e ending) run.Key { return e.held.Key }) {
+		k.add(one.held.Key, one.held.Token, one.held.Attempt)
 		why = append(why, one.why)
 	}
 	return append([]any{now}, f.batch(k.at, k.trigger, k.kind, k.token, k.attempt, why)...)
@@ -240,7 +241,7 @@ func slotArgs(f flavor, all []*contender) []any {
 	var node, job []int64
 	var endpoint []string
 	for _, r := range all {
-		k.add(r.held.RunKey, r.held.Token, r.held.Attempt)
+		k.add(r.held.Key, r.held.Token, r.held.Attempt)
 		node, job, endpoint = append(node, int64(r.node)), append(job, r.held.JobID), append(endpoint, r.endpoint)
 	}
 	return f.batch(k.at, k.trigger, k.kind, k.token, k.attempt, node, job, endpoint)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The slots of endpoints are decided about as those of jobs are, by the same code and under the same lock of the job's
@@ -31,10 +32,10 @@ const goneEndpoints = ` SELECT b.id, b.endpoint FROM b WHERE NOT EXISTS (
 func (s *Store) AcquireEndpoints(ctx context.Context, requests []dispatcher.EndpointRequest) (
 	grants []dispatcher.EndpointGrant, err error,
 ) {
-	runs, at := make([]dispatcher.HeldRun, len(requests)), make(map[dispatcher.RunKey]dispatcher.EndpointRequest, len(requests))
+	runs, at := make([]dispatcher.HeldRun, len(requests)), make(map[run.Key]dispatcher.EndpointRequest, len(requests))
 	for i, request := range requests {
-		runs[i], at[request.RunKey] = request.HeldRun, request
-		s.rollbacks.handedBack(request.RunKey) // it may have to wait
+		runs[i], at[request.Key] = request.HeldRun, request
+		s.rollbacks.handedBack(request.Key) // it may have to wait
 	}
 	if err := s.unfoldRuns(ctx, runs); err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func (s *Store) AcquireEndpoints(ctx context.Context, requests []dispatcher.Endp
 				grants = append(grants, dispatcher.EndpointGrant{HeldRun: r.held, Endpoint: r.endpoint})
 			}
 			for _, r := range c.busy {
-				grants = append(grants, dispatcher.EndpointGrant{HeldRun: at[r.RunKey].HeldRun, Busy: r.why})
+				grants = append(grants, dispatcher.EndpointGrant{HeldRun: at[r.Key].HeldRun, Busy: r.why})
 			}
 		}, err
 	}, s.heldAside(ctx, dispatcher.WorkSlots))
@@ -61,7 +62,7 @@ func (s *Store) AcquireEndpoints(ctx context.Context, requests []dispatcher.Endp
 // else the one that it asks for. It leaves all others.
 func (r *reading) goesTo(request dispatcher.EndpointRequest) (endpoint string) {
 	endpoint = request.Endpoint
-	known := slices.Clone(r.atEndpoint[request.RunKey])
+	known := slices.Clone(r.atEndpoint[request.Key])
 	for _, c := range known {
 		if c.slotToken != request.Token && (c.Slot || !request.IfFree) {
 			endpoint = c.endpoint
@@ -86,8 +87,8 @@ func (r *reading) forget(c *contender) {
 	of := slotKey{c.held.JobID, c.endpoint}
 	same := func(o *contender) bool { return o == c }
 	r.all[of] = slices.DeleteFunc(r.all[of], same)
-	r.atEndpoint[c.RunKey] = slices.DeleteFunc(r.atEndpoint[c.RunKey], same)
-	delete(r.byKey, contenderKey{c.RunKey, c.endpoint})
+	r.atEndpoint[c.Key] = slices.DeleteFunc(r.atEndpoint[c.Key], same)
+	delete(r.byKey, contenderKey{c.Key, c.endpoint})
 }
 
 // occupied says why a contender would not get the slot of its endpoint at once; empty: it would.
@@ -137,9 +138,9 @@ func (r *reading) gone(ctx context.Context) error {
 
 // decideEndpoints adds what becomes of the contenders for the slots that a job has at endpoints.
 func (c *arbitration) decideEndpoints(t *tx, job lockedJob, id int64, r *reading) {
-	ended := map[dispatcher.RunKey]bool{} // by what was decided about the slots of the job
+	ended := map[run.Key]bool{} // by what was decided about the slots of the job
 	for _, e := range slices.Concat(c.cancel, c.skip) {
-		ended[e.RunKey] = true
+		ended[e.Key] = true
 	}
 	var endpoints []string
 	waiting := 0
@@ -150,7 +151,7 @@ func (c *arbitration) decideEndpoints(t *tx, job lockedJob, id int64, r *reading
 		endpoints = append(endpoints, of.endpoint)
 		waiting += countWaiting(contenders)
 		for _, o := range contenders {
-			o.Live, o.Asks = o.Live && !ended[o.RunKey], o.Asks && !ended[o.RunKey]
+			o.Live, o.Asks = o.Live && !ended[o.Key], o.Asks && !ended[o.Key]
 		}
 	}
 	slices.Sort(endpoints)

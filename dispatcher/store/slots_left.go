@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // leftSlots are the slots of a page that a node has, although it does not work on their runs under the token of the slot, and the
@@ -25,18 +26,18 @@ func leftSlots(f flavor) string {
 }
 
 // LeftSlots returns slots that a node has for attempts that the database does not give to it.
-func (s *Store) LeftSlots(ctx context.Context, node dispatcher.NodeID, after dispatcher.SlotKey, limit int) (
+func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher.SlotKey, limit int) (
 	left dispatcher.LeftSlots, err error,
 ) {
 	_, err = collect(ctx, s.read, func(row scanner) (struct{}, error) {
 		var key dispatcher.SlotKey
-		var token dispatcher.Token
+		var token run.Token
 		var gone bool
 		var place int
-		err := row.Scan(&key.JobID, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key.RunKey), &key.Endpoint, &token,
+		err := row.Scan(&key.JobID, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key.Key), &key.Endpoint, &token,
 			&gone, &place)
 		if gone {
-			left.Runs = append(left.Runs, dispatcher.HeldRun{RunKey: key.RunKey, JobID: key.JobID, Token: token})
+			left.Runs = append(left.Runs, dispatcher.HeldRun{Key: key.Key, JobID: key.JobID, Token: token})
 		}
 		if place == limit {
 			left.Last, left.More = key, true
@@ -51,11 +52,11 @@ func (s *Store) LeftSlots(ctx context.Context, node dispatcher.NodeID, after dis
 }
 
 // ReleaseRun frees the slots of a run that has ended, for an operator who knows that no request of it is in flight.
-func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
+func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
 	var released dispatcher.HeldRun
-	run, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-		if run.EndedAt == nil {
-			return fmt.Errorf("run %s has not ended: %w", run.ID, dispatcher.ErrConflict)
+	run, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *tx, r run.Run, key []any) error {
+		if r.EndedAt == nil {
+			return fmt.Errorf("run %s has not ended: %w", r.ID, dispatcher.ErrConflict)
 		}
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4
@@ -65,10 +66,10 @@ func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) 
 		case err != nil:
 			return err
 		case !found:
-			return fmt.Errorf("run %s has no slot: %w", run.ID, dispatcher.ErrConflict)
+			return fmt.Errorf("run %s has no slot: %w", r.ID, dispatcher.ErrConflict)
 		}
 		released.JobID = job
-		released.RunKey, err = dispatcher.ParseRunKey(run.ID)
+		released.Key, err = run.ParseKey(r.ID)
 		return err
 	})
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // slotKey names what runs contend for: the slots of a job or, with an endpoint, the one slot that the job has there.
@@ -13,7 +14,7 @@ type slotKey struct {
 }
 
 type contenderKey struct {
-	dispatcher.RunKey
+	run.Key
 	endpoint string
 }
 
@@ -25,7 +26,7 @@ type reading struct {
 	all   map[slotKey][]*contender
 	byKey map[contenderKey]*contender
 	// atEndpoint are the contenders for slots of endpoints, by their runs.
-	atEndpoint map[dispatcher.RunKey][]*contender
+	atEndpoint map[run.Key][]*contender
 	// stale are the slots of runs that have ended, unless a live node may still have a request of the run in flight.
 	stale []*contender
 	most  int // slots of one job that are taken
@@ -71,7 +72,7 @@ func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question
 func (r *reading) runs(ctx context.Context, query string, add func(*contender) *contender, args ...any) error {
 	_, err := collect(ctx, r.t, func(row scanner) (struct{}, error) {
 		c := &contender{Contender: dispatcher.Contender{Live: true}}
-		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.RunKey), &c.node,
+		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.Key), &c.node,
 			&c.held.Token, &c.held.Attempt)
 		add(c)
 		return struct{}{}, err
@@ -81,12 +82,12 @@ func (r *reading) runs(ctx context.Context, query string, add func(*contender) *
 
 // asks adds runs that are about to begin, and which their node still holds.
 func (r *reading) asks(q question) func(*contender) *contender {
-	asking := make(map[dispatcher.RunKey]dispatcher.HeldRun, len(q.runs))
+	asking := make(map[run.Key]dispatcher.HeldRun, len(q.runs))
 	for _, run := range q.runs {
-		asking[run.RunKey] = run
+		asking[run.Key] = run
 	}
 	return func(c *contender) *contender {
-		run, request := asking[c.RunKey], q.at[c.RunKey]
+		run, request := asking[c.Key], q.at[c.Key]
 		if q.at != nil {
 			c.endpoint = r.goesTo(request)
 		}
@@ -109,8 +110,8 @@ func (r *reading) asks(q question) func(*contender) *contender {
 
 // add adds a contender, unless it is there already, and returns what is there.
 func (r *reading) add(c *contender) *contender {
-	c.held.RunKey = c.RunKey
-	key := contenderKey{c.RunKey, c.endpoint}
+	c.held.Key = c.Key
+	key := contenderKey{c.Key, c.endpoint}
 	if old := r.byKey[key]; old != nil {
 		return old
 	}
@@ -118,7 +119,7 @@ func (r *reading) add(c *contender) *contender {
 	of := slotKey{c.held.JobID, c.endpoint}
 	r.all[of] = append(r.all[of], c)
 	if c.endpoint != "" {
-		r.atEndpoint[c.RunKey] = append(r.atEndpoint[c.RunKey], c)
+		r.atEndpoint[c.Key] = append(r.atEndpoint[c.Key], c)
 	}
 	return c
 }
@@ -128,7 +129,7 @@ func (r *reading) add(c *contender) *contender {
 func (r *reading) waits() {
 	for _, c := range r.byKey {
 		waits := c.Live && c.node == waitingNode
-		for _, o := range r.atEndpoint[c.RunKey] {
+		for _, o := range r.atEndpoint[c.Key] {
 			if o.slotNode == waitingNode {
 				waits = waits && o == c
 			}
@@ -145,7 +146,7 @@ func (r *reading) slots(ctx context.Context, query string) error {
 		c := &contender{}
 		var state dispatcher.NodeState
 		var shards int
-		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.RunKey), &c.node, &c.held.Token,
+		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.Key), &c.node, &c.held.Token,
 			&c.held.Attempt, &c.Live, &c.slotNode, &c.slotToken, &state, &shards, &c.endpoint)
 		c.Slot = c.slotNode != waitingNode
 		c.Busy = c.slotNode > 0 && state != dispatcher.NodeDead || shards > 0
@@ -154,7 +155,7 @@ func (r *reading) slots(ctx context.Context, query string) error {
 		case c.Busy:
 			c.held.Token = c.slotToken
 		default:
-			c.held.RunKey = c.RunKey
+			c.held.Key = c.Key
 			r.stale = append(r.stale, c)
 			return struct{}{}, err
 		}

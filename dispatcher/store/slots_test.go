@@ -8,13 +8,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // boundedJob declares a job of which one run at a time may execute, and requests and adopts a run.
-func boundedJob(t *testing.T, s *store.Store, name string, token dispatcher.Token) dispatcher.HeldRun {
+func boundedJob(t *testing.T, s *store.Store, name string, token run.Token) dispatcher.HeldRun {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1}
 	job := tick(name, "", may1)
@@ -38,7 +39,7 @@ func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
 	s := ownClaims(t, database, 1)
 	var runs []dispatcher.HeldRun
 	for i, name := range []string{"before", "locked", "after"} {
-		runs = append(runs, boundedJob(t, s, name, dispatcher.Token(20+i)))
+		runs = append(runs, boundedJob(t, s, name, run.Token(20+i)))
 	}
 	tx := meanwhileIn(t, database)
 	_, err := tx.Exec(t.Context(), `SELECT id FROM jobs WHERE name = 'locked' FOR UPDATE`)
@@ -46,7 +47,7 @@ func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
 	undecided := func(err error) {
 		t.Helper()
 		var some *dispatcher.UndecidedError
-		if !errors.As(err, &some) || len(some.Runs) != 1 || some.Runs[0].RunKey != runs[1].RunKey {
+		if !errors.As(err, &some) || len(some.Runs) != 1 || some.Runs[0].Key != runs[1].Key {
 			t.Errorf("while a job is locked: error %v, want the run of that job to ask again", err)
 		}
 	}
@@ -79,9 +80,9 @@ func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
 		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`
 			INSERT INTO live_runs (app_id, scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state)
 			WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
-			SELECT %[4]d, %[2]d + n, %[3]d, %[3]d, 1, 0, 0, 0, 2, 'queued' FROM i`, waiting, may1.UnixMilli(), dispatcher.JobID("app", "job"),
-			dispatcher.AppID("app"))))
-		runs, err := store.Contenders(t.Context(), s, dispatcher.JobID("app", "job"), 3)
+			SELECT %[4]d, %[2]d + n, %[3]d, %[3]d, 1, 0, 0, 0, 2, 'queued' FROM i`, waiting, may1.UnixMilli(), run.JobID("app", "job"),
+			run.AppID("app"))))
+		runs, err := store.Contenders(t.Context(), s, run.JobID("app", "job"), 3)
 		must(t, err)
 		if runs != 6 {
 			t.Errorf("read %d runs, want the first and the last three", runs)

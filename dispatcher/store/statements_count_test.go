@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -19,7 +20,7 @@ func TestWhatEveryNodeSendsIsOneStatement(t *testing.T) {
 	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Metrics: registry})
 	must(t, err)
 	defer s.Close()
-	for id := range dispatcher.NodeID(3) {
+	for id := range run.NodeID(3) {
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: id + 1}, time.Time{}))
 	}
 	_, err = s.Clock(t.Context()) // makes the connection for heartbeats, which is checked first

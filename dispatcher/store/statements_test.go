@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -219,7 +220,7 @@ func TestHotStatementsKeepTheirPlans(t *testing.T) {
 func fill(t *testing.T, s *store.Store) {
 	t.Helper()
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
-	for node := range dispatcher.NodeID(3) {
+	for node := range run.NodeID(3) {
 		must(t, s.Register(ctx, dispatcher.Node{ID: node + 1}, may1))
 	}
 	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
@@ -239,9 +240,9 @@ func fill(t *testing.T, s *store.Store) {
 		}, change)
 		must(t, err)
 		for day := range 3 {
-			insertRuns(t, s, dispatcher.JobID("app", name), may1.Add(days(day)).Add(time.Duration(i)*time.Hour), 100, false)
+			insertRuns(t, s, run.JobID("app", name), may1.Add(days(day)).Add(time.Duration(i)*time.Hour), 100, false)
 		}
-		insertRuns(t, s, dispatcher.JobID("app", name), may1.Add(time.Duration(i)*time.Hour).Add(time.Minute), 20, true)
+		insertRuns(t, s, run.JobID("app", name), may1.Add(time.Duration(i)*time.Hour).Add(time.Minute), 20, true)
 	}
 	must(t, store.Exec(ctx, s, `INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
 		SELECT job_id, scheduled_at, trigger_id, kind, '', 1, 1, scheduled_at FROM live_runs`))

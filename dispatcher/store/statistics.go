@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -41,7 +41,7 @@ func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (fou
 	if query.Apps != nil {
 		ids := make([]int64, len(query.Apps))
 		for i, name := range query.Apps {
-			ids[i] = dispatcher.AppID(name)
+			ids[i] = run.AppID(name)
 		}
 		of = ` AND s.app_id` + s.in(len(w.args)+1)
 		w.args = append(w.args, s.list(ids))
@@ -73,7 +73,7 @@ func daysOf(rows []countedDay, final int64) []view.DayStatistics {
 		if i == 0 || rows[i-1].day != c.day {
 			late = 0
 			days = append(days, view.DayStatistics{
-				Day: instant(c.day).Format(time.DateOnly), Runs: map[dispatcher.RunState]int64{}, Final: c.day+dayMillis <= final,
+				Day: instant(c.day).Format(time.DateOnly), Runs: map[run.State]int64{}, Final: c.day+dayMillis <= final,
 			})
 		}
 		d := &days[len(days)-1]
@@ -81,7 +81,7 @@ func daysOf(rows []countedDay, final int64) []view.DayStatistics {
 			d.Misfires = c.runs
 			continue
 		}
-		d.Runs[dispatcher.RunState(c.state)] = c.runs
+		d.Runs[run.State(c.state)] = c.runs
 		d.Attempts += c.attempts
 		d.Started += c.started
 		d.LateMost = max(d.LateMost, millis(c.lateMost))

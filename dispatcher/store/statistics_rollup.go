@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -130,7 +131,7 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 	err = inParts(ctx, s, apps, func(part []string) error {
 		ids := make([]int64, len(part))
 		for i, app := range part {
-			ids[i] = dispatcher.AppID(app)
+			ids[i] = run.AppID(app)
 		}
 		err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 			from, to, err := t.portion(ctx, pass, target)
@@ -144,7 +145,7 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 		}
 		return err
 	}, func(app string, why error) error {
-		bad = append(bad, dispatcher.AppID(app))
+		bad = append(bad, run.AppID(app))
 		return s.setAppAside(ctx, dispatcher.WorkStatistics, app, why, now)
 	})
 	if err != nil {

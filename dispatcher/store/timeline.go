@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -84,7 +85,7 @@ func (s *Store) timelineJobs(ctx context.Context, query view.TimelineQuery) ([]t
 		err = row.Scan(&j.id, &j.Name, &j.Origin)
 		j.TimelineRow.Job, j.Marks = j.Name, []view.TimelineMark{}
 		return j, err
-	}, list, dispatcher.AppID(query.App), query.Page.Cursor, query.Page.Limit+1, query.Job)
+	}, list, run.AppID(query.App), query.Page.Cursor, query.Page.Limit+1, query.Job)
 	if err == nil && len(jobs) == 0 && query.Job != "" {
 		err = dispatcher.NotFound("job", query.App+"/"+query.Job)
 	}
@@ -97,13 +98,13 @@ type timelineRun struct {
 	view.TimelineMark
 }
 
-func scanTimelineRun(row scanner) (run timelineRun, err error) {
-	var key dispatcher.RunKey
-	run.What, run.Count = view.MarkRun, 1
-	err = row.Scan(&run.job, &run.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &run.State, &run.Class,
-		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt))
-	run.ScheduledAt, run.Run = key.ScheduledAt, key.String()
-	return run, err
+func scanTimelineRun(row scanner) (r timelineRun, err error) {
+	var key run.Key
+	r.What, r.Count = view.MarkRun, 1
+	err = row.Scan(&r.job, &r.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &r.State, &r.Class,
+		optionalColumn(&r.StartedAt), optionalColumn(&r.EndedAt))
+	r.ScheduledAt, r.Run = key.ScheduledAt, key.String()
+	return r, err
 }
 
 // addTimelineRuns adds the latest runs of each job, those that failed, and those that are not over. Of a run that is in two of

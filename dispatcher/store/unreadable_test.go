@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -48,7 +49,7 @@ func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 	}
 	must(t, store.Exec(t.Context(), s, `UPDATE jobs SET `+set+` WHERE name = 'bad'`))
 
-	bad, good := dispatcher.JobID("app", "bad"), dispatcher.JobID("app", "good")
+	bad, good := run.JobID("app", "bad"), run.JobID("app", "good")
 	versions, err := s.JobsByID(t.Context(), []int64{bad, good})
 	if err != nil || len(versions) != 2 {
 		t.Fatalf("by id: got %d jobs, %v, want both", len(versions), err)

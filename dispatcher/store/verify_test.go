@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
@@ -40,16 +41,16 @@ func testVerifyFinds(t *testing.T, s *store.Store) {
 	minute := func(n int) time.Time { return may1.Add(time.Duration(n) * time.Minute) }
 	prev := time.Time{}
 	for n := 1; n <= 6; n++ {
-		held, err := s.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: dispatcher.Token(n), Now: minute(n),
+		held, err := s.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: run.Token(n), Now: minute(n),
 			Advances: []dispatcher.Advance{
-				{TriggerID: dispatcher.TriggerID("app", "job", "tick"), JobID: dispatcher.JobID("app", "job"), Revision: 1,
+				{TriggerID: run.TriggerID("app", "job", "tick"), JobID: run.JobID("app", "job"), Revision: 1,
 					Prev: prev, Next: minute(n), Then: minute(n + 1)},
 			}})
 		must(t, err)
 		if n%3 != 0 { // some are in the history, others only in a claim
-			must(t, s.Record(t.Context(), []dispatcher.Record{{RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: 1, Node: 1,
+			must(t, s.Record(t.Context(), []dispatcher.Record{{Key: held[0].Key, JobID: held[0].JobID, Revision: 1, Node: 1,
 				Token: held[0].Token, Attempt: 1, ClaimedAt: minute(n),
-				Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: minute(n), EndedAt: minute(n)}}}))
+				Outcome: run.Outcome{State: run.Succeeded, StartedAt: minute(n), EndedAt: minute(n)}}}))
 		}
 		prev = minute(n)
 	}
@@ -65,7 +66,7 @@ func testVerifyFinds(t *testing.T, s *store.Store) {
 	if got := compare(); got.Unexplained != 0 || got.Runs != 6 || got.Open != 1 {
 		t.Fatalf("before: got %+v, want six runs and an open fire", got)
 	}
-	id := dispatcher.TriggerID("app", "job", "tick")
+	id := run.TriggerID("app", "job", "tick")
 	for _, statement := range []string{
 		fmt.Sprintf(`DELETE FROM runs WHERE scheduled_at = %d`, minute(2).UnixMilli()),
 		fmt.Sprintf(`UPDATE runs SET scheduled_at = scheduled_at + 1 WHERE scheduled_at = %d`, minute(4).UnixMilli()),

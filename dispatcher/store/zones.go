@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // zoneSetting selects the setting without its data, which take half a megabyte. There is one row at most.
@@ -69,7 +70,7 @@ func (s *Store) SetZones(ctx context.Context, release string, archive []byte, ch
 
 // NoteZones notes which release a node computes with. If it was another one, no release counts as that of all fire times any more, so
 // that they are worked out again once all nodes compute with the same.
-func (s *Store) NoteZones(ctx context.Context, id dispatcher.NodeID, release string) error {
+func (s *Store) NoteZones(ctx context.Context, id run.NodeID, release string) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 node, $2 release
 		const other = `SELECT 1 FROM nodes WHERE id = $1 AND zones <> $2`

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // appDefaults is how attributes of an app begin that are, without it, the app's defaults in the API.
@@ -98,7 +99,7 @@ func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error
 	}
 	job.Target = targetDefaults(all["target"])
 	for field, follow := range map[string]**dispatcher.Follow{
-		string(dispatcher.OnSuccess): &job.OnSuccess, string(dispatcher.OnFailure): &job.OnFailure, string(dispatcher.OnMisfire): &job.OnMisfire,
+		string(run.OnSuccess): &job.OnSuccess, string(run.OnFailure): &job.OnFailure, string(run.OnMisfire): &job.OnMisfire,
 	} {
 		given, is := all[field].(map[string]any)
 		if !is {

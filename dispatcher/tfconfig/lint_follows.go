@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // follower is a job that a block of another one names.
@@ -19,7 +20,7 @@ type follower struct {
 // followersOf returns the jobs that follow a job, as far as their names are known, in the order of the file.
 func followersOf(r *Resource) []follower {
 	var all []follower
-	for _, event := range dispatcher.FollowEvents {
+	for _, event := range run.FollowEvents {
 		jobs := r.root.part(string(event)).part("jobs")
 		if jobs == nil {
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -187,7 +188,7 @@ func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) e
 	standard.Triggers = nil
 	remove(tree, standard)
 	tree["target"], tree["triggers"] = targetWithoutDefaults(target, defaults), triggers
-	for _, event := range dispatcher.FollowEvents {
+	for _, event := range run.FollowEvents {
 		follow, _ := tree[string(event)].(map[string]any)
 		remove(follow, dispatcher.Follow{Payload: dispatcher.FollowOwn})
 		targetWithoutDefaults(follow["target"], nil)

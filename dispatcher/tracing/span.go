@@ -15,25 +15,26 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Begin begins the span of an attempt at now. It says whether the trace is recorded, and returns what ends the span; nil:
 // it is not recorded.
-func (t *Tracer) Begin(ctx context.Context, call dispatcher.Call, now time.Time) (dispatcher.Sampling, func(dispatcher.Outcome)) {
+func (t *Tracer) Begin(ctx context.Context, call dispatcher.Call, now time.Time) (run.Sampling, func(run.Outcome)) {
 	name, attributes := aboutTarget(call)
 	_, span := t.tracer.Start(context.WithValue(ctx, idsKey{}, &call), name, trace.WithNewRoot(), trace.WithTimestamp(now),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithLinks(links(call)...),
 		trace.WithAttributes(append(attributes, aboutRun(call)...)...))
 	if !span.SpanContext().IsSampled() {
-		return dispatcher.NotSampled, nil
+		return run.NotSampled, nil
 	}
-	return dispatcher.Sampled, func(o dispatcher.Outcome) {
+	return run.Sampled, func(o run.Outcome) {
 		end(span, call, o)
 	}
 }
 
 // end ends a span with the outcome of its attempt. The text of an error may repeat what a target said, so it is left out.
-func end(span trace.Span, call dispatcher.Call, o dispatcher.Outcome) {
+func end(span trace.Span, call dispatcher.Call, o run.Outcome) {
 	span.SetAttributes(attribute.String("carillon.state", string(o.State)))
 	if o.HTTPStatus != 0 {
 		span.SetAttributes(semconv.HTTPResponseStatusCode(o.HTTPStatus))
@@ -45,7 +46,7 @@ func end(span trace.Span, call dispatcher.Call, o dispatcher.Outcome) {
 		span.SetAttributes(aboutEndpoint(call, o.Response.Endpoint)...)
 	}
 	switch o.State {
-	case dispatcher.RunSucceeded, dispatcher.RunWaitingCallback, dispatcher.RunSuperseded:
+	case run.Succeeded, run.WaitingCallback, run.Superseded:
 	default:
 		span.SetStatus(codes.Error, "")
 	}
@@ -84,7 +85,7 @@ func aboutTarget(call dispatcher.Call) (name string, attributes []attribute.KeyV
 		if region := target.Lambda.FunctionRegion(); region != "" {
 			attributes = append(attributes, semconv.FaaSInvokedRegion(region))
 		}
-		if call.Key.Kind == dispatcher.KindSchedule {
+		if call.Key.Kind == run.KindSchedule {
 			attributes = append(attributes, semconv.FaaSTriggerTimer, semconv.FaaSTime(input.FormatInstant(call.Key.ScheduledAt)))
 		}
 		return "invoke " + function, attributes
@@ -143,7 +144,7 @@ func aboutMessage(system attribute.KeyValue, arn string) (string, []attribute.Ke
 // links returns what led to an attempt: the attempt before, the run that the run follows or tells of, and the request that
 // asked for the run.
 func links(call dispatcher.Call) (all []trace.Link) {
-	add := func(why string, id dispatcher.TraceID, span dispatcher.SpanID, sampled bool, more ...attribute.KeyValue) {
+	add := func(why string, id run.TraceID, span run.SpanID, sampled bool, more ...attribute.KeyValue) {
 		var flags trace.TraceFlags
 		all = append(all, trace.Link{
 			SpanContext: trace.NewSpanContext(trace.SpanContextConfig{
@@ -153,14 +154,14 @@ func links(call dispatcher.Call) (all []trace.Link) {
 		})
 	}
 	if call.Attempt > 1 {
-		add("retry", call.TraceID(), dispatcher.SpanOf(call.Installation, call.Key.String(), call.Attempt-1), true)
+		add("retry", call.TraceID(), run.SpanOf(call.Installation, call.Key.String(), call.Attempt-1), true)
 	}
 	if c := call.Cause; c != nil && c.Run != "" {
 		why := "follow"
 		if c.Alert != "" {
 			why = "alert"
 		}
-		add(why, dispatcher.TraceOf(call.Installation, c.Run), dispatcher.SpanOf(call.Installation, c.Run, 1), true,
+		add(why, run.TraceOf(call.Installation, c.Run), run.SpanOf(call.Installation, c.Run, 1), true,
 			attribute.String("carillon.run", c.Run))
 	}
 	if r := call.Requester; r != nil {

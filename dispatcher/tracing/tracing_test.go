@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/tracing"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -53,10 +54,10 @@ func start(t *testing.T, o tracing.Options) (*tracing.Tracer, func()) {
 }
 
 // record records an attempt from at on.
-func record(t *testing.T, tracer *tracing.Tracer, call dispatcher.Call, o dispatcher.Outcome) {
+func record(t *testing.T, tracer *tracing.Tracer, call dispatcher.Call, o run.Outcome) {
 	t.Helper()
 	sampling, end := tracer.Begin(t.Context(), call, at)
-	if sampling != dispatcher.Sampled || end == nil {
+	if sampling != run.Sampled || end == nil {
 		t.Fatalf("Begin = %v, want a span that is sampled", sampling)
 	}
 	end(o)
@@ -65,7 +66,7 @@ func record(t *testing.T, tracer *tracing.Tracer, call dispatcher.Call, o dispat
 func callOf(target dispatcher.Target, attempt int) dispatcher.Call {
 	return dispatcher.Call{
 		Installation: "i", App: "app", Job: "job", Trigger: "hourly", Attempt: attempt, Target: target,
-		Key: dispatcher.RunKey{TriggerID: 1, ScheduledAt: at, Kind: dispatcher.KindSchedule},
+		Key: run.Key{TriggerID: 1, ScheduledAt: at, Kind: run.KindSchedule},
 	}
 }
 
@@ -80,8 +81,8 @@ func TestSpansSayWhatWasAttemptedAndNothingSecret(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_HEADERS": "api-key=of%20the%20collector"}))
 	call := callOf(secretive, 3)
 	call.Payload = []byte(`"canary-payload"`)
-	record(t, tracer, call, dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 503, Class: dispatcher.ClassHTTP5xx,
-		Error: "canary-error", EndedAt: at.Add(time.Second), Response: &dispatcher.Response{Body: "canary-body"}})
+	record(t, tracer, call, run.Outcome{State: run.Failed, HTTPStatus: 503, Class: run.ClassHTTP5xx,
+		Error: "canary-error", EndedAt: at.Add(time.Second), Response: &run.Response{Body: "canary-body"}})
 	end()
 	spans := c.Spans()
 	if len(spans) != 1 {
@@ -145,9 +146,9 @@ func TestSpansNameEachKindOfTarget(t *testing.T) {
 			endpoint := dispatcher.Endpoint{ID: "w1"}
 			endpoint.URL = "http://10.0.0.1:9000/run"
 			call.Group = &dispatcher.GroupVersion{Live: []dispatcher.Endpoint{endpoint}}
-			outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, EndedAt: at}
+			outcome := run.Outcome{State: run.Succeeded, EndedAt: at}
 			if tt.target.Group != nil {
-				outcome.Response = &dispatcher.Response{Endpoint: "w1"}
+				outcome.Response = &run.Response{Endpoint: "w1"}
 			}
 			record(t, tracer, call, outcome)
 			end()
@@ -168,17 +169,17 @@ func TestSpansLinkToWhatAskedForThem(t *testing.T) {
 	t.Parallel()
 	c := servers.NewCollector(t)
 	tracer, end := start(t, options(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL}))
-	parent := dispatcher.RunKey{TriggerID: 2, ScheduledAt: at, Kind: dispatcher.KindSchedule}.String()
-	requester, _ := dispatcher.ParseTraceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	parent := run.Key{TriggerID: 2, ScheduledAt: at, Kind: run.KindSchedule}.String()
+	requester, _ := run.ParseTraceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	follower, alert := callOf(secretive, 2), callOf(secretive, 1)
-	follower.Cause, follower.Requester = &dispatcher.RunCause{Run: parent, On: "on_failure"}, &requester
-	alert.Cause = &dispatcher.RunCause{Run: parent, Alert: "pager"}
-	done := dispatcher.Outcome{State: dispatcher.RunSucceeded, EndedAt: at}
+	follower.Cause, follower.Requester = &run.Cause{Run: parent, On: "on_failure"}, &requester
+	alert.Cause = &run.Cause{Run: parent, Alert: "pager"}
+	done := run.Outcome{State: run.Succeeded, EndedAt: at}
 	record(t, tracer, follower, done)
 	record(t, tracer, alert, done)
 	end()
-	of := func(installation, run string, attempt int) string {
-		return dispatcher.TraceOf(installation, run).String() + "-" + dispatcher.SpanOf(installation, run, attempt).String()
+	of := func(installation, r string, attempt int) string {
+		return run.TraceOf(installation, r).String() + "-" + run.SpanOf(installation, r, attempt).String()
 	}
 	spans := c.Spans()
 	if len(spans) != 2 {
@@ -208,7 +209,7 @@ func TestHangingCollectorDelaysNothing(t *testing.T) {
 	late, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for range attempts {
-		record(t, tracer, callOf(secretive, 1), dispatcher.Outcome{State: dispatcher.RunSucceeded, EndedAt: at})
+		record(t, tracer, callOf(secretive, 1), run.Outcome{State: run.Succeeded, EndedAt: at})
 	}
 	ended := make(chan struct{})
 	go func() { end(); close(ended) }()
@@ -252,7 +253,7 @@ func TestOverloadedCollectorIsTriedAgainAndARefusalIsNot(t *testing.T) {
 			c.Respond(status)
 			o := options(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_BSP_SCHEDULE_DELAY": "1"})
 			tracer, _ := start(t, o)
-			record(t, tracer, callOf(secretive, 1), dispatcher.Outcome{State: dispatcher.RunSucceeded, EndedAt: at})
+			record(t, tracer, callOf(secretive, 1), run.Outcome{State: run.Succeeded, EndedAt: at})
 			until(t, "a request", func() bool { n, _ := c.Requests(); return n > 0 })
 			c.Respond(http.StatusOK)
 			until(t, "the end of the export", func() bool {
@@ -334,9 +335,9 @@ func TestSamplerIsThatOfTheEnvironment(t *testing.T) {
 		if second, _ := tracer.Begin(t.Context(), call, at); second != first {
 			t.Fatalf("of run %d, one attempt is sampled and another is not", n)
 		}
-		if first == dispatcher.Sampled {
+		if first == run.Sampled {
 			sampled++
-			done(dispatcher.Outcome{State: dispatcher.RunSucceeded, EndedAt: at})
+			done(run.Outcome{State: run.Succeeded, EndedAt: at})
 		}
 	}
 	end()

@@ -16,14 +16,15 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Reader is what this package asks of a store.
 type Reader interface {
 	dispatcher.Revisions
 	// Run returns ErrNotFound if there is no such run.
-	Run(ctx context.Context, id string) (dispatcher.Run, error)
-	RunsAt(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error)
+	Run(ctx context.Context, id string) (run.Run, error)
+	RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error)
 	// Misfires lists misfire decisions, latest first; the cursor is Misfire.Cursor of the last item.
 	Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error)
 	// Leaks lists what is held for runs that have ended before an instant.

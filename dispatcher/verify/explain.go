@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Explanation says what became of one scheduled time of a trigger, and why.
@@ -30,9 +31,9 @@ type Explanation struct {
 	Steps []Step `json:"steps"`
 	// Run executes the fire. Misfire is the decision about a missed fire, and CatchUp the run that
 	// stands for it, if there is one.
-	Run     *dispatcher.Run     `json:"run,omitempty"`
+	Run     *run.Run            `json:"run,omitempty"`
 	Misfire *dispatcher.Misfire `json:"misfire,omitempty"`
-	CatchUp *dispatcher.Run     `json:"catch_up,omitempty"`
+	CatchUp *run.Run            `json:"catch_up,omitempty"`
 }
 
 // Step is one decision on the way to a verdict.
@@ -87,7 +88,7 @@ type explained struct {
 // ledger is what explanations ask of the ledger of a trigger.
 type ledger interface {
 	// find returns a run, nil if there is none.
-	find(ctx context.Context, key dispatcher.RunKey) (*dispatcher.Run, error)
+	find(ctx context.Context, key run.Key) (*run.Run, error)
 	// missed returns the misfire decision that covers a time, nil if there is none.
 	missed(ctx context.Context, at time.Time) (*dispatcher.Misfire, error)
 }
@@ -136,7 +137,7 @@ type explainer struct {
 }
 
 func (e *explainer) run(ctx context.Context) (err error) {
-	key := dispatcher.RunKey{TriggerID: e.history.ID, ScheduledAt: e.At, Kind: dispatcher.KindSchedule}
+	key := run.Key{TriggerID: e.history.ID, ScheduledAt: e.At, Kind: run.KindSchedule}
 	if e.Run, err = e.ledger.find(ctx, key); err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ type oneByOne struct {
 	query  ExplainQuery
 }
 
-func (l oneByOne) find(ctx context.Context, key dispatcher.RunKey) (*dispatcher.Run, error) {
+func (l oneByOne) find(ctx context.Context, key run.Key) (*run.Run, error) {
 	run, err := l.reader.Run(ctx, key.String())
 	if errors.Is(err, dispatcher.ErrNotFound) {
 		return nil, nil
@@ -244,7 +245,7 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 	if m.Run == "" {
 		return nil
 	}
-	key, err := dispatcher.ParseRunKey(m.Run)
+	key, err := run.ParseKey(m.Run)
 	if err != nil {
 		return err
 	}
@@ -282,7 +283,7 @@ func (e *explainer) unclaimed(span *dispatcher.Span) {
 }
 
 // addRun adds the steps of a run.
-func (e *explainer) addRun(run *dispatcher.Run) {
+func (e *explainer) addRun(run *run.Run) {
 	claimed := func(attempt int) {
 		if run.ClaimedAt != nil && run.Node != nil && attempt == run.Attempt {
 			e.step(*run.ClaimedAt, "claimed by node %s as attempt %d", *run.Node, run.Attempt)
@@ -310,7 +311,7 @@ func (e *explainer) addRun(run *dispatcher.Run) {
 }
 
 // addFollowers adds the steps of the runs that followed a run, when it ended.
-func (e *explainer) addFollowers(run *dispatcher.Run) {
+func (e *explainer) addFollowers(run *run.Run) {
 	if run.EndedAt == nil {
 		return
 	}
@@ -320,7 +321,7 @@ func (e *explainer) addFollowers(run *dispatcher.Run) {
 }
 
 // addShards adds the steps of a broadcast, which has no attempts of its own.
-func (e *explainer) addShards(run *dispatcher.Run) {
+func (e *explainer) addShards(run *run.Run) {
 	if run.Shards == nil {
 		return
 	}
@@ -337,21 +338,21 @@ func (e *explainer) addShards(run *dispatcher.Run) {
 }
 
 // progress says how far a run has come.
-func progress(run *dispatcher.Run) string {
-	waiting := run.Waiting()
+func progress(r *run.Run) string {
+	waiting := r.Waiting()
 	switch {
-	case waiting != "" && run.Error != "":
-		return waiting + " (" + run.Error + ")"
+	case waiting != "" && r.Error != "":
+		return waiting + " (" + r.Error + ")"
 	case waiting != "":
 		return waiting
-	case run.EndedAt == nil && run.Error != "":
-		return "is " + string(run.State) + " (" + run.Error + ")"
-	case run.EndedAt == nil:
-		return "is " + string(run.State)
-	case run.State == dispatcher.RunSkipped && run.Error != "":
-		return "was skipped: " + run.Error
-	case run.State == dispatcher.RunSuperseded:
-		return fmt.Sprintf("ended as superseded at attempt %d: a newer fire of the trigger had been done (%s)", run.Attempt, run.Error)
+	case r.EndedAt == nil && r.Error != "":
+		return "is " + string(r.State) + " (" + r.Error + ")"
+	case r.EndedAt == nil:
+		return "is " + string(r.State)
+	case r.State == run.Skipped && r.Error != "":
+		return "was skipped: " + r.Error
+	case r.State == run.Superseded:
+		return fmt.Sprintf("ended as superseded at attempt %d: a newer fire of the trigger had been done (%s)", r.Attempt, r.Error)
 	}
-	return fmt.Sprintf("ended as %s at attempt %d", run.State, run.Attempt)
+	return fmt.Sprintf("ended as %s at attempt %d", r.State, r.Attempt)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -72,11 +73,11 @@ func fit(cells []view.StripCell, now time.Time, query StripQuery) []view.StripCe
 
 // gathered is the part of a ledger that concerns some times of a trigger.
 type gathered struct {
-	runs     map[string]*dispatcher.Run
+	runs     map[string]*run.Run
 	misfires []dispatcher.Misfire
 }
 
-func (g gathered) find(_ context.Context, key dispatcher.RunKey) (*dispatcher.Run, error) {
+func (g gathered) find(_ context.Context, key run.Key) (*run.Run, error) {
 	return g.runs[key.String()], nil
 }
 
@@ -90,18 +91,18 @@ func (g gathered) missed(_ context.Context, at time.Time) (*dispatcher.Misfire, 
 
 // gather reads the runs at some times and the catch-up runs of misfire decisions.
 func (of *explained) gather(ctx context.Context, reader Reader, misfires []dispatcher.Misfire, at []stretch) error {
-	var keys []dispatcher.RunKey
+	var keys []run.Key
 	for _, one := range at {
 		for _, t := range []time.Time{one.first, one.last} {
-			keys = append(keys, dispatcher.RunKey{TriggerID: of.history.ID, ScheduledAt: t, Kind: dispatcher.KindSchedule})
+			keys = append(keys, run.Key{TriggerID: of.history.ID, ScheduledAt: t, Kind: run.KindSchedule})
 		}
 	}
 	for _, m := range misfires {
-		if key, err := dispatcher.ParseRunKey(m.Run); m.Run != "" && err == nil {
+		if key, err := run.ParseKey(m.Run); m.Run != "" && err == nil {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b dispatcher.RunKey) int {
+	slices.SortFunc(keys, func(a, b run.Key) int {
 		if c := a.ScheduledAt.Compare(b.ScheduledAt); c != 0 {
 			return c
 		}
@@ -111,7 +112,7 @@ func (of *explained) gather(ctx context.Context, reader Reader, misfires []dispa
 	if err != nil {
 		return err
 	}
-	found := gathered{map[string]*dispatcher.Run{}, misfires}
+	found := gathered{map[string]*run.Run{}, misfires}
 	for i := range runs {
 		found.runs[runs[i].ID] = &runs[i]
 	}
@@ -154,21 +155,21 @@ func (of *explained) cell(ctx context.Context, at time.Time) (view.StripCell, er
 	if e.excluded && e.Verdict == VerdictNone {
 		cell.What = view.CellExcluded
 	}
-	run := e.Run
+	r := e.Run
 	if e.Misfire != nil {
-		cell.Decision, cell.Run, run = e.Misfire.Decision, e.Misfire.Run, e.CatchUp
+		cell.Decision, cell.Run, r = e.Misfire.Decision, e.Misfire.Run, e.CatchUp
 	}
-	if run == nil {
+	if r == nil {
 		return cell, nil
 	}
-	cell.Run, cell.State, cell.Class = run.ID, run.State, run.Class
-	if e.Run != nil && run.State == dispatcher.RunSkipped {
+	cell.Run, cell.State, cell.Class = r.ID, r.State, r.Class
+	if e.Run != nil && r.State == run.Skipped {
 		cell.What = view.CellSkipped
 	}
-	if run.StartedAt != nil {
-		cell.Late = input.Duration(run.StartedAt.Sub(run.ScheduledAt))
-		if run.EndedAt != nil {
-			cell.Took = input.Duration(run.EndedAt.Sub(*run.StartedAt))
+	if r.StartedAt != nil {
+		cell.Late = input.Duration(r.StartedAt.Sub(r.ScheduledAt))
+		if r.EndedAt != nil {
+			cell.Took = input.Duration(r.EndedAt.Sub(*r.StartedAt))
 		}
 	}
 	return cell, nil

@@ -6,6 +6,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -16,7 +17,7 @@ type Attention struct {
 	At time.Time `json:"at"`
 	// Failed are runs that ended as failed, timed_out or lost in AttentionSpan before At, the latest to end first. Of each app
 	// it has the latest before it has further ones, so that no app hides another.
-	Failed Newest[dispatcher.Run] `json:"failed"`
+	Failed Newest[run.Run] `json:"failed"`
 	// Misfires were decided in AttentionSpan before At, the latest first.
 	Misfires Newest[dispatcher.Misfire] `json:"misfires"`
 	// Overdue are triggers that are due for longer than OverdueAfter, the longest first.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // What else asks for attention, as the alerts of an operator name it: each of these says in words what the cause is.
@@ -30,11 +31,11 @@ type (
 		// Runs is how many of the latest runs failed or wait so, at least if it is MaxCredentialRuns.
 		Runs int `json:"runs"`
 		// Run is the latest of them; Class, HTTPStatus and Error say how it failed, and At when, zero: it is not over.
-		Run        string           `json:"run"`
-		Class      dispatcher.Class `json:"class"`
-		HTTPStatus int              `json:"http_status,omitempty"`
-		Error      string           `json:"error,omitempty"`
-		At         time.Time        `json:"at,omitzero"`
+		Run        string    `json:"run"`
+		Class      run.Class `json:"class"`
+		HTTPStatus int       `json:"http_status,omitempty"`
+		Error      string    `json:"error,omitempty"`
+		At         time.Time `json:"at,omitzero"`
 		// Secrets are what the job or its group sends, by where it is declared: a reference, or "stored" for a value that the
 		// database keeps. There is never a value.
 		Secrets map[string]string `json:"secrets"`
@@ -87,16 +88,16 @@ var CredentialReasons = []CredentialReason{CredentialUnreadable, CredentialRefus
 
 // CredentialReasonOf returns why a secret is to blame for an attempt that failed with a class and an HTTP status; empty: it is
 // not.
-func CredentialReasonOf(class dispatcher.Class, httpStatus int) CredentialReason {
+func CredentialReasonOf(class run.Class, httpStatus int) CredentialReason {
 	const unauthorized, forbidden = 401, 403
 	switch {
-	case class == dispatcher.ClassSecret:
+	case class == run.ClassSecret:
 		return CredentialUnreadable
-	case class == dispatcher.ClassOAuth2:
+	case class == run.ClassOAuth2:
 		return CredentialOAuth2
-	case class == dispatcher.ClassCredentials:
+	case class == run.ClassCredentials:
 		return CredentialAWS
-	case class == dispatcher.ClassHTTP4xx && (httpStatus == unauthorized || httpStatus == forbidden):
+	case class == run.ClassHTTP4xx && (httpStatus == unauthorized || httpStatus == forbidden):
 		return CredentialRefused
 	}
 	return ""

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Statistics are what the runs of each UTC day came to, of an app or of all apps together.
@@ -22,7 +22,7 @@ type DayStatistics struct {
 	// Day is 2006-01-02.
 	Day string `json:"day"`
 	// Runs counts the runs that have ended, by state.
-	Runs map[dispatcher.RunState]int64 `json:"runs"`
+	Runs map[run.State]int64 `json:"runs"`
 	// Attempts counts all attempts of these runs.
 	Attempts int64 `json:"attempts"`
 	// Misfires counts the scheduled times that were missed.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Strip is a row of the latest and the next scheduled times of one trigger, each with what became of it.
@@ -34,11 +35,11 @@ type StripCell struct {
 	// Run is the run of the fire. Of a misfire, it is the catch-up run that stands for it. State, Class, Late and Took are its
 	// own: how late its latest attempt began after the scheduled time, and how long that took. They are left out until they
 	// are known.
-	Run   string              `json:"run,omitempty"`
-	State dispatcher.RunState `json:"state,omitempty"`
-	Class dispatcher.Class    `json:"class,omitempty"`
-	Late  input.Duration      `json:"late,omitempty"`
-	Took  input.Duration      `json:"took,omitempty"`
+	Run   string         `json:"run,omitempty"`
+	State run.State      `json:"state,omitempty"`
+	Class run.Class      `json:"class,omitempty"`
+	Late  input.Duration `json:"late,omitempty"`
+	Took  input.Duration `json:"took,omitempty"`
 	// Decision is that about a misfire.
 	Decision dispatcher.Decision `json:"decision,omitempty"`
 	// Revision is that of the job in force at the time, 0 if there was none.

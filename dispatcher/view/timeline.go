@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Timeline is a page of the jobs of an app, each with what happened and what is planned between two times.
@@ -45,11 +46,11 @@ type TimelineMark struct {
 	Trigger string `json:"trigger,omitempty"`
 	// Run, Class and Error are of a single run; StartedAt is the first start of several, EndedAt the last end. They are nil until
 	// they happen.
-	Run       string              `json:"run,omitempty"`
-	State     dispatcher.RunState `json:"state,omitempty"`
-	Class     dispatcher.Class    `json:"class,omitempty"`
-	StartedAt *time.Time          `json:"started_at,omitempty"`
-	EndedAt   *time.Time          `json:"ended_at,omitempty"`
+	Run       string     `json:"run,omitempty"`
+	State     run.State  `json:"state,omitempty"`
+	Class     run.Class  `json:"class,omitempty"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	// Decision is that about a misfire.
 	Decision dispatcher.Decision `json:"decision,omitempty"`
 }

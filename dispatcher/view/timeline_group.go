@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -63,7 +63,7 @@ func (r *TimelineRow) Group(now time.Time, step time.Duration) {
 // markGroup is what marks have in common that are joined.
 type markGroup struct {
 	what  TimelineKind
-	state dispatcher.RunState
+	state run.State
 	step  int64
 }
 

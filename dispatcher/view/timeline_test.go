@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -18,13 +18,13 @@ func TestCrowdedTimelineRowIsGroupedWithoutLoss(t *testing.T) {
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(r *rapid.T) {
 		var row view.TimelineRow
-		want := map[dispatcher.RunState]int{}
+		want := map[run.State]int{}
 		for range rapid.IntRange(0, 1000).Draw(r, "marks") {
 			at := now.Add(time.Duration(rapid.IntRange(-43_200, 43_200).Draw(r, "seconds")) * time.Second)
 			m := view.TimelineMark{What: view.MarkPlanned, ScheduledAt: at, Count: 1}
 			if !at.After(now) {
 				m.What = view.MarkRun
-				m.State = rapid.SampledFrom([]dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunLost}).Draw(r, "state")
+				m.State = rapid.SampledFrom([]run.State{run.Succeeded, run.Failed, run.Lost}).Draw(r, "state")
 			}
 			want[m.State]++
 			row.Marks = append(row.Marks, m)
@@ -33,7 +33,7 @@ func TestCrowdedTimelineRowIsGroupedWithoutLoss(t *testing.T) {
 		if len(row.Marks) > view.MostTimelineMarks {
 			r.Fatalf("%d marks are left", len(row.Marks))
 		}
-		got := map[dispatcher.RunState]int{}
+		got := map[run.State]int{}
 		for i, m := range row.Marks {
 			got[m.State] += m.Count
 			last := m.ScheduledAt

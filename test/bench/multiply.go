@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // later is how far ahead multiplied triggers are due, until makeDue moves them.
@@ -49,7 +50,7 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int, target f
 		"trigger_clock": copies("trigger_clock", `'next_fire_time', d.at, 'due_at', d.at`),
 	} {
 		group.Go(func() error {
-			if _, err := b.pool.Exec(ctx, statement, dispatcher.JobID(app, "job-0"), app, triggers); err != nil {
+			if _, err := b.pool.Exec(ctx, statement, run.JobID(app, "job-0"), app, triggers); err != nil {
 				return err
 			}
 			_, err := b.pool.Exec(ctx, "VACUUM ANALYZE "+table)
@@ -68,7 +69,7 @@ func (b *bench) makeDue(ctx context.Context, app string, from time.Time) error {
 			FROM f WHERE t.app_id = $1 AND t.due_at < f.first + $3 RETURNING t.id)
 		UPDATE triggers AS t SET start_at = t.start_at - f.first + $2, anchor_at = t.anchor_at - f.first + $2
 		FROM f, c WHERE t.id = c.id`
-	_, err := b.pool.Exec(ctx, move, dispatcher.AppID(app), from.UnixMilli(), (b.Time + time.Minute).Milliseconds())
+	_, err := b.pool.Exec(ctx, move, run.AppID(app), from.UnixMilli(), (b.Time + time.Minute).Milliseconds())
 	return err
 }
 
@@ -77,6 +78,6 @@ func (b *bench) silence(ctx context.Context, app string) error {
 	// $1 app, $2 when the rest is due, which nothing reads before the benchmark ends
 	const disable = `WITH a AS (UPDATE apps SET enabled = FALSE WHERE id = $1)
 		UPDATE trigger_clock SET off = off | 1 WHERE app_id = $1 AND due_at < $2`
-	_, err := b.pool.Exec(ctx, disable, dispatcher.AppID(app), time.Now().Add(time.Hour).UnixMilli())
+	_, err := b.pool.Exec(ctx, disable, run.AppID(app), time.Now().Add(time.Hour).UnixMilli())
 	return err
 }

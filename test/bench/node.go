@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -56,7 +57,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	options := engine.Options{
 		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, PurgeInterval: o.purge, Metrics: n.registry, Drain: time.Second,
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		OnOutcome: func(dispatcher.Call, dispatcher.Outcome) { n.fires.Add(1) },
+		OnOutcome: func(dispatcher.Call, run.Outcome) { n.fires.Add(1) },
 	}
 	if o.noBreaker {
 		options.BreakerFailures = -1
@@ -100,14 +101,14 @@ func (n *node) close(o nodeOptions) error {
 }
 
 // Invoke does nothing, like a target that takes no time.
-func (n *node) Invoke(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+func (n *node) Invoke(_ context.Context, call dispatcher.Call) run.Outcome {
 	now := time.Now()
-	if n.counting && call.Key.Kind != dispatcher.KindBackfill { // its instants are long past
+	if n.counting && call.Key.Kind != run.KindBackfill { // its instants are long past
 		n.mu.Lock()
 		n.latencies = append(n.latencies, now.Sub(call.Key.ScheduledAt))
 		n.mu.Unlock()
 	}
-	return dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: now, EndedAt: now}
+	return run.Outcome{State: run.Succeeded, StartedAt: now, EndedAt: now}
 }
 
 // takeLatencies returns what came since the last call.

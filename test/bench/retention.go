@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The old history of the benchmark of retention: as many days as that, of as many jobs, the latest of
@@ -177,7 +178,7 @@ func (b *bench) fill(ctx context.Context) error {
 			if err := b.execute(ctx, `WITH RECURSIVE c (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n + 1 < CAST($3 AS BIGINT)),
 				i AS (SELECT n, CAST($1 AS BIGINT) + n * CAST($2 AS BIGINT) AS at FROM c),
 				t AS (SELECT id, job_id, row_number() OVER (ORDER BY id) - 1 AS n FROM triggers WHERE app_id = $4) `+statement,
-				from.UnixMilli(), day.Milliseconds()/int64(perDay), perDay, dispatcher.AppID("old")); err != nil {
+				from.UnixMilli(), day.Milliseconds()/int64(perDay), perDay, run.AppID("old")); err != nil {
 				return fmt.Errorf("fill: %w", err)
 			}
 		}

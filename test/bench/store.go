@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -65,7 +66,7 @@ func idleJobs(app string, triggers int) declaration {
 // has one writer.
 type claimers struct {
 	store *store.Store
-	node  dispatcher.NodeID
+	node  run.NodeID
 	own   []claimer
 	jobs  map[int64]int64 // by trigger
 }
@@ -90,7 +91,7 @@ func jobsOf(ctx context.Context, s *store.Store, due []dispatcher.DueTrigger) (m
 }
 
 func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
-	c := &claimers{node: dispatcher.NodeID(rand.Int64()), own: make([]claimer, 2), jobs: map[int64]int64{}}
+	c := &claimers{node: run.NodeID(rand.Int64()), own: make([]claimer, 2), jobs: map[int64]int64{}}
 	if s.pool == nil {
 		c.own = c.own[:1]
 	}
@@ -146,7 +147,7 @@ func (c *claimers) measure(size int) measure {
 
 // claimAndRecord fires triggers without a target, and moves them to their next fire.
 func (c *claimers) claimAndRecord(ctx context.Context, due []dispatcher.DueTrigger) error {
-	batch := dispatcher.ClaimBatch{Node: c.node, Token: dispatcher.Token(rand.Int64() | 1), Advances: make([]dispatcher.Advance, len(due))}
+	batch := dispatcher.ClaimBatch{Node: c.node, Token: run.Token(rand.Int64() | 1), Advances: make([]dispatcher.Advance, len(due))}
 	for i := range due {
 		d := &due[i]
 		then := d.NextFireTime.Add(time.Second)
@@ -166,11 +167,11 @@ func (c *claimers) claimAndRecord(ctx context.Context, due []dispatcher.DueTrigg
 		return fmt.Errorf("%d of %d fires won", len(held), len(due))
 	}
 	records := make([]dispatcher.Record, len(held))
-	for i, run := range held {
+	for i, r := range held {
 		records[i] = dispatcher.Record{
-			RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: c.node, Token: run.Token,
-			Attempt: run.Attempt, Outcome: dispatcher.Outcome{
-				State: dispatcher.RunSucceeded, StartedAt: run.ScheduledAt, EndedAt: run.ScheduledAt.Add(time.Millisecond), HTTPStatus: 200,
+			Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt, Node: c.node, Token: r.Token,
+			Attempt: r.Attempt, Outcome: run.Outcome{
+				State: run.Succeeded, StartedAt: r.ScheduledAt, EndedAt: r.ScheduledAt.Add(time.Millisecond), HTTPStatus: 200,
 			},
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // How often jobs fire: one of a thousand every 12 minutes, one of ten a day, the others every 90 hours.
@@ -74,13 +74,13 @@ func (c *Crowd) copies(first, last int) []string {
 		}
 		expression := fmt.Sprintf("rate(%dm)", between/time.Minute)
 		rows = append(rows, fmt.Sprintf("(%d, %d, %d, '%s', '%s', 'host%d.example.com', '%s', %d, %d, %d, '%s', %d, %d, %d)", n,
-			dispatcher.JobID(app, job), dispatcher.AppID(app), app, job, n%200, input.Labels{"team": fmt.Sprintf("team-%d", n%50)},
-			dispatcher.TriggerID(app, job, tick), latest.UnixMilli(), next.UnixMilli(), expression, between.Milliseconds(), count,
+			run.JobID(app, job), run.AppID(app), app, job, n%200, input.Labels{"team": fmt.Sprintf("team-%d", n%50)},
+			run.TriggerID(app, job, tick), latest.UnixMilli(), next.UnixMilli(), expression, between.Milliseconds(), count,
 			latest.Add(-between*time.Duration(count)).UnixMilli()))
 	}
 	v := `WITH v (n, id, app_id, app, name, host, labels, trigger_id, latest, next, expression, period, runs, anchor) AS (VALUES ` +
 		strings.Join(rows, ", ") + `) `
-	job, trigger := dispatcher.JobID(Big, model), dispatcher.TriggerID(Big, model, tick)
+	job, trigger := run.JobID(Big, model), run.TriggerID(Big, model, tick)
 	copied := func(table, own, values, columns, key string, id int64) string {
 		columns = strings.Join(strings.Fields(columns), " ")
 		return `INSERT INTO ` + table + ` (` + own + `, ` + columns + `) ` + v + `SELECT ` + values + `, m.` +

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Page is a page of the console, below its path.
@@ -18,7 +19,7 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 	inApp, ofJob := "apps/"+app, "apps/"+app+"/jobs/"+name
 	of := "?app=" + app
 	latest := c.latest(job)
-	run := dispatcher.RunKey{ScheduledAt: latest, TriggerID: dispatcher.TriggerID(app, name, tick), Kind: dispatcher.KindSchedule}
+	run := run.Key{ScheduledAt: latest, TriggerID: run.TriggerID(app, name, tick), Kind: run.KindSchedule}
 	pages := []Page{
 		{"attention of an app", of}, {"jobs of an app", "jobs" + of},
 		{"jobs by host", fmt.Sprintf("jobs?app=%s&host=host%d.example.com", app, n%200)},

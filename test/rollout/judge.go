@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // uncovered is how long after its begin an attempt may be unprotected: until the agent, which is on this machine, has
@@ -77,16 +77,16 @@ func (s *service) found() []string {
 // everySecond requires exactly one run of each trigger of the short jobs for each second, and that all runs succeeded.
 func everySecond(o options, w *world, runs []ledgerRun, to time.Time) (problems []string) {
 	seen := make(map[[2]int64]int, len(runs))
-	for _, run := range runs {
-		seen[[2]int64{run.Trigger, run.Scheduled}]++
-		if run.State != string(dispatcher.RunSucceeded) || run.Kind != int16(dispatcher.KindSchedule.Code()) {
-			problems = append(problems, fmt.Sprintf("the run of trigger %d at %s is %s after %d attempts, kind %d", run.Trigger,
-				time.UnixMilli(run.Scheduled).UTC().Format(time.TimeOnly), run.State, run.Attempt, run.Kind))
+	for _, r := range runs {
+		seen[[2]int64{r.Trigger, r.Scheduled}]++
+		if r.State != string(run.Succeeded) || r.Kind != int16(run.KindSchedule.Code()) {
+			problems = append(problems, fmt.Sprintf("the run of trigger %d at %s is %s after %d attempts, kind %d", r.Trigger,
+				time.UnixMilli(r.Scheduled).UTC().Format(time.TimeOnly), r.State, r.Attempt, r.Kind))
 		}
 	}
 	for i := range o.fires {
 		job, trigger := fmt.Sprintf("short-%d", i%shortJobs), "t"+strconv.Itoa(i)
-		id := dispatcher.TriggerID(appName, job, trigger)
+		id := run.TriggerID(appName, job, trigger)
 		for at := w.from; at.Before(to); at = at.Add(time.Second) {
 			if n := seen[[2]int64{id, at.UnixMilli()}]; n != 1 {
 				problems = append(problems, fmt.Sprintf("%s/%s fired %d times at %s, want once", job, trigger, n, at.UTC().Format(time.TimeOnly)))
@@ -110,7 +110,7 @@ func (r *receiver) compare(runs []ledgerRun, s *service, from, to time.Time) (lo
 			continue
 		}
 		what := fmt.Sprintf("%s/%s at %s", key.job, key.trigger, time.UnixMilli(key.scheduled).UTC().Format(time.TimeOnly))
-		id := [2]int64{dispatcher.TriggerID(appName, key.job, key.trigger), key.scheduled}
+		id := [2]int64{run.TriggerID(appName, key.job, key.trigger), key.scheduled}
 		numbers := map[int]int{}
 		for _, a := range all {
 			if numbers[a.attempt]++; a.event != all[0].event {

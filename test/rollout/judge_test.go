@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // happened is what the ledger and the receiver have of a run.
@@ -46,8 +46,8 @@ func TestJudgeFindsWhatWentWrong(t *testing.T) {
 		"nothing":                     {func(*happened) {}, ""},
 		"a second is missing":         {func(h *happened) { h.runs = h.runs[1:]; delete(h.receiver.arrivals, key(0)) }, "fired 0 times"},
 		"a second fired twice":        {func(h *happened) { h.runs = append(h.runs, h.runs[0]) }, "fired 2 times"},
-		"a run was lost":              {func(h *happened) { h.runs[1].State = string(dispatcher.RunLost) }, "is lost"},
-		"a run caught up":             {func(h *happened) { h.runs[1].Kind = int16(dispatcher.KindCatchUp.Code()) }, "kind"},
+		"a run was lost":              {func(h *happened) { h.runs[1].State = string(run.Lost) }, "is lost"},
+		"a run caught up":             {func(h *happened) { h.runs[1].Kind = int16(run.KindCatchUp.Code()) }, "kind"},
 		"a run never arrived":         {func(h *happened) { delete(h.receiver.arrivals, key(1)) }, "never arrived"},
 		"an attempt arrived twice":    {func(h *happened) { h.more(key(1), arrival{attempt: 1, event: "e1"}) }, "arrived 2 times"},
 		"an attempt is not on record": {func(h *happened) { h.more(key(1), arrival{attempt: 2, event: "e1"}) }, "the ledger has 1"},
@@ -64,8 +64,8 @@ func TestJudgeFindsWhatWentWrong(t *testing.T) {
 			h := happened{receiver: &receiver{arrivals: map[fire][]*arrival{}}}
 			for second := range 3 {
 				h.runs = append(h.runs, ledgerRun{
-					Trigger: dispatcher.TriggerID(appName, "short-0", "t0"), Scheduled: key(second).scheduled,
-					Kind: int16(dispatcher.KindSchedule.Code()), State: string(dispatcher.RunSucceeded), Attempt: 1,
+					Trigger: run.TriggerID(appName, "short-0", "t0"), Scheduled: key(second).scheduled,
+					Kind: int16(run.KindSchedule.Code()), State: string(run.Succeeded), Attempt: 1,
 				})
 				h.receiver.arrivals[key(second)] = []*arrival{{attempt: 1, event: fmt.Sprintf("e%d", second), at: from}}
 			}

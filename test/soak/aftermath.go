@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -71,7 +72,7 @@ func (w *world) setBack(ctx context.Context, app string) error {
 		`UPDATE trigger_revisions AS r SET to_at = $2, from_at = CAST($2 AS bigint) - 1000 FROM jobs AS j
 			WHERE j.id = r.job_id AND j.app_id = $1 AND r.to_at IS NOT NULL`,
 	} {
-		if err := w.old.execute(ctx, statement, dispatcher.AppID(app), then); err != nil {
+		if err := w.old.execute(ctx, statement, run.AppID(app), then); err != nil {
 			return err
 		}
 	}
@@ -85,7 +86,7 @@ func requireLabels(job *dispatcher.Job) { job.NodeLabels = input.Labels{"zone": 
 
 // switchOffLabelled leaves the trigger as the handler does when no live node has the labels of its job.
 func (w *world) switchOffLabelled(ctx context.Context) error {
-	return w.old.execute(ctx, `UPDATE trigger_clock SET off = off | 8 WHERE app_id = $1`, dispatcher.AppID(labelled))
+	return w.old.execute(ctx, `UPDATE trigger_clock SET off = off | 8 WHERE app_id = $1`, run.AppID(labelled))
 }
 
 // varyLabels gives the labelled jobs different labels: the tables hold copies of one set.
@@ -98,7 +99,7 @@ func (w *world) varyLabels(ctx context.Context) error {
 		`INSERT INTO label_sets (node_labels, served) SELECT DISTINCT node_labels, FALSE FROM jobs WHERE app_id = $1 AND node_labels <> ''
 			ON CONFLICT (node_labels) DO UPDATE SET served = FALSE`,
 	} {
-		if err := w.old.execute(ctx, statement, dispatcher.AppID(labelled)); err != nil {
+		if err := w.old.execute(ctx, statement, run.AppID(labelled)); err != nil {
 			return err
 		}
 	}

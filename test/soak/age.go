@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Times of what happened long ago.
@@ -161,7 +162,7 @@ func (d *database) multiply(ctx context.Context, app string, jobs int, due strin
 			}
 			// $1 the job, $2 copies
 			return d.execute(ctx, fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM %s CROSS JOIN generate_series(1, $2::bigint - 1) AS n
-				WHERE %s = $1`, table.name, columns, values, table.from, of), dispatcher.JobID(app, "job-0"), jobs)
+				WHERE %s = $1`, table.name, columns, values, table.from, of), run.JobID(app, "job-0"), jobs)
 		})
 	}
 	return group.Wait()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -18,7 +19,7 @@ const batchSize = 100
 type bench struct {
 	*database
 	store *store.Store
-	node  dispatcher.NodeID
+	node  run.NodeID
 	apps  []string
 	due   []dispatcher.DueTrigger // of an app, in turns
 	jobs  map[int64]int64         // their jobs
@@ -33,7 +34,7 @@ func (d *database) openBench(ctx context.Context, app string, connections int) (
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{database: d, store: s, node: dispatcher.NodeID(rand.Int64() | 1), apps: []string{app}, jobs: map[int64]int64{}}
+	b := &bench{database: d, store: s, node: run.NodeID(rand.Int64() | 1), apps: []string{app}, jobs: map[int64]int64{}}
 	if err := b.prepare(ctx, app); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -83,7 +84,7 @@ func (b *bench) claim(ctx context.Context, size int, by time.Duration) error {
 	if b.at+size > len(b.due) {
 		b.at = 0
 	}
-	batch := dispatcher.ClaimBatch{Node: b.node, Token: dispatcher.Token(rand.Int64() | 1)}
+	batch := dispatcher.ClaimBatch{Node: b.node, Token: run.Token(rand.Int64() | 1)}
 	for i := range b.due[b.at : b.at+size] {
 		d := &b.due[b.at+i]
 		then := d.NextFireTime.Add(by)
@@ -115,15 +116,15 @@ func (b *bench) record(ctx context.Context, again bool) error {
 	batch := b.held[0]
 	b.held = b.held[1:]
 	records := make([]dispatcher.Record, len(batch))
-	for i, run := range batch {
+	for i, r := range batch {
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		records[i] = dispatcher.Record{
-			RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: b.node, Token: run.Token,
-			Attempt: run.Attempt,
-			Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: now.Add(-time.Millisecond), EndedAt: now, HTTPStatus: 200},
+			Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt, Node: b.node, Token: r.Token,
+			Attempt: r.Attempt,
+			Outcome: run.Outcome{State: run.Succeeded, StartedAt: now.Add(-time.Millisecond), EndedAt: now, HTTPStatus: 200},
 		}
 		if again {
-			records[i].Outcome.State, records[i].Outcome.Class, records[i].Outcome.HTTPStatus = dispatcher.RunFailed, dispatcher.ClassHTTP5xx, 503
+			records[i].Outcome.State, records[i].Outcome.Class, records[i].Outcome.HTTPStatus = run.Failed, run.ClassHTTP5xx, 503
 			records[i].Next = &dispatcher.NextAttempt{At: now.Add(-time.Second), Until: now.Add(time.Hour), CountsAsFailure: true}
 		}
 	}
@@ -133,7 +134,7 @@ func (b *bench) record(ctx context.Context, again bool) error {
 // retry adopts a batch of what was set to be attempted again.
 func (b *bench) retry(ctx context.Context) error {
 	held, err := b.adopt(ctx, dispatcher.AdoptQuery{
-		Apps: b.apps, Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: batchSize, Retries: true,
+		Apps: b.apps, Node: b.node, Token: run.Token(rand.Int64() | 1), Limit: batchSize, Retries: true,
 	})
 	if err == nil && len(held) != batchSize {
 		err = fmt.Errorf("%d of %d retries adopted", len(held), batchSize)
@@ -156,7 +157,7 @@ func (b *bench) adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispa
 // minute before, if nothing earlier is left.
 func (b *bench) emptyAdoption(ctx context.Context, retries bool) error {
 	query := dispatcher.AdoptQuery{
-		Apps: b.apps, Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: batchSize, Retries: retries,
+		Apps: b.apps, Node: b.node, Token: run.Token(rand.Int64() | 1), Limit: batchSize, Retries: retries,
 		Now: time.Now().Add(10 * time.Minute),
 	}
 	if retries {
@@ -281,7 +282,7 @@ func (b *bench) takeLeft(ctx context.Context) error {
 	for _, retries := range []bool{false, true} {
 		for more := true; more; {
 			held, err := b.adopt(ctx, dispatcher.AdoptQuery{
-				Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: 1000, Retries: retries,
+				Node: b.node, Token: run.Token(rand.Int64() | 1), Limit: 1000, Retries: retries,
 			})
 			if err != nil {
 				return err

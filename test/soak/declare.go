@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -154,7 +155,7 @@ func (d *database) begin(ctx context.Context) error {
 
 // firing are the ids of the apps that fire in a turn, by the interval of their triggers.
 func firing() (everySecond, everyBeat []int64) {
-	return []int64{dispatcher.AppID(healthy), dispatcher.AppID(broken)}, []int64{dispatcher.AppID(neighbour), dispatcher.AppID(hanging)}
+	return []int64{run.AppID(healthy), run.AppID(broken)}, []int64{run.AppID(neighbour), run.AppID(hanging)}
 }
 
 // setDue moves the next fires of everything that fires in a turn, so that nothing is left over from the turn before.
@@ -182,7 +183,7 @@ func (w *world) setDueOnly(ctx context.Context, d *database) (floor time.Time, e
 		if app != healthy {
 			due = floor.Add(dayLength)
 		}
-		if err := d.execute(ctx, set, dispatcher.AppID(app), due.UnixMilli()); err != nil {
+		if err := d.execute(ctx, set, run.AppID(app), due.UnixMilli()); err != nil {
 			return floor, err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // expiredDays are days of history beyond every retention.
@@ -23,7 +23,7 @@ func (w *world) ageHistory(ctx context.Context) error {
 		SELECT row_number() OVER () - 1 AS n, id, job_id FROM (
 			(SELECT t.id, t.job_id FROM triggers AS t WHERE t.app_id = $1 LIMIT 9000)
 			UNION ALL (SELECT t.id, t.job_id FROM triggers AS t WHERE t.app_id = $2 LIMIT 1000)) AS s`
-	statement := strings.NewReplacer("$1", fmt.Sprint(dispatcher.AppID(idle)), "$2", fmt.Sprint(dispatcher.AppID(brief))).Replace(sample)
+	statement := strings.NewReplacer("$1", fmt.Sprint(run.AppID(idle)), "$2", fmt.Sprint(run.AppID(brief))).Replace(sample)
 	if err := w.old.execute(ctx, statement); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // churn claims and records fires while the snapshot is open, so that no version of their clocks can be removed. They
@@ -54,7 +55,7 @@ func (w *world) countGivenUp(ctx context.Context) error {
 	const givenUp = `SELECT (SELECT count(*) FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
 			WHERE r.scheduled_at >= $2 AND r.state IS NOT NULL AND j.app_id <> ALL ($1))
 		+ (SELECT count(*) FROM misfires AS m JOIN jobs AS j ON j.id = m.job_id WHERE m.decided_at >= $2 AND j.app_id <> ALL ($1))`
-	ill := []int64{dispatcher.AppID(broken), dispatcher.AppID(hanging)}
+	ill := []int64{run.AppID(broken), run.AppID(hanging)}
 	var counts [2]float64
 	for i, d := range w.both() {
 		n, err := d.number(ctx, givenUp, ill, w.begun.UnixMilli())
@@ -144,7 +145,7 @@ func (w *world) expired(ctx context.Context) (left int64, err error) {
 		{"partitions", `SELECT count(*) FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
 			WHERE c.relname ~ '^(runs|attempts|responses)_[0-9]{8}$' AND right(c.relname, 8) < $1`, []any{keptFrom.Format("20060102")}},
 		{"runs of the app that keeps less", `SELECT count(*) FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
-			WHERE r.scheduled_at < $1 AND j.app_id = $2`, []any{brieflyFrom.UnixMilli(), dispatcher.AppID(brief)}},
+			WHERE r.scheduled_at < $1 AND j.app_id = $2`, []any{brieflyFrom.UnixMilli(), run.AppID(brief)}},
 	} {
 		n, err := w.old.number(ctx, part.query, part.args...)
 		if err != nil {

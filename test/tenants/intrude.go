@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // intrusions are what the owner of the hostile app does with imports, chains, retries, payloads and slow connections.
@@ -59,22 +60,22 @@ func (h *hostile) importedJob() []object {
 // importRuns imports runs of the other app: some that it has, and some that its chains are to have. Their ids follow from names.
 func (h *hostile) importRuns(ctx context.Context, random *rand.Rand, n int) {
 	var runs []object
-	add := func(id string, at time.Time, kind dispatcher.RunKind) {
+	add := func(id string, at time.Time, kind run.Kind) {
 		runs = append(runs, object{"job": "x", "kind": kind, "scheduled_at": at.UTC().Format(time.RFC3339Nano), "state": "queued", "attempt": 1,
 			"run": id, "input": object{"payload": object{"from": hostileName}}})
 	}
 	if n%2 == 0 {
 		for _, id := range h.Runs {
-			if key, err := dispatcher.ParseRunKey(id); err == nil {
+			if key, err := run.ParseKey(id); err == nil {
 				add(id, key.ScheduledAt, key.Kind)
 			}
 		}
 	}
 	for i := range 20 {
 		at := time.Now().UTC().Truncate(time.Second).Add(time.Duration(i-5) * time.Second)
-		key := dispatcher.FollowerKey(nil, dispatcher.RunKey{TriggerID: dispatcher.TriggerID(appName, chainJob, "t0"), ScheduledAt: at,
-			Kind: dispatcher.KindSchedule}, dispatcher.OnSuccess, dispatcher.JobID(appName, reportJob), dispatcher.KindChain)
-		add(key.String(), at, dispatcher.KindChain)
+		key := dispatcher.FollowerKey(nil, run.Key{TriggerID: run.TriggerID(appName, chainJob, "t0"), ScheduledAt: at,
+			Kind: run.KindSchedule}, run.OnSuccess, run.JobID(appName, reportJob), run.KindChain)
+		add(key.String(), at, run.KindChain)
 	}
 	h.importInto(ctx, random, "import runs of others", h.importedJob(), runs)
 	for _, id := range h.Runs {

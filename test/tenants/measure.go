@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Nodes that have just started look at everything once.
@@ -114,12 +114,12 @@ func (w *world) countLostRuns(ctx context.Context, runs []string) (lost int, err
 // unsuccessfulRuns counts runs of the app that did not succeed, by what the ledger says of them. It reads 1000 of each state.
 func (w *world) unsuccessfulRuns(ctx context.Context) (map[string]int, error) {
 	counts := map[string]int{}
-	for _, state := range dispatcher.FinalRunStates {
-		if state == dispatcher.RunSucceeded {
+	for _, state := range run.FinalStates {
+		if state == run.Succeeded {
 			continue
 		}
 		url := fmt.Sprintf("http://%s/v1/apps/%s/runs?limit=1000&state=%s", w.nodes[0].listen, appName, state)
-		var page struct{ Items []dispatcher.Run }
+		var page struct{ Items []run.Run }
 		status, text, err := call(ctx, "GET", url, w.owner, "")
 		if err == nil && status == http.StatusOK {
 			err = json.Unmarshal([]byte(text), &page)

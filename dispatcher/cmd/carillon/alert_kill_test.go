@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -167,7 +168,7 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches alert.AlertConditio
 func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondition]int {
 	t.Helper()
 	var events []alert.Event
-	var runs []dispatcher.Run
+	var runs []run.Run
 	cancelled := 0
 	until(t, "all runs to end, and as many transitions as failures", func() bool {
 		list, err := n.AlertEvents(t.Context(), alert.EventQuery{App: "kill", Page: input.Page{Limit: 1000}})
@@ -175,11 +176,11 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondi
 			t.Fatal(err)
 		}
 		events, runs, cancelled = list.Items, n.allRuns("kill"), 0
-		for _, run := range runs {
-			if run.EndedAt == nil {
+		for _, r := range runs {
+			if r.EndedAt == nil {
 				return false
 			}
-			if run.Kind == dispatcher.KindAlert && run.State == dispatcher.RunCancelled {
+			if r.Kind == run.KindAlert && r.State == run.Cancelled {
 				cancelled++
 			}
 		}
@@ -221,11 +222,11 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondi
 }
 
 // failures returns the runs of the jobs that failed for good, in the order of their ids.
-func failures(runs []dispatcher.Run) (ids []string) {
-	for _, run := range runs {
-		failed := run.State == dispatcher.RunFailed || run.State == dispatcher.RunTimedOut || run.State == dispatcher.RunLost
-		if run.Kind != dispatcher.KindAlert && failed {
-			ids = append(ids, run.ID)
+func failures(runs []run.Run) (ids []string) {
+	for _, r := range runs {
+		failed := r.State == run.Failed || r.State == run.TimedOut || r.State == run.Lost
+		if r.Kind != run.KindAlert && failed {
+			ids = append(ids, r.ID)
 		}
 	}
 	slices.Sort(ids)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -138,11 +139,11 @@ resource "carillon_app" "shop" { name = "shop" }
 var signingSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789"))
 
 // end runs a job and waits for its end.
-func (w *alertWorld) end(t *testing.T, job string) dispatcher.Run {
+func (w *alertWorld) end(t *testing.T, job string) run.Run {
 	t.Helper()
-	run := must[dispatcher.Run](t)(w.RunJob(t.Context(), "shop", job))
-	until(t, "the run to end", func() bool { return hasEnded(must[dispatcher.Run](t)(w.Run(t.Context(), run.ID))) })
-	return run
+	r := must[run.Run](t)(w.RunJob(t.Context(), "shop", job))
+	until(t, "the run to end", func() bool { return hasEnded(must[run.Run](t)(w.Run(t.Context(), r.ID))) })
+	return r
 }
 
 // says runs a command and wants texts in its output.

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -33,8 +34,8 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			}
 			return out + errs
 		}
-		latest := func(job string) dispatcher.Run {
-			list := must[client.List[dispatcher.Run]](t)(n.Runs(t.Context(), dispatcher.RunQuery{
+		latest := func(job string) run.Run {
+			list := must[client.List[run.Run]](t)(n.Runs(t.Context(), dispatcher.RunQuery{
 				App: "books", Job: job, Page: input.Page{Limit: 2},
 			}))
 			for _, run := range list.Items {
@@ -42,7 +43,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 					return run
 				}
 			}
-			return dispatcher.Run{}
+			return run.Run{}
 		}
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", Enabled: true}, client.Condition{}))
 		named := strings.Replace(r.URL, "127.0.0.1", "localhost", 1)
@@ -50,7 +51,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("books", name, url, map[string]string{"t": "rate(1s)"}), client.Condition{}))
 		}
 		until(t, "both jobs to succeed", func() bool {
-			return latest("fine").State == dispatcher.RunSucceeded && latest("broken").State == dispatcher.RunSucceeded
+			return latest("fine").State == run.Succeeded && latest("broken").State == run.Succeeded
 		})
 
 		a := alert.Alert{App: "books", Name: "on-call"}
@@ -68,14 +69,14 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			!strings.Contains(said, "on-call: host") {
 			t.Errorf("setting the bounds says %q, want the job and the alert that they break", said)
 		}
-		until(t, "the broken job to fail by the bound", func() bool { return latest("broken").Class == dispatcher.ClassBounds })
-		if run := latest("broken"); !strings.Contains(run.Error, "egress.hosts") || run.State != dispatcher.RunFailed {
-			t.Errorf("the broken job's run is %s: %q, want failed, and the bound's name", run.State, run.Error)
+		until(t, "the broken job to fail by the bound", func() bool { return latest("broken").Class == run.ClassBounds })
+		if one := latest("broken"); !strings.Contains(one.Error, "egress.hosts") || one.State != run.Failed {
+			t.Errorf("the broken job's run is %s: %q, want failed, and the bound's name", one.State, one.Error)
 		}
 		since := latest("fine").ScheduledAt
 		until(t, "the other job to go on", func() bool {
-			run := latest("fine")
-			return run.State == dispatcher.RunSucceeded && run.ScheduledAt.After(since)
+			one := latest("fine")
+			return one.State == run.Succeeded && one.ScheduledAt.After(since)
 		})
 		if shown := command("show", "books"); !strings.Contains(shown, "127.0.0.1") || !strings.Contains(shown, "broken: host") ||
 			!strings.Contains(shown, "on-call: host") || !strings.Contains(shown, "2 of 10000") {

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -117,7 +118,7 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 	}
 	const manual = 8
 	for range manual {
-		must[dispatcher.Run](t)(old.RunJob(t.Context(), "mover", "queue"))
+		must[run.Run](t)(old.RunJob(t.Context(), "mover", "queue"))
 	}
 	if dies {
 		doomed.kill()
@@ -148,10 +149,10 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 		t.Error("no run waited when the app moved, so this test shows less than it should")
 	}
 	for _, a := range all {
-		if a.kind != string(dispatcher.KindSchedule) {
+		if a.kind != string(run.KindSchedule) {
 			continue
 		}
-		if want := dispatcher.EventID(moves.Installation, "mover", a.job(), "t", a.scheduled, dispatcher.KindSchedule); a.event != want {
+		if want := run.EventID(moves.Installation, "mover", a.job(), "t", a.scheduled, run.KindSchedule); a.event != want {
 			t.Errorf("%s of %s came under event id %s, want %s as without the move", a.path, a.scheduled, a.event, want)
 		}
 	}
@@ -215,7 +216,7 @@ func TestExportThatFailsLeavesTheAppEnabled(t *testing.T) {
 func settledAfter(all []arrival, moved time.Time, manual int) bool {
 	later, byHand := map[string]int{}, map[string]bool{}
 	for _, a := range all {
-		if a.kind == string(dispatcher.KindManual) {
+		if a.kind == string(run.KindManual) {
 			byHand[a.event] = true
 		} else if a.scheduled.After(moved.Add(2 * time.Second)) {
 			later[a.job()]++
@@ -242,7 +243,7 @@ type secondOf struct {
 func countSeconds(all []arrival) map[secondOf]int {
 	came := map[secondOf]int{}
 	for _, a := range all {
-		if a.kind == string(dispatcher.KindSchedule) {
+		if a.kind == string(run.KindSchedule) {
 			came[secondOf{a.job(), a.scheduled.Unix()}]++
 		}
 	}
@@ -259,7 +260,7 @@ func checkSeconds(t *testing.T, r *receiver, dies bool) {
 		least["once"], least["fails"] = 0, 1
 	}
 	wanted := map[secondOf]int{}
-	fires := slices.DeleteFunc(r.all(), func(a arrival) bool { return a.kind != string(dispatcher.KindSchedule) })
+	fires := slices.DeleteFunc(r.all(), func(a arrival) bool { return a.kind != string(run.KindSchedule) })
 	for job, count := range least {
 		first, last := firstAndLast(on("/"+job, fires))
 		for at := first; !at.After(last); at = at.Add(time.Second) {

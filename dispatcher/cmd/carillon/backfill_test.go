@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -41,9 +42,9 @@ func TestStoryOfABackfill(t *testing.T) {
 		}
 		days := map[string]int{}
 		for _, a := range r.all() {
-			run := must[dispatcher.Run](t)(n.Run(t.Context(), a.run))
-			if a.kind != string(dispatcher.KindBackfill) || run.Cause == nil || string(run.Payload) != `{"only":"eu"}` {
-				t.Errorf("got a request of kind %s of run %+v", a.kind, run)
+			one := must[run.Run](t)(n.Run(t.Context(), a.run))
+			if a.kind != string(run.KindBackfill) || one.Cause == nil || string(one.Payload) != `{"only":"eu"}` {
+				t.Errorf("got a request of kind %s of run %+v", a.kind, one)
 			}
 			days[strings.TrimPrefix(a.path, "/")]++
 		}
@@ -108,12 +109,12 @@ func TestKillBetweenAnyTwoStepsOfABackfillRunsEachInstantOnce(t *testing.T) {
 			t.Errorf("ended as %+v, want %d runs that succeeded", ended, instants)
 		}
 		times := map[time.Time]int{}
-		for _, run := range last.allRuns("kill") {
-			if run.Kind != dispatcher.KindBackfill {
+		for _, one := range last.allRuns("kill") {
+			if one.Kind != run.KindBackfill {
 				continue
 			}
-			if times[run.ScheduledAt]++; run.State != dispatcher.RunSucceeded {
-				t.Errorf("run of %s is %s", run.ScheduledAt, run.State)
+			if times[one.ScheduledAt]++; one.State != run.Succeeded {
+				t.Errorf("run of %s is %s", one.ScheduledAt, one.State)
 			}
 		}
 		sent := map[time.Time]bool{}

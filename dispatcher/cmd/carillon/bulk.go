@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // bulkCommand does one thing to all jobs or runs that a filter selects.
@@ -39,8 +39,8 @@ func (f bulkFilterFlags) filter(now time.Time) (repeat.BulkFilter, error) {
 	if err != nil {
 		return repeat.BulkFilter{}, &usageError{err}
 	}
-	return repeat.BulkFilter{Name: f.Name, Host: f.Host, Labels: f.Label, Result: dispatcher.RunState(f.Result), State: f.State,
-		Job: f.Job, Class: dispatcher.Class(f.Class), From: from, To: to}, nil
+	return repeat.BulkFilter{Name: f.Name, Host: f.Host, Labels: f.Label, Result: run.State(f.Result), State: f.State,
+		Job: f.Job, Class: run.Class(f.Class), From: from, To: to}, nil
 }
 
 // bulkStartCommand begins a bulk action.

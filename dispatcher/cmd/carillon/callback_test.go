@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -71,24 +72,24 @@ resource "carillon_app" "shop" { name = "shop" }
 		t.Errorf("plan after apply: exit %d, want no change:\n%s", code, out)
 	}
 
-	run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "shop", "import"))
+	r := must[run.Run](t)(n.RunJob(t.Context(), "shop", "import"))
 	got := receive(t, accepted)
-	n.awaitCallback(run.ID)
+	n.awaitCallback(r.ID)
 	script, lastCall, _ := strings.Cut(blockOf(t, "long-work.md", "sh"), "call_back complete")
 	n.sh(t, script, got)
-	waiting := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
+	waiting := must[run.Run](t)(n.Run(t.Context(), r.ID))
 	if c := waiting.Callback; c == nil || c.Progress != "36 of 40 files" || c.Percent == nil || *c.Percent != 90 ||
 		c.Deadline.Sub(*c.HeartbeatAt) != 30*time.Minute {
 		t.Errorf("callback: got %+v, want the progress and half an hour from it", c)
 	}
-	shown, _, _ := carillon(t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "run", "show", run.ID)
+	shown, _, _ := carillon(t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "run", "show", r.ID)
 	if !strings.Contains(shown, "90 % 36 of 40 files") || !strings.Contains(shown, "callback by") {
 		t.Errorf("carillon run show says\n%s", shown)
 	}
 	beginning, _, _ := strings.Cut(script, "call_back heartbeat")
 	n.sh(t, beginning+"call_back complete"+lastCall, got)
-	ended := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-	if ended.State != dispatcher.RunSucceeded || len(ended.Attempts) != 1 || ended.Attempts[0].Response.CallbackResult != "40 files" {
+	ended := must[run.Run](t)(n.Run(t.Context(), r.ID))
+	if ended.State != run.Succeeded || len(ended.Attempts) != 1 || ended.Attempts[0].Response.CallbackResult != "40 files" {
 		t.Errorf("run: got %+v, want it succeeded with its result", ended)
 	}
 	if token := got.Get("Carillon-Callback-Token"); token == "" || strings.Contains(n.logs.String(), token) {
@@ -124,13 +125,13 @@ func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
 	job.Target.Webhook.Body = `{"complete": "{{.CallbackURL}}/complete", "bearer": {{json .CallbackToken}}, "within": "{{.CallbackTimeout}}"}`
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 
-	run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "films", "render"))
+	r := must[run.Run](t)(n.RunJob(t.Context(), "films", "render"))
 	got := receive(t, orders)
-	n.awaitCallback(run.ID)
+	n.awaitCallback(r.ID)
 	if got.Within != "2h0m0s" {
 		t.Errorf("got %+v, want two hours", got)
 	}
-	shown := must[dispatcher.ShownRequest](t)(n.RequestOfRun(t.Context(), run.ID))
+	shown := must[dispatcher.ShownRequest](t)(n.RequestOfRun(t.Context(), r.ID))
 	if !strings.Contains(shown.Body, dispatcher.Mask) || strings.Contains(shown.Body, got.Bearer) {
 		t.Errorf("the API shows the body %s, want its token masked", shown.Body)
 	}
@@ -143,7 +144,7 @@ func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
 	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
 		t.Errorf("the callback got %s (%v), want 200", response.Status, err)
 	}
-	if ended := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)); ended.State != dispatcher.RunSucceeded {
+	if ended := must[run.Run](t)(n.Run(t.Context(), r.ID)); ended.State != run.Succeeded {
 		t.Errorf("run: got %+v, want it succeeded", ended)
 	}
 	if got.Bearer == "" || strings.Contains(n.logs.String(), got.Bearer) {
@@ -176,17 +177,17 @@ func TestOperatorsEndRunsThatWait(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusAccepted) })
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "long", Enabled: true}, client.Condition{}))
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
-	for how, want := range map[string]dispatcher.RunState{"complete": dispatcher.RunSucceeded, "fail": dispatcher.RunFailed} {
-		job := longJob("long", how, r.URL, dispatcher.DefaultCallbackTimeout)
+	for how, want := range map[string]run.State{"complete": run.Succeeded, "fail": run.Failed} {
+		job := longJob("long", how, r.URL, run.DefaultCallbackTimeout)
 		job.Retry.MaxAttempts = 1
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "long", how))
-		n.awaitCallback(run.ID)
-		if out, errs, code := carillon(t, env, "run", how, run.ID, "--message", "by hand"); code != 0 {
+		one := must[run.Run](t)(n.RunJob(t.Context(), "long", how))
+		n.awaitCallback(one.ID)
+		if out, errs, code := carillon(t, env, "run", how, one.ID, "--message", "by hand"); code != 0 {
 			t.Fatalf("carillon run %s: exit %d: %s%s", how, code, out, errs)
 		}
-		until(t, "the run to end", func() bool { return must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)).EndedAt != nil })
-		if got := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)); got.State != want {
+		until(t, "the run to end", func() bool { return must[run.Run](t)(n.Run(t.Context(), one.ID)).EndedAt != nil })
+		if got := must[run.Run](t)(n.Run(t.Context(), one.ID)); got.State != want {
 			t.Errorf("after run %s: got %+v, want it %s", how, got, want)
 		}
 	}
@@ -196,7 +197,7 @@ func TestOperatorsEndRunsThatWait(t *testing.T) {
 func (n *node) awaitCallback(id string) {
 	n.t.Helper()
 	until(n.t, "the run to wait", func() bool {
-		return must[dispatcher.Run](n.t)(n.Run(n.t.Context(), id)).State == dispatcher.RunWaitingCallback
+		return must[run.Run](n.t)(n.Run(n.t.Context(), id)).State == run.WaitingCallback
 	})
 }
 
@@ -351,7 +352,7 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 }
 
 // check compares what was sent and called back with what the ledger says of runs.
-func (w *longWorker) check(t *testing.T, n *node, runs []dispatcher.Run) {
+func (w *longWorker) check(t *testing.T, n *node, runs []run.Run) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -362,23 +363,23 @@ func (w *longWorker) check(t *testing.T, n *node, runs []dispatcher.Run) {
 	}
 	states, failed := map[string]int{}, 0
 	for _, one := range runs {
-		run := must[dispatcher.Run](t)(n.Run(t.Context(), one.ID))
-		states[run.Job+" "+string(run.State)]++
-		if run.State != dispatcher.RunSucceeded {
-			t.Errorf("run %s is %s, want succeeded: %+v", run.ID, run.State, run.Attempts)
+		r := must[run.Run](t)(n.Run(t.Context(), one.ID))
+		states[r.Job+" "+string(r.State)]++
+		if r.State != run.Succeeded {
+			t.Errorf("run %s is %s, want succeeded: %+v", r.ID, r.State, r.Attempts)
 		}
-		if w.between[run.ID] {
-			t.Errorf("run %s was attempted after its target had completed it", run.ID)
+		if w.between[r.ID] {
+			t.Errorf("run %s was attempted after its target had completed it", r.ID)
 		}
-		for _, attempt := range run.Attempts {
-			if attempt.Class == dispatcher.ClassCallback {
+		for _, attempt := range r.Attempts {
+			if attempt.Class == run.ClassCallback {
 				failed++
 			}
 			states[string(attempt.State)+" "+string(attempt.Class)]++
 		}
-		if said := w.ended[run.ID]; slices.Contains(said, "fail") &&
-			!slices.ContainsFunc(run.Attempts, func(a dispatcher.Attempt) bool { return a.Class == dispatcher.ClassCallback }) {
-			t.Errorf("the target of run %s said that an attempt failed, and the ledger says %+v", run.ID, run.Attempts)
+		if said := w.ended[r.ID]; slices.Contains(said, "fail") &&
+			!slices.ContainsFunc(r.Attempts, func(a run.Attempt) bool { return a.Class == run.ClassCallback }) {
+			t.Errorf("the target of run %s said that an attempt failed, and the ledger says %+v", r.ID, r.Attempts)
 		}
 	}
 	t.Logf("%d runs: %v", len(runs), states)

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
@@ -144,22 +145,22 @@ func TestNoSecretOfAlertsGroupsAndPeopleIsWrittenAnywhere(t *testing.T) {
 		spans, token := servers.NewCollector(t), newToken(t, database)
 		certificate, key := clientcert.New(t)
 		w := newCanaryNode(t, database, token, echo, spans.URL)
-		var runs []dispatcher.Run
+		var runs []run.Run
 		for _, a := range secretiveAlerts(echo, certificate, key) {
 			stored, err := json.Marshal(must[alert.Alert](t)(w.PutAlert(t.Context(), a, client.Condition{})))
 			w.wrote(string(stored), err)
-			runs = append(runs, must[dispatcher.Run](t)(w.TestAlert(t.Context(), "canary", a.Name)))
+			runs = append(runs, must[run.Run](t)(w.TestAlert(t.Context(), "canary", a.Name)))
 		}
 		for _, group := range secretiveGroups(echo, certificate, key) {
 			stored, err := json.Marshal(must[dispatcher.EndpointGroup](t)(w.PutGroup(t.Context(), group, client.Condition{})))
 			w.wrote(string(stored), err)
 			job := ofGroup(group)
 			must[dispatcher.Job](t)(w.PutJob(t.Context(), job, client.Condition{}))
-			runs = append(runs, must[dispatcher.Run](t)(w.RunJob(t.Context(), "canary", job.Name)))
+			runs = append(runs, must[run.Run](t)(w.RunJob(t.Context(), "canary", job.Name)))
 		}
-		long := longJob("canary", "long", echo+"/long", dispatcher.DefaultCallbackTimeout)
+		long := longJob("canary", "long", echo+"/long", run.DefaultCallbackTimeout)
 		must[dispatcher.Job](t)(w.PutJob(t.Context(), long, client.Condition{}))
-		for _, run := range append(runs, must[dispatcher.Run](t)(w.RunJob(t.Context(), "canary", "long"))) {
+		for _, run := range append(runs, must[run.Run](t)(w.RunJob(t.Context(), "canary", "long"))) {
 			w.attempt(run)
 		}
 		secrets := append(marks(mark), strings.Split(key, "\n")[1], token)
@@ -249,21 +250,21 @@ func (w *canaryNode) wrote(text string, err error) {
 }
 
 // attempt waits until the first attempt of a run is over, and notes what is shown of the run.
-func (w *canaryNode) attempt(run dispatcher.Run) {
+func (w *canaryNode) attempt(r run.Run) {
 	w.t.Helper()
-	w.runs = append(w.runs, run.ID)
-	until(w.t, "an attempt of "+run.Job, func() bool {
-		run = must[dispatcher.Run](w.t)(w.Run(w.t.Context(), run.ID))
-		return len(run.Attempts) > 0 && run.Attempts[0].Class != ""
+	w.runs = append(w.runs, r.ID)
+	until(w.t, "an attempt of "+r.Job, func() bool {
+		r = must[run.Run](w.t)(w.Run(w.t.Context(), r.ID))
+		return len(r.Attempts) > 0 && r.Attempts[0].Class != ""
 	})
-	text, err := json.Marshal(run)
+	text, err := json.Marshal(r)
 	w.wrote(string(text), err)
-	shown, errs, code := w.commandWith("", "run", "show", run.ID)
+	shown, errs, code := w.commandWith("", "run", "show", r.ID)
 	if w.wrote(shown, nil); code != 0 {
 		w.t.Errorf("run show: exit %d: %s", code, errs)
 	}
-	if !strings.HasSuffix(run.Job, ".alert") { // what a notification sends is not shown
-		w.wrote(w.get(w.t, "/v1/runs/"+run.ID+"/request"), nil)
+	if !strings.HasSuffix(r.Job, ".alert") { // what a notification sends is not shown
+		w.wrote(w.get(w.t, "/v1/runs/"+r.ID+"/request"), nil)
 	}
 }
 

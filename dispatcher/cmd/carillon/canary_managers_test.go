@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -63,23 +64,23 @@ func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
 			Secrets: []string{"awssm:canary/*", "ssm:/canary/*", "vault:secret/data/canary"},
 		}}, client.Condition{}))
 		var written strings.Builder
-		attempt := func(job string) dispatcher.Attempt {
-			run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "canary", job))
+		attempt := func(job string) run.Attempt {
+			r := must[run.Run](t)(n.RunJob(t.Context(), "canary", job))
 			until(t, "an attempt of "+job, func() bool {
-				run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-				return len(run.Attempts) > 0 && run.Attempts[0].Class != ""
+				r = must[run.Run](t)(n.Run(t.Context(), r.ID))
+				return len(r.Attempts) > 0 && r.Attempts[0].Class != ""
 			})
-			text, _ := json.Marshal(run)
-			shown, _, _ := n.commandWith("", "run", "show", run.ID)
+			text, _ := json.Marshal(r)
+			shown, _, _ := n.commandWith("", "run", "show", r.ID)
 			written.WriteString(string(text) + shown)
-			return run.Attempts[0]
+			return r.Attempts[0]
 		}
 		for name, reference := range managed() {
 			job := webhookJob("canary", name, echo+"/"+name, nil)
 			job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
 			stored, _ := json.Marshal(must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{})))
 			written.Write(stored)
-			if got := attempt(name); got.Class != dispatcher.ClassHTTP5xx || !strings.Contains(sent(), mark+"-"+name) {
+			if got := attempt(name); got.Class != run.ClassHTTP5xx || !strings.Contains(sent(), mark+"-"+name) {
 				t.Errorf("%s: attempt = %+v, want that the target got the secret and responded 500", name, got)
 			}
 		}
@@ -89,7 +90,7 @@ func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
 			}
 			vault.Fail(f)
 			for name := range managed() {
-				until(t, fault+" to fail "+name, func() bool { return attempt(name).Class == dispatcher.ClassSecret })
+				until(t, fault+" to fail "+name, func() bool { return attempt(name).Class == run.ClassSecret })
 			}
 		}
 		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/v1/audit?limit=1000", "/v1/nodes"} {
@@ -148,10 +149,10 @@ func TestKeysOfKMSReplaceKeysOfFiles(t *testing.T) {
 		}
 		write(sealed)
 		n = startNodeWith(t, database, token, aws.Environment(), append(quick(), "--secret-keys-file="+keys)...)
-		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "a", "j"))
+		r := must[run.Run](t)(n.RunJob(t.Context(), "a", "j"))
 		until(t, "the target to get the secret", func() bool {
-			run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-			return len(run.Attempts) > 0 && run.Attempts[0].Class == dispatcher.ClassHTTP5xx
+			r = must[run.Run](t)(n.Run(t.Context(), r.ID))
+			return len(r.Attempts) > 0 && r.Attempts[0].Class == run.ClassHTTP5xx
 		})
 		n.terminate()
 		if decrypted := aws.Calls("Decrypt"); decrypted != 2 {

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -37,7 +38,7 @@ func TestNoCredentialOfAMessageIsWrittenAnywhere(t *testing.T) {
 			} {
 				aws.Fail("SendMessage", f)
 				aws.Fail("Publish", f)
-				run := n.ended(t, must[dispatcher.Run](t)(n.RunJob(t.Context(), "shop", job.Name)).ID)
+				run := n.ended(t, must[run.Run](t)(n.RunJob(t.Context(), "shop", job.Name)).ID)
 				text, _ := json.Marshal(run)
 				shown, _, _ := n.commandWith("", "run", "show", run.ID)
 				if written.WriteString(string(text) + shown); run.Attempts[0].Response == nil && run.Attempts[0].Error == "" ||

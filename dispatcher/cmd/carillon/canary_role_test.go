@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
@@ -77,14 +78,14 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		job.Target.Lambda.SetDefaults()
 		job.Target.Lambda.Function, job.Target.Lambda.AssumeRole = function, &dispatcher.AssumeRole{RoleARN: arn}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "canary", "function"))
+		r := must[run.Run](t)(n.RunJob(t.Context(), "canary", "function"))
 		until(t, "an attempt", func() bool {
-			run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-			return len(run.Attempts) > 0 && run.Attempts[0].Response != nil
+			r = must[run.Run](t)(n.Run(t.Context(), r.ID))
+			return len(r.Attempts) > 0 && r.Attempts[0].Response != nil
 		})
 		var written strings.Builder
 		if calls.Load() == 0 {
-			t.Errorf("the function was not called with the credentials of the role: %+v", run.Attempts)
+			t.Errorf("the function was not called with the credentials of the role: %+v", r.Attempts)
 		}
 		// Callers that are not let in, and changes that are refused: the secrets of both are in what they send.
 		claims := base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"` + mark + `"}`))
@@ -104,8 +105,8 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		jwt := issuer.Sign(jose.ES256, issuer.Claims("repo:acme/ops", time.Now(), map[string]any{"note": mark}))
 		written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/calendars/free", jwt, "{}", http.StatusCreated))
 		written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/jobs/x", jwt, `{"target":{}}`, http.StatusUnprocessableEntity))
-		shown, _, _ := n.commandWith("", "run", "show", run.ID)
-		text, _ := json.Marshal(run)
+		shown, _, _ := n.commandWith("", "run", "show", r.ID)
+		text, _ := json.Marshal(r)
 		written.WriteString(shown + string(text))
 		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/v1/audit?limit=1000"} {
 			written.WriteString(n.get(t, path))

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -208,17 +209,17 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			stored, err := json.Marshal(must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{})))
 			written.Write(stored)
 			fmt.Fprint(&written, err, n.refusals(t, job))
-			run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "canary", name))
+			r := must[run.Run](t)(n.RunJob(t.Context(), "canary", name))
 			until(t, "an attempt of "+name, func() bool {
-				run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-				return len(run.Attempts) > 0 && (run.Attempts[0].Response != nil || run.Attempts[0].Class == dispatcher.ClassOAuth2)
+				r = must[run.Run](t)(n.Run(t.Context(), r.ID))
+				return len(r.Attempts) > 0 && (r.Attempts[0].Response != nil || r.Attempts[0].Class == run.ClassOAuth2)
 			})
-			if job.Target.Lambda != nil && !strings.Contains(run.Attempts[0].Response.LogTail, "***") {
-				t.Errorf("answer = %+v, want the log without what looks like a secret", run.Attempts[0].Response)
+			if job.Target.Lambda != nil && !strings.Contains(r.Attempts[0].Response.LogTail, "***") {
+				t.Errorf("answer = %+v, want the log without what looks like a secret", r.Attempts[0].Response)
 			}
-			text, _ := json.Marshal(run)
+			text, _ := json.Marshal(r)
 			written.Write(text)
-			shown, _, code := n.commandWith("", "run", "show", run.ID)
+			shown, _, code := n.commandWith("", "run", "show", r.ID)
 			if written.WriteString(shown); code != 0 ||
 				job.Target.Webhook != nil && !strings.Contains(shown, "[redacted]") ||
 				name != "refused" && !strings.Contains(shown, "first byte") {

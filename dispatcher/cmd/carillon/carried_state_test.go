@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -30,7 +31,7 @@ func newCounting(t *testing.T) *counting {
 	c := &counting{given: map[string]int{}}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var state struct{ N int }
-		if text := r.Header.Get(dispatcher.HeaderState); text != "" {
+		if text := r.Header.Get(run.HeaderState); text != "" {
 			if err := json.Unmarshal([]byte(text), &state); err != nil {
 				t.Errorf("state %q: %v", text, err)
 			}
@@ -85,18 +86,18 @@ func TestCarriedCountLosesNoUpdate(t *testing.T) {
 }
 
 // check compares what the runs were given with what the ledger says, and the state with both.
-func (c *counting) check(t *testing.T, n *node, runs []dispatcher.Run) {
+func (c *counting) check(t *testing.T, n *node, runs []run.Run) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var given []int
-	for _, run := range runs {
-		switch run.State {
-		case dispatcher.RunSucceeded:
-			given = append(given, c.given[run.ID])
-		case dispatcher.RunSkipped:
+	for _, r := range runs {
+		switch r.State {
+		case run.Succeeded:
+			given = append(given, c.given[r.ID])
+		case run.Skipped:
 		default:
-			t.Errorf("run %s is %s, want succeeded: %s", run.ID, run.State, run.Error)
+			t.Errorf("run %s is %s, want succeeded: %s", r.ID, r.State, r.Error)
 		}
 	}
 	slices.Sort(given)
@@ -105,7 +106,7 @@ func (c *counting) check(t *testing.T, n *node, runs []dispatcher.Run) {
 			t.Fatalf("the run that got count %d is the one after %d others: an update was lost, or came twice", count, i)
 		}
 	}
-	state := must[dispatcher.CarriedState](t)(n.CarriedState(t.Context(), "kill", "count"))
+	state := must[run.CarriedState](t)(n.CarriedState(t.Context(), "kill", "count"))
 	if want := fmt.Sprintf(`{"n":%d}`, len(given)); string(state.State) != want || state.Revision != int64(len(given)) {
 		t.Errorf("state is %s of revision %d after %d runs, want %s", state.State, state.Revision, len(given), want)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -109,7 +110,7 @@ func newJumping(t *testing.T) *jumping {
 		must[dispatcher.Job](t)(j.PutJob(t.Context(), job, client.Condition{}))
 	}
 	for range held {
-		must[dispatcher.Run](t)(j.RunJob(t.Context(), "jump", "held"))
+		must[run.Run](t)(j.RunJob(t.Context(), "jump", "held"))
 	}
 	j.until("the fleet to work", func(all []arrival) bool { return count(all, "/held") == held && count(all, "/often") > 2 })
 	return j
@@ -148,8 +149,8 @@ func (j *jumping) check() {
 	j.t.Helper()
 	close(j.release)
 	until(j.t, "the requests in flight to be recorded", func() bool {
-		for _, run := range j.allRuns("jump") {
-			if run.Job == "held" && run.State != dispatcher.RunSucceeded {
+		for _, r := range j.allRuns("jump") {
+			if r.Job == "held" && r.State != run.Succeeded {
 				return false
 			}
 		}
@@ -220,7 +221,7 @@ func TestDatabaseClockIsSetBack(t *testing.T) {
 	if now := j.next(); !now.Equal(next) {
 		t.Errorf("the next fire is at %s, want it still at %s: the hour has been", now, next)
 	}
-	run := must[dispatcher.Run](t)(j.RunJob(t.Context(), "jump", "held"))
+	run := must[run.Run](t)(j.RunJob(t.Context(), "jump", "held"))
 	j.until("a run that somebody asks for", func(all []arrival) bool {
 		return slices.ContainsFunc(all, func(a arrival) bool { return a.run == run.ID })
 	})

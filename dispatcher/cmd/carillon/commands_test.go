@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -208,8 +209,8 @@ func newShop(t *testing.T) *shop {
 	carrier.ConcurrencyPolicy, carrier.CarryState = dispatcher.ConcurrencyQueue, true
 	carrier.Objective = &dispatcher.Objective{Within: input.Duration(1e9), Of: "99.9%"}
 	must[dispatcher.Job](t)(s.PutJob(ctx, carrier, client.Condition{}))
-	s.run = must[dispatcher.Run](t)(s.RunJob(ctx, "shop", "orders")).ID
-	until(t, "the run to fail", func() bool { return hasEnded(must[dispatcher.Run](t)(s.Run(ctx, s.run))) })
+	s.run = must[run.Run](t)(s.RunJob(ctx, "shop", "orders")).ID
+	until(t, "the run to fail", func() bool { return hasEnded(must[run.Run](t)(s.Run(ctx, s.run))) })
 	at := time.Date(2020, 1, 1, 0, 0, 1, 0, time.UTC)
 	begun := must[repeat.Backfill](t)(s.CreateBackfill(ctx, "shop", "orders", repeat.BackfillSpec{From: at, To: at,
 		Concurrency: 1, Order: repeat.BackfillOldestFirst, Existing: repeat.ExistingSkip, Reason: hostile}))

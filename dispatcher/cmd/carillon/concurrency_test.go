@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -242,13 +243,13 @@ func TestRunsOfAJobNeverExceedItsLimitWhileNodesAreKilled(t *testing.T) {
 func lostAttempts(t *testing.T, n *node, app string) map[string]bool {
 	t.Helper()
 	lost := map[string]bool{}
-	for _, run := range n.allRuns(app) {
-		if run.Attempt < 2 && run.State != dispatcher.RunLost {
+	for _, r := range n.allRuns(app) {
+		if r.Attempt < 2 && r.State != run.Lost {
 			continue
 		}
-		for _, attempt := range must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)).Attempts {
-			if attempt.State == dispatcher.RunLost {
-				lost[fmt.Sprint(run.ID, " ", attempt.Attempt)] = true
+		for _, attempt := range must[run.Run](t)(n.Run(t.Context(), r.ID)).Attempts {
+			if attempt.State == run.Lost {
+				lost[fmt.Sprint(r.ID, " ", attempt.Attempt)] = true
 			}
 		}
 	}
@@ -283,16 +284,16 @@ func declareBounded(t *testing.T, n *node, url string, each int) map[string]int 
 func checkBounded(t *testing.T, n *node) {
 	t.Helper()
 	did := map[string]int{}
-	for _, run := range n.allRuns("bounded") {
-		policy, _, _ := strings.Cut(run.Job, "-")
-		did[policy+" "+string(run.State)]++
-		switch run.State {
-		case dispatcher.RunSkipped:
-			if !strings.Contains(run.Error, "run ") || run.Class != "" || run.StartedAt != nil {
-				t.Errorf("skipped run %+v, want it to name a run, and no failure", run)
+	for _, r := range n.allRuns("bounded") {
+		policy, _, _ := strings.Cut(r.Job, "-")
+		did[policy+" "+string(r.State)]++
+		switch r.State {
+		case run.Skipped:
+			if !strings.Contains(r.Error, "run ") || r.Class != "" || r.StartedAt != nil {
+				t.Errorf("skipped run %+v, want it to name a run, and no failure", r)
 			}
-		case dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost:
-			t.Errorf("run %+v of a receiver that answers all", run)
+		case run.Failed, run.TimedOut, run.Lost:
+			t.Errorf("run %+v of a receiver that answers all", r)
 		}
 	}
 	for _, want := range []string{"forbid skipped", "queue skipped", "queue queued", "replace cancelled"} {

@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/markup"
 	"github.com/carillon-dev/carillon/test/need"
@@ -227,7 +228,7 @@ func declareOfEverything(t *testing.T, n *node, target string) {
 	must[dispatcher.Job](t)(n.PauseJob(ctx, "shop", "paused", "", true, client.Condition{}))
 	must[dispatcher.AppPause](t)(n.PauseApp(ctx, "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "billing"}}))
 	for _, job := range []string{"good", "bad", "good"} {
-		must[dispatcher.Run](t)(n.RunJob(ctx, "shop", job))
+		must[run.Run](t)(n.RunJob(ctx, "shop", job))
 	}
 	backfill := must[repeat.Backfill](t)(n.CreateBackfill(ctx, "shop", "good", repeat.BackfillSpec{Trigger: "daily",
 		From: time.Now().Add(-72 * time.Hour), To: time.Now().Add(-time.Hour), Concurrency: 1,
@@ -237,13 +238,13 @@ func declareOfEverything(t *testing.T, n *node, target string) {
 	firing := alert.StateQuery{App: "shop", Alert: "on-call", Firing: true}
 	until(t, "all that was asked for to end", func() bool {
 		states := must[client.List[alert.State]](t)(n.AlertStates(ctx, firing)).Items
-		live := func(run dispatcher.Run) bool { return run.EndedAt == nil }
+		live := func(run run.Run) bool { return run.EndedAt == nil }
 		jobs := must[client.List[dispatcher.Job]](t)(n.Jobs(ctx, "shop", input.Page{Limit: 100})).Items
 		busy := func(job dispatcher.Job) bool { // the handler rolls up later that its runs have ended
 			return job.State == dispatcher.JobExecuting && len(job.Triggers) == 0
 		}
 		return !slices.ContainsFunc(jobs, busy) &&
-			len(states) == 1 && states[0].Notification != nil && states[0].Notification.State == dispatcher.RunSucceeded &&
+			len(states) == 1 && states[0].Notification != nil && states[0].Notification.State == run.Succeeded &&
 			must[repeat.Backfill](t)(n.Backfill(ctx, "shop", backfill.ID)).State.Ended() &&
 			must[repeat.BulkAction](t)(n.BulkAction(ctx, "shop", bulk.ID)).State.Ended() && !slices.ContainsFunc(n.allRuns("shop"), live)
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // deadLetterCommand shows and replays runs that failed for good.
@@ -30,10 +31,10 @@ type deadLetterFlags struct {
 // query returns what the flags ask for, of no app yet.
 func (d deadLetterFlags) query(now time.Time) (repeat.DeadLetterQuery, error) {
 	var problems []error
-	if class := dispatcher.Class(d.Class); d.Class != "" && !slices.Contains(dispatcher.Classes, class) {
-		problems = append(problems, fmt.Errorf("--class: %s is none of %s", input.Echo(d.Class), listed(dispatcher.Classes)))
+	if class := run.Class(d.Class); d.Class != "" && !slices.Contains(run.Classes, class) {
+		problems = append(problems, fmt.Errorf("--class: %s is none of %s", input.Echo(d.Class), listed(run.Classes)))
 	}
-	if state := dispatcher.RunState(d.State); d.State != "" && !slices.Contains(repeat.DeadLetterStates, state) {
+	if state := run.State(d.State); d.State != "" && !slices.Contains(repeat.DeadLetterStates, state) {
 		problems = append(problems, fmt.Errorf("--state: %s is none of %s", input.Echo(d.State), listed(repeat.DeadLetterStates)))
 	}
 	from, to, err := d.period(now)
@@ -41,7 +42,7 @@ func (d deadLetterFlags) query(now time.Time) (repeat.DeadLetterQuery, error) {
 		return repeat.DeadLetterQuery{}, &usageError{err}
 	}
 	return repeat.DeadLetterQuery{
-		Job: d.Job, Class: dispatcher.Class(d.Class), State: dispatcher.RunState(d.State), From: from, To: to,
+		Job: d.Job, Class: run.Class(d.Class), State: run.State(d.State), From: from, To: to,
 	}, nil
 }
 
@@ -71,11 +72,11 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	var all []dispatcher.Run
+	var all []run.Run
 	more, read := false, newProgress(c, "dead letters")
 	for _, app := range apps {
 		query.App = app
-		found, others, err := allPages(d.Limit, func(page input.Page) (client.List[dispatcher.Run], error) {
+		found, others, err := allPages(d.Limit, func(page input.Page) (client.List[run.Run], error) {
 			query.Page = page
 			return api.DeadLetters(ctx, query)
 		})
@@ -85,7 +86,7 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 		all, more = append(all, found...), more || others
 		read.say(len(all))
 	}
-	all = cut(c, all, d.Limit, more, func(run dispatcher.Run) time.Time { return run.ScheduledAt })
+	all = cut(c, all, d.Limit, more, func(run run.Run) time.Time { return run.ScheduledAt })
 	return printList(d.outputFlags, c, all, runTitles, runCells)
 }
 

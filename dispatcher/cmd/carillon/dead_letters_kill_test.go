@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -49,7 +50,7 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		const letters = 12
 		for range letters {
-			must[dispatcher.Run](t)(n.RunJob(t.Context(), "kill", "broken"))
+			must[run.Run](t)(n.RunJob(t.Context(), "kill", "broken"))
 		}
 		n.settled(t, "kill", time.Now().Add(time.Hour))
 		repaired.Store(true)
@@ -72,11 +73,11 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 		if len(runs) != letters {
 			t.Errorf("%d runs, want %d", len(runs), letters)
 		}
-		for _, run := range runs {
+		for _, one := range runs {
 			asked := must[client.List[access.AuditEntry]](t)(last.Audit(t.Context(),
-				access.AuditQuery{Subject: "run " + run.ID, Action: "retry", Page: input.Page{Limit: 10}}))
-			if run.State != dispatcher.RunSucceeded || len(asked.Items) != 1 {
-				t.Errorf("run %s is %s and was retried %d times, want it succeeded, and once", run.ID, run.State, len(asked.Items))
+				access.AuditQuery{Subject: "run " + one.ID, Action: "retry", Page: input.Page{Limit: 10}}))
+			if one.State != run.Succeeded || len(asked.Items) != 1 {
+				t.Errorf("run %s is %s and was retried %d times, want it succeeded, and once", one.ID, one.State, len(asked.Items))
 			}
 		}
 		mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
@@ -153,8 +154,8 @@ func listenNear(ctx context.Context, out *screen, what, address string) (net.Lis
 }
 
 // fire shows one attempt.
-func (s *screen) fire(call dispatcher.Call, o dispatcher.Outcome) {
-	s.say("%s", fireLine(dispatcher.Run{
+func (s *screen) fire(call dispatcher.Call, o run.Outcome) {
+	s.say("%s", fireLine(run.Run{
 		App: call.App, Job: call.Job, Trigger: call.Trigger, Kind: call.Key.Kind, ScheduledAt: call.Key.ScheduledAt,
 		State: o.State, StartedAt: &o.StartedAt, HTTPStatus: o.HTTPStatus, Class: o.Class, Error: o.Error,
 	}))

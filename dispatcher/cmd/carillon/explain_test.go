@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -62,7 +63,7 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 	})
 }
 
-func ended(runs []dispatcher.Run, at time.Time) bool {
+func ended(runs []run.Run, at time.Time) bool {
 	for _, run := range runs {
 		if run.ScheduledAt.Equal(at) {
 			return run.EndedAt != nil

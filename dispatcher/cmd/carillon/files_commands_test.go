@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -221,7 +222,7 @@ func TestTailShowsAttemptsAsTheyEnd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = command.Process.Kill() })
 	until(t, "three fires in the output of tail", func() bool { return strings.Count(out.String(), "billing/invoices/often") >= 3 })
-	must[dispatcher.Run](t)(n.RunJob(t.Context(), "billing", "invoices"))
+	must[run.Run](t)(n.RunJob(t.Context(), "billing", "invoices"))
 	until(t, "the manual run in the output of tail", func() bool { return strings.Contains(out.String(), "billing/invoices (manual)") })
 	if err := command.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)

@@ -6,26 +6,27 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // fireLine is an attempt as carillon dev and carillon tail show it: job, scheduled time, lateness, status.
-func fireLine(run dispatcher.Run) string {
-	status := fmt.Sprint(run.HTTPStatus)
-	if run.State != dispatcher.RunSucceeded {
-		status = strings.TrimSpace(fmt.Sprintf("%s %s %s", run.State, run.Class, run.Error))
+func fireLine(r run.Run) string {
+	status := fmt.Sprint(r.HTTPStatus)
+	if r.State != run.Succeeded {
+		status = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.State, r.Class, r.Error))
 	}
-	name := run.App + "/" + run.Job
-	if run.Trigger != "" {
-		name += "/" + run.Trigger
+	name := r.App + "/" + r.Job
+	if r.Trigger != "" {
+		name += "/" + r.Trigger
 	}
-	if run.Kind != dispatcher.KindSchedule {
-		name += " (" + string(run.Kind) + ")"
+	if r.Kind != run.KindSchedule {
+		name += " (" + string(r.Kind) + ")"
 	}
 	late := "            not started"
-	if run.StartedAt != nil {
-		late = fmt.Sprintf("%6d ms late", run.StartedAt.Sub(run.ScheduledAt).Milliseconds())
+	if r.StartedAt != nil {
+		late = fmt.Sprintf("%6d ms late", r.StartedAt.Sub(r.ScheduledAt).Milliseconds())
 	}
-	return plain(fmt.Sprintf("%-44s scheduled %s  %s  %s", name, run.ScheduledAt.Local().Format("15:04:05.000"), late, status))
+	return plain(fmt.Sprintf("%-44s scheduled %s  %s  %s", name, r.ScheduledAt.Local().Format("15:04:05.000"), late, status))
 }
 
 // misfireLine is a misfire decision as they show it.

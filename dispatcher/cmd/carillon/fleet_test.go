@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 	"github.com/carillon-dev/carillon/test/program"
@@ -160,18 +161,18 @@ func (n *node) knows(id string) bool {
 }
 
 // checkFleet checks that every run was done or superseded, and that no attempt which began after two workers had left went to them.
-func checkFleet(t *testing.T, n *node, runs []dispatcher.Run, left time.Time) {
+func checkFleet(t *testing.T, n *node, runs []run.Run, left time.Time) {
 	t.Helper()
 	for i := range runs {
-		runs[i] = must[dispatcher.Run](t)(n.Run(t.Context(), runs[i].ID))
+		runs[i] = must[run.Run](t)(n.Run(t.Context(), runs[i].ID))
 	}
-	for _, run := range runs {
-		if run.State != dispatcher.RunSucceeded && !refusedAsStale(run, runs) {
-			t.Errorf("run %s of %s ended as %s after %d attempts: %s", run.ID, run.Job, run.State, run.Attempt, run.Error)
+	for _, one := range runs {
+		if one.State != run.Succeeded && !refusedAsStale(one, runs) {
+			t.Errorf("run %s of %s ended as %s after %d attempts: %s", one.ID, one.Job, one.State, one.Attempt, one.Error)
 		}
-		for _, attempt := range run.Attempts {
+		for _, attempt := range one.Attempts {
 			if r := attempt.Response; r != nil && (r.Endpoint == "w0" || r.Endpoint == "w1") && attempt.StartedAt.After(left) {
-				t.Errorf("attempt %d of run %s began at %s and went to %s, which had left by %s", attempt.Attempt, run.ID,
+				t.Errorf("attempt %d of run %s began at %s and went to %s, which had left by %s", attempt.Attempt, one.ID,
 					attempt.StartedAt, r.Endpoint, left)
 			}
 		}
@@ -180,11 +181,11 @@ func checkFleet(t *testing.T, n *node, runs []dispatcher.Run, left time.Time) {
 
 // refusedAsStale reports whether a run ended as superseded, and a newer fire of its trigger had been done: the workers fence their
 // handler, and the run of a node that died is adopted late.
-func refusedAsStale(run dispatcher.Run, runs []dispatcher.Run) bool {
-	last := len(run.Attempts) - 1
-	return run.State == dispatcher.RunSuperseded && last >= 0 && run.Attempts[last].HTTPStatus == http.StatusConflict &&
-		slices.ContainsFunc(runs, func(other dispatcher.Run) bool {
-			return other.Trigger == run.Trigger && other.ScheduledAt.After(run.ScheduledAt) && other.State == dispatcher.RunSucceeded
+func refusedAsStale(r run.Run, runs []run.Run) bool {
+	last := len(r.Attempts) - 1
+	return r.State == run.Superseded && last >= 0 && r.Attempts[last].HTTPStatus == http.StatusConflict &&
+		slices.ContainsFunc(runs, func(other run.Run) bool {
+			return other.Trigger == r.Trigger && other.ScheduledAt.After(r.ScheduledAt) && other.State == run.Succeeded
 		})
 }
 
@@ -192,11 +193,11 @@ func refusedAsStale(run dispatcher.Run, runs []dispatcher.Run) bool {
 func (n *node) runsByEndpoint(app string) map[string]int {
 	n.t.Helper()
 	count := map[string]int{}
-	for _, run := range n.allRuns(app) {
-		if run.EndedAt == nil {
+	for _, r := range n.allRuns(app) {
+		if r.EndedAt == nil {
 			continue
 		}
-		one := must[dispatcher.Run](n.t)(n.Run(n.t.Context(), run.ID))
+		one := must[run.Run](n.t)(n.Run(n.t.Context(), r.ID))
 		if last := len(one.Attempts) - 1; last >= 0 && one.Attempts[last].Response != nil {
 			count[one.Attempts[last].Response.Endpoint]++
 		}

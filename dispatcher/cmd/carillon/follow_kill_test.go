@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -78,7 +79,7 @@ func checkFollowed(t *testing.T, n *node) {
 		"good succeeded": "middle", "middle succeeded": "end", "bad failed": "bad.on_failure end", "bad lost": "bad.on_failure end",
 	}
 	var wrong []string
-	var runs []dispatcher.Run
+	var runs []run.Run
 	t.Cleanup(func() {
 		for _, text := range wrong {
 			t.Log(text)
@@ -88,7 +89,7 @@ func checkFollowed(t *testing.T, n *node) {
 		wrong, runs = nil, n.allRuns("kill")
 		followed := 0
 		for _, one := range runs {
-			run := must[dispatcher.Run](t)(n.Run(t.Context(), one.ID))
+			run := must[run.Run](t)(n.Run(t.Context(), one.ID))
 			var got []string
 			for _, ref := range run.FollowedBy {
 				got = append(got, ref.Job)
@@ -100,8 +101,8 @@ func checkFollowed(t *testing.T, n *node) {
 			}
 		}
 		children := 0
-		for _, run := range runs {
-			if run.Kind == dispatcher.KindChain || run.Kind == dispatcher.KindFollow {
+		for _, r := range runs {
+			if r.Kind == run.KindChain || r.Kind == run.KindFollow {
 				children++
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -148,17 +149,17 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	everywhere("the last known addresses to work", "127.0.0.7 127.0.0.10")
 
 	nodes[0].terminate()
-	for _, run := range nodes[1].allRuns("fleet") {
-		if run.State == dispatcher.RunFailed || run.State == dispatcher.RunTimedOut {
-			t.Errorf("run %s failed: %s %s", run.ID, run.Class, run.Error)
+	for _, one := range nodes[1].allRuns("fleet") {
+		if one.State == run.Failed || one.State == run.TimedOut {
+			t.Errorf("run %s failed: %s %s", one.ID, one.Class, one.Error)
 		}
-		if run.StartedAt == nil || run.StartedAt.Before(down) {
+		if one.StartedAt == nil || one.StartedAt.Before(down) {
 			continue
 		}
-		for _, attempt := range must[dispatcher.Run](t)(nodes[1].Run(t.Context(), run.ID)).Attempts {
+		for _, attempt := range must[run.Run](t)(nodes[1].Run(t.Context(), one.ID)).Attempts {
 			if r := attempt.Response; r != nil && strings.HasPrefix(r.Endpoint, "127-0-0-8-") &&
 				attempt.StartedAt.After(down) && attempt.StartedAt.Before(well) {
-				t.Errorf("attempt %d of run %s went to %s while it was down", attempt.Attempt, run.ID, r.Endpoint)
+				t.Errorf("attempt %d of run %s went to %s while it was down", attempt.Attempt, one.ID, r.Endpoint)
 			}
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -372,12 +373,12 @@ func patient(job dispatcher.Job) dispatcher.Job {
 }
 
 // allRuns reads the whole run history of an app.
-func (n *node) allRuns(app string) []dispatcher.Run {
+func (n *node) allRuns(app string) []run.Run {
 	n.t.Helper()
-	var runs []dispatcher.Run
+	var runs []run.Run
 	query := dispatcher.RunQuery{App: app, Page: input.Page{Limit: 1000}}
 	for {
-		var page client.List[dispatcher.Run]
+		var page client.List[run.Run]
 		until(n.t, "a page of runs", func() bool {
 			var err error
 			page, err = n.Runs(n.t.Context(), query)

@@ -27,6 +27,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -207,14 +208,14 @@ func (h *guardedGroup) register(app, id, url string) error {
 }
 
 // run runs the job by hand, and returns the run when it has ended.
-func (h *guardedGroup) run() (run dispatcher.Run) {
+func (h *guardedGroup) run() (r run.Run) {
 	h.t.Helper()
-	requested := must[dispatcher.Run](h.t)(h.admin.RunJob(h.t.Context(), "shop", "work"))
+	requested := must[run.Run](h.t)(h.admin.RunJob(h.t.Context(), "shop", "work"))
 	until(h.t, "the run to end", func() bool {
-		run = must[dispatcher.Run](h.t)(h.admin.Run(h.t.Context(), requested.ID))
-		return run.EndedAt != nil
+		r = must[run.Run](h.t)(h.admin.Run(h.t.Context(), requested.ID))
+		return r.EndedAt != nil
 	})
-	return run
+	return r
 }
 
 // What a worker with a stolen token registers leads no request, no probe and no secret out of the networks and ports of the
@@ -256,8 +257,8 @@ func TestHostileRegistrantGetsNothing(t *testing.T) {
 	if err := h.register("shop", "evil", "http://localhost:"+h.port); err != nil {
 		t.Fatal(err)
 	}
-	if run := h.run(); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassNoEndpoint {
-		t.Errorf("run = %+v, want no endpoint", run)
+	if r := h.run(); r.State != run.Failed || r.Class != run.ClassNoEndpoint {
+		t.Errorf("run = %+v, want no endpoint", r)
 	}
 
 	// A name is accepted, and judged by where it leads whenever a node connects.
@@ -266,7 +267,7 @@ func TestHostileRegistrantGetsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.names.lead("worker.test", "127.0.0.7")
-	until(t, "the endpoint to be known", func() bool { return h.run().State == dispatcher.RunSucceeded })
+	until(t, "the endpoint to be known", func() bool { return h.run().State == run.Succeeded })
 	if got := <-h.arrived; got != "Bearer "+guardedSecret {
 		t.Errorf("the worker got the Authorization %q", got)
 	}
@@ -277,10 +278,10 @@ func TestHostileRegistrantGetsNothing(t *testing.T) {
 		"between look and go": {"127.0.0.7", "127.0.0.9"},
 	} {
 		h.names.lead("worker.test", addresses...)
-		run := h.run()
-		if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassNoEndpoint ||
-			!strings.Contains(run.Error, "registration.networks") || strings.Contains(run.Error, guardedSecret) {
-			t.Errorf("%s: run = %+v, want it refused because of registration.networks", what, run)
+		r := h.run()
+		if r.State != run.Failed || r.Class != run.ClassNoEndpoint ||
+			!strings.Contains(r.Error, "registration.networks") || strings.Contains(r.Error, guardedSecret) {
+			t.Errorf("%s: run = %+v, want it refused because of registration.networks", what, r)
 		}
 	}
 	if n := h.trespass.Load(); n != 0 || len(h.arrived) != 0 {

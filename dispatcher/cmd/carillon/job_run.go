@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // jobRunCommand runs a job by hand.
@@ -33,7 +35,7 @@ func (f payloadFlags) read(c console) (json.RawMessage, error) {
 		return nil, nil
 	case f.Payload == "-":
 		from = "standard input"
-		text, err = io.ReadAll(io.LimitReader(c.in, dispatcher.MaxPayload+1))
+		text, err = io.ReadAll(io.LimitReader(c.in, input.MaxPayload+1))
 	case strings.HasPrefix(f.Payload, "@"):
 		from = "file " + plain(f.Payload[1:])
 		text, err = os.ReadFile(f.Payload[1:])
@@ -100,7 +102,7 @@ func (r *runCancelCommand) Run(ctx context.Context, c console) error {
 }
 
 // printRunLine prints a run: as one line for people.
-func printRunLine(c console, o outputFlags, run dispatcher.Run) error {
+func printRunLine(c console, o outputFlags, run run.Run) error {
 	if o.Output != outputTable {
 		return printObject(o, c, run, nil)
 	}

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // jobStateCommand is about the state that the runs of a job carry.
@@ -34,7 +34,7 @@ func (s *jobStateShowCommand) Run(ctx context.Context, c console) error {
 }
 
 // print prints the state of a job.
-func (j *jobFlags) print(c console, state dispatcher.CarriedState) error {
+func (j *jobFlags) print(c console, state run.CarriedState) error {
 	return printObject(j.outputFlags, c, state, func(l *lines) {
 		l.add("job", j.Job)
 		l.add("state", string(state.State))
@@ -65,14 +65,14 @@ type jobStateSetCommand struct {
 func (s *jobStateSetCommand) Run(ctx context.Context, c console) error {
 	text := s.State
 	if text == "-" {
-		most := int64(4*dispatcher.MaxCarriedState + 1)
+		most := int64(4*run.MaxCarriedState + 1)
 		read, err := io.ReadAll(io.LimitReader(c.in, most))
 		if err != nil {
 			return fmt.Errorf("read the state: %w", err)
 		}
 		text = strings.TrimSpace(string(read))
 	}
-	state, err := dispatcher.ReadCarriedState([]byte(text))
+	state, err := run.ReadCarriedState([]byte(text))
 	if err != nil {
 		return fmt.Errorf("%w; give JSON, such as '{\"cursor\": 4711}'", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -84,9 +85,9 @@ func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 }
 
 // settled waits until all runs of instants before one have ended, and returns them.
-func (n *node) settled(t *testing.T, app string, before time.Time) []dispatcher.Run {
+func (n *node) settled(t *testing.T, app string, before time.Time) []run.Run {
 	t.Helper()
-	var runs []dispatcher.Run
+	var runs []run.Run
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, run := range runs {
@@ -97,8 +98,8 @@ func (n *node) settled(t *testing.T, app string, before time.Time) []dispatcher.
 		}
 	})
 	until(t, "all runs to end", func() bool {
-		runs = slices.DeleteFunc(n.allRuns(app), func(run dispatcher.Run) bool { return !run.ScheduledAt.Before(before) })
-		return !slices.ContainsFunc(runs, func(run dispatcher.Run) bool { return run.EndedAt == nil })
+		runs = slices.DeleteFunc(n.allRuns(app), func(run run.Run) bool { return !run.ScheduledAt.Before(before) })
+		return !slices.ContainsFunc(runs, func(run run.Run) bool { return run.EndedAt == nil })
 	})
 	return runs
 }
@@ -117,11 +118,11 @@ func (n *node) awaitDeath(t *testing.T, where string) {
 }
 
 // checkKilled compares what was sent with what the ledger says of runs.
-func checkKilled(t *testing.T, n *node, r *receiver, runs []dispatcher.Run) {
+func checkKilled(t *testing.T, n *node, r *receiver, runs []run.Run) {
 	t.Helper()
 	sent, ofEvent := map[string]int{}, map[string]int{}
 	for _, a := range r.all() {
-		if !slices.ContainsFunc(runs, func(run dispatcher.Run) bool { return run.ID == a.run }) {
+		if !slices.ContainsFunc(runs, func(run run.Run) bool { return run.ID == a.run }) {
 			continue
 		}
 		key := fmt.Sprint(a.run, " ", a.attempt)
@@ -132,23 +133,23 @@ func checkKilled(t *testing.T, n *node, r *receiver, runs []dispatcher.Run) {
 	}
 	states := map[string]int{}
 	for _, one := range runs {
-		run := must[dispatcher.Run](t)(n.Run(t.Context(), one.ID))
-		states[run.Job+" "+string(run.State)]++
-		for i, attempt := range run.Attempts {
+		entry := must[run.Run](t)(n.Run(t.Context(), one.ID))
+		states[entry.Job+" "+string(entry.State)]++
+		for i, attempt := range entry.Attempts {
 			if attempt.Attempt != i+1 {
-				t.Errorf("attempts of run %s = %+v, want them numbered from 1 on", run.ID, run.Attempts)
+				t.Errorf("attempts of run %s = %+v, want them numbered from 1 on", entry.ID, entry.Attempts)
 			}
-			if attempt.State == dispatcher.RunLost {
-				states[run.Job+" attempts lost"]++
+			if attempt.State == run.Lost {
+				states[entry.Job+" attempts lost"]++
 			}
-			delete(sent, fmt.Sprint(run.ID, " ", attempt.Attempt))
+			delete(sent, fmt.Sprint(entry.ID, " ", attempt.Attempt))
 		}
-		switch hits := ofEvent[run.EventID]; {
-		case run.Job == "flaky" && (run.State != dispatcher.RunSucceeded || hits < 3):
-			t.Errorf("run %s is %s after %d requests, want succeeded after three: %+v", run.ID, run.State, hits, run.Attempts)
-		case run.Job == "once" && (hits > 1 || run.State == dispatcher.RunSucceeded && hits != 1 ||
-			run.State != dispatcher.RunSucceeded && run.State != dispatcher.RunLost):
-			t.Errorf("run %s, wanted once at most, is %s after %d requests: %+v", run.ID, run.State, hits, run.Attempts)
+		switch hits := ofEvent[entry.EventID]; {
+		case entry.Job == "flaky" && (entry.State != run.Succeeded || hits < 3):
+			t.Errorf("run %s is %s after %d requests, want succeeded after three: %+v", entry.ID, entry.State, hits, entry.Attempts)
+		case entry.Job == "once" && (hits > 1 || entry.State == run.Succeeded && hits != 1 ||
+			entry.State != run.Succeeded && entry.State != run.Lost):
+			t.Errorf("run %s, wanted once at most, is %s after %d requests: %+v", entry.ID, entry.State, hits, entry.Attempts)
 		}
 	}
 	for attempt := range sent {

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -166,7 +167,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 		s.throttles = 2
 		n := startNodeWith(t, database, newToken(t, database), s.environment())
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fn", Enabled: true, Bounds: anyFunction()}, client.Condition{}))
-		call := func(name, payload string, attempts int) dispatcher.Run {
+		call := func(name, payload string, attempts int) run.Run {
 			t.Helper()
 			job := dispatcher.Job{App: "fn", Name: name}
 			job.SetDefaults()
@@ -182,27 +183,27 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 			if stored.Target.Lambda == nil || stored.Target.Lambda.Function != "sample" {
 				t.Fatalf("stored target = %+v", stored.Target)
 			}
-			id := must[dispatcher.Run](t)(n.RunJob(t.Context(), "fn", name)).ID
-			until(t, "the run to end", func() bool { return must[dispatcher.Run](t)(n.Run(t.Context(), id)).EndedAt != nil })
-			return must[dispatcher.Run](t)(n.Run(t.Context(), id))
+			id := must[run.Run](t)(n.RunJob(t.Context(), "fn", name)).ID
+			until(t, "the run to end", func() bool { return must[run.Run](t)(n.Run(t.Context(), id)).EndedAt != nil })
+			return must[run.Run](t)(n.Run(t.Context(), id))
 		}
-		run := call("adds", `{"amounts":[1,2,3]}`, 1)
-		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 3 ||
-			run.Attempts[0].Class != dispatcher.ClassThrottled || run.Attempts[1].Class != dispatcher.ClassThrottled {
-			t.Fatalf("run = %+v, want success after two throttles", run)
+		r := call("adds", `{"amounts":[1,2,3]}`, 1)
+		if r.State != run.Succeeded || len(r.Attempts) != 3 ||
+			r.Attempts[0].Class != run.ClassThrottled || r.Attempts[1].Class != run.ClassThrottled {
+			t.Fatalf("run = %+v, want success after two throttles", r)
 		}
-		for i, throttled := range run.Attempts[:2] {
-			if wait := run.Attempts[i+1].StartedAt.Sub(throttled.EndedAt); wait < time.Second {
+		for i, throttled := range r.Attempts[:2] {
+			if wait := r.Attempts[i+1].StartedAt.Sub(throttled.EndedAt); wait < time.Second {
 				t.Errorf("invoked again %s after a throttle, want a second at least", wait)
 			}
 		}
-		if got := run.Attempts[2].Response; got == nil ||
-			got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" ||
+		if got := r.Attempts[2].Response; got == nil ||
+			got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, r.ID) || got.ExecutedVersion != "$LATEST" ||
 			got.RequestID == "" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
 			t.Errorf("answer = %+v, want what the function said", got)
 		}
 		failed := call("fails", `{"fail":true}`, 2)
-		if failed.State != dispatcher.RunFailed || failed.Class != dispatcher.ClassFunctionError ||
+		if failed.State != run.Failed || failed.Class != run.ClassFunctionError ||
 			len(failed.Attempts) != 2 || !strings.Contains(failed.Error, "told to fail") {
 			t.Errorf("run = %+v, want two failures", failed)
 		}
@@ -211,8 +212,8 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 				t.Errorf("attempt = %+v, want the function's error", attempt)
 			}
 		}
-		if got := s.count(); got != len(run.Attempts)+len(failed.Attempts) {
-			t.Errorf("%d invocations for %d attempts", got, len(run.Attempts)+len(failed.Attempts))
+		if got := s.count(); got != len(r.Attempts)+len(failed.Attempts) {
+			t.Errorf("%d invocations for %d attempts", got, len(r.Attempts)+len(failed.Attempts))
 		}
 	})
 }
@@ -301,13 +302,13 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 		if after := s.of("sample"); after != before {
 			t.Errorf("%d invocations without the qualifier came after those with it", after-before)
 		}
-		run := func() dispatcher.Run {
+		r := func() run.Run {
 			runs := n.allRuns("fn")
-			return must[dispatcher.Run](t)(n.Run(t.Context(), runs[len(runs)-1].ID))
+			return must[run.Run](t)(n.Run(t.Context(), runs[len(runs)-1].ID))
 		}()
-		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 1 || run.Attempts[0].Response == nil ||
-			!strings.Contains(run.Attempts[0].Response.Body, `"total":6`) {
-			t.Errorf("the first run = %+v, want what the function said", run)
+		if r.State != run.Succeeded || len(r.Attempts) != 1 || r.Attempts[0].Response == nil ||
+			!strings.Contains(r.Attempts[0].Response.Body, `"total":6`) {
+			t.Errorf("the first run = %+v, want what the function said", r)
 		}
 		want := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker",
 			SessionTags: map[string]string{"team": "billing"}}

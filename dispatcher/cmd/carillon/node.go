@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // nodeCommand lists and controls the nodes.
@@ -48,7 +49,7 @@ type nodeFlags struct {
 
 // set puts the node into a state.
 func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeState) error {
-	id, err := dispatcher.ParseNodeID(n.ID)
+	id, err := run.ParseNodeID(n.ID)
 	if err != nil {
 		return &usageError{fmt.Errorf("node %s: %w; ids are 16 hexadecimal digits", input.Echo(n.ID), err)}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -103,7 +104,7 @@ func changeRows(t *testing.T, database string, statements ...string) {
 }
 
 // checkCounted waits until nothing before an instant is pending, and compares what is counted of a job with its runs.
-func (n *node) checkCounted(t *testing.T, job string, to time.Time, runs []dispatcher.Run) {
+func (n *node) checkCounted(t *testing.T, job string, to time.Time, runs []run.Run) {
 	t.Helper()
 	var got dispatcher.ObjectiveStatus
 	until(t, "all fires to be counted", func() bool {
@@ -111,16 +112,16 @@ func (n *node) checkCounted(t *testing.T, job string, to time.Time, runs []dispa
 		return got.Pending == 0 && !got.To.Before(to)
 	})
 	var want dispatcher.ObjectiveCounts
-	for _, run := range runs {
-		if run.Job != job || run.Kind != dispatcher.KindSchedule || !run.ScheduledAt.Before(got.To) {
+	for _, r := range runs {
+		if r.Job != job || r.Kind != run.KindSchedule || !r.ScheduledAt.Before(got.To) {
 			continue
 		}
-		started := run.StartedAt
-		if run.Attempt > 1 { // a list does not say when the first attempt began
-			run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-			started = &run.Attempts[0].StartedAt
+		started := r.StartedAt
+		if r.Attempt > 1 { // a list does not say when the first attempt began
+			r = must[run.Run](t)(n.Run(t.Context(), r.ID))
+			started = &r.Attempts[0].StartedAt
 		}
-		if started != nil && started.Sub(run.ScheduledAt) <= got.Within.Std() {
+		if started != nil && started.Sub(r.ScheduledAt) <= got.Within.Std() {
 			want.Good++
 		} else {
 			want.Late++

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
@@ -80,7 +81,7 @@ func secretRotated(t *testing.T, s *stage) symptom {
 	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "a success", func() bool {
 		runs := s.allRuns("night")
-		return len(runs) > 0 && runs[0].State == dispatcher.RunSucceeded
+		return len(runs) > 0 && runs[0].State == run.Succeeded
 	})
 	write(wrong)
 	until(t, "the target to refuse the secret", func() bool {

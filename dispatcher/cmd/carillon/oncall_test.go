@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -140,7 +141,7 @@ func targetDown(t *testing.T, n *stage) symptom {
 	job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "failed runs", func() bool { return len(n.allRuns("night")) >= 2 })
-	return n.at("to-nowhere", string(dispatcher.ClassConnectRefused))
+	return n.at("to-nowhere", string(run.ClassConnectRefused))
 }
 
 // nodeKilled kills the node and leaves another.

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
@@ -175,7 +176,7 @@ func (n *node) slotsOfEndedRuns(ctx context.Context, jobs map[string]dispatcher.
 	n.t.Helper()
 	for name := range jobs {
 		for _, slot := range must[client.List[dispatcher.Slot]](n.t)(n.Slots(ctx, "bounded", name)).Items {
-			if run := must[dispatcher.Run](n.t)(n.Client.Run(ctx, slot.Run)); run.EndedAt != nil {
+			if run := must[run.Run](n.t)(n.Client.Run(ctx, slot.Run)); run.EndedAt != nil {
 				ended++
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -42,7 +43,7 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		var ids []string
 		for range runs {
-			ids = append(ids, must[dispatcher.Run](t)(n.RunJob(t.Context(), "retry", "flaky")).ID)
+			ids = append(ids, must[run.Run](t)(n.RunJob(t.Context(), "retry", "flaky")).ID)
 		}
 		r.await(t, "half of the second attempts", func(all []arrival) bool { return len(all) >= runs+runs/2 })
 		next := n
@@ -54,7 +55,7 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 			next = startNode(t, database, token, args...)
 		}
 		until(t, "every run to succeed", func() bool {
-			return !slices.ContainsFunc(next.allRuns("retry"), func(run dispatcher.Run) bool { return run.State != dispatcher.RunSucceeded })
+			return !slices.ContainsFunc(next.allRuns("retry"), func(one run.Run) bool { return one.State != run.Succeeded })
 		})
 		sent := map[string]bool{}
 		for _, a := range r.all() {
@@ -65,23 +66,23 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 			sent[key] = true
 		}
 		for _, id := range ids {
-			run := must[dispatcher.Run](t)(next.Run(t.Context(), id))
+			one := must[run.Run](t)(next.Run(t.Context(), id))
 			failed := 0
-			for i, attempt := range run.Attempts {
+			for i, attempt := range one.Attempts {
 				if attempt.Attempt != i+1 {
-					t.Errorf("attempts of run %s = %+v, want them numbered from 1 on", id, run.Attempts)
+					t.Errorf("attempts of run %s = %+v, want them numbered from 1 on", id, one.Attempts)
 				}
-				if attempt.State != dispatcher.RunFailed {
+				if attempt.State != run.Failed {
 					continue
 				}
 				failed++
-				wait := run.Attempts[i+1].StartedAt.Sub(attempt.EndedAt) - job.Retry.Delays[0].Std()
-				if wait < 0 && run.Attempts[i+1].State != dispatcher.RunLost {
+				wait := one.Attempts[i+1].StartedAt.Sub(attempt.EndedAt) - job.Retry.Delays[0].Std()
+				if wait < 0 && one.Attempts[i+1].State != run.Lost {
 					t.Errorf("attempt %d of run %s came %s early", i+2, id, -wait)
 				}
 			}
-			if failed > tries-1 || hits[run.EventID] < tries {
-				t.Errorf("run %s failed %d times under %d requests, want at most %d failures", id, failed, hits[run.EventID], tries-1)
+			if failed > tries-1 || hits[one.EventID] < tries {
+				t.Errorf("run %s failed %d times under %d requests, want at most %d failures", id, failed, hits[one.EventID], tries-1)
 			}
 		}
 	})

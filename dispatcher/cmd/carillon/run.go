@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // runCommand shows runs, repeats and cancels them.
@@ -44,28 +45,28 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	run, err := api.Run(ctx, r.ID)
+	one, err := api.Run(ctx, r.ID)
 	if err != nil {
 		return err
 	}
-	var shards []dispatcher.Run
-	if run.Shards != nil {
-		query := dispatcher.RunQuery{App: run.App, Parent: run.ID}
-		if shards, _, err = allPages(0, func(page input.Page) (client.List[dispatcher.Run], error) {
+	var shards []run.Run
+	if one.Shards != nil {
+		query := dispatcher.RunQuery{App: one.App, Parent: one.ID}
+		if shards, _, err = allPages(0, func(page input.Page) (client.List[run.Run], error) {
 			query.Page = page
 			return api.Runs(ctx, query)
 		}); err != nil {
 			return err
 		}
 	}
-	return printObject(r.outputFlags, c, run, func(l *lines) {
-		showRun(l, run, r.Body)
+	return printObject(r.outputFlags, c, one, func(l *lines) {
+		showRun(l, one, r.Body)
 		showShards(l, shards)
 	})
 }
 
 // showShards prints the shards of a run, by index.
-func showShards(l *lines, shards []dispatcher.Run) {
+func showShards(l *lines, shards []run.Run) {
 	if len(shards) > 0 {
 		l.paragraph()
 	}
@@ -84,38 +85,38 @@ func showShards(l *lines, shards []dispatcher.Run) {
 	}
 }
 
-func showRun(l *lines, run dispatcher.Run, body bool) {
-	l.add("run", run.ID)
-	l.add("job", run.App+"/"+run.Job)
-	l.add("trigger", run.Trigger)
-	l.add("kind", string(run.Kind))
-	l.add("scheduled at", run.ScheduledAt)
-	l.add("state", stateCell(run.State))
-	l.add("event id", run.EventID)
-	if run.Shard != nil {
-		l.add("shard", fmt.Sprintf("%d of %d, from 0, of run %s", run.Shard.Index, run.Shard.Total, run.Parent))
-		l.add("made for", run.Shard.Endpoint)
+func showRun(l *lines, r run.Run, body bool) {
+	l.add("run", r.ID)
+	l.add("job", r.App+"/"+r.Job)
+	l.add("trigger", r.Trigger)
+	l.add("kind", string(r.Kind))
+	l.add("scheduled at", r.ScheduledAt)
+	l.add("state", stateCell(r.State))
+	l.add("event id", r.EventID)
+	if r.Shard != nil {
+		l.add("shard", fmt.Sprintf("%d of %d, from 0, of run %s", r.Shard.Index, r.Shard.Total, r.Parent))
+		l.add("made for", r.Shard.Endpoint)
 	}
-	if run.Shards != nil {
-		l.add("shards", fmt.Sprintf("%d: %d succeeded, %d superseded, %d failed, %d live", run.Shards.Total, run.Shards.Succeeded,
-			run.Shards.Superseded, run.Shards.Failed, run.Shards.Live))
+	if r.Shards != nil {
+		l.add("shards", fmt.Sprintf("%d: %d succeeded, %d superseded, %d failed, %d live", r.Shards.Total, r.Shards.Succeeded,
+			r.Shards.Superseded, r.Shards.Failed, r.Shards.Live))
 	}
-	showInput(l, run)
-	l.add("next attempt at", run.NextAttemptAt)
-	l.add("held", run.Held)
-	if run.Held == "" && (run.WaitsFor != "" || run.WaitsForEndpoint != "") {
-		l.add("waits", strings.TrimPrefix(run.Waiting(), "waits "))
+	showInput(l, r)
+	l.add("next attempt at", r.NextAttemptAt)
+	l.add("held", r.Held)
+	if r.Held == "" && (r.WaitsFor != "" || r.WaitsForEndpoint != "") {
+		l.add("waits", strings.TrimPrefix(r.Waiting(), "waits "))
 	}
-	if wait := run.Callback; wait != nil {
+	if wait := r.Callback; wait != nil {
 		l.add("accepted by", wait.Endpoint)
 		l.add("callback by", wait.Deadline)
 		l.add("heartbeat at", wait.HeartbeatAt)
 		l.add("progress", progressOf(*wait))
 	}
-	if run.State == dispatcher.RunRetrying {
-		l.add("because", run.Error)
+	if r.State == run.Retrying {
+		l.add("because", r.Error)
 	}
-	for _, a := range run.Attempts {
+	for _, a := range r.Attempts {
 		l.paragraph()
 		l.add(fmt.Sprint("attempt ", a.Attempt), stateCell(a.State))
 		l.add("  node", a.Node.String())
@@ -136,7 +137,7 @@ func showRun(l *lines, run dispatcher.Run, body bool) {
 }
 
 // showInput prints what a run was given, and why it exists.
-func showInput(l *lines, run dispatcher.Run) {
+func showInput(l *lines, run run.Run) {
 	if cause := run.Cause; cause != nil {
 		if cause.Run != "" {
 			l.add("follows", strings.TrimSpace("run "+cause.Run+" "+cause.On))
@@ -154,7 +155,7 @@ func showInput(l *lines, run dispatcher.Run) {
 }
 
 // progressOf says how far the work is, as its target said; empty: it did not.
-func progressOf(wait dispatcher.CallbackState) string {
+func progressOf(wait run.CallbackState) string {
 	if wait.Percent == nil {
 		return wait.Progress
 	}
@@ -162,7 +163,7 @@ func progressOf(wait dispatcher.CallbackState) string {
 }
 
 // showResponse prints a stored response, with the first lines of its body or all of it.
-func showResponse(l *lines, a dispatcher.Response, body bool) {
+func showResponse(l *lines, a run.Response, body bool) {
 	l.add("  endpoint", a.Endpoint)
 	l.add("  addresses", strings.Join(a.Addresses, ", "))
 	l.add("  phases", phases(a.Phases))
@@ -195,7 +196,7 @@ func showResponse(l *lines, a dispatcher.Response, body bool) {
 }
 
 // phases formats the phases that took any time.
-func phases(p dispatcher.Phases) string {
+func phases(p run.Phases) string {
 	var parts []string
 	for _, one := range []struct {
 		name string

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // runCompleteCommand completes a run in place of its target.
@@ -31,7 +31,7 @@ func (r *runFailCommand) Run(ctx context.Context, c console) error {
 
 // end ends the attempt, and prints the run as it is then.
 func (r *runEndFlags) end(ctx context.Context, c console,
-	by func(*client.Client, context.Context, string, string) (dispatcher.CallbackReply, error),
+	by func(*client.Client, context.Context, string, string) (run.CallbackReply, error),
 ) error {
 	api, err := r.client(ctx)
 	if err != nil {

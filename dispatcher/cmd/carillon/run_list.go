@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // ledgerFlags select entries of the ledger.
@@ -61,20 +62,20 @@ type runListCommand struct {
 }
 
 // states are those that the flags ask for; one empty state stands for all.
-func (r *runListCommand) states() ([]dispatcher.RunState, error) {
-	var states []dispatcher.RunState
+func (r *runListCommand) states() ([]run.State, error) {
+	var states []run.State
 	for _, text := range r.State {
-		state := dispatcher.RunState(text)
-		if !slices.Contains(dispatcher.RunStates, state) {
-			return nil, &usageError{fmt.Errorf("--state: %s is none of %s", input.Echo(text), listed(dispatcher.RunStates))}
+		state := run.State(text)
+		if !slices.Contains(run.States, state) {
+			return nil, &usageError{fmt.Errorf("--state: %s is none of %s", input.Echo(text), listed(run.States))}
 		}
 		states = append(states, state)
 	}
 	if r.Failed {
-		states = append(states, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost)
+		states = append(states, run.Failed, run.TimedOut, run.Lost)
 	}
 	if len(states) == 0 {
-		return []dispatcher.RunState{""}, nil
+		return []run.State{""}, nil
 	}
 	slices.Sort(states)
 	return slices.Compact(states), nil
@@ -107,12 +108,12 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	query.Parent = r.Parent
-	var all []dispatcher.Run
+	var all []run.Run
 	more, read := false, newProgress(c, "runs")
 	for _, app := range apps {
 		for _, state := range states {
 			query.App, query.State = app, state
-			runs, others, err := allPages(r.Limit, func(page input.Page) (client.List[dispatcher.Run], error) {
+			runs, others, err := allPages(r.Limit, func(page input.Page) (client.List[run.Run], error) {
 				query.Page = page
 				return api.Runs(ctx, query)
 			})
@@ -124,9 +125,9 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 		}
 	}
 	if r.Parent != "" { // all are of one scheduled time, by which cut sorts
-		slices.SortFunc(all, func(a, b dispatcher.Run) int { return b.Shard.Index - a.Shard.Index })
+		slices.SortFunc(all, func(a, b run.Run) int { return b.Shard.Index - a.Shard.Index })
 	}
-	all = cut(c, all, r.Limit, more, func(run dispatcher.Run) time.Time { return run.ScheduledAt })
+	all = cut(c, all, r.Limit, more, func(run run.Run) time.Time { return run.ScheduledAt })
 	return printList(r.outputFlags, c, all, runTitles, runCells)
 }
 
@@ -143,7 +144,7 @@ func (r *runListCommand) apps(ctx context.Context, api *client.Client) ([]string
 const runTitles = "RUN\tJOB\tSCHEDULED AT\tSTATE\tATTEMPT\tENDED AT\tERROR"
 
 // runCells is a run in a line.
-func runCells(run dispatcher.Run) []any {
+func runCells(run run.Run) []any {
 	job := run.App + "/" + run.Job
 	if run.Trigger != "" {
 		job += "/" + run.Trigger

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // waitFlags let a command wait for the end of a run.
@@ -18,7 +18,7 @@ type waitFlags struct {
 }
 
 // finish prints a run, at once or when it has ended.
-func (w waitFlags) finish(ctx context.Context, c console, api *client.Client, o outputFlags, run dispatcher.Run) error {
+func (w waitFlags) finish(ctx context.Context, c console, api *client.Client, o outputFlags, run run.Run) error {
 	if !w.Wait {
 		return printRunLine(c, o, run)
 	}
@@ -46,45 +46,45 @@ func (w *runWatchCommand) Run(ctx context.Context, c console) error {
 }
 
 // watchRun prints each change of a run until it ends; as one object of JSON, only its end.
-func watchRun(ctx context.Context, c console, api *client.Client, o outputFlags, run dispatcher.Run, most input.Duration) error {
+func watchRun(ctx context.Context, c console, api *client.Client, o outputFlags, r run.Run, most input.Duration) error {
 	if most > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, most.Std())
 		defer cancel()
 	}
-	var shown dispatcher.Run
+	var shown run.Run
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		final := hasEnded(run)
-		if changed := run.State != shown.State || run.Attempt != shown.Attempt; changed && (final || o.Output != outputJSON) {
-			if err := printRunLine(c, o, run); err != nil {
+		final := hasEnded(r)
+		if changed := r.State != shown.State || r.Attempt != shown.Attempt; changed && (final || o.Output != outputJSON) {
+			if err := printRunLine(c, o, r); err != nil {
 				return err
 			}
-			shown, wait = run, 100*time.Millisecond
+			shown, wait = r, 100*time.Millisecond
 		}
 		if final {
-			return judge(run)
+			return judge(r)
 		}
 		pause(ctx, wait)
-		next, err := api.Run(ctx, run.ID)
+		next, err := api.Run(ctx, r.ID)
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("run %s has not ended yet, it is %s; go on with: carillon run watch %s", run.ID, run.State, run.ID)
+			return fmt.Errorf("run %s has not ended yet, it is %s; go on with: carillon run watch %s", r.ID, r.State, r.ID)
 		case err != nil:
 			return err
 		}
-		run = next
+		r = next
 	}
 }
 
 // hasEnded tells whether a run changes no more, unless someone repeats it.
-func hasEnded(run dispatcher.Run) bool {
-	return slices.Index(dispatcher.RunStates, run.State) >= slices.Index(dispatcher.RunStates, dispatcher.RunSucceeded)
+func hasEnded(r run.Run) bool {
+	return slices.Index(run.States, r.State) >= slices.Index(run.States, run.Succeeded)
 }
 
 // judge is an error if a run ended in any other way than with success.
-func judge(run dispatcher.Run) error {
-	if run.State == dispatcher.RunSucceeded {
+func judge(r run.Run) error {
+	if r.State == run.Succeeded {
 		return nil
 	}
-	return &negativeError{fmt.Errorf("run %s ended as %s: carillon run show %s says more", run.ID, run.State, run.ID)}
+	return &negativeError{fmt.Errorf("run %s ended as %s: carillon run show %s says more", r.ID, r.State, r.ID)}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
@@ -125,7 +126,7 @@ func TestLongTableLockMarksNoNodeDead(t *testing.T) {
 }
 
 // only returns the id of the only node.
-func (n *node) only() dispatcher.NodeID {
+func (n *node) only() run.NodeID {
 	n.t.Helper()
 	all := must[client.List[dispatcher.Node]](n.t)(n.Nodes(n.t.Context())).Items
 	if len(all) != 1 {
@@ -166,8 +167,8 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 			return false
 		}
 		succeeded := 0
-		for _, run := range page.Items {
-			if run.State == dispatcher.RunSucceeded {
+		for _, one := range page.Items {
+			if one.State == run.Succeeded {
 				succeeded++
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -31,13 +32,13 @@ func TestJobsDoNotReachTheAPIOfAnyNode(t *testing.T) {
 		name := fmt.Sprint("steal", n)
 		must[dispatcher.Job](t)(a.PutJob(t.Context(), webhookJob("app", name, endpoint+"/v1/nodes", nil), client.Condition{}))
 		for range 4 { // whichever node makes it
-			run := must[dispatcher.Run](t)(a.RunJob(t.Context(), "app", name))
+			r := must[run.Run](t)(a.RunJob(t.Context(), "app", name))
 			until(t, "the run to end", func() bool {
-				run = must[dispatcher.Run](t)(a.Run(t.Context(), run.ID))
-				return run.State == dispatcher.RunFailed || run.State == dispatcher.RunSucceeded
+				r = must[run.Run](t)(a.Run(t.Context(), r.ID))
+				return r.State == run.Failed || r.State == run.Succeeded
 			})
-			if run.Class != dispatcher.ClassEgressDenied {
-				t.Errorf("a call of %s ended as %s, class %s, want it denied", endpoint, run.State, run.Class)
+			if r.Class != run.ClassEgressDenied {
+				t.Errorf("a call of %s ended as %s, class %s, want it denied", endpoint, r.State, r.Class)
 			}
 		}
 	}

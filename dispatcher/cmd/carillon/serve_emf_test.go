@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -126,8 +127,8 @@ func TestMetricLineIsWrittenEachMinuteWithWhatHasHappenedInIt(t *testing.T) {
 			t.Errorf("within the first minute the log has %s, want nothing", log)
 		}
 		misfires.Add(2)
-		for state, n := range map[dispatcher.RunState]float64{
-			dispatcher.RunSucceeded: 10, dispatcher.RunFailed: 3, dispatcher.RunTimedOut: 2, dispatcher.RunLost: 1, dispatcher.RunCancelled: 4,
+		for state, n := range map[run.State]float64{
+			run.Succeeded: 10, run.Failed: 3, run.TimedOut: 2, run.Lost: 1, run.Cancelled: 4,
 		} {
 			attempts.WithLabelValues("shop", string(state)).Add(n - 1)
 			attempts.WithLabelValues("crm", string(state)).Add(1)

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -46,7 +47,7 @@ func TestNodeProtectsItsTaskDuringALongAttempt(t *testing.T) {
 		job := webhookJob("app", name, r.URL+"/"+name, nil)
 		job.Target.Webhook.Timeout = timeout
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-		must[dispatcher.Run](t)(n.RunJob(t.Context(), "app", name))
+		must[run.Run](t)(n.RunJob(t.Context(), "app", name))
 		receive(t, sent)
 	}
 	call("short", dispatcher.DefaultTimeout)

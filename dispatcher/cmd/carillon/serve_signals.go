@@ -12,9 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // nodeSignals is what a node tells the machine that it runs on. The zero value tells it nothing.
@@ -47,7 +47,7 @@ func startSignals(ctx context.Context, o *nodeOptions, registry prometheus.Gathe
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{started: make(chan string, 1), stop: stop}
 	listen := o.listen
-	o.engine.OnStarted = func(id dispatcher.NodeID) {
+	o.engine.OnStarted = func(id run.NodeID) {
 		r.started <- fmt.Sprintf("dispatching as node %s, API on %s", id, listen)
 	}
 	if o.signals.systemd.Present() {

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -150,7 +151,7 @@ func TestSystemdLearnsThatTheNodeStopsBeforeItHasDrained(t *testing.T) {
 	n := startNodeWith(t, database, newToken(t, database), m.environment("600000"), "--drain-timeout="+patience.String())
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "stop", Enabled: true}, client.Condition{}))
 	job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("stop", "long", r.URL, nil), client.Condition{}))
-	must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+	must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 	receive(t, sent)
 	n.signal(syscall.SIGTERM)
 	m.await("STOPPING=1", 1)

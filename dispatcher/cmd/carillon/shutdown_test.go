@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -39,13 +40,13 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "stop", Enabled: true}, client.Condition{}))
 		for i := range jobs {
 			job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("stop", fmt.Sprintf("job-%d", i), r.URL, nil), client.Condition{}))
-			must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+			must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		}
 		receive(t, sent)
 		until(t, "the node to hold the others", func() bool {
 			claimed := 0
-			for _, run := range n.allRuns("stop") {
-				if run.State == dispatcher.RunClaimed {
+			for _, one := range n.allRuns("stop") {
+				if one.State == run.Claimed {
 					claimed++
 				}
 			}
@@ -55,8 +56,8 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 		inFlight := 0
 		until(t, "all others to be handed back", func() bool {
 			queued := 0
-			for _, run := range n.allRuns("stop") {
-				if run.State == dispatcher.RunQueued && run.Attempt == 0 && run.Node == nil {
+			for _, one := range n.allRuns("stop") {
+				if one.State == run.Queued && one.Attempt == 0 && one.Node == nil {
 					queued++
 				}
 			}
@@ -80,8 +81,8 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 			}
 		}
 		until(t, "all runs to end", func() bool {
-			for _, run := range n.allRuns("stop") {
-				if run.State != dispatcher.RunSucceeded {
+			for _, one := range n.allRuns("stop") {
+				if one.State != run.Succeeded {
 					return false
 				}
 			}
@@ -114,16 +115,16 @@ func TestDrainEndsAfterItsTimeout(t *testing.T) {
 		n := startNode(t, database, token, "--drain-timeout=1s")
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "cut", Enabled: true}, client.Condition{}))
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("cut", "hangs", r.URL, nil), client.Condition{}))
-		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+		one := must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)
 		n.terminate()
 		n = startNode(t, database, token, quick()...)
-		if again := receive(t, sent); again.attempt != 2 || again.event != run.EventID {
+		if again := receive(t, sent); again.attempt != 2 || again.event != one.EventID {
 			t.Errorf("after the cut: %+v, want the second attempt under the same event id", again)
 		}
-		until(t, "the run to end", func() bool { return must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)).EndedAt != nil })
-		if run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)); len(run.Attempts) != 2 || run.Attempts[0].State != dispatcher.RunLost {
-			t.Errorf("attempts = %+v, want the first lost: nobody knows how it ended", run.Attempts)
+		until(t, "the run to end", func() bool { return must[run.Run](t)(n.Run(t.Context(), one.ID)).EndedAt != nil })
+		if one = must[run.Run](t)(n.Run(t.Context(), one.ID)); len(one.Attempts) != 2 || one.Attempts[0].State != run.Lost {
+			t.Errorf("attempts = %+v, want the first lost: nobody knows how it ended", one.Attempts)
 		}
 	})
 }
@@ -152,7 +153,7 @@ func TestShutdownEndsWhileDatabaseHangs(t *testing.T) {
 	job := webhookJob("hangs", "slow", r.URL, nil)
 	job.ConcurrencyPolicy = dispatcher.ConcurrencyForbid // so that there is a slot to give back
 	job = must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-	must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+	must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 	receive(t, sent)
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 3 })
 	g.hang()
@@ -184,7 +185,7 @@ func TestDrainOfNoTimeCutsOffAtOnce(t *testing.T) {
 	n := startNode(t, database, newToken(t, database), append(quick(), "--drain-timeout=0s")...)
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "none", Enabled: true}, client.Condition{}))
 	job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("none", "hangs", r.URL, nil), client.Condition{}))
-	must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+	must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 	receive(t, sent)
 	n.signal(syscall.SIGTERM)
 	heartbeats := map[time.Time]bool{}
@@ -230,7 +231,7 @@ func TestSecondSignalEndsTheProcessAtOnce(t *testing.T) {
 		n := startNode(t, database, newToken(t, database), "--drain-timeout=1h")
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "now", Enabled: true}, client.Condition{}))
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("now", "hangs", r.URL, nil), client.Condition{}))
-		must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+		must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)
 		n.beginDrain()
 		n.signal(syscall.SIGTERM)

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // What a run waits for, and what makes it wait, is in the pages of the run and of the job.
 func TestRunThatWaitsForAnEndpointSaysSo(t *testing.T) {
 	t.Parallel()
-	run := dispatcher.Run{App: "shop", Job: "grouped", State: dispatcher.RunQueued, WaitsForEndpoint: "w-1"}
+	run := run.Run{App: "shop", Job: "grouped", State: run.Queued, WaitsForEndpoint: "w-1"}
 	var page lines
 	showRun(&page, run, false)
 	var shown bytes.Buffer

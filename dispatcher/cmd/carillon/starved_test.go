@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -51,13 +52,13 @@ func TestStarvedNodeIsNotMarkedDead(t *testing.T) {
 	stop := starved.starve()
 	r.further(t, 40, "while one node is starved") // longer than --dead-after
 	stop()
-	of := map[dispatcher.NodeID]int{}
-	for _, run := range healthy.allRuns("busy") {
-		if run.Node != nil && run.State == dispatcher.RunSucceeded {
-			of[*run.Node]++
+	of := map[run.NodeID]int{}
+	for _, one := range healthy.allRuns("busy") {
+		if one.Node != nil && one.State == run.Succeeded {
+			of[*one.Node]++
 		}
-		if run.Attempt > 1 {
-			t.Errorf("run %s of %s is at attempt %d, want one: nobody died", run.ID, run.Job, run.Attempt)
+		if one.Attempt > 1 {
+			t.Errorf("run %s of %s is at attempt %d, want one: nobody died", one.ID, one.Job, one.Attempt)
 		}
 	}
 	nodes := must[client.List[dispatcher.Node]](t)(healthy.Nodes(t.Context())).Items

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -35,8 +35,8 @@ func (s *statisticsCommand) Run(ctx context.Context, c console) error {
 	}
 	titles := "DAY\tSUCCEEDED\tFAILED\tTIMED OUT\tLOST\tCANCELLED\tSKIPPED\tSUPERSEDED\tMISFIRES\tATTEMPTS\tLATE MEAN\tLATE MOST\tFINAL"
 	return printList(s.outputFlags, c, found.Days, titles, func(d view.DayStatistics) []any {
-		return []any{d.Day, d.Runs[dispatcher.RunSucceeded], d.Runs[dispatcher.RunFailed], d.Runs[dispatcher.RunTimedOut],
-			d.Runs[dispatcher.RunLost], d.Runs[dispatcher.RunCancelled], d.Runs[dispatcher.RunSkipped], d.Runs[dispatcher.RunSuperseded],
+		return []any{d.Day, d.Runs[run.Succeeded], d.Runs[run.Failed], d.Runs[run.TimedOut],
+			d.Runs[run.Lost], d.Runs[run.Cancelled], d.Runs[run.Skipped], d.Runs[run.Superseded],
 			d.Misfires, d.Attempts, durationCell(d.LateMean), durationCell(d.LateMost), yesIf(d.Final)}
 	})
 }

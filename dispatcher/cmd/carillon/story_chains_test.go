@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -104,29 +105,29 @@ resource "carillon_app" "shop" {
 }
 
 // runToEnd runs a job by hand and waits for its end.
-func (n *node) runToEnd(t *testing.T, app, job string) dispatcher.Run {
+func (n *node) runToEnd(t *testing.T, app, job string) run.Run {
 	t.Helper()
-	run := must[dispatcher.Run](t)(n.RunJob(t.Context(), app, job))
+	r := must[run.Run](t)(n.RunJob(t.Context(), app, job))
 	until(t, "the end of a run of "+job, func() bool {
-		run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-		return hasEnded(run)
+		r = must[run.Run](t)(n.Run(t.Context(), r.ID))
+		return hasEnded(r)
 	})
-	return run
+	return r
 }
 
 // follower waits until a run is followed by one of a job, and returns that once it has ended.
-func (n *node) follower(t *testing.T, of, job string) (run dispatcher.Run) {
+func (n *node) follower(t *testing.T, of, job string) (r run.Run) {
 	t.Helper()
 	until(t, "a run of "+job+" that follows and ends", func() bool {
-		for _, ref := range must[dispatcher.Run](t)(n.Run(t.Context(), of)).FollowedBy {
+		for _, ref := range must[run.Run](t)(n.Run(t.Context(), of)).FollowedBy {
 			if ref.Job == job {
-				run = must[dispatcher.Run](t)(n.Run(t.Context(), ref.Run))
-				return hasEnded(run)
+				r = must[run.Run](t)(n.Run(t.Context(), ref.Run))
+				return hasEnded(r)
 			}
 		}
 		return false
 	})
-	return run
+	return r
 }
 
 // The story of docs/chains.md: a chain of three jobs whose second one fails, the dead letter in a queue, and its replay.
@@ -144,10 +145,10 @@ func TestStoryOfChains(t *testing.T) {
 		load := n.runToEnd(t, "shop", "load")
 		report := n.follower(t, load.ID, "report")
 		got, text, kind := w.document(t, "/report", 1)
-		if got.Event != dispatcher.OnSuccess || got.Parent.Run != load.ID || string(got.Result) != `{"rows":40}` || kind != "chain on_success" {
+		if got.Event != run.OnSuccess || got.Parent.Run != load.ID || string(got.Result) != `{"rows":40}` || kind != "chain on_success" {
 			t.Errorf("report got %s (%s), want what load responded", text, kind)
 		}
-		if report.Kind != dispatcher.KindChain || report.State != dispatcher.RunFailed || !report.ScheduledAt.Equal(load.ScheduledAt) ||
+		if report.Kind != run.KindChain || report.State != run.Failed || !report.ScheduledAt.Equal(load.ScheduledAt) ||
 			report.Cause == nil || report.Cause.Run != load.ID {
 			t.Errorf("the run of report is %+v, want one that failed and follows %s", report, load.ID)
 		}
@@ -157,8 +158,8 @@ func TestStoryOfChains(t *testing.T) {
 		if len(messages) != 1 || json.Unmarshal([]byte(messages[0].Body), &dead) != nil {
 			t.Fatalf("the queue has %+v, want one document", messages)
 		}
-		if p := dead.Parent; dead.Event != dispatcher.OnFailure || p.Run != report.ID || p.HTTPStatus != 422 ||
-			p.State != dispatcher.RunFailed || p.Attempts != 1 || string(dead.Result) != `{"rows":40}` {
+		if p := dead.Parent; dead.Event != run.OnFailure || p.Run != report.ID || p.HTTPStatus != 422 ||
+			p.State != run.Failed || p.Attempts != 1 || string(dead.Result) != `{"rows":40}` {
 			t.Errorf("the dead letter is %+v, want the run of report and its response", dead)
 		}
 		shown, _, _ := n.commandWith("", "run", "show", report.ID)
@@ -180,7 +181,7 @@ func TestStoryOfChains(t *testing.T) {
 
 // replayStory does what docs/chains.md says of dead letters: the run of report is counted, replayed while its receiver still
 // fails, and replayed again, and then publish follows it.
-func (n *node) replayStory(t *testing.T, w *warehouse, report dispatcher.Run) {
+func (n *node) replayStory(t *testing.T, w *warehouse, report run.Run) {
 	t.Helper()
 	command := func(args ...string) string {
 		t.Helper()
@@ -190,10 +191,10 @@ func (n *node) replayStory(t *testing.T, w *warehouse, report dispatcher.Run) {
 		}
 		return out
 	}
-	ended := func(state dispatcher.RunState, attempts int) {
+	ended := func(state run.State, attempts int) {
 		t.Helper()
 		until(t, "the replayed run to end as "+string(state), func() bool {
-			run := must[dispatcher.Run](t)(n.Run(t.Context(), report.ID))
+			run := must[run.Run](t)(n.Run(t.Context(), report.ID))
 			return run.State == state && len(run.Attempts) == attempts
 		})
 	}
@@ -206,12 +207,12 @@ func (n *node) replayStory(t *testing.T, w *warehouse, report dispatcher.Run) {
 		t.Errorf("--dry-run says %q", out)
 	}
 	command("replay", "shop", "--class", "http_4xx", "--yes")
-	ended(dispatcher.RunFailed, 2)
+	ended(run.Failed, 2)
 	w.respond("/report", 0)
 	if out := command("replay", "shop", "--job", "report", "--yes", "-o", "json"); !strings.Contains(out, `"replayed": 1`) {
 		t.Errorf("the replay says %s", out)
 	}
-	ended(dispatcher.RunSucceeded, 3)
+	ended(run.Succeeded, 3)
 	n.follower(t, report.ID, "publish")
 	if _, text, kind := w.document(t, "/publish", 1); text != `{"channel":"daily"}` || kind != "chain on_success" {
 		t.Errorf("publish got %s (%s), want its own payload", text, kind)
@@ -235,7 +236,7 @@ func TestFailuresAndMisfiresAreTold(t *testing.T) {
 		w.respond("/load", http.StatusForbidden)
 		load := n.runToEnd(t, "shop", "load")
 		got, text, kind := w.document(t, "/failed", 1)
-		if got.Event != dispatcher.OnFailure || got.Parent.Run != load.ID || got.Parent.Class != dispatcher.ClassHTTP4xx ||
+		if got.Event != run.OnFailure || got.Parent.Run != load.ID || got.Parent.Class != run.ClassHTTP4xx ||
 			kind != "follow on_failure" {
 			t.Errorf("people are told %s (%s), want the run that failed", text, kind)
 		}
@@ -250,7 +251,7 @@ func TestFailuresAndMisfiresAreTold(t *testing.T) {
 		elapse(5 * time.Second) // fires are missed
 		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "shop", "load", "", false, client.Condition{Existing: true}))
 		got, text, kind = w.document(t, "/missed", 1)
-		if p := got.Parent; got.Event != dispatcher.OnMisfire || p.Missed == nil || p.Missed.Count < 1 ||
+		if p := got.Parent; got.Event != run.OnMisfire || p.Missed == nil || p.Missed.Count < 1 ||
 			p.Decision != dispatcher.DecisionSkip || kind != "follow on_misfire" {
 			t.Errorf("people are told %s (%s), want the fires that were missed", text, kind)
 		}

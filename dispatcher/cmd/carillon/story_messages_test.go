@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -54,37 +55,37 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 
 		// The queue gets the message and the response is lost; the next attempt adds none.
 		aws.Fail("SendMessage", servers.Fault{Reset: true})
-		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "shop", "close-orders"))
+		r := must[run.Run](t)(n.RunJob(t.Context(), "shop", "close-orders"))
 		until(t, "a response that is lost", func() bool { return aws.Calls("SendMessage") > 0 })
 		aws.Fail("SendMessage", servers.Fault{})
-		run = n.ended(t, run.ID)
+		r = n.ended(t, r.ID)
 		got := aws.Messages(queue)
-		if run.State != dispatcher.RunSucceeded || len(run.Attempts) < 2 || run.Attempts[0].State != dispatcher.RunLost || len(got) != 1 ||
-			got[0].Body != `{"close":"expired"}` || got[0].GroupID != "shop/close-orders" || got[0].DeduplicationID != run.EventID {
-			t.Errorf("run %+v sent %+v, want one message after an attempt that was lost", run, got)
+		if r.State != run.Succeeded || len(r.Attempts) < 2 || r.Attempts[0].State != run.Lost || len(got) != 1 ||
+			got[0].Body != `{"close":"expired"}` || got[0].GroupID != "shop/close-orders" || got[0].DeduplicationID != r.EventID {
+			t.Errorf("run %+v sent %+v, want one message after an attempt that was lost", r, got)
 		}
-		if shown, _, _ := n.commandWith("", "run", "show", run.ID); !strings.Contains(shown, got[0].ID) {
+		if shown, _, _ := n.commandWith("", "run", "show", r.ID); !strings.Contains(shown, got[0].ID) {
 			t.Errorf("the run does not show message %s:\n%s", got[0].ID, shown)
 		}
 
 		// A throttled attempt counts against nothing, and the topic gets the filled-in text.
 		aws.Fail("Publish", servers.Fault{Status: 429, Code: "Throttled"})
-		run = must[dispatcher.Run](t)(n.RunJob(t.Context(), "shop", "announce"))
+		r = must[run.Run](t)(n.RunJob(t.Context(), "shop", "announce"))
 		until(t, "a throttled request", func() bool { return aws.Calls("Publish") > 0 })
 		aws.Fail("Publish", servers.Fault{})
-		run = n.ended(t, run.ID)
+		r = n.ended(t, r.ID)
 		published := aws.Messages(topic)
-		if run.State != dispatcher.RunSucceeded || run.Attempts[0].Class != dispatcher.ClassThrottled || len(published) != 1 ||
+		if r.State != run.Succeeded || r.Attempts[0].Class != run.ClassThrottled || len(published) != 1 ||
 			published[0].Attributes["app"] != "shop" || !strings.HasPrefix(published[0].Subject, "announce of 20") {
-			t.Errorf("run %+v published %+v, want one message after a throttled attempt", run, published)
+			t.Errorf("run %+v published %+v, want one message after a throttled attempt", r, published)
 		}
 
 		// A queue that is gone fails the run at once, and says what is wrong.
 		aws.Fail("SendMessage", servers.Fault{Status: 400, Code: "QueueDoesNotExist"})
-		run = n.ended(t, must[dispatcher.Run](t)(n.RunJob(t.Context(), "shop", "close-orders")).ID)
-		if first := run.Attempts[0]; run.State != dispatcher.RunFailed || len(run.Attempts) != 1 || first.Class != dispatcher.ClassConfig ||
+		r = n.ended(t, must[run.Run](t)(n.RunJob(t.Context(), "shop", "close-orders")).ID)
+		if first := r.Attempts[0]; r.State != run.Failed || len(r.Attempts) != 1 || first.Class != run.ClassConfig ||
 			!strings.Contains(first.Error, "NonExistentQueue") {
-			t.Errorf("run %+v, want one attempt of class config", run)
+			t.Errorf("run %+v, want one attempt of class config", r)
 		}
 	})
 }
@@ -110,11 +111,11 @@ func messageJobs() (orders, announce dispatcher.Job) {
 }
 
 // ended waits for the end of a run.
-func (n *node) ended(t *testing.T, id string) (run dispatcher.Run) {
+func (n *node) ended(t *testing.T, id string) (r run.Run) {
 	t.Helper()
 	until(t, "run "+id+" to end", func() bool {
-		run = must[dispatcher.Run](t)(n.Run(t.Context(), id))
-		return run.State == dispatcher.RunSucceeded || run.State == dispatcher.RunFailed
+		r = must[run.Run](t)(n.Run(t.Context(), id))
+		return r.State == run.Succeeded || r.State == run.Failed
 	})
-	return run
+	return r
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -85,14 +86,14 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	}
 	// attempts runs a job and returns the classes of its attempts, empty for success.
-	attempts := func(i int) (classes []dispatcher.Class) {
-		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "billing", fmt.Sprint("invoice", i)))
+	attempts := func(i int) (classes []run.Class) {
+		r := must[run.Run](t)(n.RunJob(t.Context(), "billing", fmt.Sprint("invoice", i)))
 		until(t, "the run to end", func() bool {
-			run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-			return run.State == dispatcher.RunSucceeded || run.State == dispatcher.RunFailed ||
-				len(run.Attempts) > 0 && run.Attempts[0].Class == dispatcher.ClassSecret
+			r = must[run.Run](t)(n.Run(t.Context(), r.ID))
+			return r.State == run.Succeeded || r.State == run.Failed ||
+				len(r.Attempts) > 0 && r.Attempts[0].Class == run.ClassSecret
 		})
-		for _, a := range run.Attempts {
+		for _, a := range r.Attempts {
 			classes = append(classes, a.Class)
 		}
 		return classes
@@ -105,7 +106,7 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 	token.Store("second-token")
 	put("second-token")
 	for i, reference := range references {
-		if got := attempts(i); len(got) > 2 || got[len(got)-1] != "" || len(got) == 2 && got[0] != dispatcher.ClassSecretReplaced {
+		if got := attempts(i); len(got) > 2 || got[len(got)-1] != "" || len(got) == 2 && got[0] != run.ClassSecretReplaced {
 			t.Errorf("%s: attempts after the rotation = %q, want one refusal at most and then success", reference, got)
 		}
 	}
@@ -128,6 +129,6 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 	aws.Fail("GetSecretValue", servers.Fault{Status: http.StatusBadRequest, Code: "AccessDeniedException"})
 	vault.Fail(servers.Fault{Status: http.StatusForbidden})
 	for i, reference := range references {
-		until(t, "the denial of "+reference, func() bool { return attempts(i)[0] == dispatcher.ClassSecret })
+		until(t, "the denial of "+reference, func() bool { return attempts(i)[0] == run.ClassSecret })
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -66,7 +67,7 @@ func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
 	response, _, _ = strings.Cut(response, "```")
 	var given []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given = append(given, r.Header.Get(dispatcher.HeaderState))
+		given = append(given, r.Header.Get(run.HeaderState))
 		_, _ = fmt.Fprint(w, response)
 	}))
 	defer server.Close()
@@ -76,11 +77,11 @@ func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
 	job := webhookJob("shop", "import", server.URL, nil)
 	job.ConcurrencyPolicy, job.CarryState = dispatcher.ConcurrencyQueue, true
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-	var last dispatcher.Run
+	var last run.Run
 	for range 2 {
-		id := must[dispatcher.Run](t)(n.RunJob(t.Context(), "shop", "import")).ID
+		id := must[run.Run](t)(n.RunJob(t.Context(), "shop", "import")).ID
 		until(t, "the run to end", func() bool {
-			last = must[dispatcher.Run](t)(n.Run(t.Context(), id))
+			last = must[run.Run](t)(n.Run(t.Context(), id))
 			return last.EndedAt != nil
 		})
 	}
@@ -96,7 +97,7 @@ func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
 			t.Errorf("the commands print %q, want %s in number %d", printed, want, i)
 		}
 	}
-	if state := must[dispatcher.CarriedState](t)(n.CarriedState(t.Context(), "shop", "import")); state.Revision != 4 {
+	if state := must[run.CarriedState](t)(n.CarriedState(t.Context(), "shop", "import")); state.Revision != 4 {
 		t.Errorf("state %+v, want revision 4: two runs, one set and one cleared it", state)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // tailCommand follows the runs of apps.
@@ -41,7 +42,7 @@ func (t *tailCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	f := follower{api: api, app: app, job: job, from: time.Now().Add(-t.Since.Std()),
-		seen: map[string]sight{}, open: map[string]dispatcher.Run{}}
+		seen: map[string]sight{}, open: map[string]run.Run{}}
 	quiet := false
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
 		found, err := f.poll(ctx, time.Now())
@@ -70,7 +71,7 @@ func (t *tailCommand) Run(ctx context.Context, c console) error {
 // happening is an attempt that has ended, or a misfire decision.
 type happening struct {
 	at      time.Time
-	Run     *dispatcher.Run     `json:"run,omitempty"`
+	Run     *run.Run            `json:"run,omitempty"`
 	Misfire *dispatcher.Misfire `json:"misfire,omitempty"`
 }
 
@@ -95,15 +96,15 @@ type follower struct {
 	app, job string // empty: all
 	from     time.Time
 	polled   bool
-	seen     map[string]sight          // by id
-	open     map[string]dispatcher.Run // those that have not ended, by id
+	seen     map[string]sight   // by id
+	open     map[string]run.Run // those that have not ended, by id
 	apps     []string
 	listed   time.Time // when apps were
 }
 
 // sight is what was last seen of a run.
 type sight struct {
-	state   dispatcher.RunState
+	state   run.State
 	attempt int
 	at      time.Time
 }
@@ -153,10 +154,10 @@ func (f *follower) poll(ctx context.Context, now time.Time) ([]happening, error)
 
 // runs looks at the latest scheduled times of an app and, the first time, at the runs that have not ended.
 func (f *follower) runs(ctx context.Context, app string, now time.Time, current map[string]bool) (found []happening, err error) {
-	states := []dispatcher.RunState{""}
+	states := []run.State{""}
 	if !f.polled {
-		states = append(states, dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning, dispatcher.RunRetrying,
-			dispatcher.RunWaitingCallback, dispatcher.RunWaitingShards)
+		states = append(states, run.Queued, run.Claimed, run.Running, run.Retrying,
+			run.WaitingCallback, run.WaitingShards)
 	}
 	for _, state := range states {
 		query := dispatcher.RunQuery{App: app, Job: f.job, State: state, Page: input.Page{Limit: pageSize}}
@@ -186,13 +187,13 @@ func (f *follower) runs(ctx context.Context, app string, now time.Time, current 
 
 // others asks for the runs that have not ended and were in no list, the oldest first.
 func (f *follower) others(ctx context.Context, now time.Time, current map[string]bool) (found []happening, err error) {
-	var waiting []dispatcher.Run
+	var waiting []run.Run
 	for id, run := range f.open {
 		if !current[id] {
 			waiting = append(waiting, run)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b dispatcher.Run) int { return f.seen[a.ID].at.Compare(f.seen[b.ID].at) })
+	slices.SortFunc(waiting, func(a, b run.Run) int { return f.seen[a.ID].at.Compare(f.seen[b.ID].at) })
 	for _, one := range waiting[:min(len(waiting), tailOpen)] {
 		run, err := f.api.Run(ctx, one.ID)
 		if errors.Is(err, dispatcher.ErrNotFound) { // its history was purged
@@ -209,23 +210,23 @@ func (f *follower) others(ctx context.Context, now time.Time, current map[string
 }
 
 // note takes note of a run, adds it to found if an attempt has ended, and tells whether it is news.
-func (f *follower) note(run dispatcher.Run, now time.Time, found *[]happening) bool {
-	before, known := f.seen[run.ID]
-	same := known && before.state == run.State && before.attempt == run.Attempt
-	f.seen[run.ID] = sight{run.State, run.Attempt, now}
-	if f.open[run.ID] = run; hasEnded(run) {
-		delete(f.open, run.ID)
+func (f *follower) note(r run.Run, now time.Time, found *[]happening) bool {
+	before, known := f.seen[r.ID]
+	same := known && before.state == r.State && before.attempt == r.Attempt
+	f.seen[r.ID] = sight{r.State, r.Attempt, now}
+	if f.open[r.ID] = r; hasEnded(r) {
+		delete(f.open, r.ID)
 	}
 	if same {
 		return false
 	}
 	at := now
-	if run.EndedAt != nil {
-		at = *run.EndedAt
+	if r.EndedAt != nil {
+		at = *r.EndedAt
 	}
-	ended := hasEnded(run) || run.State == dispatcher.RunRetrying && run.Attempt > 0
-	if old := at.Before(f.from) || run.EndedAt == nil && !f.polled; ended && !old {
-		*found = append(*found, happening{at: at, Run: &run})
+	ended := hasEnded(r) || r.State == run.Retrying && r.Attempt > 0
+	if old := at.Before(f.from) || r.EndedAt == nil && !f.polled; ended && !old {
+		*found = append(*found, happening{at: at, Run: &r})
 	}
 	return true
 }
@@ -244,7 +245,7 @@ func (f *follower) misfires(ctx context.Context, app string, now time.Time, _ ma
 		}
 		found = append(found, happening{at: m.DecidedAt, Misfire: &m})
 		if _, known := f.seen[m.Run]; m.Run != "" && !known {
-			f.open[m.Run] = dispatcher.Run{ID: m.Run}
+			f.open[m.Run] = run.Run{ID: m.Run}
 		}
 	}
 	return found, nil

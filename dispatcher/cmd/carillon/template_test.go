@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -42,7 +43,7 @@ func TestTemplatesRenderTheSameAfterACrash(t *testing.T) {
 
 		again := func(all []arrival) (runs int) {
 			for _, a := range all {
-				if a.attempt > 1 && a.kind == string(dispatcher.KindSchedule) {
+				if a.attempt > 1 && a.kind == string(run.KindSchedule) {
 					runs++
 				}
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -113,7 +114,7 @@ func requestTraced(t *testing.T, n *node, traceparent string) string {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	var run dispatcher.Run
+	var run run.Run
 	if err := json.NewDecoder(response.Body).Decode(&run); err != nil || run.ID == "" {
 		t.Fatalf("run: status %d, %v", response.StatusCode, err)
 	}
@@ -121,7 +122,7 @@ func requestTraced(t *testing.T, n *node, traceparent string) string {
 }
 
 // checkSpans checks the spans of the attempts 1 and 3 of a run, and that of the run which follows it.
-func checkSpans(t *testing.T, n *node, spans []servers.CollectedSpan, run, requester string) {
+func checkSpans(t *testing.T, n *node, spans []servers.CollectedSpan, r, requester string) {
 	t.Helper()
 	slices.SortStableFunc(spans, func(a, b servers.CollectedSpan) int { // the follower's is attempt 1, too
 		return strings.Compare(a.Attribute("carillon.job")+a.Attribute("carillon.attempt"),
@@ -145,17 +146,17 @@ func checkSpans(t *testing.T, n *node, spans []servers.CollectedSpan, run, reque
 				s.Attribute("carillon.state"), tt.attempt, tt.node, tt.state)
 		}
 	}
-	if got := failed.LinksBySpan()[requester]; got != "request" || failed.Attribute("carillon.run") != run {
+	if got := failed.LinksBySpan()[requester]; got != "request" || failed.Attribute("carillon.run") != r {
 		t.Errorf("the first attempt has links %v, want one to the request", failed.LinksBySpan())
 	}
-	lost := must[dispatcher.Run](t)(n.Run(t.Context(), run))
+	lost := must[run.Run](t)(n.Run(t.Context(), r))
 	before := 0
 	for link, why := range succeeded.LinksBySpan() {
 		if strings.HasPrefix(link, trace) && why == "retry" {
 			before++
 		}
 	}
-	if before != 1 || len(lost.Attempts) != 3 || lost.Attempts[1].State != dispatcher.RunLost {
+	if before != 1 || len(lost.Attempts) != 3 || lost.Attempts[1].State != run.Lost {
 		t.Errorf("the last attempt has links %v after attempts %+v, want one to the second, which was lost",
 			succeeded.LinksBySpan(), lost.Attempts)
 	}

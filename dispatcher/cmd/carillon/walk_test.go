@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -122,16 +123,16 @@ func TestKilledNodeRepeatsNoPayoutAndEndsNoFixedDelay(t *testing.T) {
 		payout := webhookJob("bank", "payout", r.URL+"/payout", nil)
 		payout.Delivery = dispatcher.AtMostOnce
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), payout, client.Condition{}))
-		must[dispatcher.Run](t)(n.RunJob(t.Context(), "bank", "payout"))
+		must[run.Run](t)(n.RunJob(t.Context(), "bank", "payout"))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(),
 			webhookJob("bank", "sweep", r.URL+"/sweep", map[string]string{"after": "delay(1s)"}), client.Condition{}))
 		r.await(t, "both requests", func(all []arrival) bool { return len(on("/payout", all)) == 1 && len(on("/sweep", all)) == 1 })
 		n.kill()
 		n = startNode(t, database, token, quick()...)
 
-		run := on("/payout", r.all())[0].run
+		one := on("/payout", r.all())[0].run
 		until(t, "the payout to be given up", func() bool {
-			return must[dispatcher.Run](t)(n.Run(t.Context(), run)).State == dispatcher.RunLost
+			return must[run.Run](t)(n.Run(t.Context(), one)).State == run.Lost
 		})
 		arrivals := r.await(t, "the delay to go on", func(all []arrival) bool { return len(on("/sweep", all)) >= 4 })
 		if got := len(on("/payout", arrivals)); got != 1 {
@@ -230,7 +231,7 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("gap", "slow", r.URL+"/slow", nil), client.Condition{}))
 		r.await(t, "ticks", func(all []arrival) bool { return len(all) >= 2 })
-		must[dispatcher.Run](t)(n.RunJob(t.Context(), "gap", "slow"))
+		must[run.Run](t)(n.RunJob(t.Context(), "gap", "slow"))
 
 		first := receive(t, sent)
 		n.kill()
@@ -248,11 +249,11 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 				second.run, second.event, first.run, first.event)
 		}
 		until(t, "the second attempt to be recorded", func() bool {
-			return must[dispatcher.Run](t)(n.Run(t.Context(), first.run)).State == dispatcher.RunSucceeded
+			return must[run.Run](t)(n.Run(t.Context(), first.run)).State == run.Succeeded
 		})
-		run := must[dispatcher.Run](t)(n.Run(t.Context(), first.run))
-		if len(run.Attempts) != 2 || run.Attempts[0].State != dispatcher.RunLost {
-			t.Errorf("attempts of the interrupted run = %+v, want a lost one and a second", run.Attempts)
+		one := must[run.Run](t)(n.Run(t.Context(), first.run))
+		if len(one.Attempts) != 2 || one.Attempts[0].State != run.Lost {
+			t.Errorf("attempts of the interrupted run = %+v, want a lost one and a second", one.Attempts)
 		}
 
 		n.terminate()
@@ -267,16 +268,16 @@ func checkLedger(t *testing.T, n *node, app, job string, step time.Duration, cra
 	t.Helper()
 	account := map[time.Time]int{}
 	var first, last time.Time
-	for _, run := range n.allRuns(app) {
-		if run.Job != job || run.Kind != dispatcher.KindSchedule {
+	for _, r := range n.allRuns(app) {
+		if r.Job != job || r.Kind != run.KindSchedule {
 			continue
 		}
-		account[run.ScheduledAt]++
-		if first.IsZero() || run.ScheduledAt.Before(first) {
-			first = run.ScheduledAt
+		account[r.ScheduledAt]++
+		if first.IsZero() || r.ScheduledAt.Before(first) {
+			first = r.ScheduledAt
 		}
-		if run.ScheduledAt.After(last) {
-			last = run.ScheduledAt
+		if r.ScheduledAt.After(last) {
+			last = r.ScheduledAt
 		}
 	}
 	misfires := must[client.List[dispatcher.Misfire]](t)(n.Misfires(t.Context(),
@@ -310,7 +311,7 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 		tick.MisfireAfter = input.Duration(10 * time.Second) // shorter than the poll window
 		job.Triggers["tick"] = tick
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-		of := func(kind dispatcher.RunKind) (count int) {
+		of := func(kind run.Kind) (count int) {
 			for _, a := range r.all() {
 				if a.kind == string(kind) {
 					count++
@@ -318,7 +319,7 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 			}
 			return count
 		}
-		until(t, "a first fire", func() bool { return of(dispatcher.KindSchedule) > 0 })
+		until(t, "a first fire", func() bool { return of(run.KindSchedule) > 0 })
 		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "pause", "ticks", "", true, client.Condition{}))
 		paused := time.Now()
 		elapse(14 * time.Second) // so that fires of the first seconds are missed
@@ -326,10 +327,10 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "pause", "ticks", "", false, client.Condition{}))
 		until(t, "fires on time", func() bool {
 			return slices.ContainsFunc(r.all(), func(a arrival) bool {
-				return a.kind == string(dispatcher.KindSchedule) && a.scheduled.After(resumed.Add(4*time.Second))
+				return a.kind == string(run.KindSchedule) && a.scheduled.After(resumed.Add(4*time.Second))
 			})
 		})
-		until(t, "the catch-up run for the pause", func() bool { return of(dispatcher.KindCatchUp) >= 1 })
+		until(t, "the catch-up run for the pause", func() bool { return of(run.KindCatchUp) >= 1 })
 		caughtUp := 0 // other fires may be missed on a machine that does much else
 		query := dispatcher.RunQuery{App: "pause", Job: "ticks"}
 		for _, m := range must[client.List[dispatcher.Misfire]](t)(n.Misfires(t.Context(), query)).Items {
@@ -341,7 +342,7 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 			t.Errorf("%d catch-up runs stand for fires of the pause, want one", caughtUp)
 		}
 		for _, a := range r.all() {
-			if a.kind == string(dispatcher.KindSchedule) && a.scheduled.After(paused.Add(time.Second)) &&
+			if a.kind == string(run.KindSchedule) && a.scheduled.After(paused.Add(time.Second)) &&
 				a.scheduled.Before(paused.Add(2*time.Second)) {
 				t.Errorf("%s fired, though the job was paused", a.scheduled)
 			}
@@ -377,14 +378,14 @@ func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 	until(t, "all runs to be recorded", func() bool {
 		work = map[string]int{}
 		done := 0
-		for _, run := range a.allRuns("two") {
-			if !strings.HasPrefix(run.Job, path[1:]) {
+		for _, one := range a.allRuns("two") {
+			if !strings.HasPrefix(one.Job, path[1:]) {
 				continue
 			}
-			if run.State == dispatcher.RunSucceeded {
+			if one.State == run.Succeeded {
 				done++
 			}
-			work[run.Node.String()]++
+			work[one.Node.String()]++
 		}
 		return done == fires
 	})
@@ -431,7 +432,7 @@ func TestDrainFinishesRunsInFlight(t *testing.T) {
 		n := startNode(t, database, token, "--drain-timeout="+patience.String())
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "drain", Enabled: true}, client.Condition{}))
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("drain", "slow", r.URL, nil), client.Condition{}))
-		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+		one := must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)
 		n.beginDrain()
 		close(release)
@@ -440,7 +441,7 @@ func TestDrainFinishesRunsInFlight(t *testing.T) {
 			t.Error("the log does not say that the node drained")
 		}
 		n = startNode(t, database, token)
-		if got := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)); got.State != dispatcher.RunSucceeded || got.Attempt != 1 {
+		if got := must[run.Run](t)(n.Run(t.Context(), one.ID)); got.State != run.Succeeded || got.Attempt != 1 {
 			t.Errorf("run = %+v, want it succeeded at the first attempt", got)
 		}
 	})

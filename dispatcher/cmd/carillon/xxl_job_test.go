@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/program"
 )
@@ -133,28 +134,28 @@ func (n *node) executors() (ids []string) {
 }
 
 // runOf runs a job.
-func (n *node) runOf(job string) dispatcher.Run {
+func (n *node) runOf(job string) run.Run {
 	n.t.Helper()
-	return must[dispatcher.Run](n.t)(n.RunJob(n.t.Context(), executorsApp, job))
+	return must[run.Run](n.t)(n.RunJob(n.t.Context(), executorsApp, job))
 }
 
 // runUntil runs a job and waits until the run has a state.
-func (n *node) runUntil(job string, state dispatcher.RunState) dispatcher.Run {
+func (n *node) runUntil(job string, state run.State) run.Run {
 	n.t.Helper()
-	run := n.runOf(job)
-	id := run.ID
+	r := n.runOf(job)
+	id := r.ID
 	until(n.t, "the run of "+job+" to be "+string(state), func() bool {
-		run = must[dispatcher.Run](n.t)(n.Run(n.t.Context(), id))
-		if run.State != state && run.EndedAt != nil {
-			n.t.Fatalf("run of %s is %s, want %s: %s %s", job, run.State, state, run.Class, run.Error)
+		r = must[run.Run](n.t)(n.Run(n.t.Context(), id))
+		if r.State != state && r.EndedAt != nil {
+			n.t.Fatalf("run of %s is %s, want %s: %s %s", job, r.State, state, r.Class, r.Error)
 		}
-		return run.State == state
+		return r.State == state
 	})
-	return run
+	return r
 }
 
 // logOf returns what the command prints as the log of a run.
-func (n *node) logOf(run dispatcher.Run, args ...string) string {
+func (n *node) logOf(run run.Run, args ...string) string {
 	n.t.Helper()
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
 	out, errs, code := carillon(n.t, env, append([]string{"run", "log", run.ID}, args...)...)
@@ -189,14 +190,14 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	until(t, "the executor to register", func() bool { return fmt.Sprint(n.executors()) == "["+executor.id+"]" })
 
 	n.declareHandler("invoices", executorsGroup, dispatcher.XXLJobRun{Handler: "demoJobHandler", Param: "monthly"}, busyOver)
-	run := n.runUntil("invoices", dispatcher.RunSucceeded)
-	if got := run.Attempts[0].Response.Endpoint; got != executor.id {
+	r := n.runUntil("invoices", run.Succeeded)
+	if got := r.Attempts[0].Response.Endpoint; got != executor.id {
 		t.Errorf("the run went to %q, want %s", got, executor.id)
 	}
-	if got, want := n.logOf(run), "job started with param monthly\nthe work is done\njob succeeded\n"; got != want {
+	if got, want := n.logOf(r), "job started with param monthly\nthe work is done\njob succeeded\n"; got != want {
 		t.Errorf("log = %q, want %q", got, want)
 	}
-	if got, want := n.logOf(run, "--from", "3", "--follow"), "job succeeded\n"; got != want {
+	if got, want := n.logOf(r, "--from", "3", "--follow"), "job succeeded\n"; got != want {
 		t.Errorf("log from line 3 = %q, want %q", got, want)
 	}
 
@@ -204,19 +205,19 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	tooLong.ExecutorTimeout = input.Duration(time.Second)
 	for name, one := range map[string]struct {
 		run   dispatcher.XXLJobRun
-		state dispatcher.RunState
-		class dispatcher.Class
+		state run.State
+		class run.Class
 		says  string
 	}{
 		"fails": {
-			dispatcher.XXLJobRun{Handler: "failing", Param: "no invoices"}, dispatcher.RunFailed, dispatcher.ClassCallback,
+			dispatcher.XXLJobRun{Handler: "failing", Param: "no invoices"}, run.Failed, run.ClassCallback,
 			"code 500: no invoices",
 		},
 		"missing": {
-			dispatcher.XXLJobRun{Handler: "nosuch"}, dispatcher.RunFailed, dispatcher.ClassExecutorRefused,
+			dispatcher.XXLJobRun{Handler: "nosuch"}, run.Failed, run.ClassExecutorRefused,
 			"job handler [nosuch] not found",
 		},
-		"too-long": {tooLong, dispatcher.RunTimedOut, dispatcher.ClassFunctionTime, "code 502: job execute timeout"},
+		"too-long": {tooLong, run.TimedOut, run.ClassFunctionTime, "code 502: job execute timeout"},
 	} {
 		n.declareHandler(name, executorsGroup, one.run, nil)
 		if run := n.runUntil(name, one.state); run.Class != one.class || !strings.Contains(run.Error, one.says) {
@@ -226,8 +227,8 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	late := sleeping()
 	late.CallbackTimeout = input.Duration(time.Second)
 	n.declareHandler("late", executorsGroup, late, nil)
-	if run := n.runUntil("late", dispatcher.RunTimedOut); run.Class != dispatcher.ClassCallbackTime {
-		t.Errorf("a run without callback ended with %s %q", run.Class, run.Error)
+	if r := n.runUntil("late", run.TimedOut); r.Class != run.ClassCallbackTime {
+		t.Errorf("a run without callback ended with %s %q", r.Class, r.Error)
 	}
 
 	n.checkKill(executor)
@@ -237,8 +238,8 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the executor to expire", func() bool { return len(n.executors()) == 0 })
-	if run := n.runUntil("invoices", dispatcher.RunFailed); run.Class != dispatcher.ClassNoEndpoint {
-		t.Errorf("without executors: %s %q", run.Class, run.Error)
+	if r := n.runUntil("invoices", run.Failed); r.Class != run.ClassNoEndpoint {
+		t.Errorf("without executors: %s %q", r.Class, r.Error)
 	}
 	n.checkVerify(executorsApp)
 }
@@ -247,28 +248,28 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 func (n *node) checkKill(executor *xxlExecutor) {
 	n.t.Helper()
 	n.declareHandler("sleep", executorsGroup, sleeping(), busyOver)
-	run := n.runUntil("sleep", dispatcher.RunWaitingCallback)
-	if run.Callback == nil || run.Callback.Endpoint != executor.id {
-		n.t.Errorf("callback of a run that waits = %+v, want that of %s", run.Callback, executor.id)
+	r := n.runUntil("sleep", run.WaitingCallback)
+	if r.Callback == nil || r.Callback.Endpoint != executor.id {
+		n.t.Errorf("callback of a run that waits = %+v, want that of %s", r.Callback, executor.id)
 	}
-	until(n.t, "the handler to begin", func() bool { return strings.HasSuffix(n.logOf(run), "asleep\n") })
-	if busy := n.runUntil("sleep", dispatcher.RunFailed); busy.Class != dispatcher.ClassEndpointsBusy {
+	until(n.t, "the handler to begin", func() bool { return strings.HasSuffix(n.logOf(r), "asleep\n") })
+	if busy := n.runUntil("sleep", run.Failed); busy.Class != run.ClassEndpointsBusy {
 		n.t.Errorf("while the executor is busy: %s %q", busy.Class, busy.Error)
 	}
-	cancelled := must[dispatcher.Run](n.t)(n.CancelRun(n.t.Context(), run.ID))
-	if cancelled.State != dispatcher.RunCancelled {
+	cancelled := must[run.Run](n.t)(n.CancelRun(n.t.Context(), r.ID))
+	if cancelled.State != run.Cancelled {
 		n.t.Errorf("cancelled run is %s", cancelled.State)
 	}
 	until(n.t, "the handler to be stopped", func() bool {
-		return strings.HasSuffix(n.logOf(run), "job failed: scheduling center kill job.\n")
+		return strings.HasSuffix(n.logOf(r), "job failed: scheduling center kill job.\n")
 	})
 	until(n.t, "the executor to be idle again", func() bool { // for a second, the node believes what the executor said
 		again := n.runOf("sleep")
 		until(n.t, "the run to be accepted or refused", func() bool {
-			again = must[dispatcher.Run](n.t)(n.Run(n.t.Context(), again.ID))
-			return again.State == dispatcher.RunWaitingCallback || again.EndedAt != nil
+			again = must[run.Run](n.t)(n.Run(n.t.Context(), again.ID))
+			return again.State == run.WaitingCallback || again.EndedAt != nil
 		})
-		return again.State == dispatcher.RunWaitingCallback
+		return again.State == run.WaitingCallback
 	})
 }
 
@@ -288,9 +289,9 @@ func (n *node) checkTokens(binary, address string, executor *xxlExecutor) {
 	group.Kind, group.AccessToken = dispatcher.GroupXXLJob, &dispatcher.Secret{Reference: "env:SECRET_FINANCE_OTHER"}
 	must[dispatcher.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
 	n.declareHandler("mistaken", "mistaken", dispatcher.XXLJobRun{Handler: "demoJobHandler"}, nil)
-	if run := n.runUntil("mistaken", dispatcher.RunFailed); run.Class != dispatcher.ClassExecutorRefused ||
-		!strings.Contains(run.Error, "The access token is wrong") {
-		n.t.Errorf("with a wrong token: %s %q", run.Class, run.Error)
+	if r := n.runUntil("mistaken", run.Failed); r.Class != run.ClassExecutorRefused ||
+		!strings.Contains(r.Error, "The access token is wrong") {
+		n.t.Errorf("with a wrong token: %s %q", r.Class, r.Error)
 	}
 	for _, text := range []string{n.logs.String(), wrong.log.String(), executor.log.String()} {
 		if strings.Contains(text, executorsToken) || strings.Contains(text, "another_token") {
@@ -311,8 +312,8 @@ func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 		fleet = append(fleet, startExecutor(t, binary, address, executorsToken, n))
 	}
 	until(t, "all executors to register", func() bool { return len(n.executors()) == 3 })
-	run := dispatcher.XXLJobRun{Handler: "sleeping", Param: "200ms", CallbackTimeout: input.Duration(10 * time.Second)}
-	n.declareHandler("invoices", executorsGroup, run, func(job *dispatcher.Job) {
+	handled := dispatcher.XXLJobRun{Handler: "sleeping", Param: "200ms", CallbackTimeout: input.Duration(10 * time.Second)}
+	n.declareHandler("invoices", executorsGroup, handled, func(job *dispatcher.Job) {
 		job.Retry.MaxAttempts, job.Retry.Base = dispatcher.MostAttempts, input.Duration(100*time.Millisecond)
 		for i := range 4 {
 			trigger := dispatcher.Trigger{}
@@ -337,9 +338,9 @@ func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 	until(t, "the last one to work on", func() bool { return ran()[fleet[2].id] > before[fleet[2].id]+5 })
 
 	n.fireNoMore(executorsApp, "invoices")
-	for _, run := range n.settled(t, executorsApp, time.Now()) {
-		if run.State != dispatcher.RunSucceeded {
-			t.Errorf("run %s ended as %s after %d attempts: %s", run.ID, run.State, run.Attempt, run.Error)
+	for _, r := range n.settled(t, executorsApp, time.Now()) {
+		if r.State != run.Succeeded {
+			t.Errorf("run %s ended as %s after %d attempts: %s", r.ID, r.State, r.Attempt, r.Error)
 		}
 	}
 	n.checkVerify(executorsApp)
@@ -378,7 +379,7 @@ func TestPageMovesAFleetOfExecutors(t *testing.T) {
 	}
 	until(t, "all executors to register", func() bool { return len(n.executors()) == 3 })
 	for range 3 {
-		run := n.runUntil("invoices", dispatcher.RunSucceeded)
+		run := n.runUntil("invoices", run.Succeeded)
 		if got, want := n.logOf(run), "job started with param monthly\nthe work is done\njob succeeded\n"; got != want {
 			t.Errorf("log = %q, want %q", got, want)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // BenchmarkPool measures what the pool itself costs a run, from its admission to its end, for runs of some
@@ -29,14 +30,14 @@ func BenchmarkPool(b *testing.B) {
 				submitted := make([]*testRun, 0, batch)
 				for range batch {
 					n++
-					run := &testRun{Node: 1, Queue: keys[n%of.jobs], Weight: 1}
-					run.HeldRun = dispatcher.HeldRun{
-						RunKey: dispatcher.RunKey{TriggerID: int64(n), Kind: dispatcher.KindSchedule}, JobID: int64(n % of.jobs), Attempt: 1,
+					r := &testRun{Node: 1, Queue: keys[n%of.jobs], Weight: 1}
+					r.HeldRun = dispatcher.HeldRun{
+						Key: run.Key{TriggerID: int64(n), Kind: run.KindSchedule}, JobID: int64(n % of.jobs), Attempt: 1,
 					}
-					if p.Admit(run.Queue) != Admitted {
+					if p.Admit(r.Queue) != Admitted {
 						b.Fatal("a run of an empty pool found no place")
 					}
-					submitted = append(submitted, run)
+					submitted = append(submitted, r)
 				}
 				done.Add(batch)
 				p.Submit(submitted)

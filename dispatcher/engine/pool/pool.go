@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Options tunes a Pool. The zero value works.
@@ -37,8 +38,8 @@ func (o Options) withDefaults() Options {
 // Run is a run that this node holds. T is what the caller attaches to it.
 type Run[T any] struct {
 	dispatcher.HeldRun
-	Node   dispatcher.NodeID // the incarnation of this node that holds it
-	Due    time.Time         // when it may begin, by the database's clock
+	Node   run.NodeID // the incarnation of this node that holds it
+	Due    time.Time  // when it may begin, by the database's clock
 	Queue  QueueKey
 	Weight int // of its app
 	Detail T
@@ -52,27 +53,27 @@ type Run[T any] struct {
 // nothing.
 type AttemptKey struct {
 	trigger, at int64 // milliseconds
-	kind        int   // as RunKey.Code
+	kind        int   // as run.Key.Code
 	number      int
-	token       dispatcher.Token
+	token       run.Token
 }
 
 // Attempt returns the key of an attempt of a run under a token.
-func Attempt(run dispatcher.RunKey, token dispatcher.Token, number int) AttemptKey {
+func Attempt(run run.Key, token run.Token, number int) AttemptKey {
 	return AttemptKey{run.TriggerID, run.ScheduledAt.UnixMilli(), run.Code(), number, token}
 }
 
 // Of tells whether the attempt is one of a run under a token, whichever number it has.
-func (k AttemptKey) Of(run dispatcher.RunKey, token dispatcher.Token) bool {
+func (k AttemptKey) Of(run run.Key, token run.Token) bool {
 	return k == Attempt(run, token, k.number)
 }
 
 // KeyOf returns the key of the attempt that a run is held for.
-func KeyOf(run dispatcher.HeldRun) AttemptKey { return Attempt(run.RunKey, run.Token, run.Attempt) }
+func KeyOf(run dispatcher.HeldRun) AttemptKey { return Attempt(run.Key, run.Token, run.Attempt) }
 
 // RecordKey returns the key of the attempt that a record is about.
 func RecordKey(record dispatcher.Record) AttemptKey {
-	return Attempt(record.RunKey, record.Token, record.Attempt)
+	return Attempt(record.Key, record.Token, record.Attempt)
 }
 
 // Work is what a pool does with a run.
@@ -215,7 +216,7 @@ func (p *Pool[T]) Owns(run dispatcher.HeldRun) bool {
 }
 
 // OwnsAny reports whether any attempt of a run under a token is here. It looks at all that is here.
-func (p *Pool[T]) OwnsAny(run dispatcher.RunKey, token dispatcher.Token) bool {
+func (p *Pool[T]) OwnsAny(run run.Key, token run.Token) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key := range p.owned {
@@ -271,7 +272,7 @@ func (p *Pool[T]) drop(run *Run[T]) {
 }
 
 // ordered tells whether a run catches up in the order of its trigger. Those of a backfill have an order of their own.
-func ordered[T any](run *Run[T]) bool { return run.Queue.Late && run.Kind != dispatcher.KindBackfill }
+func ordered[T any](r *Run[T]) bool { return r.Queue.Late && r.Kind != run.KindBackfill }
 
 // enqueue queues a run that is due. A run on time goes before those that catch up, but not before those of
 // its own trigger, so it takes these along. p.mu is held.

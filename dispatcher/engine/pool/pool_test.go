@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func runs(n int) []dispatcher.HeldRun {
 	some := make([]dispatcher.HeldRun, n)
 	for i := range some {
-		some[i] = dispatcher.HeldRun{RunKey: dispatcher.RunKey{TriggerID: int64(i + 1), Kind: dispatcher.KindSchedule}, Attempt: 1}
+		some[i] = dispatcher.HeldRun{Key: run.Key{TriggerID: int64(i + 1), Kind: run.KindSchedule}, Attempt: 1}
 	}
 	return some
 }
@@ -221,7 +222,7 @@ func TestLateCancelDoesNotReachTheNextAttempt(t *testing.T) {
 		if cut.Load() != 0 || p.Held() != 1 {
 			t.Errorf("a cancellation of attempt 1 cut off %d attempts, and %d are left; want attempt 2 to go on", cut.Load(), p.Held())
 		}
-		p.Cancel(Attempt(next.RunKey, next.Token, 0))
+		p.Cancel(Attempt(next.Key, next.Token, 0))
 		synctest.Wait()
 		if cut.Load() != 1 || p.Held() != 0 {
 			t.Errorf("a cancellation of attempt 2 cut off %d attempts, and %d are left; want it cut off", cut.Load(), p.Held())

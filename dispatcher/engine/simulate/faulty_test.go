@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // errInjected is the error of a call that fails by an injected fault.
@@ -231,32 +232,32 @@ func (f *faulty) Register(ctx context.Context, node dispatcher.Node, now time.Ti
 }
 
 func (f *faulty) Heartbeat(
-	ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time,
+	ctx context.Context, id run.NodeID, report dispatcher.NodeReport, now time.Time,
 ) (dispatcher.HeartbeatReply, error) {
 	return call(ctx, f, "Heartbeat", func(ctx context.Context) (dispatcher.HeartbeatReply, error) {
 		return f.Store.Heartbeat(ctx, id, report, f.present(now))
 	})
 }
 
-func (f *faulty) Deregister(ctx context.Context, id dispatcher.NodeID) error {
+func (f *faulty) Deregister(ctx context.Context, id run.NodeID) error {
 	return act(ctx, f, "Deregister", func(ctx context.Context) error { return f.Store.Deregister(ctx, id) })
 }
 
-func (f *faulty) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
+func (f *faulty) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
 	return call(ctx, f, "MarkDead", func(ctx context.Context) (int, error) {
 		return f.Store.MarkDead(ctx, id, heartbeat, after, f.present(now))
 	})
 }
 
 func (f *faulty) SetNodeState(
-	ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change input.Change,
+	ctx context.Context, id run.NodeID, state dispatcher.NodeState, change input.Change,
 ) (dispatcher.Node, error) {
 	return call(ctx, f, "SetNodeState", func(ctx context.Context) (dispatcher.Node, error) {
 		return f.Store.SetNodeState(ctx, id, state, change)
 	})
 }
 
-func (f *faulty) Purge(ctx context.Context, id dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
+func (f *faulty) Purge(ctx context.Context, id run.NodeID, now time.Time) (dispatcher.Purged, error) {
 	return call(ctx, f, "Purge", func(ctx context.Context) (dispatcher.Purged, error) { return f.Store.Purge(ctx, id, f.present(now)) })
 }
 
@@ -287,7 +288,7 @@ func (f *faulty) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.Tr
 	})
 }
 
-func (f *faulty) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderThan time.Duration, now time.Time) (int, error) {
+func (f *faulty) UnfoldClaims(ctx context.Context, node run.NodeID, olderThan time.Duration, now time.Time) (int, error) {
 	return call(ctx, f, "UnfoldClaims", func(ctx context.Context) (int, error) {
 		return f.Store.UnfoldClaims(ctx, node, olderThan, f.present(now))
 	})
@@ -304,7 +305,7 @@ func (f *faulty) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]disp
 	})
 }
 
-func (f *faulty) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
+func (f *faulty) Held(ctx context.Context, node run.NodeID, token run.Token) ([]dispatcher.HeldRun, error) {
 	return call(ctx, f, "Held", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Held(ctx, node, token) })
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -19,7 +20,7 @@ import (
 func (w *world) first(app, job string, at time.Time) (sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := dispatcher.RunKey{TriggerID: dispatcher.TriggerID(app, job, "t"), ScheduledAt: at, Kind: dispatcher.KindSchedule}
+	key := run.Key{TriggerID: run.TriggerID(app, job, "t"), ScheduledAt: at, Kind: run.KindSchedule}
 	return w.requests[attempt{key, 1}]
 }
 
@@ -119,12 +120,12 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 		w.mu.Unlock()
 		time.Sleep(3 * time.Minute)
 		for _, id := range ids {
-			run, err := w.store.Run(t.Context(), id)
+			r, err := w.store.Run(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if run.State != dispatcher.RunSucceeded {
-				t.Errorf("run %s is %s (%s) three minutes after its host is back", id, run.State, run.Error)
+			if r.State != run.Succeeded {
+				t.Errorf("run %s is %s (%s) three minutes after its host is back", id, r.State, r.Error)
 				break
 			}
 		}
@@ -245,11 +246,11 @@ func TestWaitingRunsGoWhenTheirJobCallsAnotherHost(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		waiting := 0
 		for _, id := range ids {
-			run, err := w.store.Run(t.Context(), id)
+			r, err := w.store.Run(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if run.State != dispatcher.RunSucceeded {
+			if r.State != run.Succeeded {
 				waiting++
 			}
 		}
@@ -276,12 +277,12 @@ func TestRunOfAJobWithAShortMaxAgeIsAttempted(t *testing.T) {
 		time.Sleep(time.Second)
 		back()
 		time.Sleep(5 * time.Minute)
-		run, err := w.store.Run(t.Context(), last.ID)
+		r, err := w.store.Run(t.Context(), last.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if run.State != dispatcher.RunSucceeded {
-			t.Errorf("the run is %s in attempt %d (%s), want it sent to the host that is back", run.State, run.Attempt, run.Error)
+		if r.State != run.Succeeded {
+			t.Errorf("the run is %s in attempt %d (%s), want it sent to the host that is back", r.State, r.Attempt, r.Error)
 		}
 		n.drain()
 	})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -36,7 +37,7 @@ func (a *auditor) account() (behind time.Duration) {
 		if !compared {
 			continue
 		}
-		if d, ok := planned[dispatcher.TriggerID("app", name, "t")]; ok {
+		if d, ok := planned[run.TriggerID("app", name, "t")]; ok {
 			behind = max(behind, a.clock().Sub(d.DueAt))
 			a.accountTrigger(name, d)
 		}
@@ -101,7 +102,7 @@ func (a *auditor) ledger(job string, from, to time.Time) map[time.Time]int {
 			a.t.Fatal(err)
 		}
 		for _, r := range page {
-			if r.Kind == dispatcher.KindSchedule {
+			if r.Kind == run.KindSchedule {
 				found[r.ScheduledAt]++
 			}
 		}
@@ -126,7 +127,7 @@ func (a *auditor) ranges(job string, from, to time.Time) []dispatcher.Misfire {
 // ended requires that every run that is as old as age comes to its end, given time.
 func (a *auditor) ended(age time.Duration) {
 	a.t.Helper()
-	var left []dispatcher.Run
+	var left []run.Run
 	for wait := time.Second; wait < 24*time.Hour; wait *= 2 {
 		if left = a.live(age); len(left) == 0 {
 			return
@@ -139,9 +140,9 @@ func (a *auditor) ended(age time.Duration) {
 }
 
 // live returns some runs of that age that have not ended.
-func (a *auditor) live(age time.Duration) (left []dispatcher.Run) {
+func (a *auditor) live(age time.Duration) (left []run.Run) {
 	a.t.Helper()
-	for _, state := range []dispatcher.RunState{dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning, dispatcher.RunRetrying} {
+	for _, state := range []run.State{run.Queued, run.Claimed, run.Running, run.Retrying} {
 		query := dispatcher.RunQuery{App: "app", State: state, To: a.clock().Add(-age), Page: input.Page{Limit: 10}}
 		page, err := a.store.Runs(a.t.Context(), query)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -44,13 +45,13 @@ type world struct {
 	setBy    time.Duration // the part of skew that came from setBack
 	furthest time.Time     // that the database's clock has shown
 	requests map[attempt]time.Time
-	sent     map[dispatcher.RunKey]int
-	serial   map[string]map[attempt]dispatcher.NodeID // requests in flight of jobs that have one slot
+	sent     map[run.Key]int
+	serial   map[string]map[attempt]run.NodeID // requests in flight of jobs that have one slot
 }
 
 // attempt identifies a request.
 type attempt struct {
-	dispatcher.RunKey
+	run.Key
 	number int
 }
 
@@ -97,7 +98,7 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	t.Cleanup(func() { db.Close() })
 	o.Logger = slog.New(slog.DiscardHandler)
 	w := &world{t: t, seed: seed, store: s, db: db, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
-		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
+		requests: map[attempt]time.Time{}, sent: map[run.Key]int{}, serial: map[string]map[attempt]run.NodeID{}}
 	const retention = input.Duration(10 * 365 * 24 * time.Hour)
 	app := access.App{Name: "app", Enabled: true, Retention: retention,
 		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: retention}}}
@@ -155,7 +156,7 @@ func (w *world) declare(name, expression string, change func(*dispatcher.Job, *d
 		w.t.Fatal(err)
 	}
 	if job.Slots() == 1 {
-		w.serial[name] = map[attempt]dispatcher.NodeID{}
+		w.serial[name] = map[attempt]run.NodeID{}
 	}
 	// The instants of a fixed delay follow from its runs.
 	w.declared[name] = !strings.HasPrefix(expression, "delay(")
@@ -207,21 +208,21 @@ type invoker struct {
 }
 
 // Invoke notes the request, and responds after a while. A dead node sends nothing.
-func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) run.Outcome {
 	began := time.Now()
 	if i.store.dead() {
-		return dispatcher.Outcome{State: dispatcher.RunCancelled, StartedAt: began, EndedAt: began}
+		return run.Outcome{State: run.Cancelled, StartedAt: began, EndedAt: began}
 	}
 	over := i.request(call)
-	outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: http.StatusOK, StartedAt: began}
+	outcome := run.Outcome{State: run.Succeeded, HTTPStatus: http.StatusOK, StartedAt: began}
 	if i.response != nil {
 		r := rand.New(rand.NewPCG(i.seed^uint64(call.Key.TriggerID), uint64(call.Key.ScheduledAt.UnixMilli())+uint64(call.Attempt)))
 		var takes time.Duration
 		if takes, outcome.HTTPStatus = i.response(call.Job, r); outcome.HTTPStatus != http.StatusOK {
-			outcome.State, outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
+			outcome.State, outcome.Class = run.Failed, run.ClassHTTP5xx
 		}
 		if err := wait(ctx, takes); err != nil {
-			outcome.State, outcome.HTTPStatus = dispatcher.RunCancelled, 0
+			outcome.State, outcome.HTTPStatus = run.Cancelled, 0
 		}
 	}
 	over()
@@ -234,11 +235,11 @@ func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.O
 // call when its connection ends.
 func (w *world) request(call dispatcher.Call) (over func()) {
 	key, now := attempt{call.Key, call.Attempt}, w.clock()
-	var run dispatcher.Run
-	var dead map[dispatcher.NodeID]bool
+	var r run.Run
+	var dead map[run.NodeID]bool
 	if w.fenced {
 		var err error
-		if run, err = w.store.Run(w.t.Context(), call.Key.String()); err != nil {
+		if r, err = w.store.Run(w.t.Context(), call.Key.String()); err != nil {
 			w.t.Errorf("%s: sent without a run: %v", call.Key, err)
 			return func() {}
 		}
@@ -253,7 +254,7 @@ func (w *world) request(call dispatcher.Call) (over func()) {
 	w.sent[call.Key]++
 	what := fmt.Sprintf("%s/%s at %s, attempt %d", call.Job, call.Trigger, input.FormatInstant(call.Key.ScheduledAt), call.Attempt)
 	furthest := w.furthest
-	if call.Key.Kind == dispatcher.KindCatchUp {
+	if call.Key.Kind == run.KindCatchUp {
 		// The node decided by the clock as it last saw it, before it was set back.
 		furthest = now.Add(-w.setBy)
 	}
@@ -262,21 +263,21 @@ func (w *world) request(call dispatcher.Call) (over func()) {
 		w.t.Errorf("%s: sent at %s and again at %s", what, sent, now)
 	case furthest.Before(call.Key.ScheduledAt):
 		w.t.Errorf("%s: sent early, at %s", what, now)
-	case w.fenced && run.Attempt != call.Attempt:
-		w.t.Errorf("%s: sent at %s, when another node had the run, in attempt %d", what, now, run.Attempt)
+	case w.fenced && r.Attempt != call.Attempt:
+		w.t.Errorf("%s: sent at %s, when another node had the run, in attempt %d", what, now, r.Attempt)
 	case call.Delivery == dispatcher.AtMostOnce && w.sent[call.Key] > 1:
 		w.t.Errorf("%s: wanted at most once, and sent %d times", what, w.sent[call.Key])
 	}
 	serial := w.serial[call.Job]
-	if serial == nil || run.Node == nil {
+	if serial == nil || r.Node == nil {
 		return func() {}
 	}
 	for other, node := range serial {
 		if !dead[node] {
-			w.t.Errorf("%s: sent at %s, when %s, attempt %d was still in flight from a node that is alive", what, now, other.RunKey, other.number)
+			w.t.Errorf("%s: sent at %s, when %s, attempt %d was still in flight from a node that is alive", what, now, other.Key, other.number)
 		}
 	}
-	serial[key] = *run.Node
+	serial[key] = *r.Node
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -285,12 +286,12 @@ func (w *world) request(call dispatcher.Call) (over func()) {
 }
 
 // dead are the nodes that the store holds dead.
-func (w *world) dead() map[dispatcher.NodeID]bool {
+func (w *world) dead() map[run.NodeID]bool {
 	nodes, err := w.store.Nodes(w.t.Context())
 	if err != nil {
 		w.t.Error(err)
 	}
-	dead := map[dispatcher.NodeID]bool{}
+	dead := map[run.NodeID]bool{}
 	for _, n := range nodes {
 		dead[n.ID] = n.State == dispatcher.NodeDead
 	}

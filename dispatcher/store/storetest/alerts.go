@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // alertTests are the tests of alerts.
@@ -84,7 +85,7 @@ func (f *fixture) watched(name string, labels input.Labels) {
 }
 
 // ends ends the next fires of a job in some states, and judges them at once.
-func (f *fixture) ends(name string, states ...dispatcher.RunState) (last dispatcher.HeldRun) {
+func (f *fixture) ends(name string, states ...run.State) (last dispatcher.HeldRun) {
 	f.Helper()
 	for _, state := range states {
 		last = f.fireOf(name)
@@ -237,19 +238,19 @@ func testAlertBounds(_ *testing.T, f *fixture) {
 func testAlertTransitions(t *testing.T, f *fixture) {
 	f.watched("sync", input.Labels{"team": "x"})
 	f.putAlert(pager("night"), t0)
-	f.ends("sync", dispatcher.RunSucceeded)
-	failed := f.ends("sync", dispatcher.RunFailed)
-	f.ends("sync", dispatcher.RunLost, dispatcher.RunTimedOut)
+	f.ends("sync", run.Succeeded)
+	failed := f.ends("sync", run.Failed)
+	f.ends("sync", run.Lost, run.TimedOut)
 	f.expect("what holds", f.firing(), "sync failure")
-	f.recordFollowed(failed, ended(dispatcher.RunFailed, failed.ScheduledAt)) // again, as after a lost response
+	f.recordFollowed(failed, ended(run.Failed, failed.ScheduledAt)) // again, as after a lost response
 	f.expect("runs that the same end queues", f.followEnds(failed.ScheduledAt), 0)
-	f.ends("sync", dispatcher.RunSucceeded, dispatcher.RunSucceeded, dispatcher.RunFailed)
+	f.ends("sync", run.Succeeded, run.Succeeded, run.Failed)
 	f.expect("what is told", f.told("night"), "sync failure firing, sync failure resolved, sync failure firing")
 	f.expect("events", f.alertEvents(), f.told("night"))
 	n := f.notifications("night")[0]
 	wantDiff(t, "the first notification", dispatcher.AlertNotification{App: "shop", Alert: "night", Job: "sync", Trigger: "tick",
 		Condition: dispatcher.AlertFailure, Transition: dispatcher.AlertFiring, At: n.At, Since: failed.ScheduledAt.Add(time.Second), Count: 1,
-		Run: failed.String(), Class: dispatcher.ClassHTTP5xx, Error: "broken", ScheduledAt: &failed.ScheduledAt, Description: "wake somebody",
+		Run: failed.String(), Class: run.ClassHTTP5xx, Error: "broken", ScheduledAt: &failed.ScheduledAt, Description: "wake somebody",
 		Labels: input.Labels{"team": "x"}, Sequence: 1}, n)
 	f.expect("the count of the recovery", f.notifications("night")[1].Count, 3)
 	alert, err := f.Alert(t.Context(), "shop", "night")
@@ -268,7 +269,7 @@ func testAlertSelection(_ *testing.T, f *fixture) {
 	}
 	f.watched("late", input.Labels{"team": "x"}) // declared after the alerts
 	for _, name := range []string{"named", "labelled", "other", "late"} {
-		f.ends(name, dispatcher.RunFailed)
+		f.ends(name, run.Failed)
 	}
 	f.expect("what the alert of a name tells", f.told("named"), "named failure firing")
 	f.expect("what the alert of a label tells", inAnyOrder(f.told("labelled")), "labelled failure firing, late failure firing")
@@ -309,7 +310,7 @@ func testAlertMissed(_ *testing.T, f *fixture) {
 	f.followEnds(t0.Add(10 * time.Minute))
 	f.expect("what is told", f.told("night"), "sync missed firing")
 	f.expect("how many fires were missed", f.notifications("night")[0].Count, 10)
-	f.ends("sync", dispatcher.RunFailed)
+	f.ends("sync", run.Failed)
 	f.expect("what is told once fires run", f.told("night"), "sync missed firing, sync missed resolved")
 }
 
@@ -319,11 +320,11 @@ func testAlertLate(_ *testing.T, f *fixture) {
 	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
 	f.putAlert(a, t0)
 	first := f.fireOf("sync")
-	f.recordFollowed(first, ended(dispatcher.RunSucceeded, first.ScheduledAt.Add(time.Minute)))
+	f.recordFollowed(first, ended(run.Succeeded, first.ScheduledAt.Add(time.Minute)))
 	f.followEnds(first.ScheduledAt.Add(2 * time.Minute))
 	f.expect("what is told of a run that began late", f.told("night"), "sync late firing")
 	f.expect("how late it was", f.notifications("night")[0].LateBy, input.Duration(time.Minute))
-	next := f.ends("sync", dispatcher.RunSucceeded)
+	next := f.ends("sync", run.Succeeded)
 	f.expect("what is told of one in time", f.told("night"), "sync late firing, sync late resolved")
 	f.expect("notifications before the next fire is late", f.watch(next.ScheduledAt.Add(time.Minute+10*time.Second)), 0)
 	f.expect("notifications when it is", f.watch(next.ScheduledAt.Add(time.Minute+11*time.Second)), 1)
@@ -344,7 +345,7 @@ func testAlertLateAfterPause(_ *testing.T, f *fixture) {
 	f.must(f.EndAppPause(f.Context(), "shop", pause.ID, input.Change{Now: resumed}))
 	f.expect("notifications while what a pause has held may begin", f.watch(resumed.Add(10*time.Second)), 0)
 	held := f.fireOf("sync")
-	f.recordFollowed(held, ended(dispatcher.RunSucceeded, resumed.Add(9*time.Second)))
+	f.recordFollowed(held, ended(run.Succeeded, resumed.Add(9*time.Second)))
 	f.followEnds(resumed.Add(9 * time.Second))
 	f.expect("what is told of a run that a pause has held", f.told("night"), "")
 	f.expect("notifications once the next fire is late since the pause", f.watch(resumed.Add(11*time.Second)), 1)
@@ -365,7 +366,7 @@ func testAlertOverrun(_ *testing.T, f *fixture) {
 	f.expect("notifications when it takes longer", f.watch(begun.Add(5*time.Minute+time.Second)), 1)
 	f.expect("the run", f.notifications("night")[0].Run, held.String())
 	f.expect("notifications while it takes longer", f.watch(begun.Add(10*time.Minute)), 0)
-	f.recordFollowed(held, ended(dispatcher.RunSucceeded, begun.Add(time.Second)))
+	f.recordFollowed(held, ended(run.Succeeded, begun.Add(time.Second)))
 	f.followEnds(begun.Add(11 * time.Minute))
 	f.expect("notifications when it has ended", f.watch(begun.Add(12*time.Minute)), 1)
 	f.expect("what is told", f.told("night"), "sync overrun firing, sync overrun resolved")
@@ -377,9 +378,9 @@ func testAlertNoSuccess(_ *testing.T, f *fixture) {
 	a.AlertConditionsOf = alert.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
 	f.putAlert(a, t0)
 	for range 6 {
-		f.ends("sync", dispatcher.RunSucceeded) // the last ends at t0 + 6m + 1s
+		f.ends("sync", run.Succeeded) // the last ends at t0 + 6m + 1s
 	}
-	f.ends("sync", dispatcher.RunFailed)
+	f.ends("sync", run.Failed)
 	last := t0.Add(6*time.Minute + time.Second)
 	f.expect("notifications after ten minutes", f.watch(t0.Add(10*time.Minute)), 0)
 	f.expect("notifications just before", f.watch(last.Add(10*time.Minute-time.Millisecond)), 0)
@@ -387,7 +388,7 @@ func testAlertNoSuccess(_ *testing.T, f *fixture) {
 	f.expect("notifications later", f.watch(last.Add(30*time.Minute)), 0)
 	n := f.notifications("night")[0]
 	f.expect("since when", n.Since, last.Add(10*time.Minute))
-	f.ends("sync", dispatcher.RunSucceeded)
+	f.ends("sync", run.Succeeded)
 	f.expect("what is told", f.told("night"), "sync no_success firing, sync no_success resolved")
 	f.expect("what holds", f.firing(), "")
 }
@@ -410,9 +411,9 @@ func testAlertNoSuccessOfPaused(_ *testing.T, f *fixture) {
 
 func testAlertTest(t *testing.T, f *fixture) {
 	f.putAlert(pager("night"), t0)
-	run, err := f.TestAlert(t.Context(), "shop", "night", input.Change{Actor: "ann", Now: t0})
+	r, err := f.TestAlert(t.Context(), "shop", "night", input.Change{Actor: "ann", Now: t0})
 	f.must(err)
-	f.expect("the kind of the run", run.Kind, dispatcher.KindAlert)
+	f.expect("the kind of the run", r.Kind, run.KindAlert)
 	n := f.notifications("night")[0]
 	f.expect("the transition", n.Transition, dispatcher.AlertTest)
 	f.expect("who tests", n.By, "ann")
@@ -423,8 +424,8 @@ func testAlertRecoveryRace(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	f.putAlert(pager("night"), t0)
 	failed, succeeded := f.fireOf("sync"), f.fireOf("sync")
-	f.recordFollowed(succeeded, ended(dispatcher.RunSucceeded, succeeded.ScheduledAt)) // before the failure is known
-	f.recordFollowed(failed, ended(dispatcher.RunFailed, failed.ScheduledAt))
+	f.recordFollowed(succeeded, ended(run.Succeeded, succeeded.ScheduledAt)) // before the failure is known
+	f.recordFollowed(failed, ended(run.Failed, failed.ScheduledAt))
 	f.followEnds(succeeded.ScheduledAt.Add(time.Second))
 	f.expect("what is told at first", f.told("night"), "sync failure firing")
 	f.expect("notifications a while later", f.watch(succeeded.ScheduledAt.Add(2*time.Minute)), 1)
@@ -434,7 +435,7 @@ func testAlertRecoveryRace(_ *testing.T, f *fixture) {
 func testAlertStatesExpire(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	f.putAlert(pager("night"), t0)
-	f.ends("sync", dispatcher.RunFailed, dispatcher.RunSucceeded)
+	f.ends("sync", run.Failed, run.Succeeded)
 	count := func() int {
 		all, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
 		f.must(err)
@@ -449,7 +450,7 @@ func testAlertStatesExpire(_ *testing.T, f *fixture) {
 func testAlertEventsExpire(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	f.putAlert(pager("night"), t0)
-	f.ends("sync", dispatcher.RunFailed)
+	f.ends("sync", run.Failed)
 	f.purge(t0.Add(dispatcher.DefaultRetention.Std()))
 	f.expect("events within the retention", f.alertEvents(), "sync failure firing")
 	f.purge(t0.Add(dispatcher.DefaultRetention.Std() + time.Hour))
@@ -475,5 +476,5 @@ func testAlertImport(t *testing.T, f *fixture) {
 	alert, err := f.Alert(t.Context(), "shop", "night")
 	f.must(err)
 	f.expect("why it is muted", alert.Muted.Reason, "moving")
-	f.expect("what the job follows", f.prepared(dispatcher.JobID("shop", "sync")).Follows, dispatcher.FollowsAlerts)
+	f.expect("what the job follows", f.prepared(run.JobID("shop", "sync")).Follows, run.FollowsAlerts)
 }

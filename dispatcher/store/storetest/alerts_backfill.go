@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A backfill repeats what is past. So neither its runs nor those that follow them, also at a distance, make an alert fire, end
@@ -23,30 +24,30 @@ func testAlertOfBackfillFollower(_ *testing.T, f *fixture) {
 	a.Jobs = []string{"last"}
 	a.NoSuccessFor = input.Duration(10 * time.Minute)
 	f.putAlert(a, t0)
-	f.ends("last", dispatcher.RunFailed)
+	f.ends("last", run.Failed)
 	f.expect("what is told of a fire", f.told("night"), "last failure firing")
 
 	b := f.backfillOf(func(s *repeat.BackfillSpec) { s.To = t0.Add(2 * time.Minute) })
 	_, err := f.FeedBackfill(f.Context(), b.id, b.now)
 	f.must(err)
-	f.adoptAndEnd(b.now, dispatcher.RunSucceeded, dispatcher.KindBackfill)
-	f.adoptAndEnd(b.now, dispatcher.RunSucceeded, dispatcher.KindChain) // of middle
-	descendants := f.adoptAndEnd(b.now, dispatcher.RunSucceeded, dispatcher.KindChain)
+	f.adoptAndEnd(b.now, run.Succeeded, run.KindBackfill)
+	f.adoptAndEnd(b.now, run.Succeeded, run.KindChain) // of middle
+	descendants := f.adoptAndEnd(b.now, run.Succeeded, run.KindChain)
 	if len(descendants) == 0 {
 		f.Fatal("no run of the last job follows")
 	}
-	cause := f.run(descendants[0].RunKey).Cause
+	cause := f.run(descendants[0].Key).Cause
 	f.expect("the backfill that the last run descends from", cause.Backfill, repeat.BackfillID(b.id))
 	f.expect("what its success ends", f.told("night"), "last failure firing")
 	f.watch(b.now.Add(2 * time.Minute))
 	f.expect("what holds after a look at the history", f.firing(), "last failure, last no_success")
-	if why := dispatcher.WhyStateStays(dispatcher.KindChain, cause); why == "" {
+	if why := run.WhyStateStays(run.KindChain, cause); why == "" {
 		f.Error("the run that follows a backfill changes the state of its job")
 	}
 }
 
 // adoptAndEnd ends the runs that wait, all of a kind, and follows their ends.
-func (f *fixture) adoptAndEnd(now time.Time, state dispatcher.RunState, kind dispatcher.RunKind) []dispatcher.HeldRun {
+func (f *fixture) adoptAndEnd(now time.Time, state run.State, kind run.Kind) []dispatcher.HeldRun {
 	f.Helper()
 	var runs []dispatcher.HeldRun
 	for _, run := range f.adoptIdle(nodeA, now) {

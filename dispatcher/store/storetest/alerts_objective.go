@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // alertObjectiveTests are the tests of alerts of objectives.
@@ -62,7 +62,7 @@ func testAlertObjective(t *testing.T, f *fixture) {
 		t.Errorf("notification %+v, want since minute 15 and why it burns", n)
 	}
 	for range 31 {
-		f.ends("tick", dispatcher.RunSucceeded) // up to minute 56
+		f.ends("tick", run.Succeeded) // up to minute 56
 	}
 	f.roll(minutes(57))
 	f.expect("notifications when it no longer burns", f.watch(minutes(57)), 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // appPauseTests are those of pauses of apps, and of pauses that end by themselves.
@@ -58,7 +59,7 @@ func (f *fixture) dueJobs(names ...string) (due []string) {
 		found[d.ID] = true
 	}
 	for _, name := range names {
-		if found[dispatcher.TriggerID("shop", name, "tick")] {
+		if found[run.TriggerID("shop", name, "tick")] {
 			due = append(due, name)
 		}
 	}
@@ -234,7 +235,7 @@ func testPauseAppRetries(t *testing.T, f *fixture) {
 	manual := f.requested("retries")
 	wantDiff(t, "retries while the app is paused", 0, len(f.adoptRetries(due)))
 	wantDiff(t, "waits for hosts while the app is paused", 0, len(f.dueHosts(wait.ProbeAt))+len(f.waitingFor(wait, wait.ProbeAt)))
-	if got := f.adoptIdle(nodeA, t0); len(got) != 1 || got[0].RunKey != manual {
+	if got := f.adoptIdle(nodeA, t0); len(got) != 1 || got[0].Key != manual {
 		t.Errorf("adopted %+v while the app is paused, want the run that was asked for by hand", got)
 	}
 	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
@@ -350,7 +351,7 @@ func testPausesInHistory(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error("pauses around minutes (-want +got):\n" + diff)
 	}
-	histories, err := f.TriggerHistories(t.Context(), dispatcher.JobID("shop", "team"), t0)
+	histories, err := f.TriggerHistories(t.Context(), run.JobID("shop", "team"), t0)
 	f.must(err)
 	wantDiff(t, "labels of the revision", payments, histories[0].Revisions[0].Labels)
 }

@@ -200,7 +200,7 @@ func testAuditFilters(t *testing.T, f *fixture) {
 func testAuditSizes(t *testing.T, f *fixture) {
 	f.inCheck()
 	large := job("large", nil)
-	quoted := strings.Repeat(`\"`, dispatcher.MaxPayload/2-10)
+	quoted := strings.Repeat(`\"`, input.MaxPayload/2-10)
 	large.Payload = json.RawMessage(`"` + quoted + `"`)
 	f.must(f.PutJob(t.Context(), large, at(t0.Add(time.Minute))))
 	for i := range 45 {

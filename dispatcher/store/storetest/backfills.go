@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // backfillTests are those of runs of the instants of ranges.
@@ -91,11 +92,11 @@ func (b *backfilling) feed() (queued []int) {
 		b.must(err)
 		more = fed.More
 	}
-	for _, run := range b.adoptIdle(nodeA, b.now) {
-		if run.Kind != dispatcher.KindBackfill || !run.HasInput {
-			b.Errorf("run %s is of kind %s and has an input: %v, want a backfill with one", run.RunKey, run.Kind, run.HasInput)
+	for _, r := range b.adoptIdle(nodeA, b.now) {
+		if r.Kind != run.KindBackfill || !r.HasInput {
+			b.Errorf("run %s is of kind %s and has an input: %v, want a backfill with one", r.Key, r.Kind, r.HasInput)
 		}
-		queued = append(queued, int(run.ScheduledAt.Sub(t0)/time.Minute))
+		queued = append(queued, int(r.ScheduledAt.Sub(t0)/time.Minute))
 	}
 	return queued
 }
@@ -105,11 +106,11 @@ func (b *backfilling) held() []dispatcher.HeldRun {
 	b.Helper()
 	held, err := b.Held(b.Context(), nodeA, 0)
 	b.must(err)
-	return slices.DeleteFunc(held, func(r dispatcher.HeldRun) bool { return r.Kind != dispatcher.KindBackfill })
+	return slices.DeleteFunc(held, func(r dispatcher.HeldRun) bool { return r.Kind != run.KindBackfill })
 }
 
 // endAll ends what nodeA holds.
-func (b *backfilling) endAll(state dispatcher.RunState) {
+func (b *backfilling) endAll(state run.State) {
 	b.Helper()
 	for _, run := range b.held() {
 		o := outcome(b.now)
@@ -148,18 +149,18 @@ func testBackfill(t *testing.T, f *fixture) {
 	b.wantQueued("at first", 1, 2, 3, 4)
 	b.wantQueued("again")
 	b.want("under way", "running total=6 queued=4 skipped=0 running=4 succeeded=0 failed=0 cancelled=0")
-	run := f.run(b.held()[0].RunKey)
-	want := &dispatcher.RunCause{Backfill: repeat.BackfillID(b.id), Range: &dispatcher.Range{From: t0, To: t0.Add(6 * time.Minute)}}
-	if diff := cmp.Diff(want, run.Cause); diff != "" || run.Trigger != "tick" || string(run.Payload) != `{"again":"<1>"}` {
-		t.Errorf("run of trigger %q with payload %s, cause (-want +got):\n%s", run.Trigger, run.Payload, diff)
+	r := f.run(b.held()[0].Key)
+	want := &run.Cause{Backfill: repeat.BackfillID(b.id), Range: &run.Range{From: t0, To: t0.Add(6 * time.Minute)}}
+	if diff := cmp.Diff(want, r.Cause); diff != "" || r.Trigger != "tick" || string(r.Payload) != `{"again":"<1>"}` {
+		t.Errorf("run of trigger %q with payload %s, cause (-want +got):\n%s", r.Trigger, r.Payload, diff)
 	}
-	b.endAll(dispatcher.RunFailed)
+	b.endAll(run.Failed)
 	b.wantQueued("once they failed", 5, 6)
-	b.endAll(dispatcher.RunSucceeded)
+	b.endAll(run.Succeeded)
 	b.wantQueued("at the end")
 	b.want("at the end", "complete total=6 queued=6 skipped=0 running=0 succeeded=2 failed=4 cancelled=0")
-	counts, err := f.Backfilled(t.Context(), dispatcher.JobID("shop", "tick"), t0.Add(2*time.Minute), t0.Add(5*time.Minute))
-	if f.must(err); counts[dispatcher.TriggerID("shop", "tick", "tick")] != 4 {
+	counts, err := f.Backfilled(t.Context(), run.JobID("shop", "tick"), t0.Add(2*time.Minute), t0.Add(5*time.Minute))
+	if f.must(err); counts[run.TriggerID("shop", "tick", "tick")] != 4 {
 		t.Errorf("verify counts %v runs in four minutes, want 4", counts)
 	}
 	_, err = f.ChangeBackfill(t.Context(), "shop", repeat.BackfillID(b.id), repeat.PauseBackfill, at(b.now))
@@ -174,7 +175,7 @@ func testBackfillLatestFirst(_ *testing.T, f *fixture) {
 	b := f.backfill(func(s *repeat.BackfillSpec) { s.Order = repeat.BackfillLatestFirst })
 	for want := 6; want > 0; want-- {
 		b.wantQueued("next", want)
-		b.endAll(dispatcher.RunSucceeded)
+		b.endAll(run.Succeeded)
 	}
 	b.wantQueued("at the end")
 	b.want("at the end", "complete total=6 queued=6 skipped=0 running=0 succeeded=6 failed=0 cancelled=0")
@@ -196,7 +197,7 @@ func testBackfillExisting(t *testing.T, f *fixture) {
 			f.must(f.Record(t.Context(), []dispatcher.Record{record(held, outcome(held.ScheduledAt))}))
 			second := f.claim(f.nextAdvance())[0]
 			failed := outcome(second.ScheduledAt)
-			failed.State = dispatcher.RunFailed
+			failed.State = run.Failed
 			f.must(f.Record(t.Context(), []dispatcher.Record{record(second, failed)}))
 		}
 		plan := f.planOf("tick", repeat.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute), Existing: tt.existing})
@@ -206,11 +207,11 @@ func testBackfillExisting(t *testing.T, f *fixture) {
 		b := f.backfillOf(func(s *repeat.BackfillSpec) { s.Existing, s.Concurrency = tt.existing, 10 })
 		b.wantQueued(fmt.Sprint(i, " ", tt.existing), tt.want...)
 		for _, run := range b.held() {
-			if cause := f.run(run.RunKey).Cause; cause == nil || cause.Backfill != repeat.BackfillID(b.id) {
-				t.Errorf("%d %s: run %s is of %+v, want of backfill %s", i, tt.existing, run.RunKey, cause, repeat.BackfillID(b.id))
+			if cause := f.run(run.Key).Cause; cause == nil || cause.Backfill != repeat.BackfillID(b.id) {
+				t.Errorf("%d %s: run %s is of %+v, want of backfill %s", i, tt.existing, run.Key, cause, repeat.BackfillID(b.id))
 			}
 		}
-		b.endAll(dispatcher.RunSucceeded)
+		b.endAll(run.Succeeded)
 		b.feed()
 		if got := b.shown(); !strings.HasPrefix(got, "complete") {
 			t.Errorf("%d %s: %s, want it complete", i, tt.existing, got)
@@ -226,7 +227,7 @@ func testBackfillChanges(t *testing.T, f *fixture) {
 	wantError(t, "another backfill of the job", err, dispatcher.ErrConflict)
 	b.wantQueued("at first", 1, 2)
 	f.must(f.ChangeBackfill(t.Context(), "shop", id, repeat.PauseBackfill, at(b.now)))
-	b.endAll(dispatcher.RunSucceeded)
+	b.endAll(run.Succeeded)
 	b.wantQueued("paused")
 	b.want("paused", "paused total=6 queued=2 skipped=0 running=0 succeeded=2 failed=0 cancelled=0")
 	f.must(f.ChangeBackfill(t.Context(), "shop", id, repeat.ResumeBackfill, at(b.now)))
@@ -235,7 +236,7 @@ func testBackfillChanges(t *testing.T, f *fixture) {
 	f.must(f.ChangeBackfill(t.Context(), "shop", id, repeat.CancelBackfill, at(b.now)))
 	b.wantQueued("cancelled")
 	b.want("while a run is in flight", "cancelling total=6 queued=4 skipped=0 running=1 succeeded=2 failed=0 cancelled=1")
-	b.endAll(dispatcher.RunSucceeded)
+	b.endAll(run.Succeeded)
 	b.feed()
 	b.want("at the end", "cancelled total=6 queued=4 skipped=0 running=0 succeeded=3 failed=0 cancelled=1")
 	all, err := f.Backfills(t.Context(), repeat.BackfillQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -27,7 +28,7 @@ func backfillScheduleTests() tests {
 func (b *backfilling) finishAll() (queued []int) {
 	b.Helper()
 	for {
-		b.endAll(dispatcher.RunSucceeded)
+		b.endAll(run.Succeeded)
 		more := b.feed()
 		if queued = append(queued, more...); len(more) == 0 {
 			return queued
@@ -62,7 +63,7 @@ func testBackfillKeepsCalendars(_ *testing.T, f *fixture) {
 	b.wantQueued("at first", 1)
 	base.Rules = []schedule.CalendarRule{{From: "10:05", To: "10:07"}}
 	f.putCalendar(base, b.now)
-	b.endAll(dispatcher.RunSucceeded)
+	b.endAll(run.Succeeded)
 	b.wantQueued("after the calendar changed", 2)
 	f.putEvery("tick", time.Minute)
 	f.must(f.DeleteCalendar(f.Context(), "shop", "freeze", at(b.now)))
@@ -78,10 +79,10 @@ func testBackfillRenamed(_ *testing.T, f *fixture) {
 	b.wantQueued("at first", 1, 2)
 	f.rename("tick", "tock", map[string]string{"tick": "tack"}, b.now)
 	f.putEvery("tick", time.Minute) // another job takes the name
-	b.endAll(dispatcher.RunSucceeded)
+	b.endAll(run.Succeeded)
 	b.wantQueued("after the rename", 3, 4)
 	for _, held := range b.held() {
-		if run := f.run(held.RunKey); run.Job != "tock" || run.Trigger != "tack" {
+		if run := f.run(held.Key); run.Job != "tock" || run.Trigger != "tack" {
 			f.Errorf("run %s is of %s/%s, want tock/tack", run.ID, run.Job, run.Trigger)
 		}
 	}
@@ -100,7 +101,7 @@ func testBackfillOfRemovedTrigger(_ *testing.T, f *fixture) {
 	b := f.backfillOf(func(s *repeat.BackfillSpec) { s.Concurrency = 3 })
 	b.wantQueued("at first", 1, 1, 2)
 	f.putEvery("tick", time.Minute)
-	b.endAll(dispatcher.RunSucceeded)
+	b.endAll(run.Succeeded)
 	b.wantQueued("once the trigger is gone")
 	b.want("at the end", "cancelled total=7 queued=3 skipped=0 running=0 succeeded=3 failed=0 cancelled=0")
 	found, err := f.Backfill(f.Context(), "shop", repeat.BackfillID(b.id))

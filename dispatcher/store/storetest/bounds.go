@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // boundTests are those of what operators allow an app.
@@ -119,7 +120,7 @@ func testVariablesOfLongerName(t *testing.T, f *fixture) {
 	if got := problemCodes(input.Problems(stored.Warnings)); len(got) != 1 || got[0] != "bound_secret "+bearerReference {
 		t.Errorf("warnings of the job from before: %v, want bound_secret", got)
 	}
-	versions, err := f.JobsByID(ctx, []int64{dispatcher.JobID("shop", "before")})
+	versions, err := f.JobsByID(ctx, []int64{run.JobID("shop", "before")})
 	f.must(err)
 	if versions[0].Bounds.CheckJob(versions[0].Job) == nil {
 		t.Error("a node would still attempt the job from before with the secret of the other app")

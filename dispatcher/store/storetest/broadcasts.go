@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // broadcastTests are those of runs that are spread over the endpoints of a group.
@@ -55,7 +56,7 @@ func endpointIDs(n int) []string {
 }
 
 // shards lists those of a run as index, state, attempt.
-func (f *fixture) shards(parent dispatcher.RunKey) []string {
+func (f *fixture) shards(parent run.Key) []string {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Parent: parent.String(), Page: input.Page{Limit: 1000}})
 	f.must(err)
@@ -67,19 +68,19 @@ func (f *fixture) shards(parent dispatcher.RunKey) []string {
 }
 
 // finishShard records a shard in a state.
-func (f *fixture) finishShard(run dispatcher.HeldRun, state dispatcher.RunState) {
+func (f *fixture) finishShard(r dispatcher.HeldRun, state run.State) {
 	f.Helper()
-	o := outcome(run.ScheduledAt.Add(2 * time.Second))
-	if o.State = state; state == dispatcher.RunSuperseded {
+	o := outcome(r.ScheduledAt.Add(2 * time.Second))
+	if o.State = state; state == run.Superseded {
 		o = superseded(o.StartedAt)
-	} else if state != dispatcher.RunSucceeded {
-		o.HTTPStatus, o.Class, o.Error = 500, dispatcher.ClassHTTP5xx, "the server responded 500"
+	} else if state != run.Succeeded {
+		o.HTTPStatus, o.Class, o.Error = 500, run.ClassHTTP5xx, "the server responded 500"
 	}
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(run, o)}))
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(r, o)}))
 }
 
 // endBroadcasts ends those that are done among some, or all.
-func (f *fixture) endBroadcasts(parents ...dispatcher.RunKey) int {
+func (f *fixture) endBroadcasts(parents ...run.Key) int {
 	f.Helper()
 	n, err := f.EndBroadcasts(f.Context(), parents, t0.Add(time.Hour))
 	f.must(err)
@@ -87,7 +88,7 @@ func (f *fixture) endBroadcasts(parents ...dispatcher.RunKey) int {
 }
 
 // summary is the state of a run and the counts of its shards.
-func (f *fixture) summary(key dispatcher.RunKey) string {
+func (f *fixture) summary(key run.Key) string {
 	f.Helper()
 	run := f.run(key)
 	text := string(run.State)
@@ -98,39 +99,39 @@ func (f *fixture) summary(key dispatcher.RunKey) string {
 }
 
 func testBroadcast(t *testing.T, f *fixture) {
-	run := f.claimOne("tick") // in a claim, without a row of its own
-	f.spread(run, 3)
-	again, err := f.Broadcast(t.Context(), run, endpointIDs(5), t0)
+	r := f.claimOne("tick") // in a claim, without a row of its own
+	f.spread(r, 3)
+	again, err := f.Broadcast(t.Context(), r, endpointIDs(5), t0)
 	f.must(err)
 	f.expect("held at the second call", again, false)
-	f.expect("the parent", f.summary(run.RunKey), "waiting_shards 3: 0 succeeded, 0 failed, 3 live")
-	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 queued #0", "1/3 e1 queued #0", "2/3 e2 queued #0"})
+	f.expect("the parent", f.summary(r.Key), "waiting_shards 3: 0 succeeded, 0 failed, 3 live")
+	f.expect("shards", f.shards(r.Key), []string{"0/3 e0 queued #0", "1/3 e1 queued #0", "2/3 e2 queued #0"})
 	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
 	f.must(err)
-	if len(listed) != 1 || listed[0].ID != run.String() {
+	if len(listed) != 1 || listed[0].ID != r.String() {
 		t.Errorf("the list of runs is %+v, want the parent alone", listed)
 	}
 	held := f.adopted(nodeA, token2)
-	events := map[string]bool{f.run(run.RunKey).EventID: true}
+	events := map[string]bool{f.run(r.Key).EventID: true}
 	for i, shard := range held {
-		f.expect("key", shard.RunKey, run.OfIndex(i))
-		one := f.run(shard.RunKey)
+		f.expect("key", shard.Key, r.OfIndex(i))
+		one := f.run(shard.Key)
 		events[one.EventID] = true
-		f.expect("its parent", one.Parent, run.String())
-		f.expect("which it is", *one.Shard, dispatcher.Shard{Index: i, Total: 3, Endpoint: fmt.Sprint("e", i)})
+		f.expect("its parent", one.Parent, r.String())
+		f.expect("which it is", *one.Shard, run.Shard{Index: i, Total: 3, Endpoint: fmt.Sprint("e", i)})
 	}
 	f.expect("event ids", len(events), 4)
-	f.finishShard(held[0], dispatcher.RunSucceeded)
-	f.finishShard(held[2], dispatcher.RunFailed)
-	f.expect("ended while one is in flight", f.endBroadcasts(run.RunKey), 0)
-	f.finishShard(held[1], dispatcher.RunTimedOut)
-	f.expect("ended", f.endBroadcasts(run.RunKey), 1)
+	f.finishShard(held[0], run.Succeeded)
+	f.finishShard(held[2], run.Failed)
+	f.expect("ended while one is in flight", f.endBroadcasts(r.Key), 0)
+	f.finishShard(held[1], run.TimedOut)
+	f.expect("ended", f.endBroadcasts(r.Key), 1)
 	f.expect("ended again", f.endBroadcasts(), 0)
-	f.expect("the parent", f.summary(run.RunKey), "failed 3: 1 succeeded, 2 failed, 0 live")
-	parent := f.run(run.RunKey)
+	f.expect("the parent", f.summary(r.Key), "failed 3: 1 succeeded, 2 failed, 0 live")
+	parent := f.run(r.Key)
 	f.expect("why", parent.Error,
 		"2 of 3 shards failed: shard 1 timed_out: the server responded 500; shard 2 failed: the server responded 500")
-	f.expect("class", parent.Class, dispatcher.ClassHTTP5xx)
+	f.expect("class", parent.Class, run.ClassHTTP5xx)
 	if parent.Node != nil || parent.StartedAt == nil || parent.EndedAt == nil || len(parent.Attempts) != 0 {
 		t.Errorf("the parent is %+v, want it without attempts of its own", parent)
 	}
@@ -140,28 +141,28 @@ func testBroadcast(t *testing.T, f *fixture) {
 func testSupersededShards(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	for _, tt := range []struct {
-		ends []dispatcher.RunState
+		ends []run.State
 		want string
 		live int // of the shards, once the broadcast is retried
 	}{
-		{[]dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunSuperseded}, "superseded 2: 1 succeeded, 0 failed, 0 live", 1},
-		{[]dispatcher.RunState{dispatcher.RunSuperseded, dispatcher.RunSuperseded}, "superseded 2: 0 succeeded, 0 failed, 0 live", 2},
-		{[]dispatcher.RunState{dispatcher.RunSuperseded, dispatcher.RunFailed}, "failed 2: 0 succeeded, 1 failed, 0 live", 2},
+		{[]run.State{run.Succeeded, run.Superseded}, "superseded 2: 1 succeeded, 0 failed, 0 live", 1},
+		{[]run.State{run.Superseded, run.Superseded}, "superseded 2: 0 succeeded, 0 failed, 0 live", 2},
+		{[]run.State{run.Superseded, run.Failed}, "failed 2: 0 succeeded, 1 failed, 0 live", 2},
 	} {
-		run := f.fireOf("tick")
-		f.spread(run, 2)
+		r := f.fireOf("tick")
+		f.spread(r, 2)
 		for i, shard := range f.adopted(nodeA, token2) {
 			f.finishShard(shard, tt.ends[i])
 		}
-		f.endBroadcasts(run.RunKey)
-		f.expect("the parent", f.summary(run.RunKey), tt.want)
-		parent := f.run(run.RunKey)
-		if stale := parent.State == dispatcher.RunSuperseded; stale != (parent.Class == "") || parent.Error == "" {
+		f.endBroadcasts(r.Key)
+		f.expect("the parent", f.summary(r.Key), tt.want)
+		parent := f.run(r.Key)
+		if stale := parent.State == run.Superseded; stale != (parent.Class == "") || parent.Error == "" {
 			t.Errorf("a parent that is %s has class %q and error %q", parent.State, parent.Class, parent.Error)
 		}
-		f.must(f.RetryRun(t.Context(), run.String(), at(run.ScheduledAt)))
-		f.expect("live shards of the retry", f.run(run.RunKey).Shards.Live, tt.live)
-		f.must(f.CancelRun(t.Context(), run.String(), at(run.ScheduledAt)))
+		f.must(f.RetryRun(t.Context(), r.String(), at(r.ScheduledAt)))
+		f.expect("live shards of the retry", f.run(r.Key).Shards.Live, tt.live)
+		f.must(f.CancelRun(t.Context(), r.String(), at(r.ScheduledAt)))
 	}
 }
 
@@ -178,7 +179,7 @@ func testBroadcastFence(t *testing.T, f *fixture) {
 	held, err = f.Broadcast(t.Context(), other, endpointIDs(2), t0)
 	f.must(err)
 	f.expect("held as a run of another job", held, false)
-	f.expect("shards", f.shards(run.RunKey), []string{})
+	f.expect("shards", f.shards(run.Key), []string{})
 	if _, err := f.BroadcastEndpoints(t.Context(), run.OfIndex(0)); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("endpoints of a run that was not spread: %v, want ErrNotFound", err)
 	}
@@ -190,8 +191,8 @@ func testBroadcastFence(t *testing.T, f *fixture) {
 
 // The shards of a run differ in nothing but their kind, by which a page must go on.
 func testShardPages(t *testing.T, f *fixture) {
-	run := f.claimOne("tick")
-	f.spread(run, 7)
+	r := f.claimOne("tick")
+	f.spread(r, 7)
 	query := dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 3, Now: t0.Add(time.Hour)}
 	var found []int
 	for range 4 {
@@ -207,7 +208,7 @@ func testShardPages(t *testing.T, f *fixture) {
 	held := f.adopted(nodeA, token2)
 	next := dispatcher.NextAttempt{At: t0.Add(time.Minute), Until: t0.Add(time.Hour), CountsAsFailure: true}
 	for _, shard := range held {
-		one := record(shard, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: t0, EndedAt: t0, Class: dispatcher.ClassHTTP5xx})
+		one := record(shard, run.Outcome{State: run.Failed, StartedAt: t0, EndedAt: t0, Class: run.ClassHTTP5xx})
 		one.Next = &next
 		f.must(f.Record(t.Context(), []dispatcher.Record{one}))
 	}
@@ -221,83 +222,83 @@ func testShardPages(t *testing.T, f *fixture) {
 		}
 	}
 	f.expect("indexes of retries", found, []int{0, 1, 2, 3, 4, 5, 6})
-	f.expect("the parent", f.summary(run.RunKey), "waiting_shards 7: 0 succeeded, 0 failed, 7 live")
+	f.expect("the parent", f.summary(r.Key), "waiting_shards 7: 0 succeeded, 0 failed, 7 live")
 }
 
 // failedBroadcast is a broadcast of three shards of which the second failed.
 func (f *fixture) failedBroadcast() dispatcher.HeldRun {
 	f.Helper()
-	run := f.claimOne("tick")
-	f.spread(run, 3)
+	r := f.claimOne("tick")
+	f.spread(r, 3)
 	for i, shard := range f.adopted(nodeA, token2) {
-		f.finishShard(shard, []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunSucceeded}[i])
+		f.finishShard(shard, []run.State{run.Succeeded, run.Failed, run.Succeeded}[i])
 	}
-	f.expect("ended", f.endBroadcasts(run.RunKey), 1)
-	return run
+	f.expect("ended", f.endBroadcasts(r.Key), 1)
+	return r
 }
 
 func testRetryShard(t *testing.T, f *fixture) {
-	run := f.failedBroadcast()
-	retried, err := f.RetryRun(t.Context(), run.OfIndex(1).String(), at(t0.Add(time.Minute)))
+	r := f.failedBroadcast()
+	retried, err := f.RetryRun(t.Context(), r.OfIndex(1).String(), at(t0.Add(time.Minute)))
 	f.must(err)
-	f.expect("the shard", retried.State, dispatcher.RunQueued)
-	f.expect("the parent", f.summary(run.RunKey), "queued 3: 2 succeeded, 0 failed, 1 live")
-	f.goOn(run, dispatcher.RunSucceeded)
-	f.expect("the parent", f.summary(run.RunKey), "succeeded 3: 3 succeeded, 0 failed, 0 live")
-	attempts := f.run(run.OfIndex(1)).Attempts
-	if len(attempts) != 2 || attempts[0].State != dispatcher.RunFailed || attempts[1].State != dispatcher.RunSucceeded {
+	f.expect("the shard", retried.State, run.Queued)
+	f.expect("the parent", f.summary(r.Key), "queued 3: 2 succeeded, 0 failed, 1 live")
+	f.goOn(r, run.Succeeded)
+	f.expect("the parent", f.summary(r.Key), "succeeded 3: 3 succeeded, 0 failed, 0 live")
+	attempts := f.run(r.OfIndex(1)).Attempts
+	if len(attempts) != 2 || attempts[0].State != run.Failed || attempts[1].State != run.Succeeded {
 		t.Errorf("attempts of the shard: %+v, want both", attempts)
 	}
-	f.expect("of its neighbour", len(f.run(run.OfIndex(0)).Attempts), 1)
+	f.expect("of its neighbour", len(f.run(r.OfIndex(0)).Attempts), 1)
 }
 
 // goOn spreads a broadcast that was retried, over other endpoints, and ends its second shard.
-func (f *fixture) goOn(run dispatcher.HeldRun, state dispatcher.RunState) {
+func (f *fixture) goOn(run dispatcher.HeldRun, state run.State) {
 	f.Helper()
 	again := f.adopted(nodeA, 77)
-	if len(again) != 1 || again[0].RunKey != run.RunKey {
+	if len(again) != 1 || again[0].Key != run.Key {
 		f.Fatalf("adopted %v, want the parent alone, for its shard waits for it", again)
 	}
 	f.spread(again[0], 9)
-	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 succeeded #1", "1/3 e1 queued #1", "2/3 e2 succeeded #1"})
+	f.expect("shards", f.shards(run.Key), []string{"0/3 e0 succeeded #1", "1/3 e1 queued #1", "2/3 e2 succeeded #1"})
 	shards := f.adopted(nodeA, 78)
-	if len(shards) != 1 || shards[0].RunKey != run.OfIndex(1) || shards[0].Attempt != 2 {
+	if len(shards) != 1 || shards[0].Key != run.OfIndex(1) || shards[0].Attempt != 2 {
 		f.Fatalf("adopted %+v, want the second attempt of the second shard", shards)
 	}
 	f.finishShard(shards[0], state)
-	f.expect("ended", f.endBroadcasts(run.RunKey), 1)
+	f.expect("ended", f.endBroadcasts(run.Key), 1)
 }
 
 func testRetryBroadcast(t *testing.T, f *fixture) {
-	run := f.failedBroadcast()
-	f.must(f.RetryRun(t.Context(), run.String(), at(t0.Add(time.Minute))))
-	f.expect("the parent", f.summary(run.RunKey), "queued 3: 2 succeeded, 0 failed, 1 live")
-	f.goOn(run, dispatcher.RunSucceeded)
+	r := f.failedBroadcast()
+	f.must(f.RetryRun(t.Context(), r.String(), at(t0.Add(time.Minute))))
+	f.expect("the parent", f.summary(r.Key), "queued 3: 2 succeeded, 0 failed, 1 live")
+	f.goOn(r, run.Succeeded)
 	// Nothing failed, so all of it is repeated. While it waits for its shards, it cannot be retried.
-	f.must(f.RetryRun(t.Context(), run.String(), at(t0.Add(time.Minute))))
-	f.expect("the parent", f.summary(run.RunKey), "queued 3: 0 succeeded, 0 failed, 3 live")
+	f.must(f.RetryRun(t.Context(), r.String(), at(t0.Add(time.Minute))))
+	f.expect("the parent", f.summary(r.Key), "queued 3: 0 succeeded, 0 failed, 3 live")
 	f.spread(f.adopted(nodeA, 80)[0], 1)
 	f.expect("adopted", len(f.adopted(nodeA, 81)), 3)
-	if _, err := f.RetryRun(t.Context(), run.String(), at(t0)); !errors.Is(err, dispatcher.ErrConflict) {
+	if _, err := f.RetryRun(t.Context(), r.String(), at(t0)); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("retry of a broadcast under way: %v, want ErrConflict", err)
 	}
 }
 
 func testCancelBroadcast(t *testing.T, f *fixture) {
-	run := f.claimOne("tick")
-	f.spread(run, 3)
+	r := f.claimOne("tick")
+	f.spread(r, 3)
 	held := f.adopted(nodeA, token2)
-	f.finishShard(held[0], dispatcher.RunSucceeded)
+	f.finishShard(held[0], run.Succeeded)
 	notifications := f.listen()
-	cancelled, err := f.CancelRun(t.Context(), run.String(), at(t0.Add(2*time.Minute)))
+	cancelled, err := f.CancelRun(t.Context(), r.String(), at(t0.Add(2*time.Minute)))
 	f.must(err)
-	f.expect("the parent", cancelled.State, dispatcher.RunCancelled)
-	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 succeeded #1", "1/3 e1 cancelled #1", "2/3 e2 cancelled #1"})
+	f.expect("the parent", cancelled.State, run.Cancelled)
+	f.expect("shards", f.shards(r.Key), []string{"0/3 e0 succeeded #1", "1/3 e1 cancelled #1", "2/3 e2 cancelled #1"})
 	for _, shard := range held[1:] {
 		notifications.await(t, dispatcher.Notification{Run: shard.String(), Token: shard.Token, Attempt: 1})
 	}
-	f.finishShard(held[1], dispatcher.RunSucceeded)
-	if late := f.run(held[1].RunKey).Attempts; len(late) != 1 || late[0].Late == nil {
+	f.finishShard(held[1], run.Succeeded)
+	if late := f.run(held[1].Key).Attempts; len(late) != 1 || late[0].Late == nil {
 		t.Errorf("attempts of a cancelled shard: %+v, want its late result", late)
 	}
 	f.expect("ended", f.endBroadcasts(), 0)
@@ -308,9 +309,9 @@ func testCancelShard(t *testing.T, f *fixture) {
 	f.spread(run, 2)
 	held := f.adopted(nodeA, token2)
 	f.must(f.CancelRun(t.Context(), held[1].String(), at(t0.Add(2*time.Minute))))
-	f.expect("the parent", f.summary(run.RunKey), "waiting_shards 2: 0 succeeded, 1 failed, 1 live")
+	f.expect("the parent", f.summary(run.Key), "waiting_shards 2: 0 succeeded, 1 failed, 1 live")
 	f.must(f.CancelRun(t.Context(), held[0].String(), at(t0.Add(2*time.Minute))))
-	f.expect("the parent", f.summary(run.RunKey), "failed 2: 0 succeeded, 2 failed, 0 live")
-	f.expect("why", f.run(run.RunKey).Error,
+	f.expect("the parent", f.summary(run.Key), "failed 2: 0 succeeded, 2 failed, 0 live")
+	f.expect("why", f.run(run.Key).Error,
 		"2 of 2 shards failed: shard 0 cancelled: cancelled on request; shard 1 cancelled: cancelled on request")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -26,7 +27,7 @@ func testBroadcastSlot(t *testing.T, f *fixture) {
 		f.expect("taken", f.holders(), []int{1})
 		f.finish(shard)
 	}
-	f.expect("ended", f.endBroadcasts(runs[0].RunKey), 1)
+	f.expect("ended", f.endBroadcasts(runs[0].Key), 1)
 	f.expect("taken", f.holders(), []int{})
 	next := f.adopted(nodeA, 55)
 	f.expect("the next is woken", minutesOf(next), []int{2})
@@ -42,8 +43,8 @@ func testReplaceBroadcast(t *testing.T, f *fixture) {
 	notifications := f.listen()
 	newer := f.claimNext(token1)
 	f.expect("the newer waits for the requests", f.acquire(newer), []int{})
-	f.expect("the older", f.run(runs[0].RunKey).State, dispatcher.RunCancelled)
-	f.expect("shards", f.shards(runs[0].RunKey), []string{"0/2 e0 cancelled #1", "1/2 e1 cancelled #1"})
+	f.expect("the older", f.run(runs[0].Key).State, run.Cancelled)
+	f.expect("shards", f.shards(runs[0].Key), []string{"0/2 e0 cancelled #1", "1/2 e1 cancelled #1"})
 	for _, shard := range held {
 		notifications.await(t, dispatcher.Notification{Run: shard.String(), Token: shard.Token, Attempt: 1})
 	}
@@ -63,25 +64,25 @@ func testSkipRetriedBroadcast(t *testing.T, f *fixture) {
 	f.spread(runs[0], 2)
 	f.must(f.ReleaseSlots(t.Context(), runs[:1]))
 	for _, shard := range f.adopted(nodeA, token2) {
-		f.finishShard(shard, dispatcher.RunFailed)
+		f.finishShard(shard, run.Failed)
 	}
-	f.expect("ended", f.endBroadcasts(runs[0].RunKey), 1)
+	f.expect("ended", f.endBroadcasts(runs[0].Key), 1)
 	f.expect("acquired", f.acquire(runs[1]), []int{2})
 	f.must(f.RetryRun(t.Context(), runs[0].String(), at(t0.Add(3*time.Minute))))
 	f.expect("skipped", f.acquire(f.adopted(nodeA, 71)...), []int{})
-	f.expect("the parent", f.summary(runs[0].RunKey), "skipped 2: 0 succeeded, 2 failed, 0 live")
+	f.expect("the parent", f.summary(runs[0].Key), "skipped 2: 0 succeeded, 2 failed, 0 live")
 }
 
 func testBroadcastDelay(t *testing.T, f *fixture) {
 	f.putDelay("tick")
-	run := f.claimNext(token1)
-	f.spread(run, 2)
+	r := f.claimNext(token1)
+	f.spread(r, 2)
 	held := f.adopted(nodeA, token2)
-	f.finishShard(held[0], dispatcher.RunSucceeded)
+	f.finishShard(held[0], run.Succeeded)
 	f.expect("delays while a shard is in flight", len(f.ended()), 0)
-	f.finishShard(held[1], dispatcher.RunSucceeded)
+	f.finishShard(held[1], run.Succeeded)
 	f.expect("delays before the parent has ended", len(f.ended()), 0)
-	f.expect("ended", f.endBroadcasts(run.RunKey), 1)
+	f.expect("ended", f.endBroadcasts(r.Key), 1)
 	ended := f.ended()
 	if len(ended) != 1 || !ended[0].EndedAt.Equal(t0.Add(time.Hour)) {
 		t.Errorf("ended delays: %+v, want one, from the end of the broadcast", ended)
@@ -114,18 +115,18 @@ func testShardsOfTheDead(t *testing.T, f *fixture) {
 		f.must(f.Record(t.Context(), []dispatcher.Record{one}))
 	}
 	f.expect("ended", f.endBroadcasts(), 1)
-	f.expect("the parent", f.summary(run.RunKey), "failed 3: 2 succeeded, 1 failed, 0 live")
+	f.expect("the parent", f.summary(run.Key), "failed 3: 2 succeeded, 1 failed, 0 live")
 }
 
 // However a parent ends, its shards do not go on.
 func testOrphanedShards(t *testing.T, f *fixture) {
-	run := f.failedBroadcast()
-	f.must(f.RetryRun(t.Context(), run.String(), at(t0.Add(time.Minute))))
+	r := f.failedBroadcast()
+	f.must(f.RetryRun(t.Context(), r.String(), at(t0.Add(time.Minute))))
 	again := f.adopted(nodeA, 77)
-	f.finishShard(again[0], dispatcher.RunFailed) // as when its job has been deleted
-	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 succeeded #1", "1/3 e1 queued #1", "2/3 e2 succeeded #1"})
+	f.finishShard(again[0], run.Failed) // as when its job has been deleted
+	f.expect("shards", f.shards(r.Key), []string{"0/3 e0 succeeded #1", "1/3 e1 queued #1", "2/3 e2 succeeded #1"})
 	f.expect("ended", f.endBroadcasts(), 0)
-	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 succeeded #1", "1/3 e1 cancelled #1", "2/3 e2 succeeded #1"})
+	f.expect("shards", f.shards(r.Key), []string{"0/3 e0 succeeded #1", "1/3 e1 cancelled #1", "2/3 e2 succeeded #1"})
 }
 
 func testVerifyBroadcast(t *testing.T, f *fixture) {
@@ -157,12 +158,12 @@ func testBroadcastCatchUp(t *testing.T, f *fixture) {
 	shards := f.adopted(nodeA, token2)
 	f.expect("shards", len(shards), 2)
 	for _, shard := range shards {
-		run := f.run(shard.RunKey)
-		f.expect("kind", run.Kind, dispatcher.KindCatchUp)
-		if run.Missed == nil || run.Missed.Count != 3 {
-			t.Errorf("a shard of a catch-up stands for %+v, want the three fires", run.Missed)
+		r := f.run(shard.Key)
+		f.expect("kind", r.Kind, run.KindCatchUp)
+		if r.Missed == nil || r.Missed.Count != 3 {
+			t.Errorf("a shard of a catch-up stands for %+v, want the three fires", r.Missed)
 		}
-		f.finishShard(shard, dispatcher.RunSucceeded)
+		f.finishShard(shard, run.Succeeded)
 	}
 	f.expect("ended", f.endBroadcasts(), 1)
 	now := t0.Add(90 * time.Second)
@@ -170,32 +171,32 @@ func testBroadcastCatchUp(t *testing.T, f *fixture) {
 }
 
 func testRetentionOfBroadcasts(t *testing.T, f *fixture) {
-	run := f.failedBroadcast()
+	r := f.failedBroadcast()
 	f.purge(shopEnd.Add(-time.Second))
-	f.expect("the day before", f.summary(run.RunKey), "failed 3: 2 succeeded, 1 failed, 0 live")
+	f.expect("the day before", f.summary(r.Key), "failed 3: 2 succeeded, 1 failed, 0 live")
 	f.purge(shopEnd.Add(48 * time.Hour))
-	for _, key := range []dispatcher.RunKey{run.RunKey, run.OfIndex(0), run.OfIndex(1), run.OfIndex(2)} {
+	for _, key := range []run.Key{r.Key, r.OfIndex(0), r.OfIndex(1), r.OfIndex(2)} {
 		if _, err := f.Store.Run(t.Context(), key.String()); !errors.Is(err, dispatcher.ErrNotFound) {
 			t.Errorf("run %s: %v, want it gone", key, err)
 		}
 	}
-	if _, err := f.BroadcastEndpoints(t.Context(), run.RunKey); !errors.Is(err, dispatcher.ErrNotFound) {
+	if _, err := f.BroadcastEndpoints(t.Context(), r.Key); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("endpoints: %v, want them gone", err)
 	}
 }
 
 // The nodes that record shards end the parent, all at the same time.
 func testEndBroadcastRace(t *testing.T, f *fixture) {
-	run := f.claimOne("tick")
+	r := f.claimOne("tick")
 	const shards = 8
-	f.spread(run, shards)
+	f.spread(r, shards)
 	held := f.adopted(nodeA, token2)
 	ended := make(chan int, shards)
 	for _, shard := range held {
 		go func() {
 			n, err := 0, f.Record(t.Context(), []dispatcher.Record{record(shard, outcome(t0))})
 			if err == nil {
-				n, err = f.EndBroadcasts(t.Context(), []dispatcher.RunKey{run.RunKey}, t0.Add(time.Hour))
+				n, err = f.EndBroadcasts(t.Context(), []run.Key{r.Key}, t0.Add(time.Hour))
 			}
 			if err != nil {
 				t.Error(err)
@@ -208,7 +209,7 @@ func testEndBroadcastRace(t *testing.T, f *fixture) {
 		total += <-ended
 	}
 	f.expect("ended", total, 1)
-	f.expect("the parent", f.summary(run.RunKey), "succeeded 8: 8 succeeded, 0 failed, 0 live")
+	f.expect("the parent", f.summary(r.Key), "succeeded 8: 8 succeeded, 0 failed, 0 live")
 }
 
 // A pause holds the retries of shards as those of other runs, and not those of a manual run.
@@ -216,16 +217,16 @@ func testHeldShards(t *testing.T, f *fixture) {
 	fire := f.claimOne("tick")
 	f.must(f.RequestRun(t.Context(), "shop", "tick", nil, at(t0.Add(time.Minute))))
 	manual := f.adopted(nodeA, 31)[0]
-	for i, run := range []dispatcher.HeldRun{fire, manual} {
-		f.spread(run, 1)
-		one := record(f.adopted(nodeA, dispatcher.Token(40+i))[0], dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: t0, EndedAt: t0})
+	for i, r := range []dispatcher.HeldRun{fire, manual} {
+		f.spread(r, 1)
+		one := record(f.adopted(nodeA, run.Token(40+i))[0], run.Outcome{State: run.Failed, StartedAt: t0, EndedAt: t0})
 		one.Next = &dispatcher.NextAttempt{At: t0.Add(time.Minute), Until: t0.Add(time.Hour), CountsAsFailure: true}
 		f.must(f.Record(t.Context(), []dispatcher.Record{one}))
 	}
 	f.must(f.PauseJob(t.Context(), "shop", "tick", "", true, at(t0)))
 	due, err := f.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Limit: 10, Now: t0.Add(5 * time.Minute), Retries: true})
 	f.must(err)
-	if len(due) != 1 || due[0].RunKey != manual.OfIndex(0) {
+	if len(due) != 1 || due[0].Key != manual.OfIndex(0) {
 		t.Errorf("retries of a paused job: %v, want the shard of the manual run", due)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // bulkTests are those of actions on all that a filter selects.
@@ -127,8 +128,8 @@ func testBulkRunsOnce(t *testing.T, f *fixture) {
 }
 
 func testBulkRuns(t *testing.T, f *fixture) {
-	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunFailed)
-	f.deadLetters("b", dispatcher.RunFailed)
+	f.deadLetters("a", run.Failed, run.TimedOut, run.Failed)
+	f.deadLetters("b", run.Failed)
 	b, id := f.bulk(repeat.BulkRetryRuns, repeat.BulkFilter{Job: "a", State: "failed"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
 	left, err := f.DeadLetters(t.Context(), repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}})
@@ -138,7 +139,7 @@ func testBulkRuns(t *testing.T, f *fixture) {
 	}
 	b, id = f.bulk(repeat.BulkCancelRuns, repeat.BulkFilter{Job: "a", State: "queued"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
-	cancelled, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: dispatcher.RunCancelled,
+	cancelled, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: run.Cancelled,
 		Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(cancelled) != 2 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // callbackTests are those of runs whose target accepts an attempt and says later how it ended.
@@ -44,14 +45,14 @@ const within = time.Hour
 // accept records that the target accepted the attempt of a run that began at start and took a second.
 func (f *fixture) accept(held dispatcher.HeldRun, start time.Time) (deadline time.Time) {
 	f.Helper()
-	return f.acceptAs(held, start, dispatcher.Callback{Within: within})
+	return f.acceptAs(held, start, run.Callback{Within: within})
 }
 
 // acceptAs is accept with all that is said of the callback.
-func (f *fixture) acceptAs(held dispatcher.HeldRun, start time.Time, callback dispatcher.Callback) (deadline time.Time) {
+func (f *fixture) acceptAs(held dispatcher.HeldRun, start time.Time, callback run.Callback) (deadline time.Time) {
 	f.Helper()
 	o := outcome(start)
-	o.State, o.HTTPStatus = dispatcher.RunWaitingCallback, 202
+	o.State, o.HTTPStatus = run.WaitingCallback, 202
 	deadline = o.EndedAt.Add(callback.Within)
 	r := record(held, o)
 	r.Next = &dispatcher.NextAttempt{At: deadline, Callback: &callback}
@@ -67,20 +68,20 @@ func (f *fixture) accepted() (held dispatcher.HeldRun, start, deadline time.Time
 }
 
 // complete completes an attempt of a run, by its target.
-func (f *fixture) complete(key dispatcher.RunKey, attempt int, now time.Time) error {
-	_, err := f.CompleteRun(f.Context(), key.String(), attempt, dispatcher.CallbackResult{Message: "42 rows"}, byTarget(now))
+func (f *fixture) complete(key run.Key, attempt int, now time.Time) error {
+	_, err := f.CompleteRun(f.Context(), key.String(), attempt, run.CallbackResult{Message: "42 rows"}, byTarget(now))
 	return err
 }
 
 // fail fails one.
-func (f *fixture) fail(key dispatcher.RunKey, attempt int, now time.Time) error {
-	_, err := f.FailRun(f.Context(), key.String(), attempt, dispatcher.CallbackResult{Message: "disk full"}, byTarget(now))
+func (f *fixture) fail(key run.Key, attempt int, now time.Time) error {
+	_, err := f.FailRun(f.Context(), key.String(), attempt, run.CallbackResult{Message: "disk full"}, byTarget(now))
 	return err
 }
 
 // byTarget is a change that a target makes.
 func byTarget(now time.Time) input.Change {
-	return input.Change{Actor: dispatcher.ActorCallback, Now: now}
+	return input.Change{Actor: run.ActorCallback, Now: now}
 }
 
 // adoptEnded adopts the run whose accepted attempt is over.
@@ -103,10 +104,10 @@ func wantConflict(t *testing.T, what string, err error) {
 func testCallbackWaits(t *testing.T, f *fixture) {
 	held, _, deadline := f.accepted()
 	f.accept(held, t0.Add(time.Minute)) // once more, as after a lost response
-	run := f.run(held.RunKey)
-	wantDiff(t, "the run", retryFacts{State: dispatcher.RunWaitingCallback, Attempt: 1, HTTPStatus: 202}, f.retryFacts(held.RunKey))
-	wantDiff(t, "its callback", &dispatcher.CallbackState{Deadline: deadline}, run.Callback)
-	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: dispatcher.RunWaitingCallback,
+	r := f.run(held.Key)
+	wantDiff(t, "the run", retryFacts{State: run.WaitingCallback, Attempt: 1, HTTPStatus: 202}, f.retryFacts(held.Key))
+	wantDiff(t, "its callback", &run.CallbackState{Deadline: deadline}, r.Callback)
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: run.WaitingCallback,
 		Page: input.Page{Limit: 10}})
 	f.must(err)
 	wantDiff(t, "listed runs that wait", 1, len(listed))
@@ -122,18 +123,18 @@ func testCallbackCompletes(t *testing.T, f *fixture) {
 	held, start, _ := f.accepted()
 	end := start.Add(20 * time.Minute)
 	for range 2 { // a repeated callback changes nothing
-		f.must(f.complete(held.RunKey, 1, end))
+		f.must(f.complete(held.Key, 1, end))
 	}
-	run := f.run(held.RunKey)
-	want := []dispatcher.Attempt{{Attempt: 1, Node: nodeA, State: dispatcher.RunSucceeded, StartedAt: start, EndedAt: end, HTTPStatus: 202,
-		Response: &dispatcher.Response{CallbackResult: "42 rows"}}}
-	wantDiff(t, "its attempts", want, run.Attempts)
-	wantDiff(t, "its state", dispatcher.RunSucceeded, run.State)
-	wantDiff(t, "its callback", (*dispatcher.CallbackState)(nil), run.Callback)
+	r := f.run(held.Key)
+	want := []run.Attempt{{Attempt: 1, Node: nodeA, State: run.Succeeded, StartedAt: start, EndedAt: end, HTTPStatus: 202,
+		Response: &run.Response{CallbackResult: "42 rows"}}}
+	wantDiff(t, "its attempts", want, r.Attempts)
+	wantDiff(t, "its state", run.Succeeded, r.State)
+	wantDiff(t, "its callback", (*run.CallbackState)(nil), r.Callback)
 	f.accept(held, start) // the record, once more
-	wantDiff(t, "its attempts after a repeated record", want, f.run(held.RunKey).Attempts)
-	wantConflict(t, "fail what is complete", f.fail(held.RunKey, 1, end))
-	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, dispatcher.Progress{}, byTarget(end))
+	wantDiff(t, "its attempts after a repeated record", want, f.run(held.Key).Attempts)
+	wantConflict(t, "fail what is complete", f.fail(held.Key, 1, end))
+	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{}, byTarget(end))
 	wantConflict(t, "a heartbeat of what is complete", err)
 }
 
@@ -141,19 +142,19 @@ func testCallbackFails(t *testing.T, f *fixture) {
 	held, start, _ := f.accepted()
 	now := start.Add(20 * time.Minute)
 	for range 2 {
-		f.must(f.fail(held.RunKey, 1, now))
+		f.must(f.fail(held.Key, 1, now))
 	}
-	wantConflict(t, "complete what has failed", f.complete(held.RunKey, 1, now))
+	wantConflict(t, "complete what has failed", f.complete(held.Key, 1, now))
 	adopted := f.adoptEnded(now)
 	wantDiff(t, "the attempt that is adopted", 1, adopted.Attempt)
-	wantDiff(t, "what is known of it", dispatcher.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Failed: true, Message: "disk full",
+	wantDiff(t, "what is known of it", run.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Failed: true, Message: "disk full",
 		Within: within}, *adopted.Accepted)
-	f.again(adopted, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: now, HTTPStatus: 202,
-		Class: dispatcher.ClassCallback, Error: "disk full"}, failedUntil(now.Add(time.Minute)))
-	wantDiff(t, "the run", retryFacts{State: dispatcher.RunRetrying, Attempt: 1, NextAttemptAt: now.Add(time.Minute), HTTPStatus: 202,
-		Class: dispatcher.ClassCallback, Error: "disk full", Attempts: []dispatcher.RunState{dispatcher.RunFailed}}, f.retryFacts(held.RunKey))
-	f.must(f.fail(held.RunKey, 1, now)) // once more
-	wantConflict(t, "complete an attempt that is over", f.complete(held.RunKey, 1, now))
+	f.again(adopted, run.Outcome{State: run.Failed, StartedAt: start, EndedAt: now, HTTPStatus: 202,
+		Class: run.ClassCallback, Error: "disk full"}, failedUntil(now.Add(time.Minute)))
+	wantDiff(t, "the run", retryFacts{State: run.Retrying, Attempt: 1, NextAttemptAt: now.Add(time.Minute), HTTPStatus: 202,
+		Class: run.ClassCallback, Error: "disk full", Attempts: []run.State{run.Failed}}, f.retryFacts(held.Key))
+	f.must(f.fail(held.Key, 1, now)) // once more
+	wantConflict(t, "complete an attempt that is over", f.complete(held.Key, 1, now))
 	second := f.adoptRetries(now.Add(time.Minute))
 	if len(second) != 1 || second[0].Attempt != 2 || second[0].Accepted != nil {
 		t.Errorf("adopted %+v, want a second attempt to make", second)
@@ -164,58 +165,58 @@ func testCallbackDeadline(t *testing.T, f *fixture) {
 	held, start, deadline := f.accepted()
 	wantDiff(t, "adopted before its deadline", 0, len(f.adoptRetries(deadline.Add(-time.Millisecond))))
 	adopted := f.adoptEnded(deadline)
-	wantDiff(t, "what is known of it", dispatcher.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Within: within}, *adopted.Accepted)
-	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, dispatcher.Progress{}, byTarget(deadline))
+	wantDiff(t, "what is known of it", run.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Within: within}, *adopted.Accepted)
+	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{}, byTarget(deadline))
 	wantConflict(t, "a heartbeat after the deadline", err)
-	f.must(f.Record(t.Context(), []dispatcher.Record{record(adopted, dispatcher.Outcome{State: dispatcher.RunTimedOut, StartedAt: start,
-		EndedAt: deadline, HTTPStatus: 202, Class: dispatcher.ClassCallbackTime, Error: "late"})}))
-	wantDiff(t, "the run", retryFacts{State: dispatcher.RunTimedOut, Attempt: 1, Ended: true, HTTPStatus: 202,
-		Class: dispatcher.ClassCallbackTime, Error: "late", Attempts: []dispatcher.RunState{dispatcher.RunTimedOut}}, f.retryFacts(held.RunKey))
-	wantConflict(t, "complete after the end", f.complete(held.RunKey, 1, deadline))
+	f.must(f.Record(t.Context(), []dispatcher.Record{record(adopted, run.Outcome{State: run.TimedOut, StartedAt: start,
+		EndedAt: deadline, HTTPStatus: 202, Class: run.ClassCallbackTime, Error: "late"})}))
+	wantDiff(t, "the run", retryFacts{State: run.TimedOut, Attempt: 1, Ended: true, HTTPStatus: 202,
+		Class: run.ClassCallbackTime, Error: "late", Attempts: []run.State{run.TimedOut}}, f.retryFacts(held.Key))
+	wantConflict(t, "complete after the end", f.complete(held.Key, 1, deadline))
 }
 
 func testCallbackHeartbeat(t *testing.T, f *fixture) {
 	held, start, deadline := f.accepted()
 	half := 50
-	beat := func(now time.Time, progress dispatcher.Progress) dispatcher.Run {
+	beat := func(now time.Time, progress run.Progress) run.Run {
 		t.Helper()
 		run, err := f.ExtendRun(t.Context(), held.String(), 1, 0, progress, byTarget(now))
 		f.must(err)
 		return run
 	}
 	at1 := start.Add(30 * time.Minute)
-	run := beat(at1, dispatcher.Progress{Text: "half", Percent: &half})
-	wantDiff(t, "its callback", &dispatcher.CallbackState{Deadline: at1.Add(within), HeartbeatAt: &at1, Progress: "half", Percent: &half},
-		run.Callback)
+	r := beat(at1, run.Progress{Text: "half", Percent: &half})
+	wantDiff(t, "its callback", &run.CallbackState{Deadline: at1.Add(within), HeartbeatAt: &at1, Progress: "half", Percent: &half},
+		r.Callback)
 	wantDiff(t, "adopted at its old deadline", 0, len(f.adoptRetries(deadline)))
 	at2 := start.Add(31 * time.Minute)
 	wantDiff(t, "its callback after another heartbeat",
-		&dispatcher.CallbackState{Deadline: at2.Add(within), HeartbeatAt: &at2, Progress: "half", Percent: &half},
-		beat(at2, dispatcher.Progress{}).Callback)
-	last := start.Add(dispatcher.MostCallbackWait)
-	_, err := f.ExtendRun(t.Context(), held.String(), 1, 30*24*time.Hour, dispatcher.Progress{}, byTarget(at2))
+		&run.CallbackState{Deadline: at2.Add(within), HeartbeatAt: &at2, Progress: "half", Percent: &half},
+		beat(at2, run.Progress{}).Callback)
+	last := start.Add(run.MostCallbackWait)
+	_, err := f.ExtendRun(t.Context(), held.String(), 1, 30*24*time.Hour, run.Progress{}, byTarget(at2))
 	f.must(err)
-	wantDiff(t, "the longest deadline", last, f.run(held.RunKey).Callback.Deadline)
+	wantDiff(t, "the longest deadline", last, f.run(held.Key).Callback.Deadline)
 	f.adoptEnded(last)
 }
 
 func testCallbackBeforeRecord(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
 	end := start.Add(500 * time.Millisecond)
-	f.must(f.complete(held.RunKey, 1, end))
+	f.must(f.complete(held.Key, 1, end))
 	f.accept(held, start)
-	run := f.run(held.RunKey)
-	wantDiff(t, "its state", dispatcher.RunSucceeded, run.State)
-	if len(run.Attempts) != 1 || run.Attempts[0].State != dispatcher.RunSucceeded || run.Attempts[0].Late == nil ||
-		run.Attempts[0].Late.State != dispatcher.RunWaitingCallback {
-		t.Errorf("attempts: got %+v, want one that succeeded, with the acceptance as a late result", run.Attempts)
+	r := f.run(held.Key)
+	wantDiff(t, "its state", run.Succeeded, r.State)
+	if len(r.Attempts) != 1 || r.Attempts[0].State != run.Succeeded || r.Attempts[0].Late == nil ||
+		r.Attempts[0].Late.State != run.WaitingCallback {
+		t.Errorf("attempts: got %+v, want one that succeeded, with the acceptance as a late result", r.Attempts)
 	}
 }
 
 func testCallbackFailsBeforeRecord(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
-	f.must(f.fail(held.RunKey, 1, start))
-	wantDiff(t, "its state", dispatcher.RunClaimed, f.run(held.RunKey).State)
+	f.must(f.fail(held.Key, 1, start))
+	wantDiff(t, "its state", run.Claimed, f.run(held.Key).State)
 	f.accept(held, start)
 	adopted := f.adoptEnded(start.Add(time.Second)) // when the response was there
 	if !adopted.Accepted.Failed || adopted.Accepted.Message != "disk full" {
@@ -225,15 +226,15 @@ func testCallbackFailsBeforeRecord(t *testing.T, f *fixture) {
 
 func testCallbackOfAnotherAttempt(t *testing.T, f *fixture) {
 	held, _, due := f.failOnce()
-	wantConflict(t, "complete an attempt that failed", f.complete(held.RunKey, 1, due))
+	wantConflict(t, "complete an attempt that failed", f.complete(held.Key, 1, due))
 	second := f.adoptRetries(due)
-	wantConflict(t, "complete the first attempt during the second", f.complete(held.RunKey, 1, due))
-	wantConflict(t, "complete a third attempt", f.complete(held.RunKey, 3, due))
+	wantConflict(t, "complete the first attempt during the second", f.complete(held.Key, 1, due))
+	wantConflict(t, "complete a third attempt", f.complete(held.Key, 3, due))
 	f.accept(second[0], due)
-	wantConflict(t, "fail the first attempt while the second waits", f.fail(held.RunKey, 1, due))
-	f.must(f.complete(held.RunKey, 2, due))
-	wantDiff(t, "the run", []dispatcher.RunState{dispatcher.RunTimedOut, dispatcher.RunSucceeded}, f.retryFacts(held.RunKey).Attempts)
-	err := f.complete(dispatcher.RunKey{TriggerID: 1, ScheduledAt: t0, Kind: dispatcher.KindSchedule}, 1, due)
+	wantConflict(t, "fail the first attempt while the second waits", f.fail(held.Key, 1, due))
+	f.must(f.complete(held.Key, 2, due))
+	wantDiff(t, "the run", []run.State{run.TimedOut, run.Succeeded}, f.retryFacts(held.Key).Attempts)
+	err := f.complete(run.Key{TriggerID: 1, ScheduledAt: t0, Kind: run.KindSchedule}, 1, due)
 	if !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("complete a run that never was: got error %v, want ErrNotFound", err)
 	}
@@ -243,18 +244,18 @@ func testCallbackCancel(t *testing.T, f *fixture) {
 	held, start, _ := f.accepted()
 	now := start.Add(time.Minute)
 	f.must(f.CancelRun(t.Context(), held.String(), at(now)))
-	run := f.run(held.RunKey)
-	wantDiff(t, "its state", dispatcher.RunCancelled, run.State)
-	wantDiff(t, "its end", &now, run.EndedAt)
-	wantConflict(t, "complete what is cancelled", f.complete(held.RunKey, 1, now))
-	wantConflict(t, "fail what is cancelled", f.fail(held.RunKey, 1, now))
+	r := f.run(held.Key)
+	wantDiff(t, "its state", run.Cancelled, r.State)
+	wantDiff(t, "its end", &now, r.EndedAt)
+	wantConflict(t, "complete what is cancelled", f.complete(held.Key, 1, now))
+	wantConflict(t, "fail what is cancelled", f.fail(held.Key, 1, now))
 }
 
 func testCallbackRetryRequest(t *testing.T, f *fixture) {
 	held, start, _ := f.accepted()
 	_, err := f.RetryRun(t.Context(), held.String(), at(start))
 	wantConflict(t, "retry a run that waits", err)
-	f.must(f.complete(held.RunKey, 1, start))
+	f.must(f.complete(held.Key, 1, start))
 	f.must(f.RetryRun(t.Context(), held.String(), at(start)))
 	adopted := f.adoptIdle(nodeA, start.Add(time.Minute))
 	if len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Accepted != nil {
@@ -271,8 +272,8 @@ func testCallbackPause(t *testing.T, f *fixture) {
 func testCallbackDeletedJob(t *testing.T, f *fixture) {
 	held, start, _ := f.accepted()
 	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(start)))
-	f.must(f.complete(held.RunKey, 1, start.Add(time.Minute)))
-	wantDiff(t, "its state", dispatcher.RunSucceeded, f.run(held.RunKey).State)
+	f.must(f.complete(held.Key, 1, start.Add(time.Minute)))
+	wantDiff(t, "its state", run.Succeeded, f.run(held.Key).State)
 }
 
 func testCallbackSlots(t *testing.T, f *fixture) {
@@ -285,7 +286,7 @@ func testCallbackSlots(t *testing.T, f *fixture) {
 	f.must(err)
 	wantDiff(t, "slots that are taken", 1, len(slots))
 	wantDiff(t, "runs to adopt while the first waits", 0, len(f.adoptIdle(nodeA, held[1].ScheduledAt)))
-	f.must(f.complete(held[0].RunKey, 1, held[1].ScheduledAt))
+	f.must(f.complete(held[0].Key, 1, held[1].ScheduledAt))
 	wantDiff(t, "runs to adopt when it is complete", 1, len(f.adoptIdle(nodeA, held[1].ScheduledAt)))
 }
 
@@ -295,7 +296,7 @@ func testCallbackReplace(t *testing.T, f *fixture) {
 	f.accept(held[0], held[0].ScheduledAt)
 	f.must(f.ReleaseSlots(t.Context(), held))
 	wantDiff(t, "granted in place of the first", []int{2}, f.acquire(f.claimNext(token2)))
-	wantDiff(t, "the first run", dispatcher.RunCancelled, f.run(held[0].RunKey).State)
+	wantDiff(t, "the first run", run.Cancelled, f.run(held[0].Key).State)
 }
 
 func testCallbackFixedDelay(t *testing.T, f *fixture) {
@@ -306,7 +307,7 @@ func testCallbackFixedDelay(t *testing.T, f *fixture) {
 	f.must(err)
 	wantDiff(t, "ended delays while it waits", 0, len(waits))
 	end := held.ScheduledAt.Add(time.Minute)
-	f.must(f.complete(held.RunKey, 1, end))
+	f.must(f.complete(held.Key, 1, end))
 	ended, err := f.EndedDelays(t.Context(), nil, 10)
 	f.must(err)
 	if len(ended) != 1 || !ended[0].EndedAt.Equal(end) {
@@ -318,7 +319,7 @@ func testCallbackFixedDelay(t *testing.T, f *fixture) {
 func testCallbackNodeDies(t *testing.T, f *fixture) {
 	held, start, _ := f.accepted()
 	now := start.Add(time.Minute)
-	f.must(f.fail(held.RunKey, 1, now))
+	f.must(f.fail(held.Key, 1, now))
 	adopted := f.adoptEnded(now)
 	again, err := f.Held(t.Context(), nodeA, token2)
 	f.must(err)
@@ -330,13 +331,13 @@ func testCallbackNodeDies(t *testing.T, f *fixture) {
 	if len(next) != 1 || next[0].Attempt != 1 || next[0].Accepted == nil || next[0].Accepted.Message != "disk full" {
 		t.Fatalf("adopted %+v, want the end of the same attempt", next)
 	}
-	wantDiff(t, "lost attempts", 0, len(f.run(held.RunKey).Attempts))
+	wantDiff(t, "lost attempts", 0, len(f.run(held.Key).Attempts))
 }
 
 func testCallbackHandedBack(t *testing.T, f *fixture) {
 	held, start, _ := f.accepted()
 	now := start.Add(time.Minute)
-	f.must(f.fail(held.RunKey, 1, now))
+	f.must(f.fail(held.Key, 1, now))
 	f.must(f.Release(t.Context(), []dispatcher.HeldRun{f.adoptEnded(now)}))
 	next := f.adoptIdle(nodeA, now)
 	if len(next) != 1 || next[0].Attempt != 1 || next[0].Accepted == nil {
@@ -355,7 +356,7 @@ func testCallbackSecondAttempt(t *testing.T, f *fixture) {
 	wantDiff(t, "its attempt", 2, adopted.Attempt)
 	wantDiff(t, "its failures", 1, adopted.Failures)
 	wantDiff(t, "the end of its retries", due.Add(time.Hour), adopted.RetryUntil)
-	wantDiff(t, "its run", held.RunKey, adopted.RunKey)
+	wantDiff(t, "its run", held.Key, adopted.Key)
 }
 
 func testAwaitedAttempt(t *testing.T, f *fixture) {
@@ -368,17 +369,17 @@ func testAwaitedAttempt(t *testing.T, f *fixture) {
 		}
 	}
 	missing("before it waits", "shop")
-	f.acceptAs(held, start, dispatcher.Callback{ID: number, Group: "billing", Within: within})
+	f.acceptAs(held, start, run.Callback{ID: number, Group: "billing", Within: within})
 	f.putApp("other")
 	missing("from another app", "other")
-	beat, err := f.ExtendRun(t.Context(), held.String(), 1, 0, dispatcher.Progress{Text: "half"}, byTarget(start))
+	beat, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{Text: "half"}, byTarget(start))
 	f.must(err)
-	wantDiff(t, "its state", dispatcher.RunWaitingCallback, beat.State)
+	wantDiff(t, "its state", run.WaitingCallback, beat.State)
 	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(start)))
 	got, err := f.AwaitedAttempt(t.Context(), "shop", number)
 	f.must(err)
-	wantDiff(t, "the attempt, of a job that was deleted", dispatcher.AwaitedAttempt{Run: held.String(), Attempt: 1, Group: "billing"}, got)
-	f.must(f.complete(held.RunKey, 1, start))
+	wantDiff(t, "the attempt, of a job that was deleted", run.AwaitedAttempt{Run: held.String(), Attempt: 1, Group: "billing"}, got)
+	f.must(f.complete(held.Key, 1, start))
 	missing("after its end", "shop")
 }
 
@@ -403,5 +404,5 @@ func testCallbackNotGivenUp(t *testing.T, f *fixture) {
 	given, err := f.GiveUp(t.Context(), deadline.Add(365*24*time.Hour))
 	f.must(err)
 	wantDiff(t, "runs given up", 0, given)
-	wantDiff(t, "its state", dispatcher.RunWaitingCallback, f.run(held.RunKey).State)
+	wantDiff(t, "its state", run.WaitingCallback, f.run(held.Key).State)
 }

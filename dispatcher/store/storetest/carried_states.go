@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // carriedStateTests are those of what the runs of a job leave to the next.
@@ -37,13 +38,13 @@ func carries(j *dispatcher.Job) {
 func (f *fixture) returned(held dispatcher.HeldRun, state string, revision int64) {
 	f.Helper()
 	o := outcome(held.ScheduledAt)
-	o.Returned = &dispatcher.ReturnedState{State: json.RawMessage(state), Revision: revision}
+	o.Returned = &run.ReturnedState{State: json.RawMessage(state), Revision: revision}
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, o)}))
 	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{held}))
 }
 
 // expectState compares the state of the job "tick", without its times.
-func (f *fixture) expectState(want dispatcher.CarriedState) {
+func (f *fixture) expectState(want run.CarriedState) {
 	f.Helper()
 	got, err := f.CarriedState(f.Context(), "shop", "tick")
 	f.must(err)
@@ -58,22 +59,22 @@ func (f *fixture) expectState(want dispatcher.CarriedState) {
 
 func testCarriedStateKept(t *testing.T, f *fixture) {
 	runs := f.bounded(3, carries)
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage("null")})
+	f.expectState(run.CarriedState{State: json.RawMessage("null")})
 	f.expect("the first", f.acquire(runs[0]), []int{1})
 	f.returned(runs[0], `{"n":1}`, 0)
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 
 	failed := outcome(runs[1].ScheduledAt)
-	failed.State, failed.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
-	failed.Returned = &dispatcher.ReturnedState{State: json.RawMessage(`{"n":9}`), Revision: 1}
+	failed.State, failed.Class = run.Failed, run.ClassHTTP5xx
+	failed.Returned = &run.ReturnedState{State: json.RawMessage(`{"n":9}`), Revision: 1}
 	f.expect("the second", f.acquire(runs[1]), []int{2})
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(runs[1], failed)}))
 	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{runs[1]}))
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 
 	f.expect("the third", f.acquire(runs[2]), []int{3})
 	f.returned(runs[2], "null", 1)
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage("null"), Revision: 2, Run: runs[2].String()})
+	f.expectState(run.CarriedState{State: json.RawMessage("null"), Revision: 2, Run: runs[2].String()})
 	states, err := f.CarriedStatesByID(f.Context(), []int64{runs[0].JobID, 1})
 	f.must(err)
 	if got := states[runs[0].JobID]; len(states) != 1 || got.Revision != 2 {
@@ -87,10 +88,10 @@ func testCarriedStateFenced(_ *testing.T, f *fixture) {
 	stale := runs[0]
 	stale.Token++
 	f.returned(stale, `{"late":true}`, 0)
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage("null")})
+	f.expectState(run.CarriedState{State: json.RawMessage("null")})
 	f.returned(runs[0], `{"n":1}`, 0)
 	f.returned(runs[0], `{"again":true}`, 1) // recorded once more
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 }
 
 func testCarriedStateOvertaken(t *testing.T, f *fixture) {
@@ -99,14 +100,14 @@ func testCarriedStateOvertaken(t *testing.T, f *fixture) {
 	set, err := f.SetCarriedState(f.Context(), "shop", "tick", json.RawMessage(`{"n":100}`), at(t0.Add(2*time.Minute)))
 	f.must(err)
 	f.returned(runs[0], `{"n":1}`, 0)
-	want := dispatcher.CarriedState{State: json.RawMessage(`{"n":100}`), Revision: 1, SetBy: "test", DiscardedRun: runs[0].String()}
+	want := run.CarriedState{State: json.RawMessage(`{"n":100}`), Revision: 1, SetBy: "test", DiscardedRun: runs[0].String()}
 	f.expectState(want)
-	if run := f.run(runs[0].RunKey); run.State != dispatcher.RunSucceeded {
-		t.Errorf("the run whose state was discarded is %s, want succeeded", run.State)
+	if r := f.run(runs[0].Key); r.State != run.Succeeded {
+		t.Errorf("the run whose state was discarded is %s, want succeeded", r.State)
 	}
 	f.acquire(runs[1])
 	f.returned(runs[1], `{"n":101}`, set.Revision)
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"n":101}`), Revision: 2, Run: runs[1].String()})
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":101}`), Revision: 2, Run: runs[1].String()})
 }
 
 func testCarriedStateSet(t *testing.T, f *fixture) {
@@ -137,8 +138,8 @@ func testCarriedStateSet(t *testing.T, f *fixture) {
 			t.Errorf("%s: got %v, want %v", step.what, err, step.want)
 		}
 	}
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`[3]`), Revision: 4, SetBy: "test"})
-	if err := set(`"`+strings.Repeat("x", dispatcher.MaxCarriedState)+`"`, at(t0)); err == nil {
+	f.expectState(run.CarriedState{State: json.RawMessage(`[3]`), Revision: 4, SetBy: "test"})
+	if err := set(`"`+strings.Repeat("x", run.MaxCarriedState)+`"`, at(t0)); err == nil {
 		t.Error("a state that is too long was stored")
 	}
 	plain := job("plain", nil)
@@ -159,20 +160,20 @@ func testCarriedStateSet(t *testing.T, f *fixture) {
 func testCarriedStateOfCallback(t *testing.T, f *fixture) {
 	runs := f.bounded(2, carries)
 	complete := func(held dispatcher.HeldRun, state string) error {
-		_, err := f.CompleteRun(f.Context(), held.String(), held.Attempt, dispatcher.CallbackResult{State: json.RawMessage(state)},
+		_, err := f.CompleteRun(f.Context(), held.String(), held.Attempt, run.CallbackResult{State: json.RawMessage(state)},
 			byTarget(held.ScheduledAt.Add(5*time.Second)))
 		return err
 	}
 	f.acquire(runs[0])
-	f.acceptAs(runs[0], runs[0].ScheduledAt, dispatcher.Callback{Within: within, StateRevision: new(int64)})
+	f.acceptAs(runs[0], runs[0].ScheduledAt, run.Callback{Within: within, StateRevision: new(int64)})
 	f.must(complete(runs[0], `{"n":1}`))
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
-	if shown := f.run(runs[0].RunKey); len(shown.Attempts) != 1 || shown.Attempts[0].Response == nil ||
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	if shown := f.run(runs[0].Key); len(shown.Attempts) != 1 || shown.Attempts[0].Response == nil ||
 		string(shown.Attempts[0].Response.State) != `{"n":1}` {
 		t.Errorf("attempts %+v, want the state that was returned", shown.Attempts)
 	}
 	f.must(complete(runs[0], `{"n":2}`)) // a repetition changes nothing
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 
 	f.acquire(runs[1])
 	f.accept(runs[1], runs[1].ScheduledAt) // its job carried no state when it began
@@ -186,7 +187,7 @@ func testCarriedStateBeforeRecord(_ *testing.T, f *fixture) {
 	runs := f.bounded(2, carries)
 	complete := func(held dispatcher.HeldRun, state string) {
 		f.Helper()
-		f.must(f.CompleteRun(f.Context(), held.String(), held.Attempt, dispatcher.CallbackResult{State: json.RawMessage(state)},
+		f.must(f.CompleteRun(f.Context(), held.String(), held.Attempt, run.CallbackResult{State: json.RawMessage(state)},
 			byTarget(held.ScheduledAt.Add(5*time.Second))))
 		f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{held}))
 	}
@@ -195,7 +196,7 @@ func testCarriedStateBeforeRecord(_ *testing.T, f *fixture) {
 	f.acquire(runs[1])
 	f.must(f.SetCarriedState(f.Context(), "shop", "tick", json.RawMessage(`{"n":7}`), at(runs[1].ScheduledAt.Add(time.Second))))
 	complete(runs[1], `{"n":2}`)
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"n":7}`), Revision: 2, SetBy: "test", DiscardedRun: runs[1].String()})
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":7}`), Revision: 2, SetBy: "test", DiscardedRun: runs[1].String()})
 }
 
 func testCarriedStateOfRenamed(t *testing.T, f *fixture) {
@@ -231,5 +232,5 @@ func testCarriedStateExported(t *testing.T, f *fixture) {
 	f.must(f.DeleteJob(f.Context(), "shop", "tick", at(t0.Add(time.Hour))))
 	f.must(f.DeleteApp(f.Context(), "shop", at(t0.Add(time.Hour))))
 	f.must(f.ImportApp(f.Context(), export, at(t0.Add(2*time.Hour))))
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 2, SetBy: "test"})
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 2, SetBy: "test"})
 }

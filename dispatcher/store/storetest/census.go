@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func testCensus(t *testing.T, f *fixture) {
@@ -25,7 +26,7 @@ func testCensus(t *testing.T, f *fixture) {
 		}
 	}
 	none := func() dispatcher.Census {
-		return dispatcher.Census{Jobs: map[dispatcher.JobState]int{}, Runs: map[dispatcher.RunState]int{}, Nodes: map[dispatcher.NodeState]int{}}
+		return dispatcher.Census{Jobs: map[dispatcher.JobState]int{}, Runs: map[run.State]int{}, Nodes: map[dispatcher.NodeState]int{}}
 	}
 	before, err := f.Census(t.Context(), t0, 10)
 	f.must(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // claimTests are those of fires that are won.
@@ -41,7 +42,7 @@ func testAdvanceWithoutJob(t *testing.T, f *fixture) {
 	for _, due := range f.dueAll(minutes(1)) {
 		one := f.advance(due)
 		for _, name := range []string{"claimed", "settled", "whole"} {
-			if one.JobID == dispatcher.JobID("shop", name) {
+			if one.JobID == run.JobID("shop", name) {
 				without[name] = one
 			}
 		}
@@ -72,7 +73,7 @@ func testClaim(t *testing.T, f *fixture) {
 	trigger := every(time.Minute, t0.Add(time.Minute))
 	trigger.RepeatCount = 2
 	f.put(job("tick", map[string]dispatcher.Trigger{"tick": trigger}), t0)
-	id := dispatcher.TriggerID("shop", "tick", "tick")
+	id := run.TriggerID("shop", "tick", "tick")
 
 	// The first fire has no previous one.
 	first := f.nextAdvance()
@@ -80,21 +81,21 @@ func testClaim(t *testing.T, f *fixture) {
 		t.Fatalf("the first fire has a previous one at %s", first.Prev)
 	}
 	want := dispatcher.HeldRun{
-		RunKey: dispatcher.RunKey{TriggerID: id, ScheduledAt: t0.Add(time.Minute), Kind: dispatcher.KindSchedule},
-		JobID:  dispatcher.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1, ClaimedAt: t0.Add(time.Minute),
+		Key:   run.Key{TriggerID: id, ScheduledAt: t0.Add(time.Minute), Kind: run.KindSchedule},
+		JobID: run.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1, ClaimedAt: t0.Add(time.Minute),
 	}
 	if diff := cmp.Diff([]dispatcher.HeldRun{want}, f.claim(first)); diff != "" {
 		t.Error("first claim (-want +got):\n" + diff)
 	}
-	run := f.run(want.RunKey)
+	r := f.run(want.Key)
 	installation, err := f.Installation(t.Context())
 	f.must(err)
 	node, claimedAt := nodeA, t0.Add(time.Minute)
-	if diff := cmp.Diff(dispatcher.Run{
-		ID: want.String(), App: "shop", Job: "tick", Trigger: "tick", Kind: dispatcher.KindSchedule, ScheduledAt: want.ScheduledAt,
-		Revision: 1, State: dispatcher.RunClaimed, Attempt: 1, Node: &node, ClaimedAt: &claimedAt,
-		EventID: dispatcher.EventID(installation, "shop", "tick", "tick", want.ScheduledAt, dispatcher.KindSchedule),
-	}, run); diff != "" {
+	if diff := cmp.Diff(run.Run{
+		ID: want.String(), App: "shop", Job: "tick", Trigger: "tick", Kind: run.KindSchedule, ScheduledAt: want.ScheduledAt,
+		Revision: 1, State: run.Claimed, Attempt: 1, Node: &node, ClaimedAt: &claimedAt,
+		EventID: run.EventID(installation, "shop", "tick", "tick", want.ScheduledAt, run.KindSchedule),
+	}, r); diff != "" {
 		t.Error("the run (-want +got):\n" + diff)
 	}
 
@@ -156,7 +157,7 @@ func testClaimRace(t *testing.T, f *fixture) {
 					slices.Reverse(mine)
 				}
 				var err error
-				won[i], err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: dispatcher.Token(100*round + i + 1),
+				won[i], err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: run.Token(100*round + i + 1),
 					Advances: mine, Now: advances[0].Next})
 				if err != nil {
 					t.Error(err)
@@ -164,12 +165,12 @@ func testClaimRace(t *testing.T, f *fixture) {
 			})
 		}
 		wg.Wait()
-		seen := map[dispatcher.RunKey]int{}
+		seen := map[run.Key]int{}
 		for i, runs := range won {
-			for _, run := range runs {
-				seen[run.RunKey]++
-				if run.Token != dispatcher.Token(100*round+i+1) {
-					t.Errorf("claimer %d holds a run of token %d", i+1, run.Token)
+			for _, r := range runs {
+				seen[r.Key]++
+				if r.Token != run.Token(100*round+i+1) {
+					t.Errorf("claimer %d holds a run of token %d", i+1, r.Token)
 				}
 			}
 		}
@@ -259,7 +260,7 @@ func testClaimByDatabaseTime(t *testing.T, f *fixture) {
 	if err != nil || len(held) != 1 {
 		t.Fatalf("within the lead: got %v, %v, want 1", held, err)
 	}
-	if off := f.run(held[0].RunKey).ClaimedAt.Sub(now); off < 0 || off > time.Minute {
+	if off := f.run(held[0].Key).ClaimedAt.Sub(now); off < 0 || off > time.Minute {
 		t.Errorf("claimed %s after the clock was read", off)
 	}
 }
@@ -300,8 +301,8 @@ func testSettle(t *testing.T, f *fixture) {
 	batch := dispatcher.SettleBatch{Node: nodeA, Token: token1, Settlements: []dispatcher.Settlement{s}, Now: now}
 	held, err := f.Settle(ctx, batch)
 	f.must(err)
-	key := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: s.CatchUp, Kind: dispatcher.KindCatchUp}
-	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1,
+	key := run.Key{TriggerID: a.TriggerID, ScheduledAt: s.CatchUp, Kind: run.KindCatchUp}
+	if diff := cmp.Diff([]dispatcher.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
 		Token: token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
 		t.Error("catch-up run (-want +got):\n" + diff)
 	}
@@ -327,7 +328,7 @@ func testSettle(t *testing.T, f *fixture) {
 	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
 	f.must(err)
 	node := nodeA
-	job, trigger := dispatcher.JobID("shop", "tick"), dispatcher.TriggerID("shop", "tick", "tick")
+	job, trigger := run.JobID("shop", "tick"), run.TriggerID("shop", "tick", "tick")
 	want := []dispatcher.Misfire{
 		{App: "shop", Job: "tick", Trigger: "tick", JobID: job, TriggerID: trigger, From: next.Next, To: next.Next, Count: 1,
 			Decision: dispatcher.DecisionSkip, Reason: "late", Node: &node, DecidedAt: batch.Now},

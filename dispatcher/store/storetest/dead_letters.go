@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // deadLetterTests are those of runs that failed for good.
@@ -23,14 +24,14 @@ func deadLetterTests() tests {
 }
 
 // deadLetters lets runs of a job end in some states, one a minute.
-func (f *fixture) deadLetters(name string, states ...dispatcher.RunState) (runs []dispatcher.HeldRun) {
+func (f *fixture) deadLetters(name string, states ...run.State) (runs []dispatcher.HeldRun) {
 	f.Helper()
 	f.putEvery(name, time.Minute)
 	for _, state := range states {
 		held := f.fireOf(name)
 		o := ended(state, held.ScheduledAt)
-		if state == dispatcher.RunTimedOut {
-			o.Class = dispatcher.ClassTimeout
+		if state == run.TimedOut {
+			o.Class = run.ClassTimeout
 		}
 		f.must(f.Record(f.Context(), []dispatcher.Record{record(held, o)}))
 		runs = append(runs, held)
@@ -57,9 +58,9 @@ func (f *fixture) minutes(query repeat.DeadLetterQuery) string {
 }
 
 func testDeadLetters(t *testing.T, f *fixture) {
-	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunSucceeded, dispatcher.RunTimedOut, dispatcher.RunCancelled, dispatcher.RunLost,
-		dispatcher.RunSkipped, dispatcher.RunFailed, dispatcher.RunSuperseded)
-	f.deadLetters("b", dispatcher.RunSucceeded, dispatcher.RunFailed)
+	f.deadLetters("a", run.Failed, run.Succeeded, run.TimedOut, run.Cancelled, run.Lost,
+		run.Skipped, run.Failed, run.Superseded)
+	f.deadLetters("b", run.Succeeded, run.Failed)
 	for _, tt := range []struct {
 		what  string
 		query repeat.DeadLetterQuery
@@ -67,8 +68,8 @@ func testDeadLetters(t *testing.T, f *fixture) {
 	}{
 		{"all", repeat.DeadLetterQuery{}, "a7 a5 a3 b2 a1"},
 		{"of a job", repeat.DeadLetterQuery{Job: "b"}, "b2"},
-		{"of a class", repeat.DeadLetterQuery{Class: dispatcher.ClassTimeout}, "a3"},
-		{"of a state", repeat.DeadLetterQuery{State: dispatcher.RunLost}, "a5"},
+		{"of a class", repeat.DeadLetterQuery{Class: run.ClassTimeout}, "a3"},
+		{"of a state", repeat.DeadLetterQuery{State: run.Lost}, "a5"},
 		{"from and to", repeat.DeadLetterQuery{From: t0.Add(2 * time.Minute), To: t0.Add(5 * time.Minute)}, "a5 a3 b2"},
 	} {
 		if got := f.minutes(tt.query); got != tt.want {
@@ -87,7 +88,7 @@ func testDeadLetters(t *testing.T, f *fixture) {
 }
 
 func testReplayDeadLetters(t *testing.T, f *fixture) {
-	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunFailed, dispatcher.RunSucceeded, dispatcher.RunFailed)
+	f.deadLetters("a", run.Failed, run.Failed, run.Succeeded, run.Failed)
 	query := repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 2}}
 	first, err := f.ReplayDeadLetters(t.Context(), query, at(t0))
 	f.must(err)
@@ -103,7 +104,7 @@ func testReplayDeadLetters(t *testing.T, f *fixture) {
 	f.expect("what is left after it", f.minutes(repeat.DeadLetterQuery{}), "")
 	held := f.adoptIdle(nodeA, t0.Add(time.Hour))
 	f.expect("runs that are attempted again", len(held), 3)
-	f.must(f.Record(t.Context(), []dispatcher.Record{record(held[0], ended(dispatcher.RunFailed, t0.Add(time.Hour)))}))
+	f.must(f.Record(t.Context(), []dispatcher.Record{record(held[0], ended(run.Failed, t0.Add(time.Hour)))}))
 	f.expect("dead letters after one failed again", f.minutes(repeat.DeadLetterQuery{}), "a1")
 }
 
@@ -111,7 +112,7 @@ func testReplayQuota(t *testing.T, f *fixture) {
 	quotas := dispatcher.Bounds{}.WithDefaults("shop").Quotas
 	quotas.ManualRunsPerMinute = 2
 	f.bound(dispatcher.Bounds{Quotas: quotas})
-	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunFailed, dispatcher.RunFailed)
+	f.deadLetters("a", run.Failed, run.Failed, run.Failed)
 	query := repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}
 	first, err := f.ReplayDeadLetters(t.Context(), query, at(t0))
 	f.must(err)
@@ -126,7 +127,7 @@ func testReplayQuota(t *testing.T, f *fixture) {
 }
 
 func testReplayOfDeletedJob(t *testing.T, f *fixture) {
-	f.deadLetters("a", dispatcher.RunFailed)
+	f.deadLetters("a", run.Failed)
 	f.must(f.DeleteJob(t.Context(), "shop", "a", at(t0)))
 	f.expect("dead letters", f.minutes(repeat.DeadLetterQuery{}), "a1")
 	done, err := f.ReplayDeadLetters(t.Context(), repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}, at(t0))
@@ -139,16 +140,16 @@ func testFollowedBy(t *testing.T, f *fixture) {
 		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: hook("https://example.com/one")}
 	})
 	held := f.fireOf("parent")
-	f.recordFollowed(held, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
-	f.expect("runs that follow, before they are queued", len(f.run(held.RunKey).FollowedBy), 0)
+	f.recordFollowed(held, ended(run.Failed, t0.Add(time.Minute)))
+	f.expect("runs that follow, before they are queued", len(f.run(held.Key).FollowedBy), 0)
 	f.followEnds(t0.Add(time.Minute))
-	for _, run := range f.adoptIdle(nodeA, t0.Add(time.Minute)) {
-		if run.JobID == dispatcher.JobID("shop", "child") {
-			f.must(f.Record(t.Context(), []dispatcher.Record{record(run, outcome(t0.Add(time.Minute)))}))
+	for _, r := range f.adoptIdle(nodeA, t0.Add(time.Minute)) {
+		if r.JobID == run.JobID("shop", "child") {
+			f.must(f.Record(t.Context(), []dispatcher.Record{record(r, outcome(t0.Add(time.Minute)))}))
 		}
 	}
 	var got []string
-	for _, ref := range f.run(held.RunKey).FollowedBy {
+	for _, ref := range f.run(held.Key).FollowedBy {
 		got = append(got, fmt.Sprint(ref.Job, " ", ref.On, " ", ref.State))
 	}
 	wantDiff(t, "the runs that followed", []string{"child on_failure succeeded", "parent.on_failure on_failure claimed"}, got)

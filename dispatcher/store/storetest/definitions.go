@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // wantError checks that err is want.
@@ -160,7 +161,7 @@ func testJobs(t *testing.T, f *fixture) {
 	_, err = f.Jobs(ctx, "none", input.Page{Limit: 1})
 	wantError(t, "jobs of no app", err, dispatcher.ErrNotFound)
 
-	id := dispatcher.JobID("shop", "report")
+	id := run.JobID("shop", "report")
 	versions, err := f.JobsByID(ctx, []int64{id, 12345})
 	f.must(err)
 	bare := want

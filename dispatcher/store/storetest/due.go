@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // dueTests are those of reading what is due, by a node's share of it.
@@ -111,7 +112,7 @@ func testDueByJobsAndLabels(t *testing.T, f *fixture) {
 		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(1))})
 		j.App, j.NodeLabels = app, labels
 		f.put(j, t0)
-		jobs[name], names[dispatcher.TriggerID(app, name, "tick")] = dispatcher.JobID(app, name), name
+		jobs[name], names[run.TriggerID(app, name, "tick")] = run.JobID(app, name), name
 	}
 	put("shop", "plain", nil)
 	put("shop", "ssd", ssd)
@@ -160,12 +161,12 @@ func testTriggersByID(t *testing.T, f *fixture) {
 	tick.MisfirePolicy, tick.CatchUpWindow = dispatcher.Skip, input.Duration(time.Hour)
 	f.put(job("j", map[string]dispatcher.Trigger{"tick": tick, "gone": tick}), t0)
 	stored := f.put(job("j", map[string]dispatcher.Trigger{"tick": tick}), t0)
-	id := dispatcher.TriggerID("shop", "j", "tick")
-	got, err := f.TriggersByID(t.Context(), []int64{id, dispatcher.TriggerID("shop", "j", "gone"), 12345, id})
+	id := run.TriggerID("shop", "j", "tick")
+	got, err := f.TriggersByID(t.Context(), []int64{id, run.TriggerID("shop", "j", "gone"), 12345, id})
 	f.must(err)
 	one := stored.Triggers["tick"]
 	want := []dispatcher.TriggerVersion{{
-		ID: id, JobID: dispatcher.JobID("shop", "j"), Revision: stored.Revision, Name: "tick", Spec: one.Spec("", one.AnchorAt),
+		ID: id, JobID: run.JobID("shop", "j"), Revision: stored.Revision, Name: "tick", Spec: one.Spec("", one.AnchorAt),
 		MisfirePolicy: dispatcher.Skip, CatchUpWindow: time.Hour,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -184,10 +185,10 @@ func testAdoptByLabels(t *testing.T, f *fixture) {
 	j.NodeLabels = ssd
 	f.put(j, t0)
 	f.must(f.RequestRun(ctx, "shop", "j", nil, at(t0)))
-	adopt := func(node dispatcher.NodeID, labels input.Labels) int {
+	adopt := func(node run.NodeID, labels input.Labels) int {
 		t.Helper()
 		f.must(f.Register(ctx, dispatcher.Node{ID: node, Labels: labels}, t0))
-		held, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: node, Labels: labels, Token: dispatcher.Token(node), Limit: 10, Now: t0})
+		held, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: node, Labels: labels, Token: run.Token(node), Limit: 10, Now: t0})
 		f.must(err)
 		return len(held)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -34,12 +35,12 @@ func testDeleteAfterCompletion(t *testing.T, f *fixture) {
 	var live []dispatcher.HeldRun
 	for _, at := range []time.Time{begun.Add(time.Minute), end} {
 		for _, d := range f.dueAll(at) {
-			for _, run := range f.claim(f.advance(d)) {
-				if run.JobID == dispatcher.JobID("shop", "live") {
-					live = append(live, run)
+			for _, r := range f.claim(f.advance(d)) {
+				if r.JobID == run.JobID("shop", "live") {
+					live = append(live, r)
 					continue
 				}
-				f.end(run, end)
+				f.end(r, end)
 			}
 		}
 	}

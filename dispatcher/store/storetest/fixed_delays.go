@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // putDelay stores a job whose trigger "tick" fires a minute after the end of its run.
@@ -92,7 +93,7 @@ func testDelayEnds(t *testing.T, f *fixture) {
 	f.putDelay("missed")
 	var held []dispatcher.HeldRun
 	for _, d := range f.dueAll(t0.Add(time.Hour)) {
-		if d.ID == dispatcher.TriggerID("shop", "cancelled", "tick") {
+		if d.ID == run.TriggerID("shop", "cancelled", "tick") {
 			held = f.claim(f.advance(d))
 			continue
 		}
@@ -103,7 +104,7 @@ func testDelayEnds(t *testing.T, f *fixture) {
 		f.must(err)
 		f.must(f.Record(t.Context(), []dispatcher.Record{record(settled[0], outcome(t0.Add(time.Hour)))}))
 	}
-	_, err := f.CancelRun(t.Context(), held[0].RunKey.String(), at(t0.Add(2*time.Hour)))
+	_, err := f.CancelRun(t.Context(), held[0].Key.String(), at(t0.Add(2*time.Hour)))
 	f.must(err)
 	var got []time.Time
 	for _, one := range f.ended() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // followTests are those of what follows the runs of a job.
@@ -45,7 +46,7 @@ func onFailure(names ...string) func(*dispatcher.Job) {
 }
 
 // recordFollowed records the end of a run that something may follow.
-func (f *fixture) recordFollowed(held dispatcher.HeldRun, o dispatcher.Outcome) {
+func (f *fixture) recordFollowed(held dispatcher.HeldRun, o run.Outcome) {
 	f.Helper()
 	r := record(held, o)
 	r.Followed = true
@@ -56,7 +57,7 @@ func (f *fixture) recordFollowed(held dispatcher.HeldRun, o dispatcher.Outcome) 
 func (f *fixture) fireOf(name string) dispatcher.HeldRun {
 	f.Helper()
 	for _, d := range f.dueAll(t0.Add(24 * time.Hour)) {
-		if d.ID == dispatcher.TriggerID("shop", name, "tick") {
+		if d.ID == run.TriggerID("shop", name, "tick") {
 			if held := f.claim(f.advance(d)); len(held) == 1 {
 				return held[0]
 			}
@@ -91,10 +92,10 @@ func (f *fixture) runsOf(name string) string {
 }
 
 // ended is an outcome of a state.
-func ended(state dispatcher.RunState, start time.Time) dispatcher.Outcome {
+func ended(state run.State, start time.Time) run.Outcome {
 	o := outcome(start)
-	if o.State = state; state != dispatcher.RunSucceeded {
-		o.Class, o.Error, o.HTTPStatus = dispatcher.ClassHTTP5xx, "broken", 500
+	if o.State = state; state != run.Succeeded {
+		o.Class, o.Error, o.HTTPStatus = run.ClassHTTP5xx, "broken", 500
 	}
 	return o
 }
@@ -104,10 +105,10 @@ func testFollowedOnce(t *testing.T, f *fixture) {
 	held := f.fireOf("parent")
 	start := t0.Add(time.Minute)
 	for range 2 { // as after a response that was lost
-		f.recordFollowed(held, ended(dispatcher.RunFailed, start))
+		f.recordFollowed(held, ended(run.Failed, start))
 	}
 	f.expect("runs that were queued", f.followEnds(start), 1)
-	f.recordFollowed(held, ended(dispatcher.RunFailed, start))
+	f.recordFollowed(held, ended(run.Failed, start))
 	f.expect("runs that were queued by the same end", f.followEnds(start), 0)
 	f.expect("the runs of the child", f.runsOf("child"), "chain queued")
 	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: input.Page{Limit: 1}})
@@ -115,12 +116,12 @@ func testFollowedOnce(t *testing.T, f *fixture) {
 	child, err := f.Store.Run(t.Context(), runs[0].ID)
 	f.must(err)
 	f.expect("when the child is scheduled", child.ScheduledAt, held.ScheduledAt)
-	wantDiff(t, "why the child exists", &dispatcher.RunCause{Run: held.String(), On: "on_failure", State: dispatcher.RunFailed,
-		Class: dispatcher.ClassHTTP5xx, Error: "broken", Depth: 1, MayFollow: 9999}, child.Cause)
+	wantDiff(t, "why the child exists", &run.Cause{Run: held.String(), On: "on_failure", State: run.Failed,
+		Class: run.ClassHTTP5xx, Error: "broken", Depth: 1, MayFollow: 9999}, child.Cause)
 	adopted := f.adoptIdle(nodeA, start)
 	f.expect("runs that a node adopts", len(adopted), 1)
 	f.must(f.Record(t.Context(), []dispatcher.Record{record(adopted[0], outcome(start))}))
-	f.recordFollowed(held, ended(dispatcher.RunFailed, start))
+	f.recordFollowed(held, ended(run.Failed, start))
 	f.expect("runs that are queued when the child has ended", f.followEnds(start), 0)
 }
 
@@ -130,11 +131,11 @@ func testFollowedByState(t *testing.T, f *fixture) {
 		j.OnSuccess, j.OnFailure = &dispatcher.Follow{Jobs: []string{"good"}}, &dispatcher.Follow{Jobs: []string{"child"}}
 	})
 	for _, tt := range []struct {
-		state       dispatcher.RunState
+		state       run.State
 		good, child int
 	}{
-		{dispatcher.RunSucceeded, 1, 0}, {dispatcher.RunFailed, 0, 1}, {dispatcher.RunTimedOut, 0, 1}, {dispatcher.RunLost, 0, 1},
-		{dispatcher.RunCancelled, 0, 0}, {dispatcher.RunSkipped, 0, 0}, {dispatcher.RunSuperseded, 0, 0},
+		{run.Succeeded, 1, 0}, {run.Failed, 0, 1}, {run.TimedOut, 0, 1}, {run.Lost, 0, 1},
+		{run.Cancelled, 0, 0}, {run.Skipped, 0, 0}, {run.Superseded, 0, 0},
 	} {
 		before := [2]int{strings.Count(f.runsOf("good"), "chain"), strings.Count(f.runsOf("child"), "chain")}
 		held := f.fireOf("parent")
@@ -151,17 +152,17 @@ func testFollowedAfterRetries(_ *testing.T, f *fixture) {
 	f.putFollowed(onFailure("child"))
 	held := f.fireOf("parent")
 	start := t0.Add(time.Minute)
-	r := record(held, ended(dispatcher.RunFailed, start))
+	r := record(held, ended(run.Failed, start))
 	r.Next, r.Followed = new(failedUntil(start.Add(5*time.Second))), true
 	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
 	f.expect("runs that follow a failed attempt", f.followEnds(start), 0)
 	again := f.adoptRetries(start.Add(10 * time.Second))
 	f.expect("runs that are attempted again", len(again), 1)
-	f.recordFollowed(again[0], ended(dispatcher.RunFailed, start.Add(10*time.Second)))
+	f.recordFollowed(again[0], ended(run.Failed, start.Add(10*time.Second)))
 	f.expect("runs that follow the end", f.followEnds(start.Add(time.Minute)), 1)
 	// What another node has recorded is seen without the mark, too, when the run ends without an attempt.
 	later := f.fireOf("parent")
-	r = record(later, ended(dispatcher.RunFailed, later.ScheduledAt))
+	r = record(later, ended(run.Failed, later.ScheduledAt))
 	next := later.ScheduledAt.Add(time.Minute)
 	r.Next = &dispatcher.NextAttempt{At: next, Until: next.Add(time.Minute), CountsAsFailure: true}
 	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
@@ -178,17 +179,17 @@ func testFollowedAgain(t *testing.T, f *fixture) {
 	})
 	held := f.fireOf("parent")
 	now := t0.Add(time.Minute)
-	f.recordFollowed(held, ended(dispatcher.RunFailed, now))
+	f.recordFollowed(held, ended(run.Failed, now))
 	f.expect("runs that follow the failure", f.followEnds(now), 1)
 	for i, tt := range []struct {
-		state dispatcher.RunState
+		state run.State
 		want  int
-	}{{dispatcher.RunFailed, 0}, {dispatcher.RunSucceeded, 1}, {dispatcher.RunSucceeded, 0}} {
+	}{{run.Failed, 0}, {run.Succeeded, 1}, {run.Succeeded, 0}} {
 		now = now.Add(time.Minute)
 		f.must(f.RetryRun(t.Context(), held.String(), at(now)))
 		var again []dispatcher.HeldRun
 		for _, one := range f.adoptIdle(nodeA, now) {
-			if one.RunKey == held.RunKey {
+			if one.Key == held.Key {
 				again = append(again, one)
 			}
 		}
@@ -206,19 +207,19 @@ func testFollowResult(t *testing.T, f *fixture) {
 	})
 	held := f.fireOf("parent")
 	o := outcome(t0.Add(time.Minute))
-	o.Response = &dispatcher.Response{Body: `{"rows": 7}`}
+	o.Response = &run.Response{Body: `{"rows": 7}`}
 	f.recordFollowed(held, o)
 	f.expect("runs that were queued", f.followEnds(t0.Add(time.Minute)), 1)
 	inputs := f.adoptIdle(nodeA, t0.Add(time.Minute))
 	f.expect("runs that a node adopts", len(inputs), 1)
-	all, err := f.RunInputs(t.Context(), []dispatcher.RunKey{inputs[0].RunKey})
+	all, err := f.RunInputs(t.Context(), []run.Key{inputs[0].Key})
 	f.must(err)
 	var document dispatcher.FollowDocument
-	f.must(json.Unmarshal(all[inputs[0].RunKey].Payload, &document))
+	f.must(json.Unmarshal(all[inputs[0].Key].Payload, &document))
 	wantDiff(t, "what the child gets", dispatcher.FollowDocument{
-		Event: dispatcher.OnSuccess, Result: json.RawMessage(`{"rows":7}`),
+		Event: run.OnSuccess, Result: json.RawMessage(`{"rows":7}`),
 		Parent: dispatcher.FollowedRun{
-			Run: held.String(), App: "shop", Job: "parent", Trigger: "tick", ScheduledAt: held.ScheduledAt, State: dispatcher.RunSucceeded,
+			Run: held.String(), App: "shop", Job: "parent", Trigger: "tick", ScheduledAt: held.ScheduledAt, State: run.Succeeded,
 			HTTPStatus: 200, Attempts: 1, EndedAt: o.EndedAt,
 		},
 	}, document)
@@ -226,7 +227,7 @@ func testFollowResult(t *testing.T, f *fixture) {
 
 func testNothingFollows(_ *testing.T, f *fixture) {
 	held := f.claimOne("alone")
-	f.recordFollowed(held, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	f.recordFollowed(held, ended(run.Failed, t0.Add(time.Minute)))
 	done, err := f.FollowEnds(f.Context(), dispatcher.FollowQuery{Limit: 10, Now: t0})
 	f.must(err)
 	f.expect("ends that are pending", done, dispatcher.FollowedEnds{})
@@ -248,13 +249,13 @@ func testFollowedMisfire(t *testing.T, f *fixture) {
 	f.expect("runs that follow", f.followEnds(now), 1)
 	queued := f.adoptIdle(nodeA, now)
 	f.expect("runs that a node adopts", len(queued), 1)
-	all, err := f.RunInputs(t.Context(), []dispatcher.RunKey{queued[0].RunKey})
+	all, err := f.RunInputs(t.Context(), []run.Key{queued[0].Key})
 	f.must(err)
 	var document dispatcher.FollowDocument
-	f.must(json.Unmarshal(all[queued[0].RunKey].Payload, &document))
-	wantDiff(t, "what the child gets", dispatcher.FollowDocument{Event: dispatcher.OnMisfire, Parent: dispatcher.FollowedRun{
+	f.must(json.Unmarshal(all[queued[0].Key].Payload, &document))
+	wantDiff(t, "what the child gets", dispatcher.FollowDocument{Event: run.OnMisfire, Parent: dispatcher.FollowedRun{
 		Run: held[0].String(), App: "shop", Job: "parent", Trigger: "tick", ScheduledAt: a.Next, EndedAt: now,
-		Missed:   &dispatcher.MissedRange{From: a.Next, To: last, Count: 3},
+		Missed:   &run.MissedRange{From: a.Next, To: last, Count: 3},
 		Decision: dispatcher.DecisionFireOnce, Reason: "no node ran",
 	}}, document)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // followBoundTests are those of how much may follow the runs of a job.
@@ -118,7 +119,7 @@ func testFanOutStays(t *testing.T, f *fixture) {
 }
 
 // causeOf returns why the latest run of a job exists.
-func (f *fixture) causeOf(name string) dispatcher.RunCause {
+func (f *fixture) causeOf(name string) run.Cause {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1}})
 	f.must(err)
@@ -134,8 +135,8 @@ func (f *fixture) causeOf(name string) dispatcher.RunCause {
 func (f *fixture) endAdopted(now time.Time) int {
 	f.Helper()
 	held := f.adoptIdle(nodeA, now)
-	for _, run := range held {
-		f.recordFollowed(run, ended(dispatcher.RunSucceeded, now))
+	for _, r := range held {
+		f.recordFollowed(r, ended(run.Succeeded, now))
 	}
 	return len(held)
 }
@@ -160,16 +161,16 @@ func testChainRefused(t *testing.T, f *fixture) {
 		f.bound(dispatcher.Bounds{})
 		f.must(f.layers(3, 2))
 		f.bound(dispatcher.Bounds{Quotas: quotas})
-		run, err := f.RequestRun(t.Context(), "shop", "l0-0", nil, at(t0))
+		r, err := f.RequestRun(t.Context(), "shop", "l0-0", nil, at(t0))
 		f.must(err)
-		now := run.ScheduledAt.Add(time.Second)
+		now := r.ScheduledAt.Add(time.Second)
 		f.expect("runs that began", f.endAdopted(now), 1)
 		f.expect("runs that follow", f.followEnds(now), 2)
 		f.expect("runs that began then", f.endAdopted(now), 2)
 		f.expect("runs that follow these", f.followEnds(now), 0)
 		runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "l2-0", Page: input.Page{Limit: 1}})
 		f.must(err)
-		if len(runs) != 1 || runs[0].State != dispatcher.RunFailed || runs[0].Class != dispatcher.ClassBounds || runs[0].Attempt != 0 ||
+		if len(runs) != 1 || runs[0].State != run.Failed || runs[0].Class != run.ClassBounds || runs[0].Attempt != 0 ||
 			!strings.Contains(runs[0].Error, "quotas."+name) {
 			t.Fatalf("%s: the runs of the last layer are %+v, want one that failed because of the quota", name, runs)
 		}
@@ -193,7 +194,7 @@ func testFollowerSetAside(t *testing.T, f *fixture) {
 	f.must(err)
 	held := f.fireOf("parent")
 	now := t0.Add(time.Minute)
-	f.recordFollowed(held, ended(dispatcher.RunFailed, now))
+	f.recordFollowed(held, ended(run.Failed, now))
 	done, err := f.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: now})
 	f.must(err)
 	if done.Queued != 0 || len(done.SetAside) != 1 || !strings.Contains(done.SetAside[0].Problem, "quotas.waiting_runs") {
@@ -222,12 +223,12 @@ func testFollowerOfOtherApps(t *testing.T, f *fixture) {
 	}
 	f.must(f.RequestRun(t.Context(), "bank", "parent", nil, at(t0)))
 	now := t0.Add(time.Minute)
-	f.recordFollowed(f.fireOf("parent"), ended(dispatcher.RunFailed, now))
-	for _, run := range f.adoptIdle(nodeA, now) {
-		if run.JobID == dispatcher.JobID("bank", "parent") {
-			f.recordFollowed(run, ended(dispatcher.RunFailed, now))
+	f.recordFollowed(f.fireOf("parent"), ended(run.Failed, now))
+	for _, r := range f.adoptIdle(nodeA, now) {
+		if r.JobID == run.JobID("bank", "parent") {
+			f.recordFollowed(r, ended(run.Failed, now))
 		} else {
-			f.must(f.Release(t.Context(), []dispatcher.HeldRun{run}))
+			f.must(f.Release(t.Context(), []dispatcher.HeldRun{r}))
 		}
 	}
 	f.expect("runs that follow in the app that has room", f.followEnds(now), 1)
@@ -240,7 +241,7 @@ func testSetAsideBounded(t *testing.T, f *fixture) {
 	aside := 0
 	for range 4 {
 		held := f.fireOf("parent")
-		f.recordFollowed(held, ended(dispatcher.RunFailed, held.ScheduledAt))
+		f.recordFollowed(held, ended(run.Failed, held.ScheduledAt))
 		done, err := f.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: t0.Add(time.Minute)})
 		f.must(err)
 		aside += len(done.SetAside)
@@ -328,10 +329,10 @@ func testResultBytes(t *testing.T, f *fixture) {
 	f.must(err)
 	held := f.fireOf("parent")
 	o := outcome(t0.Add(time.Minute))
-	o.Response = &dispatcher.Response{Body: strings.Repeat("r", 60<<10)}
+	o.Response = &run.Response{Body: strings.Repeat("r", 60<<10)}
 	f.recordFollowed(held, o)
 	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 1)
-	inputs, err := f.RunInputs(t.Context(), []dispatcher.RunKey{f.adoptIdle(nodeA, t0.Add(time.Minute))[0].RunKey})
+	inputs, err := f.RunInputs(t.Context(), []run.Key{f.adoptIdle(nodeA, t0.Add(time.Minute))[0].Key})
 	f.must(err)
 	for _, input := range inputs {
 		var document dispatcher.FollowDocument
@@ -350,7 +351,7 @@ func testResultBytes(t *testing.T, f *fixture) {
 func testWaitingCounted(t *testing.T, f *fixture) {
 	held := f.claimOne("tick")
 	next := dispatcher.NextAttempt{At: t0.Add(time.Hour), Until: t0.Add(time.Hour), CountsAsFailure: true}
-	r := record(held, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	r := record(held, ended(run.Failed, t0.Add(time.Minute)))
 	r.Next = &next
 	f.must(f.Record(t.Context(), []dispatcher.Record{r}))
 	wait := func(what string, given int64, most int, now time.Time, want int64) {

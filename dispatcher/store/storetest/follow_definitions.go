@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // hook is a target of deliveries.
@@ -24,10 +25,10 @@ func testFollowTarget(t *testing.T, f *fixture) {
 	}
 	f.putFollowed(deliver("https://example.com/one"))
 	held := f.fireOf("parent")
-	f.recordFollowed(held, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	f.recordFollowed(held, ended(run.Failed, t0.Add(time.Minute)))
 	f.expect("deliveries that were queued", f.followEnds(t0.Add(time.Minute)), 1)
 	f.expect("runs of the delivery", f.runsOf("parent.on_failure"), "follow queued")
-	id := dispatcher.JobID("shop", "parent.on_failure")
+	id := run.JobID("shop", "parent.on_failure")
 	first := f.prepared(id)
 	f.expect("where the delivery goes", first.Target.Webhook.URL, "https://example.com/one")
 	f.expect("how often it is attempted", first.Retry.MaxAttempts, dispatcher.DefaultAttempts)
@@ -139,7 +140,7 @@ func testFollowRename(t *testing.T, f *fixture) {
 	f.expect("the revision of the parent", parent.Revision, before.Revision)
 	held := f.fireOf("parent")
 	f.rename("parent", "mother", nil, t0)
-	f.recordFollowed(held, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	f.recordFollowed(held, ended(run.Failed, t0.Add(time.Minute)))
 	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 2)
 	f.expect("runs of the child", f.runsOf("kid"), "chain queued")
 	f.expect("runs of the delivery", f.runsOf("mother.on_failure"), "follow queued")
@@ -148,7 +149,7 @@ func testFollowRename(t *testing.T, f *fixture) {
 	other := job("parent", nil)
 	other.OnFailure = &dispatcher.Follow{Target: hook("https://example.com/two")}
 	f.put(other, t0)
-	f.expect("where the deliveries of the first go", f.prepared(dispatcher.JobID("shop", "parent.on_failure")).Target.Webhook.URL,
+	f.expect("where the deliveries of the first go", f.prepared(run.JobID("shop", "parent.on_failure")).Target.Webhook.URL,
 		"https://example.com/one")
 	f.expect("runs of the deliveries of the second", f.runsOf("parent.on_failure"), "")
 }
@@ -158,7 +159,7 @@ func testFollowImport(t *testing.T, f *fixture) {
 		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: hook("https://example.com/one")}
 	})
 	held := f.fireOf("parent")
-	f.recordFollowed(held, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	f.recordFollowed(held, ended(run.Failed, t0.Add(time.Minute)))
 	f.must(f.PutApp(t.Context(), access.App{Name: "shop"}, at(t0)))
 	for more := true; more; {
 		_, left, err := f.FollowSwitches(t.Context(), 100)
@@ -179,7 +180,7 @@ func testFollowImport(t *testing.T, f *fixture) {
 	f.must(f.ImportApp(t.Context(), export, operator(t0)))
 	err = f.DeleteJob(t.Context(), "copy", "child", at(t0))
 	wantError(t, "delete a job that is named", err, dispatcher.ErrInUse)
-	f.expect("where deliveries go", f.prepared(dispatcher.JobID("copy", "parent.on_failure")).Target.Webhook.URL, "https://example.com/one")
+	f.expect("where deliveries go", f.prepared(run.JobID("copy", "parent.on_failure")).Target.Webhook.URL, "https://example.com/one")
 	export.App.Name = "circle"
 	for i := range export.Jobs {
 		export.Jobs[i].Job.App = "circle"
@@ -197,18 +198,18 @@ func testFollowedWhateverEnded(t *testing.T, f *fixture) {
 	})
 	completed := f.fireOf("parent")
 	f.accept(completed, completed.ScheduledAt)
-	f.must(f.complete(completed.RunKey, 1, completed.ScheduledAt.Add(time.Second)))
+	f.must(f.complete(completed.Key, 1, completed.ScheduledAt.Add(time.Second)))
 	f.expect("runs that follow a completed one", f.followEnds(completed.ScheduledAt.Add(time.Minute)), 1)
 
 	broadcast := f.fireOf("parent")
 	f.spread(broadcast, 2)
 	for _, shard := range f.adoptIdle(nodeA, broadcast.ScheduledAt) {
 		if shard.Shard > 0 {
-			f.recordFollowed(shard, ended(dispatcher.RunFailed, broadcast.ScheduledAt))
+			f.recordFollowed(shard, ended(run.Failed, broadcast.ScheduledAt))
 		}
 	}
 	f.expect("runs that follow shards", f.followEnds(broadcast.ScheduledAt), 0)
-	f.expect("broadcasts that ended", f.endBroadcasts(broadcast.RunKey), 1)
+	f.expect("broadcasts that ended", f.endBroadcasts(broadcast.Key), 1)
 	f.expect("runs that follow a broadcast", f.followEnds(broadcast.ScheduledAt.Add(time.Hour)), 1)
 
 	cancelled := f.fireOf("parent")

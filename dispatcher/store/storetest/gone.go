@@ -7,13 +7,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // gone is the outcome of an attempt whose target wants no more calls.
-func gone(start time.Time) dispatcher.Outcome {
-	return dispatcher.Outcome{
-		State: dispatcher.RunFailed, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: http.StatusGone,
-		Class: dispatcher.ClassHTTP4xx, Error: "gone",
+func gone(start time.Time) run.Outcome {
+	return run.Outcome{
+		State: run.Failed, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: http.StatusGone,
+		Class: run.ClassHTTP4xx, Error: "gone",
 	}
 }
 
@@ -23,7 +24,7 @@ func (f *fixture) disable(ended dispatcher.Record, want bool) {
 	done, err := f.Disable(f.Context(), ended, "gone", t0.Add(90*time.Second))
 	f.must(err)
 	if done != want {
-		f.Errorf("run %s: disabled is %t, want %t", ended.RunKey, done, want)
+		f.Errorf("run %s: disabled is %t, want %t", ended.Key, done, want)
 	}
 }
 
@@ -88,7 +89,7 @@ func testGoneOfARunThatIsNoLongerHeld(t *testing.T, f *fixture) {
 	f.must(f.Record(ctx, []dispatcher.Record{ended}))
 	f.disable(ended, false)
 	manual := ended
-	manual.RunKey = dispatcher.RunKey{TriggerID: dispatcher.JobID("shop", "tick"), ScheduledAt: t0, Kind: dispatcher.KindManual}
+	manual.Key = run.Key{TriggerID: run.JobID("shop", "tick"), ScheduledAt: t0, Kind: run.KindManual}
 	f.disable(manual, false)
 	shown, err := f.Job(ctx, "shop", "tick")
 	if tick := shown.Triggers["tick"]; err != nil || tick.State != dispatcher.TriggerWaiting {

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The app "brief" of these tests keeps two days of history, the app "shop" the thirty of the
@@ -35,7 +36,7 @@ func (f *fixture) fire(app, name, expression string) dispatcher.HeldRun {
 	j.App = app
 	f.put(j, t0)
 	for _, d := range f.dueAll(t0.Add(time.Minute)) {
-		if d.ID == dispatcher.TriggerID(app, name, "tick") {
+		if d.ID == run.TriggerID(app, name, "tick") {
 			return f.claim(f.advance(d))[0]
 		}
 	}
@@ -135,8 +136,8 @@ func testRetentionOfRetries(t *testing.T, f *fixture) {
 	held := f.fire("brief", "job", "rate(1m)")
 	f.end(held, t0.Add(2*time.Minute))
 	f.must(f.RetryRun(ctx, held.String(), at(t0)))
-	if f.purge(briefEnd); len(f.run(held.RunKey).Attempts) != 1 {
-		t.Errorf("a queued run: got %+v, want it there with its attempt", f.run(held.RunKey))
+	if f.purge(briefEnd); len(f.run(held.Key).Attempts) != 1 {
+		t.Errorf("a queued run: got %+v, want it there with its attempt", f.run(held.Key))
 	}
 	f.must(f.CancelRun(ctx, held.String(), at(briefEnd)))
 	if removed := f.purge(briefEnd.AddDate(0, 0, 3)); removed.Runs != 1 {
@@ -241,7 +242,7 @@ func testRunsOfApp(t *testing.T, f *fixture) {
 	now, err := f.Clock(ctx)
 	f.must(err)
 	want := map[string][]string{}
-	var states []dispatcher.RunState
+	var states []run.State
 	for i, ago := range []time.Duration{-time.Hour, 0, 0, 20 * time.Second, 2 * time.Minute, 2 * time.Minute, time.Hour, 30 * time.Hour,
 		72 * time.Hour, 40 * 24 * time.Hour, 40*24*time.Hour + time.Second, 800 * 24 * time.Hour, 15 * 365 * 24 * time.Hour} {
 		for _, app := range []string{"shop", "other"} {
@@ -271,11 +272,11 @@ func testRunsOfApp(t *testing.T, f *fixture) {
 	}
 	cancelled := 0
 	for _, state := range states {
-		if state == dispatcher.RunCancelled {
+		if state == run.Cancelled {
 			cancelled++
 		}
 	}
-	if got := f.pages(dispatcher.RunQuery{App: "shop", State: dispatcher.RunCancelled}, 2); len(got) != cancelled {
+	if got := f.pages(dispatcher.RunQuery{App: "shop", State: run.Cancelled}, 2); len(got) != cancelled {
 		t.Errorf("cancelled: %d runs, want %d", len(got), cancelled)
 	}
 	if got := f.pages(dispatcher.RunQuery{}, 3); len(got) != len(want["shop"])+len(want["other"]) {
@@ -296,25 +297,25 @@ func testRunsAreListedOnce(t *testing.T, f *fixture) {
 	if len(held) != 3 {
 		t.Fatalf("%d fires were claimed, want 3", len(held))
 	}
-	for _, run := range held {
-		switch run.JobID {
-		case dispatcher.JobID("shop", "ended"):
-			f.end(run, minutes(2))
-		case dispatcher.JobID("shop", "retried"):
-			again := record(run, outcome(minutes(1)))
-			again.Outcome.State, again.Outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
+	for _, r := range held {
+		switch r.JobID {
+		case run.JobID("shop", "ended"):
+			f.end(r, minutes(2))
+		case run.JobID("shop", "retried"):
+			again := record(r, outcome(minutes(1)))
+			again.Outcome.State, again.Outcome.Class = run.Failed, run.ClassHTTP5xx
 			again.Next = &dispatcher.NextAttempt{At: minutes(3), Until: minutes(9), CountsAsFailure: true}
 			f.must(f.Record(t.Context(), []dispatcher.Record{again}))
 		}
 	}
-	want := map[string]dispatcher.RunState{
-		"claimed": dispatcher.RunClaimed, "ended": dispatcher.RunSucceeded, "retried": dispatcher.RunRetrying,
+	want := map[string]run.State{
+		"claimed": run.Claimed, "ended": run.Succeeded, "retried": run.Retrying,
 	}
 	for what, query := range map[string]dispatcher.RunQuery{"of the app": {App: "shop"}, "of all apps": {}} {
 		query.Page.Limit = 10
 		all, err := f.Runs(t.Context(), query)
 		f.must(err)
-		got := map[string]dispatcher.RunState{}
+		got := map[string]run.State{}
 		for _, run := range all {
 			got[run.Job] = run.State
 		}
@@ -330,11 +331,11 @@ func testRunsAreListedOnce(t *testing.T, f *fixture) {
 		}
 	}
 	for _, run := range held {
-		if got := f.run(run.RunKey); got.State != want[got.Job] || got.Node == nil || *got.Node != nodeA || got.ClaimedAt == nil {
+		if got := f.run(run.Key); got.State != want[got.Job] || got.Node == nil || *got.Node != nodeA || got.ClaimedAt == nil {
 			t.Errorf("run of job %s: %+v, want it %s, by the node that claimed it", got.Job, got, want[got.Job])
 		}
 	}
-	fires, err := f.Fires(t.Context(), dispatcher.JobID("shop", "claimed"), t0, minutes(9), 10)
+	fires, err := f.Fires(t.Context(), run.JobID("shop", "claimed"), t0, minutes(9), 10)
 	if err != nil || len(fires) != 1 {
 		t.Errorf("fires of the job that is claimed: %v, %v, want one", fires, err)
 	}
@@ -346,13 +347,13 @@ func testRetentionFromTheEnd(t *testing.T, f *fixture) {
 	f.purge(t0) // makes a partition for the day
 	held := f.fire("shop", "job", "rate(1m)")
 	again := record(held, outcome(minutes(1)))
-	again.Outcome.State, again.Outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
-	again.Outcome.Response = &dispatcher.Response{Body: "no"}
+	again.Outcome.State, again.Outcome.Class = run.Failed, run.ClassHTTP5xx
+	again.Outcome.Response = &run.Response{Body: "no"}
 	again.Next = &dispatcher.NextAttempt{At: shopEnd.Add(-49 * time.Hour), Until: shopEnd, CountsAsFailure: true}
 	f.must(f.Record(t.Context(), []dispatcher.Record{again}))
 	// Its day is over and would be dropped, while it waits to be attempted again.
 	f.purge(shopEnd.Add(24 * time.Hour))
-	if got := f.run(held.RunKey); got.State != dispatcher.RunRetrying || len(got.Attempts) != 1 || got.Attempts[0].Response == nil {
+	if got := f.run(held.Key); got.State != run.Retrying || len(got.Attempts) != 1 || got.Attempts[0].Response == nil {
 		t.Errorf("while it waits: got %+v, want it with its attempt and response", got)
 	}
 	query := dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: shopEnd.Add(-48 * time.Hour), Retries: true}
@@ -378,7 +379,7 @@ func testRetentionFromTheEnd(t *testing.T, f *fixture) {
 			}
 			continue
 		}
-		if got := f.run(held.RunKey); got.State != dispatcher.RunSucceeded || len(got.Attempts) != 2 || got.Attempts[0].Response == nil {
+		if got := f.run(held.Key); got.State != run.Succeeded || len(got.Attempts) != 2 || got.Attempts[0].Response == nil {
 			t.Errorf("at %s: got %+v, want it with its attempts and response", tt.now, got)
 		}
 	}

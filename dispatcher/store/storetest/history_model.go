@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -104,7 +105,7 @@ func (l *life) pause(paused bool) {
 // next returns the claim of the next fire, if that is due within lead.
 func (l *life) next(lead time.Duration) (a dispatcher.Advance, found bool) {
 	for _, d := range l.dueAll(l.now.Add(lead)) {
-		if d.ID != dispatcher.TriggerID("shop", l.job.Name, "tick") {
+		if d.ID != run.TriggerID("shop", l.job.Name, "tick") {
 			continue
 		}
 		a = l.advance(d)

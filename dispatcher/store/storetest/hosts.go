@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // hostTests are about runs that wait for their host.
@@ -27,8 +28,8 @@ func hostTests() tests {
 // waitOf is the wait of a job's runs, a minute after they began.
 func waitOf(name, host string) dispatcher.HostWait {
 	return dispatcher.HostWait{
-		ID: dispatcher.HostWaitID(dispatcher.JobID("shop", name), host), AppID: dispatcher.AppID("shop"),
-		JobID: dispatcher.JobID("shop", name), Host: host, Pause: 5 * time.Second, ProbeAt: t0.Add(2 * time.Minute),
+		ID: dispatcher.HostWaitID(run.JobID("shop", name), host), AppID: run.AppID("shop"),
+		JobID: run.JobID("shop", name), Host: host, Pause: 5 * time.Second, ProbeAt: t0.Add(2 * time.Minute),
 	}
 }
 
@@ -36,7 +37,7 @@ func waitOf(name, host string) dispatcher.HostWait {
 func (f *fixture) waits(held dispatcher.HeldRun, wait dispatcher.HostWait) {
 	f.Helper()
 	start := t0.Add(time.Minute)
-	f.again(held, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen,
+	f.again(held, run.Outcome{State: run.Failed, StartedAt: start, EndedAt: start, Class: run.ClassCircuitOpen,
 		Error: "the host is down"}, dispatcher.NextAttempt{At: start, Until: start.Add(time.Hour), NotAttempted: true, Wait: &wait})
 }
 
@@ -49,7 +50,7 @@ func (f *fixture) waitingFor(wait dispatcher.HostWait, now time.Time) []dispatch
 }
 
 // waiting returns what a run waits for.
-func (f *fixture) waiting(key dispatcher.RunKey) string {
+func (f *fixture) waiting(key run.Key) string {
 	f.Helper()
 	run := f.run(key)
 	return run.Waiting()
@@ -66,18 +67,18 @@ func (f *fixture) dueHosts(now time.Time) []dispatcher.HostWait {
 func testWaitForHost(t *testing.T, f *fixture) {
 	held, wait := f.claimOne("tick"), waitOf("tick", "down.example.com")
 	f.waits(held, wait)
-	run := f.run(held.RunKey)
-	if run.State != dispatcher.RunRetrying || run.WaitsFor != wait.Host || run.NextAttemptAt != nil || run.Attempt != 0 ||
-		run.Error != "the host is down" || run.Class != dispatcher.ClassCircuitOpen {
-		t.Errorf("run = %+v, want it to wait for %s, with the reason", run, wait.Host)
+	r := f.run(held.Key)
+	if r.State != run.Retrying || r.WaitsFor != wait.Host || r.NextAttemptAt != nil || r.Attempt != 0 ||
+		r.Error != "the host is down" || r.Class != run.ClassCircuitOpen {
+		t.Errorf("run = %+v, want it to wait for %s, with the reason", r, wait.Host)
 	}
 	const waits = "waits for host down.example.com, whose circuit is open; the next probe is at "
 	wantDiff(t, "explanation of the run", "run: its run "+waits+input.FormatInstant(wait.ProbeAt)+" (the host is down)",
 		f.explain("tick", held.ScheduledAt, t0.Add(time.Minute)))
 	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
 	f.must(err)
-	if len(listed) != 1 || listed[0].Waiting() != run.Waiting() {
-		t.Errorf("listed %+v, want the run, and that it %s", listed, run.Waiting())
+	if len(listed) != 1 || listed[0].Waiting() != r.Waiting() {
+		t.Errorf("listed %+v, want the run, and that it %s", listed, r.Waiting())
 	}
 	wantDiff(t, "retries that are due", 0, len(f.adoptRetries(t0.Add(30*time.Minute))))
 	next, err := f.NextRetry(t.Context(), time.Time{}, t0)
@@ -89,11 +90,11 @@ func testWaitForHost(t *testing.T, f *fixture) {
 	query := dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 1, Now: wait.ProbeAt, WaitsFor: wait.ID}
 	adopted, err := f.Store.Adopt(t.Context(), query, found)
 	f.must(err)
-	if len(adopted) != 1 || adopted[0].RunKey != held.RunKey || adopted[0].Attempt != 1 || adopted[0].Token != token2 {
+	if len(adopted) != 1 || adopted[0].Key != held.Key || adopted[0].Attempt != 1 || adopted[0].Token != token2 {
 		t.Fatalf("adopted %+v, want the run, in its first attempt", adopted)
 	}
-	if run := f.run(held.RunKey); run.State != dispatcher.RunClaimed || run.WaitsFor != "" {
-		t.Errorf("the adopted run = %+v, want it claimed", run)
+	if r := f.run(held.Key); r.State != run.Claimed || r.WaitsFor != "" {
+		t.Errorf("the adopted run = %+v, want it claimed", r)
 	}
 	again, err := f.Store.Adopt(t.Context(), query, found)
 	f.must(err)
@@ -124,7 +125,7 @@ func testHostResponded(t *testing.T, f *fixture) {
 	f.must(f.HostResponded(t.Context(), wait.ID, now))
 	wait.Pause, wait.ProbeAt = 0, now
 	wantDiff(t, "waits that are due", []dispatcher.HostWait{wait}, f.dueHosts(now))
-	wantDiff(t, "what the run waits for", "waits for host down.example.com, which responds again", f.waiting(held.RunKey))
+	wantDiff(t, "what the run waits for", "waits for host down.example.com, which responds again", f.waiting(held.Key))
 	f.must(f.HostResponded(t.Context(), 12345, now)) // nothing waits
 }
 
@@ -143,19 +144,19 @@ func testProbesPreferNew(t *testing.T, f *fixture) {
 		t.Fatalf("adopted %d requested runs, want 1", len(manual))
 	}
 	f.waits(manual[0], wait)
-	var order []dispatcher.RunKey
+	var order []run.Key
 	for _, run := range f.waitingFor(wait, wait.ProbeAt) {
-		order = append(order, run.RunKey)
+		order = append(order, run.Key)
 	}
-	wantDiff(t, "order of the probes", []dispatcher.RunKey{key, attempted.RunKey}, order)
+	wantDiff(t, "order of the probes", []run.Key{key, attempted.Key}, order)
 }
 
 // requested queues a manual run.
-func (f *fixture) requested(job string) dispatcher.RunKey {
+func (f *fixture) requested(job string) run.Key {
 	f.Helper()
-	run, err := f.RequestRun(f.Context(), "shop", job, nil, input.Change{Actor: "test", Now: t0.Add(3 * time.Minute)})
+	r, err := f.RequestRun(f.Context(), "shop", job, nil, input.Change{Actor: "test", Now: t0.Add(3 * time.Minute)})
 	f.must(err)
-	key, err := dispatcher.ParseRunKey(run.ID)
+	key, err := run.ParseKey(r.ID)
 	f.must(err)
 	return key
 }
@@ -172,7 +173,7 @@ func testLastAttemptOfWaiting(t *testing.T, f *fixture) {
 	wantDiff(t, "runs due before their time is over", 0, len(f.adoptRetries(over.Add(-time.Millisecond))))
 	f.dueHosts(over)
 	adopted := f.adoptRetries(over)
-	if len(adopted) != 1 || adopted[0].RunKey != held.RunKey || !adopted[0].RetryUntil.Equal(over) || adopted[0].Attempt != 1 {
+	if len(adopted) != 1 || adopted[0].Key != held.Key || !adopted[0].RetryUntil.Equal(over) || adopted[0].Attempt != 1 {
 		t.Errorf("adopted %+v, want the run for its first attempt, which is the last", adopted)
 	}
 }
@@ -189,7 +190,7 @@ func testDropHostWait(t *testing.T, f *fixture) {
 		}
 		if !want {
 			_, err = f.CancelRun(t.Context(), held.String(), input.Change{Actor: "test"})
-			if err != nil && f.run(held.RunKey).EndedAt == nil {
+			if err != nil && f.run(held.Key).EndedAt == nil {
 				t.Fatal(err)
 			}
 		}
@@ -252,7 +253,7 @@ func testHostsTakeTurns(t *testing.T, f *fixture) {
 		wait := waitOf(name, "crowd.example.com")
 		if name == "alone" {
 			wait.Host, wait.ProbeAt = "alone.example.com", wait.ProbeAt.Add(time.Minute)
-			wait.ID = dispatcher.HostWaitID(dispatcher.JobID("shop", name), wait.Host)
+			wait.ID = dispatcher.HostWaitID(run.JobID("shop", name), wait.Host)
 		}
 		f.waits(f.claimOne(name), wait)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // importTests are those of imports by a caller who means harm.
@@ -50,21 +51,21 @@ func testImportOfForeignRuns(t *testing.T, f *fixture) {
 		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Payload: dispatcher.FollowResult}
 	})
 	parent := f.fireOf("parent")
-	f.recordFollowed(parent, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	f.recordFollowed(parent, ended(run.Failed, t0.Add(time.Minute)))
 	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 1)
 	// Anyone who saw the id, as in a log, cannot use it.
 	read, err := f.Store.Run(t.Context(), parent.String())
 	f.must(err)
-	key, err := dispatcher.ParseRunKey(read.FollowedBy[0].Run)
+	key, err := run.ParseKey(read.FollowedBy[0].Run)
 	f.must(err)
 	before, err := f.Store.Run(t.Context(), key.String())
 	f.must(err)
-	for name, input := range map[string]*dispatcher.RunInput{
+	for name, input := range map[string]*run.Input{
 		"without an input": nil,
-		"as its parent":    {Cause: &dispatcher.RunCause{Run: parent.String(), On: string(dispatcher.OnFailure)}},
+		"as its parent":    {Cause: &run.Cause{Run: parent.String(), On: string(run.OnFailure)}},
 	} {
 		f.wantRefused(evilImport(access.ExportedRun{
-			Job: "child", Kind: key.Kind, ScheduledAt: key.ScheduledAt, State: dispatcher.RunRetrying, Attempt: 1, Run: key.String(), Input: input,
+			Job: "child", Kind: key.Kind, ScheduledAt: key.ScheduledAt, State: run.Retrying, Attempt: 1, Run: key.String(), Input: input,
 		}), "enum /waiting_runs/0/run")
 		after, err := f.Store.Run(t.Context(), key.String())
 		f.must(err)
@@ -73,12 +74,12 @@ func testImportOfForeignRuns(t *testing.T, f *fixture) {
 		}
 	}
 	// A key that the other app will have only later is refused alike.
-	next := parent.RunKey
+	next := parent.Key
 	next.ScheduledAt = next.ScheduledAt.Add(time.Minute)
-	later := dispatcher.FollowerKey(nil, next, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
+	later := dispatcher.FollowerKey(nil, next, run.OnFailure, run.JobID("shop", "child"), run.KindChain)
 	f.wantRefused(evilImport(access.ExportedRun{
-		Job: "child", Kind: later.Kind, ScheduledAt: later.ScheduledAt, State: dispatcher.RunQueued, Run: later.String(),
-		Input: &dispatcher.RunInput{Cause: &dispatcher.RunCause{Run: next.String(), On: string(dispatcher.OnFailure)}},
+		Job: "child", Kind: later.Kind, ScheduledAt: later.ScheduledAt, State: run.Queued, Run: later.String(),
+		Input: &run.Input{Cause: &run.Cause{Run: next.String(), On: string(run.OnFailure)}},
 	}), "enum /waiting_runs/0/run")
 }
 
@@ -107,7 +108,7 @@ func testMissedFollowerMoves(t *testing.T, f *fixture) {
 }
 
 func testImportOfRunTwice(_ *testing.T, f *fixture) {
-	run := access.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+	run := access.ExportedRun{Job: "child", Kind: run.KindManual, ScheduledAt: t0, State: run.Queued}
 	f.wantRefused(evilImport(run, run), "enum /waiting_runs/1")
 }
 
@@ -116,14 +117,14 @@ func testImportOfLargeNumbers(_ *testing.T, f *fixture) {
 		"attempt":  func(r *access.ExportedRun) { r.Attempt = 1<<31 - 1 },
 		"failures": func(r *access.ExportedRun) { r.Failures = -1 },
 	} {
-		run := access.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+		run := access.ExportedRun{Job: "child", Kind: run.KindManual, ScheduledAt: t0, State: run.Queued}
 		change(&run)
 		f.wantRefused(evilImport(run), "count_range /waiting_runs/0/"+field)
 	}
 }
 
 func testImportQuota(t *testing.T, f *fixture) {
-	run := access.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+	run := access.ExportedRun{Job: "child", Kind: run.KindManual, ScheduledAt: t0, State: run.Queued}
 	export := evilImport()
 	export.App.Bounds = &dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 3}}
 	for range 4 {

@@ -8,29 +8,30 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func testRecord(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	held := f.claimOne("tick")
-	failed := dispatcher.Outcome{
-		State: dispatcher.RunFailed, StartedAt: t0.Add(time.Minute), EndedAt: t0.Add(2 * time.Minute),
-		HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "it's \"broken\" – 壊",
+	failed := run.Outcome{
+		State: run.Failed, StartedAt: t0.Add(time.Minute), EndedAt: t0.Add(2 * time.Minute),
+		HTTPStatus: 500, Class: run.ClassHTTP5xx, Error: "it's \"broken\" – 壊",
 	}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)}))
 	check := func(what string) {
 		t.Helper()
-		run := f.run(held.RunKey)
-		want := []dispatcher.Attempt{{
+		r := f.run(held.Key)
+		want := []run.Attempt{{
 			Attempt: 1, Node: nodeA, State: failed.State, StartedAt: failed.StartedAt, EndedAt: failed.EndedAt,
 			HTTPStatus: 500, Class: failed.Class, Error: failed.Error,
 		}}
-		if diff := cmp.Diff(want, run.Attempts); diff != "" {
+		if diff := cmp.Diff(want, r.Attempts); diff != "" {
 			t.Errorf("%s: attempts (-want +got):\n%s", what, diff)
 		}
-		if run.State != dispatcher.RunFailed || run.HTTPStatus != 500 || run.Class != failed.Class || run.Error != failed.Error ||
-			run.StartedAt == nil || !run.StartedAt.Equal(failed.StartedAt) || run.EndedAt == nil || !run.EndedAt.Equal(failed.EndedAt) {
-			t.Errorf("%s: got %+v, want the failure", what, run)
+		if r.State != run.Failed || r.HTTPStatus != 500 || r.Class != failed.Class || r.Error != failed.Error ||
+			r.StartedAt == nil || !r.StartedAt.Equal(failed.StartedAt) || r.EndedAt == nil || !r.EndedAt.Equal(failed.EndedAt) {
+			t.Errorf("%s: got %+v, want the failure", what, r)
 		}
 	}
 	check("recorded")
@@ -53,14 +54,14 @@ func testRecordAnyText(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	const text, want = "malformed \x00 header \xff\xfe: 壊", "malformed  header \uFFFD: 壊"
 	ended, taken := f.claimOne("tick"), f.claimOne("tock")
-	failed := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: t0, EndedAt: t0.Add(time.Second),
-		Class: dispatcher.ClassProtocol, Error: text}
+	failed := run.Outcome{State: run.Failed, StartedAt: t0, EndedAt: t0.Add(time.Second),
+		Class: run.ClassProtocol, Error: text}
 	f.must(f.CancelRun(ctx, taken.String(), at(t0.Add(time.Minute))))
 	f.must(f.Record(ctx, []dispatcher.Record{record(ended, failed), record(taken, failed)}))
-	if got := f.run(ended.RunKey); got.State != dispatcher.RunFailed || got.Error != want {
+	if got := f.run(ended.Key); got.State != run.Failed || got.Error != want {
 		t.Errorf("run is %s with error %q, want failed with %q", got.State, got.Error, want)
 	}
-	if got := f.run(taken.RunKey); len(got.Attempts) != 1 || got.Attempts[0].Late == nil || got.Attempts[0].Late.Error != want {
+	if got := f.run(taken.Key); len(got.Attempts) != 1 || got.Attempts[0].Late == nil || got.Attempts[0].Late.Error != want {
 		t.Errorf("late result: got %+v, want one with error %q", got.Attempts, want)
 	}
 	f.must(f.Quarantine(ctx, ended.TriggerID, ended.Revision, text))
@@ -77,12 +78,12 @@ func testRelease(t *testing.T, f *fixture) {
 	stranger := held
 	stranger.Token = token2
 	f.must(f.Release(ctx, []dispatcher.HeldRun{stranger}))
-	if got := f.run(held.RunKey).State; got != dispatcher.RunClaimed {
+	if got := f.run(held.Key).State; got != run.Claimed {
 		t.Errorf("released under another token: run is %s, want claimed", got)
 	}
 	f.must(f.Release(ctx, []dispatcher.HeldRun{held}))
-	if run := f.run(held.RunKey); run.State != dispatcher.RunQueued || run.Attempt != 0 || run.Node != nil || run.ClaimedAt != nil {
-		t.Errorf("released: got %+v, want queued with no attempt", run)
+	if r := f.run(held.Key); r.State != run.Queued || r.Attempt != 0 || r.Node != nil || r.ClaimedAt != nil {
+		t.Errorf("released: got %+v, want queued with no attempt", r)
 	}
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
 	f.must(err)
@@ -90,7 +91,7 @@ func testRelease(t *testing.T, f *fixture) {
 	if diff := cmp.Diff([]dispatcher.HeldRun{held}, adopted); diff != "" {
 		t.Error("adopted after the release, attempt not consumed (-want +got):\n" + diff)
 	}
-	if run := f.run(held.RunKey); len(run.Attempts) != 0 {
+	if run := f.run(held.Key); len(run.Attempts) != 0 {
 		t.Errorf("a release left attempts %+v", run.Attempts)
 	}
 }
@@ -136,24 +137,24 @@ func testAdopt(t *testing.T, f *fixture) {
 	// The first node was only slow: its result is kept next to the run and does not overwrite it.
 	late := outcome(t0.Add(time.Minute))
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, late)}))
-	run := f.run(held.RunKey)
-	if run.State != dispatcher.RunClaimed || run.Attempt != 2 || run.Node == nil || *run.Node != nodeB {
-		t.Errorf("after a late result: got %+v, want attempt 2 claimed by the second node", run)
+	r := f.run(held.Key)
+	if r.State != run.Claimed || r.Attempt != 2 || r.Node == nil || *r.Node != nodeB {
+		t.Errorf("after a late result: got %+v, want attempt 2 claimed by the second node", r)
 	}
 	done := outcome(t0.Add(6 * time.Minute))
 	ours := record(second, done)
 	ours.Node = nodeB
 	f.must(f.Record(ctx, []dispatcher.Record{ours, record(held, late)}))
-	run = f.run(held.RunKey)
-	want := []dispatcher.Attempt{
+	r = f.run(held.Key)
+	want := []run.Attempt{
 		{
-			Attempt: 1, Node: nodeA, State: dispatcher.RunLost, StartedAt: t0.Add(time.Minute), EndedAt: query.Now,
-			Class: dispatcher.ClassOther, Error: "the node died", Late: &late,
+			Attempt: 1, Node: nodeA, State: run.Lost, StartedAt: t0.Add(time.Minute), EndedAt: query.Now,
+			Class: run.ClassOther, Error: "the node died", Late: &late,
 		},
-		{Attempt: 2, Node: nodeB, State: dispatcher.RunSucceeded, StartedAt: done.StartedAt, EndedAt: done.EndedAt, HTTPStatus: 200},
+		{Attempt: 2, Node: nodeB, State: run.Succeeded, StartedAt: done.StartedAt, EndedAt: done.EndedAt, HTTPStatus: 200},
 	}
-	if diff := cmp.Diff(want, run.Attempts); diff != "" || run.State != dispatcher.RunSucceeded {
-		t.Errorf("run is %s, attempts (-want +got):\n%s", run.State, diff)
+	if diff := cmp.Diff(want, r.Attempts); diff != "" || r.State != run.Succeeded {
+		t.Errorf("run is %s, attempts (-want +got):\n%s", r.State, diff)
 	}
 }
 
@@ -166,7 +167,7 @@ func testAdoptFairly(t *testing.T, f *fixture) {
 	}
 	var got []string
 	for i := range 3 {
-		adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: dispatcher.Token(i + 1), Limit: 2, Now: t0})
+		adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: run.Token(i + 1), Limit: 2, Now: t0})
 		f.must(err)
 		for _, run := range adopted {
 			got = append(got, run.ScheduledAt.Format("05"))
@@ -180,26 +181,26 @@ func testAdoptFairly(t *testing.T, f *fixture) {
 func testManualRun(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
-	run, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
+	r, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
-	if run.State != dispatcher.RunQueued || run.Attempt != 0 || run.Kind != dispatcher.KindManual || run.Trigger != "" ||
-		run.Node != nil || !run.ScheduledAt.Equal(t0) || run.Revision != 1 {
-		t.Errorf("requested: got %+v, want a queued manual run of now", run)
+	if r.State != run.Queued || r.Attempt != 0 || r.Kind != run.KindManual || r.Trigger != "" ||
+		r.Node != nil || !r.ScheduledAt.Equal(t0) || r.Revision != 1 {
+		t.Errorf("requested: got %+v, want a queued manual run of now", r)
 	}
 	again, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
-	if again.ID == run.ID {
+	if again.ID == r.ID {
 		t.Error("two requests of one millisecond made one run")
 	}
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token1, Limit: 1, Now: t0})
 	f.must(err)
-	key, err := dispatcher.ParseRunKey(run.ID)
+	key, err := run.ParseKey(r.ID)
 	f.must(err)
-	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1,
+	if diff := cmp.Diff([]dispatcher.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
 		Token: token1, Attempt: 1, ClaimedAt: t0, Live: true}}, adopted); diff != "" {
 		t.Error("adopted (-want +got):\n" + diff)
 	}
-	if got := f.run(key); got.State != dispatcher.RunClaimed || len(got.Attempts) != 0 {
+	if got := f.run(key); got.State != run.Claimed || len(got.Attempts) != 0 {
 		t.Errorf("adopted: got %+v, want claimed, no attempt over", got)
 	}
 	_, err = f.RequestRun(ctx, "shop", "none", nil, at(t0))
@@ -209,35 +210,35 @@ func testManualRun(t *testing.T, f *fixture) {
 func testCancel(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	held := f.claimOne("tick")
-	run, err := f.CancelRun(ctx, held.String(), at(t0.Add(2*time.Minute)))
+	r, err := f.CancelRun(ctx, held.String(), at(t0.Add(2*time.Minute)))
 	f.must(err)
-	if run.State != dispatcher.RunCancelled || run.EndedAt == nil || !run.EndedAt.Equal(t0.Add(2*time.Minute)) ||
-		run.Class != dispatcher.ClassCancelled {
-		t.Errorf("cancelled: got %+v", run)
+	if r.State != run.Cancelled || r.EndedAt == nil || !r.EndedAt.Equal(t0.Add(2*time.Minute)) ||
+		r.Class != run.ClassCancelled {
+		t.Errorf("cancelled: got %+v", r)
 	}
 	_, err = f.CancelRun(ctx, held.String(), at(t0))
 	wantError(t, "cancel twice", err, dispatcher.ErrConflict)
 	late := outcome(t0.Add(time.Minute))
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, late)}))
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, late)}))
-	run = f.run(held.RunKey)
-	if run.State != dispatcher.RunCancelled || len(run.Attempts) != 1 || run.Attempts[0].State != dispatcher.RunCancelled {
-		t.Fatalf("after its result came: got %+v, want cancelled", run)
+	r = f.run(held.Key)
+	if r.State != run.Cancelled || len(r.Attempts) != 1 || r.Attempts[0].State != run.Cancelled {
+		t.Fatalf("after its result came: got %+v, want cancelled", r)
 	}
-	if diff := cmp.Diff(&late, run.Attempts[0].Late); diff != "" {
+	if diff := cmp.Diff(&late, r.Attempts[0].Late); diff != "" {
 		t.Error("late result (-want +got):\n" + diff)
 	}
 
 	queued, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	queued, err = f.CancelRun(ctx, queued.ID, at(t0))
-	if err != nil || queued.State != dispatcher.RunCancelled || len(queued.Attempts) != 0 {
+	if err != nil || queued.State != run.Cancelled || len(queued.Attempts) != 0 {
 		t.Errorf("cancelled in the queue: got %+v, %v", queued, err)
 	}
 	if got, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0}); err != nil || len(got) != 0 {
 		t.Errorf("adopted cancelled runs: %v, %v", got, err)
 	}
-	for _, id := range []string{"nonsense", dispatcher.RunKey{TriggerID: 1, ScheduledAt: t0, Kind: dispatcher.KindManual}.String()} {
+	for _, id := range []string{"nonsense", run.Key{TriggerID: 1, ScheduledAt: t0, Kind: run.KindManual}.String()} {
 		_, err = f.CancelRun(ctx, id, at(t0))
 		wantError(t, "cancel no run", err, dispatcher.ErrNotFound)
 		_, err = f.Store.Run(ctx, id)
@@ -250,15 +251,15 @@ func testRetry(t *testing.T, f *fixture) {
 	held := f.claimOne("tick")
 	_, err := f.RetryRun(ctx, held.String(), at(t0))
 	wantError(t, "retry a live run", err, dispatcher.ErrConflict)
-	failed := dispatcher.Outcome{State: dispatcher.RunTimedOut, StartedAt: t0, EndedAt: t0.Add(time.Second),
-		Class: dispatcher.ClassTimeout, Error: "slow"}
+	failed := run.Outcome{State: run.TimedOut, StartedAt: t0, EndedAt: t0.Add(time.Second),
+		Class: run.ClassTimeout, Error: "slow"}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)}))
 	f.editEvery("tick", time.Minute) // a retry runs the job as it is then
-	run, err := f.RetryRun(ctx, held.String(), at(t0))
+	r, err := f.RetryRun(ctx, held.String(), at(t0))
 	f.must(err)
-	if run.Revision != 2 || run.State != dispatcher.RunQueued || run.EndedAt != nil || run.Class != "" ||
-		run.Error != "" || len(run.Attempts) != 1 {
-		t.Errorf("queued again: got %+v", run)
+	if r.Revision != 2 || r.State != run.Queued || r.EndedAt != nil || r.Class != "" ||
+		r.Error != "" || len(r.Attempts) != 1 {
+		t.Errorf("queued again: got %+v", r)
 	}
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
 	f.must(err)
@@ -267,10 +268,10 @@ func testRetry(t *testing.T, f *fixture) {
 	}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)})) // once more, after its response was lost
 	f.must(f.Record(ctx, []dispatcher.Record{record(adopted[0], outcome(t0))}))
-	run = f.run(held.RunKey)
-	if len(run.Attempts) != 2 || run.Attempts[0].State != dispatcher.RunTimedOut || run.Attempts[0].Late != nil ||
-		run.Attempts[1].State != dispatcher.RunSucceeded || run.State != dispatcher.RunSucceeded {
-		t.Errorf("at the end: got %+v, want a time-out and a success", run)
+	r = f.run(held.Key)
+	if len(r.Attempts) != 2 || r.Attempts[0].State != run.TimedOut || r.Attempts[0].Late != nil ||
+		r.Attempts[1].State != run.Succeeded || r.State != run.Succeeded {
+		t.Errorf("at the end: got %+v, want a time-out and a success", r)
 	}
 }
 
@@ -326,8 +327,8 @@ func testRuns(t *testing.T, f *fixture) {
 	check("of an app without runs", dispatcher.RunQuery{App: "books"})
 	check("of a job", dispatcher.RunQuery{App: "shop", Job: "one"}, "one/tick 03:00", "one/ 02:30", "one/tick 02:00", "one/tick 01:00")
 	check("of a deleted trigger", dispatcher.RunQuery{App: "shop", Job: "two", Trigger: "x"}, "two/x 03:00", "two/x 02:00", "two/x 01:00")
-	check("in a state", dispatcher.RunQuery{App: "shop", Job: "one", State: dispatcher.RunSucceeded}, "one/tick 01:00")
-	check("queued", dispatcher.RunQuery{App: "shop", State: dispatcher.RunQueued}, "one/ 02:30")
+	check("in a state", dispatcher.RunQuery{App: "shop", Job: "one", State: run.Succeeded}, "one/tick 01:00")
+	check("queued", dispatcher.RunQuery{App: "shop", State: run.Queued}, "one/ 02:30")
 	check("between instants", dispatcher.RunQuery{App: "shop", Job: "one", From: t0.Add(2 * time.Minute), To: t0.Add(150 * time.Second)},
 		"one/ 02:30", "one/tick 02:00")
 	for _, q := range []dispatcher.RunQuery{{App: "none"}, {App: "shop", Job: "none"}, {App: "shop", Job: "one", Trigger: "none"}} {
@@ -401,7 +402,7 @@ func testAdoptUnsent(t *testing.T, f *fixture) {
 		t.Fatalf("adopted %+v, want both", adopted)
 	}
 	for _, held := range adopted {
-		run := f.run(held.RunKey)
+		run := f.run(held.Key)
 		attempt, lost := 1, 0
 		if run.Job == "changed" {
 			attempt, lost = 2, 1
@@ -426,8 +427,8 @@ func testBegin(t *testing.T, f *fixture) {
 			t.Errorf("begun (-want +got):\n%s", diff)
 		}
 	}
-	if run := f.run(begun.RunKey); run.State != dispatcher.RunRunning || run.StartedAt == nil {
-		t.Errorf("a begun run: got %+v", run)
+	if r := f.run(begun.Key); r.State != run.Running || r.StartedAt == nil {
+		t.Errorf("a begun run: got %+v", r)
 	}
 	if n, err := f.FailLostRuns(ctx, t0.Add(time.Hour)); err != nil || n != 0 {
 		t.Errorf("lost runs of live nodes: got %d, %v", n, err)
@@ -436,24 +437,24 @@ func testBegin(t *testing.T, f *fixture) {
 	f.must(f.Deregister(ctx, nodeA))
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: t0.Add(time.Hour)})
 	f.must(err)
-	if len(adopted) != 1 || adopted[0].RunKey != waiting.RunKey {
+	if len(adopted) != 1 || adopted[0].Key != waiting.Key {
 		t.Errorf("adopted: got %+v, want only what was not begun", adopted)
 	}
 	// Of a job that does not say before it sends, nobody knows; see testAdoptUnsent for the others.
-	if run := f.run(waiting.RunKey); run.Attempt != 2 || len(run.Attempts) != 1 {
+	if run := f.run(waiting.Key); run.Attempt != 2 || len(run.Attempts) != 1 {
 		t.Errorf("adopted: got %+v, want its second attempt", run)
 	}
 	if n, err := f.FailLostRuns(ctx, t0.Add(time.Hour)); err != nil || n != 1 {
 		t.Errorf("lost runs: got %d, %v, want 1", n, err)
 	}
-	if run := f.run(begun.RunKey); run.State != dispatcher.RunLost || run.EndedAt == nil || !run.EndedAt.Equal(t0.Add(time.Hour)) {
-		t.Errorf("a run lost with its node: got %+v, want it lost", run)
+	if r := f.run(begun.Key); r.State != run.Lost || r.EndedAt == nil || !r.EndedAt.Equal(t0.Add(time.Hour)) {
+		t.Errorf("a run lost with its node: got %+v, want it lost", r)
 	}
 	// The node was only slow: its result is kept next to the run and does not overwrite it.
 	f.must(f.Record(ctx, []dispatcher.Record{record(begun, outcome(t0.Add(time.Minute)))}))
-	run := f.run(begun.RunKey)
-	if run.State != dispatcher.RunLost || len(run.Attempts) != 1 || run.Attempts[0].Late == nil {
-		t.Errorf("after a late result: got %+v, want it kept next to the run", run)
+	r := f.run(begun.Key)
+	if r.State != run.Lost || len(r.Attempts) != 1 || r.Attempts[0].Late == nil {
+		t.Errorf("after a late result: got %+v, want it kept next to the run", r)
 	}
 	if got, err := f.Begin(ctx, []dispatcher.HeldRun{begun}); err != nil || len(got) != 0 {
 		t.Errorf("begun after it was lost: got %v, %v", got, err)

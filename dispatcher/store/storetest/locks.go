@@ -12,10 +12,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // take takes locks for a minute at most and ten seconds at least.
-func (f *fixture) take(node dispatcher.NodeID, now time.Time, names ...string) map[string]int64 {
+func (f *fixture) take(node run.NodeID, now time.Time, names ...string) map[string]int64 {
 	f.Helper()
 	locks, err := f.Lock(f.Context(), dispatcher.LockRequest{Node: node, Names: names, AtMost: time.Minute,
 		AtLeast: 10 * time.Second, Now: now})
@@ -30,7 +31,7 @@ func (f *fixture) take(node dispatcher.NodeID, now time.Time, names ...string) m
 	return fences
 }
 
-func (f *fixture) giveBack(node dispatcher.NodeID, name string, fence int64) {
+func (f *fixture) giveBack(node run.NodeID, name string, fence int64) {
 	f.Helper()
 	f.must(f.Unlock(f.Context(), []dispatcher.Lock{{Name: name, Node: node, Fence: fence}}))
 }
@@ -126,7 +127,7 @@ func testLockRace(t *testing.T, f *fixture) {
 		var wg sync.WaitGroup
 		for node := range nodes {
 			wg.Go(func() {
-				locks, err := f.Lock(t.Context(), dispatcher.LockRequest{Node: dispatcher.NodeID(node + 1), Names: names,
+				locks, err := f.Lock(t.Context(), dispatcher.LockRequest{Node: run.NodeID(node + 1), Names: names,
 					AtMost: time.Minute, Now: now})
 				if err != nil {
 					t.Error(err)

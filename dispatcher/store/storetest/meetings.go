@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // How runs that wait for a callback, broadcasts and slots of endpoints meet.
@@ -29,13 +30,13 @@ func testCallbackOfShard(t *testing.T, f *fixture) {
 	for _, shard := range held {
 		f.accept(shard, shard.ScheduledAt)
 	}
-	f.expect("ended while shards wait", f.endBroadcasts(runs[0].RunKey), 0)
-	f.expect("shards", f.shards(runs[0].RunKey), []string{"0/2 e0 waiting_callback #1", "1/2 e1 waiting_callback #1"})
-	f.must(f.complete(held[0].RunKey, 1, t0.Add(2*time.Minute)))
-	f.expect("the parent while a shard waits", f.run(runs[0].RunKey).State, dispatcher.RunWaitingShards)
+	f.expect("ended while shards wait", f.endBroadcasts(runs[0].Key), 0)
+	f.expect("shards", f.shards(runs[0].Key), []string{"0/2 e0 waiting_callback #1", "1/2 e1 waiting_callback #1"})
+	f.must(f.complete(held[0].Key, 1, t0.Add(2*time.Minute)))
+	f.expect("the parent while a shard waits", f.run(runs[0].Key).State, run.WaitingShards)
 	f.expect("taken", f.holders(), []int{1})
-	f.must(f.complete(held[1].RunKey, 1, t0.Add(3*time.Minute)))
-	f.expect("the parent", f.run(runs[0].RunKey).State, dispatcher.RunSucceeded)
+	f.must(f.complete(held[1].Key, 1, t0.Add(3*time.Minute)))
+	f.expect("the parent", f.run(runs[0].Key).State, run.Succeeded)
 	f.expect("taken", f.holders(), []int{})
 }
 
@@ -46,8 +47,8 @@ func testCancelWaitingShards(t *testing.T, f *fixture) {
 	held := f.adopted(nodeA, token2)
 	f.accept(held[0], held[0].ScheduledAt)
 	f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0.Add(3*time.Minute))))
-	f.expect("shards", f.shards(runs[0].RunKey), []string{"0/2 e0 cancelled #1", "1/2 e1 cancelled #1"})
-	if err := f.complete(held[0].RunKey, 1, t0.Add(4*time.Minute)); err == nil {
+	f.expect("shards", f.shards(runs[0].Key), []string{"0/2 e0 cancelled #1", "1/2 e1 cancelled #1"})
+	if err := f.complete(held[0].Key, 1, t0.Add(4*time.Minute)); err == nil {
 		t.Error("a cancelled shard was completed")
 	}
 }
@@ -59,7 +60,7 @@ func testCallbackKeepsEndpoint(t *testing.T, f *fixture) {
 	f.must(f.ReleaseSlots(t.Context(), runs[:1])) // the attempt is over for its node
 	f.expect("occupied while the first waits", f.occupied(), []string{"1a"})
 	f.expect("granted while the first waits", f.occupy("a", runs[1]), []string{})
-	f.must(f.complete(runs[0].RunKey, 1, runs[1].ScheduledAt))
+	f.must(f.complete(runs[0].Key, 1, runs[1].ScheduledAt))
 	next := f.adoptIdle(nodeA, runs[1].ScheduledAt)
 	f.expect("runs to adopt when it is complete", len(next), 1)
 }
@@ -70,7 +71,7 @@ func testCallbackReplacedAtEndpoint(t *testing.T, f *fixture) {
 	f.accept(runs[0], runs[0].ScheduledAt)
 	f.must(f.ReleaseSlots(t.Context(), runs[:1]))
 	f.expect("granted in place of the first", f.occupy("a", runs[1]), []string{"2a"})
-	f.expect("the first run", f.run(runs[0].RunKey).State, dispatcher.RunCancelled)
+	f.expect("the first run", f.run(runs[0].Key).State, run.Cancelled)
 }
 
 func testShardAtEndpoint(t *testing.T, f *fixture) {
@@ -83,7 +84,7 @@ func testShardAtEndpoint(t *testing.T, f *fixture) {
 		f.expect("one is there", len(f.occupy("a", held[0])), 1)
 		f.expect("the other waits", len(f.occupy("a", held[1])), 0)
 		f.must(f.GrantWaiting(t.Context()))
-		f.expect("the parent", f.run(runs[0].RunKey).State, dispatcher.RunWaitingShards)
+		f.expect("the parent", f.run(runs[0].Key).State, run.WaitingShards)
 		f.expect("adopted while it waits", len(f.adopted(nodeA, 81)), 0)
 		f.must(f.DrainEndpoint(t.Context(), "shop", "workers", "a", true, at(t0)))
 		f.must(f.GrantWaiting(t.Context()))
@@ -103,7 +104,7 @@ func testEndpointFromDNS(t *testing.T, f *fixture) {
 	f.expect("taken", f.occupy(endpoint, runs[0]), []string{"1" + endpoint})
 	f.expect("waits", f.occupy(endpoint, runs[1]), []string{})
 	f.must(f.GrantWaiting(t.Context()))
-	f.expect("waits for", f.run(runs[1].RunKey).WaitsForEndpoint, endpoint)
+	f.expect("waits for", f.run(runs[1].Key).WaitsForEndpoint, endpoint)
 	f.finish(runs[0])
 	f.expect("woken when it is free", minutesOf(f.adopted(nodeA, token2)), []int{2})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // followMeetingTests tell how what follows runs, alerts, backfills and pauses of apps meet.
@@ -76,7 +77,7 @@ func (f *fixture) rolledBack() *backfilling {
 	parent.OnMisfire = parent.OnFailure
 	f.put(parent, t0)
 	held := f.fireOf("parent")
-	f.recordFollowed(held, ended(dispatcher.RunFailed, held.ScheduledAt))
+	f.recordFollowed(held, ended(run.Failed, held.ScheduledAt))
 	f.fireOf("parent")
 	b := f.backfill(nil)
 	f.must(f.DeclareRollback(f.Context(), "restored", at(b.now)))
@@ -124,17 +125,17 @@ func testFollowedReturned(_ *testing.T, f *fixture) {
 	})
 	f.putAlert(pager("night"), t0)
 	f.expect("the first", f.acquire(runs[0]), []int{1})
-	f.recordFollowed(runs[0], ended(dispatcher.RunFailed, runs[0].ScheduledAt))
+	f.recordFollowed(runs[0], ended(run.Failed, runs[0].ScheduledAt))
 	f.must(f.ReleaseSlots(f.Context(), runs[:1]))
 	f.expect("what follows the failure", f.followEnds(runs[0].ScheduledAt.Add(time.Second)), 1)
 	f.expect("the second", f.acquire(runs[1]), []int{2})
 	o := outcome(runs[1].ScheduledAt)
-	o.Returned = &dispatcher.ReturnedState{State: json.RawMessage(`{"cursor":1}`)}
+	o.Returned = &run.ReturnedState{State: json.RawMessage(`{"cursor":1}`)}
 	r := record(runs[1], o)
 	r.Followed = true
 	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
 	f.expect("what follows the success", f.followEnds(runs[1].ScheduledAt.Add(time.Second)), 2)
 	f.expect("what is told", f.told("night"), "tick failure firing, tick failure resolved")
 	f.expect("runs of the child", f.runsOf("child"), "chain queued")
-	f.expectState(dispatcher.CarriedState{State: json.RawMessage(`{"cursor":1}`), Revision: 1, Run: runs[1].String()})
+	f.expectState(run.CarriedState{State: json.RawMessage(`{"cursor":1}`), Revision: 1, Run: runs[1].String()})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // misfireTests are those of the policies for misfires.
@@ -32,8 +33,8 @@ func testSettleOneByOne(t *testing.T, f *fixture) {
 	}}}
 	held, err := f.Settle(ctx, batch)
 	f.must(err)
-	key := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: dispatcher.KindSchedule}
-	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1,
+	key := run.Key{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: run.KindSchedule}
+	if diff := cmp.Diff([]dispatcher.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
 		Token: token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
 		t.Error("run (-want +got):\n" + diff)
 	}
@@ -97,11 +98,11 @@ func testMisfirePolicies(t *testing.T, f *fixture) {
 	if len(held) != 1 || len(own) != 1 {
 		t.Fatalf("got %d catch-up runs and %d of the fire after them, want one each", len(held), len(own))
 	}
-	want := &dispatcher.MissedRange{From: t0.Add(time.Minute), To: t0.Add(5 * time.Minute), Count: 5}
-	if diff := cmp.Diff(want, f.run(held[0].RunKey).Missed); diff != "" {
+	want := &run.MissedRange{From: t0.Add(time.Minute), To: t0.Add(5 * time.Minute), Count: 5}
+	if diff := cmp.Diff(want, f.run(held[0].Key).Missed); diff != "" {
 		t.Error("what the catch-up stands for (-want +got):\n" + diff)
 	}
-	if got := f.run(own[0].RunKey).Missed; got != nil {
+	if got := f.run(own[0].Key).Missed; got != nil {
 		t.Errorf("a fire on time stands for %+v, want nothing but itself", got)
 	}
 	listed, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // model is what a trigger must be like: the instants that were claimed or settled, in order.
@@ -24,11 +25,11 @@ type model struct {
 func testClaimModel(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
-	id := dispatcher.TriggerID("shop", "tick", "tick")
+	id := run.TriggerID("shop", "tick", "tick")
 	m := model{revision: 1, next: t0.Add(time.Minute)}
 	rapid.Check(t, func(r *rapid.T) {
 		a := dispatcher.Advance{
-			TriggerID: id, JobID: dispatcher.JobID("shop", "tick"), Revision: m.revision,
+			TriggerID: id, JobID: run.JobID("shop", "tick"), Revision: m.revision,
 			Prev: m.prev, Next: m.next, Then: m.next.Add(time.Minute), Live: rapid.Bool().Draw(r, "live"),
 		}
 		valid := !m.paused

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -120,7 +121,7 @@ func testNodes(t *testing.T, f *fixture) {
 
 // A node may come paused; every other state is the fleet's to give.
 func testRegisterPaused(t *testing.T, f *fixture) {
-	for id, state := range map[dispatcher.NodeID]dispatcher.NodeState{
+	for id, state := range map[run.NodeID]dispatcher.NodeState{
 		0x10: dispatcher.NodePaused, 0x11: dispatcher.NodeDraining, 0x12: dispatcher.NodeDead, 0x13: "",
 	} {
 		want := dispatcher.NodeActive
@@ -140,7 +141,7 @@ func testDeath(t *testing.T, f *fixture) {
 	if f.both() {
 		dies = 1
 	}
-	markDead := func(what string, by dispatcher.NodeID, heartbeat, now time.Time, want int) {
+	markDead := func(what string, by run.NodeID, heartbeat, now time.Time, want int) {
 		t.Helper()
 		if n, err := f.MarkDead(ctx, by, heartbeat, time.Minute, now); err != nil || n != want {
 			t.Errorf("%s: got %d dead, %v, want %d", what, n, err, want)
@@ -173,7 +174,7 @@ func testDeath(t *testing.T, f *fixture) {
 
 	// A heartbeat that no clock has shown keeps nobody alive, and keeps nobody from living.
 	for i, never := range []time.Time{time.UnixMilli(-1), time.UnixMilli(math.MinInt64), t0.AddDate(1_000_000, 0, 0)} {
-		poisoned := dispatcher.NodeID(0x20 + i)
+		poisoned := run.NodeID(0x20 + i)
 		f.register(poisoned)
 		f.must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, never))
 		now := t0.Add(3 * time.Minute)
@@ -198,7 +199,7 @@ func testNodesCleanUp(t *testing.T, f *fixture) {
 	held := f.claimOne("tick")
 	f.must(f.Deregister(ctx, nodeA))
 	const many = 230
-	for id := range dispatcher.NodeID(many) {
+	for id := range run.NodeID(many) {
 		f.register(0x100 + id)
 		f.must(f.Deregister(ctx, 0x100+id))
 	}
@@ -220,11 +221,11 @@ func testNodesCleanUp(t *testing.T, f *fixture) {
 	count("after it, in steps", past, many+2-200)
 	count("at the end, with the one that holds a run", past, 2)
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: past})
-	if err != nil || len(adopted) != 1 || adopted[0].RunKey != held.RunKey {
+	if err != nil || len(adopted) != 1 || adopted[0].Key != held.Key {
 		t.Fatalf("adopted: got %v, %v, want the run of the dead", adopted, err)
 	}
 	count("when it holds none", past, 1)
-	if run := f.run(held.RunKey); len(run.Attempts) != 1 || run.Attempts[0].Node != nodeA {
+	if run := f.run(held.Key); len(run.Attempts) != 1 || run.Attempts[0].Node != nodeA {
 		t.Errorf("attempts: got %+v, want one of the node that is forgotten", run.Attempts)
 	}
 }
@@ -288,7 +289,7 @@ func (l listening) drain() {
 func testListen(t *testing.T, f *fixture) {
 	notifications := f.listen()
 	f.putEvery("tick", time.Minute)
-	notifications.await(t, dispatcher.Notification{JobID: dispatcher.JobID("shop", "tick")})
+	notifications.await(t, dispatcher.Notification{JobID: run.JobID("shop", "tick")})
 	notifications.drain()
 	f.putCalendar(calendar("freeze"), t0)
 	notifications.await(t, dispatcher.Notification{App: "shop"})
@@ -324,7 +325,7 @@ func testDue(t *testing.T, f *fixture) {
 		jobs := map[int64]string{}
 		for app, list := range map[string][]string{"shop": {"a", "b", "c"}, "books": {"d"}} {
 			for _, name := range list {
-				jobs[dispatcher.JobID(app, name)] = name
+				jobs[run.JobID(app, name)] = name
 			}
 		}
 		got := []string{}

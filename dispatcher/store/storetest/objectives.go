@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // objectiveTests are those of what is counted for objectives.
@@ -67,7 +68,7 @@ func testObjectiveCounts(t *testing.T, f *fixture) {
 	f.punctual(time.Second)
 	runs := make([]dispatcher.HeldRun, 8)
 	for i := range runs {
-		runs[i] = f.claimNext(dispatcher.Token(1000 + i))
+		runs[i] = f.claimNext(run.Token(1000 + i))
 	}
 	for i, late := range []time.Duration{0, 500 * time.Millisecond, time.Second, 1001 * time.Millisecond} {
 		f.began(runs[i], late)
@@ -101,7 +102,7 @@ func testObjectiveCounts(t *testing.T, f *fixture) {
 func testObjectiveSuperseded(_ *testing.T, f *fixture) {
 	f.punctual(time.Second)
 	for i, late := range []time.Duration{0, time.Minute, 2 * time.Minute} {
-		held := f.claimNext(dispatcher.Token(1000 + i))
+		held := f.claimNext(run.Token(1000 + i))
 		o := superseded(held.ScheduledAt.Add(late))
 		if i == 2 { // pending first, and counted when it ends
 			f.roll(minutes(4))
@@ -238,7 +239,7 @@ func testObjectivePages(_ *testing.T, f *fixture) {
 	f.punctual(time.Second)
 	runs := make([]dispatcher.HeldRun, 1300)
 	for i := range runs {
-		runs[i] = f.claimNext(dispatcher.Token(1000 + i))
+		runs[i] = f.claimNext(run.Token(1000 + i))
 	}
 	now := runs[1299].ScheduledAt.Add(10 * time.Minute)
 	f.settleAll("tick", now)
@@ -394,20 +395,20 @@ func (f *fixture) direct(name string, now time.Time) (counts [4]int64) {
 	runs, err := f.Runs(f.Context(), query)
 	f.must(err)
 	for _, listed := range runs {
-		run, err := f.Store.Run(f.Context(), listed.ID)
+		r, err := f.Store.Run(f.Context(), listed.ID)
 		f.must(err)
-		start := run.StartedAt
-		if run.Attempt > 1 && run.Attempts[0].Attempt == 1 {
-			start = &run.Attempts[0].StartedAt
+		start := r.StartedAt
+		if r.Attempt > 1 && r.Attempts[0].Attempt == 1 {
+			start = &r.Attempts[0].StartedAt
 		}
 		switch {
-		case run.Kind != dispatcher.KindSchedule || !run.ScheduledAt.Before(status.To):
-		case run.EndedAt == nil:
+		case r.Kind != run.KindSchedule || !r.ScheduledAt.Before(status.To):
+		case r.EndedAt == nil:
 			counts[3]++
-		case start != nil && start.Sub(run.ScheduledAt) <= time.Second:
+		case start != nil && start.Sub(r.ScheduledAt) <= time.Second:
 			counts[0]++
-		case start == nil && (run.State == dispatcher.RunSkipped || run.State == dispatcher.RunCancelled):
-		case run.State == dispatcher.RunSuperseded:
+		case start == nil && (r.State == run.Skipped || r.State == run.Cancelled):
+		case r.State == run.Superseded:
 		default:
 			counts[1]++
 		}

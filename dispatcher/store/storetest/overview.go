@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // overviewTests are those of what people look at over many jobs.
@@ -118,7 +119,7 @@ func testSummariesSelected(t *testing.T, f *fixture) {
 		"billing/other":                                                  {Host: "other.example.com"},
 		"shop/report_eu":                                                 {Page: input.Page{Labels: input.Labels{"team": "x"}}},
 		"shop/report-us":                                                 {State: dispatcher.JobInit},
-		"":                                                               {Result: dispatcher.RunFailed},
+		"":                                                               {Result: run.Failed},
 	} {
 		for limit := 1; limit < 4; limit++ {
 			query.Page.Limit = limit
@@ -158,8 +159,8 @@ func testSummariesBounded(t *testing.T, f *fixture) {
 	}
 	f.putEvery("z", time.Minute)
 	held := f.fireOf("z")
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, ended(dispatcher.RunFailed, held.ScheduledAt))}))
-	query := dispatcher.JobQuery{Result: dispatcher.RunFailed, Page: input.Page{Limit: 10}}
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, ended(run.Failed, held.ScheduledAt))}))
+	query := dispatcher.JobQuery{Result: run.Failed, Page: input.Page{Limit: 10}}
 	found, next, err := f.JobSummaries(f.Context(), query)
 	f.must(err)
 	if len(found) != 0 || next != "shop/j0999" {
@@ -169,29 +170,29 @@ func testSummariesBounded(t *testing.T, f *fixture) {
 }
 
 func testSummaryRuns(t *testing.T, f *fixture) {
-	f.deadLetters("tick", dispatcher.RunFailed)
+	f.deadLetters("tick", run.Failed)
 	failed := f.summaryOf("tick")
-	want := &dispatcher.RunSummary{ID: failed.LatestRun.ID, State: dispatcher.RunFailed, Class: failed.LatestRun.Class,
+	want := &dispatcher.RunSummary{ID: failed.LatestRun.ID, State: run.Failed, Class: failed.LatestRun.Class,
 		ScheduledAt: t0.Add(time.Minute), EndedAt: failed.LatestRun.EndedAt, Lateness: new(input.Duration(0))}
-	if diff := cmp.Diff(want, failed.LatestRun); diff != "" || failed.Result != dispatcher.RunFailed || failed.LatestRun.EndedAt == nil {
+	if diff := cmp.Diff(want, failed.LatestRun); diff != "" || failed.Result != run.Failed || failed.LatestRun.EndedAt == nil {
 		t.Errorf("result %s, latest run (-want +got):\n%s", failed.Result, diff)
 	}
-	f.expect("failed", f.summaries(dispatcher.JobQuery{Result: dispatcher.RunFailed, Page: input.Page{Limit: 1}}), "shop/tick")
+	f.expect("failed", f.summaries(dispatcher.JobQuery{Result: run.Failed, Page: input.Page{Limit: 1}}), "shop/tick")
 
 	held := f.fireOf("tick")
 	claimed := f.summaryOf("tick")
-	if claimed.LatestRun.ID != held.String() || claimed.LatestRun.State != dispatcher.RunClaimed || claimed.Result != dispatcher.RunFailed {
+	if claimed.LatestRun.ID != held.String() || claimed.LatestRun.State != run.Claimed || claimed.Result != run.Failed {
 		t.Errorf("with a claimed run: %+v after %s", claimed.LatestRun, claimed.Result)
 	}
 	f.began(held, 2*time.Second)
 	done := f.summaryOf("tick")
-	if done.LatestRun.Lateness == nil || done.LatestRun.Lateness.Std() != 2*time.Second || done.Result != dispatcher.RunSucceeded {
+	if done.LatestRun.Lateness == nil || done.LatestRun.Lateness.Std() != 2*time.Second || done.Result != run.Succeeded {
 		t.Errorf("after a late run: %+v, %s, want 2s late and succeeded", done.LatestRun, done.Result)
 	}
 	_, err := f.RequestRun(f.Context(), "shop", "tick", nil, at(t0.Add(time.Hour)))
 	f.must(err)
-	if live := f.summaryOf("tick"); live.LatestRun.State != dispatcher.RunQueued || live.LatestRun.EndedAt != nil ||
-		live.Result != dispatcher.RunSucceeded {
+	if live := f.summaryOf("tick"); live.LatestRun.State != run.Queued || live.LatestRun.EndedAt != nil ||
+		live.Result != run.Succeeded {
 		t.Errorf("with a queued run: %+v after %s", live.LatestRun, live.Result)
 	}
 }
@@ -202,9 +203,9 @@ func testHealthOfJobs(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	f.putIn("shop", "untouched", nil)
 	good := f.fireOf("tick")
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(good, ended(dispatcher.RunSucceeded, good.ScheduledAt))}))
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(good, ended(run.Succeeded, good.ScheduledAt))}))
 	bad := f.fireOf("tick")
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(bad, ended(dispatcher.RunFailed, bad.ScheduledAt))}))
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(bad, ended(run.Failed, bad.ScheduledAt))}))
 
 	for _, now := range []time.Time{t0.Add(time.Hour), t0.Add(10 * 24 * time.Hour)} {
 		jobs, more, err := f.HealthOfJobs(f.Context(), []string{"shop"}, 1, now)
@@ -213,7 +214,7 @@ func testHealthOfJobs(t *testing.T, f *fixture) {
 			t.Fatalf("at %s: got %+v and %d more, want tick and one more", now, jobs, more)
 		}
 		succeeded := jobs[0].LastSuccess
-		if jobs[0].Result != dispatcher.RunFailed || succeeded == nil || succeeded.Before(good.ScheduledAt) ||
+		if jobs[0].Result != run.Failed || succeeded == nil || succeeded.Before(good.ScheduledAt) ||
 			!succeeded.Before(bad.ScheduledAt) {
 			t.Errorf("at %s: tick has result %s and succeeded last at %v, want failed and the first run", now, jobs[0].Result, succeeded)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -64,7 +65,7 @@ func (f *fixture) attention(now time.Time, apps ...string) string {
 // trouble brings about one thing of each kind in app "shop", by t0 plus an hour.
 func (f *fixture) trouble() {
 	f.Helper()
-	for _, state := range []dispatcher.RunState{dispatcher.RunFailed, dispatcher.RunSucceeded, dispatcher.RunTimedOut} {
+	for _, state := range []run.State{run.Failed, run.Succeeded, run.TimedOut} {
 		f.deadLetters("bad", state)
 	}
 	byAnn := input.Change{Actor: "ann", Reason: "it fails", Now: t0.Add(20 * time.Minute)}
@@ -75,7 +76,7 @@ func (f *fixture) trouble() {
 	waiting := f.claimOne("waits")
 	f.waits(waiting, waitOf("waits", "down.example.com"))
 	broken := f.putEvery("broken", time.Minute)
-	f.must(f.Quarantine(f.Context(), dispatcher.TriggerID("shop", "broken", "tick"), broken.Revision, "no such zone"))
+	f.must(f.Quarantine(f.Context(), run.TriggerID("shop", "broken", "tick"), broken.Revision, "no such zone"))
 	f.must(f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "x"}, Reason: "move"},
 		input.Change{Actor: "eve", Now: t0.Add(5 * time.Minute)}))
 }
@@ -112,7 +113,7 @@ func testAttentionOfApp(_ *testing.T, f *fixture) {
 	f.putApp("quiet")
 	f.trouble()
 	f.putAlert(pager("night"), t0)
-	f.ends("waits", dispatcher.RunFailed)
+	f.ends("waits", run.Failed)
 	f.expect("of another app", f.attention(minutes(60), "quiet"), "")
 	f.expect("the alert", strings.Contains(f.attention(minutes(60), "quiet", "shop"), "alert shop/night waits failure"), true)
 }
@@ -124,7 +125,7 @@ func testAttentionObjectives(_ *testing.T, f *fixture) {
 	f.expect("while it burns", strings.HasSuffix(f.attention(minutes(16), "shop"), "budget shop/tick 10"), true)
 	f.expect("in the eyes of another app", f.attention(minutes(16), "other"), "")
 	for range 31 {
-		f.ends("tick", dispatcher.RunSucceeded) // up to minute 46
+		f.ends("tick", run.Succeeded) // up to minute 46
 	}
 	f.roll(minutes(57))
 	f.expect("when it no longer burns", strings.Contains(f.attention(minutes(57), "shop"), "budget"), false)
@@ -145,7 +146,7 @@ func testAttentionNodes(t *testing.T, f *fixture) {
 	f.must(f.MarkDead(t.Context(), nodeC, reply.At, time.Minute, t0.Add(time.Hour)))
 	f.expect("a node that vanished", f.attention(t0), "node 000000000000000b [dead]")
 	f.expect("a day later", f.attention(minutes(24*60+1)), "nodes 1 more")
-	for n := range dispatcher.NodeID(view.MaxAttention + 2) {
+	for n := range run.NodeID(view.MaxAttention + 2) {
 		f.register(100 + n)
 	}
 	f.must(f.MarkDead(t.Context(), nodeC, reply.At, time.Minute, t0.Add(time.Hour)))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
@@ -94,18 +95,18 @@ func testCredentialFailures(t *testing.T, f *fixture) {
 	j.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_SHOP_LOGIN"}}}
 	f.put(j, t0)
 	f.putEvery("other", time.Minute)
-	fail := func(name string, class dispatcher.Class, status int) dispatcher.HeldRun {
+	fail := func(name string, class run.Class, status int) dispatcher.HeldRun {
 		held := f.fireOf(name)
-		o := ended(dispatcher.RunFailed, held.ScheduledAt)
+		o := ended(run.Failed, held.ScheduledAt)
 		o.Class, o.HTTPStatus, o.Error = class, status, "why"
 		f.must(f.Record(t.Context(), []dispatcher.Record{record(held, o)}))
 		return held
 	}
-	fail("other", dispatcher.ClassHTTP4xx, 404)
-	fail("other", dispatcher.ClassHTTP5xx, 503)
+	fail("other", run.ClassHTTP4xx, 404)
+	fail("other", run.ClassHTTP5xx, 503)
 	f.expect("failures that have nothing to do with secrets", f.causes(minutes(10)), "")
-	fail("login", dispatcher.ClassHTTP4xx, 401)
-	last := fail("login", dispatcher.ClassHTTP4xx, 401)
+	fail("login", run.ClassHTTP4xx, 401)
+	last := fail("login", run.ClassHTTP4xx, 401)
 	over := last.ScheduledAt.Add(time.Second).Sub(t0)
 	secrets := "map[/target/webhook/auth/bearer/token:env:SECRET_SHOP_LOGIN]"
 	f.expect("a target that refuses a secret", f.causes(minutes(10), "shop"),
@@ -113,7 +114,7 @@ func testCredentialFailures(t *testing.T, f *fixture) {
 	f.putApp("quiet")
 	f.expect("as another app sees it", f.causes(minutes(10), "quiet"), "")
 	f.expect("a day later", f.causes(minutes(24*60+10)), "")
-	for _, class := range []dispatcher.Class{dispatcher.ClassSecret, dispatcher.ClassOAuth2, dispatcher.ClassCredentials} {
+	for _, class := range []run.Class{run.ClassSecret, run.ClassOAuth2, run.ClassCredentials} {
 		fail("login", class, 0)
 		want := fmt.Sprintf("secret login %s 0 ", view.CredentialReasonOf(class, 0))
 		f.expect("class "+string(class), strings.HasPrefix(f.causes(minutes(10)), want), true)
@@ -124,12 +125,12 @@ func testCredentialFailures(t *testing.T, f *fixture) {
 	calls := job("calls", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
 	calls.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: sends.Name, Method: "POST", Timeout: dispatcher.DefaultTimeout}}
 	f.put(calls, t0)
-	fail("calls", dispatcher.ClassHTTP4xx, 401)
+	fail("calls", run.ClassHTTP4xx, 401)
 	f.expect("the secret of a group", strings.Contains(f.causes(minutes(10)),
 		"map[group workers/auth/bearer/token:env:SECRET_SHOP_WORKERS]"), true)
 	waiting := f.fireOf("other")
-	o := ended(dispatcher.RunFailed, waiting.ScheduledAt)
-	o.Class, o.HTTPStatus = dispatcher.ClassHTTP4xx, 403
+	o := ended(run.Failed, waiting.ScheduledAt)
+	o.Class, o.HTTPStatus = run.ClassHTTP4xx, 403
 	f.again(waiting, o, failedUntil(minutes(20)))
 	f.expect("a run that is to be attempted again", strings.HasPrefix(f.causes(minutes(10)), "secret other refused 403 1 waits"), true)
 }
@@ -186,7 +187,7 @@ func testLateRetention(t *testing.T, f *fixture) {
 	f.expect("an empty ledger", f.causes(t0), "")
 	f.putBrief()
 	f.putEvery("j", time.Minute)
-	f.must(f.Record(t.Context(), []dispatcher.Record{record(f.fireOf("j"), ended(dispatcher.RunSucceeded, minutes(1)))}))
+	f.must(f.Record(t.Context(), []dispatcher.Record{record(f.fireOf("j"), ended(run.Succeeded, minutes(1)))}))
 	day := 24 * time.Hour
 	// The app shop keeps its history for 30 days; days go when they and the next are over, and brief is swept as nobody does.
 	f.expect("history that is kept", strings.Contains(f.causes(t0.Add(20*day), "shop"), "retention"), false)

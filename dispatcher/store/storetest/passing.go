@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func testClaimAsTimePasses(t *testing.T, f *fixture) {
@@ -47,13 +48,13 @@ func (f *fixture) asTimePasses(advance func([]dispatcher.Advance) ([]dispatcher.
 		name := fmt.Sprint("job", i)
 		triggers := map[string]dispatcher.Trigger{}
 		for k := range 100 {
-			jobs[dispatcher.TriggerID("shop", name, fmt.Sprint("t", k))] = dispatcher.JobID("shop", name)
+			jobs[run.TriggerID("shop", name, fmt.Sprint("t", k))] = run.JobID("shop", name)
 			triggers[fmt.Sprint("t", k)] = every(time.Hour, begin.Add(time.Duration(100*i+k)*time.Millisecond))
 		}
 		f.put(job(name, triggers), now)
 	}
 	end := begin.Add(passing * time.Millisecond)
-	runs := map[dispatcher.RunKey]bool{}
+	runs := map[run.Key]bool{}
 	for now.Before(end) {
 		now, err = f.Clock(ctx)
 		f.must(err)
@@ -67,7 +68,7 @@ func (f *fixture) asTimePasses(advance func([]dispatcher.Advance) ([]dispatcher.
 		won, err := advance(advances)
 		f.must(err)
 		for _, run := range won {
-			runs[run.RunKey] = true
+			runs[run.Key] = true
 		}
 	}
 	if due, err := f.Due(ctx, dispatcher.DueQuery{Until: end, Limit: 1000}); err != nil || len(due) != 0 {

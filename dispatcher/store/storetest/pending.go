@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // pendingTests are those of fires that are due when their schedule changes.
@@ -138,7 +139,7 @@ func testPendingHeld(t *testing.T, f *fixture) {
 	}
 	f.must(f.PauseJob(t.Context(), "shop", "tick", "", false, at(minutes(5))))
 	adopted := f.adoptRetries(minutes(5))
-	if len(adopted) != 1 || adopted[0].Kind != dispatcher.KindCatchUp || !adopted[0].ScheduledAt.Equal(minutes(3)) {
+	if len(adopted) != 1 || adopted[0].Kind != run.KindCatchUp || !adopted[0].ScheduledAt.Equal(minutes(3)) {
 		t.Errorf("once it is resumed: %+v, want the catch-up run", adopted)
 	}
 	f.explained(minutes(10))

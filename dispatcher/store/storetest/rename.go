@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -68,7 +69,7 @@ func testRename(t *testing.T, f *fixture) {
 	f.must(f.PauseJob(t.Context(), "shop", "first", "b", true, at(t0)))
 	before, err := f.Job(t.Context(), "shop", "first")
 	f.must(err)
-	id := dispatcher.JobID("shop", "first")
+	id := run.JobID("shop", "first")
 	was, due := f.prepared(id), f.dueAll(t0.Add(48*time.Hour))
 	notifications := f.listen()
 
@@ -90,8 +91,8 @@ func testRename(t *testing.T, f *fixture) {
 		t.Errorf("a node sees job %s with triggers %v", is.Name, is.TriggerNames)
 	}
 	for from, to := range map[string]string{"a": "b", "b": "a", "c": "c", "": ""} { // without a trigger: a manual run
-		if got, want := is.EventID("i", to, t0, dispatcher.KindSchedule),
-			was.EventID("i", from, t0, dispatcher.KindSchedule); got != want {
+		if got, want := is.EventID("i", to, t0, run.KindSchedule),
+			was.EventID("i", from, t0, run.KindSchedule); got != want {
 			t.Errorf("trigger %q, now %q: event id %s, want %s", from, to, got, want)
 		}
 		if got, want := is.TriggerKey(to), was.TriggerKey(from); got != want {
@@ -137,7 +138,7 @@ func testRenamedSchedule(t *testing.T, f *fixture) {
 	if c := got.Triggers["c"]; !c.NextFireTime.Equal(next) || !c.DueAt.Equal(next.Add(s.Delay(next))) {
 		t.Errorf("the next fire is at %s, due at %s; want %s, due at %s", c.NextFireTime, c.DueAt, next, next.Add(s.Delay(next)))
 	}
-	specs := f.version(dispatcher.TriggerID("shop", "first", "a"))
+	specs := f.version(run.TriggerID("shop", "first", "a"))
 	if specs.Name != "c" {
 		t.Errorf("the trigger is called %s, want c", specs.Name)
 	}
@@ -147,15 +148,15 @@ func testRenamedHistory(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("first", time.Minute)
 	f.fireUntil(minutes(2))
-	before := f.run(dispatcher.RunKey{TriggerID: dispatcher.TriggerID("shop", "first", "tick"), ScheduledAt: minutes(1),
-		Kind: dispatcher.KindSchedule})
+	before := f.run(run.Key{TriggerID: run.TriggerID("shop", "first", "tick"), ScheduledAt: minutes(1),
+		Kind: run.KindSchedule})
 	f.settleAll("first", minutes(5))
 	f.rename("first", "second", map[string]string{"tick": "tock"}, minutes(5).Add(time.Second))
 	for _, d := range f.dueAll(minutes(7)) {
 		f.end(f.claim(f.advance(d))[0], minutes(7))
 	}
-	after := f.run(dispatcher.RunKey{TriggerID: dispatcher.TriggerID("shop", "first", "tick"), ScheduledAt: minutes(1),
-		Kind: dispatcher.KindSchedule})
+	after := f.run(run.Key{TriggerID: run.TriggerID("shop", "first", "tick"), ScheduledAt: minutes(1),
+		Kind: run.KindSchedule})
 	want := before
 	want.Job, want.Trigger = "second", "tock"
 	if diff := cmp.Diff(want, after); diff != "" {
@@ -208,12 +209,12 @@ func testRenamedRuns(t *testing.T, f *fixture) {
 	f.must(err)
 	f.rename("first", "second", map[string]string{"tick": "tock"}, minutes(1))
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(minutes(1)))}))
-	if run := f.run(held.RunKey); run.State != dispatcher.RunSucceeded || run.Job != "second" || run.Trigger != "tock" {
-		t.Errorf("the run in flight is %+v, want succeeded under the new names", run)
+	if r := f.run(held.Key); r.State != run.Succeeded || r.Job != "second" || r.Trigger != "tock" {
+		t.Errorf("the run in flight is %+v, want succeeded under the new names", r)
 	}
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: minutes(2)})
 	f.must(err)
-	if len(adopted) != 1 || adopted[0].String() != manual.ID || adopted[0].JobID != dispatcher.JobID("shop", "first") {
+	if len(adopted) != 1 || adopted[0].String() != manual.ID || adopted[0].JobID != run.JobID("shop", "first") {
 		t.Errorf("adopted %+v, want the manual run %s", adopted, manual.ID)
 	}
 	if run, err := f.Store.Run(ctx, manual.ID); err != nil || run.Job != "second" || run.EventID != manual.EventID {
@@ -272,9 +273,9 @@ func (f *fixture) keysAndEvents(jobs ...dispatcher.Job) map[int64]map[string]boo
 	all := map[int64]map[string]bool{}
 	for _, j := range jobs {
 		v := f.prepared(j.Key())
-		events := map[string]bool{v.EventID("i", "", t0, dispatcher.KindManual): true}
+		events := map[string]bool{v.EventID("i", "", t0, run.KindManual): true}
 		for name := range j.Triggers {
-			events[v.EventID("i", name, t0, dispatcher.KindSchedule)] = true
+			events[v.EventID("i", name, t0, run.KindSchedule)] = true
 		}
 		all[j.Key()] = events
 	}
@@ -396,7 +397,7 @@ func testRenamedTriggersAreRescheduled(t *testing.T, f *fixture) {
 	if moved, err := f.RescheduleForZones(ctx, 0, 10, minutes(1)); err != nil || moved.Moved != 0 {
 		t.Errorf("the same time zone data moved %d triggers, %v", moved.Moved, err)
 	}
-	broken := dispatcher.TriggerID("shop", "first", "b")
+	broken := run.TriggerID("shop", "first", "b")
 	f.must(f.Quarantine(ctx, broken, before.Revision, "unreadable"))
 	if rolled, err := f.RollUp(ctx, 10); err != nil || rolled.Changed != 0 { // Quarantine wrote it
 		t.Errorf("rolled up %+v, %v, want that the state is true already", rolled, err)
@@ -406,7 +407,7 @@ func testRenamedTriggersAreRescheduled(t *testing.T, f *fixture) {
 		t.Errorf("after a pause of b and an error of a, triggers are %+v and some are due", paused.Triggers)
 	}
 	f.must(f.PauseJob(ctx, "shop", "second", "b", false, at(minutes(2))))
-	if due := f.dueAll(t0.Add(48 * time.Hour)); len(due) != 1 || due[0].ID != dispatcher.TriggerID("shop", "first", "a") {
+	if due := f.dueAll(t0.Add(48 * time.Hour)); len(due) != 1 || due[0].ID != run.TriggerID("shop", "first", "a") {
 		t.Errorf("after a resume of b, %+v are due, want b", due)
 	}
 	f.must(f.PauseJob(ctx, "shop", "second", "a", true, at(minutes(2))))

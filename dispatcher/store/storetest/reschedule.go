@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -34,7 +35,7 @@ func testRescheduleForCalendarRules(t *testing.T, f *fixture) {
 	check("nothing left", dispatcher.TriggerComplete, time.Time{})
 	f.putCalendar(until("11:00"), t0.Add(90*time.Second))
 	check("open again", dispatcher.TriggerWaiting, t0.Add(time.Hour))
-	f.must(f.Quarantine(t.Context(), dispatcher.TriggerID("shop", "j", "tick"), 1, "unreadable"))
+	f.must(f.Quarantine(t.Context(), run.TriggerID("shop", "j", "tick"), 1, "unreadable"))
 	f.putCalendar(until("12:00"), t0.Add(90*time.Second))
 	check("out of quarantine", dispatcher.TriggerWaiting, t0.Add(2*time.Hour))
 	f.must(f.PauseJob(t.Context(), "shop", "j", "tick", true, at(t0)))
@@ -178,7 +179,7 @@ func testSchedules(t *testing.T, f *fixture) {
 		specs[d.ID] = f.version(d.ID).Spec
 	}
 	for name, one := range want.Triggers {
-		if diff := cmp.Diff(one.Spec("", one.AnchorAt), specs[dispatcher.TriggerID("shop", "j", name)]); diff != "" {
+		if diff := cmp.Diff(one.Spec("", one.AnchorAt), specs[run.TriggerID("shop", "j", name)]); diff != "" {
 			t.Errorf("trigger %s as the engine reads it (-want +got):\n%s", name, diff)
 		}
 	}

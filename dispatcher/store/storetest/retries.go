@@ -10,18 +10,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // failure is a time-out that took a second.
-func failure(start time.Time) dispatcher.Outcome {
-	return dispatcher.Outcome{
-		State: dispatcher.RunTimedOut, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: 503,
-		Class: dispatcher.ClassTimeout, Error: "slow",
+func failure(start time.Time) run.Outcome {
+	return run.Outcome{
+		State: run.TimedOut, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: 503,
+		Class: run.ClassTimeout, Error: "slow",
 	}
 }
 
 // again records that a run is to be attempted again.
-func (f *fixture) again(held dispatcher.HeldRun, o dispatcher.Outcome, next dispatcher.NextAttempt) {
+func (f *fixture) again(held dispatcher.HeldRun, o run.Outcome, next dispatcher.NextAttempt) {
 	f.Helper()
 	r := record(held, o)
 	r.Next = &next
@@ -37,7 +38,7 @@ func (f *fixture) adoptRetries(now time.Time) []dispatcher.HeldRun {
 }
 
 // adoptIdle adopts runs that no node works on.
-func (f *fixture) adoptIdle(node dispatcher.NodeID, now time.Time) []dispatcher.HeldRun {
+func (f *fixture) adoptIdle(node run.NodeID, now time.Time) []dispatcher.HeldRun {
 	f.Helper()
 	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: node, Token: token2, Limit: 10, Now: now})
 	f.must(err)
@@ -51,18 +52,18 @@ func failedUntil(at time.Time) dispatcher.NextAttempt {
 
 // retryFacts are what a failed attempt changes of its run.
 type retryFacts struct {
-	State         dispatcher.RunState
+	State         run.State
 	Attempt       int
 	Ended         bool
 	NextAttemptAt time.Time // zero: none
-	Class         dispatcher.Class
+	Class         run.Class
 	Error         string
 	HTTPStatus    int
-	Attempts      []dispatcher.RunState
+	Attempts      []run.State
 }
 
 // retryFacts reads those of a run.
-func (f *fixture) retryFacts(key dispatcher.RunKey) retryFacts {
+func (f *fixture) retryFacts(key run.Key) retryFacts {
 	f.Helper()
 	run := f.run(key)
 	facts := retryFacts{
@@ -111,14 +112,14 @@ func retryTests() tests {
 func testFailedRunRetries(t *testing.T, f *fixture) {
 	held, start, due := f.failOnce()
 	wantDiff(t, "the run", retryFacts{
-		State: dispatcher.RunRetrying, Attempt: 1, NextAttemptAt: due, Class: dispatcher.ClassTimeout, Error: "slow", HTTPStatus: 503,
-		Attempts: []dispatcher.RunState{dispatcher.RunTimedOut},
-	}, f.retryFacts(held.RunKey))
-	wantDiff(t, "its attempts", []dispatcher.Attempt{{
-		Attempt: 1, Node: nodeA, State: dispatcher.RunTimedOut, StartedAt: start, EndedAt: start.Add(time.Second),
-		HTTPStatus: 503, Class: dispatcher.ClassTimeout, Error: "slow",
-	}}, f.run(held.RunKey).Attempts)
-	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunRetrying,
+		State: run.Retrying, Attempt: 1, NextAttemptAt: due, Class: run.ClassTimeout, Error: "slow", HTTPStatus: 503,
+		Attempts: []run.State{run.TimedOut},
+	}, f.retryFacts(held.Key))
+	wantDiff(t, "its attempts", []run.Attempt{{
+		Attempt: 1, Node: nodeA, State: run.TimedOut, StartedAt: start, EndedAt: start.Add(time.Second),
+		HTTPStatus: 503, Class: run.ClassTimeout, Error: "slow",
+	}}, f.run(held.Key).Attempts)
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", State: run.Retrying,
 		Page: input.Page{Limit: 10}})
 	f.must(err)
 	wantDiff(t, "retrying runs of the job", 1, len(listed))
@@ -126,7 +127,7 @@ func testFailedRunRetries(t *testing.T, f *fixture) {
 
 func testFirstStarts(t *testing.T, f *fixture) {
 	_, start, due := f.failOnce()
-	first := func(state dispatcher.RunState) *time.Time {
+	first := func(state run.State) *time.Time {
 		t.Helper()
 		listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
 		f.must(err)
@@ -135,11 +136,11 @@ func testFirstStarts(t *testing.T, f *fixture) {
 		}
 		return listed[0].FirstStartedAt
 	}
-	wantDiff(t, "while it waits", &start, first(dispatcher.RunRetrying))
+	wantDiff(t, "while it waits", &start, first(run.Retrying))
 	second := f.adoptRetries(due)[0]
-	wantDiff(t, "while it is attempted again", &start, first(dispatcher.RunClaimed))
+	wantDiff(t, "while it is attempted again", &start, first(run.Claimed))
 	f.must(f.Record(t.Context(), []dispatcher.Record{record(second, failure(due))}))
-	wantDiff(t, "when it is over", &start, first(dispatcher.RunTimedOut))
+	wantDiff(t, "when it is over", &start, first(run.TimedOut))
 }
 
 func testNextRetry(t *testing.T, f *fixture) {
@@ -161,20 +162,20 @@ func testNextRetry(t *testing.T, f *fixture) {
 func testRetriesFromABound(t *testing.T, f *fixture) {
 	held, _, due := f.failOnce()
 	now := due.Add(time.Minute)
-	look := func(from time.Time) (keys []dispatcher.RunKey) {
+	look := func(from time.Time) (keys []run.Key) {
 		found, err := f.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Limit: 10, Now: now, Retries: true, From: from})
 		f.must(err)
 		for _, run := range found {
-			keys = append(keys, run.RunKey)
+			keys = append(keys, run.Key)
 		}
 		return keys
 	}
-	wantDiff(t, "due at the bound", []dispatcher.RunKey{held.RunKey}, look(due))
-	wantDiff(t, "due before the bound", []dispatcher.RunKey(nil), look(due.Add(time.Millisecond)))
-	wantDiff(t, "without a bound", []dispatcher.RunKey{held.RunKey}, look(time.Time{}))
+	wantDiff(t, "due at the bound", []run.Key{held.Key}, look(due))
+	wantDiff(t, "due before the bound", []run.Key(nil), look(due.Add(time.Millisecond)))
+	wantDiff(t, "without a bound", []run.Key{held.Key}, look(time.Time{}))
 	// What a pause holds counts for the least: it is due when the pause ends.
 	f.must(f.PauseJob(t.Context(), "shop", "tick", "", true, at(now)))
-	wantDiff(t, "due during a pause", []dispatcher.RunKey(nil), look(time.Time{}))
+	wantDiff(t, "due during a pause", []run.Key(nil), look(time.Time{}))
 	times, err := f.NextRetry(t.Context(), time.Time{}, now)
 	f.must(err)
 	wantDiff(t, "the least of retries that a pause holds", due, times.Least)
@@ -193,8 +194,8 @@ func testRetryIsAdoptedWhenDue(t *testing.T, f *fixture) {
 	wantDiff(t, "the run adopted when due", []dispatcher.HeldRun{want}, f.adoptRetries(due))
 	wantDiff(t, "runs adopted twice", 0, len(f.adoptRetries(due)))
 	wantDiff(t, "the run under way again", retryFacts{
-		State: dispatcher.RunClaimed, Attempt: 2, Attempts: []dispatcher.RunState{dispatcher.RunTimedOut},
-	}, f.retryFacts(held.RunKey))
+		State: run.Claimed, Attempt: 2, Attempts: []run.State{run.TimedOut},
+	}, f.retryFacts(held.Key))
 }
 
 func testRetryIsFenced(t *testing.T, f *fixture) {
@@ -206,10 +207,10 @@ func testRetryIsFenced(t *testing.T, f *fixture) {
 	f.again(held, failure(start), failedUntil(due)) // of the first attempt, once more
 	f.must(f.Record(t.Context(), []dispatcher.Record{record(second[0], outcome(due))}))
 	wantDiff(t, "the run at its end", retryFacts{
-		State: dispatcher.RunSucceeded, Attempt: 2, Ended: true, HTTPStatus: 200,
-		Attempts: []dispatcher.RunState{dispatcher.RunTimedOut, dispatcher.RunSucceeded},
-	}, f.retryFacts(held.RunKey))
-	if late := f.run(held.RunKey).Attempts[0].Late; late != nil {
+		State: run.Succeeded, Attempt: 2, Ended: true, HTTPStatus: 200,
+		Attempts: []run.State{run.TimedOut, run.Succeeded},
+	}, f.retryFacts(held.Key))
+	if late := f.run(held.Key).Attempts[0].Late; late != nil {
 		t.Errorf("the repeated record left a late result %+v, want none", late)
 	}
 }
@@ -218,7 +219,7 @@ func testRetryIsFenced(t *testing.T, f *fixture) {
 func testRetryBatch(t *testing.T, f *fixture) {
 	start := t0.Add(time.Minute)
 	var records []dispatcher.Record
-	var keys []dispatcher.RunKey
+	var keys []run.Key
 	for i := range 6 {
 		held := f.claimOne(fmt.Sprintf("job%d", i))
 		r := record(held, failure(start))
@@ -229,21 +230,21 @@ func testRetryBatch(t *testing.T, f *fixture) {
 		if i >= 4 {
 			r.Token = token2
 		}
-		records, keys = append(records, r), append(keys, held.RunKey)
+		records, keys = append(records, r), append(keys, held.Key)
 	}
 	f.must(f.Record(t.Context(), records))
-	var got []dispatcher.RunState
+	var got []run.State
 	for _, key := range keys {
 		got = append(got, f.run(key).State)
 	}
-	want := []dispatcher.RunState{
-		dispatcher.RunRetrying, dispatcher.RunTimedOut, dispatcher.RunRetrying, dispatcher.RunTimedOut,
-		dispatcher.RunClaimed, dispatcher.RunClaimed,
+	want := []run.State{
+		run.Retrying, run.TimedOut, run.Retrying, run.TimedOut,
+		run.Claimed, run.Claimed,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
-	if adopted := f.adoptRetries(start.Add(time.Second)); len(adopted) != 1 || adopted[0].RunKey != keys[0] {
+	if adopted := f.adoptRetries(start.Add(time.Second)); len(adopted) != 1 || adopted[0].Key != keys[0] {
 		t.Errorf("adopted: got %+v, want the one that is due", adopted)
 	}
 }
@@ -251,15 +252,15 @@ func testRetryBatch(t *testing.T, f *fixture) {
 // A deferred attempt consumes neither the number of an attempt nor one of those that the policy allows.
 func testDeferredAttempts(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
-	open := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start,
-		Class: dispatcher.ClassCircuitOpen, Error: "open"}
+	open := run.Outcome{State: run.Failed, StartedAt: start, EndedAt: start,
+		Class: run.ClassCircuitOpen, Error: "open"}
 	at := start
 	for range 3 {
 		at = at.Add(time.Second)
 		f.again(held, open, dispatcher.NextAttempt{At: at, Until: start.Add(time.Hour), NotAttempted: true})
-		if run := f.run(held.RunKey); run.State != dispatcher.RunRetrying || run.Attempt != 0 || len(run.Attempts) != 0 ||
-			run.Class != dispatcher.ClassCircuitOpen {
-			t.Fatalf("defers: got %+v, want no attempt and the reason", run)
+		if r := f.run(held.Key); r.State != run.Retrying || r.Attempt != 0 || len(r.Attempts) != 0 ||
+			r.Class != run.ClassCircuitOpen {
+			t.Fatalf("defers: got %+v, want no attempt and the reason", r)
 		}
 		adopted := f.adoptRetries(at)
 		if len(adopted) != 1 || adopted[0].Attempt != 1 || adopted[0].Failures != 0 {
@@ -285,10 +286,10 @@ func testStopAtNextFire(t *testing.T, f *fixture) {
 	}
 	next.At = t0.Add(2 * time.Minute)
 	f.again(second[0], failure(start), next)
-	run := f.run(held.RunKey)
-	if run.State != dispatcher.RunTimedOut || run.EndedAt == nil || run.NextAttemptAt != nil || len(run.Attempts) != 2 ||
-		run.Attempts[1].State != dispatcher.RunTimedOut {
-		t.Errorf("at the next fire: got %+v, want its end", run)
+	r := f.run(held.Key)
+	if r.State != run.TimedOut || r.EndedAt == nil || r.NextAttemptAt != nil || len(r.Attempts) != 2 ||
+		r.Attempts[1].State != run.TimedOut {
+		t.Errorf("at the next fire: got %+v, want its end", r)
 	}
 
 	late := f.claimOne("late")
@@ -299,8 +300,8 @@ func testStopAtNextFire(t *testing.T, f *fixture) {
 	}
 	f.again(late, failure(start), dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Hour),
 		CountsAsFailure: true, StopAtNextFire: true})
-	if run := f.run(late.RunKey); run.State != dispatcher.RunTimedOut || len(run.Attempts) != 1 {
-		t.Errorf("after the next fire: got %+v, want its end", run)
+	if r := f.run(late.Key); r.State != run.TimedOut || len(r.Attempts) != 1 {
+		t.Errorf("after the next fire: got %+v, want its end", r)
 	}
 }
 
@@ -311,8 +312,8 @@ func testGiveUp(t *testing.T, f *fixture) {
 	next := dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Minute), CountsAsFailure: true}
 	f.again(held, failure(start), next)
 	next.NotAttempted, next.CountsAsFailure = true, false
-	f.again(off, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start,
-		Class: dispatcher.ClassCircuitOpen, Error: "open"}, next)
+	f.again(off, run.Outcome{State: run.Failed, StartedAt: start, EndedAt: start,
+		Class: run.ClassCircuitOpen, Error: "open"}, next)
 	if n, err := f.GiveUp(ctx, next.Until); err != nil || n != 0 {
 		t.Errorf("in time: gave up %d, %v", n, err)
 	}
@@ -320,12 +321,12 @@ func testGiveUp(t *testing.T, f *fixture) {
 	if n, err := f.GiveUp(ctx, over); err != nil || n != 1 {
 		t.Errorf("gave up %d, %v, want 1", n, err)
 	}
-	if run := f.run(held.RunKey); run.State != dispatcher.RunTimedOut || !run.EndedAt.Equal(over) ||
-		len(run.Attempts) != 1 || run.Class != dispatcher.ClassTimeout {
-		t.Errorf("given up: got %+v, want the outcome of its attempt", run)
+	if r := f.run(held.Key); r.State != run.TimedOut || !r.EndedAt.Equal(over) ||
+		len(r.Attempts) != 1 || r.Class != run.ClassTimeout {
+		t.Errorf("given up: got %+v, want the outcome of its attempt", r)
 	}
 	adopted := f.adoptRetries(over.Add(time.Hour))
-	if len(adopted) != 1 || adopted[0].RunKey != off.RunKey || adopted[0].Attempt != 1 || !adopted[0].RetryUntil.Equal(next.Until) {
+	if len(adopted) != 1 || adopted[0].Key != off.Key || adopted[0].Attempt != 1 || !adopted[0].RetryUntil.Equal(next.Until) {
 		t.Errorf("deferred for too long: adopted %+v, want its first attempt", adopted)
 	}
 }
@@ -360,16 +361,16 @@ func testHeldRetries(t *testing.T, f *fixture) {
 	f.putApp("shop")
 	jobs := map[int64]string{}
 	for _, name := range []string{"job", "trigger", "off", "gone"} {
-		jobs[dispatcher.JobID("shop", name)] = name
+		jobs[run.JobID("shop", name)] = name
 	}
-	adopted := func() map[string]dispatcher.RunKind {
-		got := map[string]dispatcher.RunKind{}
+	adopted := func() map[string]run.Kind {
+		got := map[string]run.Kind{}
 		for _, run := range f.adoptRetries(due) {
 			got[jobs[run.JobID]] = run.Kind
 		}
 		return got
 	}
-	want := map[string]dispatcher.RunKind{"job": dispatcher.KindManual, "gone": dispatcher.KindSchedule}
+	want := map[string]run.Kind{"job": run.KindManual, "gone": run.KindSchedule}
 	if diff := cmp.Diff(want, adopted()); diff != "" {
 		t.Errorf("while paused and off (-want +got):\n%s", diff)
 	}
@@ -377,7 +378,7 @@ func testHeldRetries(t *testing.T, f *fixture) {
 	f.must(f.PauseJob(ctx, "shop", "trigger", "tick", false, at(t0)))
 	off.Enabled = true
 	f.put(off, t0)
-	want = map[string]dispatcher.RunKind{"job": dispatcher.KindSchedule, "trigger": dispatcher.KindSchedule, "off": dispatcher.KindSchedule}
+	want = map[string]run.Kind{"job": run.KindSchedule, "trigger": run.KindSchedule, "off": run.KindSchedule}
 	if diff := cmp.Diff(want, adopted()); diff != "" {
 		t.Errorf("resumed (-want +got):\n%s", diff)
 	}
@@ -403,11 +404,11 @@ func testRetryOfTheDead(t *testing.T, f *fixture) {
 	if len(third) != 1 || third[0].Attempt != 3 || third[0].Failures != 1 || third[0].RetryUntil.IsZero() {
 		t.Fatalf("adopted from the dead: got %+v, want attempt 3 after 1 failure", third)
 	}
-	var states []dispatcher.RunState
-	for _, a := range f.run(held.RunKey).Attempts {
+	var states []run.State
+	for _, a := range f.run(held.Key).Attempts {
 		states = append(states, a.State)
 	}
-	if diff := cmp.Diff([]dispatcher.RunState{dispatcher.RunTimedOut, dispatcher.RunLost}, states); diff != "" {
+	if diff := cmp.Diff([]run.State{run.TimedOut, run.Lost}, states); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 }
@@ -421,20 +422,20 @@ func testRetryRequests(t *testing.T, f *fixture) {
 	if ended := f.ended(); len(ended) != 0 {
 		t.Errorf("while it retries: got %d ended delays, want none", len(ended))
 	}
-	run, err := f.RetryRun(ctx, held.String(), at(start))
+	r, err := f.RetryRun(ctx, held.String(), at(start))
 	f.must(err)
-	if run.State != dispatcher.RunQueued || run.NextAttemptAt != nil || len(run.Attempts) != 1 {
-		t.Errorf("hastened: got %+v, want it queued", run)
+	if r.State != run.Queued || r.NextAttemptAt != nil || len(r.Attempts) != 1 {
+		t.Errorf("hastened: got %+v, want it queued", r)
 	}
 	second := f.adoptIdle(nodeA, start)
 	if len(second) != 1 || second[0].Attempt != 2 || second[0].Failures != 0 || !second[0].RetryUntil.IsZero() {
 		t.Fatalf("adopted: got %+v, want attempt 2 with the whole policy before it", second)
 	}
 	f.again(second[0], failure(start), failedUntil(start.Add(time.Hour)))
-	run, err = f.CancelRun(ctx, held.String(), at(start.Add(time.Minute)))
+	r, err = f.CancelRun(ctx, held.String(), at(start.Add(time.Minute)))
 	f.must(err)
-	if run.State != dispatcher.RunCancelled || run.NextAttemptAt != nil || len(run.Attempts) != 2 {
-		t.Errorf("cancelled: got %+v, want both attempts and no next", run)
+	if r.State != run.Cancelled || r.NextAttemptAt != nil || len(r.Attempts) != 2 {
+		t.Errorf("cancelled: got %+v, want both attempts and no next", r)
 	}
 	if got := f.adoptRetries(start.Add(2 * time.Hour)); len(got) != 0 {
 		t.Errorf("adopted a cancelled run: %+v", got)

@@ -7,10 +7,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // stateOf is a node's state, as its heartbeat is told.
-func (f *fixture) stateOf(id dispatcher.NodeID) dispatcher.HeartbeatReply {
+func (f *fixture) stateOf(id run.NodeID) dispatcher.HeartbeatReply {
 	f.Helper()
 	heartbeat, err := f.Heartbeat(f.Context(), id, dispatcher.NodeReport{}, t0)
 	f.must(err)
@@ -148,10 +149,10 @@ func testSkip(t *testing.T, f *fixture) {
 			t.Errorf("%s has misfires %+v, want all its instants from %s on skipped", name, missed, from)
 		}
 	}
-	if next := f.run(held.RunKey); next.State != dispatcher.RunLost {
+	if next := f.run(held.Key); next.State != run.Lost {
 		t.Errorf("what was under way is %s, want lost", next.State)
 	}
-	for id, want := range map[string]dispatcher.RunState{manual.ID: dispatcher.RunLost, later.ID: dispatcher.RunQueued} {
+	for id, want := range map[string]run.State{manual.ID: run.Lost, later.ID: run.Queued} {
 		if run, err := f.Store.Run(ctx, id); err != nil || run.State != want {
 			t.Errorf("run %s is %s, %v; want %s", id, run.State, err, want)
 		}
@@ -164,7 +165,7 @@ func testSkip(t *testing.T, f *fixture) {
 		}
 	}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(chosen))}))
-	if run := f.run(held.RunKey); run.State != dispatcher.RunLost || len(run.Attempts) != 1 || run.Attempts[0].Late == nil {
-		t.Errorf("its result came later: got %+v, want it kept next to the run", run)
+	if r := f.run(held.Key); r.State != run.Lost || len(r.Attempts) != 1 || r.Attempts[0].Late == nil {
+		t.Errorf("its result came later: got %+v, want it kept next to the run", r)
 	}
 }

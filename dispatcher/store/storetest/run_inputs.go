@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func inputTests() tests {
@@ -39,12 +40,12 @@ func testRunInputs(t *testing.T, f *fixture) {
 	with, err := f.RequestRun(ctx, "brief", "with", given, at(t0))
 	f.must(err)
 	f.must(f.RequestRun(ctx, "brief", "without", nil, at(t0)))
-	key, err := dispatcher.ParseRunKey(with.ID)
+	key, err := run.ParseKey(with.ID)
 	f.must(err)
-	want := map[dispatcher.RunKey]dispatcher.RunInput{key: {Payload: given}}
+	want := map[run.Key]run.Input{key: {Payload: given}}
 	check := func(when string, held dispatcher.HeldRun) {
 		t.Helper()
-		got, err := f.RunInputs(ctx, []dispatcher.RunKey{held.RunKey, {TriggerID: 5, ScheduledAt: t0, Kind: dispatcher.KindManual}})
+		got, err := f.RunInputs(ctx, []run.Key{held.Key, {TriggerID: 5, ScheduledAt: t0, Kind: run.KindManual}})
 		f.must(err)
 		if diff := cmp.Diff(want, got); diff != "" || !held.HasInput {
 			t.Errorf("%s: the held run has an input: %v, want true; inputs (-want +got):\n%s", when, held.HasInput, diff)
@@ -57,10 +58,10 @@ func testRunInputs(t *testing.T, f *fixture) {
 	adopt := func() (one dispatcher.HeldRun) {
 		t.Helper()
 		for _, run := range f.adoptIdle(nodeA, now) {
-			if run.RunKey == key {
+			if run.Key == key {
 				one = run
 			} else if run.HasInput {
-				t.Errorf("run %s has an input, want none", run.RunKey)
+				t.Errorf("run %s has an input, want none", run.Key)
 			}
 		}
 		return one
@@ -73,13 +74,13 @@ func testRunInputs(t *testing.T, f *fixture) {
 	listed, err := f.Held(ctx, nodeA, 0)
 	f.must(err)
 	for _, run := range listed {
-		if run.RunKey == key {
+		if run.Key == key {
 			check("read again", run)
 			f.end(run, now)
 		}
 	}
 	f.purge(now.Add(100 * time.Hour))
-	if got, err := f.RunInputs(ctx, []dispatcher.RunKey{key}); err != nil || len(got) != 0 {
+	if got, err := f.RunInputs(ctx, []run.Key{key}); err != nil || len(got) != 0 {
 		t.Errorf("once the history has forgotten the run: inputs %v, %v, want none", got, err)
 	}
 }
@@ -90,16 +91,16 @@ func testManyRunInputs(t *testing.T, f *fixture) {
 	j := job("many", nil)
 	j.App = "brief"
 	f.put(j, t0)
-	want, keys := map[dispatcher.RunKey]dispatcher.RunInput{}, []dispatcher.RunKey{}
+	want, keys := map[run.Key]run.Input{}, []run.Key{}
 	for days := range 3 {
 		now := t0.Add(time.Duration(days) * 24 * time.Hour)
 		given := json.RawMessage(fmt.Sprintf(`{"day":%d}`, days))
-		run, err := f.RequestRun(t.Context(), "brief", "many", given, at(now))
+		r, err := f.RequestRun(t.Context(), "brief", "many", given, at(now))
 		f.must(err)
-		key, err := dispatcher.ParseRunKey(run.ID)
+		key, err := run.ParseKey(r.ID)
 		f.must(err)
-		for _, of := range []dispatcher.RunKey{key, key.OfIndex(0), key.OfIndex(1)} {
-			keys, want[of] = append(keys, of), dispatcher.RunInput{Payload: given}
+		for _, of := range []run.Key{key, key.OfIndex(0), key.OfIndex(1)} {
+			keys, want[of] = append(keys, of), run.Input{Payload: given}
 		}
 		without := key
 		without.TriggerID++
@@ -117,7 +118,7 @@ func testManyRunInputs(t *testing.T, f *fixture) {
 func testRunInputRefused(t *testing.T, f *fixture) {
 	f.put(job("job", nil), t0)
 	for what, payload := range map[string]string{
-		"no JSON": "{", "NUL": `"a\u0000b"`, "half a character": `"\ud800"`, "too large": `"` + strings.Repeat("x", dispatcher.MaxPayload) + `"`,
+		"no JSON": "{", "NUL": `"a\u0000b"`, "half a character": `"\ud800"`, "too large": `"` + strings.Repeat("x", input.MaxPayload) + `"`,
 		"too deep": strings.Repeat("[", 33) + strings.Repeat("]", 33),
 	} {
 		if _, err := f.RequestRun(t.Context(), "shop", "job", json.RawMessage(payload), at(t0)); !errors.As(err, new(input.Problems)) {

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // traced is a change that a request with a trace context asks for.
@@ -18,15 +19,15 @@ func traced(span string, now time.Time) input.Change {
 }
 
 // adoptGiven takes what is queued, and returns the input of its only run.
-func (f *fixture) adoptGiven(now time.Time) (run dispatcher.HeldRun, input dispatcher.RunInput) {
+func (f *fixture) adoptGiven(now time.Time) (r dispatcher.HeldRun, input run.Input) {
 	f.Helper()
 	runs := f.adoptIdle(nodeA, now)
 	if len(runs) != 1 || !runs[0].HasInput {
 		f.Fatalf("adopted %+v, want one run that has an input", runs)
 	}
-	inputs, err := f.RunInputs(f.Context(), []dispatcher.RunKey{runs[0].RunKey})
+	inputs, err := f.RunInputs(f.Context(), []run.Key{runs[0].Key})
 	f.must(err)
-	return runs[0], inputs[runs[0].RunKey]
+	return runs[0], inputs[runs[0].Key]
 }
 
 // A retry is asked for by a request of its own. What the run was given besides stays, and so does the first request if the
@@ -37,14 +38,14 @@ func testRetryKeepsItsRequest(t *testing.T, f *fixture) {
 	f.end(held, now)
 	const first, second = "b7ad6b7169203331", "00f067aa0ba902b7"
 	f.must(f.RetryRun(t.Context(), held.String(), traced(first, now)))
-	run, in := f.adoptGiven(now)
-	if diff := cmp.Diff(dispatcher.RunInput{Traceparent: traced(first, now).Traceparent}, in); diff != "" {
+	r, in := f.adoptGiven(now)
+	if diff := cmp.Diff(run.Input{Traceparent: traced(first, now).Traceparent}, in); diff != "" {
 		t.Errorf("input of a scheduled run that was retried (-want +got):\n%s", diff)
 	}
-	f.end(run, now)
+	f.end(r, now)
 	payload := json.RawMessage(`{"n":1}`)
 	f.must(f.RequestRun(t.Context(), "shop", "tick", payload, traced(first, now)))
-	run, _ = f.adoptGiven(now)
+	r, _ = f.adoptGiven(now)
 	for _, step := range []struct {
 		by   input.Change
 		want string
@@ -52,9 +53,9 @@ func testRetryKeepsItsRequest(t *testing.T, f *fixture) {
 		{traced(second, now), traced(second, now).Traceparent},
 		{at(now), traced(second, now).Traceparent},
 	} {
-		f.end(run, now)
-		f.must(f.RetryRun(t.Context(), run.String(), step.by))
-		if run, in = f.adoptGiven(now); in.Traceparent != step.want || string(in.Payload) != string(payload) {
+		f.end(r, now)
+		f.must(f.RetryRun(t.Context(), r.String(), step.by))
+		if r, in = f.adoptGiven(now); in.Traceparent != step.want || string(in.Payload) != string(payload) {
 			t.Errorf("after a retry by %q the input is %+v, want traceparent %s and the payload", step.by.Traceparent, in, step.want)
 		}
 	}
@@ -83,19 +84,19 @@ func testPartsKeepTheRequestOfTheWhole(t *testing.T, f *fixture) {
 	id, err := repeat.ParseBackfillID(created.ID)
 	f.must(err)
 	f.must(f.FeedBackfill(t.Context(), id, by.Now))
-	run, input := f.adoptGiven(by.Now)
-	if run.Kind != dispatcher.KindBackfill || input.Traceparent != by.Traceparent {
-		t.Errorf("a backfill's run of kind %s has input %+v, want traceparent %s", run.Kind, input, by.Traceparent)
+	r, input := f.adoptGiven(by.Now)
+	if r.Kind != run.KindBackfill || input.Traceparent != by.Traceparent {
+		t.Errorf("a backfill's run of kind %s has input %+v, want traceparent %s", r.Kind, input, by.Traceparent)
 	}
 	f.must(f.ChangeBackfill(t.Context(), "shop", created.ID, repeat.CancelBackfill, by))
-	f.end(run, by.Now)
+	f.end(r, by.Now)
 	spec := repeat.BulkSpec{Action: repeat.BulkRunJobs}
 	bulk, err := f.CreateBulkAction(t.Context(), "shop", spec, repeat.BulkCount{Total: 1}, by)
 	f.must(err)
 	id, err = repeat.ParseBulkActionID(bulk.ID)
 	f.must(err)
 	f.must(f.StepBulkAction(t.Context(), id, by.Now))
-	if run, input = f.adoptGiven(by.Now); run.Kind != dispatcher.KindManual || input.Traceparent != by.Traceparent {
-		t.Errorf("a bulk action's run of kind %s has input %+v, want traceparent %s", run.Kind, input, by.Traceparent)
+	if r, input = f.adoptGiven(by.Now); r.Kind != run.KindManual || input.Traceparent != by.Traceparent {
+		t.Errorf("a bulk action's run of kind %s has input %+v, want traceparent %s", r.Kind, input, by.Traceparent)
 	}
 }

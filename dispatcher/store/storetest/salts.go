@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // saltTests are those of the ids of runs that follow others, and of notifications.
@@ -28,7 +29,7 @@ func saltTests() tests {
 }
 
 // wantUnknown expects that no run has an id that names alone determine.
-func (f *fixture) wantUnknown(what string, key dispatcher.RunKey) {
+func (f *fixture) wantUnknown(what string, key run.Key) {
 	f.Helper()
 	if _, err := f.Store.Run(f.Context(), key.String()); !errors.Is(err, dispatcher.ErrNotFound) {
 		f.Errorf("%s by the id that follows from its names: got error %v, want ErrNotFound", what, err)
@@ -42,12 +43,12 @@ func testIDsOfFollowers(t *testing.T, f *fixture) {
 		j.OnMisfire = &dispatcher.Follow{Jobs: []string{"child"}}
 	})
 	parent := f.fireOf("parent")
-	f.recordFollowed(parent, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	f.recordFollowed(parent, ended(run.Failed, t0.Add(time.Minute)))
 	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 2)
 	f.wantUnknown("the run of a job",
-		dispatcher.FollowerKey(nil, parent.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain))
+		dispatcher.FollowerKey(nil, parent.Key, run.OnFailure, run.JobID("shop", "child"), run.KindChain))
 	f.wantUnknown("the delivery",
-		dispatcher.FollowerKey(nil, parent.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "parent.on_failure"), dispatcher.KindFollow))
+		dispatcher.FollowerKey(nil, parent.Key, run.OnFailure, run.JobID("shop", "parent.on_failure"), run.KindFollow))
 	read, err := f.Store.Run(t.Context(), parent.String())
 	f.must(err)
 	f.expect("runs that the failed one names", len(read.FollowedBy), 2)
@@ -60,23 +61,23 @@ func testIDsOfFollowers(t *testing.T, f *fixture) {
 	}}})
 	f.must(err)
 	f.expect("runs that follow missed fires", f.followEnds(a.Then), 1)
-	missed := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: a.Next}
+	missed := run.Key{TriggerID: a.TriggerID, ScheduledAt: a.Next}
 	f.wantUnknown("the run after missed fires",
-		dispatcher.FollowerKey(nil, missed, dispatcher.OnMisfire, dispatcher.JobID("shop", "child"), dispatcher.KindChain))
+		dispatcher.FollowerKey(nil, missed, run.OnMisfire, run.JobID("shop", "child"), run.KindChain))
 }
 
 func testIDsOfNotifications(t *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	f.putAlert(pager("night"), t0)
-	f.ends("sync", dispatcher.RunFailed)
+	f.ends("sync", run.Failed)
 	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "night.alert", Page: input.Page{Limit: 9}})
 	f.must(err)
 	f.expect("notifications", len(runs), 1)
 	alert := dispatcher.AlertID("shop", "night")
-	f.wantUnknown("the notification", dispatcher.RunKey{ScheduledAt: runs[0].ScheduledAt, Kind: dispatcher.KindAlert,
-		TriggerID: dispatcher.AlertStateID(nil, alert, dispatcher.JobID("shop", "sync"), dispatcher.AlertFailure)})
+	f.wantUnknown("the notification", run.Key{ScheduledAt: runs[0].ScheduledAt, Kind: run.KindAlert,
+		TriggerID: dispatcher.AlertStateID(nil, alert, run.JobID("shop", "sync"), dispatcher.AlertFailure)})
 	f.must(f.TestAlert(t.Context(), "shop", "night", at(t0)))
-	f.wantUnknown("the test of the alert", dispatcher.RunKey{ScheduledAt: t0, Kind: dispatcher.KindAlert,
+	f.wantUnknown("the test of the alert", run.Key{ScheduledAt: t0, Kind: run.KindAlert,
 		TriggerID: dispatcher.AlertStateID(nil, alert, 0, "")})
 }
 
@@ -99,7 +100,7 @@ func (f *fixture) failedParent() dispatcher.HeldRun {
 	f.Helper()
 	f.putFollowed(onFailure("child"))
 	parent := f.fireOf("parent")
-	f.recordFollowed(parent, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	f.recordFollowed(parent, ended(run.Failed, t0.Add(time.Minute)))
 	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 1)
 	return parent
 }
@@ -115,7 +116,7 @@ func (f *fixture) deleteShop() {
 func testSaltOfAppCreatedAgain(_ *testing.T, f *fixture) {
 	f.putApp("books")
 	shop, books := f.exportOf("shop").Salt, f.exportOf("books").Salt
-	f.expect("the length of a salt", len(shop), dispatcher.SaltBytes)
+	f.expect("the length of a salt", len(shop), run.SaltBytes)
 	if string(shop) == string(books) {
 		f.Errorf("two apps have the salt %x", shop)
 	}
@@ -134,11 +135,11 @@ func testSaltMoves(t *testing.T, f *fixture) {
 	for i := range export.Salt { // as another installation would have drawn it
 		export.Salt[i] ^= 0x5a
 	}
-	key := dispatcher.FollowerKey(export.Salt, parent.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
+	key := dispatcher.FollowerKey(export.Salt, parent.Key, run.OnFailure, run.JobID("shop", "child"), run.KindChain)
 	export.Waiting[0].Run = key.String()
 	export.App.Enabled = true
 	f.must(f.ImportApp(t.Context(), export, operator(t0)))
-	f.expect("the run that moved", f.run(key).State, dispatcher.RunQueued)
+	f.expect("the run that moved", f.run(key).State, run.Queued)
 	again := f.exportOf("shop")
 	f.expect("the salt after the move", string(again.Salt), string(export.Salt))
 	f.expect("the id after the move", again.Waiting[0].Run, key.String())
@@ -148,15 +149,15 @@ func testImportWithoutSalt(t *testing.T, f *fixture) {
 	parent := f.failedParent()
 	export := f.exportOf("shop")
 	f.deleteShop()
-	key := dispatcher.FollowerKey(nil, parent.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
+	key := dispatcher.FollowerKey(nil, parent.Key, run.OnFailure, run.JobID("shop", "child"), run.KindChain)
 	export.Salt, export.Waiting[0].Run, export.App.Enabled = nil, key.String(), true
 	f.must(f.ImportApp(t.Context(), export, operator(t0)))
-	f.expect("the run that moved", f.run(key).State, dispatcher.RunQueued)
+	f.expect("the run that moved", f.run(key).State, run.Queued)
 	later := f.fireOf("parent")
-	f.recordFollowed(later, ended(dispatcher.RunFailed, later.ScheduledAt.Add(time.Second)))
+	f.recordFollowed(later, ended(run.Failed, later.ScheduledAt.Add(time.Second)))
 	f.expect("runs that follow after the move", f.followEnds(later.ScheduledAt.Add(time.Minute)), 1)
-	key = dispatcher.FollowerKey(nil, later.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
-	f.expect("the run that followed", f.run(key).State, dispatcher.RunQueued)
+	key = dispatcher.FollowerKey(nil, later.Key, run.OnFailure, run.JobID("shop", "child"), run.KindChain)
+	f.expect("the run that followed", f.run(key).State, run.Queued)
 	f.expect("the salt", len(f.exportOf("shop").Salt), 0)
 }
 
@@ -165,12 +166,12 @@ func testImportOfUnsaltedIDs(t *testing.T, f *fixture) {
 	export := f.exportOf("shop")
 	f.deleteShop()
 	f.putApp("books")
-	for name, salt := range map[string]dispatcher.Salt{"no salt": nil, "the salt of another app": f.exportOf("books").Salt} {
+	for name, salt := range map[string]run.Salt{"no salt": nil, "the salt of another app": f.exportOf("books").Salt} {
 		forged := export
-		run := export.Waiting[0]
-		run.Run = dispatcher.FollowerKey(salt, parent.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "child"),
-			dispatcher.KindChain).String()
-		forged.Waiting = []access.ExportedRun{run}
+		r := export.Waiting[0]
+		r.Run = dispatcher.FollowerKey(salt, parent.Key, run.OnFailure, run.JobID("shop", "child"),
+			run.KindChain).String()
+		forged.Waiting = []access.ExportedRun{r}
 		_, err := f.ImportApp(t.Context(), forged, operator(t0))
 		f.wantProblem("an id made with "+name, err, "enum /waiting_runs/0/run")
 	}

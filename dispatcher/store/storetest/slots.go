@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // slotTests are those of jobs that bound how many runs there may be at once.
@@ -38,13 +39,13 @@ func (f *fixture) bounded(fires int, change func(*dispatcher.Job)) []dispatcher.
 	f.put(j, t0)
 	held := make([]dispatcher.HeldRun, fires)
 	for i := range held {
-		held[i] = f.claimNext(dispatcher.Token(1000 + i))
+		held[i] = f.claimNext(run.Token(1000 + i))
 	}
 	return held
 }
 
 // claimNext claims the next fire of the only trigger for nodeA.
-func (f *fixture) claimNext(token dispatcher.Token) dispatcher.HeldRun {
+func (f *fixture) claimNext(token run.Token) dispatcher.HeldRun {
 	f.Helper()
 	a := f.nextAdvance()
 	won, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token, Advances: []dispatcher.Advance{a}, Now: a.Next})
@@ -80,7 +81,7 @@ func (f *fixture) finish(run dispatcher.HeldRun) {
 }
 
 // adopted adopts for a node what there is.
-func (f *fixture) adopted(node dispatcher.NodeID, token dispatcher.Token) []dispatcher.HeldRun {
+func (f *fixture) adopted(node run.NodeID, token run.Token) []dispatcher.HeldRun {
 	f.Helper()
 	runs, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: node, Token: token, Limit: 100, Now: t0.Add(time.Hour)})
 	f.must(err)
@@ -94,7 +95,7 @@ func (f *fixture) holders() []int {
 	f.must(err)
 	at := []int{}
 	for _, slot := range taken {
-		key, err := dispatcher.ParseRunKey(slot.Run)
+		key, err := run.ParseKey(slot.Run)
 		f.must(err)
 		at = append(at, int(key.ScheduledAt.Sub(t0)/time.Minute))
 	}
@@ -110,10 +111,10 @@ func (f *fixture) expect(what string, got, want any) {
 }
 
 // states returns the states of runs.
-func (f *fixture) states(runs []dispatcher.HeldRun) (states []dispatcher.RunState) {
+func (f *fixture) states(runs []dispatcher.HeldRun) (states []run.State) {
 	f.Helper()
 	for _, run := range runs {
-		states = append(states, f.run(run.RunKey).State)
+		states = append(states, f.run(run.Key).State)
 	}
 	return states
 }
@@ -126,8 +127,8 @@ func testSlotsForbid(t *testing.T, f *fixture) {
 	f.expect("the first once more", f.acquire(runs[0]), []int{1})
 	f.expect("the third", f.acquire(runs[2]), []int{})
 	f.expect("slots", f.holders(), []int{1})
-	f.expect("states", f.states(runs), []dispatcher.RunState{dispatcher.RunClaimed, dispatcher.RunSkipped, dispatcher.RunSkipped})
-	skipped := f.run(runs[2].RunKey)
+	f.expect("states", f.states(runs), []run.State{run.Claimed, run.Skipped, run.Skipped})
+	skipped := f.run(runs[2].Key)
 	if want := fmt.Sprintf("run %s has the slot on node %s", runs[0], nodeA); skipped.Error != want ||
 		skipped.Class != "" || skipped.EndedAt == nil || len(skipped.Attempts) != 0 {
 		t.Errorf("skipped run %+v, want it ended without an attempt or a failure, and error %q", skipped, want)
@@ -148,26 +149,26 @@ func testSlotsQueue(t *testing.T, f *fixture) {
 	runs := f.bounded(5, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.QueueLimit = dispatcher.ConcurrencyQueue, 2 })
 	f.expect("out of turn", f.acquire(runs[2], runs[1]), []int{})
 	f.expect("first", f.acquire(runs[0], runs[3], runs[4]), []int{1})
-	f.expect("states", f.states(runs), []dispatcher.RunState{
-		dispatcher.RunClaimed, dispatcher.RunQueued, dispatcher.RunQueued, dispatcher.RunSkipped, dispatcher.RunSkipped,
+	f.expect("states", f.states(runs), []run.State{
+		run.Claimed, run.Queued, run.Queued, run.Skipped, run.Skipped,
 	})
-	if got := f.run(runs[4].RunKey).Error; !strings.HasPrefix(got, "2 runs wait already") || !strings.Contains(got, runs[0].String()) {
+	if got := f.run(runs[4].Key).Error; !strings.HasPrefix(got, "2 runs wait already") || !strings.Contains(got, runs[0].String()) {
 		t.Errorf("beyond the limit: error %q, want it to say so and to name the holder", got)
 	}
-	if waits := f.run(runs[1].RunKey); waits.Node != nil || waits.Attempt != 0 || waits.ClaimedAt != nil {
+	if waits := f.run(runs[1].Key); waits.Node != nil || waits.Attempt != 0 || waits.ClaimedAt != nil {
 		t.Errorf("a run that waits is %+v, want it with nobody, its attempt not consumed", waits)
 	}
 	if got := f.adopted(nodeA, token1); len(got) != 0 {
 		t.Errorf("adopted %v, want none while they wait for the slot", got)
 	}
-	query := dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunQueued, Page: input.Page{Limit: 10}}
+	query := dispatcher.RunQuery{App: "shop", Job: "tick", State: run.Queued, Page: input.Page{Limit: 10}}
 	if listed, err := f.Runs(t.Context(), query); err != nil || len(listed) != 2 {
 		t.Errorf("listed %d that wait, %v, want 2", len(listed), err)
 	}
 	last := runs[0]
 	for minute := 2; minute <= 3; minute++ {
 		f.finish(last)
-		next := f.adopted(nodeA, dispatcher.Token(minute))
+		next := f.adopted(nodeA, run.Token(minute))
 		f.expect("roused", minutesOf(next), []int{minute})
 		f.expect("acquired in order", f.acquire(next...), []int{minute})
 		f.expect("slots", f.holders(), []int{minute})
@@ -182,9 +183,9 @@ func testSlotsReplaceNone(_ *testing.T, f *fixture) {
 	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
 	f.expect("the first waits", f.acquire(runs[0]), []int{})
 	f.expect("so does the second", f.acquire(runs[1]), []int{})
-	f.expect("which replaces the first", f.states(runs), []dispatcher.RunState{dispatcher.RunSkipped, dispatcher.RunQueued,
-		dispatcher.RunClaimed})
-	if got := f.run(runs[0].RunKey).Error; got != "replaced by run "+runs[1].String()+" before it began" {
+	f.expect("which replaces the first", f.states(runs), []run.State{run.Skipped, run.Queued,
+		run.Claimed})
+	if got := f.run(runs[0].Key).Error; got != "replaced by run "+runs[1].String()+" before it began" {
 		f.Errorf("the first run says %q, want the run that asked", got)
 	}
 	f.must(f.CancelRun(f.Context(), runs[2].String(), at(runs[2].ScheduledAt)))
@@ -200,27 +201,27 @@ func testSlotsReplace(t *testing.T, f *fixture) {
 	runs := f.bounded(4, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
 	notifications := f.listen()
 	f.expect("not while a later one is about to begin", f.acquire(runs[0]), []int{})
-	f.expect("it waits, for the later one may end before it asks", f.states(runs[:1]), []dispatcher.RunState{dispatcher.RunQueued})
+	f.expect("it waits, for the later one may end before it asks", f.states(runs[:1]), []run.State{run.Queued})
 	f.expect("nor the next", f.acquire(runs[1], runs[2]), []int{})
 	f.expect("the latest", f.acquire(runs[3]), []int{4})
-	f.expect("states", f.states(runs), []dispatcher.RunState{dispatcher.RunSkipped, dispatcher.RunSkipped,
-		dispatcher.RunSkipped, dispatcher.RunClaimed})
+	f.expect("states", f.states(runs), []run.State{run.Skipped, run.Skipped,
+		run.Skipped, run.Claimed})
 	newer := f.claimNext(token1)
 	f.expect("a newer one waits", f.acquire(newer), []int{})
-	replaced := f.run(runs[3].RunKey)
-	if replaced.State != dispatcher.RunCancelled || replaced.Error != "replaced by run "+newer.String() || len(replaced.Attempts) != 1 {
+	replaced := f.run(runs[3].Key)
+	if replaced.State != run.Cancelled || replaced.Error != "replaced by run "+newer.String() || len(replaced.Attempts) != 1 {
 		t.Errorf("the older run is %+v, want it cancelled, and to say by whom", replaced)
 	}
 	notifications.await(t, dispatcher.Notification{Run: runs[3].String(), Token: runs[3].Token, Attempt: 1})
 	f.expect("the slot is not free before its request is given up", f.holders(), []int{4})
 	newest := f.claimNext(token2)
 	f.expect("an even newer one waits", f.acquire(newest), []int{})
-	f.expect("and the one between is over", f.states([]dispatcher.HeldRun{newer}), []dispatcher.RunState{dispatcher.RunSkipped})
+	f.expect("and the one between is over", f.states([]dispatcher.HeldRun{newer}), []run.State{run.Skipped})
 	if got := f.adopted(nodeA, 7); len(got) != 0 {
 		t.Errorf("adopted %v, want none while the request is in flight", got)
 	}
 	f.finish(runs[3])
-	if late := f.run(runs[3].RunKey).Attempts; len(late) != 1 || late[0].Late == nil {
+	if late := f.run(runs[3].Key).Attempts; len(late) != 1 || late[0].Late == nil {
 		t.Errorf("attempts of the replaced run: %+v, want its result kept with it", late)
 	}
 	next := f.adopted(nodeA, 8)
@@ -230,11 +231,11 @@ func testSlotsReplace(t *testing.T, f *fixture) {
 
 // With several slots all policies count to that; allow with a bound waits as queue does.
 func testSlotsOfSeveral(t *testing.T, f *fixture) {
-	for policy, want := range map[dispatcher.ConcurrencyPolicy][]dispatcher.RunState{
-		dispatcher.ConcurrencyAllow:   {dispatcher.RunClaimed, dispatcher.RunClaimed, dispatcher.RunQueued, dispatcher.RunQueued},
-		dispatcher.ConcurrencyQueue:   {dispatcher.RunClaimed, dispatcher.RunClaimed, dispatcher.RunQueued, dispatcher.RunQueued},
-		dispatcher.ConcurrencyForbid:  {dispatcher.RunClaimed, dispatcher.RunClaimed, dispatcher.RunSkipped, dispatcher.RunSkipped},
-		dispatcher.ConcurrencyReplace: {dispatcher.RunSkipped, dispatcher.RunSkipped, dispatcher.RunClaimed, dispatcher.RunClaimed},
+	for policy, want := range map[dispatcher.ConcurrencyPolicy][]run.State{
+		dispatcher.ConcurrencyAllow:   {run.Claimed, run.Claimed, run.Queued, run.Queued},
+		dispatcher.ConcurrencyQueue:   {run.Claimed, run.Claimed, run.Queued, run.Queued},
+		dispatcher.ConcurrencyForbid:  {run.Claimed, run.Claimed, run.Skipped, run.Skipped},
+		dispatcher.ConcurrencyReplace: {run.Skipped, run.Skipped, run.Claimed, run.Claimed},
 	} {
 		runs := f.bounded(4, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = policy, 2 })
 		f.acquire(runs...)
@@ -246,7 +247,7 @@ func testSlotsOfSeveral(t *testing.T, f *fixture) {
 			for _, run := range runs {
 				f.finish(run)
 			}
-			runs = f.adopted(nodeA, dispatcher.Token(10*round+50))
+			runs = f.adopted(nodeA, run.Token(10*round+50))
 			f.acquire(runs...)
 		}
 		f.expect("slots at the end of "+string(policy), f.holders(), []int{})
@@ -333,7 +334,7 @@ func testSlotsOfDelays(t *testing.T, f *fixture) {
 	a.Then = time.Time{}
 	held := f.claim(a)
 	f.expect("the fire", f.acquire(held...), []int{})
-	if got := f.run(held[0].RunKey); got.State != dispatcher.RunSkipped || !strings.Contains(got.Error, requested.ID) {
+	if got := f.run(held[0].Key); got.State != run.Skipped || !strings.Contains(got.Error, requested.ID) {
 		t.Errorf("the fire is %+v, want it skipped for the run by hand", got)
 	}
 	ended, err := f.EndedDelays(ctx, nil, 10)
@@ -347,13 +348,13 @@ func testSlotsOfDelays(t *testing.T, f *fixture) {
 // replaces it then has nothing to wait for.
 func testSlotsOfRetries(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	failAgain := func(run dispatcher.HeldRun, at time.Time) {
+	failAgain := func(one dispatcher.HeldRun, at time.Time) {
 		t.Helper()
-		r := record(run, outcome(run.ScheduledAt))
-		r.Outcome.State, r.Outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
+		r := record(one, outcome(one.ScheduledAt))
+		r.Outcome.State, r.Outcome.Class = run.Failed, run.ClassHTTP5xx
 		r.Next = &dispatcher.NextAttempt{At: at, Until: t0.Add(24 * time.Hour), CountsAsFailure: true}
 		f.must(f.Record(ctx, []dispatcher.Record{r}))
-		f.must(f.ReleaseSlots(ctx, []dispatcher.HeldRun{run}))
+		f.must(f.ReleaseSlots(ctx, []dispatcher.HeldRun{one}))
 	}
 	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})
@@ -377,8 +378,8 @@ func testSlotsOfRetries(t *testing.T, f *fixture) {
 	newer := f.claimNext(token2)
 	f.expect("replaces at once", f.acquire(newer), []int{3})
 	f.expect("states", f.states(append(runs, newer)),
-		[]dispatcher.RunState{dispatcher.RunCancelled, dispatcher.RunSkipped, dispatcher.RunClaimed})
-	if got := f.run(runs[0].RunKey); len(got.Attempts) != 2 || got.NextAttemptAt != nil {
+		[]run.State{run.Cancelled, run.Skipped, run.Claimed})
+	if got := f.run(runs[0].Key); len(got.Attempts) != 2 || got.NextAttemptAt != nil {
 		t.Errorf("the replaced run is %+v, want its two attempts and none to come", got)
 	}
 }

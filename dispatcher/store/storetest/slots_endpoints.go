@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // endpointSlotTests are those of jobs of which one run at a time goes to an endpoint.
@@ -78,7 +79,7 @@ func (f *fixture) occupied() []string {
 	f.must(err)
 	got := []string{}
 	for _, slot := range taken {
-		key, err := dispatcher.ParseRunKey(slot.Run)
+		key, err := run.ParseKey(slot.Run)
 		f.must(err)
 		if slot.Endpoint != "" {
 			got = append(got, fmt.Sprint(int(key.ScheduledAt.Sub(t0)/time.Minute), slot.Endpoint))
@@ -88,17 +89,17 @@ func (f *fixture) occupied() []string {
 }
 
 // failAttempt records that an attempt failed and its run is attempted again, and gives its slots back.
-func (f *fixture) failAttempt(run dispatcher.HeldRun) {
+func (f *fixture) failAttempt(one dispatcher.HeldRun) {
 	f.Helper()
-	r := record(run, outcome(run.ScheduledAt))
-	r.Outcome.State, r.Outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
+	r := record(one, outcome(one.ScheduledAt))
+	r.Outcome.State, r.Outcome.Class = run.Failed, run.ClassHTTP5xx
 	r.Next = &dispatcher.NextAttempt{At: t0.Add(30 * time.Minute), Until: t0.Add(24 * time.Hour), CountsAsFailure: true}
 	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
-	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{run}))
+	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{one}))
 }
 
 // adoptAgain adopts the runs that are attempted again.
-func (f *fixture) adoptAgain(token dispatcher.Token) []dispatcher.HeldRun {
+func (f *fixture) adoptAgain(token run.Token) []dispatcher.HeldRun {
 	f.Helper()
 	query := dispatcher.AdoptQuery{Node: nodeA, Token: token, Limit: 10, Now: t0.Add(time.Hour), Retries: true}
 	runs, err := f.Adopt(f.Context(), query)
@@ -112,10 +113,10 @@ func testEndpointForbid(t *testing.T, f *fixture) {
 	f.expect("once more", f.occupy("a", runs[1]), []string{"2a"})
 	f.expect("the same endpoint", f.occupy("a", runs[0], runs[2]), []string{})
 	f.expect("another endpoint", f.occupy("b", runs[3]), []string{"4b"})
-	f.expect("states", f.states(runs), []dispatcher.RunState{
-		dispatcher.RunSkipped, dispatcher.RunClaimed, dispatcher.RunSkipped, dispatcher.RunClaimed,
+	f.expect("states", f.states(runs), []run.State{
+		run.Skipped, run.Claimed, run.Skipped, run.Claimed,
 	})
-	skipped := f.run(runs[2].RunKey)
+	skipped := f.run(runs[2].Key)
 	if want := fmt.Sprintf("endpoint a runs run %s already on node %s", runs[1], nodeA); skipped.Error != want || len(skipped.Attempts) != 0 {
 		t.Errorf("skipped run %+v, want no attempt and error %q", skipped, want)
 	}
@@ -132,8 +133,8 @@ func testEndpointQueue(t *testing.T, f *fixture) {
 	f.expect("others wait", f.occupy("a", runs[3]), []string{})
 	f.expect("others wait", f.occupy("a", runs[0]), []string{})
 	f.expect("the other endpoint is free", f.occupy("b", runs[2]), []string{"3b"})
-	waits := f.run(runs[0].RunKey)
-	if waits.State != dispatcher.RunQueued || waits.WaitsForEndpoint != "a" || waits.Node != nil || waits.Attempt != 0 {
+	waits := f.run(runs[0].Key)
+	if waits.State != run.Queued || waits.WaitsForEndpoint != "a" || waits.Node != nil || waits.Attempt != 0 {
 		t.Errorf("a run that waits is %+v, want it to say so and to be with nobody", waits)
 	}
 	if got := f.adopted(nodeA, token1); len(got) != 0 {
@@ -150,7 +151,7 @@ func testEndpointQueue(t *testing.T, f *fixture) {
 	f.expect("it goes where it waited", f.occupy("b", first...), []string{"1a"})
 	f.finish(first[0])
 	for _, minute := range []int{4, 5} {
-		next := f.adopted(nodeA, dispatcher.Token(20+minute))
+		next := f.adopted(nodeA, run.Token(20+minute))
 		f.expect("woken in order", minutesOf(next), []int{minute})
 		f.expect("granted in order", f.occupy("a", next...), []string{fmt.Sprint(minute, "a")})
 		f.finish(next[0])
@@ -163,11 +164,11 @@ func testEndpointQueueLimit(t *testing.T, f *fixture) {
 	f.expect("taken", append(f.occupy("a", runs[0]), f.occupy("b", runs[1])...), []string{"1a", "2b"})
 	f.expect("one waits for each", append(f.occupy("a", runs[2]), f.occupy("b", runs[3])...), []string{})
 	f.expect("beyond the limit", append(f.occupy("a", runs[4]), f.occupy("b", runs[5])...), []string{})
-	f.expect("states", f.states(runs[2:]), []dispatcher.RunState{
-		dispatcher.RunQueued, dispatcher.RunQueued, dispatcher.RunSkipped, dispatcher.RunSkipped,
+	f.expect("states", f.states(runs[2:]), []run.State{
+		run.Queued, run.Queued, run.Skipped, run.Skipped,
 	})
 	want := fmt.Sprintf("2 runs wait already, the most that queue_limit allows; endpoint b runs run %s already", runs[1])
-	if got := f.run(runs[5].RunKey).Error; !strings.HasPrefix(got, want) {
+	if got := f.run(runs[5].Key).Error; !strings.HasPrefix(got, want) {
 		t.Errorf("error %q, want %q", got, want)
 	}
 }
@@ -178,8 +179,8 @@ func testEndpointReplace(t *testing.T, f *fixture) {
 	f.expect("taken", append(f.occupy("a", runs[0]), f.occupy("b", runs[1])...), []string{"1a", "2b"})
 	f.expect("a newer one waits for the end of the request", f.occupy("a", runs[2]), []string{})
 	notifications.await(t, dispatcher.Notification{Run: runs[0].String(), Token: runs[0].Token, Attempt: 1})
-	f.expect("states", f.states(runs[:3]), []dispatcher.RunState{dispatcher.RunCancelled, dispatcher.RunClaimed, dispatcher.RunQueued})
-	if got := f.run(runs[0].RunKey).Error; got != "replaced by run "+runs[2].String() {
+	f.expect("states", f.states(runs[:3]), []run.State{run.Cancelled, run.Claimed, run.Queued})
+	if got := f.run(runs[0].Key).Error; got != "replaced by run "+runs[2].String() {
 		t.Errorf("error of the replaced run: %q", got)
 	}
 	f.expect("slots", f.occupied(), []string{"1a", "2b"})
@@ -217,7 +218,7 @@ func testEndpointRetries(t *testing.T, f *fixture) {
 	f.failAttempt(again[0])
 	again = f.adoptAgain(token2)
 	f.expect("too old for the same", f.occupy("a", again...), []string{})
-	if got := f.run(runs[0].RunKey); got.State != dispatcher.RunCancelled ||
+	if got := f.run(runs[0].Key); got.State != run.Cancelled ||
 		!strings.HasPrefix(got.Error, "replaced by run "+runs[1].String()) || len(got.Attempts) != 3 {
 		t.Errorf("a run that was attempted and gets no slot is %+v, want it cancelled and to say why", got)
 	}
@@ -261,7 +262,7 @@ func testEndpointGone(t *testing.T, f *fixture) {
 	f.expect("woken", minutesOf(woken), []int{2, 3})
 	f.expect("routed again", f.occupy("b", woken...), []string{"2b"})
 	f.must(f.DrainEndpoint(ctx, "shop", "workers", "a", false, at(t0)))
-	f.expect("waits for another", f.run(woken[1].RunKey).WaitsForEndpoint, "b")
+	f.expect("waits for another", f.run(woken[1].Key).WaitsForEndpoint, "b")
 	group := workers() // without b
 	group.DNS = nil
 	f.putGroup(group, t0)
@@ -276,7 +277,7 @@ func testEndpointIfFree(t *testing.T, f *fixture) {
 	f.expect("once more", f.occupyIf(true, "a", runs[0]), []string{"1a"})
 	f.expect("the next candidate", f.occupyIf(true, "b", runs[1]), []string{"2b"})
 	f.expect("all are busy", append(f.occupyIf(true, "a", runs[2]), f.occupyIf(true, "b", runs[2])...), []string{"3busy", "3busy"})
-	f.expect("it is still its node's", f.states(runs[2:3]), []dispatcher.RunState{dispatcher.RunClaimed})
+	f.expect("it is still its node's", f.states(runs[2:3]), []run.State{run.Claimed})
 	f.expect("one waits", f.occupy("a", runs[3]), []string{})
 	f.finish(runs[0])
 	f.expect("free, but another has waited", f.occupyIf(true, "a", runs[2]), []string{"3busy"})

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -47,11 +48,11 @@ var runEnds = map[string]func(*fixture, dispatcher.HeldRun){
 	},
 	"is completed by its target": func(f *fixture, run dispatcher.HeldRun) {
 		f.accept(run, run.ScheduledAt)
-		f.must(f.complete(run.RunKey, 1, t0.Add(2*time.Minute)))
+		f.must(f.complete(run.Key, 1, t0.Add(2*time.Minute)))
 	},
 	"is failed by its target": func(f *fixture, run dispatcher.HeldRun) {
 		f.accept(run, run.ScheduledAt)
-		f.must(f.fail(run.RunKey, 1, t0.Add(2*time.Minute)))
+		f.must(f.fail(run.Key, 1, t0.Add(2*time.Minute)))
 		f.must(f.Record(f.Context(), []dispatcher.Record{record(f.adoptEnded(t0.Add(2*time.Minute)), failure(run.ScheduledAt))}))
 	},
 	"gets no callback": func(f *fixture, run dispatcher.HeldRun) {
@@ -63,13 +64,13 @@ var runEnds = map[string]func(*fixture, dispatcher.HeldRun){
 		f.must(f.Deregister(f.Context(), nodeA))
 		f.must(f.FailLostRuns(f.Context(), t0.Add(time.Hour)))
 	},
-	"is lost, as its node does not make it any more": func(f *fixture, run dispatcher.HeldRun) {
-		begun, err := f.Begin(f.Context(), []dispatcher.HeldRun{run})
+	"is lost, as its node does not make it any more": func(f *fixture, r dispatcher.HeldRun) {
+		begun, err := f.Begin(f.Context(), []dispatcher.HeldRun{r})
 		f.must(err)
 		found, err := f.Begun(f.Context(), nodeA)
 		f.must(err)
 		f.expect("begun", minutesOf(found), minutesOf(begun))
-		stranger := run
+		stranger := r
 		stranger.Token++
 		for _, tt := range []struct {
 			run  dispatcher.HeldRun
@@ -79,7 +80,7 @@ var runEnds = map[string]func(*fixture, dispatcher.HeldRun){
 			f.must(err)
 			f.expect("lost", lost, tt.want)
 		}
-		if got := f.run(run.RunKey); got.State != dispatcher.RunLost || len(got.Attempts) != 1 {
+		if got := f.run(r.Key); got.State != run.Lost || len(got.Attempts) != 1 {
 			f.Errorf("the run is %+v, want it lost with its attempt", got)
 		}
 	},
@@ -157,7 +158,7 @@ func (f *fixture) resolveRollback(choice dispatcher.RollbackChoice) {
 // letGoOfSlots is what nodes do of themselves that hold none of the attempts any more for which they have slots.
 func (f *fixture) letGoOfSlots() (released int) {
 	f.Helper()
-	for _, node := range []dispatcher.NodeID{nodeA, nodeB} {
+	for _, node := range []run.NodeID{nodeA, nodeB} {
 		for after, more := (dispatcher.SlotKey{}), true; more; {
 			left, err := f.LeftSlots(f.Context(), node, after, 1)
 			f.must(err)
@@ -227,11 +228,11 @@ func testLeftSlotsInPages(t *testing.T, f *fixture) {
 		after, more = page.Last, page.More
 	}
 	f.expect("found", minutesOf(found), []int{1, 4, 5})
-	tokens := map[dispatcher.Token]bool{}
+	tokens := map[run.Token]bool{}
 	for _, run := range found {
 		tokens[run.Token] = true
 	}
-	f.expect("their tokens", slices.Sorted(maps.Keys(tokens)), []dispatcher.Token{runs[0].Token, runs[3].Token, runs[4].Token})
+	f.expect("their tokens", slices.Sorted(maps.Keys(tokens)), []run.Token{runs[0].Token, runs[3].Token, runs[4].Token})
 }
 
 // The slot of an endpoint goes the same way. A run that only waits for one has none, and no node.
@@ -256,7 +257,7 @@ func (f *fixture) leaks() []string {
 	for _, leak := range page.Leaks {
 		text := string(leak.Kind) + " " + leak.Job
 		if leak.Run != "" {
-			key, err := dispatcher.ParseRunKey(leak.Run)
+			key, err := run.ParseKey(leak.Run)
 			f.must(err)
 			text += fmt.Sprintf(" %d", int(key.ScheduledAt.Sub(t0)/time.Minute))
 		}
@@ -333,7 +334,7 @@ func testSlotsOfImportedApp(t *testing.T, f *fixture) {
 		f.must(f.DeleteJob(t.Context(), "shop", "tick", at(t0)))
 		f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
 		f.must(f.ImportApp(t.Context(), export, at(t0)))
-		f.expect("the run", f.run(runs[0].RunKey).State, dispatcher.RunCancelled)
+		f.expect("the run", f.run(runs[0].Key).State, run.Cancelled)
 		f.expect("slots while the request may be in flight", len(f.holders()), 1)
 		f.expect("released", f.letGoOfSlots(), 1)
 		f.expect("leaks", f.leaks(), []string{})
@@ -353,14 +354,14 @@ func testReleaseRun(t *testing.T, f *fixture) {
 	f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0)))
 	f.must(f.GrantWaiting(t.Context()))
 	f.expect("slots while the request may be in flight", f.holders(), []int{1})
-	if run, err := f.ReleaseRun(t.Context(), runs[0].String(), at(t0)); err != nil || run.State != dispatcher.RunCancelled {
-		t.Errorf("released: %+v, %v, want the cancelled run", run, err)
+	if r, err := f.ReleaseRun(t.Context(), runs[0].String(), at(t0)); err != nil || r.State != run.Cancelled {
+		t.Errorf("released: %+v, %v, want the cancelled run", r, err)
 	}
 	f.expect("slots", f.holders(), []int{})
 	f.expect("woken", minutesOf(f.adopted(nodeA, token2)), []int{2})
 	_, err = f.ReleaseRun(t.Context(), runs[0].String(), at(t0))
 	wantConflict(t, "release it again", err)
-	_, err = f.ReleaseRun(t.Context(), dispatcher.RunKey{TriggerID: 1, ScheduledAt: t0, Kind: dispatcher.KindManual}.String(), at(t0))
+	_, err = f.ReleaseRun(t.Context(), run.Key{TriggerID: 1, ScheduledAt: t0, Kind: run.KindManual}.String(), at(t0))
 	wantError(t, "release an unknown run", err, dispatcher.ErrNotFound)
 	entries := f.auditLog(access.AuditQuery{Subject: "run " + runs[0].String()})
 	if len(entries) == 0 || entries[0].Action != "release" {

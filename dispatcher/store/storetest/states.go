@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // rollUp rolls up all states, a few at a time, and returns how many changed.
@@ -50,15 +51,15 @@ func testStates(t *testing.T, f *fixture) {
 	if f.must(err); paused.State != dispatcher.JobPaused || resumed.State != dispatcher.JobExecuting {
 		t.Errorf("paused and resumed: %s, %s", paused.State, resumed.State)
 	}
-	f.must(f.Quarantine(ctx, dispatcher.TriggerID("shop", "broken", "tick"), 1, "why"))
-	f.must(f.Quarantine(ctx, dispatcher.TriggerID("shop", "last", "tick"), last.Revision, "out of date"))
+	f.must(f.Quarantine(ctx, run.TriggerID("shop", "broken", "tick"), 1, "why"))
+	f.must(f.Quarantine(ctx, run.TriggerID("shop", "last", "tick"), last.Revision, "out of date"))
 	if got := state("broken"); got != dispatcher.JobError || state("last") != dispatcher.JobExecuting {
 		t.Errorf("in quarantine: %s, %s, want ERROR and the other as it was", got, state("last"))
 	}
 
 	var held []dispatcher.HeldRun
 	for _, d := range f.dueAll(minutes(2)) {
-		for d.ID == dispatcher.TriggerID("shop", "last", "tick") && !d.NextFireTime.IsZero() {
+		for d.ID == run.TriggerID("shop", "last", "tick") && !d.NextFireTime.IsZero() {
 			a := f.advance(d)
 			held = append(held, f.claim(a)...)
 			d.PrevFireTime, d.NextFireTime = a.Next, a.Then

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -65,7 +66,7 @@ func testStatistics(t *testing.T, f *fixture) {
 	f.wantDays("before any run", f.days(t0))
 	runs := make([]dispatcher.HeldRun, 6)
 	for i := range runs {
-		runs[i] = f.claimNext(dispatcher.Token(1000 + i))
+		runs[i] = f.claimNext(run.Token(1000 + i))
 	}
 	for i, late := range []time.Duration{0, 500 * time.Millisecond, time.Second} {
 		f.began(runs[i], late)
@@ -121,7 +122,7 @@ func testStatisticsRace(t *testing.T, f *fixture) {
 	nodes.Wait()
 	found, err := f.Statistics(t.Context(), view.StatisticsQuery{Now: now})
 	f.must(err)
-	if len(found.Days) != 1 || found.Days[0].Runs[dispatcher.RunSucceeded] != 40 || !found.Days[0].Final {
+	if len(found.Days) != 1 || found.Days[0].Runs[run.Succeeded] != 40 || !found.Days[0].Final {
 		t.Errorf("got %+v, want 40 runs on one day", found.Days)
 	}
 }

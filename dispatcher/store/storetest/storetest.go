@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -164,12 +165,12 @@ var t0 = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 
 // The nodes and tokens of most tests.
 const (
-	nodeA  dispatcher.NodeID = 0x0a
-	nodeB  dispatcher.NodeID = 0x0b
-	nodeC  dispatcher.NodeID = 0x0c
-	nodeD  dispatcher.NodeID = 0x0d
-	token1 dispatcher.Token  = 101
-	token2 dispatcher.Token  = 102
+	nodeA  run.NodeID = 0x0a
+	nodeB  run.NodeID = 0x0b
+	nodeC  run.NodeID = 0x0c
+	nodeD  run.NodeID = 0x0d
+	token1 run.Token  = 101
+	token2 run.Token  = 102
 )
 
 // inCheck leaves a test that takes long to "make check", whose step databases runs the whole suite.
@@ -188,9 +189,9 @@ type fixture struct {
 }
 
 // token returns a token for one claim: token1 first, and then others than token1 and token2.
-func (f *fixture) token() dispatcher.Token {
+func (f *fixture) token() run.Token {
 	if n := f.drawn.Add(1); n > 1 {
-		return 1000 + dispatcher.Token(n)
+		return 1000 + run.Token(n)
 	}
 	return token1
 }
@@ -220,7 +221,7 @@ func (f *fixture) putApp(name string) {
 
 // register adds a node. Where a store serves one process, the nodes before it die, so a test
 // that needs two asks for them with both.
-func (f *fixture) register(id dispatcher.NodeID) {
+func (f *fixture) register(id run.NodeID) {
 	f.Helper()
 	f.must(f.Register(f.Context(), dispatcher.Node{ID: id, Name: "host", Version: "v1"}, t0))
 }
@@ -350,7 +351,7 @@ func (f *fixture) claimOne(name string) dispatcher.HeldRun {
 	f.Helper()
 	f.putEvery(name, time.Minute)
 	for _, d := range f.dueAll(t0.Add(time.Hour)) {
-		if d.ID == dispatcher.TriggerID("shop", name, "tick") {
+		if d.ID == run.TriggerID("shop", name, "tick") {
 			if held := f.claim(f.advance(d)); len(held) == 1 {
 				return held[0]
 			}
@@ -361,27 +362,27 @@ func (f *fixture) claimOne(name string) dispatcher.HeldRun {
 }
 
 // outcome is a success that took a second.
-func outcome(start time.Time) dispatcher.Outcome {
-	return dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: 200}
+func outcome(start time.Time) run.Outcome {
+	return run.Outcome{State: run.Succeeded, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: 200}
 }
 
 // superseded is the outcome of an attempt that its target refused as stale, a second after it began.
-func superseded(start time.Time) dispatcher.Outcome {
-	o := dispatcher.Superseded()
+func superseded(start time.Time) run.Outcome {
+	o := run.SupersededOutcome()
 	o.StartedAt, o.EndedAt, o.HTTPStatus = start, start.Add(time.Second), 409
 	return o
 }
 
 // record returns the record of an attempt by nodeA.
-func record(held dispatcher.HeldRun, o dispatcher.Outcome) dispatcher.Record {
+func record(held dispatcher.HeldRun, o run.Outcome) dispatcher.Record {
 	return dispatcher.Record{
-		RunKey: held.RunKey, JobID: held.JobID, Revision: held.Revision, ClaimedAt: held.ClaimedAt, Node: nodeA,
+		Key: held.Key, JobID: held.JobID, Revision: held.Revision, ClaimedAt: held.ClaimedAt, Node: nodeA,
 		Token: held.Token, Attempt: held.Attempt, Outcome: o,
 	}
 }
 
 // run reads the run of a key.
-func (f *fixture) run(key dispatcher.RunKey) dispatcher.Run {
+func (f *fixture) run(key run.Key) run.Run {
 	f.Helper()
 	run, err := f.Store.Run(f.Context(), key.String())
 	f.must(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -113,8 +114,8 @@ func testStrip(t *testing.T, f *fixture) {
 	found, err := verify.Strip(t.Context(), f.Store, verify.StripQuery{App: "shop", Job: "tick", Trigger: "tick", Past: 6, Now: now})
 	f.must(err)
 	first, missed := found.Cells[0], found.Cells[1]
-	if first.State != dispatcher.RunClaimed || first.Late != 0 || missed.Decision != dispatcher.DecisionFireOnce ||
-		missed.State != dispatcher.RunClaimed && missed.State != dispatcher.RunQueued {
+	if first.State != run.Claimed || first.Late != 0 || missed.Decision != dispatcher.DecisionFireOnce ||
+		missed.State != run.Claimed && missed.State != run.Queued {
 		t.Errorf("got %+v and %+v, want a claimed run and a misfire with its catch-up run", first, missed)
 	}
 	_, err = verify.Strip(t.Context(), f.Store, verify.StripQuery{App: "shop", Job: "tick", Trigger: "other", Past: 6, Now: now})

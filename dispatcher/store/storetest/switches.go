@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // switchTests are those of what keeps triggers from firing: the app's switch, labels that no node has, pauses.
@@ -238,14 +239,14 @@ func testReasonsAddUp(t *testing.T, f *fixture) {
 	// An error that ends does not take the other reasons with it.
 	pause("tick", true)
 	revision := revisionOf(f, "tick")
-	f.must(f.Quarantine(t.Context(), dispatcher.TriggerID("shop", "tick", "tick"), revision, "unreadable"))
+	f.must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), revision, "unreadable"))
 	f.setApp(false)
 	f.put(j, t0)
 	f.setApp(true)
 	if n := f.dueCount(); n != 0 {
 		t.Errorf("paused, and out of quarantine: %d triggers are due, want none", n)
 	}
-	f.must(f.Quarantine(t.Context(), dispatcher.TriggerID("shop", "tick", "tick"), revisionOf(f, "tick"), "unreadable"))
+	f.must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), revisionOf(f, "tick"), "unreadable"))
 	pause("tick", false)
 	if n := f.dueCount(); n != 1 || f.trigger("tick").State != dispatcher.TriggerWaiting {
 		t.Errorf("resumed out of quarantine: %d triggers are due in state %s, want 1", n, f.trigger("tick").State)
@@ -424,7 +425,7 @@ func testRunsOfDeletedApp(t *testing.T, f *fixture) {
 	now := wait.ProbeAt
 	wantDiff(t, "runs of a disabled app", 0, len(f.adoptIdle(nodeA, now))+len(f.dueHosts(now)))
 	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
-	if got := f.adoptIdle(nodeA, now); len(got) != 1 || got[0].RunKey != queued {
+	if got := f.adoptIdle(nodeA, now); len(got) != 1 || got[0].Key != queued {
 		t.Errorf("adopted %+v, want the queued run, so that its node ends it", got)
 	}
 	wantDiff(t, "waits for hosts that are due", 1, len(f.dueHosts(now)))

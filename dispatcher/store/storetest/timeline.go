@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -110,7 +111,7 @@ func testTimelineOfBusyJob(t *testing.T, f *fixture) {
 	row, failed, runs, planned := page.Items[0], 0, 0, 0
 	for _, m := range row.Marks {
 		switch {
-		case m.State == dispatcher.RunTimedOut:
+		case m.State == run.TimedOut:
 			failed += m.Count
 		case m.What == view.MarkRun:
 			runs += m.Count

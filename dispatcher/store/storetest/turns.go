@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // turnTests are those of apps that take turns, however much of one app waits.
@@ -48,8 +49,8 @@ func (f *fixture) request(app, name string, runs int, now time.Time) {
 // turns tells of which apps some runs are, in order: A for "crowded", B for "shop".
 func (f *fixture) turns(runs []dispatcher.Adoptable) (apps string) {
 	f.Helper()
-	for _, run := range runs {
-		apps += map[int64]string{dispatcher.AppID("crowded"): "A", dispatcher.AppID("shop"): "B"}[run.AppID]
+	for _, r := range runs {
+		apps += map[int64]string{run.AppID("crowded"): "A", run.AppID("shop"): "B"}[r.AppID]
 	}
 	return apps
 }
@@ -68,9 +69,9 @@ func testAdoptByTurns(t *testing.T, f *fixture) {
 	found := f.look(dispatcher.AdoptQuery{Limit: 10})
 	f.expect("the turns", f.turns(found), "ABABABAAAA")
 	var due []time.Time
-	for _, run := range found {
-		if run.AppID == dispatcher.AppID("crowded") {
-			due = append(due, run.DueAt)
+	for _, r := range found {
+		if r.AppID == run.AppID("crowded") {
+			due = append(due, r.DueAt)
 		}
 	}
 	if !slices.IsSortedFunc(due, time.Time.Compare) || !due[0].Equal(t0) {
@@ -91,15 +92,15 @@ func testPagesOfTurns(_ *testing.T, f *fixture) {
 // everyPage goes through all pages of a query, and expects so many runs, each once, and each app in order.
 func (f *fixture) everyPage(query dispatcher.AdoptQuery, want int) {
 	f.Helper()
-	seen := map[dispatcher.RunKey]bool{}
+	seen := map[run.Key]bool{}
 	query.After = map[int64]dispatcher.Adoptable{}
 	for range want {
 		page := f.look(query)
 		for _, run := range page {
 			if last, ok := query.After[run.AppID]; ok && (!last.More || run.DueAt.Before(last.DueAt)) {
-				f.Errorf("run %s of %s comes behind %s of %s, with more behind it: %t", run.RunKey, run.DueAt, last.RunKey, last.DueAt, last.More)
+				f.Errorf("run %s of %s comes behind %s of %s, with more behind it: %t", run.Key, run.DueAt, last.Key, last.DueAt, last.More)
 			}
-			seen[run.RunKey], query.After[run.AppID] = true, run
+			seen[run.Key], query.After[run.AppID] = true, run
 		}
 		if len(page) < query.Limit {
 			break
@@ -134,12 +135,12 @@ func (f *fixture) crowdOfRetries(big, small int) {
 	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: t0.Add(2 * time.Minute)})
 	f.must(err)
 	var records []dispatcher.Record
-	for _, run := range held {
+	for _, r := range held {
 		due := t0.Add(3 * time.Minute)
-		if run.JobID == dispatcher.JobID("shop", "small") {
+		if r.JobID == run.JobID("shop", "small") {
 			due = due.Add(time.Minute)
 		}
-		one := record(run, dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, StartedAt: t0, EndedAt: t0})
+		one := record(r, run.Outcome{State: run.Failed, Class: run.ClassHTTP5xx, StartedAt: t0, EndedAt: t0})
 		one.Next = &dispatcher.NextAttempt{At: due, Until: t0.Add(24 * time.Hour), CountsAsFailure: true}
 		records = append(records, one)
 	}
@@ -176,8 +177,8 @@ func testTurnsOfReturnedRuns(t *testing.T, f *fixture) {
 	held, err := f.Adopt(t.Context(), query)
 	f.must(err)
 	var records []dispatcher.Record
-	for _, run := range held[:12] {
-		records = append(records, record(run, ended(dispatcher.RunFailed, t0)))
+	for _, r := range held[:12] {
+		records = append(records, record(r, ended(run.Failed, t0)))
 	}
 	f.must(f.Record(t.Context(), records))
 	f.must(f.Release(t.Context(), held[12:]))
@@ -201,8 +202,8 @@ func (f *fixture) crowdOfEnds(big, small int) {
 	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: t0.Add(2 * time.Minute)})
 	f.must(err)
 	f.expect("adopted", len(held), big+small)
-	for _, run := range held {
-		f.recordFollowed(run, ended(dispatcher.RunFailed, run.ScheduledAt))
+	for _, r := range held {
+		f.recordFollowed(r, ended(run.Failed, r.ScheduledAt))
 	}
 }
 
@@ -257,11 +258,11 @@ func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
 	f.request("shop", "small", 3, now)
 	held, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: now})
 	f.must(err)
-	for _, run := range held {
-		if run.JobID == dispatcher.JobID("shop", "small") {
-			f.recordFollowed(run, ended(dispatcher.RunFailed, now))
+	for _, r := range held {
+		if r.JobID == run.JobID("shop", "small") {
+			f.recordFollowed(r, ended(run.Failed, now))
 		} else {
-			f.must(f.Release(t.Context(), []dispatcher.HeldRun{run}))
+			f.must(f.Release(t.Context(), []dispatcher.HeldRun{r}))
 		}
 	}
 	_, done = f.followed(10, now.Add(time.Hour)) // all that are set aside are tried again

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // unchangedTests are those of changes that leave everything as it is.
@@ -53,7 +54,7 @@ func testUnchanged(t *testing.T, f *fixture) {
 	}
 	traces := func() [2]int {
 		t.Helper()
-		revisions, err := f.TriggerHistories(ctx, dispatcher.JobID("shop", "tick"), t0.Add(-time.Hour))
+		revisions, err := f.TriggerHistories(ctx, run.JobID("shop", "tick"), t0.Add(-time.Hour))
 		f.must(err)
 		count := 0
 		for _, one := range revisions {
@@ -92,7 +93,7 @@ func testUnchanged(t *testing.T, f *fixture) {
 	if got := f.put(j, later).Revision; got != before.Job.Revision+1 {
 		t.Errorf("a changed description: got revision %d, want %d", got, before.Job.Revision+1)
 	}
-	if heard, want := notifications.next(t, "the change"), (dispatcher.Notification{JobID: dispatcher.JobID("shop", "tick")}); heard != want {
+	if heard, want := notifications.next(t, "the change"), (dispatcher.Notification{JobID: run.JobID("shop", "tick")}); heard != want {
 		t.Errorf("heard first %+v, want %+v", heard, want)
 	}
 }
@@ -144,7 +145,7 @@ func testUnchangedConditions(t *testing.T, f *fixture) {
 
 func testResumeOfError(t *testing.T, f *fixture) {
 	j := f.putEvery("tick", time.Minute)
-	f.must(f.Quarantine(t.Context(), dispatcher.TriggerID("shop", "tick", "tick"), j.Revision, "unreadable"))
+	f.must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), j.Revision, "unreadable"))
 	got, err := f.PauseJob(t.Context(), "shop", "tick", "tick", false, at(t0))
 	f.must(err)
 	if got.Revision != j.Revision+1 || got.Triggers["tick"].State != dispatcher.TriggerWaiting {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // unfoldTests are those of claims that have several fires and lose their row before all of them have ended.
@@ -41,7 +42,7 @@ func (f *fixture) claimMany(name string, fires int) []dispatcher.HeldRun {
 	f.put(job(name, triggers), t0)
 	var advances []dispatcher.Advance
 	for _, d := range f.dueAll(minutes(1)) {
-		if a := f.advance(d); a.JobID == dispatcher.JobID("shop", name) {
+		if a := f.advance(d); a.JobID == run.JobID("shop", name) {
 			advances = append(advances, a)
 		}
 	}
@@ -53,7 +54,7 @@ func (f *fixture) claimMany(name string, fires int) []dispatcher.HeldRun {
 }
 
 // unfold unfolds the claims of a node that are older than a minute by then, and expects how many there are.
-func (f *fixture) unfold(node dispatcher.NodeID, now time.Time, want int) {
+func (f *fixture) unfold(node run.NodeID, now time.Time, want int) {
 	f.Helper()
 	if got, err := f.UnfoldClaims(f.Context(), node, time.Minute, now); err != nil || got != want {
 		f.Errorf("unfolded %d claims, %v, want %d", got, err, want)
@@ -82,11 +83,11 @@ func records(runs ...dispatcher.HeldRun) (all []dispatcher.Record) {
 }
 
 // listed counts the runs of a job by their states, as a list shows them.
-func (f *fixture) listed(name string) map[dispatcher.RunState]int {
+func (f *fixture) listed(name string) map[run.State]int {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1000}})
 	f.must(err)
-	states := map[dispatcher.RunState]int{}
+	states := map[run.State]int{}
 	for _, run := range runs {
 		states[run.State]++
 	}
@@ -96,9 +97,9 @@ func (f *fixture) listed(name string) map[dispatcher.RunState]int {
 func testClaimGoes(t *testing.T, f *fixture) {
 	runs := f.claimMany("tick", 4)
 	f.must(f.Record(t.Context(), records(runs[:2]...)))
-	f.expect("while two are open", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2, dispatcher.RunClaimed: 2})
+	f.expect("while two are open", f.listed("tick"), map[run.State]int{run.Succeeded: 2, run.Claimed: 2})
 	f.must(f.Record(t.Context(), records(runs[2:]...)))
-	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 4})
+	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 4})
 	f.noneOpen("tick")
 }
 
@@ -124,8 +125,8 @@ func testUnfold(t *testing.T, f *fixture) {
 	}
 	// The node does not know that its claim is gone.
 	f.must(f.Record(ctx, records(runs...)))
-	f.expect("recorded", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3})
-	if run := f.run(runs[2].RunKey); run.Node == nil || *run.Node != nodeA || run.Attempt != 1 || !run.ClaimedAt.Equal(minutes(1)) {
+	f.expect("recorded", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
+	if run := f.run(runs[2].Key); run.Node == nil || *run.Node != nodeA || run.Attempt != 1 || !run.ClaimedAt.Equal(minutes(1)) {
 		t.Errorf("recorded after its claim was unfolded: %+v, want the first attempt of its node", run)
 	}
 }
@@ -133,13 +134,13 @@ func testUnfold(t *testing.T, f *fixture) {
 func testRetryLeavesClaim(t *testing.T, f *fixture) {
 	runs := f.claimMany("tick", 3)
 	f.again(runs[1], failure(minutes(1)), failedUntil(minutes(2)))
-	f.expect("after a failure", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunRetrying: 1, dispatcher.RunClaimed: 2})
+	f.expect("after a failure", f.listed("tick"), map[run.State]int{run.Retrying: 1, run.Claimed: 2})
 	second := f.adoptRetries(minutes(2))
 	if len(second) != 1 || second[0].Attempt != 2 {
 		t.Fatalf("adopted %+v, want the second attempt", second)
 	}
 	f.must(f.Record(t.Context(), records(runs[0], runs[2], second[0])))
-	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3})
+	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
 	f.noneOpen("tick")
 }
 
@@ -149,17 +150,17 @@ func testCancelLeavesClaim(t *testing.T, f *fixture) {
 	notifications := f.listen()
 	cancelled, err := f.CancelRun(ctx, runs[1].String(), at(minutes(1).Add(time.Second)))
 	f.must(err)
-	if cancelled.State != dispatcher.RunCancelled || len(cancelled.Attempts) != 1 {
+	if cancelled.State != run.Cancelled || len(cancelled.Attempts) != 1 {
 		t.Errorf("cancelled: %+v, want it ended with its attempt", cancelled)
 	}
 	notifications.await(t, dispatcher.Notification{Run: runs[1].String(), Token: runs[1].Token, Attempt: 1})
-	f.expect("after it", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunCancelled: 1, dispatcher.RunClaimed: 2})
+	f.expect("after it", f.listed("tick"), map[run.State]int{run.Cancelled: 1, run.Claimed: 2})
 	if got := f.adoptIdle(nodeA, minutes(5)); len(got) != 0 {
 		t.Errorf("adopted %v, want none", got)
 	}
 	f.must(f.Record(ctx, records(runs...)))
-	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunCancelled: 1, dispatcher.RunSucceeded: 2})
-	if late := f.run(runs[1].RunKey).Attempts; len(late) != 1 || late[0].Late == nil {
+	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Cancelled: 1, run.Succeeded: 2})
+	if late := f.run(runs[1].Key).Attempts; len(late) != 1 || late[0].Late == nil {
 		t.Errorf("attempts of the cancelled run %+v, want its result kept as late", late)
 	}
 }
@@ -168,13 +169,13 @@ func testReleaseLeavesClaim(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 3)
 	f.must(f.Release(ctx, runs[:1]))
-	f.expect("released", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunQueued: 1, dispatcher.RunClaimed: 2})
+	f.expect("released", f.listed("tick"), map[run.State]int{run.Queued: 1, run.Claimed: 2})
 	again := f.adoptIdle(nodeA, minutes(1))
-	if len(again) != 1 || again[0].RunKey != runs[0].RunKey || again[0].Attempt != 1 {
+	if len(again) != 1 || again[0].Key != runs[0].Key || again[0].Attempt != 1 {
 		t.Fatalf("adopted %+v, want the first attempt of what was released", again)
 	}
 	f.must(f.Record(ctx, records(again[0], runs[1], runs[2])))
-	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3})
+	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
 }
 
 func testAdoptOpenFires(t *testing.T, f *fixture) {
@@ -189,12 +190,12 @@ func testAdoptOpenFires(t *testing.T, f *fixture) {
 		t.Fatalf("adopted %+v, want the second attempts of the two that are open", adopted)
 	}
 	f.expect("adopted", f.listed("tick"),
-		map[dispatcher.RunState]int{dispatcher.RunSucceeded: 1, dispatcher.RunRetrying: 1, dispatcher.RunClaimed: 2})
+		map[run.State]int{run.Succeeded: 1, run.Retrying: 1, run.Claimed: 2})
 	// The first node was only slow. It has lost the whole claim.
 	f.must(f.Record(ctx, records(runs[2:]...)))
-	for _, run := range adopted {
-		got := f.run(run.RunKey)
-		if lost := got.Attempts[0]; got.State != dispatcher.RunClaimed || lost.State != dispatcher.RunLost || lost.Late == nil {
+	for _, r := range adopted {
+		got := f.run(r.Key)
+		if lost := got.Attempts[0]; got.State != run.Claimed || lost.State != run.Lost || lost.Late == nil {
 			t.Errorf("after a late result: %+v, want it with the second node", got)
 		}
 	}
@@ -203,7 +204,7 @@ func testAdoptOpenFires(t *testing.T, f *fixture) {
 		ours[i].Node = nodeB
 	}
 	f.must(f.Record(ctx, ours))
-	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3, dispatcher.RunRetrying: 1})
+	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3, run.Retrying: 1})
 }
 
 // A node whose record fails does not know whether it was stored, and repeats it.
@@ -219,9 +220,9 @@ func testRecordAfterError(t *testing.T, f *fixture) {
 	}
 	f.must(f.Record(ctx, some))
 	f.expect("recorded", f.listed("tick"),
-		map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2, dispatcher.RunRetrying: 1, dispatcher.RunClaimed: 1})
+		map[run.State]int{run.Succeeded: 2, run.Retrying: 1, run.Claimed: 1})
 	f.must(f.Record(ctx, records(runs[3])))
-	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3, dispatcher.RunRetrying: 1})
+	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3, run.Retrying: 1})
 }
 
 // The run that failed has ended since, while its claim is there because of another fire.
@@ -231,7 +232,7 @@ func testRepeatedRecord(t *testing.T, f *fixture) {
 	f.again(runs[0], failure(minutes(1)), failedUntil(minutes(2)))
 	second := f.adoptRetries(minutes(2))
 	f.must(f.Record(ctx, records(second...)))
-	want := map[dispatcher.RunState]int{dispatcher.RunSucceeded: 1, dispatcher.RunClaimed: 1}
+	want := map[run.State]int{run.Succeeded: 1, run.Claimed: 1}
 	for _, forgets := range []bool{false, true} {
 		if forgets { // what it knows of the claim
 			over, end := context.WithCancel(ctx)
@@ -255,14 +256,14 @@ func testRetryLeavesClaimByHand(t *testing.T, f *fixture) {
 	f.must(f.Record(ctx, first))
 	f.must(f.RetryRun(ctx, runs[0].String(), at(minutes(2))))
 	f.must(f.Record(ctx, first)) // as after an unknown outcome
-	f.expect("retried by hand", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunQueued: 1, dispatcher.RunClaimed: 1})
+	f.expect("retried by hand", f.listed("tick"), map[run.State]int{run.Queued: 1, run.Claimed: 1})
 	again := f.adoptIdle(nodeA, minutes(2))
 	if len(again) != 1 || again[0].Attempt != 2 {
 		t.Fatalf("adopted %+v, want the second attempt", again)
 	}
 	f.must(f.Record(ctx, records(again[0], runs[1])))
-	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2})
-	if got := f.run(runs[0].RunKey); len(got.Attempts) != 2 || got.Attempts[0].Late != nil {
+	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 2})
+	if got := f.run(runs[0].Key); len(got.Attempts) != 2 || got.Attempts[0].Late != nil {
 		t.Errorf("attempts %+v, want two and no late result", got.Attempts)
 	}
 }
@@ -279,10 +280,10 @@ func testMixedClaim(t *testing.T, f *fixture) {
 	}
 	runs := f.claim(advances...)
 	live := map[bool]int{}
-	for _, run := range runs {
-		live[run.Live]++
-		if own := run.JobID == dispatcher.JobID("shop", "once"); run.Live != own {
-			t.Errorf("run %s is live: %t, want %t", run, run.Live, own)
+	for _, r := range runs {
+		live[r.Live]++
+		if own := r.JobID == run.JobID("shop", "once"); r.Live != own {
+			t.Errorf("run %s is live: %t, want %t", r, r.Live, own)
 		}
 	}
 	f.expect("claimed", live, map[bool]int{false: 2, true: 1})
@@ -292,8 +293,8 @@ func testMixedClaim(t *testing.T, f *fixture) {
 		t.Errorf("held under the token (-want +got):\n%s", diff)
 	}
 	f.must(f.Record(ctx, records(runs...)))
-	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2})
-	f.expect("at the end", f.listed("once"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 1})
+	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 2})
+	f.expect("at the end", f.listed("once"), map[run.State]int{run.Succeeded: 1})
 	f.noneOpen("tick")
 }
 
@@ -322,11 +323,11 @@ func testLateResultOfClaim(t *testing.T, f *fixture) {
 	failed := records(runs...)
 	failed[1].Next = &dispatcher.NextAttempt{At: minutes(2), Until: minutes(60), CountsAsFailure: true}
 	f.must(f.Record(ctx, failed))
-	f.expect("cancelled", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunCancelled: 2})
-	late := map[dispatcher.RunKey]bool{}
+	f.expect("cancelled", f.listed("tick"), map[run.State]int{run.Cancelled: 2})
+	late := map[run.Key]bool{}
 	for _, run := range runs {
-		attempts := f.run(run.RunKey).Attempts
-		late[run.RunKey] = len(attempts) == 1 && attempts[0].Late != nil
+		attempts := f.run(run.Key).Attempts
+		late[run.Key] = len(attempts) == 1 && attempts[0].Late != nil
 	}
 	if slices.Contains(slices.Collect(maps.Values(late)), false) {
 		t.Errorf("late results: %v, want one of each", late)

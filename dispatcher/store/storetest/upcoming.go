@@ -58,6 +58,6 @@ func testCallbacksCounted(t *testing.T, f *fixture) {
 	count("of an app that is served", []string{"shop"}, 10, 2)
 	count("of another app", []string{"other"}, 10, 0)
 	count("to a limit", nil, 1, 1)
-	f.must(f.complete(first.RunKey, 1, start.Add(time.Minute)))
+	f.must(f.complete(first.Key, 1, start.Add(time.Minute)))
 	count("one has ended", nil, 10, 1)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -65,7 +66,7 @@ func (f *fixture) fireUntil(until time.Time) {
 func (f *fixture) settleAll(name string, until time.Time) {
 	f.Helper()
 	for _, d := range f.dueAll(until) {
-		if d.ID != dispatcher.TriggerID("shop", name, "tick") {
+		if d.ID != run.TriggerID("shop", name, "tick") {
 			continue
 		}
 		s, err := schedule.Parse(f.version(d.ID).Spec)
@@ -315,7 +316,7 @@ func testRecords(t *testing.T, f *fixture) {
 		f.putCalendar(closed(fmt.Sprintf("12-1%d", day)), t0.AddDate(0, 0, day))
 	}
 	revisions := func() (n int) {
-		records, err := f.TriggerHistories(ctx, dispatcher.JobID("shop", "tick"), t0)
+		records, err := f.TriggerHistories(ctx, run.JobID("shop", "tick"), t0)
 		f.must(err)
 		for _, r := range records {
 			n += len(r.Revisions)

@@ -1,4 +1,4 @@
-package dispatcher
+package run
 
 import (
 	"bytes"
@@ -9,11 +9,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// RunInput is what a run was given when it was queued, apart from what follows from its key. Most runs have none.
-type RunInput struct {
+// Input is what a run was given when it was queued, apart from what follows from its key. Most runs have none.
+type Input struct {
 	// Cause says why the run exists; nil: its kind says all. It comes first, so that a database tells by how the text begins
 	// whether a run is of a backfill; see OfBackfill.
-	Cause *RunCause `json:"cause,omitempty"`
+	Cause *Cause `json:"cause,omitempty"`
 	// Payload takes the place of the job's payload; nil: the run has that of the job.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Missed is the id that the first of the missed fires would have as a run, if the run follows missed fires; empty: it
@@ -32,8 +32,8 @@ type RunInput struct {
 	Err error `json:"-"`
 }
 
-// RunCause says why a run exists.
-type RunCause struct {
+// Cause says why a run exists.
+type Cause struct {
 	// Backfill is the id of the backfill that the run is part of, and Range what it covers. A run that follows one of a
 	// backfill, or a follower of one, names the backfill too, without the range.
 	Backfill string `json:"backfill,omitempty"`
@@ -43,9 +43,9 @@ type RunCause struct {
 	Run string `json:"run,omitempty"`
 	On  string `json:"on,omitempty"`
 	// State, Class and Error are how the run that this one follows ended.
-	State RunState `json:"state,omitempty"`
-	Class Class    `json:"class,omitempty"`
-	Error string   `json:"error,omitempty"`
+	State State  `json:"state,omitempty"`
+	Class Class  `json:"class,omitempty"`
+	Error string `json:"error,omitempty"`
 	// Depth is how many runs come before the run in its chain: 1 for one that follows a run that follows none. MayFollow is how
 	// many runs may follow it, directly and through others; see Quotas.ChainRuns. Both are 0 for runs that follow none.
 	Depth     int `json:"depth,omitempty"`
@@ -55,7 +55,7 @@ type RunCause struct {
 }
 
 // OfBackfill tells whether a run is part of a backfill, or follows such a run: what it does is about the past.
-func (c *RunCause) OfBackfill() bool { return c != nil && c.Backfill != "" }
+func (c *Cause) OfBackfill() bool { return c != nil && c.Backfill != "" }
 
 // Range is a span of instants, both ends inclusive.
 type Range struct {
@@ -64,7 +64,7 @@ type Range struct {
 }
 
 // Encode returns the input as databases store it, or what of its payload cannot be stored.
-func (i RunInput) Encode() (string, error) {
+func (i Input) Encode() (string, error) {
 	if err := CheckPayload(i.Payload); err != nil {
 		return "", err
 	}
@@ -77,8 +77,8 @@ func (i RunInput) Encode() (string, error) {
 	return string(bytes.ToValidUTF8(bytes.TrimSpace(text.Bytes()), []byte("\ufffd"))), nil
 }
 
-// DecodeRunInput reads what RunInput.Encode wrote.
-func DecodeRunInput(text string) (input RunInput, err error) {
+// DecodeInput reads what Input.Encode wrote.
+func DecodeInput(text string) (input Input, err error) {
 	if err := json.Unmarshal([]byte(text), &input); err != nil {
 		return input, fmt.Errorf("read the input of a run: %w", err)
 	}
@@ -89,7 +89,7 @@ func DecodeRunInput(text string) (input RunInput, err error) {
 // every database stores.
 func CheckPayload(payload json.RawMessage) error {
 	var problems input.Problems
-	checkPayload(&problems, payload)
+	input.CheckPayload(&problems, payload)
 	if len(problems) == 0 && len(payload) > 0 {
 		const most = 10
 		problems.AddError("/payload", input.CheckJSONText(payload, most))

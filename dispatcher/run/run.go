@@ -1,4 +1,4 @@
-package dispatcher
+package run
 
 import (
 	"encoding/json"
@@ -11,20 +11,20 @@ import (
 
 // Run is the execution of one fire, or of a request to run a job by hand.
 type Run struct {
-	// ID is the run's key as text; see RunKey.String.
+	// ID is the run's key as text; see Key.String.
 	ID string `json:"id"`
 	// App, Job and Trigger are names; Trigger is empty for a run that belongs to none, such as a manual one.
 	App     string `json:"app"`
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
 	// Kind says what asked for the run.
-	Kind RunKind `json:"kind"`
+	Kind Kind `json:"kind"`
 	// ScheduledAt is the scheduled time of the fire.
 	ScheduledAt time.Time `json:"scheduled_at"`
 	// Revision is the job's revision when the run was claimed or requested, or when it was last
 	// adopted or attempted again.
-	Revision int64    `json:"revision"`
-	State    RunState `json:"state"`
+	Revision int64 `json:"revision"`
+	State    State `json:"state"`
 	// EventID is sent as webhook-id, the same on every attempt.
 	EventID string `json:"event_id"`
 	// Attempt counts from 1; 0 while no node has taken the run.
@@ -69,9 +69,9 @@ type Run struct {
 	// Payload is what the run was given in place of the payload of its job, nil if it was given none. Cause says why the
 	// run exists, nil if Kind says all. Both are set when a single run is read.
 	Payload json.RawMessage `json:"payload,omitempty"`
-	Cause   *RunCause       `json:"cause,omitempty"`
+	Cause   *Cause          `json:"cause,omitempty"`
 	// FollowedBy are the runs that followed this one, as far as they are known. It is set when a single run is read.
-	FollowedBy []RunRef `json:"followed_by,omitempty"`
+	FollowedBy []Ref `json:"followed_by,omitempty"`
 	// Attempts is set when a single run is read.
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
@@ -84,14 +84,14 @@ func (r *Run) Waiting() string {
 		return "waits, because " + r.Held
 	case r.WaitsForEndpoint != "":
 		return "waits for endpoint " + r.WaitsForEndpoint + ", at which another run of the job is under way"
-	case r.State == RunWaitingShards && r.Shards != nil:
+	case r.State == WaitingShards && r.Shards != nil:
 		return fmt.Sprintf("waits for %d of its %d shards; %d succeeded, %d failed", r.Shards.Live, r.Shards.Total,
 			r.Shards.Succeeded, r.Shards.Failed)
-	case r.State == RunWaitingShards:
+	case r.State == WaitingShards:
 		return "waits for its shards"
 	case r.Callback != nil:
 		return "waits for the callback of its target until " + input.FormatInstant(r.Callback.Deadline)
-	case r.State != RunRetrying:
+	case r.State != Retrying:
 		return ""
 	case r.WaitsFor != "" && r.ProbeAt == nil:
 		return "waits for host " + r.WaitsFor + ", which responds again"
@@ -134,7 +134,7 @@ func (r Run) WithoutAddresses() Run {
 type Attempt struct {
 	Attempt    int       `json:"attempt"`
 	Node       NodeID    `json:"node"`
-	State      RunState  `json:"state"`
+	State      State     `json:"state"`
 	StartedAt  time.Time `json:"started_at"`
 	EndedAt    time.Time `json:"ended_at"`
 	HTTPStatus int       `json:"http_status,omitempty"`
@@ -146,77 +146,77 @@ type Attempt struct {
 	Late *Outcome `json:"late_result,omitempty"`
 }
 
-// RunKind says what asked for a run.
-type RunKind string
+// Kind says what asked for a run.
+type Kind string
 
-// The kinds of run. Each has a code in run ids; see RunKind.Code.
+// The kinds of run. Each has a code in run ids; see Kind.Code.
 const (
-	KindSchedule RunKind = "schedule" // a fire on time
-	KindManual   RunKind = "manual"   // an operator's request
-	KindCatchUp  RunKind = "catch_up" // stands for the fires of a misfire
-	KindChain    RunKind = "chain"    // the end of another run asked for it
-	KindBackfill RunKind = "backfill" // an instant in the range of a Backfill
-	KindAlert    RunKind = "alert"    // delivers the notification of an alert
-	KindFollow   RunKind = "follow"   // delivers the end of a run to a webhook, function, queue or topic
+	KindSchedule Kind = "schedule" // a fire on time
+	KindManual   Kind = "manual"   // an operator's request
+	KindCatchUp  Kind = "catch_up" // stands for the fires of a misfire
+	KindChain    Kind = "chain"    // the end of another run asked for it
+	KindBackfill Kind = "backfill" // an instant in the range of a Backfill
+	KindAlert    Kind = "alert"    // delivers the notification of an alert
+	KindFollow   Kind = "follow"   // delivers the end of a run to a webhook, function, queue or topic
 )
 
-var kinds = []RunKind{1: KindSchedule, 2: KindManual, 3: KindCatchUp, 4: KindChain, 5: KindBackfill, 6: KindAlert, 7: KindFollow}
+var kinds = []Kind{1: KindSchedule, 2: KindManual, 3: KindCatchUp, 4: KindChain, 5: KindBackfill, 6: KindAlert, 7: KindFollow}
 
-// RunKinds are all kinds, in the order of their codes.
-func RunKinds() []RunKind { return slices.Clone(kinds[1:]) }
+// Kinds are all kinds, in the order of their codes.
+func Kinds() []Kind { return slices.Clone(kinds[1:]) }
 
 // OfTrigger tells whether runs of a kind belong to an instant of a trigger. Those of the others have the id of their job in
-// place of the trigger's, or a hash of what they follow; see RunKey.
-func (k RunKind) OfTrigger() bool {
+// place of the trigger's, or a hash of what they follow; see Key.
+func (k Kind) OfTrigger() bool {
 	return k == KindSchedule || k == KindCatchUp || k == KindBackfill
 }
 
 // HasOwnID tells whether the id of a run of the kind follows from what caused it, so that nothing else tells the id.
-func (k RunKind) HasOwnID() bool { return k == KindChain || k == KindAlert || k == KindFollow }
+func (k Kind) HasOwnID() bool { return k == KindChain || k == KindAlert || k == KindFollow }
 
 // Code returns the number by which run ids and databases hold a kind; 0 for an unknown one.
-func (k RunKind) Code() byte {
+func (k Kind) Code() byte {
 	return byte(max(slices.Index(kinds, k), 0))
 }
 
-// KindOfCode is the inverse of RunKind.Code.
-func KindOfCode(code byte) (RunKind, bool) {
+// KindOfCode is the inverse of Kind.Code.
+func KindOfCode(code byte) (Kind, bool) {
 	if code == 0 || int(code) >= len(kinds) {
 		return "", false
 	}
 	return kinds[code], true
 }
 
-// RunState is the state of a run or of an attempt.
-type RunState string
+// State is the state of a run or of an attempt.
+type State string
 
 // The states of a run.
 const (
-	RunQueued   RunState = "queued"   // no node has it: it was requested, or waits for a slot
-	RunClaimed  RunState = "claimed"  // a node has it
-	RunRunning  RunState = "running"  // of at_most_once jobs: its request may have been sent
-	RunRetrying RunState = "retrying" // to be attempted, or attempted again, at NextAttemptAt
-	// RunWaitingCallback is the state of a run whose target accepted the attempt, and says later how it ended.
-	RunWaitingCallback RunState = "waiting_callback"
-	// RunWaitingShards is that of a broadcast of which shards have not ended. No node holds it.
-	RunWaitingShards RunState = "waiting_shards"
+	Queued   State = "queued"   // no node has it: it was requested, or waits for a slot
+	Claimed  State = "claimed"  // a node has it
+	Running  State = "running"  // of at_most_once jobs: its request may have been sent
+	Retrying State = "retrying" // to be attempted, or attempted again, at NextAttemptAt
+	// WaitingCallback is the state of a run whose target accepted the attempt, and says later how it ended.
+	WaitingCallback State = "waiting_callback"
+	// WaitingShards is that of a broadcast of which shards have not ended. No node holds it.
+	WaitingShards State = "waiting_shards"
 
-	RunSucceeded RunState = "succeeded" // final, as all below
-	RunFailed    RunState = "failed"
-	RunTimedOut  RunState = "timed_out"
-	RunCancelled RunState = "cancelled"
-	RunLost      RunState = "lost" // its node died, so its outcome is unknown
-	// RunSuperseded is the state of a run that its target refused as stale: it had done a newer fire or attempt; see Superseded.
-	RunSuperseded RunState = "superseded"
-	RunSkipped    RunState = "skipped" // it got no slot and was not attempted
+	Succeeded State = "succeeded" // final, as all below
+	Failed    State = "failed"
+	TimedOut  State = "timed_out"
+	Cancelled State = "cancelled"
+	Lost      State = "lost" // its node died, so its outcome is unknown
+	// Superseded is the state of a run that its target refused as stale: it had done a newer fire or attempt; see Superseded.
+	Superseded State = "superseded"
+	Skipped    State = "skipped" // it got no slot and was not attempted
 )
 
-// RunStates are all states, in the order in which a run has them.
-var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunWaitingCallback, RunWaitingShards, RunSucceeded,
-	RunFailed, RunTimedOut, RunCancelled, RunLost, RunSuperseded, RunSkipped}
+// States are all states, in the order in which a run has them.
+var States = []State{Queued, Claimed, Running, Retrying, WaitingCallback, WaitingShards, Succeeded,
+	Failed, TimedOut, Cancelled, Lost, Superseded, Skipped}
 
-// FinalRunStates are those of runs that are over.
-var FinalRunStates = []RunState{RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost, RunSuperseded, RunSkipped}
+// FinalStates are those of runs that are over.
+var FinalStates = []State{Succeeded, Failed, TimedOut, Cancelled, Lost, Superseded, Skipped}
 
 // Class says how an attempt failed. The list is closed.
 type Class string
@@ -273,7 +273,7 @@ var Classes = []Class{
 
 // Outcome is the end of one attempt, as an Invoker returns it and a Store records it.
 type Outcome struct {
-	State      RunState  `json:"state"`
+	State      State     `json:"state"`
 	StartedAt  time.Time `json:"started_at"`
 	EndedAt    time.Time `json:"ended_at"`
 	HTTPStatus int       `json:"http_status,omitempty"`
@@ -284,7 +284,7 @@ type Outcome struct {
 	// NotSent says that certainly no byte of the request was sent, because the attempt was cancelled
 	// before that or its request could not be made. Without it, the request may have been sent.
 	NotSent bool `json:"-"`
-	// Callback is set with RunWaitingCallback: how the target says later how the attempt ended.
+	// Callback is set with WaitingCallback: how the target says later how the attempt ended.
 	Callback *Callback `json:"-"`
 	// Returned is what the target returned as the state of the job, nil if it returned none that can be stored. An attempt
 	// that does not end its run as succeeded changes no state.

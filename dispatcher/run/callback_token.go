@@ -1,4 +1,4 @@
-package dispatcher
+package run
 
 import (
 	"crypto/hmac"

@@ -1,4 +1,4 @@
-package dispatcher
+package run
 
 import (
 	"crypto/hmac"
@@ -25,11 +25,11 @@ func NewSalt() Salt {
 	return salt
 }
 
-// hashID is the function hashID with the salt. The parts have the key of something of the app in them, so that the salt of one app,
+// HashID is the function hashID with the salt. The parts have the key of something of the app in them, so that the salt of one app,
 // whatever it is, leads to no id of another app.
-func (s Salt) hashID(parts ...string) int64 {
+func (s Salt) HashID(parts ...string) int64 {
 	if len(s) == 0 {
-		return hashID(parts...)
+		return HashID(parts...)
 	}
 	mac := hmac.New(sha256.New, s)
 	mac.Write([]byte(strings.Join(parts, "/")))

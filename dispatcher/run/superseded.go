@@ -1,4 +1,4 @@
-package dispatcher
+package run
 
 import "strings"
 
@@ -18,14 +18,14 @@ func IsSuperseded(outcome string) bool {
 	return strings.EqualFold(strings.TrimSpace(outcome), OutcomeSuperseded)
 }
 
-// Superseded is the outcome of an attempt that a receiver refused as stale. It has no class, because it is no failure.
-func Superseded() Outcome {
+// SupersededOutcome is the outcome of an attempt that a receiver refused as stale. It has no class, because it is no failure.
+func SupersededOutcome() Outcome {
 	return Outcome{
-		State: RunSuperseded,
+		State: Superseded,
 		Error: "the target refused the request as stale: a newer fire of the trigger, or a newer attempt of the run, had been done",
 	}
 }
 
 // MayBeSuperseded reports whether a target may refuse runs of a kind as stale. It may not refuse what tells people or other
 // systems about a run or an alert: that would be lost without a failure.
-func (k RunKind) MayBeSuperseded() bool { return k != KindAlert && k != KindFollow }
+func (k Kind) MayBeSuperseded() bool { return k != KindAlert && k != KindFollow }

@@ -1,4 +1,4 @@
-package dispatcher
+package run
 
 import (
 	"context"
@@ -56,8 +56,8 @@ type CallbackState struct {
 
 // CallbackReply is what a callback learns of the run.
 type CallbackReply struct {
-	Run   string   `json:"run"`
-	State RunState `json:"state"`
+	Run   string `json:"run"`
+	State State  `json:"state"`
 	// Attempt is the one that the callback was of.
 	Attempt int `json:"attempt"`
 	// Callback has the deadline while the run waits.

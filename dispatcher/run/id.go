@@ -1,4 +1,4 @@
-package dispatcher
+package run
 
 import (
 	"crypto/sha256"
@@ -13,19 +13,19 @@ import (
 // AppID returns the key of an app's row, as JobID and TriggerID do for theirs: 63 bits of a
 // hash of its names. The same names give the same key in every installation and after every
 // restore.
-func AppID(app string) int64 { return hashID("app", app) }
+func AppID(app string) int64 { return HashID("app", app) }
 
 // JobID returns the key of a job; see AppID.
-func JobID(app, job string) int64 { return hashID("job", app, job) }
+func JobID(app, job string) int64 { return HashID("job", app, job) }
 
 // GroupID returns the key of an endpoint group; see AppID.
-func GroupID(app, group string) int64 { return hashID("group", app, group) }
+func GroupID(app, group string) int64 { return HashID("group", app, group) }
 
 // TriggerID returns the key of a trigger; see AppID.
-func TriggerID(app, job, trigger string) int64 { return hashID("trigger", app, job, trigger) }
+func TriggerID(app, job, trigger string) int64 { return HashID("trigger", app, job, trigger) }
 
-// hashID never returns 0, which means "none". Names hold no "/", so joining is unambiguous.
-func hashID(parts ...string) int64 {
+// HashID never returns 0, which means "none". Names hold no "/", so joining is unambiguous.
+func HashID(parts ...string) int64 {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "/")))
 	return idOfSum(sum[:])
 }
@@ -33,13 +33,13 @@ func hashID(parts ...string) int64 {
 // idOfSum returns the id that a hash of 8 bytes or more begins with.
 func idOfSum(sum []byte) int64 { return int64(binary.BigEndian.Uint64(sum)>>1) | 1 }
 
-// RunKey identifies a run: the fire it executes. A job that is run by hand has no trigger,
+// Key identifies a run: the fire it executes. A job that is run by hand has no trigger,
 // so TriggerID then holds the job's id. Runs of KindChain, KindAlert and KindFollow have a hash of what
 // they follow there, so that what asks for one again finds it.
-type RunKey struct {
+type Key struct {
 	TriggerID   int64
 	ScheduledAt time.Time // whole milliseconds, UTC
-	Kind        RunKind
+	Kind        Kind
 	// Shard is the index of a shard of a broadcast plus 1; 0: the run is no shard.
 	Shard int
 }
@@ -50,7 +50,7 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadd
 // String returns the run's public id: 24 characters that hold the scheduled instant, the
 // trigger and the kind, so that finding a run by id is one look-up by key. That of a shard is that of
 // its parent, "-" and the index.
-func (k RunKey) String() string {
+func (k Key) String() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(k.ScheduledAt.UnixMilli())<<16)
 	binary.BigEndian.PutUint64(b[6:14], uint64(k.TriggerID))
@@ -62,30 +62,30 @@ func (k RunKey) String() string {
 	return id
 }
 
-// ErrRunID says that a text is no run id.
-var ErrRunID = errors.New("not a run id")
+// ErrID says that a text is no run id.
+var ErrID = errors.New("not a run id")
 
-// ParseRunKey reads what RunKey.String wrote; the error is ErrRunID.
-func ParseRunKey(id string) (RunKey, error) {
+// ParseKey reads what Key.String wrote; the error is ErrID.
+func ParseKey(id string) (Key, error) {
 	fire, index, isShard := strings.Cut(id, "-")
 	shard := 0
 	if isShard {
 		n, err := strconv.Atoi(index)
-		if err != nil || n < 0 || n >= maxShards {
-			return RunKey{}, ErrRunID
+		if err != nil || n < 0 || n >= MaxShards {
+			return Key{}, ErrID
 		}
 		shard = n + 1
 	}
 	b, err := idEncoding.DecodeString(fire)
 	if err != nil || len(b) != 15 || b[6]&0x80 != 0 {
-		return RunKey{}, ErrRunID
+		return Key{}, ErrID
 	}
 	kind, ok := KindOfCode(b[14])
 	if !ok {
-		return RunKey{}, ErrRunID
+		return Key{}, ErrID
 	}
 	ms := binary.BigEndian.Uint64(append([]byte{0, 0}, b[:6]...))
-	key := RunKey{
+	key := Key{
 		TriggerID:   int64(binary.BigEndian.Uint64(b[6:14])),
 		ScheduledAt: time.UnixMilli(int64(ms)).UTC(),
 		Kind:        kind,
@@ -93,7 +93,7 @@ func ParseRunKey(id string) (RunKey, error) {
 	}
 	// The decoder skips line breaks, but one run has one id.
 	if key.String() != id {
-		return RunKey{}, ErrRunID
+		return Key{}, ErrID
 	}
 	return key, nil
 }
@@ -101,7 +101,7 @@ func ParseRunKey(id string) (RunKey, error) {
 // EventID returns the webhook-id of a fire: a function of the installation, the names, the
 // instant and the kind, equal on every attempt and after a restore of the database, so that
 // receivers can drop duplicates. It holds no ".", which Standard Webhooks reserves.
-func EventID(installation, app, job, trigger string, at time.Time, kind RunKind) string {
+func EventID(installation, app, job, trigger string, at time.Time, kind Kind) string {
 	text := make([]byte, 0, 128)
 	for _, part := range [...]string{installation, app, job, trigger} {
 		text = append(append(text, part...), '/')

@@ -1,0 +1,40 @@
+package run
+
+import "slices"
+
+// FollowEvent is an event of a job that something may follow, named as the field of the job.
+type FollowEvent string
+
+// The events. A run that was cancelled or skipped is neither: nobody follows it.
+const (
+	OnSuccess FollowEvent = "on_success" // a run succeeded
+	OnFailure FollowEvent = "on_failure" // a run ended as failed, timed_out or lost
+	OnMisfire FollowEvent = "on_misfire" // it was decided about fires that were missed; see Misfire
+)
+
+// FollowEvents are all events.
+var FollowEvents = []FollowEvent{OnSuccess, OnFailure, OnMisfire}
+
+// FollowMask says what of a job is of interest after it happened, as a sum.
+type FollowMask int
+
+// The parts of a FollowMask.
+const (
+	FollowsSuccess FollowMask = 1 << iota // the job has on_success
+	FollowsFailure                        // the job has on_failure
+	FollowsMisfire                        // the job has on_misfire
+	FollowsAlerts                         // alerts watch the job
+)
+
+// Mask returns the part of a FollowMask that stands for an event.
+func (e FollowEvent) Mask() FollowMask { return 1 << max(slices.Index(FollowEvents, e), 0) }
+
+// Ref is a run that followed another one.
+type Ref struct {
+	Run string `json:"run"`
+	App string `json:"app"`
+	// Job is the name of the job; a delivery to a target has that of the job that it belongs to, a dot and On.
+	Job   string      `json:"job"`
+	On    FollowEvent `json:"on"`
+	State State       `json:"state"`
+}
