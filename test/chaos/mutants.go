@@ -90,8 +90,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "new_event_id", what: "each attempt has a new event id", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/job_cache.go", "d.EventID(j.installation, name, run.ScheduledAt, run.Kind)",
-			"d.EventID(j.installation, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
+		edits: []edit{{"dispatcher/engine/job_cache.go", "d.EventID(j.installation, name, r.ScheduledAt, r.Kind)",
+			"d.EventID(j.installation, name+string(rune('a'+r.Attempt)), r.ScheduledAt, r.Kind)"}},
 	},
 	{
 		name: "blind_slots", what: "slots are granted without a look at the taken ones", kills: "none", faults: "none",
@@ -112,8 +112,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "followed_again", what: "a run that fails again after a replay is followed again", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/store/follow.go", "		runs[i] = queuedRun{RunKey: e.follower(p.follower),",
-			"		key := e.follower(p.follower)\n		key.TriggerID ^= int64(e.attempt) << 1\n		runs[i] = queuedRun{RunKey: key,"}},
+		edits: []edit{{"dispatcher/store/follow.go", "		runs[i] = queuedRun{Key: e.follower(p.follower),",
+			"		key := e.follower(p.follower)\n		key.TriggerID ^= int64(e.attempt) << 1\n		runs[i] = queuedRun{Key: key,"}},
 	},
 	{
 		name: "forgetful_alerts", what: "the state of an alert is not stored again once it is there", kills: "none", faults: "none",
@@ -128,8 +128,8 @@ var mutants = []mutant{
 		name: "forgotten_callbacks", what: "a callback that comes before its acceptance is stored is confirmed and forgotten",
 		kills: "stop K9,stop K8", faults: "none",
 		edits: []edit{{"dispatcher/store/runs_callbacks.go",
-			"		if run.EndedAt != nil && run.Attempt == attempt && run.State == dispatcher.RunSucceeded {\n",
-			"		if run.Attempt == attempt && (run.State == dispatcher.RunSucceeded || run.State == dispatcher.RunClaimed) {\n"}},
+			"		if r.EndedAt != nil && r.Attempt == attempt && r.State == run.Succeeded {\n",
+			"		if r.Attempt == attempt && (r.State == run.Succeeded || r.State == run.Claimed) {\n"}},
 	},
 	{
 		name: "replayed_attempts", what: "the attempts of a run that is replayed are counted from the first again", kills: "none",
