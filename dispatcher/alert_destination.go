@@ -249,7 +249,7 @@ func (d *AlertDestination) replaceSecrets(t *Target, f func(path string, s Secre
 	t.Alert = &AlertDestination{Webhook: &w}
 }
 
-func (d *AlertDestination) warn(Job, *input.Problems) {}
+func (d *AlertDestination) warn(json.RawMessage, *input.Problems) {}
 
 // Secrets returns the secrets of d by their JSON pointers in it.
 func (d AlertDestination) Secrets() map[string]Secret {

@@ -180,9 +180,9 @@ type Usage struct {
 	BytesKept int64 `json:"bytes_kept"`
 }
 
-// CheckTarget returns what of the endpoint group that a job calls is outside the bounds of its app, as Problems with the JSON
+// CheckGroupOfJob returns what of the endpoint group that a job calls is outside the bounds of its app, as Problems with the JSON
 // pointer of the group in the job, or nil.
-func (b Bounds) CheckTarget(g EndpointGroup) error {
+func (b Bounds) CheckGroupOfJob(g EndpointGroup) error {
 	var of, problems input.Problems
 	of.AddError("", b.CheckGroup(g))
 	for _, p := range of {

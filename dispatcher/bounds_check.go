@@ -10,32 +10,32 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// CheckJob returns what of a job is outside the bounds of its app, as Problems with JSON pointers in the job, or nil. It
-// does not see what only an attempt finds out: the addresses that a name leads to.
-func (b Bounds) CheckJob(job Job) error {
+// CheckTarget returns what of the target of a job of app is outside its bounds, as Problems with JSON pointers in the job, or
+// nil. It does not see what only an attempt finds out: the addresses that a name leads to.
+func (b Bounds) CheckTarget(app string, t Target) error {
 	var problems input.Problems
-	if d := job.Target.Alert; d != nil {
-		problems.AddError("/target/alert", b.CheckDestination(job.App, *d))
+	if d := t.Alert; d != nil {
+		problems.AddError("/target/alert", b.CheckDestination(app, *d))
 		return problems.Err()
 	}
-	b.checkSecrets(&problems, "/target", job.App, job.Target.Secrets())
-	if w := job.Target.Webhook; w != nil {
-		b.checkWebhook(&problems, "/target/webhook", job.App, w)
-		b.checkTokenURL(&problems, "/target/webhook/auth/oauth2", job.App, w.Auth.oauth2())
+	b.checkSecrets(&problems, "/target", app, t.Secrets())
+	if w := t.Webhook; w != nil {
+		b.checkWebhook(&problems, "/target/webhook", app, w)
+		b.checkTokenURL(&problems, "/target/webhook/auth/oauth2", app, w.Auth.oauth2())
 	}
-	if l := job.Target.Lambda; l != nil {
-		b.checkLambda(&problems, "/target/lambda", job.App, l)
+	if l := t.Lambda; l != nil {
+		b.checkLambda(&problems, "/target/lambda", app, l)
 	}
-	if s := job.Target.SQS; s != nil {
+	if s := t.SQS; s != nil {
 		if !anyMatches(b.SQS.Queues, s.QueueARN) {
 			problems.Add("/target/sqs/queue_arn", input.CodeBoundQueue,
 				"queue %s is not one that app %s may send to; its bounds allow %s (sqs.queues)",
-				input.Echo(s.QueueARN), job.App, orNone(b.SQS.Queues))
+				input.Echo(s.QueueARN), app, orNone(b.SQS.Queues))
 		}
-		checkRole(&problems, "/target/sqs", job.App, s.AssumeRole, "sqs.roles", b.SQS.Roles)
+		checkRole(&problems, "/target/sqs", app, s.AssumeRole, "sqs.roles", b.SQS.Roles)
 	}
-	if s := job.Target.SNS; s != nil {
-		b.checkTopic(&problems, "/target/sns", job.App, s)
+	if s := t.SNS; s != nil {
+		b.checkTopic(&problems, "/target/sns", app, s)
 	}
 	return problems.Err()
 }
@@ -46,18 +46,6 @@ func (b Bounds) checkTopic(problems *input.Problems, at, app string, s *SNS) {
 			input.Echo(s.TopicARN), app, orNone(b.SNS.Topics))
 	}
 	checkRole(problems, at, app, s.AssumeRole, "sns.roles", b.SNS.Roles)
-}
-
-// CheckDefinition is CheckJob for all that a job declares: what follows it, too, whose attempts are those of another job.
-func (b Bounds) CheckDefinition(job Job) error {
-	var problems input.Problems
-	problems.AddError("", b.CheckJob(job))
-	for event, follow := range job.EachFollow() {
-		if follow.Target != nil {
-			problems.AddError("/"+string(event), b.CheckJob(job.Attached(event)))
-		}
-	}
-	return problems.Err()
 }
 
 // checkSecrets checks the references of secrets of an app, by their JSON pointers below at.

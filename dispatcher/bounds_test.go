@@ -65,10 +65,10 @@ func TestEmptyListOfBoundsAllowsNothing(t *testing.T) {
 			if err := json.Unmarshal(stored, &read); err != nil {
 				t.Fatal(err)
 			}
-			if err := read.WithDefaults("crm").CheckJob(job); err == nil || !strings.Contains(err.Error(), "none") {
+			if err := read.WithDefaults("crm").CheckTarget(job.App, job.Target); err == nil || !strings.Contains(err.Error(), "none") {
 				t.Errorf("with %s, stored as %s, the job is judged %v, want it refused because none is allowed", tt.empty, stored, err)
 			}
-			if err := (dispatcher.Bounds{}).WithDefaults("crm").CheckJob(job); (err == nil) != tt.allowedMissing {
+			if err := (dispatcher.Bounds{}).WithDefaults("crm").CheckTarget(job.App, job.Target); (err == nil) != tt.allowedMissing {
 				t.Errorf("without the list the job is judged %v, want allowed %t", err, tt.allowedMissing)
 			}
 		})

@@ -123,7 +123,7 @@ func (j Job) checkFollowTarget(event run.FollowEvent, target Target) error {
 	if err := target.Validate(); err != nil {
 		return err
 	}
-	return Job{App: j.App, Name: j.Name, Target: target, Payload: json.RawMessage(`{}`)}.tryTemplates()
+	return target.TryTemplates(j.App, j.Name, json.RawMessage(`{}`))
 }
 
 // WithFollowTarget returns j with another target of what follows an event.

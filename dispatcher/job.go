@@ -182,7 +182,7 @@ func (j Job) Validate() error {
 	}
 	input.CheckPayload(&problems, j.Payload)
 	if wrong == nil {
-		problems.AddError("/target", j.tryTemplates())
+		problems.AddError("/target", j.Target.TryTemplates(j.App, j.Name, j.Payload))
 	}
 	j.checkFollows(&problems)
 	if len(j.Triggers) > MaxTriggers {

@@ -18,9 +18,7 @@ var WarningCodes = append([]string{
 // app. Schedules are judged from UpdatedAt on.
 func (j Job) Warn(calendars Calendars) []input.Problem {
 	var problems input.Problems
-	if one := j.Target.one(); one != nil {
-		one.warn(j, &problems)
-	}
+	j.Target.Warn(j.Payload, &problems)
 	for _, name := range input.SortedKeys(j.Triggers) {
 		warnings := j.Triggers[name].warn(j.Identity(name), calendars, j.UpdatedAt)
 		problems.AddError(input.Pointer("triggers", name), warnings.Err())

@@ -23,12 +23,9 @@ func (j Job) CheckPayloadOf(payload json.RawMessage) error {
 		return err
 	}
 	var problems input.Problems
-	j.Payload = payload
-	problems.AddError("/payload", j.tryTemplates())
+	problems.AddError("/payload", j.Target.TryTemplates(j.App, j.Name, payload))
 	var warnings input.Problems
-	if target := j.Target.one(); target != nil {
-		target.warn(j, &warnings)
-	}
+	j.Target.Warn(payload, &warnings)
 	for _, one := range warnings {
 		if one.Path == "/payload" {
 			problems = append(problems, one)

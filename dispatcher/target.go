@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"encoding/json"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -56,7 +57,7 @@ type target interface {
 	// replaceSecrets puts a copy with each secret replaced into t; f takes its JSON pointer in t.
 	replaceSecrets(t *Target, f func(path string, s Secret) Secret)
 	// warn adds what is allowed but probably not meant, with JSON pointers in the job.
-	warn(job Job, problems *input.Problems)
+	warn(payload json.RawMessage, problems *input.Problems)
 }
 
 // given yields what t calls; a valid target calls one thing.
@@ -222,6 +223,13 @@ func (t Target) Templates() (*Templates, error) {
 	var problems input.Problems
 	templates := one.templates(&problems)
 	return templates, problems.Err()
+}
+
+// Warn adds what is allowed but probably not meant in a target of a job with a payload, with JSON pointers in the job.
+func (t Target) Warn(payload json.RawMessage, problems *input.Problems) {
+	if one := t.one(); one != nil {
+		one.warn(payload, problems)
+	}
 }
 
 // eachSecret returns a copy of t with each secret replaced; f takes its JSON pointer in t.

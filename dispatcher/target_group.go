@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -155,9 +156,9 @@ func (g *GroupTarget) templates(problems *input.Problems) *Templates {
 
 func (g *GroupTarget) replaceSecrets(*Target, func(path string, s Secret) Secret) {}
 
-func (g *GroupTarget) warn(job Job, problems *input.Problems) {
+func (g *GroupTarget) warn(payload json.RawMessage, problems *input.Problems) {
 	g.warnOfCallback(problems)
 	if g.XXLJob == nil {
-		g.webhook().warnOfBody(job, problems)
+		g.webhook().warnOfBody(payload, problems)
 	}
 }

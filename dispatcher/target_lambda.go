@@ -251,7 +251,7 @@ func (l *Lambda) templates(*input.Problems) *Templates { return nil }
 
 func (l *Lambda) replaceSecrets(*Target, func(string, Secret) Secret) {}
 
-func (l *Lambda) warn(Job, *input.Problems) {}
+func (l *Lambda) warn(json.RawMessage, *input.Problems) {}
 
 // WarnOfRegion warns of a function whose ARN names another region than the node's: calls cross regions, or the ARN was
 // copied from another installation. A job that names the region in its own field means it. Empty: the node has none.

@@ -151,10 +151,10 @@ func (m message) templatesWith(problems *input.Problems, fields []string) *Templ
 }
 
 // warn warns of a payload that is given and not sent.
-func (m message) warn(job Job, problems *input.Problems) {
+func (m message) warn(payload json.RawMessage, problems *input.Problems) {
 	var wrong input.Problems
 	templates := m.templates(&wrong)
-	if len(wrong) > 0 || len(job.Payload) == 0 || m.body == "" || templates.any(func(t *template) bool { return t.payload }) {
+	if len(wrong) > 0 || len(payload) == 0 || m.body == "" || templates.any(func(t *template) bool { return t.payload }) {
 		return
 	}
 	problems.Add("/payload", input.CodePayloadUnused, "the payload is not sent, because the message has a body and no template that uses the "+

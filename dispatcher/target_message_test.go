@@ -242,7 +242,7 @@ func TestQueuesTopicsAndRolesAreBounded(t *testing.T) {
 			[]string{input.CodeBoundRole}},
 	} {
 		var problems input.Problems
-		errors.As(tt.bounds.CheckJob(dispatcher.Job{App: "shop", Target: tt.target}), &problems)
+		errors.As(tt.bounds.CheckTarget("shop", tt.target), &problems)
 		var got []string
 		for _, p := range problems {
 			got = append(got, p.Code)

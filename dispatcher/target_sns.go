@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"cmp"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"time"
@@ -67,4 +68,6 @@ func (s *SNS) templates(problems *input.Problems) *Templates { return s.message(
 
 func (s *SNS) replaceSecrets(*Target, func(string, Secret) Secret) {}
 
-func (s *SNS) warn(job Job, problems *input.Problems) { s.message().warn(job, problems) }
+func (s *SNS) warn(payload json.RawMessage, problems *input.Problems) {
+	s.message().warn(payload, problems)
+}

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"cmp"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"time"
@@ -70,7 +71,9 @@ func (s *SQS) templates(problems *input.Problems) *Templates { return s.message(
 
 func (s *SQS) replaceSecrets(*Target, func(string, Secret) Secret) {}
 
-func (s *SQS) warn(job Job, problems *input.Problems) { s.message().warn(job, problems) }
+func (s *SQS) warn(payload json.RawMessage, problems *input.Problems) {
+	s.message().warn(payload, problems)
+}
 
 // The parts of an ARN.
 const (

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -133,8 +134,8 @@ func (w *Webhook) replaceSecrets(t *Target, f func(path string, s Secret) Secret
 }
 
 // warn warns of a secret that is sent in plain text, and of a body or payload that is not sent.
-func (w *Webhook) warn(job Job, problems *input.Problems) {
-	w.warnOfBody(job, problems)
+func (w *Webhook) warn(payload json.RawMessage, problems *input.Problems) {
+	w.warnOfBody(payload, problems)
 	if w.Auth != nil && w.Auth.SigV4 == nil && w.isPlain() {
 		problems.Add("/target/webhook/auth", input.CodeAuthPlaintext, "the URL is http, so the secret can be read on the way; use https")
 	}
@@ -160,7 +161,7 @@ func loopbackName(host string) bool {
 }
 
 // warnOfBody adds a body or payload that is given and not sent.
-func (w *Webhook) warnOfBody(job Job, problems *input.Problems) {
+func (w *Webhook) warnOfBody(payload json.RawMessage, problems *input.Problems) {
 	if w.sendsNoBody() && w.Body != "" {
 		problems.Add("/target/webhook/body", input.CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH",
 			w.Method)
@@ -168,7 +169,7 @@ func (w *Webhook) warnOfBody(job Job, problems *input.Problems) {
 	var wrong input.Problems
 	templates := w.templates(&wrong)
 	switch used := templates.any(func(t *template) bool { return t.payload }); {
-	case len(wrong) > 0 || len(job.Payload) == 0 || used:
+	case len(wrong) > 0 || len(payload) == 0 || used:
 	case w.Body != "":
 		problems.Add("/payload", input.CodePayloadUnused,
 			"the payload is not sent, because the webhook has a body and no template that uses the payload; "+

@@ -110,16 +110,16 @@ func (w *Webhook) checkTemplates(problems *input.Problems, sample Call) (url str
 	return url
 }
 
-// tryTemplates fills in the valid templates of j with sample values. The error is Problems with
+// TryTemplates fills in the valid templates of t, the target of a job, with sample values. The error is Problems with
 // pointers in the target.
-func (j Job) tryTemplates() error {
+func (t Target) TryTemplates(app, job string, payload json.RawMessage) error {
 	var problems input.Problems
-	templates, _ := j.Target.Templates()
-	if templates != nil && len(j.Payload) <= input.MaxPayload && json.Valid(j.Payload) {
-		sample := sampleCall(j.Payload)
-		sample.App, sample.Job, sample.Callback = j.App, j.Name, sampleCallback(j.Target.Callback(), sample)
+	templates, _ := t.Templates()
+	if templates != nil && len(payload) <= input.MaxPayload && json.Valid(payload) {
+		sample := sampleCall(payload)
+		sample.App, sample.Job, sample.Callback = app, job, sampleCallback(t.Callback(), sample)
 		_, err := templates.try(sample)
-		problems.AddError("/"+string(j.Target.Kind()), err)
+		problems.AddError("/"+string(t.Kind()), err)
 	}
 	return problems.Err()
 }

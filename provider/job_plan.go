@@ -142,7 +142,7 @@ func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, 
 	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
 		return
 	}
-	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(bounds.CheckDefinition(job)))
+	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(job.CheckBounds(bounds)))
 }
 
 // checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.

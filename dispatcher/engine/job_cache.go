@@ -238,7 +238,7 @@ type outsideError struct{ problems input.Problems }
 // outsideOf returns an outsideError, or nil.
 func outsideOf(bounds dispatcher.Bounds, job dispatcher.Job) error {
 	var problems input.Problems
-	if problems.AddError("", bounds.CheckJob(job)); problems == nil {
+	if problems.AddError("", bounds.CheckTarget(job.App, job.Target)); problems == nil {
 		return nil
 	}
 	return &outsideError{problems}

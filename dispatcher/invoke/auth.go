@@ -72,7 +72,7 @@ func (h *webhooks) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Au
 	if a.Credentials == nil {
 		// The engine has checked the job. This checks the request, whose URL may be a template.
 		hook := &dispatcher.Webhook{URL: r.url, Auth: &dispatcher.Auth{SigV4: a}}
-		err := r.bounds.CheckJob(dispatcher.Job{App: r.app, Target: dispatcher.Target{Webhook: hook}})
+		err := r.bounds.CheckTarget(r.app, dispatcher.Target{Webhook: hook})
 		if err != nil {
 			return outOfBounds(err)
 		}

@@ -29,7 +29,7 @@ func (a *awsClients[C]) attempt(
 ) run.Outcome {
 	bounded, cancel := context.WithTimeout(ctx, timeout.Std())
 	defer cancel()
-	if err := call.Bounds.CheckJob(dispatcher.Job{App: call.App, Target: call.Target}); err != nil {
+	if err := call.Bounds.CheckTarget(call.App, call.Target); err != nil {
 		return outsideBounds(err)
 	}
 	client, err := a.client(bounded, call, started)

@@ -182,9 +182,8 @@ func (s scope) checkHost(address string) error {
 		return nil
 	}
 	bounds := dispatcher.Bounds{Egress: s.EgressBounds}
-	return outOfBounds(bounds.CheckJob(dispatcher.Job{
-		App: s.app, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}},
-	}))
+	return outOfBounds(bounds.CheckTarget(s.app,
+		dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}}))
 }
 
 // checkName refuses names that are denied no matter what they resolve to.

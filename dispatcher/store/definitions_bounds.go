@@ -83,12 +83,12 @@ func (s *Store) broken(ctx context.Context, t *tx, app string, before, next disp
 				continue
 			}
 			var problems input.Problems
-			problems.AddError("", bounds.CheckDefinition(row.Job))
+			problems.AddError("", row.Job.CheckBounds(bounds))
 			group, err := groups.of(ctx, t, row.Job)
 			if err != nil {
 				return nil, err
 			}
-			problems.AddError("", bounds.CheckTarget(group))
+			problems.AddError("", bounds.CheckGroupOfJob(group))
 			breaks.Add(row.Name, problems)
 		}
 		more = len(rows) == page

@@ -38,7 +38,7 @@ func (s *Store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 			job.State = dispatcher.JobError
 		} else {
 			warnings := input.Problems(job.Warn(calendars))
-			warnings.AddError("", owner.Bounds.CheckDefinition(job.Job)) // its attempts fail
+			warnings.AddError("", job.Job.CheckBounds(owner.Bounds)) // its attempts fail
 			job.Warnings = warnings
 		}
 	}

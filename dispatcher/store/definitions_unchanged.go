@@ -63,7 +63,7 @@ func (s *Store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGro
 // declaredAgain tells whether a PUT of job leaves old as it is. What is outside the bounds of its app is refused also then.
 func declaredAgain(job dispatcher.Job) func(dispatcher.Job, *dispatcher.Bounds) bool {
 	return func(old dispatcher.Job, bounds *dispatcher.Bounds) bool {
-		return bounds.CheckDefinition(job) == nil && old.Declares(job)
+		return job.CheckBounds(bounds) == nil && old.Declares(job)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // admit refuses a job that is outside the bounds of its app, and counts it. old is what it replaces; nil: nothing.
 func (t *tx) admit(ctx context.Context, app access.App, old *dispatcher.Job, job dispatcher.Job) error {
 	var problems input.Problems
-	problems.AddError("", app.Bounds.CheckDefinition(job))
+	problems.AddError("", job.CheckBounds(app.Bounds))
 	if err := t.checkGroup(ctx, job); err != nil {
 		unknown, is := errors.AsType[*input.Problem](err)
 		if !is {

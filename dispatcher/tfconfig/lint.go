@@ -213,7 +213,7 @@ func (l *linter) job(r *Resource) error {
 		l.report(r, elsewhere, job.CheckTimezones())
 	}
 	if bounds := l.boundsOf(job.App); bounds != nil {
-		l.report(r, false, bounds.CheckDefinition(job))
+		l.report(r, false, job.CheckBounds(bounds))
 	}
 	if declared {
 		l.report(r, true, l.unknownGroup(r, job))

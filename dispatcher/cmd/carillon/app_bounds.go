@@ -123,7 +123,7 @@ func outside(ctx context.Context, api *client.Client, app access.App) (*access.B
 			return nil, err
 		}
 		for _, group := range of.Items {
-			groups[group.Name] = bounds.CheckTarget(group)
+			groups[group.Name] = bounds.CheckGroupOfJob(group)
 		}
 		if cursor = of.Next; cursor == "" {
 			break

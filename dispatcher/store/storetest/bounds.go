@@ -122,7 +122,7 @@ func testVariablesOfLongerName(t *testing.T, f *fixture) {
 	}
 	versions, err := f.JobsByID(ctx, []int64{run.JobID("shop", "before")})
 	f.must(err)
-	if versions[0].Bounds.CheckJob(versions[0].Job) == nil {
+	if versions[0].Bounds.CheckTarget(versions[0].Job.App, versions[0].Job.Target) == nil {
 		t.Error("a node would still attempt the job from before with the secret of the other app")
 	}
 	// What an operator lists is meant.
