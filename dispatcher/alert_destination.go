@@ -193,7 +193,7 @@ func (w *AlertWebhook) Message(n AlertNotification, input json.RawMessage, routi
 func (d *AlertDestination) kind() TargetKind { return TargetAlert }
 
 // one returns what d notifies, as a target of its kind; nil: nothing.
-func (d *AlertDestination) one() target {
+func (d *AlertDestination) one() callee {
 	switch {
 	case d.Webhook != nil:
 		return &d.Webhook.Webhook

@@ -42,9 +42,9 @@ const (
 // TargetKinds are all kinds.
 var TargetKinds = []TargetKind{TargetWebhook, TargetLambda, TargetGroup, TargetSQS, TargetSNS, TargetAlert}
 
-// target is what the domain asks of every kind of target. A new kind is a field of Target, a case in
+// callee is what the domain asks of every kind of target. A new kind is a field of Target, a case in
 // Target.given, and a file that implements this; package invoke has one that calls it.
-type target interface {
+type callee interface {
 	kind() TargetKind
 	Validate() error
 	// host is what Target.Host returns, origin what Target.Origin returns.
@@ -61,7 +61,7 @@ type target interface {
 }
 
 // given yields what t calls; a valid target calls one thing.
-func (t Target) given(yield func(target) bool) {
+func (t Target) given(yield func(callee) bool) {
 	if t.Webhook != nil && !yield(t.Webhook) {
 		return
 	}
@@ -83,7 +83,7 @@ func (t Target) given(yield func(target) bool) {
 }
 
 // one returns what t calls; nil for nothing.
-func (t Target) one() target {
+func (t Target) one() callee {
 	for given := range t.given {
 		return given
 	}

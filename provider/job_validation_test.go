@@ -255,21 +255,21 @@ var badJobs = map[string]badDefinition{
 		[]string{`session_tag_reserved target.lambda.assume_role.session_tags["Carillon:app"]`},
 	},
 	"queue by its URL": {
-		target("sqs", `queue_arn = "https://sqs.eu-central-1.amazonaws.com/1/a"`), []string{`queue_arn target.sqs.queue_arn`},
+		targetBlock("sqs", `queue_arn = "https://sqs.eu-central-1.amazonaws.com/1/a"`), []string{`queue_arn target.sqs.queue_arn`},
 	},
 	"queue attribute": {
-		target("sqs", `queue_arn = "arn:aws:sqs:eu-central-1:123456789012:a"; attributes = { "aws.x" = "1" }`),
+		targetBlock("sqs", `queue_arn = "arn:aws:sqs:eu-central-1:123456789012:a"; attributes = { "aws.x" = "1" }`),
 		[]string{`attribute_name target.sqs.attributes["aws.x"]`},
 	},
 	"queue role": {
-		target("sqs", `queue_arn = "arn:aws:sqs:eu-central-1:123456789012:a"; assume_role { role_arn = "admin" }`),
+		targetBlock("sqs", `queue_arn = "arn:aws:sqs:eu-central-1:123456789012:a"; assume_role { role_arn = "admin" }`),
 		[]string{`role_arn target.sqs.assume_role.role_arn`},
 	},
 	"topic of another service": {
-		target("sns", `topic_arn = "arn:aws:sqs:eu-central-1:123456789012:a"`), []string{`topic_arn target.sns.topic_arn`},
+		targetBlock("sns", `topic_arn = "arn:aws:sqs:eu-central-1:123456789012:a"`), []string{`topic_arn target.sns.topic_arn`},
 	},
 	"topic template": {
-		target("sns", `topic_arn = "arn:aws:sns:eu-central-1:123456789012:a"; subject = "{{.No}}"`),
+		targetBlock("sns", `topic_arn = "arn:aws:sns:eu-central-1:123456789012:a"; subject = "{{.No}}"`),
 		[]string{`template_field target.sns.subject`},
 	},
 	"attempts none":           {retry(`max_attempts = 0`), []string{`attempts_range retry.max_attempts`}},
@@ -314,10 +314,10 @@ func trigger(attributes string) string {
 }
 
 func lambda(attributes string) string {
-	return target("lambda", attributes)
+	return targetBlock("lambda", attributes)
 }
 
-func target(kind, attributes string) string {
+func targetBlock(kind, attributes string) string {
 	return "target {\n " + kind + " {\n" + lines(attributes) + "}\n}\n" + daily
 }
 
