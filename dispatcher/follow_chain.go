@@ -33,7 +33,7 @@ func (q Quotas) Link(of *run.Cause, shards, count int) (ChainLink, error) {
 				"follow the first run of the chain, directly and through others (quotas.chain_runs); let fewer jobs follow, or ask an "+
 				"operator for more", count, max(left, 0), q.ChainRuns)}
 	}
-	return ChainLink{depth + 1, (left - count) / max(count, 1)}, nil
+	return ChainLink{Depth: depth + 1, MayFollow: (left - count) / max(count, 1)}, nil
 }
 
 // FanOut is what may follow a run of a job.

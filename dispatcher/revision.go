@@ -223,7 +223,7 @@ func FiresAroundInForce(
 	var unreadable *UnreadableError
 	switch {
 	case errors.As(err, &unreadable):
-		return previous, next, &TemplateError{input.Problems{{
+		return previous, next, &TemplateError{Problems: input.Problems{{
 			Path: input.Pointer("triggers", history.Name), Code: input.CodeTemplateField,
 			Message: "the schedule of the run cannot be evaluated: " + err.Error(),
 		}}}
