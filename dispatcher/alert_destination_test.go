@@ -119,16 +119,6 @@ func TestADestinationIsOneThing(t *testing.T) {
 	}
 }
 
-func TestNoJobHasTheTargetOfAnAlert(t *testing.T) {
-	t.Parallel()
-	d := destination(nil)
-	err := Job{App: "a", Name: "j", Target: d.Target()}.Validate()
-	var problems input.Problems
-	if !errors.As(err, &problems) || problems[0].Path != "/target/alert" || problems[0].Code != input.CodeTargetKind {
-		t.Errorf("error is %v, want a problem of /target/alert", err)
-	}
-}
-
 func TestSecretsOfDestinations(t *testing.T) {
 	t.Parallel()
 	d := destination(func(w *AlertWebhook) {

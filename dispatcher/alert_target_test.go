@@ -1,0 +1,18 @@
+package dispatcher
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+func TestNoJobHasTheTargetOfAnAlert(t *testing.T) {
+	t.Parallel()
+	d := AlertDestination{Webhook: &AlertWebhook{Webhook: Webhook{URL: "https://example.com/", Method: "POST", Timeout: DefaultTimeout}}}
+	err := Job{App: "a", Name: "j", Target: d.Target()}.Validate()
+	var problems input.Problems
+	if !errors.As(err, &problems) || problems[0].Path != "/target/alert" || problems[0].Code != input.CodeTargetKind {
+		t.Errorf("error is %v, want a problem of /target/alert", err)
+	}
+}
