@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // AlertID returns the key of an alert; see AppID.
@@ -11,7 +12,7 @@ func AlertID(app, alert string) int64 { return run.HashID("alert", app, alert) }
 
 // AlertStateID returns the key of a condition of an alert for a job, by the key of the job and the salt of the app. Notifications
 // have it in place of a trigger.
-func AlertStateID(salt run.Salt, alert, job int64, condition AlertCondition) int64 {
+func AlertStateID(salt run.Salt, alert, job int64, condition target.AlertCondition) int64 {
 	return salt.HashID("alert-state", strconv.FormatInt(alert, 10), strconv.FormatInt(job, 10), string(condition))
 }
 

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestNoJobHasTheTargetOfAnAlert(t *testing.T) {
 	t.Parallel()
-	d := AlertDestination{Webhook: &AlertWebhook{Webhook: Webhook{URL: "https://example.com/", Method: "POST", Timeout: DefaultTimeout}}}
+	d := target.AlertDestination{Webhook: &target.AlertWebhook{Webhook: target.Webhook{URL: "https://example.com/", Method: "POST",
+		Timeout: target.DefaultTimeout}}}
 	err := Job{App: "a", Name: "j", Target: d.Target()}.Validate()
 	var problems input.Problems
 	if !errors.As(err, &problems) || problems[0].Path != "/target/alert" || problems[0].Code != input.CodeTargetKind {

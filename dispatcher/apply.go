@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -101,8 +102,8 @@ func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 // resolve writes out what was left out, but for the triggers, which it copies.
 func (j *Job) resolve() {
 	j.Delivery = cmp.Or(j.Delivery, AtLeastOnce)
-	j.Retry = j.Retry.orDefault()
-	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, ConcurrencyAllow)
+	j.Retry = j.Retry.OrDefault()
+	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, run.ConcurrencyAllow)
 	j.QueueLimit = cmp.Or(j.QueueLimit, DefaultQueueLimit)
 	j.resolveFollows()
 	j.Triggers = maps.Clone(j.Triggers)

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var monday = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
@@ -32,7 +33,7 @@ func trigger(expression string, change ...func(*dispatcher.Trigger)) dispatcher.
 func job(expression string, change ...func(*dispatcher.Job)) dispatcher.Job {
 	j := dispatcher.Job{App: "crm", Name: "sync", Triggers: map[string]dispatcher.Trigger{}}
 	j.SetDefaults()
-	j.Target.Webhook = &dispatcher.Webhook{URL: "https://example.com/hook"}
+	j.Target.Webhook = &target.Webhook{URL: "https://example.com/hook"}
 	j.Target.Webhook.SetDefaults()
 	if expression != "" {
 		j.Triggers["t"] = trigger(expression)

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // levels returns calendars of which each level builds on all ten of the level below, and one on top:
@@ -97,7 +98,7 @@ func TestSharedBaseCalendarsAreEvaluatedOnce(t *testing.T) {
 }
 
 func expecting(expression string) error {
-	w := dispatcher.Webhook{
+	w := target.Webhook{
 		URL: "https://example.com/", Method: "GET", Timeout: input.Duration(time.Minute), ExpectBody: expression,
 	}
 	return w.Validate()

@@ -8,28 +8,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // closed is a job that uses something of each list of bounds.
 func closed(t *testing.T) map[string]dispatcher.Job {
 	t.Helper()
-	webhook := func(change func(*dispatcher.Webhook)) dispatcher.Job {
-		w := &dispatcher.Webhook{URL: "https://hooks.example.com/run"}
+	webhook := func(change func(*target.Webhook)) dispatcher.Job {
+		w := &target.Webhook{URL: "https://hooks.example.com/run"}
 		change(w)
-		return dispatcher.Job{App: "crm", Name: "nightly", Target: dispatcher.Target{Webhook: w}}
+		return dispatcher.Job{App: "crm", Name: "nightly", Target: target.Target{Webhook: w}}
 	}
 	return map[string]dispatcher.Job{
-		"secrets": webhook(func(w *dispatcher.Webhook) {
-			w.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_CRM_KEY"}}}
+		"secrets": webhook(func(w *target.Webhook) {
+			w.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: "env:SECRET_CRM_KEY"}}}
 		}),
-		"egress.hosts": webhook(func(*dispatcher.Webhook) {}),
-		"egress.ports": webhook(func(*dispatcher.Webhook) {}),
-		"lambda.functions": {App: "crm", Name: "nightly", Target: dispatcher.Target{
-			Lambda: &dispatcher.Lambda{Function: "arn:aws:lambda:eu-central-1:123456789012:function:pay"}}},
-		"sqs.queues": {App: "crm", Name: "nightly", Target: dispatcher.Target{
-			SQS: &dispatcher.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:pay"}}},
-		"sns.topics": {App: "crm", Name: "nightly", Target: dispatcher.Target{
-			SNS: &dispatcher.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:pay"}}},
+		"egress.hosts": webhook(func(*target.Webhook) {}),
+		"egress.ports": webhook(func(*target.Webhook) {}),
+		"lambda.functions": {App: "crm", Name: "nightly", Target: target.Target{
+			Lambda: &target.Lambda{Function: "arn:aws:lambda:eu-central-1:123456789012:function:pay"}}},
+		"sqs.queues": {App: "crm", Name: "nightly", Target: target.Target{
+			SQS: &target.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:pay"}}},
+		"sns.topics": {App: "crm", Name: "nightly", Target: target.Target{
+			SNS: &target.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:pay"}}},
 	}
 }
 
@@ -48,7 +49,7 @@ func TestEmptyListOfBoundsAllowsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var bounds dispatcher.Bounds
+			var bounds target.Bounds
 			if err := json.Unmarshal([]byte(tt.empty), &bounds); err != nil {
 				t.Fatal(err)
 			}
@@ -61,14 +62,14 @@ func TestEmptyListOfBoundsAllowsNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var read dispatcher.Bounds
+			var read target.Bounds
 			if err := json.Unmarshal(stored, &read); err != nil {
 				t.Fatal(err)
 			}
 			if err := read.WithDefaults("crm").CheckTarget(job.App, job.Target); err == nil || !strings.Contains(err.Error(), "none") {
 				t.Errorf("with %s, stored as %s, the job is judged %v, want it refused because none is allowed", tt.empty, stored, err)
 			}
-			if err := (dispatcher.Bounds{}).WithDefaults("crm").CheckTarget(job.App, job.Target); (err == nil) != tt.allowedMissing {
+			if err := (target.Bounds{}).WithDefaults("crm").CheckTarget(job.App, job.Target); (err == nil) != tt.allowedMissing {
 				t.Errorf("without the list the job is judged %v, want allowed %t", err, tt.allowedMissing)
 			}
 		})
@@ -85,8 +86,8 @@ func TestBoundsMeanTheSameWhenTheyAreDeclaredAsTheyAreShown(t *testing.T) {
 	} {
 		t.Run(given, func(t *testing.T) {
 			t.Parallel()
-			read := func(text string) dispatcher.Bounds {
-				var b dispatcher.Bounds
+			read := func(text string) target.Bounds {
+				var b target.Bounds
 				if err := json.Unmarshal([]byte(text), &b); err != nil {
 					t.Fatal(err)
 				}

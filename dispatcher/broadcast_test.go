@@ -4,16 +4,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestShardsHaveIDsAndNumbersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	parent := run.Key{TriggerID: 7, ScheduledAt: monday, Kind: run.KindCatchUp}
 	seen := map[int]bool{parent.Code(): true}
-	for index := range 2 * dispatcher.MaxEndpoints {
+	for index := range 2 * target.MaxEndpoints {
 		shard := parent.OfIndex(index)
 		read, err := run.ParseKey(shard.String())
 		if err != nil || read != shard {
@@ -43,20 +43,20 @@ func TestShardsHaveIDsAndNumbersOfTheirOwn(t *testing.T) {
 
 func TestBroadcastTakesEndpointsThatAreNotDraining(t *testing.T) {
 	t.Parallel()
-	endpoint := func(id string, backup, draining bool) dispatcher.Endpoint {
-		return dispatcher.Endpoint{ID: id, StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://h", Backup: backup}, Draining: draining}
+	endpoint := func(id string, backup, draining bool) target.Endpoint {
+		return target.Endpoint{ID: id, StaticEndpoint: target.StaticEndpoint{URL: "http://h", Backup: backup}, Draining: draining}
 	}
 	for name, tt := range map[string]struct {
-		live []dispatcher.Endpoint
+		live []target.Endpoint
 		want []string
 	}{
-		"in the order of their ids": {[]dispatcher.Endpoint{endpoint("c", false, false), endpoint("a", false, false)}, []string{"a", "c"}},
-		"no draining ones":          {[]dispatcher.Endpoint{endpoint("a", false, true), endpoint("b", false, false)}, []string{"b"}},
-		"no backups":                {[]dispatcher.Endpoint{endpoint("a", true, false), endpoint("b", false, false)}, []string{"b"}},
-		"backups if they are all":   {[]dispatcher.Endpoint{endpoint("a", true, false), endpoint("b", false, true)}, []string{"a"}},
-		"none":                      {[]dispatcher.Endpoint{endpoint("a", false, true)}, nil},
+		"in the order of their ids": {[]target.Endpoint{endpoint("c", false, false), endpoint("a", false, false)}, []string{"a", "c"}},
+		"no draining ones":          {[]target.Endpoint{endpoint("a", false, true), endpoint("b", false, false)}, []string{"b"}},
+		"no backups":                {[]target.Endpoint{endpoint("a", true, false), endpoint("b", false, false)}, []string{"b"}},
+		"backups if they are all":   {[]target.Endpoint{endpoint("a", true, false), endpoint("b", false, true)}, []string{"a"}},
+		"none":                      {[]target.Endpoint{endpoint("a", false, true)}, nil},
 	} {
-		if got := (dispatcher.GroupVersion{Live: tt.live}).BroadcastEndpoints(); !slices.Equal(got, tt.want) {
+		if got := (target.GroupVersion{Live: tt.live}).BroadcastEndpoints(); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: endpoints = %v, want %v", name, got, tt.want)
 		}
 	}
@@ -64,7 +64,7 @@ func TestBroadcastTakesEndpointsThatAreNotDraining(t *testing.T) {
 
 func TestBodyAndFenceOfAShard(t *testing.T) {
 	t.Parallel()
-	call := dispatcher.Call{
+	call := target.Call{
 		App: "a", Job: "j", Attempt: 1, Shard: &run.Shard{Total: 3, Endpoint: "e"},
 		Key: run.Key{TriggerID: 7, ScheduledAt: monday, Kind: run.KindSchedule, Shard: 1},
 	}

@@ -6,12 +6,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Words of other schedulers, with a hyphen or in capitals, lead to the word that is meant.
 func TestMisspeltValuesNameTheNearest(t *testing.T) {
 	t.Parallel()
-	webhook := func(edit func(*dispatcher.Webhook)) func(*dispatcher.Job) {
+	webhook := func(edit func(*target.Webhook)) func(*dispatcher.Job) {
 		return func(j *dispatcher.Job) { edit(j.Target.Webhook) }
 	}
 	trigger := func(edit func(*dispatcher.Trigger)) func(*dispatcher.Job) {
@@ -35,19 +36,19 @@ func TestMisspeltValuesNameTheNearest(t *testing.T) {
 			t.MisfirePolicy = "DoNothing"
 		}),
 		`gap "Next": not one of skip, next; did you mean next?`: trigger(func(t *dispatcher.Trigger) { t.Gap = schedule.Gap("Next") }),
-		`"2XX" is neither a status such as 204 nor a class such as 2xx; did you mean 2xx?`: webhook(func(w *dispatcher.Webhook) {
-			w.SuccessCodes = []dispatcher.SuccessCode{"2XX"}
+		`"2XX" is neither a status such as 204 nor a class such as 2xx; did you mean 2xx?`: webhook(func(w *target.Webhook) {
+			w.SuccessCodes = []target.SuccessCode{"2XX"}
 		}),
-		`method "post" is not one of GET, HEAD, POST, PUT, PATCH, DELETE; did you mean POST?`: webhook(func(w *dispatcher.Webhook) {
+		`method "post" is not one of GET, HEAD, POST, PUT, PATCH, DELETE; did you mean POST?`: webhook(func(w *target.Webhook) {
 			w.Method = "post"
 		}),
-		`mode "Binary" is not one of binary, structured; did you mean binary?`: webhook(func(w *dispatcher.Webhook) {
+		`mode "Binary" is not one of binary, structured; did you mean binary?`: webhook(func(w *target.Webhook) {
 			w.CloudEvents = "Binary"
 		}),
 	} {
 		job := dispatcher.Job{
 			App: "crm", Name: "sync", Enabled: true,
-			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/"}},
+			Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/"}},
 			Triggers: map[string]dispatcher.Trigger{
 				"t": {
 					Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"},

@@ -9,38 +9,38 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestMembersFromDNSAreChecked(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 64)
 	for what, tt := range map[string]struct {
-		member dispatcher.DNSMembers
+		member target.DNSMembers
 		want   []string
 	}{
-		"address":           {dispatcher.DNSMembers{Name: "workers.internal", Port: 8080}, nil},
-		"one label":         {dispatcher.DNSMembers{Name: "workers", Port: 8080, Type: "AAAA", Scheme: "https"}, nil},
-		"service":           {dispatcher.DNSMembers{Name: "_http._tcp.workers.internal", Type: "SRV"}, nil},
-		"no name":           {dispatcher.DNSMembers{Port: 1}, []string{"/dns/d/name required"}},
-		"upper case":        {dispatcher.DNSMembers{Name: "Workers", Port: 1}, []string{"/dns/d/name url_host"}},
-		"dot at the end":    {dispatcher.DNSMembers{Name: "workers.", Port: 1}, []string{"/dns/d/name url_host"}},
-		"address as a name": {dispatcher.DNSMembers{Name: "10.0.0.1", Port: 1}, []string{"/dns/d/name url_host"}},
-		"long label":        {dispatcher.DNSMembers{Name: long + ".internal", Port: 1}, []string{"/dns/d/name url_host"}},
-		"user":              {dispatcher.DNSMembers{Name: "a@b.internal", Port: 1}, []string{"/dns/d/name url_host"}},
-		"metadata":          {dispatcher.DNSMembers{Name: "metadata.google.internal", Port: 1}, []string{"/dns/d/name egress_denied"}},
-		"type":              {dispatcher.DNSMembers{Name: "a.b", Port: 1, Type: "MX"}, []string{"/dns/d/type enum"}},
-		"scheme":            {dispatcher.DNSMembers{Name: "a.b", Port: 1, Scheme: "ftp"}, []string{"/dns/d/scheme enum"}},
-		"no port":           {dispatcher.DNSMembers{Name: "a.b"}, []string{"/dns/d/port required"}},
-		"port":              {dispatcher.DNSMembers{Name: "a.b", Port: 65536}, []string{"/dns/d/port count_range"}},
-		"weight":            {dispatcher.DNSMembers{Name: "a.b", Port: 1, Weight: 101}, []string{"/dns/d/weight count_range"}},
-		"service of its own": {dispatcher.DNSMembers{Name: "_a._tcp.b", Type: "SRV", Port: 1, Weight: 2, Backup: true}, []string{
+		"address":           {target.DNSMembers{Name: "workers.internal", Port: 8080}, nil},
+		"one label":         {target.DNSMembers{Name: "workers", Port: 8080, Type: "AAAA", Scheme: "https"}, nil},
+		"service":           {target.DNSMembers{Name: "_http._tcp.workers.internal", Type: "SRV"}, nil},
+		"no name":           {target.DNSMembers{Port: 1}, []string{"/dns/d/name required"}},
+		"upper case":        {target.DNSMembers{Name: "Workers", Port: 1}, []string{"/dns/d/name url_host"}},
+		"dot at the end":    {target.DNSMembers{Name: "workers.", Port: 1}, []string{"/dns/d/name url_host"}},
+		"address as a name": {target.DNSMembers{Name: "10.0.0.1", Port: 1}, []string{"/dns/d/name url_host"}},
+		"long label":        {target.DNSMembers{Name: long + ".internal", Port: 1}, []string{"/dns/d/name url_host"}},
+		"user":              {target.DNSMembers{Name: "a@b.internal", Port: 1}, []string{"/dns/d/name url_host"}},
+		"metadata":          {target.DNSMembers{Name: "metadata.google.internal", Port: 1}, []string{"/dns/d/name egress_denied"}},
+		"type":              {target.DNSMembers{Name: "a.b", Port: 1, Type: "MX"}, []string{"/dns/d/type enum"}},
+		"scheme":            {target.DNSMembers{Name: "a.b", Port: 1, Scheme: "ftp"}, []string{"/dns/d/scheme enum"}},
+		"no port":           {target.DNSMembers{Name: "a.b"}, []string{"/dns/d/port required"}},
+		"port":              {target.DNSMembers{Name: "a.b", Port: 65536}, []string{"/dns/d/port count_range"}},
+		"weight":            {target.DNSMembers{Name: "a.b", Port: 1, Weight: 101}, []string{"/dns/d/weight count_range"}},
+		"service of its own": {target.DNSMembers{Name: "_a._tcp.b", Type: "SRV", Port: 1, Weight: 2, Backup: true}, []string{
 			"/dns/d/port count_range", "/dns/d/weight count_range", "/dns/d/backup count_range"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			group := dispatcher.EndpointGroup{App: "a", Name: "g", DNS: map[string]dispatcher.DNSMembers{"d": tt.member}}
+			group := target.EndpointGroup{App: "a", Name: "g", DNS: map[string]target.DNSMembers{"d": tt.member}}
 			if diff := cmp.Diff(tt.want, codesOf(group.Validate())); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -60,7 +60,7 @@ func codesOf(err error) (all []string) {
 
 func TestHealthChecksAreChecked(t *testing.T) {
 	t.Parallel()
-	group := dispatcher.EndpointGroup{App: "a", Name: "g", EjectAfter: -1, HealthCheck: &dispatcher.HealthCheck{
+	group := target.EndpointGroup{App: "a", Name: "g", EjectAfter: -1, HealthCheck: &target.HealthCheck{
 		Path: "health", Interval: 1, Timeout: 1, HealthyThreshold: 11, UnhealthyThreshold: -1,
 	}}
 	want := []string{"/health_check/path url_syntax", "/health_check/interval duration_min", "/health_check/timeout duration_min",
@@ -68,7 +68,7 @@ func TestHealthChecksAreChecked(t *testing.T) {
 	if diff := cmp.Diff(want, codesOf(group.Validate())); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	for _, check := range []dispatcher.HealthCheck{{}, dispatcher.HealthCheck{Interval: input.Duration(1e9)}.Resolved()} {
+	for _, check := range []target.HealthCheck{{}, target.HealthCheck{Interval: input.Duration(1e9)}.Resolved()} {
 		group.HealthCheck, group.EjectAfter = &check, 0
 		if err := group.Validate(); err != nil {
 			t.Errorf("%+v: %v", check, err)
@@ -78,7 +78,7 @@ func TestHealthChecksAreChecked(t *testing.T) {
 
 func TestEndpointsFromDNSHaveStableValidIDs(t *testing.T) {
 	t.Parallel()
-	d := dispatcher.DNSMembers{Name: "workers.internal", Port: 8080}.Resolved()
+	d := target.DNSMembers{Name: "workers.internal", Port: 8080}.Resolved()
 	seen := map[string]bool{}
 	for addr, want := range map[string][2]string{
 		"10.20.0.11":              {"10-20-0-11-8080", "http://10.20.0.11:8080"},
@@ -92,7 +92,7 @@ func TestEndpointsFromDNSHaveStableValidIDs(t *testing.T) {
 		}
 		seen[e.ID] = true
 	}
-	services := dispatcher.DNSMembers{Name: "_http._tcp.internal", Type: "SRV"}.Resolved()
+	services := target.DNSMembers{Name: "_http._tcp.internal", Type: "SRV"}.Resolved()
 	deep := strings.Repeat("pod.", 20) + "internal"
 	for _, target := range []string{"pod-1.workers.internal", "pod-1_workers.internal", "_pod.internal", deep, "a." + deep} {
 		e, ok := services.ServiceEndpoint(target, 9000, 3, true)
@@ -117,23 +117,23 @@ func TestEndpointsFromDNSHaveStableValidIDs(t *testing.T) {
 // A stored secret goes to no name for which it was not given.
 func TestStoredSecretIsBoundToNamesOfDNS(t *testing.T) {
 	t.Parallel()
-	group := func(url string, all ...dispatcher.DNSMembers) dispatcher.EndpointGroup {
-		g := dispatcher.EndpointGroup{App: "a", Name: "g", DNS: map[string]dispatcher.DNSMembers{}}
-		g.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}}
+	group := func(url string, all ...target.DNSMembers) target.EndpointGroup {
+		g := target.EndpointGroup{App: "a", Name: "g", DNS: map[string]target.DNSMembers{}}
+		g.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}}
 		if url != "" {
-			g.Endpoints = map[string]dispatcher.StaticEndpoint{"one": {URL: url}}
+			g.Endpoints = map[string]target.StaticEndpoint{"one": {URL: url}}
 		}
 		for n, d := range all {
 			g.DNS[string(rune('a'+n))] = d
 		}
 		return g
 	}
-	at := dispatcher.DNSMembers{Name: "workers.internal", Port: 8080}
+	at := target.DNSMembers{Name: "workers.internal", Port: 8080}
 	six, backup, moved, other, secure := at, at, at, at, at
 	six.Type, backup.Backup, moved.Port, other.Name, secure.Scheme = "AAAA", true, 8081, "other.internal", "https"
-	services := dispatcher.DNSMembers{Name: "workers.internal", Type: "SRV"}
+	services := target.DNSMembers{Name: "workers.internal", Type: "SRV"}
 	for what, tt := range map[string]struct {
-		old, now dispatcher.EndpointGroup
+		old, now target.EndpointGroup
 		refused  bool
 	}{
 		"the same":             {group("", at), group("", at), false},
@@ -158,8 +158,8 @@ func TestStoredSecretIsBoundToNamesOfDNS(t *testing.T) {
 
 func TestBoundsHoldForNamesOfDNS(t *testing.T) {
 	t.Parallel()
-	bounds := dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"*.internal"}, Ports: []int{8080}}}
-	group := dispatcher.EndpointGroup{App: "a", Name: "g", DNS: map[string]dispatcher.DNSMembers{
+	bounds := target.Bounds{Egress: target.EgressBounds{Hosts: []string{"*.internal"}, Ports: []int{8080}}}
+	group := target.EndpointGroup{App: "a", Name: "g", DNS: map[string]target.DNSMembers{
 		"fits": {Name: "workers.internal", Port: 8080}, "host": {Name: "workers.example", Port: 8080},
 		"port": {Name: "workers.internal", Port: 22}, "srv": {Name: "_http._tcp.example", Type: "SRV"},
 	}}

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // What a name leads to is judged by this at each dial.
@@ -38,12 +38,12 @@ func TestRegistrationTakesAddresses(t *testing.T) {
 		{"0.0.0.0/0", "64:ff9b::169.254.169.254", 80, false},
 		{"::/0", "fd00:ec2::254", 80, false},
 	} {
-		r := &dispatcher.Registration{Networks: []string{"192.168.0.0/16", tt.networks}, Ports: []int{443, 80}}
+		r := &target.Registration{Networks: []string{"192.168.0.0/16", tt.networks}, Ports: []int{443, 80}}
 		if got := r.Takes(netip.MustParseAddr(tt.addr), tt.port); got != tt.want {
 			t.Errorf("a group of %s takes %s port %d: %v, want %v", tt.networks, tt.addr, tt.port, got, tt.want)
 		}
 	}
-	var none *dispatcher.Registration
+	var none *target.Registration
 	if none.Takes(netip.MustParseAddr("10.0.0.1"), 80) {
 		t.Error("a group without registration takes an address")
 	}
@@ -52,36 +52,36 @@ func TestRegistrationTakesAddresses(t *testing.T) {
 // A field that is added to groups has to be compared, or be read-only.
 func TestGroupDeclaresWhatItHas(t *testing.T) {
 	t.Parallel()
-	whole := dispatcher.EndpointGroup{
+	whole := target.EndpointGroup{
 		App: "a", Name: "g", Description: "d", Path: "/p", Strategy: "first", ServerName: "h",
-		TLS:       &dispatcher.TLS{MinVersion: "1.3"},
-		Auth:      &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}},
-		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a"}},
-		Registration: &dispatcher.Registration{
-			Networks: []string{"10.0.0.0/8"}, Ports: []int{80}, Heartbeat: dispatcher.DefaultEndpointHeartbeat},
-		DNS:         map[string]dispatcher.DNSMembers{"a": {Name: "a.internal", Port: 80}},
-		HealthCheck: &dispatcher.HealthCheck{Path: "/health"}, EjectAfter: 3,
+		TLS:       &target.TLS{MinVersion: "1.3"},
+		Auth:      &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}},
+		Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a"}},
+		Registration: &target.Registration{
+			Networks: []string{"10.0.0.0/8"}, Ports: []int{80}, Heartbeat: target.DefaultEndpointHeartbeat},
+		DNS:         map[string]target.DNSMembers{"a": {Name: "a.internal", Port: 80}},
+		HealthCheck: &target.HealthCheck{Path: "/health"}, EjectAfter: 3,
 	}
 	stored := whole.Resolved()
 	stored.Revision = 7
 	if !stored.Declares(whole) {
 		t.Error("a group that is declared as it is stored differs")
 	}
-	for what, change := range map[string]func(*dispatcher.EndpointGroup){
-		"description":  func(g *dispatcher.EndpointGroup) { g.Description = "" },
-		"path":         func(g *dispatcher.EndpointGroup) { g.Path = "" },
-		"strategy":     func(g *dispatcher.EndpointGroup) { g.Strategy = "" },
-		"server name":  func(g *dispatcher.EndpointGroup) { g.ServerName = "" },
-		"tls":          func(g *dispatcher.EndpointGroup) { g.TLS = nil },
-		"auth":         func(g *dispatcher.EndpointGroup) { g.Auth = nil },
-		"probe":        func(g *dispatcher.EndpointGroup) { g.Probe.IdlePath = "/busy" },
-		"endpoints":    func(g *dispatcher.EndpointGroup) { g.Endpoints = nil },
-		"registration": func(g *dispatcher.EndpointGroup) { g.Registration = nil },
-		"dns":          func(g *dispatcher.EndpointGroup) { g.DNS = nil },
-		"health check": func(g *dispatcher.EndpointGroup) { g.HealthCheck = &dispatcher.HealthCheck{} },
-		"ejection":     func(g *dispatcher.EndpointGroup) { g.EjectAfter = 0 },
-		"secret": func(g *dispatcher.EndpointGroup) {
-			g.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("x")}}}
+	for what, change := range map[string]func(*target.EndpointGroup){
+		"description":  func(g *target.EndpointGroup) { g.Description = "" },
+		"path":         func(g *target.EndpointGroup) { g.Path = "" },
+		"strategy":     func(g *target.EndpointGroup) { g.Strategy = "" },
+		"server name":  func(g *target.EndpointGroup) { g.ServerName = "" },
+		"tls":          func(g *target.EndpointGroup) { g.TLS = nil },
+		"auth":         func(g *target.EndpointGroup) { g.Auth = nil },
+		"probe":        func(g *target.EndpointGroup) { g.Probe.IdlePath = "/busy" },
+		"endpoints":    func(g *target.EndpointGroup) { g.Endpoints = nil },
+		"registration": func(g *target.EndpointGroup) { g.Registration = nil },
+		"dns":          func(g *target.EndpointGroup) { g.DNS = nil },
+		"health check": func(g *target.EndpointGroup) { g.HealthCheck = &target.HealthCheck{} },
+		"ejection":     func(g *target.EndpointGroup) { g.EjectAfter = 0 },
+		"secret": func(g *target.EndpointGroup) {
+			g.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("x")}}}
 		},
 	} {
 		changed := whole

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var exportedAt = time.Date(2027, 3, 1, 6, 0, 0, 0, time.UTC)
@@ -24,17 +25,17 @@ func movingApp() access.Export {
 		trigger.Expression = "rate(10m)"
 		job := dispatcher.Job{App: "app", Name: name, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
 		job.SetDefaults()
-		job.Target.Webhook = &dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
 		(*dispatcher.JobDefaults)(nil).Fill(&job)
 		return access.ExportedJob{Job: job, Revision: 1, Triggers: map[string]dispatcher.ExportedTrigger{
 			"t": {State: dispatcher.TriggerWaiting, AnchorAt: exportedAt}}}
 	}
 	parent, child := one("parent"), one("child")
-	target := parent.Job.Target
-	parent.Job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target}
+	to := parent.Job.Target
+	parent.Job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &to}
 	a := alert.Alert{App: "app", Name: "night",
 		AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
-	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook = &target.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = "https://pager.example.com/"
 	return access.Export{
@@ -62,8 +63,8 @@ func cause(of run.Key, on run.FollowEvent) *run.Input {
 }
 
 // notification is the input of a run that delivers a notification about a job.
-func notification(job string, condition dispatcher.AlertCondition, transition dispatcher.AlertTransition) *run.Input {
-	text, _ := json.Marshal(dispatcher.AlertNotification{App: "app", Alert: "night", Job: job, Condition: condition, Transition: transition})
+func notification(job string, condition target.AlertCondition, transition target.AlertTransition) *run.Input {
+	text, _ := json.Marshal(target.AlertNotification{App: "app", Alert: "night", Job: job, Condition: condition, Transition: transition})
 	return &run.Input{Payload: text, Cause: &run.Cause{Alert: "night"}}
 }
 
@@ -86,7 +87,7 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 	follower := func(of run.Key, on run.FollowEvent, app, job string, kind run.Kind) run.Key {
 		return dispatcher.FollowerKey(nil, of, on, run.JobID(app, job), kind)
 	}
-	told := func(app, alert, job string, condition dispatcher.AlertCondition) run.Key {
+	told := func(app, alert, job string, condition target.AlertCondition) run.Key {
 		id := int64(0)
 		if job != "" {
 			id = run.JobID(app, job)
@@ -109,12 +110,12 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 			cause(own, run.OnFailure)), ""},
 		"a run that follows missed fires": {
 			waiting("child", chain, follower(missed, run.OnMisfire, "app", "child", chain), ofMissed), ""},
-		"a notification": {waiting("night.alert", alert, told("app", "night", "parent", dispatcher.AlertFailure),
-			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), ""},
-		"a notification about a job that is gone": {waiting("night.alert", alert, told("app", "night", "gone", dispatcher.AlertFailure),
-			notification("gone", dispatcher.AlertFailure, dispatcher.AlertResolved)), ""},
+		"a notification": {waiting("night.alert", alert, told("app", "night", "parent", target.AlertFailure),
+			notification("parent", target.AlertFailure, target.AlertFiring)), ""},
+		"a notification about a job that is gone": {waiting("night.alert", alert, told("app", "night", "gone", target.AlertFailure),
+			notification("gone", target.AlertFailure, target.AlertResolved)), ""},
 		"a test of an alert": {waiting("night.alert", alert, told("app", "night", "", ""),
-			notification("", dispatcher.AlertFailure, dispatcher.AlertTest)), ""},
+			notification("", target.AlertFailure, target.AlertTest)), ""},
 
 		"a run of another app": {
 			waiting("child", chain, follower(theirs, run.OnFailure, "victim", "child", chain), cause(theirs, run.OnFailure)),
@@ -137,10 +138,10 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 				cause(theirs, run.OnFailure)), "enum /waiting_runs/0/run"},
 		"a run that follows missed fires of another app": {
 			waiting("child", chain, follower(missed, run.OnMisfire, "victim", "child", chain), ofMissed), "enum /waiting_runs/0/run"},
-		"a notification of another app": {waiting("night.alert", alert, told("victim", "night", "parent", dispatcher.AlertFailure),
-			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), "enum /waiting_runs/0/run"},
-		"a notification by a job": {waiting("child", alert, told("app", "night", "parent", dispatcher.AlertFailure),
-			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), "enum /waiting_runs/0/run"},
+		"a notification of another app": {waiting("night.alert", alert, told("victim", "night", "parent", target.AlertFailure),
+			notification("parent", target.AlertFailure, target.AlertFiring)), "enum /waiting_runs/0/run"},
+		"a notification by a job": {waiting("child", alert, told("app", "night", "parent", target.AlertFailure),
+			notification("parent", target.AlertFailure, target.AlertFiring)), "enum /waiting_runs/0/run"},
 		"a shard": {waiting("child", chain, run.Key{TriggerID: own.TriggerID, ScheduledAt: exportedAt, Kind: chain, Shard: 2}, nil),
 			"enum /waiting_runs/0/run"},
 		"a fire of a trigger that the job lacks": {waiting("child", run.KindSchedule, run.Key{}, nil),
@@ -168,7 +169,7 @@ func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
 	own := endedRun("app", "parent")
 	missed := own
 	missed.Kind = ""
-	condition := dispatcher.AlertFailure
+	condition := target.AlertFailure
 	runs := func(salt run.Salt) map[string]access.ExportedRun {
 		follower := func(of run.Key, on run.FollowEvent, job string, kind run.Kind) run.Key {
 			return dispatcher.FollowerKey(salt, of, on, run.JobID("app", job), kind)
@@ -182,7 +183,7 @@ func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
 				follower(own, run.OnFailure, "parent.on_failure", run.KindFollow), cause(own, run.OnFailure)),
 			"a run after missed fires": waiting("child", run.KindChain, follower(missed, run.OnMisfire, "child", run.KindChain),
 				&run.Input{Missed: own.String(), Cause: &run.Cause{On: string(run.OnMisfire)}}),
-			"a notification": waiting("night.alert", run.KindAlert, told, notification("parent", condition, dispatcher.AlertFiring)),
+			"a notification": waiting("night.alert", run.KindAlert, told, notification("parent", condition, target.AlertFiring)),
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -317,7 +318,7 @@ func TestValidateOfAnExportStopsAtManyProblems(t *testing.T) {
 	for what, fill := range map[string]func(*access.Export){
 		"jobs":      func(e *access.Export) { e.Jobs = make([]access.ExportedJob, many) },
 		"alerts":    func(e *access.Export) { e.Alerts = make([]alert.Alert, many) },
-		"groups":    func(e *access.Export) { e.Groups = make([]dispatcher.EndpointGroup, many) },
+		"groups":    func(e *access.Export) { e.Groups = make([]target.EndpointGroup, many) },
 		"calendars": func(e *access.Export) { e.Calendars = make([]dispatcher.Calendar, many) },
 		"runs":      func(e *access.Export) { e.Waiting = make([]access.ExportedRun, many) },
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Follow is what follows an event of a job: runs of other jobs of the app, and a delivery to a target. At least one of Jobs
@@ -19,7 +20,7 @@ type Follow struct {
 	// Payload says what the runs of Jobs get as payload. Empty means FollowOwn.
 	Payload FollowPayload `json:"payload,omitempty"`
 	// Target gets a FollowDocument, by a run of kind follow that is attempted again as the app's defaults say. It is no group.
-	Target *Target `json:"target,omitempty"`
+	Target *target.Target `json:"target,omitempty"`
 }
 
 // FollowPayload says what a run that follows another one gets as payload.
@@ -113,7 +114,7 @@ func (j Job) checkFollowJobs(problems *input.Problems, at string, jobs []string)
 	}
 }
 
-func (j Job) checkFollowTarget(event run.FollowEvent, target Target) error {
+func (j Job) checkFollowTarget(event run.FollowEvent, target target.Target) error {
 	if target.Group != nil {
 		var problems input.Problems
 		problems.Add("/group", input.CodeTargetKind,
@@ -127,7 +128,7 @@ func (j Job) checkFollowTarget(event run.FollowEvent, target Target) error {
 }
 
 // WithFollowTarget returns j with another target of what follows an event.
-func (j Job) WithFollowTarget(event run.FollowEvent, target Target) Job {
+func (j Job) WithFollowTarget(event run.FollowEvent, target target.Target) Job {
 	return j.withFollows(func(of run.FollowEvent, follow Follow) Follow {
 		if of == event {
 			follow.Target = &target

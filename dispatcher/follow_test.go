@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestWrongFollowersAreRefused(t *testing.T) {
@@ -25,12 +26,13 @@ func TestWrongFollowersAreRefused(t *testing.T) {
 		"a delivery":         {Follow{Jobs: []string{"other.on_failure"}}, []string{"name_format /on_failure/jobs/0"}},
 		"too many":           {Follow{Jobs: make([]string, MostFollowers+1)}, []string{"too_many /on_failure/jobs"}},
 		"an unknown payload": {Follow{Jobs: []string{"other"}, Payload: "both"}, []string{"enum /on_failure/payload"}},
-		"a group":            {Follow{Target: &Target{Group: &GroupTarget{Name: "g"}}}, []string{"target_kind /on_failure/target/group"}},
-		"no target":          {Follow{Target: &Target{}}, []string{"required /on_failure/target/webhook"}},
+		"a group": {Follow{Target: &target.Target{Group: &target.GroupTarget{Name: "g"}}},
+			[]string{"target_kind /on_failure/target/group"}},
+		"no target": {Follow{Target: &target.Target{}}, []string{"required /on_failure/target/webhook"}},
 		"several at once": {Follow{Jobs: []string{"?"}, Payload: "x"},
 			[]string{"enum /on_failure/payload", "name_format /on_failure/jobs/0"}},
-		"a template that fails": {Follow{Target: &Target{Webhook: &Webhook{
-			URL: "https://a.example/{{.Nope}}", Method: "POST", Timeout: DefaultTimeout,
+		"a template that fails": {Follow{Target: &target.Target{Webhook: &target.Webhook{
+			URL: "https://a.example/{{.Nope}}", Method: "POST", Timeout: target.DefaultTimeout,
 		}}}, []string{"template_field /on_failure/target/webhook/url"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,9 +53,9 @@ func TestWrongFollowersAreRefused(t *testing.T) {
 }
 
 func validJob() Job {
-	hook := Webhook{URL: "https://example.com/"}
+	hook := target.Webhook{URL: "https://example.com/"}
 	hook.SetDefaults()
-	job := Job{App: "app", Name: "name", Target: Target{Webhook: &hook}}
+	job := Job{App: "app", Name: "name", Target: target.Target{Webhook: &hook}}
 	job.SetDefaults()
 	return job
 }
@@ -145,18 +147,20 @@ func TestFollowersOfARunHaveOneKey(t *testing.T) {
 
 func TestSecretsOfTheWholeJobHaveTheirPointers(t *testing.T) {
 	t.Parallel()
-	secret := func(name string) *Auth { return &Auth{Bearer: &BearerAuth{Token: Secret{Reference: name}}} }
+	secret := func(name string) *target.Auth {
+		return &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: name}}}
+	}
 	job := validJob()
 	job.Target.Webhook.Auth = secret("env:SECRET_A")
 	hook := *validJob().Target.Webhook
 	hook.Auth = secret("env:SECRET_B")
-	job.OnMisfire = &Follow{Target: &Target{Webhook: &hook}}
+	job.OnMisfire = &Follow{Target: &target.Target{Webhook: &hook}}
 	paths := input.SortedKeys(job.Secrets())
 	want := []string{"/on_misfire/target/webhook/auth/bearer/token", "/target/webhook/auth/bearer/token"}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Fatalf("secrets (-want +got):\n%s", diff)
 	}
-	changed := job.WithSecrets(map[string]Secret{want[0]: {Reference: "env:SECRET_C"}})
+	changed := job.WithSecrets(map[string]target.Secret{want[0]: {Reference: "env:SECRET_C"}})
 	if got := changed.Secrets()[want[0]].Reference; got != "env:SECRET_C" {
 		t.Errorf("the replaced secret is %s", got)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // The work of matching is the size of the program for each character, so its bound is that of the work.
@@ -18,7 +18,7 @@ func FuzzRegexpCost(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		compiled, err := dispatcher.CompileExpectation(text)
+		compiled, err := target.CompileExpectation(text)
 		if err != nil {
 			if len(err.Error()) > 1000 {
 				t.Errorf("the error has %d bytes: %.200s", len(err.Error()), err)
@@ -33,8 +33,8 @@ func FuzzRegexpCost(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, literal := compiled.LiteralPrefix(); len(program.Inst) > dispatcher.MaxExpectProgram && !literal {
-			t.Errorf("%q has %d instructions, want %d at most", text, len(program.Inst), dispatcher.MaxExpectProgram)
+		if _, literal := compiled.LiteralPrefix(); len(program.Inst) > target.MaxExpectProgram && !literal {
+			t.Errorf("%q has %d instructions, want %d at most", text, len(program.Inst), target.MaxExpectProgram)
 		}
 	})
 }

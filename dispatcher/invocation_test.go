@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestFencesGrow(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	last := int64(0)
-	for _, call := range []dispatcher.Call{
+	for _, call := range []target.Call{
 		{Key: run.Key{ScheduledAt: at}, Attempt: 1},
 		{Key: run.Key{ScheduledAt: at}, Attempt: 2},
 		{Key: run.Key{ScheduledAt: at}, Attempt: 999},

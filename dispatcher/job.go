@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Job is a target, what is sent to it, and the triggers that say when.
@@ -29,12 +31,12 @@ type Job struct {
 	// while no node has them.
 	NodeLabels input.Labels `json:"node_labels,omitempty"`
 	// Delivery says what happens to an attempt whose outcome is unknown.
-	Delivery Delivery `json:"delivery"`
+	Delivery run.Delivery `json:"delivery"`
 	// Retry says whether and when a failed run is attempted again.
-	Retry Retry `json:"retry,omitzero"`
+	Retry run.Retry `json:"retry,omitzero"`
 	// ConcurrencyPolicy says what happens to a run when all slots are taken; empty means
 	// ConcurrencyAllow.
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy"`
+	ConcurrencyPolicy run.ConcurrencyPolicy `json:"concurrency_policy"`
 	// MaxConcurrency is how many runs of the job there may be at once, over all nodes, at most
 	// MaxMaxConcurrency; 0 means no bound with ConcurrencyAllow, else one run.
 	MaxConcurrency int `json:"max_concurrency"`
@@ -51,7 +53,7 @@ type Job struct {
 	// Acknowledge lists codes of warnings, each one of WarningCodes, that are meant: Warnings leave them out.
 	Acknowledge []string `json:"acknowledge,omitempty"`
 	// Target is what a run calls.
-	Target Target `json:"target"`
+	Target target.Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// OnSuccess, OnFailure and OnMisfire are what follows the runs and the missed fires of the job; nil: nothing does.
@@ -85,16 +87,13 @@ type Job struct {
 func (j *Job) SetDefaults() {
 	j.Enabled, j.Delivery = true, AtLeastOnce
 	j.Retry.SetDefaults()
-	j.ConcurrencyPolicy, j.QueueLimit = ConcurrencyAllow, DefaultQueueLimit
+	j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyAllow, DefaultQueueLimit
 }
-
-// Delivery is a policy for attempts whose outcome is unknown because their node died or was cut off. Empty means AtLeastOnce.
-type Delivery string
 
 // The policies of delivery.
 const (
-	AtLeastOnce Delivery = "at_least_once" // the attempt is repeated under the same event id
-	AtMostOnce  Delivery = "at_most_once"  // if it may have been sent, the run ends as lost
+	AtLeastOnce run.Delivery = "at_least_once" // the attempt is repeated under the same event id
+	AtMostOnce  run.Delivery = "at_most_once"  // if it may have been sent, the run ends as lost
 )
 
 // JobState is the roll-up of a job's triggers and runs, as people see it.
@@ -165,14 +164,14 @@ func (j Job) Validate() error {
 	j.Labels.Check(&problems, "/labels")
 	j.NodeLabels.Check(&problems, "/node_labels")
 	if j.Delivery != "" {
-		input.CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []Delivery{AtLeastOnce, AtMostOnce})
+		input.CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []run.Delivery{AtLeastOnce, AtMostOnce})
 	}
 	j.Retry.Check(&problems, "/retry")
 	j.checkConcurrency(&problems)
 	j.checkCarryState(&problems)
 	j.checkObjective(&problems)
 	if j.DeleteAfterCompletion != 0 {
-		j.DeleteAfterCompletion.CheckRange(&problems, "/delete_after_completion", MinDeleteAfter, MaxRetention)
+		j.DeleteAfterCompletion.CheckRange(&problems, "/delete_after_completion", MinDeleteAfter, input.MaxRetention)
 	}
 	checkAcknowledged(&problems, j.Acknowledge)
 	wrong := j.Target.Validate()

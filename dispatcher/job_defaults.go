@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // JobDefaults are what an app gives its jobs where they leave it out. They are filled in when a job is declared, so that a
@@ -16,15 +18,15 @@ type JobDefaults struct {
 	// Timezone is for triggers with a wall-clock expression.
 	Timezone string `json:"timezone,omitempty"`
 	// Retry is for jobs without any; a job with a retry of its own takes nothing of it.
-	Retry *Retry `json:"retry,omitempty"`
+	Retry *run.Retry `json:"retry,omitempty"`
 	// Headers are added to those of webhooks and of requests to endpoint groups, except the names that these have themselves.
-	Headers           map[string]string `json:"headers,omitempty"`
-	MisfirePolicy     MisfirePolicy     `json:"misfire_policy,omitempty"`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty"`
+	Headers           map[string]string     `json:"headers,omitempty"`
+	MisfirePolicy     MisfirePolicy         `json:"misfire_policy,omitempty"`
+	ConcurrencyPolicy run.ConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 }
 
 // LeaveToApp empties what SetDefaults gave a decoded job and JobDefaults.Fill may fill.
-func (j *Job) LeaveToApp() { j.Retry, j.ConcurrencyPolicy = Retry{}, "" }
+func (j *Job) LeaveToApp() { j.Retry, j.ConcurrencyPolicy = run.Retry{}, "" }
 
 // LeaveToApp empties what SetDefaults gave a decoded trigger and JobDefaults.Fill may fill.
 func (t *Trigger) LeaveToApp() { t.MisfirePolicy = "" }
@@ -35,11 +37,11 @@ func (d *JobDefaults) Fill(j *Job) {
 	if d == nil {
 		d = &JobDefaults{}
 	}
-	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, d.ConcurrencyPolicy, ConcurrencyAllow)
+	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, d.ConcurrencyPolicy, run.ConcurrencyAllow)
 	if j.Retry.IsZero() && d.Retry != nil {
 		j.Retry = *d.Retry
 	}
-	j.Retry = j.Retry.orDefault()
+	j.Retry = j.Retry.OrDefault()
 	if own, has := j.Target.Headers(); has && len(d.Headers) > 0 {
 		j.Target = j.Target.WithHeaders(d.headers(own))
 	}
@@ -84,9 +86,9 @@ func (d *JobDefaults) Normal() *JobDefaults {
 // Check adds everything wrong with d, by the rules for what it is filled into.
 func (d *JobDefaults) Check(problems *input.Problems, at string) {
 	const trigger = "any"
-	hook := Webhook{URL: "https://example.com"}
+	hook := target.Webhook{URL: "https://example.com"}
 	hook.SetDefaults()
-	job := Job{App: trigger, Name: trigger, Target: Target{Webhook: &hook}, Triggers: map[string]Trigger{trigger: {
+	job := Job{App: trigger, Name: trigger, Target: target.Target{Webhook: &hook}, Triggers: map[string]Trigger{trigger: {
 		Schedule: Schedule{Expression: "0 0 * * *"}, MisfireAfter: DefaultMisfireAfter,
 	}}}
 	d.Fill(&job)

@@ -9,22 +9,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestDefaultsFillWhatAJobLeavesOut(t *testing.T) {
 	t.Parallel()
 	defaults := &dispatcher.JobDefaults{
-		Timezone: "Europe/Berlin", Retry: &dispatcher.Retry{MaxAttempts: 7, Base: 1, Cap: 2, MaxAge: 3},
+		Timezone: "Europe/Berlin", Retry: &run.Retry{MaxAttempts: 7, Base: 1, Cap: 2, MaxAge: 3},
 		Headers:       map[string]string{"X-Team": "finance", "x-source": "carillon"},
-		MisfirePolicy: dispatcher.Skip, ConcurrencyPolicy: dispatcher.ConcurrencyQueue,
+		MisfirePolicy: dispatcher.Skip, ConcurrencyPolicy: run.ConcurrencyQueue,
 	}
 	trigger := func(expression, zone string, policy dispatcher.MisfirePolicy) dispatcher.Trigger {
 		return dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: expression, Timezone: zone}, MisfirePolicy: policy}
 	}
 	bare := func() dispatcher.Job {
 		return dispatcher.Job{
-			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{Headers: map[string]string{"X-Source": "mine"}}},
+			Target: target.Target{Webhook: &target.Webhook{Headers: map[string]string{"X-Source": "mine"}}},
 			Triggers: map[string]dispatcher.Trigger{
 				"cron": trigger("0 2 * * *", "", ""), "utc": trigger("0 2 * * *", "UTC", dispatcher.FireAll), "rate": trigger("rate(5m)", "", ""),
 				"local": trigger("at(2030-01-01T08:00:00)", "", ""), "instant": trigger("at(2030-01-01T08:00:00Z)", "", ""),
@@ -34,7 +36,7 @@ func TestDefaultsFillWhatAJobLeavesOut(t *testing.T) {
 	filled := bare()
 	defaults.Fill(&filled)
 	want := bare()
-	want.Retry, want.ConcurrencyPolicy = *defaults.Retry, dispatcher.ConcurrencyQueue
+	want.Retry, want.ConcurrencyPolicy = *defaults.Retry, run.ConcurrencyQueue
 	want.Target.Webhook.Headers = map[string]string{"X-Source": "mine", "X-Team": "finance"}
 	want.Triggers = map[string]dispatcher.Trigger{
 		"cron": trigger("0 2 * * *", "Europe/Berlin", dispatcher.Skip), "utc": trigger("0 2 * * *", "UTC", dispatcher.FireAll),
@@ -47,23 +49,23 @@ func TestDefaultsFillWhatAJobLeavesOut(t *testing.T) {
 	}
 
 	grouped := bare()
-	grouped.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Headers: map[string]string{"X-Source": "mine"}}}
+	grouped.Target = target.Target{Group: &target.GroupTarget{Name: "workers", Headers: map[string]string{"X-Source": "mine"}}}
 	defaults.Fill(&grouped)
 	if diff := cmp.Diff(want.Target.Webhook.Headers, grouped.Target.Group.Headers); diff != "" {
 		t.Errorf("headers of a request to a group (-want +got):\n%s", diff)
 	}
 
 	given := bare()
-	given.Retry, given.ConcurrencyPolicy = dispatcher.Retry{MaxAttempts: 1}, dispatcher.ConcurrencyForbid
+	given.Retry, given.ConcurrencyPolicy = run.Retry{MaxAttempts: 1}, run.ConcurrencyForbid
 	defaults.Fill(&given)
-	if given.Retry.MaxAttempts != 1 || given.Retry.Base != 0 || given.ConcurrencyPolicy != dispatcher.ConcurrencyForbid {
+	if given.Retry.MaxAttempts != 1 || given.Retry.Base != 0 || given.ConcurrencyPolicy != run.ConcurrencyForbid {
 		t.Errorf("a job's own retry %+v and policy %s were overwritten", given.Retry, given.ConcurrencyPolicy)
 	}
 
 	general := bare()
 	(*dispatcher.JobDefaults)(nil).Fill(&general)
 	if got := general.Triggers["cron"]; got.Timezone != "" || got.MisfirePolicy != dispatcher.FireOnce ||
-		general.ConcurrencyPolicy != dispatcher.ConcurrencyAllow || general.Retry.MaxAttempts != dispatcher.DefaultAttempts {
+		general.ConcurrencyPolicy != run.ConcurrencyAllow || general.Retry.MaxAttempts != run.DefaultAttempts {
 		t.Errorf("an app without defaults gives %+v, %+v", general, got)
 	}
 }
@@ -77,14 +79,14 @@ func TestDefaultsAreCheckedAsWhatTheyFill(t *testing.T) {
 		"a zone":           {dispatcher.JobDefaults{Timezone: "Mars/Olympus"}, "/defaults/timezone tz_unknown"},
 		"a misfire policy": {dispatcher.JobDefaults{MisfirePolicy: "never"}, "/defaults/misfire_policy enum"},
 		"a policy":         {dispatcher.JobDefaults{ConcurrencyPolicy: "Forbid"}, "/defaults/concurrency_policy enum"},
-		"attempts": {dispatcher.JobDefaults{Retry: &dispatcher.Retry{MaxAttempts: 101, Base: 1e9, Cap: 1e9, MaxAge: 1e9}},
+		"attempts": {dispatcher.JobDefaults{Retry: &run.Retry{MaxAttempts: 101, Base: 1e9, Cap: 1e9, MaxAge: 1e9}},
 			"/defaults/retry/max_attempts attempts_range"},
-		"no retry":           {dispatcher.JobDefaults{Retry: &dispatcher.Retry{}}, "/defaults/retry/max_attempts required"},
+		"no retry":           {dispatcher.JobDefaults{Retry: &run.Retry{}}, "/defaults/retry/max_attempts required"},
 		"a header":           {dispatcher.JobDefaults{Headers: map[string]string{"Host": "a"}}, "/defaults/headers/Host header_reserved"},
 		"a header's content": {dispatcher.JobDefaults{Headers: map[string]string{"X": "{{.Nothing}}"}}, "/defaults/headers/X template_field"},
 		"nothing":            {dispatcher.JobDefaults{}, ""},
 		"all": {dispatcher.JobDefaults{Timezone: "Europe/Berlin", Headers: map[string]string{"X-Run": "{{.Run}}"},
-			MisfirePolicy: dispatcher.Skip, ConcurrencyPolicy: dispatcher.ConcurrencyForbid}, ""},
+			MisfirePolicy: dispatcher.Skip, ConcurrencyPolicy: run.ConcurrencyForbid}, ""},
 	} {
 		var problems input.Problems
 		err := access.App{Name: "shop", Defaults: &tt.defaults}.Validate()

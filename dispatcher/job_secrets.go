@@ -3,26 +3,27 @@ package dispatcher
 import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // eachSecret returns a copy of j with each secret replaced; f takes its JSON pointer in j.
-func (j Job) eachSecret(f func(path string, s Secret) Secret) Job {
-	below := func(at string) func(string, Secret) Secret {
-		return func(path string, s Secret) Secret { return f(at+path, s) }
+func (j Job) eachSecret(f func(path string, s target.Secret) target.Secret) Job {
+	below := func(at string) func(string, target.Secret) target.Secret {
+		return func(path string, s target.Secret) target.Secret { return f(at+path, s) }
 	}
-	j.Target = j.Target.eachSecret(below("/target"))
+	j.Target = j.Target.EachSecret(below("/target"))
 	return j.withFollows(func(event run.FollowEvent, follow Follow) Follow {
 		if follow.Target != nil {
-			follow.Target = new(follow.Target.eachSecret(below("/" + string(event) + "/target")))
+			follow.Target = new(follow.Target.EachSecret(below("/" + string(event) + "/target")))
 		}
 		return follow
 	})
 }
 
 // Secrets returns the secrets of all targets of a job by their JSON pointers in it.
-func (j Job) Secrets() map[string]Secret {
-	all := map[string]Secret{}
-	j.eachSecret(func(path string, s Secret) Secret {
+func (j Job) Secrets() map[string]target.Secret {
+	all := map[string]target.Secret{}
+	j.eachSecret(func(path string, s target.Secret) target.Secret {
 		all[path] = s
 		return s
 	})
@@ -30,8 +31,8 @@ func (j Job) Secrets() map[string]Secret {
 }
 
 // WithSecrets returns a copy of j in which the secrets in with, by their JSON pointers, replace those of j.
-func (j Job) WithSecrets(with map[string]Secret) Job {
-	return j.eachSecret(func(path string, s Secret) Secret {
+func (j Job) WithSecrets(with map[string]target.Secret) Job {
+	return j.eachSecret(func(path string, s target.Secret) target.Secret {
 		if other, ok := with[path]; ok {
 			return other
 		}
@@ -57,7 +58,7 @@ func (j Job) CheckKept(old Job) error {
 
 // ForWire returns a copy of j whose JSON holds the values of its secrets, only to send it to the API.
 func (j Job) ForWire() Job {
-	return j.eachSecret(func(_ string, s Secret) Secret {
+	return j.eachSecret(func(_ string, s target.Secret) target.Secret {
 		s.Value = s.Value.ForWire()
 		return s
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // JobSummary is a job as a list over many apps shows it: how it does, without its definition.
@@ -20,9 +21,9 @@ type JobSummary struct {
 	Paused bool `json:"paused"`
 	Pause
 	// AppPaused tells that a pause of its app holds the job.
-	AppPaused bool          `json:"app_paused,omitempty"`
-	Revision  int64         `json:"revision"`
-	Target    TargetSummary `json:"target"`
+	AppPaused bool                 `json:"app_paused,omitempty"`
+	Revision  int64                `json:"revision"`
+	Target    target.TargetSummary `json:"target"`
 	// Triggers is how many the job has.
 	Triggers int `json:"triggers"`
 	// NextFireTime is the earliest of its triggers, those that are held left out; nil: there is none.

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestRollUpShowsTheStateThatComesFirst(t *testing.T) {
@@ -206,7 +207,7 @@ func TestFunctionInAnotherRegionThanTheNodeIsWarnedOf(t *testing.T) {
 		{"f", "eu-west-1", "eu-central-1", 0},
 		{"f", "", "eu-central-1", 0},
 	} {
-		declared := dispatcher.Job{Target: dispatcher.Target{Lambda: &dispatcher.Lambda{Function: tt.function, Region: tt.region}}}
+		declared := dispatcher.Job{Target: target.Target{Lambda: &target.Lambda{Function: tt.function, Region: tt.region}}}
 		got := declared.WarnOfRegion(tt.node)
 		if len(got) != tt.want || tt.want == 1 && got[0].Code != input.CodeLambdaRegion {
 			t.Errorf("%+v: warnings %v", tt, got)

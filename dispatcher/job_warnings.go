@@ -48,3 +48,24 @@ func checkAcknowledged(problems *input.Problems, codes []string) {
 		}
 	}
 }
+
+// WarnOfCallback warns of a job whose attempts all fail because no node knows the URL to which callbacks go.
+func (j Job) WarnOfCallback() []input.Problem {
+	if j.Target.Callback() == nil {
+		return nil
+	}
+	return []input.Problem{{Path: "/target/" + string(j.Target.Kind()) + "/callback", Code: input.CodeCallbackURL,
+		Message: "the node does not " +
+			"know the URL of this API, so it can tell no target where to call back; start the nodes with --callback-url (CARILLON_CALLBACK_URL)"}}
+}
+
+// WarnOfRegion warns of a function whose ARN names another region than the node's: calls cross regions, or the ARN was
+// copied from another installation. A job that names the region in its own field means it. Empty: the node has none.
+func (j Job) WarnOfRegion(node string) []input.Problem {
+	l := j.Target.Lambda
+	if l == nil || node == "" || l.Region != "" || l.FunctionRegion() == "" || l.FunctionRegion() == node {
+		return nil
+	}
+	return j.unanswered([]input.Problem{{Path: "/target/lambda/function", Code: input.CodeLambdaRegion, Message: "the function is in " +
+		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}})
+}

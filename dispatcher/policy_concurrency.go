@@ -10,22 +10,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// ConcurrencyPolicy says what happens to a run of a job when all slots are taken. It is not called
-// overlap, because Schedule.Overlap is about daylight saving.
-type ConcurrencyPolicy string
-
-// The policies of concurrency. Without Job.MaxConcurrency, ConcurrencyAllow has no bound, and the
-// others have one slot.
-const (
-	ConcurrencyAllow   ConcurrencyPolicy = "allow"   // the run waits as with queue, if there is a bound
-	ConcurrencyForbid  ConcurrencyPolicy = "forbid"  // the run is skipped
-	ConcurrencyQueue   ConcurrencyPolicy = "queue"   // the run waits for its turn; beyond Job.QueueLimit it is skipped
-	ConcurrencyReplace ConcurrencyPolicy = "replace" // the oldest run is cancelled, and the new one begins when that has stopped
-)
-
-// ConcurrencyPolicies are all policies.
-var ConcurrencyPolicies = []ConcurrencyPolicy{ConcurrencyAllow, ConcurrencyForbid, ConcurrencyQueue, ConcurrencyReplace}
-
 // Bounds and default of Job.MaxConcurrency and Job.QueueLimit.
 const (
 	MaxMaxConcurrency = 1000
@@ -35,7 +19,7 @@ const (
 
 // Slots returns how many runs of the job there may be at once, over all nodes; 0: no bound.
 func (j Job) Slots() int {
-	if j.MaxConcurrency == 0 && j.ConcurrencyPolicy != ConcurrencyAllow && j.ConcurrencyPolicy != "" {
+	if j.MaxConcurrency == 0 && j.ConcurrencyPolicy != run.ConcurrencyAllow && j.ConcurrencyPolicy != "" {
 		return 1
 	}
 	return j.MaxConcurrency
@@ -44,7 +28,7 @@ func (j Job) Slots() int {
 // checkConcurrency adds what is wrong with how j bounds its runs.
 func (j Job) checkConcurrency(problems *input.Problems) {
 	if j.ConcurrencyPolicy != "" {
-		input.CheckEnum(problems, "/concurrency_policy", "concurrency_policy", j.ConcurrencyPolicy, ConcurrencyPolicies)
+		input.CheckEnum(problems, "/concurrency_policy", "concurrency_policy", j.ConcurrencyPolicy, run.ConcurrencyPolicies)
 	}
 	input.CheckRange(problems, "/max_concurrency", j.MaxConcurrency, 0, MaxMaxConcurrency)
 	input.CheckRange(problems, "/queue_limit", j.QueueLimit, 0, MaxQueueLimit)
@@ -69,7 +53,7 @@ type Slot struct {
 // UndecidedError is the error of a Store for runs about whose slots it could not decide, because somebody else, for
 // example a change of the definition, has locked their jobs. It decided about all others.
 type UndecidedError struct {
-	Runs []HeldRun
+	Runs []run.HeldRun
 }
 
 func (e *UndecidedError) Error() string {
@@ -115,7 +99,7 @@ func (j Job) Contend(all []Contender) []SlotDecision { return j.contend(all, 0) 
 // contend is Contend where some runs wait already that are not among all, but count to the job's QueueLimit.
 func (j Job) contend(all []Contender, waiting int) []SlotDecision {
 	slices.SortFunc(all, func(a, b Contender) int {
-		if j.ConcurrencyPolicy != ConcurrencyReplace && a.backfills() != b.backfills() {
+		if j.ConcurrencyPolicy != run.ConcurrencyReplace && a.backfills() != b.backfills() {
 			return map[bool]int{true: 1, false: -1}[a.backfills()]
 		}
 		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID), cmp.Compare(a.Code(), b.Code()))
@@ -134,7 +118,7 @@ func (j Job) contend(all []Contender, waiting int) []SlotDecision {
 			verdicts[i] = c.resume()
 		}
 	}
-	if j.ConcurrencyPolicy == ConcurrencyReplace {
+	if j.ConcurrencyPolicy == run.ConcurrencyReplace {
 		j.replace(all, verdicts, free)
 		return verdicts
 	}
@@ -147,7 +131,7 @@ func (j Job) contend(all []Contender, waiting int) []SlotDecision {
 		case !c.Asks:
 		case c.backfills():
 			verdicts[i] = SlotWait
-		case j.ConcurrencyPolicy == ConcurrencyForbid || waiting >= max(j.QueueLimit, 1):
+		case j.ConcurrencyPolicy == run.ConcurrencyForbid || waiting >= max(j.QueueLimit, 1):
 			verdicts[i] = SlotSkip
 		default:
 			waiting++

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestConcurrencyIsChecked(t *testing.T) {
@@ -21,14 +22,14 @@ func TestConcurrencyIsChecked(t *testing.T) {
 		slots      int
 	}{
 		"left out":          {func(*dispatcher.Job) {}, "", "", 0},
-		"allow":             {func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyAllow }, "", "", 0},
+		"allow":             {func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyAllow }, "", "", 0},
 		"allow with a most": {func(j *dispatcher.Job) { j.MaxConcurrency = 3 }, "", "", 3},
-		"forbid":            {func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid }, "", "", 1},
-		"queue of several":  {func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 2 }, "", "", 2},
+		"forbid":            {func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid }, "", "", 1},
+		"queue of several":  {func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyQueue, 2 }, "", "", 2},
 		"unknown":           {func(j *dispatcher.Job) { j.ConcurrencyPolicy = "Forbid" }, "/concurrency_policy", input.CodeEnum, 0},
 		"negative":          {func(j *dispatcher.Job) { j.MaxConcurrency = -1 }, "/max_concurrency", input.CodeCountRange, 0},
 		"too many":          {func(j *dispatcher.Job) { j.MaxConcurrency = 1001 }, "/max_concurrency", input.CodeCountRange, 0},
-		"at each endpoint":  {func(j *dispatcher.Job) { callGroup(j, dispatcher.ConcurrencyReplace) }, "", "", 0},
+		"at each endpoint":  {func(j *dispatcher.Job) { callGroup(j, run.ConcurrencyReplace) }, "", "", 0},
 		"unknown at endpoints": {
 			func(j *dispatcher.Job) { callGroup(j, "serial") }, "/target/group/endpoint_concurrency", input.CodeEnum, 0,
 		},
@@ -51,19 +52,19 @@ func TestConcurrencyIsChecked(t *testing.T) {
 }
 
 // callGroup makes a job call an endpoint group.
-func callGroup(j *dispatcher.Job, policy dispatcher.ConcurrencyPolicy) {
-	group := &dispatcher.GroupTarget{Name: "workers", EndpointConcurrency: policy}
+func callGroup(j *dispatcher.Job, policy run.ConcurrencyPolicy) {
+	group := &target.GroupTarget{Name: "workers", EndpointConcurrency: policy}
 	group.SetDefaults()
-	j.Target = dispatcher.Target{Group: group}
+	j.Target = target.Target{Group: group}
 }
 
 func TestOnlyGroupsHaveSlotsOfEndpoints(t *testing.T) {
 	t.Parallel()
 	j := job(minutely)
-	for policy, want := range map[dispatcher.ConcurrencyPolicy]dispatcher.ConcurrencyPolicy{
-		"": dispatcher.ConcurrencyAllow, dispatcher.ConcurrencyQueue: dispatcher.ConcurrencyQueue,
+	for policy, want := range map[run.ConcurrencyPolicy]run.ConcurrencyPolicy{
+		"": run.ConcurrencyAllow, run.ConcurrencyQueue: run.ConcurrencyQueue,
 	} {
-		if got := j.EndpointPolicy(); got != dispatcher.ConcurrencyAllow {
+		if got := j.EndpointPolicy(); got != run.ConcurrencyAllow {
 			t.Errorf("policy of a webhook = %s", got)
 		}
 		grouped := j
@@ -118,7 +119,7 @@ func (r *race) step(t *rapid.T) {
 		}
 	}
 	most := r.QueueLimit
-	if r.ConcurrencyPolicy == dispatcher.ConcurrencyReplace {
+	if r.ConcurrencyPolicy == run.ConcurrencyReplace {
 		most = r.Slots() // the latest wait for the requests that they replace, whatever the limit
 	}
 	if held > r.Slots() || waiting > most {
@@ -130,8 +131,8 @@ func TestSlotsAreNeverExceededNorLeftUnused(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := race{Job: dispatcher.Job{
-			ConcurrencyPolicy: rapid.SampledFrom([]dispatcher.ConcurrencyPolicy{
-				dispatcher.ConcurrencyAllow, dispatcher.ConcurrencyForbid, dispatcher.ConcurrencyQueue, dispatcher.ConcurrencyReplace,
+			ConcurrencyPolicy: rapid.SampledFrom([]run.ConcurrencyPolicy{
+				run.ConcurrencyAllow, run.ConcurrencyForbid, run.ConcurrencyQueue, run.ConcurrencyReplace,
 			}).Draw(t, "policy"),
 			MaxConcurrency: rapid.IntRange(1, 3).Draw(t, "most"), QueueLimit: rapid.IntRange(1, 4).Draw(t, "limit"),
 		}}
@@ -164,7 +165,7 @@ func TestSlotsAreNeverExceededNorLeftUnused(t *testing.T) {
 		}
 		// Of several slots each run has its own, anyone who asks first; and replace knows nothing of
 		// later runs that are over.
-		ordered := r.MaxConcurrency == 1 && r.ConcurrencyPolicy != dispatcher.ConcurrencyReplace
+		ordered := r.MaxConcurrency == 1 && r.ConcurrencyPolicy != run.ConcurrencyReplace
 		if ordered && !slices.IsSortedFunc(r.begun, time.Time.Compare) {
 			t.Fatalf("%s: runs began in the order %v", r.ConcurrencyPolicy, r.begun)
 		}

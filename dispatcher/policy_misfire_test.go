@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestMisfirePolicyIsChecked(t *testing.T) {
@@ -91,7 +92,7 @@ func TestMissedButLatestKeepsTheLatest(t *testing.T) {
 
 func TestBodyOfACatchUpNamesTheMissedRange(t *testing.T) {
 	t.Parallel()
-	call := dispatcher.Call{Missed: &run.MissedRange{From: monday, To: monday.Add(time.Hour), Count: 61}}
+	call := target.Call{Missed: &run.MissedRange{From: monday, To: monday.Add(time.Hour), Count: 61}}
 	var body struct {
 		Missed *run.MissedRange `json:"missed"`
 	}

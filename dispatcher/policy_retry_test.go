@@ -10,35 +10,37 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestAllProblemsOfARetryPolicyAreReported(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change func(*dispatcher.Retry)
+		change func(*run.Retry)
 		want   []string
 	}{
-		"the defaults":          {func(*dispatcher.Retry) {}, nil},
-		"nothing given":         {func(r *dispatcher.Retry) { *r = dispatcher.Retry{} }, nil},
-		"one attempt":           {func(r *dispatcher.Retry) { r.MaxAttempts = 1 }, nil},
-		"delays":                {func(r *dispatcher.Retry) { r.Delays = durations(0, time.Hour) }, nil},
-		"one delay for many":    {func(r *dispatcher.Retry) { r.MaxAttempts, r.Delays = 100, durations(time.Second) }, nil},
-		"no attempt":            {func(r *dispatcher.Retry) { r.MaxAttempts = 0 }, []string{"/retry/max_attempts attempts_range"}},
-		"less than none":        {func(r *dispatcher.Retry) { r.MaxAttempts = -1 }, []string{"/retry/max_attempts attempts_range"}},
-		"a billion":             {func(r *dispatcher.Retry) { r.MaxAttempts = 1e9 }, []string{"/retry/max_attempts attempts_range"}},
-		"more delays than due":  {func(r *dispatcher.Retry) { r.Delays = durations(1, 2, 3) }, []string{"/retry/delays attempts_range"}},
-		"a negative delay":      {func(r *dispatcher.Retry) { r.Delays = durations(0, -1) }, []string{"/retry/delays/1 duration_min"}},
-		"a delay of days":       {func(r *dispatcher.Retry) { r.Delays = durations(25 * time.Hour) }, []string{"/retry/delays/0 duration_max"}},
-		"base above cap":        {func(r *dispatcher.Retry) { r.Cap = input.Duration(time.Second) }, []string{"/retry/cap backoff_order"}},
-		"base above cap unused": {func(r *dispatcher.Retry) { r.Cap, r.Delays = input.Duration(time.Second), durations(0) }, nil},
-		"everything": {func(r *dispatcher.Retry) {
-			*r = dispatcher.Retry{MaxAttempts: 101, Base: 1, Cap: input.Duration(2 * input.MaxDuration), MaxAge: 1}
+		"the defaults":          {func(*run.Retry) {}, nil},
+		"nothing given":         {func(r *run.Retry) { *r = run.Retry{} }, nil},
+		"one attempt":           {func(r *run.Retry) { r.MaxAttempts = 1 }, nil},
+		"delays":                {func(r *run.Retry) { r.Delays = durations(0, time.Hour) }, nil},
+		"one delay for many":    {func(r *run.Retry) { r.MaxAttempts, r.Delays = 100, durations(time.Second) }, nil},
+		"no attempt":            {func(r *run.Retry) { r.MaxAttempts = 0 }, []string{"/retry/max_attempts attempts_range"}},
+		"less than none":        {func(r *run.Retry) { r.MaxAttempts = -1 }, []string{"/retry/max_attempts attempts_range"}},
+		"a billion":             {func(r *run.Retry) { r.MaxAttempts = 1e9 }, []string{"/retry/max_attempts attempts_range"}},
+		"more delays than due":  {func(r *run.Retry) { r.Delays = durations(1, 2, 3) }, []string{"/retry/delays attempts_range"}},
+		"a negative delay":      {func(r *run.Retry) { r.Delays = durations(0, -1) }, []string{"/retry/delays/1 duration_min"}},
+		"a delay of days":       {func(r *run.Retry) { r.Delays = durations(25 * time.Hour) }, []string{"/retry/delays/0 duration_max"}},
+		"base above cap":        {func(r *run.Retry) { r.Cap = input.Duration(time.Second) }, []string{"/retry/cap backoff_order"}},
+		"base above cap unused": {func(r *run.Retry) { r.Cap, r.Delays = input.Duration(time.Second), durations(0) }, nil},
+		"everything": {func(r *run.Retry) {
+			*r = run.Retry{MaxAttempts: 101, Base: 1, Cap: input.Duration(2 * input.MaxDuration), MaxAge: 1}
 		}, []string{"/retry/base duration_min", "/retry/cap duration_max", "/retry/max_age duration_min", "/retry/max_attempts attempts_range"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-				URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
+			job := dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &target.Webhook{
+				URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout,
 			}}}
 			job.SetDefaults()
 			tt.change(&job.Retry)
@@ -66,14 +68,14 @@ func durations(all ...time.Duration) []input.Duration {
 
 func TestMissingRetryPolicyIsTheDefault(t *testing.T) {
 	t.Parallel()
-	job := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-		URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
+	job := dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &target.Webhook{
+		URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout,
 	}}}
 	revised, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, nil, time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := dispatcher.Retry{MaxAttempts: 3, Base: durations(5 * time.Second)[0], Cap: durations(5 * time.Minute)[0],
+	want := run.Retry{MaxAttempts: 3, Base: durations(5 * time.Second)[0], Cap: durations(5 * time.Minute)[0],
 		MaxAge: durations(24 * time.Hour)[0]}
 	if diff := cmp.Diff(want, revised.Retry); diff != "" {
 		t.Errorf("policy (-want +got):\n%s", diff)
@@ -82,7 +84,7 @@ func TestMissingRetryPolicyIsTheDefault(t *testing.T) {
 
 func TestWaitsGrowToTheCap(t *testing.T) {
 	t.Parallel()
-	grows := dispatcher.Retry{MaxAttempts: 100, Base: durations(5 * time.Second)[0], Cap: durations(time.Minute)[0]}
+	grows := run.Retry{MaxAttempts: 100, Base: durations(5 * time.Second)[0], Cap: durations(time.Minute)[0]}
 	listed := grows
 	listed.Delays = durations(0, time.Second, time.Hour)
 	const last = 1 - 1.0/(1<<20)
@@ -110,8 +112,8 @@ func TestWaitIsWithinItsBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := rapid.Int64Range(int64(input.MinDuration), int64(input.MaxDuration)).Draw(t, "base")
 		most := rapid.Int64Range(base, int64(input.MaxDuration)).Draw(t, "cap")
-		policy := dispatcher.Retry{Base: input.Duration(base), Cap: input.Duration(most)}
-		failures := rapid.IntRange(1, dispatcher.MostAttempts).Draw(t, "failures")
+		policy := run.Retry{Base: input.Duration(base), Cap: input.Duration(most)}
+		failures := rapid.IntRange(1, run.MostAttempts).Draw(t, "failures")
 		draw := rapid.Float64Range(0, 0.999999).Draw(t, "draw")
 		wait := policy.Delay(failures, draw)
 		if wait < 0 || wait > time.Duration(most) || failures == 1 && wait > time.Duration(base) {

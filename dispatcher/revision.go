@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // TriggerRevision is a trigger as it was between two changes. NextFireTime is the first time that
@@ -223,7 +224,7 @@ func FiresAroundInForce(
 	var unreadable *UnreadableError
 	switch {
 	case errors.As(err, &unreadable):
-		return previous, next, &TemplateError{Problems: input.Problems{{
+		return previous, next, &target.TemplateError{Problems: input.Problems{{
 			Path: input.Pointer("triggers", history.Name), Code: input.CodeTemplateField,
 			Message: "the schedule of the run cannot be evaluated: " + err.Error(),
 		}}}

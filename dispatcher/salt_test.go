@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A salt leads to ids of its own app only: with the same salt, the same names in another app have other ids. So a tenant who
@@ -18,7 +19,7 @@ func TestSaltLeadsToIDsOfItsAppOnly(t *testing.T) {
 		return map[string]int64{
 			"follower":     FollowerKey(salt, fire, run.OnSuccess, run.JobID(app, "report"), run.KindChain).TriggerID,
 			"delivery":     FollowerKey(salt, fire, run.OnSuccess, run.JobID(app, "load.on_success"), run.KindFollow).TriggerID,
-			"notification": AlertStateID(salt, AlertID(app, "night"), run.JobID(app, "load"), AlertFailure),
+			"notification": AlertStateID(salt, AlertID(app, "night"), run.JobID(app, "load"), target.AlertFailure),
 			"test":         AlertStateID(salt, AlertID(app, "night"), 0, ""),
 		}
 	}
@@ -47,7 +48,7 @@ func TestIDsWithoutSaltStay(t *testing.T) {
 	if got, want := follower.String(), "06eu5uop018ef39t2qmoiko4"; got != want {
 		t.Errorf("the run that follows has id %s, want %s", got, want)
 	}
-	if got, want := AlertStateID(nil, AlertID("shop", "night"), run.JobID("shop", "load"), AlertFailure),
+	if got, want := AlertStateID(nil, AlertID("shop", "night"), run.JobID("shop", "load"), target.AlertFailure),
 		int64(223711971426880627); got != want {
 		t.Errorf("the notification has key %d, want %d", got, want)
 	}

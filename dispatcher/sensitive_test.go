@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestSensitiveTextsNeverShow(t *testing.T) {
@@ -19,7 +20,7 @@ func TestSensitiveTextsNeverShow(t *testing.T) {
 	const secret = "hunter2"
 	s := input.NewSensitive(secret)
 	job := job("")
-	job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: s}}}
+	job.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: s}}}
 	hidden := struct {
 		inner struct{ s input.Sensitive }
 	}{struct{ s input.Sensitive }{s}}
@@ -54,10 +55,10 @@ func TestSensitiveTextsNeverShow(t *testing.T) {
 func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 	t.Parallel()
 	declared := job("")
-	declared.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1",
-		Credentials: &dispatcher.AWSCredentials{
-			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: dispatcher.Secret{Value: input.NewSensitive("hunter2")},
-			SessionToken: &dispatcher.Secret{Value: input.NewSensitive("hunter3")},
+	declared.Target.Webhook.Auth = &target.Auth{SigV4: &target.SigV4Auth{Service: "lambda", Region: "eu-west-1",
+		Credentials: &target.AWSCredentials{
+			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: target.Secret{Value: input.NewSensitive("hunter2")},
+			SessionToken: &target.Secret{Value: input.NewSensitive("hunter3")},
 		}}}
 	wire, _ := json.Marshal(declared.ForWire())
 	plain, _ := json.Marshal(declared)
@@ -72,17 +73,17 @@ func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 // clear.
 func TestEverySecretOfATargetIsFound(t *testing.T) {
 	t.Parallel()
-	target := full(reflect.TypeFor[dispatcher.Target]()).Interface().(dispatcher.Target)
-	text, err := json.Marshal(dispatcher.Job{Target: target}.ForWire())
+	to := full(reflect.TypeFor[target.Target]()).Interface().(target.Target)
+	text, err := json.Marshal(dispatcher.Job{Target: to}.ForWire())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, got := strings.Count(string(text), `"value":"hunter2"`), len(target.Secrets()); want < 5 || got != want {
+	if want, got := strings.Count(string(text), `"value":"hunter2"`), len(to.Secrets()); want < 5 || got != want {
 		t.Errorf("a target with %d secrets is said to have %d", want, got)
 	}
-	for path := range target.Secrets() {
-		replaced := target.WithSecrets(map[string]dispatcher.Secret{path: {Stored: true}})
-		if replaced.Secrets()[path] != (dispatcher.Secret{Stored: true}) || target.Secrets()[path].Stored {
+	for path := range to.Secrets() {
+		replaced := to.WithSecrets(map[string]target.Secret{path: {Stored: true}})
+		if replaced.Secrets()[path] != (target.Secret{Stored: true}) || to.Secrets()[path].Stored {
 			t.Errorf("secret %s is not replaced, or in the original, too", path)
 		}
 	}
@@ -91,8 +92,8 @@ func TestEverySecretOfATargetIsFound(t *testing.T) {
 // full returns a value with every pointer and map filled, and a value in every secret.
 func full(typ reflect.Type) reflect.Value {
 	v := reflect.New(typ).Elem()
-	if typ == reflect.TypeFor[dispatcher.Secret]() {
-		v.Set(reflect.ValueOf(dispatcher.Secret{Value: input.NewSensitive("hunter2")}))
+	if typ == reflect.TypeFor[target.Secret]() {
+		v.Set(reflect.ValueOf(target.Secret{Value: input.NewSensitive("hunter2")}))
 		return v
 	}
 	switch typ.Kind() {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestAddressesInErrorsAreHidden(t *testing.T) {
@@ -28,7 +28,7 @@ func TestAddressesInErrorsAreHidden(t *testing.T) {
 		"at 12:30:45.678 in 1.5s, version 1.2.3: a::z": {"", "at 12:30:45.678 in 1.5s, version 1.2.3: a::z", nil},
 	} {
 		own, _ := netip.ParseAddr(tt.own)
-		got, hidden := dispatcher.HideAddresses(text, own)
+		got, hidden := target.HideAddresses(text, own)
 		if got != tt.want || !cmp.Equal(hidden, tt.hidden) {
 			t.Errorf("%s: %q %q, want %q %q", text, got, hidden, tt.want, tt.hidden)
 		}

@@ -13,7 +13,7 @@ type Broadcasts interface {
 	// Broadcast spreads a run that a node holds: it queues a shard for each endpoint, or, if the run was spread before, the
 	// shards that a retry brought back. It reports whether the node still held the run. A second call, after a lost
 	// response, changes nothing.
-	Broadcast(ctx context.Context, run HeldRun, endpoints []string, now time.Time) (held bool, err error)
+	Broadcast(ctx context.Context, run run.HeldRun, endpoints []string, now time.Time) (held bool, err error)
 	// BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made, by index. The key is that of
 	// the parent or of one of its shards. ErrNotFound: the run was not spread.
 	BroadcastEndpoints(ctx context.Context, key run.Key) ([]string, error)

@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Dispatch is what the engine does for each fire: hot, batched, each write a compare-and-swap.
@@ -30,11 +31,11 @@ type Dispatch interface {
 	// runs: one claim holds all of them, except those of an Advance that is Live. A lost fire is no error.
 	// Nothing is won unless the node is active and the app enabled. After an error the outcome is
 	// unknown: call Held.
-	Claim(ctx context.Context, batch ClaimBatch) ([]HeldRun, error)
+	Claim(ctx context.Context, batch ClaimBatch) ([]run.HeldRun, error)
 	// Held returns the runs that node holds under token, in its claim and among the live runs, except those
 	// that it has begun. If token is 0, it returns those under any token, except those of claims that Claim or Held
 	// has returned to this process.
-	Held(ctx context.Context, node run.NodeID, token run.Token) ([]HeldRun, error)
+	Held(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error)
 	// UnfoldClaims turns what is left of the claims of node that are older than olderThan into live runs of
 	// the same node, token and attempt, and returns how many claims it has removed. A node calls it for its
 	// own claims, so that a slow attempt does not keep the claim of those that ended long ago.
@@ -45,28 +46,28 @@ type Dispatch interface {
 	OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error)
 	// Settle advances triggers, inserts misfires and their runs in one statement, and
 	// returns the runs that were won. As with Claim, a lost fire is no error.
-	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)
+	Settle(ctx context.Context, batch SettleBatch) ([]run.HeldRun, error)
 	// Release hands back runs whose attempt was not begun: they are queued, and the number of the
 	// attempt is used again.
-	Release(ctx context.Context, runs []HeldRun) error
+	Release(ctx context.Context, runs []run.HeldRun) error
 	// Begin commits that the requests of runs are about to be sent, and returns the runs that their
 	// node still holds: only these may be sent. Calling it again changes nothing. It is for
 	// at_most_once jobs; for others the claim is enough.
-	Begin(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
+	Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error)
 	// Acquire grants slots to runs that are about to begin, and returns the runs that may begin. It is
 	// for jobs that bound their concurrency. By the policy of the job, the other runs wait, are
 	// skipped, or cause earlier runs to be cancelled. A run keeps its slot until it ends, whichever
 	// node works on it, so a run that asks again may begin unless another attempt of it is still
 	// in flight.
-	Acquire(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
+	Acquire(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error)
 	// AcquireEndpoints is Acquire for the slots of endpoints of groups, by the endpoint_concurrency of the jobs. It
 	// returns no grant for runs that wait, were skipped, or are not their node's any more. A run that holds the slot
 	// of another endpoint in the same attempt leaves it. A run keeps its slot until the attempt is over; another
 	// attempt of the run that follows because the node died or handed the run back has it, too.
-	AcquireEndpoints(ctx context.Context, requests []EndpointRequest) ([]EndpointGrant, error)
+	AcquireEndpoints(ctx context.Context, requests []target.EndpointRequest) ([]target.EndpointGrant, error)
 	// ReleaseSlots tells that attempts with slots are over. The slots of runs that ended, and all slots of endpoints,
 	// go to waiting runs, which any node may then adopt.
-	ReleaseSlots(ctx context.Context, runs []HeldRun) error
+	ReleaseSlots(ctx context.Context, runs []run.HeldRun) error
 	// GrantWaiting grants free slots of all jobs to waiting runs, in place of nodes that died before
 	// their ReleaseSlots. A run that waits for an endpoint that is gone or drains is routed again.
 	GrantWaiting(ctx context.Context) error
@@ -81,8 +82,8 @@ type Dispatch interface {
 	FailLostRuns(ctx context.Context, now time.Time) (int, error)
 	// Begun returns the runs that a node has begun, of at_most_once jobs. LoseRuns ends as lost those of them that it does not
 	// make any more, as after a rollback, and returns how many: whether their requests were sent is unknown.
-	Begun(ctx context.Context, node run.NodeID) ([]HeldRun, error)
-	LoseRuns(ctx context.Context, runs []HeldRun, now time.Time) (int, error)
+	Begun(ctx context.Context, node run.NodeID) ([]run.HeldRun, error)
+	LoseRuns(ctx context.Context, runs []run.HeldRun, now time.Time) (int, error)
 	// Record ends attempts, fenced by token: a record with another token than the run's becomes the
 	// late result of its attempt. Recording an outcome again changes nothing. The same statement
 	// sets a run that will be attempted again to retrying.
@@ -180,26 +181,6 @@ type ClaimBatch struct {
 	Now      time.Time
 }
 
-// HeldRun is a run that a node holds and is to execute.
-type HeldRun struct {
-	run.Key
-	JobID    int64
-	Revision int64 // the job's when the run was claimed, requested, adopted or retried
-	Token    run.Token
-	Attempt  int
-	// Failures are the attempts that count against the job's Retry. RetryUntil is when the run fails
-	// for good; zero before the first failure.
-	Failures   int
-	RetryUntil time.Time
-	ClaimedAt  time.Time // when the node got it
-	// Live tells that the run was a row of the live runs when the node got it, and not a fire of a claim.
-	Live bool
-	// HasInput tells that RunInputs has an input of the run.
-	HasInput bool
-	// Accepted is set if the node is only to record the end of the attempt; see AcceptedAttempt.
-	Accepted *run.AcceptedAttempt
-}
-
 // SlotKey names a slot that is taken: by which run of which job, and of which endpoint; empty: the slot is the job's.
 type SlotKey struct {
 	JobID int64
@@ -210,7 +191,7 @@ type SlotKey struct {
 // LeftSlots are slots that a node has for attempts that it may not make any more.
 type LeftSlots struct {
 	// Runs have the token under which they got the slot, and no number of an attempt, which a slot does not know.
-	Runs []HeldRun
+	Runs []run.HeldRun
 	// Last is the last slot that was looked at, if there are More.
 	Last SlotKey
 	More bool
@@ -281,7 +262,7 @@ type JobVersion struct {
 	// TriggerOrigins are the Origin of those triggers that have one, by name.
 	TriggerOrigins map[string]string
 	// Bounds are those of the job's app, with defaults, and AWSExternalID is that of the app.
-	Bounds        *Bounds
+	Bounds        *target.Bounds
 	AWSExternalID string
 	// Follows is what of the job is of interest after it happened.
 	Follows run.FollowMask

@@ -22,7 +22,7 @@ type Adoption interface {
 	Adoptable(ctx context.Context, query AdoptQuery) ([]Adoptable, error)
 	// Adopt gives a node those of runs that it may still adopt, and increments their attempt. The attempt of a
 	// dead node is recorded as lost.
-	Adopt(ctx context.Context, query AdoptQuery, runs []Adoptable) ([]HeldRun, error)
+	Adopt(ctx context.Context, query AdoptQuery, runs []Adoptable) ([]run.HeldRun, error)
 }
 
 // AdoptQuery selects runs that no live node works on, of jobs that require no other labels.

@@ -9,23 +9,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func executorTarget() *dispatcher.GroupTarget {
-	return &dispatcher.GroupTarget{
-		Name: "robots", Timeout: dispatcher.DefaultTimeout, XXLJob: &dispatcher.XXLJobRun{Handler: "demoJobHandler"},
+func executorTarget() *target.GroupTarget {
+	return &target.GroupTarget{
+		Name: "robots", Timeout: target.DefaultTimeout, XXLJob: &target.XXLJobRun{Handler: "demoJobHandler"},
 	}
 }
 
 func TestExecutorsHaveNoOtherSettingsOfGroups(t *testing.T) {
 	t.Parallel()
-	target := executorTarget()
-	target.EndpointConcurrency = dispatcher.ConcurrencyForbid
-	if err := target.Validate(); err == nil || !strings.Contains(err.Error(), "leaves no choice of endpoint_concurrency") {
+	to := executorTarget()
+	to.EndpointConcurrency = run.ConcurrencyForbid
+	if err := to.Validate(); err == nil || !strings.Contains(err.Error(), "leaves no choice of endpoint_concurrency") {
 		t.Errorf("endpoint_concurrency: err = %v", err)
 	}
-	group := dispatcher.EndpointGroup{Name: "robots", Kind: dispatcher.GroupXXLJob, HealthCheck: &dispatcher.HealthCheck{}}
-	group.AccessToken = &dispatcher.Secret{Reference: "file:token"}
+	group := target.EndpointGroup{Name: "robots", Kind: target.GroupXXLJob, HealthCheck: &target.HealthCheck{}}
+	group.AccessToken = &target.Secret{Reference: "file:token"}
 	if err := group.Validate(); err == nil || !strings.Contains(err.Error(), "leave health_check out") {
 		t.Errorf("health_check: err = %v", err)
 	}
@@ -33,7 +34,7 @@ func TestExecutorsHaveNoOtherSettingsOfGroups(t *testing.T) {
 
 func TestDefaultHeadersOfAnAppAreNotThoseOfExecutors(t *testing.T) {
 	t.Parallel()
-	job := dispatcher.Job{Target: dispatcher.Target{Group: executorTarget()}}
+	job := dispatcher.Job{Target: target.Target{Group: executorTarget()}}
 	defaults := &dispatcher.JobDefaults{Headers: map[string]string{"X-Team": "crm"}}
 	defaults.Fill(&job)
 	if err := job.Target.Group.Validate(); len(job.Target.Group.Headers) != 0 || err != nil {
@@ -44,9 +45,9 @@ func TestDefaultHeadersOfAnAppAreNotThoseOfExecutors(t *testing.T) {
 func TestExecutorIsToldItsShard(t *testing.T) {
 	t.Parallel()
 	for _, shard := range []*run.Shard{nil, {Index: 2, Total: 5}} {
-		call := dispatcher.Call{
-			App: "demo", Job: "j", Attempt: 1, Shard: shard, Group: &dispatcher.GroupVersion{},
-			Target: dispatcher.Target{Group: executorTarget()},
+		call := target.Call{
+			App: "demo", Job: "j", Attempt: 1, Shard: shard, Group: &target.GroupVersion{},
+			Target: target.Target{Group: executorTarget()},
 		}
 		_, path, _, body, err := call.GroupRequest()
 		var got struct{ BroadcastIndex, BroadcastTotal int }
@@ -67,9 +68,9 @@ func TestExecutorThatInterruptsRunsTooLateIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for timeout, warned := range map[time.Duration]bool{0: false, 59 * time.Second: false, time.Minute: true, time.Hour: true} {
 		job := dispatcher.Job{App: "shop", Name: "sync"}
-		job.Target.Group = &dispatcher.GroupTarget{Name: "robots", Timeout: dispatcher.DefaultTimeout,
-			Callback: &dispatcher.CallbackPolicy{Timeout: input.Duration(time.Minute)},
-			XXLJob:   &dispatcher.XXLJobRun{Handler: "demoJobHandler", ExecutorTimeout: input.Duration(timeout)}}
+		job.Target.Group = &target.GroupTarget{Name: "robots", Timeout: target.DefaultTimeout,
+			Callback: &target.CallbackPolicy{Timeout: input.Duration(time.Minute)},
+			XXLJob:   &target.XXLJobRun{Handler: "demoJobHandler", ExecutorTimeout: input.Duration(timeout)}}
 		warnings := job.Warn(dispatcher.Calendars{})
 		if got := len(warnings) == 1 && warnings[0].Code == input.CodeExecutorTimeout &&
 			warnings[0].Path == "/target/group/xxl_job/executor_timeout"; got != warned || !warned && len(warnings) > 0 {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // However a URL is written, its host has one name, or its limits, rates and circuits could be evaded.
@@ -24,7 +25,7 @@ func TestHostHasOneName(t *testing.T) {
 		"http://[2001:DB8:0::1]:80/":            "[2001:db8::1]",
 		"HTTP://API.example.com.:80/":           "api.example.com",
 	} {
-		if got, _ := (dispatcher.Target{Webhook: &dispatcher.Webhook{URL: text}}).Host(); got != want {
+		if got, _ := (target.Target{Webhook: &target.Webhook{URL: text}}).Host(); got != want {
 			t.Errorf("host of %s = %q, want %q", text, got, want)
 		}
 	}
@@ -33,8 +34,8 @@ func TestHostHasOneName(t *testing.T) {
 func TestHostOfAFunctionIsWhatAnswersForIt(t *testing.T) {
 	t.Parallel()
 	const arn, role = "arn:aws:lambda:eu-central-1:123456789012:function:f:live", "arn:aws:iam::210987654321:role/invoker"
-	assume := &dispatcher.AssumeRole{RoleARN: role}
-	for want, l := range map[string]dispatcher.Lambda{
+	assume := &target.AssumeRole{RoleARN: role}
+	for want, l := range map[string]target.Lambda{
 		"lambda:function:f":                                   {Function: "f"},
 		"lambda:eu-west-1:function:f":                         {Function: "f:live", Region: "eu-west-1"},
 		"lambda:123456789012:function:f":                      {Function: "123456789012:function:f"},
@@ -44,7 +45,7 @@ func TestHostOfAFunctionIsWhatAnswersForIt(t *testing.T) {
 		"lambda:function:g:" + role:                           {Function: "g", AssumeRole: assume},
 		"lambda:function:function":                            {Function: "function:live"},
 	} {
-		if got, atOnce := (dispatcher.Target{Lambda: &l}).Host(); got != want || atOnce != l.Concurrency {
+		if got, atOnce := (target.Target{Lambda: &l}).Host(); got != want || atOnce != l.Concurrency {
 			t.Errorf("host of %s = %q, %d at once; want %q, %d", l.Function, got, atOnce, want, l.Concurrency)
 		}
 	}
@@ -58,8 +59,8 @@ func TestOnlyPlainHTTPToAnotherMachineIsWarnedOf(t *testing.T) {
 		"http://127.0.0.1:8080/": 0, "http://127.9.9.9/": 0, "http://localhost:1/{{.Job}}": 0, "http://LOCALHOST/": 0,
 		"http://a.localhost/": 0, "http://[::1]:8080/": 0, "http://[::ffff:127.0.0.1]/": 0,
 	} {
-		job := dispatcher.Job{Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-			URL: address, Method: "GET", Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{}},
+		job := dispatcher.Job{Target: target.Target{Webhook: &target.Webhook{
+			URL: address, Method: "GET", Auth: &target.Auth{Bearer: &target.BearerAuth{}},
 		}}}
 		if got := job.Warn(nil); len(got) != want {
 			t.Errorf("%s: %v, want %d warnings", address, got, want)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Tags by which trust policies tell apps apart are not a job's to set, in whatever case: AWS ignores it.
@@ -30,9 +30,9 @@ func TestSessionTagsOfCarillonAreReserved(t *testing.T) {
 		"too many":        {many, input.CodeTooMany},
 		"no name":         {map[string]string{"": "b"}, input.CodeLabelFormat},
 	} {
-		var l dispatcher.Lambda
+		var l target.Lambda
 		l.SetDefaults()
-		l.Function, l.AssumeRole = "f", &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r", SessionTags: tt.tags}
+		l.Function, l.AssumeRole = "f", &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r", SessionTags: tt.tags}
 		var problems input.Problems
 		errors.As(l.Validate(), &problems)
 		if tt.code == "" && len(problems) > 0 || tt.code != "" && (len(problems) != 1 ||

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -21,18 +22,18 @@ const (
 	topicARN = "arn:aws:sns:eu-central-1:123456789012:orders"
 )
 
-func queueTo(change func(*dispatcher.SQS)) dispatcher.Target {
-	s := dispatcher.SQS{QueueARN: queueARN}
+func queueTo(change func(*target.SQS)) target.Target {
+	s := target.SQS{QueueARN: queueARN}
 	s.SetDefaults()
 	change(&s)
-	return dispatcher.Target{SQS: &s}
+	return target.Target{SQS: &s}
 }
 
-func topicTo(change func(*dispatcher.SNS)) dispatcher.Target {
-	s := dispatcher.SNS{TopicARN: topicARN}
+func topicTo(change func(*target.SNS)) target.Target {
+	s := target.SNS{TopicARN: topicARN}
 	s.SetDefaults()
 	change(&s)
-	return dispatcher.Target{SNS: &s}
+	return target.Target{SNS: &s}
 }
 
 func TestQueuesAndTopicsAreChecked(t *testing.T) {
@@ -41,24 +42,24 @@ func TestQueuesAndTopicsAreChecked(t *testing.T) {
 	for n := range 10 {
 		many[fmt.Sprint("a", n)] = "x"
 	}
-	queue := func(arn string) dispatcher.Target { return queueTo(func(s *dispatcher.SQS) { s.QueueARN = arn }) }
-	topic := func(arn string) dispatcher.Target { return topicTo(func(s *dispatcher.SNS) { s.TopicARN = arn }) }
-	group := func(arn, group string) dispatcher.Target {
-		return queueTo(func(s *dispatcher.SQS) { s.QueueARN, s.MessageGroupID = arn, group })
+	queue := func(arn string) target.Target { return queueTo(func(s *target.SQS) { s.QueueARN = arn }) }
+	topic := func(arn string) target.Target { return topicTo(func(s *target.SNS) { s.TopicARN = arn }) }
+	group := func(arn, group string) target.Target {
+		return queueTo(func(s *target.SQS) { s.QueueARN, s.MessageGroupID = arn, group })
 	}
-	body := func(text string) dispatcher.Target { return queueTo(func(s *dispatcher.SQS) { s.Body = text }) }
-	role := func(arn string) dispatcher.Target {
-		return queueTo(func(s *dispatcher.SQS) { s.AssumeRole = &dispatcher.AssumeRole{RoleARN: arn} })
+	body := func(text string) target.Target { return queueTo(func(s *target.SQS) { s.Body = text }) }
+	role := func(arn string) target.Target {
+		return queueTo(func(s *target.SQS) { s.AssumeRole = &target.AssumeRole{RoleARN: arn} })
 	}
-	subject := func(text string) dispatcher.Target { return topicTo(func(s *dispatcher.SNS) { s.Subject = text }) }
-	attributes := func(all map[string]string) dispatcher.Target {
-		return queueTo(func(s *dispatcher.SQS) { s.Attributes = all })
+	subject := func(text string) target.Target { return topicTo(func(s *target.SNS) { s.Subject = text }) }
+	attributes := func(all map[string]string) target.Target {
+		return queueTo(func(s *target.SQS) { s.Attributes = all })
 	}
-	attribute := func(name, value string) dispatcher.Target {
+	attribute := func(name, value string) target.Target {
 		return attributes(map[string]string{name: value})
 	}
 	for name, tt := range map[string]struct {
-		target dispatcher.Target
+		target target.Target
 		want   []string // path code
 	}{
 		"a queue":                        {queue(queueARN), nil},
@@ -88,16 +89,16 @@ func TestQueuesAndTopicsAreChecked(t *testing.T) {
 		"a group with a space":           {group(queueARN, "a b"), []string{"/sqs/message_group_id text_invalid"}},
 		"a group of a standard":          {group(queueARN, "{{.Trigger}}"), nil},
 		"an empty group of a FIFO queue": {group(queueARN+".fifo", "{{.Trigger}}"), []string{"/sqs/message_group_id required"}},
-		"a timeout too short":            {queueTo(func(s *dispatcher.SQS) { s.Timeout = 1 }), []string{"/sqs/timeout duration_min"}},
+		"a timeout too short":            {queueTo(func(s *target.SQS) { s.Timeout = 1 }), []string{"/sqs/timeout duration_min"}},
 		"a subject":                      {subject("{{.Job}} failed"), nil},
 		"a subject too long":             {subject(strings.Repeat("x", 1025)), []string{"/sns/subject text_too_long"}},
 		"a role that is no ARN":          {role("x"), []string{"/sqs/assume_role/role_arn role_arn"}},
 		"a role without an ARN":          {role(""), []string{"/sqs/assume_role/role_arn required"}},
-		"all at once": {queueTo(func(s *dispatcher.SQS) {
+		"all at once": {queueTo(func(s *target.SQS) {
 			s.QueueARN, s.Body, s.MessageGroupID, s.Timeout = "q", "{{", strings.Repeat("x", 1025), 1
 		}), []string{"/sqs/queue_arn queue_arn", "/sqs/message_group_id text_too_long", "/sqs/body template_syntax",
 			"/sqs/timeout duration_min"}},
-		"two kinds": {dispatcher.Target{SQS: queue(queueARN).SQS, SNS: topic(topicARN).SNS}, []string{"/sns target_kind"}},
+		"two kinds": {target.Target{SQS: queue(queueARN).SQS, SNS: topic(topicARN).SNS}, []string{"/sns target_kind"}},
 	} {
 		var problems input.Problems
 		errors.As(tt.target.Validate(), &problems)
@@ -111,36 +112,36 @@ func TestQueuesAndTopicsAreChecked(t *testing.T) {
 	}
 }
 
-func callOf(target dispatcher.Target) dispatcher.Call {
+func callOf(to target.Target) target.Call {
 	at := time.Date(2027, 3, 4, 5, 6, 7, 0, time.UTC)
-	return dispatcher.Call{
+	return target.Call{
 		App: "shop", Job: "report", Trigger: "nightly", Key: run.Key{TriggerID: 7, ScheduledAt: at, Kind: run.KindSchedule},
-		EventID: "evt_x", Attempt: 2, Payload: json.RawMessage(`{"a": 1}`), Target: target,
+		EventID: "evt_x", Attempt: 2, Payload: json.RawMessage(`{"a": 1}`), Target: to,
 	}
 }
 
 func TestMessagesCarryPayloadAndIdentity(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		target dispatcher.Target
-		change func(*dispatcher.Call)
-		want   dispatcher.Message // without the attribute of Carillon
+		target target.Target
+		change func(*target.Call)
+		want   target.Message // without the attribute of Carillon
 	}{
-		"the payload is the body": {queueTo(func(*dispatcher.SQS) {}), nil, dispatcher.Message{Body: `{"a": 1}`}},
-		"a FIFO queue orders by job": {queueTo(func(s *dispatcher.SQS) { s.QueueARN += ".fifo" }), nil,
-			dispatcher.Message{Body: `{"a": 1}`, GroupID: "shop/report", DeduplicationID: "evt_x"}},
-		"a group is a template": {topicTo(func(s *dispatcher.SNS) { s.TopicARN, s.MessageGroupID = s.TopicARN+".fifo", "g-{{.Trigger}}" }), nil,
-			dispatcher.Message{Body: `{"a": 1}`, GroupID: "g-nightly", DeduplicationID: "evt_x"}},
-		"a standard queue has a group that is declared": {queueTo(func(s *dispatcher.SQS) { s.MessageGroupID = "{{.App}}" }), nil,
-			dispatcher.Message{Body: `{"a": 1}`, GroupID: "shop"}},
-		"a body takes the place of the payload": {queueTo(func(s *dispatcher.SQS) { s.Body = `{"p":{{json .Payload}},"n":{{.Attempt}}}` }), nil,
-			dispatcher.Message{Body: `{"p":{"a":1},"n":2}`}},
-		"an attribute without a value is left out": {queueTo(func(s *dispatcher.SQS) {
+		"the payload is the body": {queueTo(func(*target.SQS) {}), nil, target.Message{Body: `{"a": 1}`}},
+		"a FIFO queue orders by job": {queueTo(func(s *target.SQS) { s.QueueARN += ".fifo" }), nil,
+			target.Message{Body: `{"a": 1}`, GroupID: "shop/report", DeduplicationID: "evt_x"}},
+		"a group is a template": {topicTo(func(s *target.SNS) { s.TopicARN, s.MessageGroupID = s.TopicARN+".fifo", "g-{{.Trigger}}" }), nil,
+			target.Message{Body: `{"a": 1}`, GroupID: "g-nightly", DeduplicationID: "evt_x"}},
+		"a standard queue has a group that is declared": {queueTo(func(s *target.SQS) { s.MessageGroupID = "{{.App}}" }), nil,
+			target.Message{Body: `{"a": 1}`, GroupID: "shop"}},
+		"a body takes the place of the payload": {queueTo(func(s *target.SQS) { s.Body = `{"p":{{json .Payload}},"n":{{.Attempt}}}` }), nil,
+			target.Message{Body: `{"p":{"a":1},"n":2}`}},
+		"an attribute without a value is left out": {queueTo(func(s *target.SQS) {
 			s.Attributes = map[string]string{"trigger": "{{.Trigger}}", "job": "{{.Job}}"}
-		}), func(c *dispatcher.Call) { c.Trigger = "" },
-			dispatcher.Message{Body: `{"a": 1}`, Attributes: map[string]string{"job": "report"}}},
-		"a subject is one short line": {topicTo(func(s *dispatcher.SNS) { s.Subject = "{{.Job}}\n" + strings.Repeat("é", 200) }), nil,
-			dispatcher.Message{Body: `{"a": 1}`, Subject: "report " + strings.Repeat("é", 91) + "…"}},
+		}), func(c *target.Call) { c.Trigger = "" },
+			target.Message{Body: `{"a": 1}`, Attributes: map[string]string{"job": "report"}}},
+		"a subject is one short line": {topicTo(func(s *target.SNS) { s.Subject = "{{.Job}}\n" + strings.Repeat("é", 200) }), nil,
+			target.Message{Body: `{"a": 1}`, Subject: "report " + strings.Repeat("é", 91) + "…"}},
 	} {
 		call := callOf(tt.target)
 		if tt.change != nil {
@@ -152,11 +153,11 @@ func TestMessagesCarryPayloadAndIdentity(t *testing.T) {
 			continue
 		}
 		var about map[string]any
-		if err := json.Unmarshal([]byte(got.Attributes[dispatcher.AttributeCarillon]), &about); err != nil || about["event_id"] != "evt_x" ||
+		if err := json.Unmarshal([]byte(got.Attributes[target.AttributeCarillon]), &about); err != nil || about["event_id"] != "evt_x" ||
 			about["job"] != "report" || about["attempt"] != 2.0 {
-			t.Errorf("%s: attribute carillon = %s, %v", name, got.Attributes[dispatcher.AttributeCarillon], err)
+			t.Errorf("%s: attribute carillon = %s, %v", name, got.Attributes[target.AttributeCarillon], err)
 		}
-		maps.DeleteFunc(got.Attributes, func(name, _ string) bool { return name == dispatcher.AttributeCarillon })
+		maps.DeleteFunc(got.Attributes, func(name, _ string) bool { return name == target.AttributeCarillon })
 		if len(got.Attributes) == 0 {
 			got.Attributes = nil
 		}
@@ -170,21 +171,21 @@ func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
 	t.Parallel()
 	large := json.RawMessage(`"` + strings.Repeat("x", input.MaxPayload-2) + `"`)
 	for name, tt := range map[string]struct {
-		target  dispatcher.Target
+		target  target.Target
 		payload json.RawMessage
 		code    string // empty: it is sent
 	}{
-		"the largest payload to a queue": {queueTo(func(*dispatcher.SQS) {}), large, ""},
-		"the largest payload to a topic": {topicTo(func(*dispatcher.SNS) {}), large, input.CodePayloadTooLarge},
-		"a noncharacter":                 {queueTo(func(*dispatcher.SQS) {}), json.RawMessage("\"\uFFFF\""), input.CodeTextInvalid},
-		"a body too large": {queueTo(func(s *dispatcher.SQS) { s.Body = "{{json .Payload}}x" }), large,
+		"the largest payload to a queue": {queueTo(func(*target.SQS) {}), large, ""},
+		"the largest payload to a topic": {topicTo(func(*target.SNS) {}), large, input.CodePayloadTooLarge},
+		"a noncharacter":                 {queueTo(func(*target.SQS) {}), json.RawMessage("\"\uFFFF\""), input.CodeTextInvalid},
+		"a body too large": {queueTo(func(s *target.SQS) { s.Body = "{{json .Payload}}x" }), large,
 			input.CodePayloadTooLarge},
 	} {
 		job := dispatcher.Job{App: "shop", Name: "report", Target: tt.target, Payload: tt.payload}
 		call := callOf(tt.target)
 		call.Payload = tt.payload
 		_, err := call.Message()
-		var refused *dispatcher.TemplateError
+		var refused *target.TemplateError
 		if tt.code == "" && err != nil || tt.code != "" && (!errors.As(err, &refused) || refused.Problems[0].Code != tt.code) {
 			t.Errorf("%s: %v, want %q", name, err, tt.code)
 		}
@@ -198,7 +199,7 @@ func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
 func TestPayloadThatNoMessageCarriesIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]int{"": 0, "x": 1, "{{json .Payload}}": 0} {
-		job := dispatcher.Job{Target: queueTo(func(s *dispatcher.SQS) { s.Body = body }), Payload: json.RawMessage(`1`)}
+		job := dispatcher.Job{Target: queueTo(func(s *target.SQS) { s.Body = body }), Payload: json.RawMessage(`1`)}
 		if got := job.Warn(nil); len(got) != want {
 			t.Errorf("body %q: warnings %v, want %d", body, got, want)
 		}
@@ -207,11 +208,11 @@ func TestPayloadThatNoMessageCarriesIsWarnedOf(t *testing.T) {
 
 func TestHostOfAQueueOrTopicIsWhatAnswersForIt(t *testing.T) {
 	t.Parallel()
-	role := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::210987654321:role/r"}
-	for want, target := range map[string]dispatcher.Target{
-		"sqs:123456789012:eu-central-1:orders":                 queueTo(func(*dispatcher.SQS) {}),
-		"sns:123456789012:eu-central-1:orders":                 topicTo(func(*dispatcher.SNS) {}),
-		"sns:123456789012:eu-central-1:orders:" + role.RoleARN: topicTo(func(s *dispatcher.SNS) { s.AssumeRole = role }),
+	role := &target.AssumeRole{RoleARN: "arn:aws:iam::210987654321:role/r"}
+	for want, target := range map[string]target.Target{
+		"sqs:123456789012:eu-central-1:orders":                 queueTo(func(*target.SQS) {}),
+		"sns:123456789012:eu-central-1:orders":                 topicTo(func(*target.SNS) {}),
+		"sns:123456789012:eu-central-1:orders:" + role.RoleARN: topicTo(func(s *target.SNS) { s.AssumeRole = role }),
 	} {
 		if got, _ := target.Host(); got != want {
 			t.Errorf("host = %q, want %q", got, want)
@@ -222,23 +223,23 @@ func TestHostOfAQueueOrTopicIsWhatAnswersForIt(t *testing.T) {
 // Nothing of AWS is allowed unless operators say so.
 func TestQueuesTopicsAndRolesAreBounded(t *testing.T) {
 	t.Parallel()
-	role := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/shop-sender"}
-	queue, topic := queueTo(func(s *dispatcher.SQS) { s.AssumeRole = role }), topicTo(func(s *dispatcher.SNS) { s.AssumeRole = role })
+	role := &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/shop-sender"}
+	queue, topic := queueTo(func(s *target.SQS) { s.AssumeRole = role }), topicTo(func(s *target.SNS) { s.AssumeRole = role })
 	for name, tt := range map[string]struct {
-		target dispatcher.Target
-		bounds dispatcher.Bounds
+		target target.Target
+		bounds target.Bounds
 		want   []string
 	}{
-		"by default, no queue": {queue, dispatcher.Bounds{}, []string{input.CodeBoundQueue, input.CodeBoundRole}},
-		"by default, no topic": {topic, dispatcher.Bounds{}, []string{input.CodeBoundTopic, input.CodeBoundRole}},
-		"patterns of queues": {queue, dispatcher.Bounds{SQS: dispatcher.SQSBounds{
+		"by default, no queue": {queue, target.Bounds{}, []string{input.CodeBoundQueue, input.CodeBoundRole}},
+		"by default, no topic": {topic, target.Bounds{}, []string{input.CodeBoundTopic, input.CodeBoundRole}},
+		"patterns of queues": {queue, target.Bounds{SQS: target.SQSBounds{
 			Queues: []string{"arn:aws:sqs:*:123456789012:ord*"}, Roles: []string{"arn:aws:iam::*:role/shop-*"}}}, nil},
-		"another queue": {queue, dispatcher.Bounds{SQS: dispatcher.SQSBounds{Queues: []string{queueARN + "-b"}, Roles: []string{"*"}}},
+		"another queue": {queue, target.Bounds{SQS: target.SQSBounds{Queues: []string{queueARN + "-b"}, Roles: []string{"*"}}},
 			[]string{input.CodeBoundQueue}},
-		"topics are no queues": {queue, dispatcher.Bounds{SNS: dispatcher.SNSBounds{Topics: []string{"*"}, Roles: []string{"*"}}},
+		"topics are no queues": {queue, target.Bounds{SNS: target.SNSBounds{Topics: []string{"*"}, Roles: []string{"*"}}},
 			[]string{input.CodeBoundQueue, input.CodeBoundRole}},
-		"roles of functions are not those of topics": {topic, dispatcher.Bounds{
-			SNS: dispatcher.SNSBounds{Topics: []string{topicARN}}, Lambda: dispatcher.LambdaBounds{Roles: []string{"*"}}},
+		"roles of functions are not those of topics": {topic, target.Bounds{
+			SNS: target.SNSBounds{Topics: []string{topicARN}}, Lambda: target.LambdaBounds{Roles: []string{"*"}}},
 			[]string{input.CodeBoundRole}},
 	} {
 		var problems input.Problems
@@ -251,8 +252,8 @@ func TestQueuesTopicsAndRolesAreBounded(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
-	wrong := dispatcher.Bounds{SQS: dispatcher.SQSBounds{Queues: []string{"orders"}, Roles: []string{"r"}},
-		SNS: dispatcher.SNSBounds{Topics: []string{"orders"}, Roles: []string{"r"}}}
+	wrong := target.Bounds{SQS: target.SQSBounds{Queues: []string{"orders"}, Roles: []string{"r"}},
+		SNS: target.SNSBounds{Topics: []string{"orders"}, Roles: []string{"r"}}}
 	var problems input.Problems
 	if errors.As(wrong.Validate(), &problems); len(problems) != 4 {
 		t.Errorf("patterns that are no ARNs: %v, want 4 problems", problems)
@@ -264,7 +265,7 @@ func TestDefaultGroupIsAsLongAsAWSAllows(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, job := range []string{strings.Repeat("j", 63), strings.Repeat("j", 63) + ".on_failure", strings.Repeat("j", 63) + ".on_success"} {
-		call := callOf(queueTo(func(s *dispatcher.SQS) { s.QueueARN += ".fifo" }))
+		call := callOf(queueTo(func(s *target.SQS) { s.QueueARN += ".fifo" }))
 		call.App, call.Job = strings.Repeat("a", 63), job
 		got, err := call.Message()
 		if err != nil || len(got.GroupID) > 128 || seen[got.GroupID] {

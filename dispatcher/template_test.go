@@ -14,17 +14,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // templatedCall is one attempt of a webhook with these templates.
-func templatedCall(t testing.TB, w dispatcher.Webhook, payload string) dispatcher.Call {
+func templatedCall(t testing.TB, w target.Webhook, payload string) target.Call {
 	t.Helper()
 	at := time.Date(2026, 1, 1, 2, 3, 4, 56e6, time.UTC)
-	call := dispatcher.Call{
+	call := target.Call{
 		App: "crm", Job: "nightly", Trigger: "eu", EventID: "evt_1", Attempt: 2, Payload: json.RawMessage(payload),
 		Key:          run.Key{TriggerID: 1, ScheduledAt: at, Kind: run.KindSchedule},
 		PreviousFire: at.Add(-24 * time.Hour), NextFire: at.Add(24 * time.Hour),
-		Target: dispatcher.Target{Webhook: &w},
+		Target: target.Target{Webhook: &w},
 	}
 	var err error
 	if call.Templates, err = call.Target.Templates(); err != nil {
@@ -34,8 +35,8 @@ func templatedCall(t testing.TB, w dispatcher.Webhook, payload string) dispatche
 }
 
 // templated is a webhook, valid but for what is set.
-func templated(set func(*dispatcher.Webhook)) dispatcher.Webhook {
-	var w dispatcher.Webhook
+func templated(set func(*target.Webhook)) target.Webhook {
+	var w target.Webhook
 	w.SetDefaults()
 	w.URL = "https://example.com/"
 	set(&w)
@@ -68,7 +69,7 @@ func TestTemplatesRenderFieldsOfACall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := templated(func(w *dispatcher.Webhook) { w.Body = tt.body })
+			w := templated(func(w *target.Webhook) { w.Body = tt.body })
 			if err := w.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +83,7 @@ func TestTemplatesRenderFieldsOfACall(t *testing.T) {
 
 func TestMissingFieldsRenderEmptyNullAndFalse(t *testing.T) {
 	t.Parallel()
-	w := templated(func(w *dispatcher.Webhook) {
+	w := templated(func(w *target.Webhook) {
 		w.URL += "?since={{.PreviousFire}}&next={{urlquery .NextFire}}"
 		w.Body = `[{{json .PreviousFire}},{{json (date "%F" .NextFire)}},{{json .Payload}},{{json .Trigger}}]` +
 			`{{date "%F" .NextFire}}{{if .PreviousFire}}some{{else}}none{{end}}`
@@ -98,7 +99,7 @@ func TestMissingFieldsRenderEmptyNullAndFalse(t *testing.T) {
 // Values cannot leave their place in a URL, whatever they are.
 func TestValuesInURLsAreEscaped(t *testing.T) {
 	t.Parallel()
-	w := templated(func(w *dispatcher.Webhook) {
+	w := templated(func(w *target.Webhook) {
 		w.URL = `https://example.com:8443/{{json .Payload}}/x%20y` +
 			`?at={{.ScheduledAt}}&p={{urlquery (json .Payload)}}&d={{date "%d/%m" .ScheduledAt}}`
 		w.Headers = map[string]string{"X-Job": "{{.Job}}", "X-Plain": "{a}"}
@@ -127,14 +128,14 @@ func TestValuesInURLsAreEscaped(t *testing.T) {
 
 func TestInvalidTemplatesAreRefused(t *testing.T) {
 	t.Parallel()
-	body := func(text string) func(*dispatcher.Webhook) { return func(w *dispatcher.Webhook) { w.Body = text } }
-	address := func(text string) func(*dispatcher.Webhook) { return func(w *dispatcher.Webhook) { w.URL = text } }
-	header := func(text string) func(*dispatcher.Webhook) {
-		return func(w *dispatcher.Webhook) { w.Headers = map[string]string{"X-A": text} }
+	body := func(text string) func(*target.Webhook) { return func(w *target.Webhook) { w.Body = text } }
+	address := func(text string) func(*target.Webhook) { return func(w *target.Webhook) { w.URL = text } }
+	header := func(text string) func(*target.Webhook) {
+		return func(w *target.Webhook) { w.Headers = map[string]string{"X-A": text} }
 	}
-	callback := &dispatcher.CallbackPolicy{Timeout: run.DefaultCallbackTimeout}
+	callback := &target.CallbackPolicy{Timeout: run.DefaultCallbackTimeout}
 	for name, tt := range map[string]struct {
-		set  func(*dispatcher.Webhook)
+		set  func(*target.Webhook)
 		want string // path, code and words of the message
 	}{
 		"no such field":             {body("{{.Secret}}"), "/body template_field character 3: there is no such field; allowed are .App, .Job"},
@@ -201,7 +202,7 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 		"where credentials are":     {address("http://169.254.169.254/{{.Job}}"), "/url egress_denied"},
 		"a user":                    {address("http://user:pw@example.com/{{.Job}}"), "/url url_userinfo"},
 		"no callback":               {body("{{json .CallbackToken}}"), "/body template_field add callback"},
-		"a token in a URL": {func(w *dispatcher.Webhook) {
+		"a token in a URL": {func(w *target.Webhook) {
 			w.URL, w.Callback = "https://example.com/{{.CallbackURL}}?token={{.CallbackToken}}", callback
 		}, "/url template_field in a header or in the body"},
 		"half an escape": {address("http://example.com/%{{.Job}}"), "/url url_syntax"},
@@ -211,12 +212,12 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 		"a URL that is too long":  {address("http://example.com/{{.Job}}" + strings.Repeat("a", 2048)), "/url url_too_long 2048"},
 		"a body that grows":       {body(strings.Repeat("{{.EventID}}", 10_000)), "/body payload_too_large once its template"},
 		"a body that is too long": {body(strings.Repeat("a", 256<<10+1)), "/body payload_too_large 256 KiB"},
-		"an event that is no JSON": {func(w *dispatcher.Webhook) {
-			w.CloudEvents, w.Body = dispatcher.CloudEventsStructured, "{{.Job}}"
+		"an event that is no JSON": {func(w *target.Webhook) {
+			w.CloudEvents, w.Body = target.CloudEventsStructured, "{{.Job}}"
 		}, "/body json_syntax {{json .Job}}"},
-		"a parameter that comes twice": {func(w *dispatcher.Webhook) {
+		"a parameter that comes twice": {func(w *target.Webhook) {
 			w.URL = "https://example.com/?key={{.Job}}&%{{\"41\"}}"
-			w.Auth = &dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Query: "key", Key: dispatcher.Secret{Reference: "env:SECRET_X"}}}
+			w.Auth = &target.Auth{APIKey: &target.APIKeyAuth{Query: "key", Key: target.Secret{Reference: "env:SECRET_X"}}}
 		}, "/auth/api_key/query auth_form"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +237,7 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 
 func TestAllProblemsOfTemplatesAreReported(t *testing.T) {
 	t.Parallel()
-	w := templated(func(w *dispatcher.Webhook) {
+	w := templated(func(w *target.Webhook) {
 		w.URL, w.Body = "https://{{.A}}/{{.B}}", "{{.C}}{{d .E}}{{range .F}}{{end}}{{if .G}}{{.H}}{{end}}"
 		w.Headers = map[string]string{"X-I": "{{.I}}", "Host": "{{.Job}}"}
 	})
@@ -271,8 +272,8 @@ func TestValidationRendersTemplatesWithThePayload(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := templated(func(w *dispatcher.Webhook) { w.URL, w.Body = tt.url, tt.body })
-			err := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: json.RawMessage(tt.payload)}.Validate()
+			w := templated(func(w *target.Webhook) { w.URL, w.Body = tt.url, tt.body })
+			err := dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &w}, Payload: json.RawMessage(tt.payload)}.Validate()
 			var problems input.Problems
 			if errors.As(err, &problems); len(problems) > 1 || (tt.want == "") != (err == nil) || err != nil &&
 				problems[0].Path+" "+problems[0].Code != tt.want {
@@ -293,9 +294,9 @@ func TestUnsentBodyOrPayloadIsAWarning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := templated(func(w *dispatcher.Webhook) { w.Method, w.URL, w.Body = tt.method, tt.url, tt.body })
+			w := templated(func(w *target.Webhook) { w.Method, w.URL, w.Body = tt.method, tt.url, tt.body })
 			got := ""
-			for _, f := range (dispatcher.Job{Target: dispatcher.Target{Webhook: &w}, Payload: json.RawMessage(`1`)}).Warn(nil) {
+			for _, f := range (dispatcher.Job{Target: target.Target{Webhook: &w}, Payload: json.RawMessage(`1`)}).Warn(nil) {
 				got += f.Path + " " + f.Code
 			}
 			if got != tt.want {
@@ -309,8 +310,8 @@ func TestTemplatesCannotChangeTheHost(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"https://Example.com:8443/{{.Job}}", `https://Example.com:8443?x=%{{"41"}}`,
 		"https://Example.com:8443/a%20b/{{.Attempt}}"} {
-		w := templated(func(w *dispatcher.Webhook) { w.URL = text })
-		if host, _ := (dispatcher.Target{Webhook: &w}).Host(); host != "example.com:8443" {
+		w := templated(func(w *target.Webhook) { w.URL = text })
+		if host, _ := (target.Target{Webhook: &w}).Host(); host != "example.com:8443" {
 			t.Errorf("host of %s = %q", text, host)
 		}
 	}
@@ -332,10 +333,10 @@ func TestLongTemplatesStayWithinBounds(t *testing.T) {
 		"a long payload":  {strings.Repeat("{{json .Payload}}", 15_000), 0},
 		"values in plain": {strings.Repeat("{{.EventID}}", 21_000), 1},
 	} {
-		w := templated(func(w *dispatcher.Webhook) { w.Body = tt.body })
+		w := templated(func(w *target.Webhook) { w.Body = tt.body })
 		payload := json.RawMessage("[" + strings.Repeat(" ", 250<<10) + "]")
 		var problems input.Problems
-		errors.As(dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: payload}.Validate(), &problems)
+		errors.As(dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &w}, Payload: payload}.Validate(), &problems)
 		if len(problems) != tt.problems {
 			t.Errorf("%s: %d faults, want %d", name, len(problems), tt.problems)
 		}
@@ -356,11 +357,11 @@ func FuzzTemplate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, payload string) {
 		const marker = "hunter2"
-		w := templated(func(w *dispatcher.Webhook) {
+		w := templated(func(w *target.Webhook) {
 			w.URL, w.Body = "https://example.com/"+text, text+strings.ReplaceAll(text, "{{", "{{"+marker)
 			w.Headers = map[string]string{"X-A": text}
 		})
-		job := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: json.RawMessage(payload)}
+		job := dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &w}, Payload: json.RawMessage(payload)}
 		if err := job.Validate(); err != nil && strings.Contains(err.Error(), marker) {
 			t.Fatalf("the faults repeat the text: %v", err)
 		}
@@ -385,7 +386,7 @@ func FuzzTemplate(f *testing.F) {
 func BenchmarkTemplates(b *testing.B) {
 	for _, n := range []int{0, 1, 10} {
 		b.Run(fmt.Sprintf("%d_values", n), func(b *testing.B) {
-			w := templated(func(w *dispatcher.Webhook) {
+			w := templated(func(w *target.Webhook) {
 				if n > 0 {
 					w.URL += `{{date "%Y/%m/%d" .ScheduledAt}}`
 				}

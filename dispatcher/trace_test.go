@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestAttemptsOfARunShareATraceAndEachIsASpan(t *testing.T) {
@@ -16,8 +16,8 @@ func TestAttemptsOfARunShareATraceAndEachIsASpan(t *testing.T) {
 	for _, installation := range []string{"production", "staging"} { // with the same jobs
 		for _, trigger := range []int64{1, 2} {
 			for attempt := 1; attempt <= 3; attempt++ {
-				call := dispatcher.Call{Installation: installation, Key: run.Key{TriggerID: trigger}, Attempt: attempt,
-					Target: dispatcher.Target{Webhook: &dispatcher.Webhook{TraceContext: true}}}
+				call := target.Call{Installation: installation, Key: run.Key{TriggerID: trigger}, Attempt: attempt,
+					Target: target.Target{Webhook: &target.Webhook{TraceContext: true}}}
 				parts := form.FindStringSubmatch(call.Traceparent())
 				if again := call.Traceparent(); parts == nil || again != parts[0] {
 					t.Fatalf("traceparent of trigger %d attempt %d = %q, then %q", trigger, attempt, parts, again)
@@ -47,23 +47,23 @@ func TestShardsShareTheTraceOfTheirBroadcast(t *testing.T) {
 
 func TestOnlyTargetsThatTakeItGetTheTraceContext(t *testing.T) {
 	t.Parallel()
-	for name, target := range map[string]func(takes bool) dispatcher.Target{
-		"webhook": func(b bool) dispatcher.Target {
-			return dispatcher.Target{Webhook: &dispatcher.Webhook{TraceContext: b}}
+	for name, to := range map[string]func(takes bool) target.Target{
+		"webhook": func(b bool) target.Target {
+			return target.Target{Webhook: &target.Webhook{TraceContext: b}}
 		},
-		"group": func(b bool) dispatcher.Target {
-			return dispatcher.Target{Group: &dispatcher.GroupTarget{TraceContext: b}}
+		"group": func(b bool) target.Target {
+			return target.Target{Group: &target.GroupTarget{TraceContext: b}}
 		},
-		"lambda": func(b bool) dispatcher.Target { return dispatcher.Target{Lambda: &dispatcher.Lambda{TraceContext: b}} },
-		"sqs":    func(b bool) dispatcher.Target { return dispatcher.Target{SQS: &dispatcher.SQS{TraceContext: b}} },
-		"sns":    func(b bool) dispatcher.Target { return dispatcher.Target{SNS: &dispatcher.SNS{TraceContext: b}} },
+		"lambda": func(b bool) target.Target { return target.Target{Lambda: &target.Lambda{TraceContext: b}} },
+		"sqs":    func(b bool) target.Target { return target.Target{SQS: &target.SQS{TraceContext: b}} },
+		"sns":    func(b bool) target.Target { return target.Target{SNS: &target.SNS{TraceContext: b}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := (dispatcher.Call{Target: target(false)}).Traceparent(); got != "" {
+			if got := (target.Call{Target: to(false)}).Traceparent(); got != "" {
 				t.Errorf("a %s that does not take it gets %q", name, got)
 			}
-			if got := (dispatcher.Call{Target: target(true), Sampling: run.NotSampled}).Traceparent(); len(got) != 55 || got[53:] != "00" {
+			if got := (target.Call{Target: to(true), Sampling: run.NotSampled}).Traceparent(); len(got) != 55 || got[53:] != "00" {
 				t.Errorf("a %s that takes it gets %q of a trace that is not recorded, want one that says so", name, got)
 			}
 		})

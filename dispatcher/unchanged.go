@@ -1,9 +1,9 @@
 package dispatcher
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // What a client declares again as it is stored changes nothing: no revision, no entry in the audit log, no notification.
@@ -31,7 +31,7 @@ func (j Job) Declares(declared Job) bool {
 		return false
 	}
 	is, err := declared.declared()
-	return err == nil && SameJSON(was, is)
+	return err == nil && input.SameJSON(was, is)
 }
 
 // declared returns j as Apply resolves it, without what is read-only.
@@ -61,38 +61,11 @@ func (j Job) declared() (Job, error) {
 // Declares tells whether c, which is stored, is what declared would become. A calendar that goes with its last use stays
 // if it is declared again.
 func (c Calendar) Declares(declared Calendar) bool {
-	return c.Err == nil && c.RemovalRequestedAt == nil && SameJSON(c.declared(), declared.declared())
+	return c.Err == nil && c.RemovalRequestedAt == nil && input.SameJSON(c.declared(), declared.declared())
 }
 
 // declared returns c without what is read-only.
 func (c Calendar) declared() Calendar {
 	c.RemovalRequestedAt, c.Revision, c.CreatedAt, c.UpdatedAt = nil, 0, time.Time{}, time.Time{}
 	return c
-}
-
-// Declares tells whether g, which is stored, is what declared would become. A value that is given for a secret differs
-// always, as that of a job does.
-func (g EndpointGroup) Declares(declared EndpointGroup) bool {
-	for _, secret := range declared.Secrets() {
-		if !secret.Value.IsZero() {
-			return false
-		}
-	}
-	return SameJSON(g.declared(), declared.declared())
-}
-
-// declared returns g with its defaults, without what is read-only.
-func (g EndpointGroup) declared() EndpointGroup {
-	g = g.Resolved()
-	g.Revision, g.CreatedAt, g.UpdatedAt = 0, time.Time{}, time.Time{}
-	return g
-}
-
-func SameJSON(a, b any) bool {
-	was, err := json.Marshal(a)
-	if err != nil {
-		return false
-	}
-	is, err := json.Marshal(b)
-	return err == nil && bytes.Equal(was, is)
 }

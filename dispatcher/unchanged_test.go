@@ -5,25 +5,26 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestDeclaringASecretAgainIsAChange(t *testing.T) {
 	t.Parallel()
-	with := func(secret dispatcher.Secret) dispatcher.Job {
-		j := dispatcher.Job{App: "shop", Name: "report", Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-			URL: "https://example.com/", Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secret}},
+	with := func(secret target.Secret) dispatcher.Job {
+		j := dispatcher.Job{App: "shop", Name: "report", Enabled: true, Target: target.Target{Webhook: &target.Webhook{
+			URL: "https://example.com/", Auth: &target.Auth{Bearer: &target.BearerAuth{Token: secret}},
 		}}}
 		j.SetDefaults()
 		return j
 	}
-	stored := with(dispatcher.Secret{Stored: true})
+	stored := with(target.Secret{Stored: true})
 	if !stored.Declares(stored) {
 		t.Error("a secret that keeps its stored value is taken for a change")
 	}
-	if stored.Declares(with(dispatcher.Secret{Value: input.NewSensitive("value")})) {
+	if stored.Declares(with(target.Secret{Value: input.NewSensitive("value")})) {
 		t.Error("a value that is given is taken for the one that is stored: a client could guess it")
 	}
-	if stored.Declares(with(dispatcher.Secret{Reference: "env:SECRET_SHOP_KEY"})) {
+	if stored.Declares(with(target.Secret{Reference: "env:SECRET_SHOP_KEY"})) {
 		t.Error("a reference is taken for the value that is stored")
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // alertModel is a carillon_alert in configuration, plan and state. A mute of an operator and what fires now are not in it:
@@ -97,12 +98,12 @@ func expandAlert(ctx context.Context, e *expander, m alertModel) alert.Alert {
 	return a
 }
 
-func expandAlertTopic(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.AlertTopic {
+func expandAlertTopic(ctx context.Context, e *expander, pointer string, object types.Object) *target.AlertTopic {
 	var m alertTopicModel
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	var t dispatcher.AlertTopic
+	var t target.AlertTopic
 	t.SetDefaults()
 	t.TopicARN = e.required(pointer+"/topic_arn", m.TopicARN)
 	t.AssumeRole = expandAssumeRole(ctx, e, pointer+"/assume_role", m.AssumeRole)
@@ -111,7 +112,7 @@ func expandAlertTopic(ctx context.Context, e *expander, pointer string, object t
 	return &t
 }
 
-func flattenAlertTopic(ctx context.Context, diags *diag.Diagnostics, t *dispatcher.AlertTopic, prior types.Object) types.Object {
+func flattenAlertTopic(ctx context.Context, diags *diag.Diagnostics, t *target.AlertTopic, prior types.Object) types.Object {
 	of := alertTopicAttribute().GetType().(types.ObjectType)
 	if t == nil {
 		return nullObject(of)
@@ -194,7 +195,7 @@ func flattenAlert(ctx context.Context, diags *diag.Diagnostics, a alert.Alert, p
 
 // flattenAlertRetry is flattenRetry, whose prior is null unless somebody wrote one.
 func flattenAlertRetry(
-	ctx context.Context, diags *diag.Diagnostics, r dispatcher.Retry, prior types.Object, leftOut dispatcher.Retry,
+	ctx context.Context, diags *diag.Diagnostics, r run.Retry, prior types.Object, leftOut run.Retry,
 ) types.Object {
 	if prior.IsNull() && reflect.DeepEqual(r, leftOut) {
 		return nullObject(retryType())

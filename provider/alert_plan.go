@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // destinationAt is the pointer of the destination, below which all secrets of an alert are.
@@ -116,9 +116,9 @@ func (r *alertResource) warnOfUnknownJobs(ctx context.Context, diags *diag.Diagn
 // alertSecretsToWrite is secretsToWrite for an alert.
 func alertSecretsToWrite(
 	ctx context.Context, e *expander, alert alert.Alert, config alertModel, state *alertModel,
-) map[string]dispatcher.Secret {
+) map[string]target.Secret {
 	var before expander
-	var stored map[string]dispatcher.Secret
+	var stored map[string]target.Secret
 	if state != nil {
 		stored = expandAlert(ctx, &before, *state).Secrets()
 	}
@@ -144,7 +144,7 @@ func keptAlertSecrets(ctx context.Context, plan, config, state alertModel) input
 	stored := old.Secrets()
 	for pointer, secret := range stored {
 		if secret.Reference == "" {
-			stored[pointer] = dispatcher.Secret{Stored: true}
+			stored[pointer] = target.Secret{Stored: true}
 		}
 	}
 	var problems input.Problems

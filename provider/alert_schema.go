@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func (r *alertResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -95,7 +95,7 @@ func alertTopicAttribute() schema.SingleNestedAttribute {
 }
 
 func alertWebhookAttribute() schema.SingleNestedAttribute {
-	var defaults dispatcher.AlertWebhook
+	var defaults target.AlertWebhook
 	defaults.SetDefaults()
 	attributes := requestAttributes(defaults.Webhook)
 	delete(attributes, "callback") // a notification is delivered once its receiver responds
@@ -104,11 +104,11 @@ func alertWebhookAttribute() schema.SingleNestedAttribute {
 			"only its beginning here, such as `https://hooks.slack.com/`, and all of it in `secret_url`."),
 		"secret_url": optionalObject("The whole URL, if it is a secret. It has the scheme, host and port of `url`. Default: it is `url`.",
 			secretAttributes()),
-		"format": stringWithDefault(dispatcher.AlertFormatCarillon, "Form of the messages: `carillon` for the notification as JSON, `slack` for "+
+		"format": stringWithDefault(target.AlertFormatCarillon, "Form of the messages: `carillon` for the notification as JSON, `slack` for "+
 			"an incoming webhook of Slack, `pagerduty` for PagerDuty's Events API v2 at `https://events.pagerduty.com/v2/enqueue`, or "+
 			"`template` for `body`."),
 		"routing_key": optionalObject("Integration key of a service of PagerDuty. `pagerduty` needs it. Default: none.", secretAttributes()),
-		"severity":    optionalString("Severity of incidents of PagerDuty: " + either(dispatcher.AlertSeverities) + ". Default: `error`."),
+		"severity":    optionalString("Severity of incidents of PagerDuty: " + either(target.AlertSeverities) + ". Default: `error`."),
 		"method":      stringWithDefault(defaults.Method, "HTTP method: `POST`, `PUT`, `PATCH` or `DELETE`."),
 		"body": optionalString("A template for the body, only with `template`. These actions insert values: " + either(alertActions()) +
 			". Write texts as JSON, such as `{\"text\": {{json .Title}}}`: errors have quotes and line breaks. The result is JSON unless " +
@@ -123,7 +123,7 @@ func alertWebhookAttribute() schema.SingleNestedAttribute {
 // alertActions are the fields of templates of alerts as a user writes them.
 func alertActions() []string {
 	var all []string
-	for _, field := range dispatcher.AlertTemplateFields {
+	for _, field := range target.AlertTemplateFields {
 		all = append(all, strings.Replace("{{."+field+"}}", ".Payload", "json .Payload", 1))
 	}
 	return all

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 type alertWebhookModel struct {
@@ -37,12 +37,12 @@ func (m alertWebhookModel) request() requestModel {
 	}
 }
 
-func expandAlertWebhook(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.AlertWebhook {
+func expandAlertWebhook(ctx context.Context, e *expander, pointer string, object types.Object) *target.AlertWebhook {
 	var m alertWebhookModel
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	var w dispatcher.AlertWebhook
+	var w target.AlertWebhook
 	w.SetDefaults()
 	w.URL = e.required(pointer+"/url", m.URL)
 	expandRequest(ctx, e, pointer, m.request(), &w.Webhook)
@@ -66,7 +66,7 @@ func expandAlertWebhook(ctx context.Context, e *expander, pointer string, object
 }
 
 func flattenAlertWebhook(
-	ctx context.Context, diags *diag.Diagnostics, w *dispatcher.AlertWebhook, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, w *target.AlertWebhook, prior types.Object,
 ) types.Object {
 	of := alertWebhookAttribute().GetType().(types.ObjectType)
 	if w == nil {
@@ -81,7 +81,7 @@ func flattenAlertWebhook(
 	return flattenObject(ctx, diags, of, alertWebhookModel{
 		URL:        types.StringValue(w.URL),
 		SecretURL:  secrets.optional(ctx, of, "secret_url", "", w.SecretURL),
-		Format:     types.StringValue(string(cmp.Or(w.Format, dispatcher.AlertFormatCarillon))),
+		Format:     types.StringValue(string(cmp.Or(w.Format, target.AlertFormatCarillon))),
 		RoutingKey: secrets.optional(ctx, of, "routing_key", "", w.RoutingKey),
 		Severity:   flattenOptional(w.Severity),
 		Method:     request.Method, Headers: request.Headers, Body: request.Body, Timeout: request.Timeout,

@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 type boundsModel struct {
@@ -96,7 +96,7 @@ func descriptionLike(text string) schema.StringAttribute {
 }
 
 func quotasAttribute() schema.SingleNestedAttribute {
-	q := dispatcher.Bounds{}.WithDefaults("").Quotas
+	q := target.Bounds{}.WithDefaults("").Quotas
 	return optionalObject("How much of the installation the app may use. What is over a quota that you lower "+
 		"stays; no more is added. Default: the default of each argument.", map[string]schema.Attribute{
 		"jobs":     numberWithDefault(q.Jobs, "Jobs of the app, `1` to `1000000`."),
@@ -115,7 +115,7 @@ func quotasAttribute() schema.SingleNestedAttribute {
 	})
 }
 
-func quotaValues(q dispatcher.Quotas) map[string]attr.Value {
+func quotaValues(q target.Quotas) map[string]attr.Value {
 	return map[string]attr.Value{
 		"jobs": flattenNumber(q.Jobs), "triggers": flattenNumber(q.Triggers), "waiting_runs": flattenNumber(q.WaitingRuns),
 		"chain_runs": flattenNumber(q.ChainRuns), "chain_depth": flattenNumber(q.ChainDepth),
@@ -173,19 +173,19 @@ func signatureType() types.ObjectType {
 }
 
 // expandBounds returns the bounds that a model describes; nil: it has none, or they are unknown.
-func expandBounds(ctx context.Context, e *expander, object types.Object) *dispatcher.Bounds {
+func expandBounds(ctx context.Context, e *expander, object types.Object) *target.Bounds {
 	var m boundsModel
 	if !e.object(ctx, "/bounds", object, &m) {
 		return nil
 	}
-	b := dispatcher.Bounds{
+	b := target.Bounds{
 		Suspended: e.bool("/bounds/suspended", m.Suspended, false), SuspendedReason: e.string("/bounds/suspended_reason", m.SuspendedReason),
 		Weight: e.count("/bounds/weight", m.Weight), Secrets: e.stringList("/bounds/secrets", m.Secrets),
 	}
 	var q quotasModel
 	if e.object(ctx, "/bounds/quotas", m.Quotas, &q) {
 		const at = "/bounds/quotas/"
-		b.Quotas = dispatcher.Quotas{
+		b.Quotas = target.Quotas{
 			Jobs: e.count(at+"jobs", q.Jobs), Triggers: e.count(at+"triggers", q.Triggers),
 			WaitingRuns:         e.count(at+"waiting_runs", q.WaitingRuns),
 			ChainRuns:           e.count(at+"chain_runs", q.ChainRuns),
@@ -223,7 +223,7 @@ func expandBounds(ctx context.Context, e *expander, object types.Object) *dispat
 		e.rejectNull(at, one)
 		var s signatureModel
 		if e.object(ctx, at, one, &s) {
-			b.SignAsNode = append(b.SignAsNode, dispatcher.SignatureBound{
+			b.SignAsNode = append(b.SignAsNode, target.SignatureBound{
 				Service: e.required(at+"/service", s.Service), Hosts: e.stringList(at+"/hosts", s.Hosts),
 			})
 		}
@@ -243,12 +243,12 @@ func (e *expander) count(pointer string, v types.Number) int {
 
 // flattenBounds returns the model of bounds, null if prior has none. Blocks and secrets that are the default stay left out
 // where prior leaves them out: a plan cannot add what the configuration leaves out.
-func flattenBounds(ctx context.Context, diags *diag.Diagnostics, app string, b dispatcher.Bounds, prior types.Object) types.Object {
+func flattenBounds(ctx context.Context, diags *diag.Diagnostics, app string, b target.Bounds, prior types.Object) types.Object {
 	var before boundsModel
 	if !(&expander{}).object(ctx, "", prior, &before) {
 		return nullObject(boundsType())
 	}
-	m, defaults := boundsModelOf(ctx, diags, b), boundsModelOf(ctx, diags, dispatcher.Bounds{}.WithDefaults(app))
+	m, defaults := boundsModelOf(ctx, diags, b), boundsModelOf(ctx, diags, target.Bounds{}.WithDefaults(app))
 	for _, block := range []struct{ now, before, otherwise *types.Object }{
 		{&m.Quotas, &before.Quotas, &defaults.Quotas},
 		{&m.Egress, &before.Egress, &defaults.Egress},
@@ -267,7 +267,7 @@ func flattenBounds(ctx context.Context, diags *diag.Diagnostics, app string, b d
 }
 
 // boundsModelOf returns the model of bounds with everything in it.
-func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bounds) boundsModel {
+func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b target.Bounds) boundsModel {
 	of := boundsType()
 	m := boundsModel{
 		Suspended: types.BoolValue(b.Suspended), SuspendedReason: types.StringValue(b.SuspendedReason),
@@ -330,20 +330,20 @@ func (c *connection) appOf(ctx context.Context, name string) *access.App {
 // plan leaves alone, those of the API.
 type knownBounds struct {
 	mu   sync.Mutex
-	apps map[string]*dispatcher.Bounds // nil: they are not known before apply
+	apps map[string]*target.Bounds // nil: they are not known before apply
 }
 
-func (k *knownBounds) set(app string, bounds *dispatcher.Bounds) {
+func (k *knownBounds) set(app string, bounds *target.Bounds) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.apps == nil {
-		k.apps = map[string]*dispatcher.Bounds{}
+		k.apps = map[string]*target.Bounds{}
 	}
 	k.apps[app] = bounds
 }
 
 // boundsOf returns the bounds of an app; nil: they are not known now, so the API judges at apply.
-func (c *connection) boundsOf(ctx context.Context, name string) *dispatcher.Bounds {
+func (c *connection) boundsOf(ctx context.Context, name string) *target.Bounds {
 	if c == nil || len(c.unknown) > 0 || name == "" {
 		return nil
 	}

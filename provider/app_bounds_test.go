@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -97,7 +98,7 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 		},
 		resource.TestStep{ // an operator changes them elsewhere
 			PreConfig: do(t, func(ctx context.Context) error {
-				heavier := access.App{Name: "crm", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 9}}
+				heavier := access.App{Name: "crm", Enabled: true, Bounds: &target.Bounds{Weight: 9}}
 				_, err := f.outside.PutApp(ctx, heavier, client.Condition{Existing: true})
 				return err
 			}),
@@ -204,15 +205,15 @@ func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), app)
 	d.must(t, "apply", "-auto-approve")
-	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "theirs", Target: dispatcher.Target{
-		Webhook: &dispatcher.Webhook{URL: "https://example.com/"},
+	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "theirs", Target: target.Target{
+		Webhook: &target.Webhook{URL: "https://example.com/"},
 	}}, client.Condition{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := alert.Alert{App: "crm", Name: "on-call"}
 	a.Failure = &alert.Failures{}
-	a.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: dispatcher.Webhook{URL: "https://alerts.example.com/"}}
+	a.Destination.Webhook = &target.AlertWebhook{Webhook: target.Webhook{URL: "https://alerts.example.com/"}}
 	a.Destination.Webhook.SetDefaults()
 	if _, err := f.outside.PutAlert(t.Context(), a, client.Condition{}); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // The defaults of an app are attributes of their own in Terraform: default_timezone and the like.
@@ -48,7 +49,7 @@ func flattenDefaults(ctx context.Context, diags *diag.Diagnostics, d *dispatcher
 	m.DefaultHeaders = flattenStringMap(ctx, diags, d.Headers, prior.DefaultHeaders)
 	m.DefaultRetry = nullObject(retryType())
 	if d.Retry != nil {
-		m.DefaultRetry = flattenRetry(ctx, diags, *d.Retry, prior.DefaultRetry, dispatcher.Retry{})
+		m.DefaultRetry = flattenRetry(ctx, diags, *d.Retry, prior.DefaultRetry, run.Retry{})
 	}
 }
 
@@ -135,7 +136,7 @@ func flattenFilled(
 		job.Target = job.Target.WithHeaders(shown)
 	}
 	m := flattenJob(ctx, diags, job, prior)
-	var leftOut dispatcher.Retry
+	var leftOut run.Retry
 	leftOut.SetDefaults()
 	if given.Retry != nil {
 		leftOut = *given.Retry
@@ -174,7 +175,7 @@ func (r *jobResource) filled(ctx context.Context, diags *diag.Diagnostics, confi
 			*v = types.StringUnknown()
 		}
 	}
-	fill(&config.ConcurrencyPolicy, string(cmp.Or(d.ConcurrencyPolicy, dispatcher.ConcurrencyAllow)))
+	fill(&config.ConcurrencyPolicy, string(cmp.Or(d.ConcurrencyPolicy, run.ConcurrencyAllow)))
 	if config.Triggers.IsNull() || config.Triggers.IsUnknown() {
 		return config
 	}
@@ -204,7 +205,7 @@ func (r *jobResource) filled(ctx context.Context, diags *diag.Diagnostics, confi
 // leaveToApp empties in a job what its configuration leaves out and the plan does not know, so that the API fills it in.
 func leaveToApp(ctx context.Context, job *dispatcher.Job, plan, config jobModel) {
 	if config.Retry.IsNull() {
-		job.Retry = dispatcher.Retry{}
+		job.Retry = run.Retry{}
 	}
 	for name, element := range plan.Triggers.Elements() {
 		var m triggerModel

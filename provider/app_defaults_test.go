@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -60,7 +61,7 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 				expect("trigger", "t", "misfire_policy").planned("skip"),
 			),
 			Check: f.stores(t, func(j dispatcher.Job) bool {
-				return j.Retry.MaxAttempts == 5 && len(j.Retry.Delays) == 2 && j.ConcurrencyPolicy == dispatcher.ConcurrencyForbid &&
+				return j.Retry.MaxAttempts == 5 && len(j.Retry.Delays) == 2 && j.ConcurrencyPolicy == run.ConcurrencyForbid &&
 					j.Triggers["t"].Timezone == "Europe/Berlin" && j.Triggers["t"].MisfirePolicy == dispatcher.Skip &&
 					maps.Equal(j.Target.Webhook.Headers, map[string]string{"X-Team": "crm", "X-Own": "o"})
 			}),
@@ -78,7 +79,7 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 				expect("trigger", "t", "timezone").planned("UTC"),
 			),
 			Check: f.stores(t, func(j dispatcher.Job) bool {
-				return j.Retry.MaxAttempts == 2 && j.ConcurrencyPolicy == dispatcher.ConcurrencyAllow &&
+				return j.Retry.MaxAttempts == 2 && j.ConcurrencyPolicy == run.ConcurrencyAllow &&
 					maps.Equal(j.Target.Webhook.Headers, map[string]string{"X-Team": "sales", "X-Own": "o"})
 			}),
 		},
@@ -91,7 +92,7 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 		},
 		resource.TestStep{ // somebody changes outside of Terraform what the app gives
 			PreConfig: do(t, func(ctx context.Context) error {
-				return f.change(ctx, func(j *dispatcher.Job) { j.Retry.MaxAttempts, j.ConcurrencyPolicy = 7, dispatcher.ConcurrencyQueue })
+				return f.change(ctx, func(j *dispatcher.Job) { j.Retry.MaxAttempts, j.ConcurrencyPolicy = 7, run.ConcurrencyQueue })
 			}),
 			Config:            f.config(withDefaults(someDefaults)),
 			ConfigPlanChecks:  planned(action(plancheck.ResourceActionUpdate)),

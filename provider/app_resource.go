@@ -18,6 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var (
@@ -65,7 +67,7 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				"due while the app is disabled are owed, as during a pause. When you enable the app again, a fire that is later than "+
 				"`misfire_after` is a misfire and follows the `misfire_policy` of its trigger; each of the others still runs. If nothing "+
 				"should be owed, set `enabled` of the jobs or triggers to `false` instead."),
-			"retention": durationWithDefault(dispatcher.DefaultRetention, "How long to keep runs, attempts and misfires of the app, "+
+			"retention": durationWithDefault(input.DefaultRetention, "How long to keep runs, attempts and misfires of the app, "+
 				"from `24h` to `87600h` (ten years). Whole UTC days are purged, and unfinished runs stay. A shorter retention takes "+
 				"effect within minutes and cannot be undone."),
 			"default_timezone": optionalString("IANA time zone of triggers that name none and follow the wall clock, such as " +
@@ -76,7 +78,7 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"default_misfire_policy": optionalString("The `misfire_policy` of triggers that have none. Default: `" +
 				string(dispatcher.FireOnce) + "`."),
 			"default_concurrency_policy": optionalString("The `concurrency_policy` of jobs that have none. Default: `" +
-				string(dispatcher.ConcurrencyAllow) + "`."),
+				string(run.ConcurrencyAllow) + "`."),
 			"default_retry": defaultRetryAttribute(),
 			"bounds":        boundsAttribute(),
 			"aws_external_id": schema.StringAttribute{
@@ -259,7 +261,7 @@ func expandApp(ctx context.Context, e *expander, m appModel) access.App {
 	app.Retention = e.duration("/retention", m.Retention, app.Retention)
 	if given, err := input.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 {
 		e.problems.Add("/retention", input.CodeDurationMin,
-			"duration 0s is less than the minimum of %s", dispatcher.MinRetention)
+			"duration 0s is less than the minimum of %s", input.MinRetention)
 	}
 	app.Bounds, app.Defaults = expandBounds(ctx, e, m.Bounds), expandDefaults(ctx, e, m)
 	return app
@@ -267,7 +269,7 @@ func expandApp(ctx context.Context, e *expander, m appModel) access.App {
 
 // flattenApp returns the model of an app from the API. prior is the plan or state that it replaces.
 func flattenApp(ctx context.Context, diags *diag.Diagnostics, app access.App, prior appModel) appModel {
-	bounds := dispatcher.Bounds{}.WithDefaults(app.Name)
+	bounds := target.Bounds{}.WithDefaults(app.Name)
 	if app.Bounds != nil {
 		bounds = *app.Bounds
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -68,8 +69,8 @@ func TestAppWithForeignJobsIsNotDestroyed(t *testing.T) {
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), app)
 	d.must(t, "apply", "-auto-approve")
-	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "theirs", Target: dispatcher.Target{
-		Webhook: &dispatcher.Webhook{URL: "https://example.com/"},
+	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "theirs", Target: target.Target{
+		Webhook: &target.Webhook{URL: "https://example.com/"},
 	}}, client.Condition{})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -162,9 +163,9 @@ func TestGeneratedConfigurationOfAnImportIsValidAndComplete(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		f.directory(t, contents(t, everything), providerBlock("")).must(t, "apply", "-auto-approve")
-		stored := dispatcher.Secret{Value: input.NewSensitive("CANARY")}
-		_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "secret", Target: dispatcher.Target{
-			Webhook: &dispatcher.Webhook{URL: "https://hooks.example.com/", Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}},
+		stored := target.Secret{Value: input.NewSensitive("CANARY")}
+		_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "secret", Target: target.Target{
+			Webhook: &target.Webhook{URL: "https://hooks.example.com/", Auth: &target.Auth{Bearer: &target.BearerAuth{Token: stored}}},
 		}}, client.Condition{})
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // nameModel is a block dns of an endpoint group.
@@ -36,10 +36,10 @@ func dnsAttribute() schema.MapNestedAttribute {
 		Optional: true,
 		MarkdownDescription: fmt.Sprintf("A name of DNS, each address or service of which is an endpoint; its label is a name of its own (%s). "+
 			"Each node asks for it again when its TTL has passed. The endpoints are no part of the state. A group has at most %d names, which "+
-			"stand for %d endpoints together. Default: none.", nameRule, dispatcher.MaxDNSMembers, dispatcher.MaxEndpoints),
+			"stand for %d endpoints together. Default: none.", nameRule, target.MaxDNSMembers, target.MaxEndpoints),
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"name": requiredString("Name to ask for, such as `workers.internal`: absolute, in lower case, without a dot at its end."),
-			"type": stringWithDefault(dispatcher.DNSTypeA, "Type of its records: "+either(dispatcher.DNSTypes)+"."),
+			"type": stringWithDefault(target.DNSTypeA, "Type of its records: "+either(target.DNSTypes)+"."),
 			"port": schema.NumberAttribute{
 				Optional: true,
 				MarkdownDescription: "Port of each address, `1` to `65535`. Required unless `type` is `SRV`, whose records have their own. " +
@@ -48,7 +48,7 @@ func dnsAttribute() schema.MapNestedAttribute {
 			"scheme": stringWithDefault("http", "`http` or `https`. Certificates must have `name`, or the `server_name` of the group; those of "+
 				"services the name of their target."),
 			"weight": numberWithDefault(1, fmt.Sprintf("Weight of each address, as that of an `endpoint`, `1` to `%d`. Records of type `SRV` have "+
-				"their own.", dispatcher.MaxEndpointWeight)),
+				"their own.", target.MaxEndpointWeight)),
 			"backup": boolWithDefault(false, "Whether each address is chosen only while no other endpoint is up. Of records of type `SRV`, those "+
 				"are backups that have not the best priority."),
 			"labels": optionalStringMap("Labels of each endpoint. Default: none."),
@@ -63,38 +63,38 @@ func nameType() types.ObjectType {
 func healthCheckAttribute() schema.SingleNestedAttribute {
 	return optionalObject("Checks the endpoints of the group. Each node that used the group in the last 5 minutes checks them for itself, "+
 		"and sends nothing to those that are down. Default: nobody checks.", map[string]schema.Attribute{
-		"path": stringWithDefault(dispatcher.DefaultAlivePath, "Path below `path` of the group that is asked with `GET`. An endpoint that "+
+		"path": stringWithDefault(target.DefaultAlivePath, "Path below `path` of the group that is asked with `GET`. An endpoint that "+
 			"responds with 2xx is healthy."),
-		"interval": durationWithDefault(dispatcher.DefaultHealthInterval,
+		"interval": durationWithDefault(target.DefaultHealthInterval,
 			"Time between the checks of one endpoint by one node, from `1s` to `1h`."),
-		"timeout": durationWithDefault(dispatcher.DefaultHealthTimeout, "Time limit of a check, from `100ms` to `1m`."),
-		"healthy_threshold": numberWithDefault(dispatcher.DefaultHealthyThreshold, fmt.Sprintf("How many healthy responses in a row bring an "+
-			"endpoint up again, `1` to `%d`.", dispatcher.MaxHealthThreshold)),
-		"unhealthy_threshold": numberWithDefault(dispatcher.DefaultUnhealthyThreshold, fmt.Sprintf("How many failures in a row bring an "+
-			"endpoint down, `1` to `%d`.", dispatcher.MaxHealthThreshold)),
+		"timeout": durationWithDefault(target.DefaultHealthTimeout, "Time limit of a check, from `100ms` to `1m`."),
+		"healthy_threshold": numberWithDefault(target.DefaultHealthyThreshold, fmt.Sprintf("How many healthy responses in a row bring an "+
+			"endpoint up again, `1` to `%d`.", target.MaxHealthThreshold)),
+		"unhealthy_threshold": numberWithDefault(target.DefaultUnhealthyThreshold, fmt.Sprintf("How many failures in a row bring an "+
+			"endpoint down, `1` to `%d`.", target.MaxHealthThreshold)),
 	})
 }
 
 func ejectAfterAttribute() schema.NumberAttribute {
-	return numberWithDefault(dispatcher.DefaultEjectAfter, fmt.Sprintf("How many failures in a row eject an endpoint, up to `%d`: responses "+
+	return numberWithDefault(target.DefaultEjectAfter, fmt.Sprintf("How many failures in a row eject an endpoint, up to `%d`: responses "+
 		"of 5xx, connections that break, and timeouts. A node tries an ejected endpoint after all others for some time. `0` means never.",
-		dispatcher.MaxEjectAfter))
+		target.MaxEjectAfter))
 }
 
-func expandNames(ctx context.Context, e *expander, of types.Map) map[string]dispatcher.DNSMembers {
+func expandNames(ctx context.Context, e *expander, of types.Map) map[string]target.DNSMembers {
 	if e.markUnknown("/dns", of) {
 		return nil
 	}
-	all := map[string]dispatcher.DNSMembers{}
+	all := map[string]target.DNSMembers{}
 	for label, element := range of.Elements() {
 		object, _ := element.(types.Object)
 		at := input.Pointer("dns", label)
 		var m nameModel
 		if !e.object(ctx, at, object, &m) {
-			all[label] = dispatcher.DNSMembers{}
+			all[label] = target.DNSMembers{}
 			continue
 		}
-		var d dispatcher.DNSMembers
+		var d target.DNSMembers
 		d.SetDefaults()
 		d.Name = e.required(at+"/name", m.Name)
 		expandOptional(e, at+"/type", m.Type, &d.Type)
@@ -110,12 +110,12 @@ func expandNames(ctx context.Context, e *expander, of types.Map) map[string]disp
 	return all
 }
 
-func expandHealthCheck(ctx context.Context, e *expander, object types.Object) *dispatcher.HealthCheck {
+func expandHealthCheck(ctx context.Context, e *expander, object types.Object) *target.HealthCheck {
 	var m healthCheckModel
 	if !e.object(ctx, "/health_check", object, &m) {
 		return nil
 	}
-	var h dispatcher.HealthCheck
+	var h target.HealthCheck
 	h.SetDefaults()
 	expandOptional(e, "/health_check/path", m.Path, &h.Path)
 	h.Interval = e.someTime("/health_check/interval", m.Interval, h.Interval)
@@ -125,7 +125,7 @@ func expandHealthCheck(ctx context.Context, e *expander, object types.Object) *d
 	return &h
 }
 
-func flattenNames(ctx context.Context, diags *diag.Diagnostics, all map[string]dispatcher.DNSMembers, prior types.Map) types.Map {
+func flattenNames(ctx context.Context, diags *diag.Diagnostics, all map[string]target.DNSMembers, prior types.Map) types.Map {
 	names, before := map[string]nameModel{}, prior.Elements()
 	for label, d := range all {
 		var was nameModel
@@ -145,7 +145,7 @@ func flattenNames(ctx context.Context, diags *diag.Diagnostics, all map[string]d
 	return flattenMap(ctx, diags, nameType(), names)
 }
 
-func flattenHealthCheck(ctx context.Context, diags *diag.Diagnostics, h *dispatcher.HealthCheck) types.Object {
+func flattenHealthCheck(ctx context.Context, diags *diag.Diagnostics, h *target.HealthCheck) types.Object {
 	of := healthCheckAttribute().GetType().(types.ObjectType)
 	if h == nil {
 		return nullObject(of)

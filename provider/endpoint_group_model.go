@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupModel is a carillon_endpoint_group in configuration, plan and state. Its objects and maps are Terraform values and
@@ -58,8 +58,8 @@ type registrationModel struct {
 }
 
 // expandGroup returns the group that a model describes.
-func expandGroup(ctx context.Context, e *expander, m groupModel) dispatcher.EndpointGroup {
-	var g dispatcher.EndpointGroup
+func expandGroup(ctx context.Context, e *expander, m groupModel) target.EndpointGroup {
+	var g target.EndpointGroup
 	g.SetDefaults()
 	g.App = e.string("/app", m.App)
 	g.Name = e.string("/name", m.Name)
@@ -79,7 +79,7 @@ func expandGroup(ctx context.Context, e *expander, m groupModel) dispatcher.Endp
 	if e.markUnknown("/endpoints", m.Endpoints) {
 		return g
 	}
-	g.Endpoints = map[string]dispatcher.StaticEndpoint{}
+	g.Endpoints = map[string]target.StaticEndpoint{}
 	for id, element := range m.Endpoints.Elements() {
 		object, _ := element.(types.Object)
 		g.Endpoints[id] = expandEndpoint(ctx, e, input.Pointer("endpoints", id), object)
@@ -88,7 +88,7 @@ func expandGroup(ctx context.Context, e *expander, m groupModel) dispatcher.Endp
 }
 
 // expandKind expands what says which protocol the endpoints speak.
-func expandKind(ctx context.Context, e *expander, m groupModel, g *dispatcher.EndpointGroup) {
+func expandKind(ctx context.Context, e *expander, m groupModel, g *target.EndpointGroup) {
 	expandOptional(e, "/kind", m.Kind, &g.Kind)
 	expandOptional(e, "/app_name", m.AppName, &g.AppName)
 	if m.Kind.IsUnknown() { // it decides which of these may be there
@@ -100,7 +100,7 @@ func expandKind(ctx context.Context, e *expander, m groupModel, g *dispatcher.En
 	g.AccessToken = new(expandSecret(ctx, e, "/access_token", m.AccessToken))
 }
 
-func expandProbe(ctx context.Context, e *expander, object types.Object, probe dispatcher.Probe) dispatcher.Probe {
+func expandProbe(ctx context.Context, e *expander, object types.Object, probe target.Probe) target.Probe {
 	var m probeModel
 	if e.object(ctx, "/probe", object, &m) {
 		expandOptional(e, "/probe/alive_path", m.AlivePath, &probe.AlivePath)
@@ -110,12 +110,12 @@ func expandProbe(ctx context.Context, e *expander, object types.Object, probe di
 	return probe
 }
 
-func expandEndpoint(ctx context.Context, e *expander, pointer string, object types.Object) dispatcher.StaticEndpoint {
+func expandEndpoint(ctx context.Context, e *expander, pointer string, object types.Object) target.StaticEndpoint {
 	var m endpointModel
 	if !e.object(ctx, pointer, object, &m) {
-		return dispatcher.StaticEndpoint{}
+		return target.StaticEndpoint{}
 	}
-	return dispatcher.StaticEndpoint{
+	return target.StaticEndpoint{
 		URL:    e.required(pointer+"/url", m.URL),
 		Weight: e.count(pointer+"/weight", m.Weight),
 		Backup: e.bool(pointer+"/backup", m.Backup, false),
@@ -123,12 +123,12 @@ func expandEndpoint(ctx context.Context, e *expander, pointer string, object typ
 	}
 }
 
-func expandRegistration(ctx context.Context, e *expander, object types.Object) *dispatcher.Registration {
+func expandRegistration(ctx context.Context, e *expander, object types.Object) *target.Registration {
 	var m registrationModel
 	if !e.object(ctx, "/registration", object, &m) {
 		return nil
 	}
-	var r dispatcher.Registration
+	var r target.Registration
 	r.SetDefaults()
 	r.Networks = e.stringList("/registration/networks", m.Networks)
 	r.Ports = e.ports("/registration/ports", m.Ports)
@@ -176,7 +176,7 @@ func flattenPorts(ctx context.Context, diags *diag.Diagnostics, ports []int) typ
 
 // flattenGroup returns the model of a group from the API. prior is the plan or state that it replaces; flatten.go says why
 // that matters.
-func flattenGroup(ctx context.Context, diags *diag.Diagnostics, g dispatcher.EndpointGroup, prior groupModel) groupModel {
+func flattenGroup(ctx context.Context, diags *diag.Diagnostics, g target.EndpointGroup, prior groupModel) groupModel {
 	var e expander
 	expandGroup(ctx, &e, prior)
 	secrets := secretFlattener{diags: diags, versions: e.versions}
@@ -185,11 +185,11 @@ func flattenGroup(ctx context.Context, diags *diag.Diagnostics, g dispatcher.End
 		App:          types.StringValue(g.App),
 		Name:         types.StringValue(g.Name),
 		Description:  types.StringValue(g.Description),
-		Kind:         types.StringValue(string(cmp.Or(g.Kind, dispatcher.GroupHTTP))),
+		Kind:         types.StringValue(string(cmp.Or(g.Kind, target.GroupHTTP))),
 		AppName:      flattenOptional(g.AppName),
 		AccessToken:  flattenAccessToken(ctx, secrets, g.AccessToken),
 		Path:         flattenOptional(g.Path),
-		Strategy:     types.StringValue(string(cmp.Or(g.Strategy, dispatcher.RoundRobin))),
+		Strategy:     types.StringValue(string(cmp.Or(g.Strategy, target.RoundRobin))),
 		Signing:      flattenSigning(ctx, secrets, signingAttribute().GetType().(types.ObjectType), g.Signing),
 		Auth:         flattenAuth(ctx, secrets, authAttribute().GetType().(types.ObjectType), g.Auth),
 		TLS:          flattenTLS(ctx, secrets, tlsAttribute().GetType().(types.ObjectType), g.TLS),
@@ -215,7 +215,7 @@ func flattenGroup(ctx context.Context, diags *diag.Diagnostics, g dispatcher.End
 	return m
 }
 
-func flattenAccessToken(ctx context.Context, f secretFlattener, token *dispatcher.Secret) types.Object {
+func flattenAccessToken(ctx context.Context, f secretFlattener, token *target.Secret) types.Object {
 	of := accessTokenAttribute().GetType().(types.ObjectType)
 	if token == nil {
 		return nullObject(of)
@@ -225,11 +225,11 @@ func flattenAccessToken(ctx context.Context, f secretFlattener, token *dispatche
 
 // flattenProbe returns null if prior has none and the probe is the default: a plan cannot add a block that the configuration
 // leaves out.
-func flattenProbe(ctx context.Context, diags *diag.Diagnostics, p dispatcher.Probe, prior types.Object) types.Object {
+func flattenProbe(ctx context.Context, diags *diag.Diagnostics, p target.Probe, prior types.Object) types.Object {
 	of := probeAttribute().GetType().(types.ObjectType)
-	var standard dispatcher.EndpointGroup
+	var standard target.EndpointGroup
 	standard.SetDefaults()
-	p = dispatcher.Probe{
+	p = target.Probe{
 		AlivePath: cmp.Or(p.AlivePath, standard.Probe.AlivePath), IdlePath: cmp.Or(p.IdlePath, standard.Probe.IdlePath),
 		Timeout: cmp.Or(p.Timeout, standard.Probe.Timeout),
 	}
@@ -241,7 +241,7 @@ func flattenProbe(ctx context.Context, diags *diag.Diagnostics, p dispatcher.Pro
 	})
 }
 
-func flattenRegistration(ctx context.Context, diags *diag.Diagnostics, r *dispatcher.Registration) types.Object {
+func flattenRegistration(ctx context.Context, diags *diag.Diagnostics, r *target.Registration) types.Object {
 	of := registrationAttribute().GetType().(types.ObjectType)
 	if r == nil {
 		return nullObject(of)
@@ -249,7 +249,7 @@ func flattenRegistration(ctx context.Context, diags *diag.Diagnostics, r *dispat
 	return flattenObject(ctx, diags, of, registrationModel{
 		Networks:    flattenList(ctx, diags, types.StringType, r.Networks),
 		Ports:       flattenPorts(ctx, diags, r.Ports),
-		Heartbeat:   flattenDuration(cmp.Or(r.Heartbeat, dispatcher.DefaultEndpointHeartbeat)),
-		ExpireAfter: flattenDuration(cmp.Or(r.ExpireAfter, dispatcher.DefaultEndpointExpireAfter)),
+		Heartbeat:   flattenDuration(cmp.Or(r.Heartbeat, target.DefaultEndpointHeartbeat)),
+		ExpireAfter: flattenDuration(cmp.Or(r.ExpireAfter, target.DefaultEndpointExpireAfter)),
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // ValidateConfig checks all known values by the rules of the domain.
@@ -88,10 +88,10 @@ func (r *groupResource) checkBounds(ctx context.Context, diags *diag.Diagnostics
 
 // groupSecretsToWrite is secretsToWrite for a group.
 func groupSecretsToWrite(
-	ctx context.Context, e *expander, group dispatcher.EndpointGroup, config groupModel, state *groupModel,
-) map[string]dispatcher.Secret {
+	ctx context.Context, e *expander, group target.EndpointGroup, config groupModel, state *groupModel,
+) map[string]target.Secret {
 	var before expander
-	var stored map[string]dispatcher.Secret
+	var stored map[string]target.Secret
 	if state != nil {
 		stored = expandGroup(ctx, &before, *state).Secrets()
 	}
@@ -118,7 +118,7 @@ func keptGroupSecrets(ctx context.Context, plan, config, state groupModel) input
 	stored := old.Secrets()
 	for pointer, secret := range stored {
 		if secret.Reference == "" {
-			stored[pointer] = dispatcher.Secret{Stored: true}
+			stored[pointer] = target.Secret{Stored: true}
 		}
 	}
 	written := group.WithSecrets(groupSecretsToWrite(ctx, &e, group, config, &state))

@@ -6,9 +6,9 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var (
@@ -129,7 +129,7 @@ func (r *groupResource) ImportState(
 
 // plannedGroup returns the group to write with the secrets that must be sent, and the problems that could not be found at
 // plan because their values were unknown. state is nil for a new group.
-func plannedGroup(ctx context.Context, plan, config groupModel, state *groupModel) (dispatcher.EndpointGroup, input.Problems) {
+func plannedGroup(ctx context.Context, plan, config groupModel, state *groupModel) (target.EndpointGroup, input.Problems) {
 	var e expander
 	group := expandGroup(ctx, &e, plan)
 	group = group.WithSecrets(groupSecretsToWrite(ctx, &e, group, config, state))

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func (r *groupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -31,8 +31,8 @@ func (r *groupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 			"access_token": accessTokenAttribute(),
 			"path": optionalString("What follows the URL of each endpoint, before the `path` of a job, such as `/jobs`. It begins with `/`. " +
 				"Default: nothing follows."),
-			"strategy": stringWithDefault(dispatcher.RoundRobin, "How the endpoint of a run is chosen, unless the job says otherwise: "+
-				either(dispatcher.Strategies)+"."),
+			"strategy": stringWithDefault(target.RoundRobin, "How the endpoint of a run is chosen, unless the job says otherwise: "+
+				either(target.Strategies)+"."),
 			"signing": signingAttribute(),
 			"auth":    authAttribute(),
 			"tls":     tlsAttribute(),
@@ -50,7 +50,7 @@ func (r *groupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 }
 
 func groupKindAttribute() schema.StringAttribute {
-	kind := stringWithDefault(dispatcher.GroupHTTP, "Protocol of the endpoints: `http` for web servers that take the request of a job, or "+
+	kind := stringWithDefault(target.GroupHTTP, "Protocol of the endpoints: `http` for web servers that take the request of a job, or "+
 		"`xxl_job` for executors of XXL-JOB, which move over by changing one address. Changing it replaces the group.")
 	kind.PlanModifiers = []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	return kind
@@ -64,11 +64,11 @@ func accessTokenAttribute() schema.SingleNestedAttribute {
 func probeAttribute() schema.SingleNestedAttribute {
 	return optionalObject("How endpoints are asked before they get a run. Only the strategies `failover`, `busyover` and "+
 		"`global_busyover` ask. Default: the default of each argument.", map[string]schema.Attribute{
-		"alive_path": stringWithDefault(dispatcher.DefaultAlivePath, "Path below `path` to which `failover` sends a `GET`. An "+
+		"alive_path": stringWithDefault(target.DefaultAlivePath, "Path below `path` to which `failover` sends a `GET`. An "+
 			"endpoint that responds with 2xx is alive."),
-		"idle_path": stringWithDefault(dispatcher.DefaultIdlePath, "Path below `path` to which `busyover` and `global_busyover` send a "+
+		"idle_path": stringWithDefault(target.DefaultIdlePath, "Path below `path` to which `busyover` and `global_busyover` send a "+
 			"`GET`, `busyover` with the query parameter `job`. An endpoint that responds with 2xx is idle."),
-		"timeout": durationWithDefault(dispatcher.DefaultProbeTimeout, "Time limit of a probe, from `100ms` to `1m`."),
+		"timeout": durationWithDefault(target.DefaultProbeTimeout, "Time limit of a probe, from `100ms` to `1m`."),
 	})
 }
 
@@ -76,12 +76,12 @@ func endpointAttribute() schema.MapNestedAttribute {
 	return schema.MapNestedAttribute{
 		Optional: true,
 		MarkdownDescription: fmt.Sprintf("An endpoint; its label is its id (%s). A group has at most %d, together with those that registered "+
-			"themselves. Default: none, so endpoints have to register or to come from DNS.", nameRule, dispatcher.MaxEndpoints),
+			"themselves. Default: none, so endpoints have to register or to come from DNS.", nameRule, target.MaxEndpoints),
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"url": requiredString("Absolute URL, `http` or `https`, without a query and not a template. The `path` of the group and that of " +
 				"the job follow it."),
 			"weight": numberWithDefault(1, fmt.Sprintf("The endpoint's share with the strategies that know one, `1` to `%d`.",
-				dispatcher.MaxEndpointWeight)),
+				target.MaxEndpointWeight)),
 			"backup": boolWithDefault(false, "Whether the endpoint is chosen only while no other one is up."),
 			"labels": optionalStringMap("Labels by which people and programs tell endpoints apart, such as `{ zone = \"a\" }`. Default: none."),
 		}},
@@ -104,8 +104,8 @@ func registrationAttribute() schema.SingleNestedAttribute {
 				Required: true, ElementType: types.NumberType,
 				MarkdownDescription: "Ports on which registered endpoints may listen, `1` to `65535`.",
 			},
-			"heartbeat": durationWithDefault(dispatcher.DefaultEndpointHeartbeat, "How often an endpoint registers again, from `1s` to `1h`."),
-			"expire_after": durationWithDefault(dispatcher.DefaultEndpointExpireAfter, "How long an endpoint stays after its last heartbeat; "+
+			"heartbeat": durationWithDefault(target.DefaultEndpointHeartbeat, "How often an endpoint registers again, from `1s` to `1h`."),
+			"expire_after": durationWithDefault(target.DefaultEndpointExpireAfter, "How long an endpoint stays after its last heartbeat; "+
 				"at least twice `heartbeat`."),
 		})
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -48,7 +50,7 @@ func TestEndpointGroupStory(t *testing.T) {
 	}
 	job, err := f.outside.Job(t.Context(), "billing", "nightly")
 	if err != nil || job.Target.Group == nil || job.Target.Group.HashKey != "{{.Trigger}}" ||
-		job.EndpointPolicy() != dispatcher.ConcurrencyQueue {
+		job.EndpointPolicy() != run.ConcurrencyQueue {
 		t.Errorf("target = %+v, %v", job.Target.Group, err)
 	}
 
@@ -58,7 +60,7 @@ func TestEndpointGroupStory(t *testing.T) {
 	mustChangeNothing(t, d)
 
 	group.Strategy, group.Probe.Timeout = "random", group.Probe.Timeout*2
-	group.Endpoints["c"] = dispatcher.StaticEndpoint{URL: "https://c.example.com"}
+	group.Endpoints["c"] = target.StaticEndpoint{URL: "https://c.example.com"}
 	delete(group.Endpoints, "b")
 	if _, err := f.outside.PutGroup(t.Context(), group, client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
@@ -79,8 +81,8 @@ func TestGeneratedConfigurationOfAnEndpointGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored := dispatcher.Secret{Value: input.NewSensitive("CANARY")}
-	group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}
+	stored := target.Secret{Value: input.NewSensitive("CANARY")}
+	group.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: stored}}
 	if _, err = f.outside.PutGroup(t.Context(), group, client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +210,7 @@ func TestLiveEndpointsAreShown(t *testing.T) {
 	d := f.directory(t, contents(t, groupDir+"main.tf"), providerBlock(""))
 	d.must(t, "apply", "-auto-approve")
 	if _, err := f.outside.RegisterEndpoint(t.Context(), "billing", "workers", "w-1",
-		dispatcher.StaticEndpoint{URL: "http://10.0.3.4:8080", Labels: input.Labels{"zone": "c"}}); err != nil {
+		target.StaticEndpoint{URL: "http://10.0.3.4:8080", Labels: input.Labels{"zone": "c"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.outside.DrainEndpoint(t.Context(), "billing", "workers", "a", true); err != nil {
@@ -254,11 +256,11 @@ func TestExecutorGroupStory(t *testing.T) {
 	d.must(t, "apply", "-auto-approve")
 	mustChangeNothing(t, d)
 	group, err := f.outside.Group(t.Context(), "finance", "billing")
-	if err != nil || group.Kind != dispatcher.GroupXXLJob || group.AppName != "billing-executor" || !group.AccessToken.Stored {
+	if err != nil || group.Kind != target.GroupXXLJob || group.AppName != "billing-executor" || !group.AccessToken.Stored {
 		t.Errorf("group = %+v, %v", group, err)
 	}
 	job, err := f.outside.Job(t.Context(), "finance", "invoices")
-	want := dispatcher.XXLJobRun{Handler: "invoiceJobHandler", Param: "monthly", Blocking: dispatcher.BlockingQueue,
+	want := target.XXLJobRun{Handler: "invoiceJobHandler", Param: "monthly", Blocking: target.BlockingQueue,
 		CallbackTimeout: input.Duration(48 * time.Hour)}
 	if err != nil || *job.Target.Group.XXLJob != want {
 		t.Errorf("run = %+v, %v, want %+v", job.Target.Group.XXLJob, err, want)

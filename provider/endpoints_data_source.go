@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var _ datasource.DataSourceWithConfigure = (*endpointsDataSource)(nil)
@@ -108,7 +108,7 @@ func (d *endpointsDataSource) Read(ctx context.Context, req datasource.ReadReque
 	setState(ctx, &resp.State, &resp.Diagnostics, m)
 }
 
-func flattenEndpoint(e dispatcher.Endpoint) endpointDataModel {
+func flattenEndpoint(e target.Endpoint) endpointDataModel {
 	return endpointDataModel{
 		ID: types.StringValue(e.ID), URL: types.StringValue(e.URL), Weight: types.Int64Value(int64(max(e.Weight, 1))),
 		Backup: types.BoolValue(e.Backup), Labels: e.Labels, Source: types.StringValue(string(e.Source)),

@@ -5,6 +5,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // policiesDataModel are the parts of a job that say how its runs are made and what follows them.
@@ -52,7 +54,7 @@ func policiesDataAttributes() map[string]schema.Attribute {
 		"delivery": computedString("What happens to an attempt whose outcome is unknown: `at_least_once` repeats it, `at_most_once` " +
 			"does not."),
 		"concurrency_policy": computedString("What happens to a fire while other runs of the job are under way: " +
-			either(dispatcher.ConcurrencyPolicies) + "."),
+			either(run.ConcurrencyPolicies) + "."),
 		"max_concurrency": computedInt("How many runs of the job there may be at once, unless `concurrency_policy` is `allow`."),
 		"queue_limit":     computedInt("How many runs of the job may wait for others."),
 		"carry_state":     computedBool("Whether a run hands a state to the next one."),
@@ -125,7 +127,7 @@ func flattenPolicies(job dispatcher.Job) policiesDataModel {
 	}
 }
 
-func flattenTargetData(t dispatcher.Target) *targetDataModel {
+func flattenTargetData(t target.Target) *targetDataModel {
 	s := t.Summary()
 	return &targetDataModel{Kind: types.StringValue(string(s.Kind)), Name: types.StringValue(s.Name)}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // followModel is one of the blocks on_success, on_failure and on_misfire of a job.
@@ -22,7 +23,7 @@ type followModel struct {
 
 // followKinds are the kinds of target that can be told how a run ended. A request to an endpoint group is a job of its own.
 var followKinds = sync.OnceValue(func() []targetKind {
-	return slices.DeleteFunc(slices.Clone(targetKinds), func(kind targetKind) bool { return kind.name() == string(dispatcher.TargetGroup) })
+	return slices.DeleteFunc(slices.Clone(targetKinds), func(kind targetKind) bool { return kind.name() == string(target.KindGroup) })
 })
 
 // followAttribute is the block of an event; after says which runs or fires it follows.

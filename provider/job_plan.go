@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // ValidateConfig checks all known values by the rules of the domain. ModifyPlan warns, because
@@ -201,8 +202,8 @@ func (r *jobResource) resolveTriggers(
 func (r *jobResource) resolve(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
 	alone := dispatcher.Job{
 		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), Enabled: job.Enabled,
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-			URL: "https://example.com/", Method: dispatcher.Methods[0], Timeout: dispatcher.DefaultTimeout,
+		Target: target.Target{Webhook: &target.Webhook{
+			URL: "https://example.com/", Method: target.Methods[0], Timeout: target.DefaultTimeout,
 		}},
 		Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]},
 	}

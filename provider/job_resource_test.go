@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -181,7 +182,7 @@ func TestOutsideChangesAreUndone(t *testing.T) {
 	steps := []resource.TestStep{{Config: config}}
 	for _, edit := range []func(*dispatcher.Job){
 		func(j *dispatcher.Job) { j.Target.Webhook.URL = "https://elsewhere.example.com/" },
-		func(j *dispatcher.Job) { j.Target.Webhook.Timeout = dispatcher.DefaultTimeout / 2 },
+		func(j *dispatcher.Job) { j.Target.Webhook.Timeout = target.DefaultTimeout / 2 },
 		func(j *dispatcher.Job) { j.Target.Webhook.Headers = map[string]string{"X-A": "b"} },
 		func(j *dispatcher.Job) { j.Payload = json.RawMessage(`7`) },
 		func(j *dispatcher.Job) { j.Enabled = false },
@@ -319,8 +320,8 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 		return err
 	})
 	createJob := between(func(ctx context.Context) error {
-		_, err := f.outside.PutJob(ctx, dispatcher.Job{App: "crm", Name: "nightly", Target: dispatcher.Target{
-			Webhook: &dispatcher.Webhook{URL: "https://elsewhere.example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout},
+		_, err := f.outside.PutJob(ctx, dispatcher.Job{App: "crm", Name: "nightly", Target: target.Target{
+			Webhook: &target.Webhook{URL: "https://elsewhere.example.com/", Method: "POST", Timeout: target.DefaultTimeout},
 		}}, client.Condition{})
 		return err
 	})

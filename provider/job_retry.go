@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 type retryModel struct {
@@ -26,7 +26,7 @@ type retryModel struct {
 }
 
 func retryAttribute() schema.SingleNestedAttribute {
-	var defaults dispatcher.Retry
+	var defaults run.Retry
 	defaults.SetDefaults()
 	return optionalObject("Whether and when a failed run is attempted again, under the same event id. Failures that another "+
 		"attempt cannot change are not retried: redirects, responses of status 4xx except 408, 425 and 429, and forbidden addresses. "+
@@ -53,8 +53,8 @@ func retryAttribute() schema.SingleNestedAttribute {
 
 var retryType = sync.OnceValue(func() types.ObjectType { return retryAttribute().GetType().(types.ObjectType) })
 
-func expandRetry(ctx context.Context, e *expander, pointer string, object types.Object) dispatcher.Retry {
-	var r dispatcher.Retry
+func expandRetry(ctx context.Context, e *expander, pointer string, object types.Object) run.Retry {
+	var r run.Retry
 	r.SetDefaults()
 	var m retryModel
 	if !e.object(ctx, pointer, object, &m) {
@@ -85,7 +85,7 @@ func expandRetry(ctx context.Context, e *expander, pointer string, object types.
 // gets: a plan cannot add a block that the configuration leaves out. Delays that are equivalent to those of prior stay as the
 // user wrote them.
 func flattenRetry(
-	ctx context.Context, diags *diag.Diagnostics, r dispatcher.Retry, prior types.Object, leftOut dispatcher.Retry,
+	ctx context.Context, diags *diag.Diagnostics, r run.Retry, prior types.Object, leftOut run.Retry,
 ) types.Object {
 	of := retryType()
 	if prior.IsNull() && reflect.DeepEqual(r, leftOut) {

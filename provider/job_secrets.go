@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // secretsToWrite returns the secrets of a planned job, by their pointers in it.
@@ -18,9 +19,9 @@ import (
 // does not know. e must have expanded the job, and state is nil for a new job.
 func secretsToWrite(
 	ctx context.Context, e *expander, job dispatcher.Job, config jobModel, state *jobModel,
-) map[string]dispatcher.Secret {
+) map[string]target.Secret {
 	var before expander
-	var stored map[string]dispatcher.Secret
+	var stored map[string]target.Secret
 	if state != nil {
 		stored = expandJob(ctx, &before, *state).Secrets()
 	}
@@ -31,15 +32,15 @@ func secretsToWrite(
 // chosenSecrets returns planned secrets as they are to be sent: as configured, or stored if the one in the state stays.
 // versions and before are those of the plan and of the state.
 func chosenSecrets(
-	planned, configured, stored map[string]dispatcher.Secret, versions, before map[string]types.String,
-) map[string]dispatcher.Secret {
+	planned, configured, stored map[string]target.Secret, versions, before map[string]types.String,
+) map[string]target.Secret {
 	for pointer, secret := range planned {
 		if secret.Reference != "" {
 			continue
 		}
 		old, exists := stored[pointer]
 		if exists && old.Reference == "" && before[pointer].Equal(versions[pointer]) {
-			planned[pointer] = dispatcher.Secret{Stored: true}
+			planned[pointer] = target.Secret{Stored: true}
 		} else {
 			planned[pointer] = configured[pointer]
 		}
@@ -60,7 +61,7 @@ func keptSecretProblems(ctx context.Context, plan, config, state jobModel) input
 	stored := old.Secrets()
 	for pointer, secret := range stored {
 		if secret.Reference == "" {
-			stored[pointer] = dispatcher.Secret{Stored: true}
+			stored[pointer] = target.Secret{Stored: true}
 		}
 	}
 	var problems input.Problems
@@ -83,10 +84,10 @@ func withOmittedSecrets(job dispatcher.Job) dispatcher.Job {
 }
 
 // withOmitted returns secrets as if each with neither reference nor value had a stored value.
-func withOmitted(secrets map[string]dispatcher.Secret) map[string]dispatcher.Secret {
+func withOmitted(secrets map[string]target.Secret) map[string]target.Secret {
 	for pointer, secret := range secrets {
-		if secret == (dispatcher.Secret{}) {
-			secrets[pointer] = dispatcher.Secret{Stored: true}
+		if secret == (target.Secret{}) {
+			secrets[pointer] = target.Secret{Stored: true}
 		}
 	}
 	return secrets
@@ -95,7 +96,7 @@ func withOmitted(secrets map[string]dispatcher.Secret) map[string]dispatcher.Sec
 // missingSecretProblems returns a problem for each secret with neither reference nor value, unless the job in the state
 // has a stored value that stays. The state of a new job is the zero model.
 func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job, change jobChange) input.Problems {
-	if !slices.Contains(slices.Collect(maps.Values(job.Secrets())), dispatcher.Secret{}) {
+	if !slices.Contains(slices.Collect(maps.Values(job.Secrets())), target.Secret{}) {
 		return nil
 	}
 	prior := &change.state
@@ -107,11 +108,11 @@ func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job,
 }
 
 // missingOf returns those of some problems that are about secrets with neither reference nor value.
-func missingOf(problems input.Problems, secrets map[string]dispatcher.Secret) input.Problems {
+func missingOf(problems input.Problems, secrets map[string]target.Secret) input.Problems {
 	var missing input.Problems
 	for _, p := range problems {
 		secret, is := secrets[p.Path]
-		if is && secret == (dispatcher.Secret{}) {
+		if is && secret == (target.Secret{}) {
 			missing = append(missing, p)
 		}
 	}

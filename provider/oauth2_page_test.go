@@ -19,9 +19,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -113,7 +113,7 @@ func TestOAuth2PageWorksWordByWord(t *testing.T) {
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("jobs = %v, %v", jobs, err)
 		}
-		return i.Invoke(t.Context(), dispatcher.Call{App: "billing", Job: "invoices", EventID: "evt_1", Attempt: 1, Target: jobs[0].Target,
+		return i.Invoke(t.Context(), target.Call{App: "billing", Job: "invoices", EventID: "evt_1", Attempt: 1, Target: jobs[0].Target,
 			Key: run.Key{ScheduledAt: time.Date(2026, 11, 1, 1, 0, 0, 0, time.UTC), Kind: run.KindManual}})
 	}
 	if o := attempt(); o.State != run.Succeeded || l.calls.Load() != 1 {

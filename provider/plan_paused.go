@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // warnOfPauses says that a job that was read, or triggers of it, are paused. Terraform manages no pauses,
@@ -100,7 +101,7 @@ func (c *connection) warnOfApp(diags *diag.Diagnostics, app *access.App) {
 		return
 	}
 	w := warning{kind: "stopped", thing: app.Name, at: path.Root("app"), inFull: warningsInFull}
-	switch bounds := cmp.Or(app.Bounds, &dispatcher.Bounds{}); {
+	switch bounds := cmp.Or(app.Bounds, &target.Bounds{}); {
 	case bounds.Suspended:
 		w.title = "Suspended"
 		w.detail = fmt.Sprintf("App %s is suspended%s. None of its jobs runs until an operator lifts the suspension.",

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -390,7 +391,7 @@ func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
 			}
 		}
 		suspend := func(ctx context.Context, suspended bool) {
-			_, err := f.outside.SetBounds(ctx, "crm", func(b *dispatcher.Bounds) { b.Suspended, b.SuspendedReason = suspended, "unpaid bill" })
+			_, err := f.outside.SetBounds(ctx, "crm", func(b *target.Bounds) { b.Suspended, b.SuspendedReason = suspended, "unpaid bill" })
 			if err != nil {
 				t.Fatal(err)
 			}

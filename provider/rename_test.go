@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -271,7 +272,7 @@ func TestRenameIsKeptIfTheRestOfTheUpdateFails(t *testing.T) {
 	f := newFixture(t)
 	allow := func(triggers int) {
 		t.Helper()
-		_, err := f.outside.SetBounds(t.Context(), "crm", func(b *dispatcher.Bounds) { b.Quotas.Triggers = triggers })
+		_, err := f.outside.SetBounds(t.Context(), "crm", func(b *target.Bounds) { b.Quotas.Triggers = triggers })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -113,7 +113,7 @@ func TestRunDataSourcesReadShardsAndCallbacks(t *testing.T) {
 }
 
 // adopt lets node 1 take the queued runs, of which there are as many.
-func (f *fixture) adopt(ctx context.Context, runs int) ([]dispatcher.HeldRun, error) {
+func (f *fixture) adopt(ctx context.Context, runs int) ([]run.HeldRun, error) {
 	query := dispatcher.AdoptQuery{Node: 1, Token: 1, Limit: 100}
 	found, err := f.store.Adoptable(ctx, query)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // targetKind is a kind of target. Each is an attribute of target, with its own file.
@@ -18,10 +18,10 @@ type targetKind interface {
 	name() string
 	attribute() schema.SingleNestedAttribute
 	// expand sets the kind's field of target from an object that may be null or unknown.
-	expand(ctx context.Context, e *expander, pointer string, object types.Object, target *dispatcher.Target)
+	expand(ctx context.Context, e *expander, pointer string, object types.Object, target *target.Target)
 	// flatten returns null if target is of another kind. prior is the object that the result
 	// replaces; flatten.go says why that matters.
-	flatten(ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object) types.Object
+	flatten(ctx context.Context, diags *diag.Diagnostics, target target.Target, prior types.Object) types.Object
 }
 
 // targetKinds are all kinds of target. To add one, write its file and add it here.
@@ -46,8 +46,8 @@ func targetAttribute() schema.Attribute {
 var targetType = sync.OnceValue(func() types.ObjectType { return targetAttribute().GetType().(types.ObjectType) })
 
 // expandTarget expands a target whose pointer is at, of some of the kinds.
-func expandTarget(ctx context.Context, e *expander, at string, kinds []targetKind, object types.Object) dispatcher.Target {
-	var target dispatcher.Target
+func expandTarget(ctx context.Context, e *expander, at string, kinds []targetKind, object types.Object) target.Target {
+	var target target.Target
 	if e.markUnknown(at, object) {
 		return target
 	}
@@ -67,7 +67,7 @@ func expandTarget(ctx context.Context, e *expander, at string, kinds []targetKin
 
 // flattenTarget returns a target as an object of a type, which has some of the kinds.
 func flattenTarget(
-	ctx context.Context, diags *diag.Diagnostics, of types.ObjectType, kinds []targetKind, target dispatcher.Target, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, of types.ObjectType, kinds []targetKind, target target.Target, prior types.Object,
 ) types.Object {
 	attributes := map[string]attr.Value{}
 	for _, kind := range kinds {

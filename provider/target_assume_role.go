@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 type assumeRoleModel struct {
@@ -23,12 +23,12 @@ func assumeRoleAttribute(verb string) schema.SingleNestedAttribute {
 	})
 }
 
-func expandAssumeRole(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.AssumeRole {
+func expandAssumeRole(ctx context.Context, e *expander, pointer string, object types.Object) *target.AssumeRole {
 	var role assumeRoleModel
 	if !e.object(ctx, pointer, object, &role) {
 		return nil
 	}
-	return &dispatcher.AssumeRole{
+	return &target.AssumeRole{
 		RoleARN:     e.required(pointer+"/role_arn", role.RoleARN),
 		SessionTags: e.stringMap(pointer+"/session_tags", role.SessionTags),
 	}
@@ -36,7 +36,7 @@ func expandAssumeRole(ctx context.Context, e *expander, pointer string, object t
 
 // flattenAssumeRole returns the role of a target whose type is of.
 func flattenAssumeRole(
-	ctx context.Context, diags *diag.Diagnostics, of types.ObjectType, role *dispatcher.AssumeRole, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, of types.ObjectType, role *target.AssumeRole, prior types.Object,
 ) types.Object {
 	roleType := objectType(of, "assume_role")
 	if role == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // authModel is the attribute auth of a webhook. At most one of its kinds is set.
@@ -79,7 +79,7 @@ func sigV4Attribute() schema.Attribute {
 		})
 }
 
-func expandAuth(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.Auth {
+func expandAuth(ctx context.Context, e *expander, pointer string, object types.Object) *target.Auth {
 	var m authModel
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
@@ -89,21 +89,21 @@ func expandAuth(ctx context.Context, e *expander, pointer string, object types.O
 			e.incomplete = append(e.incomplete, pointer)
 		}
 	}
-	var a dispatcher.Auth
+	var a target.Auth
 	var basic basicModel
 	if at := pointer + "/basic"; e.object(ctx, at, m.Basic, &basic) {
-		a.Basic = &dispatcher.BasicAuth{
+		a.Basic = &target.BasicAuth{
 			Username: e.string(at+"/username", basic.Username),
 			Password: expandSecret(ctx, e, at+"/password", basic.Password),
 		}
 	}
 	var bearer bearerModel
 	if at := pointer + "/bearer"; e.object(ctx, at, m.Bearer, &bearer) {
-		a.Bearer = &dispatcher.BearerAuth{Token: expandSecret(ctx, e, at+"/token", bearer.Token)}
+		a.Bearer = &target.BearerAuth{Token: expandSecret(ctx, e, at+"/token", bearer.Token)}
 	}
 	var key apiKeyModel
 	if at := pointer + "/api_key"; e.object(ctx, at, m.APIKey, &key) {
-		a.APIKey = &dispatcher.APIKeyAuth{Key: expandSecret(ctx, e, at+"/key", key.Key)}
+		a.APIKey = &target.APIKeyAuth{Key: expandSecret(ctx, e, at+"/key", key.Key)}
 		expandOptional(e, at+"/header", key.Header, &a.APIKey.Header)
 		expandOptional(e, at+"/query", key.Query, &a.APIKey.Query)
 		if key.Header.IsUnknown() || key.Query.IsUnknown() { // exactly one must be set
@@ -115,18 +115,18 @@ func expandAuth(ctx context.Context, e *expander, pointer string, object types.O
 	return &a
 }
 
-func expandSigV4(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.SigV4Auth {
+func expandSigV4(ctx context.Context, e *expander, pointer string, object types.Object) *target.SigV4Auth {
 	var m sigV4Model
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	s := dispatcher.SigV4Auth{
+	s := target.SigV4Auth{
 		Service: e.required(pointer+"/service", m.Service),
 		Region:  e.required(pointer+"/region", m.Region),
 	}
 	var c credentialsModel
 	if at := pointer + "/credentials"; e.object(ctx, at, m.Credentials, &c) {
-		s.Credentials = &dispatcher.AWSCredentials{
+		s.Credentials = &target.AWSCredentials{
 			AccessKeyID:     e.required(at+"/access_key_id", c.AccessKeyID),
 			SecretAccessKey: expandSecret(ctx, e, at+"/secret_access_key", c.SecretAccessKey),
 		}
@@ -135,7 +135,7 @@ func expandSigV4(ctx context.Context, e *expander, pointer string, object types.
 	return &s
 }
 
-func flattenAuth(ctx context.Context, secrets secretFlattener, of types.ObjectType, a *dispatcher.Auth) types.Object {
+func flattenAuth(ctx context.Context, secrets secretFlattener, of types.ObjectType, a *target.Auth) types.Object {
 	if a == nil {
 		return nullObject(of)
 	}
@@ -167,7 +167,7 @@ func flattenAuth(ctx context.Context, secrets secretFlattener, of types.ObjectTy
 }
 
 func flattenSigV4(
-	ctx context.Context, secrets secretFlattener, of types.ObjectType, s *dispatcher.SigV4Auth,
+	ctx context.Context, secrets secretFlattener, of types.ObjectType, s *target.SigV4Auth,
 ) types.Object {
 	if s == nil {
 		return nullObject(of)

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // callbackModel is when a target that accepts an attempt has to finish it.
@@ -24,18 +24,18 @@ func callbackAttribute(description string) schema.SingleNestedAttribute {
 	})
 }
 
-func expandCallback(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.CallbackPolicy {
+func expandCallback(ctx context.Context, e *expander, pointer string, object types.Object) *target.CallbackPolicy {
 	var m callbackModel
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	var c dispatcher.CallbackPolicy
+	var c target.CallbackPolicy
 	c.SetDefaults()
 	c.Timeout = e.duration(pointer+"/timeout", m.Timeout, c.Timeout)
 	return &c
 }
 
-func flattenCallback(ctx context.Context, diags *diag.Diagnostics, c *dispatcher.CallbackPolicy) types.Object {
+func flattenCallback(ctx context.Context, diags *diag.Diagnostics, c *target.CallbackPolicy) types.Object {
 	of := callbackAttribute("").GetType().(types.ObjectType)
 	if c == nil {
 		return nullObject(of)

@@ -8,13 +8,13 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupTarget is the kind group.
 type groupTarget struct{}
 
-func (groupTarget) name() string { return string(dispatcher.TargetGroup) }
+func (groupTarget) name() string { return string(target.KindGroup) }
 
 type groupTargetModel struct {
 	requestModel
@@ -28,14 +28,14 @@ type groupTargetModel struct {
 }
 
 func (groupTarget) attribute() schema.SingleNestedAttribute {
-	var defaults dispatcher.GroupTarget
+	var defaults target.GroupTarget
 	defaults.SetDefaults()
 	attributes := map[string]schema.Attribute{
 		"name": requiredString("Name of an endpoint group of the app. Refer to the resource, `carillon_endpoint_group.NAME.name`, so " +
 			"that Terraform creates it first."),
 		"path": optionalString("What follows the URL of the endpoint and the `path` of the group, such as `/nightly`. It begins with `/` or " +
 			"`?` and may be a template, like `body`. Default: nothing follows."),
-		"strategy": optionalString("How the endpoint is chosen for this job: " + either(dispatcher.Strategies) +
+		"strategy": optionalString("How the endpoint is chosen for this job: " + either(target.Strategies) +
 			". Default: the `strategy` of the group."),
 		"hash_key": optionalString("With `consistent_hash`, a template of what is hashed, such as `{{json .Payload}}`: requests with " +
 			"the same key go to the same endpoint. Default: the names of app and job."),
@@ -53,8 +53,8 @@ func (groupTarget) attribute() schema.SingleNestedAttribute {
 }
 
 // webhookOf returns what a request to a group has in common with a webhook.
-func webhookOf(g *dispatcher.GroupTarget) *dispatcher.Webhook {
-	return &dispatcher.Webhook{
+func webhookOf(g *target.GroupTarget) *target.Webhook {
+	return &target.Webhook{
 		Method: g.Method, Headers: g.Headers, Body: g.Body, Timeout: g.Timeout,
 		SuccessCodes: g.SuccessCodes, ExpectBody: g.ExpectBody, CloudEvents: g.CloudEvents, Callback: g.Callback,
 		TraceContext: g.TraceContext,
@@ -62,13 +62,13 @@ func webhookOf(g *dispatcher.GroupTarget) *dispatcher.Webhook {
 }
 
 func (groupTarget) expand(
-	ctx context.Context, e *expander, pointer string, object types.Object, target *dispatcher.Target,
+	ctx context.Context, e *expander, pointer string, object types.Object, to *target.Target,
 ) {
 	var m groupTargetModel
 	if !e.object(ctx, pointer, object, &m) {
 		return
 	}
-	var g dispatcher.GroupTarget
+	var g target.GroupTarget
 	g.SetDefaults()
 	w := webhookOf(&g)
 	expandRequest(ctx, e, pointer, m.requestModel, w)
@@ -84,11 +84,11 @@ func (groupTarget) expand(
 	if m.Strategy.IsUnknown() { // only one strategy has a key
 		e.incomplete = append(e.incomplete, pointer+"/hash_key")
 	}
-	target.Group = &g
+	to.Group = &g
 }
 
 func (k groupTarget) flatten(
-	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, target target.Target, prior types.Object,
 ) types.Object {
 	of := k.attribute().GetType().(types.ObjectType)
 	g := target.Group

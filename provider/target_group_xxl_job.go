@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // xxlJobModel is what executors of XXL-JOB run.
@@ -30,7 +30,7 @@ func xxlJobAttribute() schema.SingleNestedAttribute {
 			"handler": requiredString("Name of the JobHandler (BEAN mode)."),
 			"param": optionalString("The parameter of the run, which may be a template, like `body`. Default: the `payload` of the job, of " +
 				"which a JSON string is sent without its quotes."),
-			"blocking": stringWithDefault(dispatcher.BlockingQueue, "What an executor does if it runs the job already: `queue` (serial "+
+			"blocking": stringWithDefault(target.BlockingQueue, "What an executor does if it runs the job already: `queue` (serial "+
 				"execution), `forbid` (discard later: the attempt fails) or `replace` (cover early: it stops the earlier run)."),
 			"executor_timeout": durationWithDefault(0, "How long a run may take until its executor interrupts it, in whole seconds. `0s`: for "+
 				"any time."),
@@ -39,12 +39,12 @@ func xxlJobAttribute() schema.SingleNestedAttribute {
 		})
 }
 
-func expandXXLJob(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.XXLJobRun {
+func expandXXLJob(ctx context.Context, e *expander, pointer string, object types.Object) *target.XXLJobRun {
 	var m xxlJobModel
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	var x dispatcher.XXLJobRun
+	var x target.XXLJobRun
 	x.SetDefaults()
 	x.Handler = e.required(pointer+"/handler", m.Handler)
 	expandOptional(e, pointer+"/param", m.Param, &x.Param)
@@ -54,14 +54,14 @@ func expandXXLJob(ctx context.Context, e *expander, pointer string, object types
 	return &x
 }
 
-func flattenXXLJob(ctx context.Context, diags *diag.Diagnostics, x *dispatcher.XXLJobRun) types.Object {
+func flattenXXLJob(ctx context.Context, diags *diag.Diagnostics, x *target.XXLJobRun) types.Object {
 	of := xxlJobAttribute().GetType().(types.ObjectType)
 	if x == nil {
 		return nullObject(of)
 	}
 	return flattenObject(ctx, diags, of, xxlJobModel{
 		Handler: types.StringValue(x.Handler), Param: flattenOptional(x.Param),
-		Blocking:        types.StringValue(string(cmp.Or(x.Blocking, dispatcher.BlockingQueue))),
+		Blocking:        types.StringValue(string(cmp.Or(x.Blocking, target.BlockingQueue))),
 		ExecutorTimeout: flattenDuration(x.ExecutorTimeout),
 		CallbackTimeout: flattenDuration(cmp.Or(x.CallbackTimeout, run.DefaultCallbackTimeout)),
 	})

@@ -7,14 +7,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // lambdaTarget is the kind lambda.
 type lambdaTarget struct{}
 
-func (lambdaTarget) name() string { return string(dispatcher.TargetLambda) }
+func (lambdaTarget) name() string { return string(target.KindLambda) }
 
 type lambdaModel struct {
 	Function      types.String   `tfsdk:"function"`
@@ -29,7 +29,7 @@ type lambdaModel struct {
 }
 
 func (lambdaTarget) attribute() schema.SingleNestedAttribute {
-	var defaults dispatcher.Lambda
+	var defaults target.Lambda
 	defaults.SetDefaults()
 	return optionalObject("An AWS Lambda function, invoked once for each attempt with the credentials of the node. Default: the "+
 		"target is of another kind.", map[string]schema.Attribute{
@@ -52,13 +52,13 @@ func (lambdaTarget) attribute() schema.SingleNestedAttribute {
 }
 
 func (lambdaTarget) expand(
-	ctx context.Context, e *expander, pointer string, object types.Object, target *dispatcher.Target,
+	ctx context.Context, e *expander, pointer string, object types.Object, to *target.Target,
 ) {
 	var m lambdaModel
 	if !e.object(ctx, pointer, object, &m) {
 		return
 	}
-	var l dispatcher.Lambda
+	var l target.Lambda
 	l.SetDefaults()
 	l.Function = e.required(pointer+"/function", m.Function)
 	expandOptional(e, pointer+"/invocation", m.Invocation, &l.Invocation)
@@ -78,11 +78,11 @@ func (lambdaTarget) expand(
 		e.incomplete = append(e.incomplete, pointer+"/client_context", pointer+"/callback")
 	}
 	l.TraceContext = e.bool(pointer+"/trace_context", m.TraceContext, false)
-	target.Lambda = &l
+	to.Lambda = &l
 }
 
 func (k lambdaTarget) flatten(
-	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, target target.Target, prior types.Object,
 ) types.Object {
 	of := objectType(targetType(), k.name())
 	l := target.Lambda

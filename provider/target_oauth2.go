@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // oauth2Model is the attribute oauth2 of auth.
@@ -30,18 +30,18 @@ func oauth2Attribute() schema.Attribute {
 		map[string]schema.Attribute{
 			"token_url": requiredString("URL of the token endpoint. The egress rules of nodes and bounds apply to it, as to the URL of a webhook."),
 			"client_id": requiredString("Id of the client."),
-			"client_auth": optionalString("How the client authenticates at the token endpoint: " + either(dispatcher.OAuth2ClientAuths) +
+			"client_auth": optionalString("How the client authenticates at the token endpoint: " + either(target.OAuth2ClientAuths) +
 				". Default: `basic`."),
 			"client_secret": optionalObject("The client's secret, for `basic` and `post`. Set `reference` or `value`. Default: none.",
 				secretAttributes()),
 			"private_key": optionalObject("The client's private key in PEM, for `private_key_jwt`. Set `reference` or `value`. Default: none.",
 				secretAttributes()),
 			"key_id": optionalString("Id of the private key, sent as `kid` in the JWT. Default: the JWT has none."),
-			"algorithm": optionalString("Algorithm that signs the JWT: " + either(dispatcher.AssertionAlgorithms) +
+			"algorithm": optionalString("Algorithm that signs the JWT: " + either(target.AssertionAlgorithms) +
 				". Default: `RS256`."),
 			"scopes": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: fmt.Sprintf("Scopes of the token; at most %d. Default: the authorization server chooses.", dispatcher.MaxScopes),
+				MarkdownDescription: fmt.Sprintf("Scopes of the token; at most %d. Default: the authorization server chooses.", target.MaxScopes),
 			},
 			"audience": optionalString("Audience of the token, which some authorization servers require. Default: none is sent."),
 			"ca_certificates": optionalString("PEM certificates of the authorities to trust for the token endpoint. Default: those of the " +
@@ -49,12 +49,12 @@ func oauth2Attribute() schema.Attribute {
 		})
 }
 
-func expandOAuth2(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.OAuth2Auth {
+func expandOAuth2(ctx context.Context, e *expander, pointer string, object types.Object) *target.OAuth2Auth {
 	var m oauth2Model
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	o := dispatcher.OAuth2Auth{
+	o := target.OAuth2Auth{
 		TokenURL: e.required(pointer+"/token_url", m.TokenURL),
 		ClientID: e.required(pointer+"/client_id", m.ClientID),
 		Scopes:   e.stringList(pointer+"/scopes", m.Scopes),
@@ -79,7 +79,7 @@ func expandOAuth2(ctx context.Context, e *expander, pointer string, object types
 }
 
 // expandOptionalSecret is expandSecret for a secret that may be missing.
-func expandOptionalSecret(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.Secret {
+func expandOptionalSecret(ctx context.Context, e *expander, pointer string, object types.Object) *target.Secret {
 	if object.IsNull() {
 		return nil
 	}
@@ -88,7 +88,7 @@ func expandOptionalSecret(ctx context.Context, e *expander, pointer string, obje
 }
 
 func flattenOAuth2(
-	ctx context.Context, secrets secretFlattener, of types.ObjectType, o *dispatcher.OAuth2Auth,
+	ctx context.Context, secrets secretFlattener, of types.ObjectType, o *target.OAuth2Auth,
 ) types.Object {
 	if o == nil {
 		return nullObject(of)

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // requestModel is what a webhook and a request to an endpoint of a group have in common.
@@ -25,16 +25,16 @@ type requestModel struct {
 	TraceContext types.Bool     `tfsdk:"trace_context"`
 }
 
-func requestAttributes(defaults dispatcher.Webhook) map[string]schema.Attribute {
+func requestAttributes(defaults target.Webhook) map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"method": stringWithDefault(defaults.Method, "HTTP method: "+either(dispatcher.Methods)+". `GET` and `HEAD` send no body."),
+		"method": stringWithDefault(defaults.Method, "HTTP method: "+either(target.Methods)+". `GET` and `HEAD` send no body."),
 		"headers": optionalStringMap("Headers to send: at most 50, each value at most 8 KiB. Values may be templates, like `body`. " +
 			"Headers that frame the request or identify the sender (`Host`, `Content-Length`, `User-Agent`, `webhook-*` and the " +
 			"like) are refused. The state contains all headers; set secret ones from a variable marked `sensitive`. Default: none."),
 		"body": optionalString("A template for the body, which replaces the payload. Template and result are at most 256 KiB. " +
-			"These actions insert values of the attempt: " + either(templateActions(dispatcher.TemplateFields)) + ". With `callback`, " +
+			"These actions insert values of the attempt: " + either(templateActions(target.TemplateFields)) + ". With `callback`, " +
 			"these do, too: " +
-			either(templateActions(dispatcher.CallbackTemplateFields)) + ". `{{json .Job}}` and `{{urlquery .Job}}` write any of " +
+			either(templateActions(target.CallbackTemplateFields)) + ". `{{json .Job}}` and `{{urlquery .Job}}` write any of " +
 			"them as JSON or percent-encoded, `{{date \"%Y-%m-%d\" \"Europe/Berlin\" .ScheduledAt}}` writes an instant in the format " +
 			"of strftime, and `{{if .PreviousFire}}…{{else}}…{{end}}` tests whether there is one. Write `{{\"{{\"}}` for literal " +
 			"braces. The body is sent as `application/json` unless `headers` say otherwise. Default: the payload is the body."),
@@ -43,7 +43,7 @@ func requestAttributes(defaults dispatcher.Webhook) map[string]schema.Attribute 
 		"success_codes": schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: fmt.Sprintf("Statuses that count as success, such as `\"204\"`, or classes of statuses, such as "+
-				"`\"2xx\"`; at most %d. Default: `[\"2xx\"]`.", dispatcher.MaxSuccessCodes),
+				"`\"2xx\"`; at most %d. Default: `[\"2xx\"]`.", target.MaxSuccessCodes),
 		},
 		"expect_body": optionalString("A regular expression (RE2) that the first 64 KiB of a successful response's body must match; " +
 			"otherwise the attempt fails. Default: any body is accepted."),
@@ -65,7 +65,7 @@ func templateActions(fields []string) []string {
 }
 
 // expandRequest sets what the model has of w.
-func expandRequest(ctx context.Context, e *expander, pointer string, m requestModel, w *dispatcher.Webhook) {
+func expandRequest(ctx context.Context, e *expander, pointer string, m requestModel, w *target.Webhook) {
 	if !e.markUnknown(pointer+"/method", m.Method) && !m.Method.IsNull() {
 		w.Method = m.Method.ValueString()
 	}
@@ -73,9 +73,9 @@ func expandRequest(ctx context.Context, e *expander, pointer string, m requestMo
 	w.Headers = e.stringMap(pointer+"/headers", m.Headers)
 	expandOptional(e, pointer+"/body", m.Body, &w.Body)
 	if codes := e.stringList(pointer+"/success_codes", m.SuccessCodes); codes != nil {
-		w.SuccessCodes = make([]dispatcher.SuccessCode, len(codes))
+		w.SuccessCodes = make([]target.SuccessCode, len(codes))
 		for i, code := range codes {
-			w.SuccessCodes[i] = dispatcher.SuccessCode(code)
+			w.SuccessCodes[i] = target.SuccessCode(code)
 		}
 	}
 	expandOptional(e, pointer+"/expect_body", m.ExpectBody, &w.ExpectBody)
@@ -87,7 +87,7 @@ func expandRequest(ctx context.Context, e *expander, pointer string, m requestMo
 	}
 }
 
-func flattenRequest(ctx context.Context, diags *diag.Diagnostics, w *dispatcher.Webhook, prior requestModel) requestModel {
+func flattenRequest(ctx context.Context, diags *diag.Diagnostics, w *target.Webhook, prior requestModel) requestModel {
 	return requestModel{
 		Method:       types.StringValue(w.Method),
 		Headers:      flattenStringMap(ctx, diags, w.Headers, prior.Headers),
@@ -103,7 +103,7 @@ func flattenRequest(ctx context.Context, diags *diag.Diagnostics, w *dispatcher.
 
 // flattenSuccessCodes returns null for no codes, unless prior is an empty list.
 func flattenSuccessCodes(
-	ctx context.Context, diags *diag.Diagnostics, codes []dispatcher.SuccessCode, prior types.List,
+	ctx context.Context, diags *diag.Diagnostics, codes []target.SuccessCode, prior types.List,
 ) types.List {
 	if len(codes) == 0 && (prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0) {
 		return types.ListNull(types.StringType)

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // secretModel is a secret. Its value is write-only: Terraform keeps it in neither plan nor
@@ -30,7 +30,7 @@ func secretAttribute(description string) schema.Attribute {
 func secretAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"reference": optionalString("Where each node finds the secret when it makes a call: `env:NAME` for an environment " +
-			"variable whose name begins with `" + dispatcher.SecretEnvPrefix + "`, `file:PATH` for a file below the directory of " +
+			"variable whose name begins with `" + target.SecretEnvPrefix + "`, `file:PATH` for a file below the directory of " +
 			"`carillon serve --secret-dir`, `awssm:NAME` for AWS Secrets Manager, `ssm:NAME` for AWS Parameter Store, or `vault:PATH#KEY` " +
 			"for HashiCorp Vault. The last three take `#KEY` for a key of a secret that is JSON, and then `@VERSION`. " +
 			"Default: `value` holds the secret."),
@@ -46,9 +46,9 @@ func secretAttributes() map[string]schema.Attribute {
 	}
 }
 
-func expandSecret(ctx context.Context, e *expander, pointer string, object types.Object) dispatcher.Secret {
+func expandSecret(ctx context.Context, e *expander, pointer string, object types.Object) target.Secret {
 	var m secretModel
-	var s dispatcher.Secret
+	var s target.Secret
 	if !e.object(ctx, pointer, object, &m) {
 		return s
 	}
@@ -73,20 +73,20 @@ type secretFlattener struct {
 	versions map[string]types.String // by pointer inside the target, as in expander
 }
 
-func (f secretFlattener) model(pointer string, s dispatcher.Secret) secretModel {
+func (f secretFlattener) model(pointer string, s target.Secret) secretModel {
 	return secretModel{Reference: flattenOptional(s.Reference), ValueVersion: f.versions[pointer]}
 }
 
 // object returns the secret that is attribute name of an object, which has the pointer parent.
 func (f secretFlattener) object(
-	ctx context.Context, of types.ObjectType, name, parent string, s dispatcher.Secret,
+	ctx context.Context, of types.ObjectType, name, parent string, s target.Secret,
 ) types.Object {
 	return flattenObject(ctx, f.diags, objectType(of, name), f.model(parent+"/"+name, s))
 }
 
 // optional is object for a secret that may be missing.
 func (f secretFlattener) optional(
-	ctx context.Context, of types.ObjectType, name, parent string, s *dispatcher.Secret,
+	ctx context.Context, of types.ObjectType, name, parent string, s *target.Secret,
 ) types.Object {
 	if s == nil {
 		return nullObject(objectType(of, name))

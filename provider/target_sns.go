@@ -7,13 +7,13 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // snsTarget is the kind sns.
 type snsTarget struct{}
 
-func (snsTarget) name() string { return string(dispatcher.TargetSNS) }
+func (snsTarget) name() string { return string(target.KindSNS) }
 
 type snsModel struct {
 	TopicARN       types.String   `tfsdk:"topic_arn"`
@@ -35,13 +35,13 @@ func (snsTarget) attribute() schema.SingleNestedAttribute {
 }
 
 func (snsTarget) expand(
-	ctx context.Context, e *expander, pointer string, object types.Object, target *dispatcher.Target,
+	ctx context.Context, e *expander, pointer string, object types.Object, to *target.Target,
 ) {
 	var m snsModel
 	if !e.object(ctx, pointer, object, &m) {
 		return
 	}
-	var s dispatcher.SNS
+	var s target.SNS
 	s.SetDefaults()
 	s.TopicARN = e.required(pointer+"/topic_arn", m.TopicARN)
 	expandOptional(e, pointer+"/subject", m.Subject, &s.Subject)
@@ -52,11 +52,11 @@ func (snsTarget) expand(
 	s.Timeout = e.duration(pointer+"/timeout", m.Timeout, s.Timeout)
 	s.TraceContext = e.bool(pointer+"/trace_context", m.TraceContext, false)
 	e.ofResource(pointer, m.TopicARN)
-	target.SNS = &s
+	to.SNS = &s
 }
 
 func (k snsTarget) flatten(
-	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, target target.Target, prior types.Object,
 ) types.Object {
 	of, s := objectType(targetType(), k.name()), target.SNS
 	if s == nil {

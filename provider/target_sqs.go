@@ -7,13 +7,13 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // sqsTarget is the kind sqs.
 type sqsTarget struct{}
 
-func (sqsTarget) name() string { return string(dispatcher.TargetSQS) }
+func (sqsTarget) name() string { return string(target.KindSQS) }
 
 type sqsModel struct {
 	QueueARN       types.String   `tfsdk:"queue_arn"`
@@ -42,18 +42,18 @@ func messageAttributes(what, verb string) map[string]schema.Attribute {
 			what + ", otherwise none."),
 		"assume_role":   assumeRoleAttribute(verb),
 		"trace_context": traceContextAttribute("as `traceparent` in the message's attribute `carillon`"),
-		"timeout":       durationWithDefault(dispatcher.DefaultTimeout, "Time limit of one attempt, from `100ms` to `24h`."),
+		"timeout":       durationWithDefault(target.DefaultTimeout, "Time limit of one attempt, from `100ms` to `24h`."),
 	}
 }
 
 func (sqsTarget) expand(
-	ctx context.Context, e *expander, pointer string, object types.Object, target *dispatcher.Target,
+	ctx context.Context, e *expander, pointer string, object types.Object, to *target.Target,
 ) {
 	var m sqsModel
 	if !e.object(ctx, pointer, object, &m) {
 		return
 	}
-	var s dispatcher.SQS
+	var s target.SQS
 	s.SetDefaults()
 	s.QueueARN = e.required(pointer+"/queue_arn", m.QueueARN)
 	expandOptional(e, pointer+"/body", m.Body, &s.Body)
@@ -63,7 +63,7 @@ func (sqsTarget) expand(
 	s.Timeout = e.duration(pointer+"/timeout", m.Timeout, s.Timeout)
 	s.TraceContext = e.bool(pointer+"/trace_context", m.TraceContext, false)
 	e.ofResource(pointer, m.QueueARN)
-	target.SQS = &s
+	to.SQS = &s
 }
 
 // ofResource marks what cannot be judged while the ARN of a queue or topic is unknown: region and role must agree, and
@@ -75,7 +75,7 @@ func (e *expander) ofResource(pointer string, arn types.String) {
 }
 
 func (k sqsTarget) flatten(
-	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, target target.Target, prior types.Object,
 ) types.Object {
 	of, s := objectType(targetType(), k.name()), target.SQS
 	if s == nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // webhookTarget is the kind webhook. Its schema is in target_webhook_schema.go.
 type webhookTarget struct{}
 
-func (webhookTarget) name() string { return string(dispatcher.TargetWebhook) }
+func (webhookTarget) name() string { return string(target.KindWebhook) }
 
 type webhookModel struct {
 	requestModel
@@ -35,28 +35,28 @@ type signingModel struct {
 }
 
 func (webhookTarget) expand(
-	ctx context.Context, e *expander, pointer string, object types.Object, target *dispatcher.Target,
+	ctx context.Context, e *expander, pointer string, object types.Object, to *target.Target,
 ) {
 	var m webhookModel
 	if !e.object(ctx, pointer, object, &m) {
 		return
 	}
-	var w dispatcher.Webhook
+	var w target.Webhook
 	w.SetDefaults()
 	w.URL = e.required(pointer+"/url", m.URL)
 	expandRequest(ctx, e, pointer, m.requestModel, &w)
 	w.Signing = expandSigning(ctx, e, pointer+"/signing", m.Signing)
 	w.Auth = expandAuth(ctx, e, pointer+"/auth", m.Auth)
 	w.TLS = expandTLS(ctx, e, pointer+"/tls", m.TLS)
-	target.Webhook = &w
+	to.Webhook = &w
 }
 
-func expandTLS(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.TLS {
+func expandTLS(ctx context.Context, e *expander, pointer string, object types.Object) *target.TLS {
 	var m tlsModel
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	var t dispatcher.TLS
+	var t target.TLS
 	expandOptional(e, pointer+"/ca_certificates", m.CACertificates, &t.CACertificates)
 	expandOptional(e, pointer+"/client_certificate", m.ClientCertificate, &t.ClientCertificate)
 	expandOptional(e, pointer+"/min_version", m.MinVersion, &t.MinVersion)
@@ -68,12 +68,12 @@ func expandTLS(ctx context.Context, e *expander, pointer string, object types.Ob
 	return &t
 }
 
-func expandSigning(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.Signing {
+func expandSigning(ctx context.Context, e *expander, pointer string, object types.Object) *target.Signing {
 	var m signingModel
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	s := dispatcher.Signing{Secrets: map[string]dispatcher.Secret{}}
+	s := target.Signing{Secrets: map[string]target.Secret{}}
 	if e.markUnknown(pointer+"/secrets", m.Secrets) {
 		return &s
 	}
@@ -85,17 +85,17 @@ func expandSigning(ctx context.Context, e *expander, pointer string, object type
 }
 
 func (k webhookTarget) flatten(
-	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, to target.Target, prior types.Object,
 ) types.Object {
 	of := objectType(targetType(), k.name())
-	w := target.Webhook
+	w := to.Webhook
 	if w == nil {
 		return nullObject(of)
 	}
 	var before webhookModel
 	(&expander{}).object(ctx, "", prior, &before)
 	var e expander
-	k.expand(ctx, &e, "", prior, &dispatcher.Target{})
+	k.expand(ctx, &e, "", prior, &target.Target{})
 	secrets := secretFlattener{diags: diags, versions: e.versions}
 	return flattenObject(ctx, diags, of, webhookModel{
 		requestModel: flattenRequest(ctx, diags, w, before.requestModel),
@@ -107,7 +107,7 @@ func (k webhookTarget) flatten(
 }
 
 func flattenSigning(
-	ctx context.Context, secrets secretFlattener, of types.ObjectType, s *dispatcher.Signing,
+	ctx context.Context, secrets secretFlattener, of types.ObjectType, s *target.Signing,
 ) types.Object {
 	if s == nil {
 		return nullObject(of)
@@ -122,7 +122,7 @@ func flattenSigning(
 	})
 }
 
-func flattenTLS(ctx context.Context, secrets secretFlattener, of types.ObjectType, t *dispatcher.TLS) types.Object {
+func flattenTLS(ctx context.Context, secrets secretFlattener, of types.ObjectType, t *target.TLS) types.Object {
 	if t == nil {
 		return nullObject(of)
 	}

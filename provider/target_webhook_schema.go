@@ -6,11 +6,11 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func (webhookTarget) attribute() schema.SingleNestedAttribute {
-	var defaults dispatcher.Webhook
+	var defaults target.Webhook
 	defaults.SetDefaults()
 	attributes := map[string]schema.Attribute{
 		"url": requiredString("Absolute URL, `http` or `https`, of at most 2048 characters, without user, password " +
@@ -33,7 +33,7 @@ func signingAttribute() schema.Attribute {
 				"signature for each. To replace a secret, add the new one, give it to the receivers, and then remove the old one. `whsec_` "+
 				"and base64 of 24 to 64 bytes makes HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones "+
 				"(`v1a`). Default: none, which is refused.",
-				nameRule, dispatcher.MaxSigningSecrets),
+				nameRule, target.MaxSigningSecrets),
 			NestedObject: schema.NestedAttributeObject{Attributes: secretAttributes()},
 		},
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // App is a namespace of jobs. Tokens, limits and fairness are scoped to it.
@@ -24,13 +25,13 @@ type App struct {
 	Defaults *dispatcher.JobDefaults `json:"defaults,omitempty"`
 	// Bounds are what operators allow the app. A change without them leaves them as they are; with them, it needs the
 	// scope admin unless they are the same.
-	Bounds *dispatcher.Bounds `json:"bounds,omitempty"`
+	Bounds *target.Bounds `json:"bounds,omitempty"`
 
 	// AWSExternalID is the external id with which nodes assume roles for the app: trust policies that demand it trust
 	// no other app. It is drawn at random when the app is created, and stays. Read-only, as all below.
 	AWSExternalID string `json:"aws_external_id,omitempty"`
 	// Usage is how much of its quotas the app uses; lists leave it out.
-	Usage *dispatcher.Usage `json:"usage,omitempty"`
+	Usage *target.Usage `json:"usage,omitempty"`
 	// Pauses are those that the app has now; lists leave them out.
 	Pauses []dispatcher.AppPause `json:"pauses,omitempty"`
 	// Breaks are the jobs that are outside of bounds that a change has set. Only the response to that change has them.
@@ -48,7 +49,7 @@ type App struct {
 
 // Close suspends an app that cannot be read, and says why.
 func (a *App) Close(why error) {
-	closed := dispatcher.Bounds{Suspended: true, SuspendedReason: fmt.Sprintf("%s; delete the app, or let an operator put it with bounds",
+	closed := target.Bounds{Suspended: true, SuspendedReason: fmt.Sprintf("%s; delete the app, or let an operator put it with bounds",
 		why)}
 	a.Err, a.Bounds = why, new(closed.WithDefaults(a.Name))
 }
@@ -57,7 +58,7 @@ func (a *App) Close(why error) {
 func (a App) SuspendedMessage() string { return a.Bounds.SuspendedMessage(a.Name) }
 
 // SetDefaults gives a decoded app the values of fields that its JSON leaves out.
-func (a *App) SetDefaults() { a.Enabled, a.Retention = true, dispatcher.DefaultRetention }
+func (a *App) SetDefaults() { a.Enabled, a.Retention = true, input.DefaultRetention }
 
 // Validate returns everything wrong with a, as Problems, or nil.
 func (a App) Validate() error {
@@ -65,7 +66,7 @@ func (a App) Validate() error {
 	input.CheckName(&problems, "/name", a.Name)
 	input.CheckText(&problems, "/description", a.Description)
 	if a.Retention != 0 {
-		a.Retention.CheckRange(&problems, "/retention", dispatcher.MinRetention, dispatcher.MaxRetention)
+		a.Retention.CheckRange(&problems, "/retention", input.MinRetention, input.MaxRetention)
 	}
 	if a.Defaults != nil {
 		a.Defaults.Check(&problems, "/defaults")
@@ -81,16 +82,16 @@ func (a App) Declares(declared App) bool {
 	if declared.Bounds == nil {
 		declared.Bounds = a.Bounds
 	}
-	return dispatcher.SameJSON(a.declared(), declared.declared())
+	return input.SameJSON(a.declared(), declared.declared())
 }
 
 // declared returns a with its defaults, without what is read-only.
 func (a App) declared() App {
-	a.Retention = cmp.Or(a.Retention, dispatcher.DefaultRetention)
+	a.Retention = cmp.Or(a.Retention, input.DefaultRetention)
 	a.Defaults = a.Defaults.Normal()
 	if a.Bounds != nil {
 		bounds := a.Bounds.WithoutDefaults(a.Name).WithDefaults(a.Name)
-		bounds.Suspension = dispatcher.Suspension{}
+		bounds.Suspension = target.Suspension{}
 		a.Bounds = &bounds
 	}
 	a.Pauses = nil

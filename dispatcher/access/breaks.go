@@ -1,9 +1,9 @@
 package access
 
 import (
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Breaks are the jobs that are outside the bounds of their app, or whose endpoint groups are, and the alerts that are. Their
@@ -32,9 +32,9 @@ type BreakAlert struct {
 }
 
 // AddAlert notes an alert if its destination is outside the bounds of its app.
-func (b *Breaks) AddAlert(alert alert.Alert, bounds dispatcher.Bounds) {
+func (b *Breaks) AddAlert(alert alert.Alert, bounds target.Bounds) {
 	var problems input.Problems
-	problems.AddError(dispatcher.DestinationAt, bounds.CheckDestination(alert.App, alert.Destination))
+	problems.AddError(target.DestinationAt, bounds.CheckDestination(alert.App, alert.Destination))
 	if len(problems) > 0 {
 		b.Alerts = append(b.Alerts, BreakAlert{Alert: alert.Name, Problems: problems})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Export is an app with all that another installation needs to go on with it: no fire is lost or comes twice, and
@@ -26,7 +27,7 @@ type Export struct {
 	App        App                   `json:"app"`
 	Calendars  []dispatcher.Calendar `json:"calendars"`
 	// Groups come without the endpoints that registered themselves, which register again, and without values of secrets.
-	Groups []dispatcher.EndpointGroup `json:"groups"`
+	Groups []target.EndpointGroup `json:"groups"`
 	// Alerts come without values of secrets, and without what holds.
 	Alerts []alert.Alert `json:"alerts"`
 	Jobs   []ExportedJob `json:"jobs"`
@@ -87,7 +88,7 @@ type Exports interface {
 	ExportApp(ctx context.Context, name string) (Export, error)
 	// ImportQuotas returns the quotas that an import of app would have to keep: those of a deleted app of its name, or those that it
 	// brings, if an operator imports it.
-	ImportQuotas(ctx context.Context, app App, change input.Change) (dispatcher.Quotas, error)
+	ImportQuotas(ctx context.Context, app App, change input.Change) (target.Quotas, error)
 	// ImportApp creates an app from an Export, with all or nothing of it. ErrPrecondition: the app exists.
 	// Problems: a definition is wrong here, or lacks the value of a secret.
 	ImportApp(ctx context.Context, export Export, change input.Change) (App, error)

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // ExportedRun is a run that waits: it is queued, or retrying.
@@ -87,7 +88,7 @@ func (r ExportedRun) followedAs(job int64, salt run.Salt) run.Key {
 func (r ExportedRun) toldAs(jobs map[string]dispatcher.Job, salt run.Salt) run.Key {
 	deliveries := jobs[r.Job]
 	name, isAlert := strings.CutSuffix(deliveries.Name, dispatcher.AlertSuffix)
-	var told dispatcher.AlertNotification
+	var told target.AlertNotification
 	if !isAlert || json.Unmarshal(r.Input.Payload, &told) != nil {
 		return run.Key{}
 	}
@@ -95,7 +96,7 @@ func (r ExportedRun) toldAs(jobs map[string]dispatcher.Job, salt run.Salt) run.K
 	if job, there := jobs[told.Job]; there { // otherwise it was deleted, or renamed since, from the name that it was created with
 		about = job.Key()
 	}
-	if told.Transition == dispatcher.AlertTest {
+	if told.Transition == target.AlertTest {
 		about, told.Condition = 0, ""
 	}
 	return run.Key{TriggerID: dispatcher.AlertStateID(salt, alert, about, told.Condition), ScheduledAt: r.ScheduledAt.UTC(),

@@ -7,7 +7,9 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Alert tells people of jobs of its app that fail, are late, do not run, or burn their error budget: when that begins, and when it ends.
@@ -32,10 +34,10 @@ type Alert struct {
 	// they end is notified then.
 	Mutes []MuteWindow `json:"mutes,omitempty"`
 	// Destination is what gets the notifications.
-	Destination dispatcher.AlertDestination `json:"destination"`
+	Destination target.AlertDestination `json:"destination"`
 	// Retry says when a notification is sent again that could not be delivered. The zero value stands for a day of attempts,
 	// 15 minutes apart in the end.
-	Retry dispatcher.Retry `json:"retry,omitzero"`
+	Retry run.Retry `json:"retry,omitzero"`
 
 	// Muted is an operator's mute; nil: there is none. Read-only, as all below.
 	Muted *Mute `json:"muted,omitempty"`
@@ -120,9 +122,9 @@ func (a *Alert) SetDefaults() {
 func (f *Failures) SetDefaults() { f.After = 1 }
 
 // defaultAlertRetry tries for a day, at most every 15 minutes in the end.
-func defaultAlertRetry() dispatcher.Retry {
-	return dispatcher.Retry{MaxAttempts: dispatcher.MostAttempts, Base: input.Duration(5 * time.Second), Cap: input.Duration(15 * time.Minute),
-		MaxAge: dispatcher.DefaultMaxAge}
+func defaultAlertRetry() run.Retry {
+	return run.Retry{MaxAttempts: run.MostAttempts, Base: input.Duration(5 * time.Second), Cap: input.Duration(15 * time.Minute),
+		MaxAge: run.DefaultMaxAge}
 }
 
 // Resolved returns a with its defaults, as it is stored.
@@ -307,7 +309,7 @@ func (a Alert) Declares(declared Alert) bool {
 			return false
 		}
 	}
-	return dispatcher.SameJSON(a.declared(), declared.declared())
+	return input.SameJSON(a.declared(), declared.declared())
 }
 
 // declared returns a with its defaults, without what is read-only.

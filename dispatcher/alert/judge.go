@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // End is the end of a run, or a decision about missed fires, as alerts see it.
@@ -57,24 +58,24 @@ func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []M
 	failed := end.State == run.Failed || end.State == run.TimedOut || end.State == run.Lost
 	relevant := false
 	switch t.Condition {
-	case dispatcher.AlertFailure:
+	case target.AlertFailure:
 		relevant = failed || end.State == run.Succeeded
 		seen.Met = count(failed)
-	case dispatcher.AlertMissed:
+	case target.AlertMissed:
 		relevant = end.Missed > 0 || end.Kind == run.KindSchedule
 		seen.Met = end.Missed
-	case dispatcher.AlertLate:
+	case target.AlertLate:
 		relevant = end.Missed == 0 && end.Kind == run.KindSchedule && !end.StartedAt.IsZero()
 		if seen.LateBy = end.StartedAt.Sub(Later(end.ScheduledAt, end.OwedFrom)); seen.LateBy <= alert.LateAfter.Std() {
 			seen.LateBy = 0
 		}
 		seen.Met = count(seen.LateBy > 0)
-	case dispatcher.AlertNoSuccess:
+	case target.AlertNoSuccess:
 		if relevant = end.State == run.Succeeded; relevant && end.EndedAt.After(t.MeasuredFrom) {
 			t.MeasuredFrom = end.EndedAt
 			t.LookAt = end.EndedAt.Add(alert.NoSuccessFor.Std())
 		}
-	case dispatcher.AlertOverrun:
+	case target.AlertOverrun:
 		if t.Firing {
 			t.LookAt = now // another run may take too long as well
 		}
@@ -104,10 +105,10 @@ func count(met bool) int {
 // scheduled returns t with the time at which a condition that is none of time is to be looked at.
 func (t Track) scheduled(now time.Time) Track {
 	switch {
-	case t.Condition == dispatcher.AlertNoSuccess || t.Condition == dispatcher.AlertOverrun || t.Condition == dispatcher.AlertObjective:
+	case t.Condition == target.AlertNoSuccess || t.Condition == target.AlertOverrun || t.Condition == target.AlertObjective:
 	case t.Idle():
 		t.LookAt = now.Add(keptFor)
-	case t.Condition == dispatcher.AlertFailure && t.Firing && (t.LookAt.IsZero() || t.LookAt.After(now.Add(lookLater))):
+	case t.Condition == target.AlertFailure && t.Firing && (t.LookAt.IsZero() || t.LookAt.After(now.Add(lookLater))):
 		t.LookAt = now.Add(lookSoon)
 	case !t.Firing:
 		t.LookAt = time.Time{}
@@ -118,9 +119,9 @@ func (t Track) scheduled(now time.Time) Track {
 // Begins returns the track of a condition of time, from which it is measured.
 func (t Track) Begins(alert Alert, now time.Time) Track {
 	switch t.Condition {
-	case dispatcher.AlertNoSuccess:
+	case target.AlertNoSuccess:
 		t.MeasuredFrom, t.LookAt = now, now.Add(alert.NoSuccessFor.Std())
-	case dispatcher.AlertOverrun, dispatcher.AlertObjective:
+	case target.AlertOverrun, target.AlertObjective:
 		t.MeasuredFrom, t.LookAt = now, now
 	}
 	return t
@@ -137,13 +138,13 @@ func (t Track) Look(alert Alert, rule Rule, facts Facts, now time.Time) (Track, 
 	}
 	var seen *Observation
 	switch t.Condition {
-	case dispatcher.AlertFailure:
+	case target.AlertFailure:
 		t, seen = t.lookForRecovery(facts, now)
-	case dispatcher.AlertNoSuccess:
+	case target.AlertNoSuccess:
 		t, seen = t.lookForSuccess(alert.NoSuccessFor.Std(), facts, now)
-	case dispatcher.AlertOverrun:
+	case target.AlertOverrun:
 		t, seen = t.lookForOverrun(alert.OverrunAfter.Std(), facts, now)
-	case dispatcher.AlertObjective:
+	case target.AlertObjective:
 		t, seen = t.lookForBurn(facts.Burn, now)
 	}
 	if seen == nil {

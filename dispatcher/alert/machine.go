@@ -3,29 +3,29 @@ package alert
 import (
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Track is the state of one condition of an alert for one job, as a store keeps it. Its methods are pure: they return the
 // track that follows, and what happened.
 type Track struct {
-	AlertID   int64                     `json:"-"`
-	JobID     int64                     `json:"-"`
-	Condition dispatcher.AlertCondition `json:"-"`
-	Firing    bool                      `json:"-"`
-	Since     time.Time                 `json:"since,omitzero"`     // when Firing became what it is
-	Count     int                       `json:"count,omitempty"`    // how often the condition was met in a row
-	Repeated  int                       `json:"repeated,omitempty"` // Count at the latest firing or still_firing
-	Run       string                    `json:"run,omitempty"`      // the latest that met the condition, as Class and Error; or Error says why it is met
-	Class     run.Class                 `json:"class,omitempty"`
-	Error     string                    `json:"error,omitempty"`
-	MetAt     time.Time                 `json:"met_at,omitzero"`     // when the condition was met last
-	Sequence  int64                     `json:"sequence,omitempty"`  // of the latest transition
-	ChangedAt time.Time                 `json:"changed_at,omitzero"` // when it was; later each time
+	AlertID   int64                 `json:"-"`
+	JobID     int64                 `json:"-"`
+	Condition target.AlertCondition `json:"-"`
+	Firing    bool                  `json:"-"`
+	Since     time.Time             `json:"since,omitzero"`     // when Firing became what it is
+	Count     int                   `json:"count,omitempty"`    // how often the condition was met in a row
+	Repeated  int                   `json:"repeated,omitempty"` // Count at the latest firing or still_firing
+	Run       string                `json:"run,omitempty"`      // the latest that met the condition, as Class and Error; or Error says why it is met
+	Class     run.Class             `json:"class,omitempty"`
+	Error     string                `json:"error,omitempty"`
+	MetAt     time.Time             `json:"met_at,omitzero"`     // when the condition was met last
+	Sequence  int64                 `json:"sequence,omitempty"`  // of the latest transition
+	ChangedAt time.Time             `json:"changed_at,omitzero"` // when it was; later each time
 	// Told is the transition of the latest notification, empty: none, and ToldAt its time.
-	Told   dispatcher.AlertTransition `json:"told,omitempty"`
-	ToldAt time.Time                  `json:"told_at,omitzero"`
+	Told   target.AlertTransition `json:"told,omitempty"`
+	ToldAt time.Time              `json:"told_at,omitzero"`
 	// Open tells that people were told that the condition holds, and were not told yet that it holds no longer.
 	Open         bool               `json:"open,omitempty"`
 	Acknowledged *AcknowledgedAlert `json:"acknowledged,omitempty"`
@@ -45,23 +45,23 @@ type Rule struct {
 }
 
 // RuleOf returns the rule of a condition, and whether the alert has the condition.
-func (a Alert) RuleOf(condition dispatcher.AlertCondition, now time.Time) (rule Rule, has bool) {
+func (a Alert) RuleOf(condition target.AlertCondition, now time.Time) (rule Rule, has bool) {
 	rule = Rule{After: 1, Recovery: a.Recovery}
 	rule.MutedUntil, rule.Muted = a.MutedUntil(now)
 	switch condition {
-	case dispatcher.AlertFailure:
+	case target.AlertFailure:
 		if has = a.Failure != nil; has {
 			rule.After, rule.RepeatEvery = max(a.Failure.After, 1), a.Failure.RepeatEvery
 		}
-	case dispatcher.AlertMissed:
+	case target.AlertMissed:
 		has = a.Missed
-	case dispatcher.AlertLate:
+	case target.AlertLate:
 		has = a.LateAfter > 0
-	case dispatcher.AlertOverrun:
+	case target.AlertOverrun:
 		has = a.OverrunAfter > 0
-	case dispatcher.AlertNoSuccess:
+	case target.AlertNoSuccess:
 		has = a.NoSuccessFor > 0
-	case dispatcher.AlertObjective:
+	case target.AlertObjective:
 		has = a.Objective
 	}
 	return rule, has
@@ -85,7 +85,7 @@ type Observation struct {
 
 // Made is a transition that was made.
 type Made struct {
-	Transition dispatcher.AlertTransition
+	Transition target.AlertTransition
 	At, Since  time.Time
 	Sequence   int64
 	Count      int
@@ -112,7 +112,7 @@ func (t Track) Observe(rule Rule, seen Observation, now time.Time) (Track, []Mad
 		t, made = t.end(rule, seen, now)
 	}
 	if len(made) == 0 && expired && t.Firing {
-		return t.made(rule, Made{Transition: dispatcher.AlertStillFiring, Reason: acknowledgementEnded}, now)
+		return t.made(rule, Made{Transition: target.AlertStillFiring, Reason: acknowledgementEnded}, now)
 	}
 	return t, made
 }
@@ -123,10 +123,10 @@ func (t Track) meet(rule Rule, seen Observation, now time.Time) (Track, []Made) 
 	switch {
 	case !t.Firing && t.Count >= rule.After:
 		t.Firing, t.Since, t.Repeated = true, seen.At, t.Count
-		return t.made(rule, Made{Transition: dispatcher.AlertFiring, Observation: seen}, now)
+		return t.made(rule, Made{Transition: target.AlertFiring, Observation: seen}, now)
 	case t.Firing && rule.RepeatEvery > 0 && t.Count-t.Repeated >= rule.RepeatEvery:
 		t.Repeated = t.Count
-		return t.made(rule, Made{Transition: dispatcher.AlertStillFiring, Observation: seen}, now)
+		return t.made(rule, Made{Transition: target.AlertStillFiring, Observation: seen}, now)
 	}
 	return t, nil
 }
@@ -138,21 +138,21 @@ func (t Track) end(rule Rule, seen Observation, now time.Time) (Track, []Made) {
 		return t, nil
 	}
 	t.Firing, t.Acknowledged, t.Since = false, nil, seen.At
-	return t.made(rule, Made{Transition: dispatcher.AlertResolved, Count: count, Observation: seen, Reason: seen.Reason}, now)
+	return t.made(rule, Made{Transition: target.AlertResolved, Count: count, Observation: seen, Reason: seen.Reason}, now)
 }
 
 // Check applies the passing of time: the end of a mute or of an acknowledgement.
 func (t Track) Check(rule Rule, now time.Time) (Track, []Made) {
 	if t.acknowledgementEnded(now) {
 		t.Acknowledged = nil
-		return t.made(rule, Made{Transition: dispatcher.AlertStillFiring, Reason: acknowledgementEnded}, now)
+		return t.made(rule, Made{Transition: target.AlertStillFiring, Reason: acknowledgementEnded}, now)
 	}
 	switch {
 	case rule.Muted:
 	case t.Firing && !t.Open:
-		return t.made(rule, Made{Transition: dispatcher.AlertFiring, Reason: muteEnded}, now)
+		return t.made(rule, Made{Transition: target.AlertFiring, Reason: muteEnded}, now)
 	case !t.Firing && t.Open:
-		return t.made(rule, Made{Transition: dispatcher.AlertResolved, Reason: muteEnded}, now)
+		return t.made(rule, Made{Transition: target.AlertResolved, Reason: muteEnded}, now)
 	}
 	return t, nil
 }
@@ -172,7 +172,7 @@ func (t Track) acknowledgementEnded(now time.Time) bool {
 // Acknowledge makes a note of who knows that the condition holds; it must hold.
 func (t Track) Acknowledge(rule Rule, ack AcknowledgedAlert, now time.Time) (Track, []Made) {
 	t.Acknowledged = &ack
-	return t.made(rule, Made{Transition: dispatcher.AlertAcknowledged, By: ack.By, Reason: ack.Reason}, now)
+	return t.made(rule, Made{Transition: target.AlertAcknowledged, By: ack.By, Reason: ack.Reason}, now)
 }
 
 // made completes a transition, and decides whether it is notified.
@@ -184,7 +184,7 @@ func (t Track) made(rule Rule, m Made, now time.Time) (Track, []Made) {
 	t.Sequence++
 	t.ChangedAt = now
 	m.At, m.Since, m.Sequence, m.After = now, t.Since, t.Sequence, t.ToldAt
-	if m.Transition != dispatcher.AlertResolved {
+	if m.Transition != target.AlertResolved {
 		m.Count = t.Count
 	}
 	m.Kept = t.keeps(rule, m.Transition)
@@ -199,15 +199,15 @@ func (t Track) made(rule Rule, m Made, now time.Time) (Track, []Made) {
 }
 
 // keeps says why a transition that t has just made is not notified; empty: it is.
-func (t Track) keeps(rule Rule, transition dispatcher.AlertTransition) Kept {
+func (t Track) keeps(rule Rule, transition target.AlertTransition) Kept {
 	switch {
-	case transition == dispatcher.AlertResolved && !t.Open:
+	case transition == target.AlertResolved && !t.Open:
 		return KeptUntold
-	case transition == dispatcher.AlertResolved && !rule.Recovery:
+	case transition == target.AlertResolved && !rule.Recovery:
 		return KeptRecovery
 	case rule.Muted:
 		return KeptMuted
-	case transition == dispatcher.AlertStillFiring && t.Acknowledged != nil:
+	case transition == target.AlertStillFiring && t.Acknowledged != nil:
 		return KeptAcknowledged
 	}
 	return ""
@@ -215,8 +215,8 @@ func (t Track) keeps(rule Rule, transition dispatcher.AlertTransition) Kept {
 
 // Overtakes tells whether people were told something later than n, so that n would tell them what holds no longer. Somebody who
 // acknowledges a condition does not keep others from being told that it holds.
-func (t Track) Overtakes(n dispatcher.AlertNotification) bool {
-	if t.Told == dispatcher.AlertAcknowledged && t.Since.Equal(n.Since) && n.Transition != dispatcher.AlertAcknowledged {
+func (t Track) Overtakes(n target.AlertNotification) bool {
+	if t.Told == target.AlertAcknowledged && t.Since.Equal(n.Since) && n.Transition != target.AlertAcknowledged {
 		return false
 	}
 	return t.ToldAt.After(n.At)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var alertStart = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
@@ -145,17 +145,17 @@ func TestReceiverOfAlertsKnowsWhatHolds(t *testing.T) {
 				if m.Kept != "" {
 					continue
 				}
-				if rule.Muted || m.Transition == dispatcher.AlertStillFiring && acknowledged || m.Transition == dispatcher.AlertResolved && !knows {
+				if rule.Muted || m.Transition == target.AlertStillFiring && acknowledged || m.Transition == target.AlertResolved && !knows {
 					t.Fatalf("seed %d, step %d: %s was notified", seed, step, m.Transition)
 				}
-				knows = m.Transition != dispatcher.AlertResolved
+				knows = m.Transition != target.AlertResolved
 			}
 			if rule.Muted {
 				continue
 			}
 			checked, made := track.Check(rule, now)
 			for _, m := range made {
-				knows, last = m.Transition != dispatcher.AlertResolved, m
+				knows, last = m.Transition != target.AlertResolved, m
 			}
 			if track = checked; knows != track.Firing {
 				t.Fatalf("seed %d, step %d: the receiver thinks that it holds is %t, and it is %t", seed, step, knows, track.Firing)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestBurnOfObjectives(t *testing.T) {
@@ -44,9 +45,9 @@ func TestTransitionsOfObjectiveAlerts(t *testing.T) {
 	const bad, good, unsure, none, old = "bad", "good", "unsure", "none", "old"
 	type step struct {
 		counts string
-		want   []dispatcher.AlertTransition
+		want   []target.AlertTransition
 	}
-	firing, resolved := []dispatcher.AlertTransition{dispatcher.AlertFiring}, []dispatcher.AlertTransition{dispatcher.AlertResolved}
+	firing, resolved := []target.AlertTransition{target.AlertFiring}, []target.AlertTransition{target.AlertResolved}
 	for name, steps := range map[string][]step{
 		"a budget that burns is told once, and that it no longer does": {
 			{good, nil}, {bad, firing}, {bad, nil}, {good, resolved}, {good, nil}, {bad, firing},
@@ -60,7 +61,7 @@ func TestTransitionsOfObjectiveAlerts(t *testing.T) {
 			t.Parallel()
 			alert := Alert{Recovery: true, AlertConditionsOf: AlertConditionsOf{Objective: true}}
 			now := alertStart
-			track := Track{Condition: dispatcher.AlertObjective}.Begins(alert, now)
+			track := Track{Condition: target.AlertObjective}.Begins(alert, now)
 			for i, step := range steps {
 				burn := &dispatcher.ObjectiveBurn{To: now.Add(-time.Minute), Burns: step.counts == bad, Unsure: step.counts == unsure}
 				switch step.counts {
@@ -71,13 +72,13 @@ func TestTransitionsOfObjectiveAlerts(t *testing.T) {
 				case bad:
 					burn.Why = "it burns"
 				}
-				rule, has := alert.RuleOf(dispatcher.AlertObjective, now)
+				rule, has := alert.RuleOf(target.AlertObjective, now)
 				if !has {
 					t.Fatal("the alert does not have the condition")
 				}
 				var made []Made
 				track, made = track.Look(alert, rule, Facts{Burn: burn}, now)
-				var got []dispatcher.AlertTransition
+				var got []target.AlertTransition
 				for _, m := range made {
 					got = append(got, m.Transition)
 				}

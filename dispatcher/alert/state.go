@@ -3,18 +3,18 @@ package alert
 import (
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // State is what is known of one condition of an alert for one job. There is one while the condition holds, while failures
 // are counted towards it, and for some time after it ended; and for as long as time is measured for it.
 type State struct {
-	App       string                    `json:"app"`
-	Alert     string                    `json:"alert"`
-	Job       string                    `json:"job"`
-	Condition dispatcher.AlertCondition `json:"condition"`
+	App       string                `json:"app"`
+	Alert     string                `json:"alert"`
+	Job       string                `json:"job"`
+	Condition target.AlertCondition `json:"condition"`
 	// Firing is whether the condition holds.
 	Firing bool `json:"firing"`
 	// Since is when Firing began to be what it is.
@@ -48,9 +48,9 @@ type AcknowledgedAlert struct {
 // Delivery is what became of a notification.
 type Delivery struct {
 	// Run is the id of the run that delivers it.
-	Run        string                     `json:"run"`
-	Transition dispatcher.AlertTransition `json:"transition"`
-	At         time.Time                  `json:"at"`
+	Run        string                 `json:"run"`
+	Transition target.AlertTransition `json:"transition"`
+	At         time.Time              `json:"at"`
 	// State is that of the run; empty: its history was removed. Failed, timed_out and lost: nobody was told. Class and Error say why.
 	State run.State `json:"state,omitempty"`
 	Class run.Class `json:"class,omitempty"`
@@ -61,7 +61,7 @@ type Delivery struct {
 type Acknowledgement struct {
 	Job string `json:"job"`
 	// Condition is the one that holds; empty: all of the alert that hold for the job.
-	Condition dispatcher.AlertCondition `json:"condition,omitempty"`
+	Condition target.AlertCondition `json:"condition,omitempty"`
 	// Until is when it ends, in the future; nil: when the condition does.
 	Until *time.Time `json:"until,omitempty"`
 	// Reason is free text of at most 1024 characters.
@@ -73,7 +73,7 @@ func (a Acknowledgement) Validate() error {
 	var problems input.Problems
 	input.CheckName(&problems, "/job", a.Job)
 	if a.Condition != "" {
-		input.CheckEnum(&problems, "/condition", "condition", a.Condition, dispatcher.AlertConditions)
+		input.CheckEnum(&problems, "/condition", "condition", a.Condition, target.AlertConditions)
 	}
 	input.CheckText(&problems, "/reason", a.Reason)
 	return problems.Err()
@@ -81,13 +81,13 @@ func (a Acknowledgement) Validate() error {
 
 // Event is one transition of the past. It is kept as long as the app's history.
 type Event struct {
-	At         time.Time                  `json:"at"`
-	Alert      string                     `json:"alert"`
-	Job        string                     `json:"job"`
-	Condition  dispatcher.AlertCondition  `json:"condition"`
-	Transition dispatcher.AlertTransition `json:"transition"`
-	Sequence   int64                      `json:"sequence"`
-	Count      int                        `json:"count,omitempty"`
+	At         time.Time              `json:"at"`
+	Alert      string                 `json:"alert"`
+	Job        string                 `json:"job"`
+	Condition  target.AlertCondition  `json:"condition"`
+	Transition target.AlertTransition `json:"transition"`
+	Sequence   int64                  `json:"sequence"`
+	Count      int                    `json:"count,omitempty"`
 	// Run, Class and Error are those of the run that caused it; empty: none did. For an objective, Error is as in State.
 	Run   string    `json:"run,omitempty"`
 	Class run.Class `json:"class,omitempty"`

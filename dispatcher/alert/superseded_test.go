@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A run that was refused as stale neither counts as a failure nor as the success that ends failures.
@@ -14,7 +14,7 @@ func TestSupersededRunsTellAlertsNothing(t *testing.T) {
 	t.Parallel()
 	alert := Alert{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: input.Duration(time.Hour)}}
 	rule := Rule{After: 2, Recovery: true}
-	for _, condition := range []dispatcher.AlertCondition{dispatcher.AlertFailure, dispatcher.AlertNoSuccess} {
+	for _, condition := range []target.AlertCondition{target.AlertFailure, target.AlertNoSuccess} {
 		track := Track{Condition: condition, MeasuredFrom: alertStart}
 		after := func(state run.State, n int) (made []Made) {
 			at := alertStart.Add(time.Duration(n) * time.Minute)
@@ -28,7 +28,7 @@ func TestSupersededRunsTellAlertsNothing(t *testing.T) {
 		if made := after(run.Superseded, 2); len(made) > 0 || track != before {
 			t.Errorf("%s: a superseded run made %v, and changed %+v to %+v", condition, made, before, track)
 		}
-		if made := after(run.Failed, 3); condition == dispatcher.AlertFailure && len(made) != 1 {
+		if made := after(run.Failed, 3); condition == target.AlertFailure && len(made) != 1 {
 			t.Errorf("the second failure made %v, want the alert to fire", made)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func (a *API) listAlerts(r *request) (response, error) {
@@ -73,8 +73,8 @@ func (a *API) acknowledgeAlert(r *request) (response, error) {
 
 // alertWithdrawal is a request to take back acknowledgements.
 type alertWithdrawal struct {
-	Job       string                    `json:"job"`
-	Condition dispatcher.AlertCondition `json:"condition,omitempty"`
+	Job       string                `json:"job"`
+	Condition target.AlertCondition `json:"condition,omitempty"`
 }
 
 func (a *API) withdrawAcknowledgement(r *request) (response, error) {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -25,7 +25,7 @@ func TestPutReturnsTheResolvedAlert(t *testing.T) {
 	got := w.must(http.StatusCreated, "PUT", oneAlert, validAlert)
 	a := into[alert.Alert](got)
 	if a.Failure == nil || a.Failure.After != 1 || !a.Recovery || a.Retry.MaxAttempts == 0 || a.Revision != 1 ||
-		a.Destination.Webhook.Format != dispatcher.AlertFormatCarillon || a.Destination.Webhook.Method != "POST" {
+		a.Destination.Webhook.Format != target.AlertFormatCarillon || a.Destination.Webhook.Method != "POST" {
 		t.Errorf("alert is %+v, want the defaults", a)
 	}
 	read := into[alert.Alert](w.must(http.StatusOK, "GET", oneAlert, ""))

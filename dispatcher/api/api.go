@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -69,18 +70,18 @@ type Identities interface {
 // Executors asks executors of groups of kind xxl_job. The calls name the group with the values of its secrets.
 type Executors interface {
 	// IsAccessToken tells whether a text is the token of the group. The error tells that the token cannot be read.
-	IsAccessToken(ctx context.Context, of dispatcher.ExecutorCall, text string) (bool, error)
+	IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error)
 	// ExecutorLog reads the log of an attempt from a line on, counted from 1. It sets neither Run nor Attempt.
-	ExecutorLog(ctx context.Context, call dispatcher.ExecutorCall, from int) (dispatcher.ExecutorLog, error)
+	ExecutorLog(ctx context.Context, call target.ExecutorCall, from int) (target.ExecutorLog, error)
 	// StopExecutor asks an executor to stop what it runs of a job.
-	StopExecutor(ctx context.Context, call dispatcher.ExecutorCall) error
+	StopExecutor(ctx context.Context, call target.ExecutorCall) error
 }
 
 // Requests shows the requests of runs.
 type Requests interface {
 	// Show returns the request of a call as an attempt at now would send it, with secrets masked; it reads none and calls
 	// nobody. endpoint is the member of a group that it goes to; nil: it is not known.
-	Show(call dispatcher.Call, endpoint *dispatcher.Endpoint, now time.Time) dispatcher.ShownRequest
+	Show(call target.Call, endpoint *target.Endpoint, now time.Time) target.ShownRequest
 }
 
 // identityPrefix begins the ids of tokens that stand for identities of an issuer.
@@ -243,7 +244,7 @@ type Store interface {
 	AppCalendars(ctx context.Context, app string) (revision int64, all []dispatcher.Calendar, err error)
 
 	// Of dispatcher.Routes:
-	GroupVersion(ctx context.Context, app, name string, now time.Time) (dispatcher.GroupVersion, error)
+	GroupVersion(ctx context.Context, app, name string, now time.Time) (target.GroupVersion, error)
 
 	// Of dispatcher.Zones:
 	ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)

@@ -23,7 +23,7 @@ type awaited struct {
 	*world
 	db    *sql.DB
 	run   run.Run
-	held  dispatcher.HeldRun
+	held  run.HeldRun
 	token string
 }
 
@@ -54,7 +54,7 @@ func (a awaited) accepted(until time.Duration) {
 }
 
 // adoptedRetry gives node 7 the run, which is due.
-func (a awaited) adoptedRetry() dispatcher.HeldRun {
+func (a awaited) adoptedRetry() run.HeldRun {
 	a.t.Helper()
 	query := dispatcher.AdoptQuery{Node: 7, Token: 71, Limit: 10, Retries: true}
 	found, err := a.store.Adoptable(a.t.Context(), query)

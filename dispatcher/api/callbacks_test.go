@@ -17,13 +17,13 @@ import (
 )
 
 // adoptRun gives node 7 the run that waits for a node.
-func (w *world) adoptRun() dispatcher.HeldRun {
+func (w *world) adoptRun() run.HeldRun {
 	w.t.Helper()
 	return w.adoptRuns(1)[0]
 }
 
 // adoptRuns lets node 7 adopt so many runs.
-func (w *world) adoptRuns(n int) []dispatcher.HeldRun {
+func (w *world) adoptRuns(n int) []run.HeldRun {
 	w.t.Helper()
 	query := dispatcher.AdoptQuery{Node: 7, Token: 70, Limit: 10}
 	found, err := w.store.Adoptable(w.t.Context(), query)
@@ -38,13 +38,13 @@ func (w *world) adoptRuns(n int) []dispatcher.HeldRun {
 }
 
 // record records how an attempt of node 7 ended, and what follows.
-func (w *world) record(held dispatcher.HeldRun, state run.State, next *dispatcher.NextAttempt) {
+func (w *world) record(held run.HeldRun, state run.State, next *dispatcher.NextAttempt) {
 	w.t.Helper()
 	w.recordOutcome(held, run.Outcome{State: state, HTTPStatus: 202}, next)
 }
 
 // recordOutcome sets when the attempt began and ended to now.
-func (w *world) recordOutcome(held dispatcher.HeldRun, outcome run.Outcome, next *dispatcher.NextAttempt) {
+func (w *world) recordOutcome(held run.HeldRun, outcome run.Outcome, next *dispatcher.NextAttempt) {
 	w.t.Helper()
 	now, err := w.store.Clock(w.t.Context())
 	if err == nil {
@@ -66,14 +66,14 @@ func (w *world) acceptRun() string {
 	return ""
 }
 
-func (w *world) accept(held dispatcher.HeldRun) {
+func (w *world) accept(held run.HeldRun) {
 	w.t.Helper()
 	deadline := time.Now().Add(time.Hour)
 	w.record(held, run.WaitingCallback, &dispatcher.NextAttempt{At: deadline, Callback: &run.Callback{Within: time.Hour}})
 }
 
 // longRun is a run of a job in app, in its first attempt.
-func (w *world) longRun(app string) (r run.Run, held dispatcher.HeldRun) {
+func (w *world) longRun(app string) (r run.Run, held run.HeldRun) {
 	w.t.Helper()
 	at := "/v1/apps/" + app
 	w.must(http.StatusCreated, "PUT", at, `{}`)

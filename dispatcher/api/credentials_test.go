@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // rights is who may use a route, and what happens then. It repeats what routes declare, so that a change of either needs one
@@ -385,7 +385,7 @@ func (c *routeTrial) inSuspendedApp() {
 	s := newRouteTrial(c.t, c.rt, c.row)
 	app, err := s.store.App(s.t.Context(), "crm")
 	app.Name = "crm" // which POST import creates
-	app.Bounds = &dispatcher.Bounds{Suspended: true, SuspendedReason: "it floods others"}
+	app.Bounds = &target.Bounds{Suspended: true, SuspendedReason: "it floods others"}
 	if err == nil || strings.HasSuffix(c.rt.Path, "/import") {
 		_, _, err = s.store.PutApp(s.t.Context(), app, input.Change{Actor: "test", Operator: true})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // hostileBodies are bodies for any route that cost far more than their size if they are decoded without care. Each is of a size in
@@ -95,7 +96,7 @@ func TestDecodingAllocatesInProportionToTheBody(t *testing.T) { //nolint:paralle
 	kinds := map[string]func() any{
 		"job":      func() any { return &dispatcher.Job{} },
 		"calendar": func() any { return &dispatcher.Calendar{} },
-		"group":    func() any { return &dispatcher.EndpointGroup{} },
+		"group":    func() any { return &target.EndpointGroup{} },
 		"app":      func() any { return &access.App{} },
 		"alert":    func() any { return &alert.Alert{} },
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // readOnly lists the fields of each type that only the server writes. A body may contain them with
@@ -25,7 +26,7 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[access.App](): {
 		"aws_external_id", "breaks", "pauses", "importing", "usage", "revision", "created_at", "updated_at",
 	},
-	reflect.TypeFor[dispatcher.Bounds](): {"suspended_by", "suspended_at"},
+	reflect.TypeFor[target.Bounds](): {"suspended_by", "suspended_at"},
 	reflect.TypeFor[dispatcher.Job](): {
 		"origin", "paused", "paused_by", "paused_at", "pause_reason", "paused_until", "pauses", "state", "revision", "created_at",
 		"updated_at", "warnings",
@@ -34,14 +35,14 @@ var readOnly = map[reflect.Type][]string{
 		"paused", "paused_by", "paused_at", "pause_reason", "paused_until", "state", "error", "prev_fire_time", "next_fire_time",
 		"due_at", "anchor_at", "counted_from", "fired", "origin",
 	},
-	reflect.TypeFor[dispatcher.Calendar]():      {"removal_requested_at", "revision", "created_at", "updated_at"},
-	reflect.TypeFor[dispatcher.EndpointGroup](): {"revision", "created_at", "updated_at"},
-	reflect.TypeFor[dispatcher.Target]():        {"alert"},
-	reflect.TypeFor[alert.Alert]():              {"muted", "firing", "warnings", "revision", "created_at", "updated_at"},
-	reflect.TypeFor[alert.Mute]():               {"by", "at"},
-	reflect.TypeFor[dispatcher.Endpoint]():      {"source", "draining", "registered_at", "expires_at", "server_name", "refused"},
-	reflect.TypeFor[run.CarriedState]():         {"revision", "updated_at", "run", "set_by", "discarded_run"},
-	reflect.TypeFor[access.APIToken]():          {"id", "created_at", "last_used_at", "rotated_until", "revision"},
+	reflect.TypeFor[dispatcher.Calendar]():  {"removal_requested_at", "revision", "created_at", "updated_at"},
+	reflect.TypeFor[target.EndpointGroup](): {"revision", "created_at", "updated_at"},
+	reflect.TypeFor[target.Target]():        {"alert"},
+	reflect.TypeFor[alert.Alert]():          {"muted", "firing", "warnings", "revision", "created_at", "updated_at"},
+	reflect.TypeFor[alert.Mute]():           {"by", "at"},
+	reflect.TypeFor[target.Endpoint]():      {"source", "draining", "registered_at", "expires_at", "server_name", "refused"},
+	reflect.TypeFor[run.CarriedState]():     {"revision", "updated_at", "run", "set_by", "discarded_run"},
+	reflect.TypeFor[access.APIToken]():      {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 
 var (

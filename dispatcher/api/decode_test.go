@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // FuzzDecode checks that encoding/json reads every accepted text in the same way, that decode never
@@ -48,7 +49,7 @@ func FuzzDecode(f *testing.F) {
 		want.SetDefaults()
 		want.LeaveToApp()
 		if want.Target.Webhook == nil && got.Target.Webhook != nil {
-			want.Target.Webhook = &dispatcher.Webhook{}
+			want.Target.Webhook = &target.Webhook{}
 			want.Target.Webhook.SetDefaults()
 		}
 		if err := json.Unmarshal(text, &want); err != nil {

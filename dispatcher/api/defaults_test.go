@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -23,7 +24,7 @@ func TestDefaultsOfAnAppFillAJobWhenItIsPut(t *testing.T) {
 	check := func(what string, job dispatcher.Job) {
 		t.Helper()
 		if got := job.Triggers["nightly"]; got.Timezone != "Europe/Berlin" || got.MisfirePolicy != dispatcher.Skip ||
-			job.ConcurrencyPolicy != dispatcher.ConcurrencyForbid || job.Retry.MaxAttempts != 7 || job.Retry.Base != dispatcher.DefaultBase ||
+			job.ConcurrencyPolicy != run.ConcurrencyForbid || job.Retry.MaxAttempts != 7 || job.Retry.Base != run.DefaultBase ||
 			cmp.Diff(map[string]string{"X-Team": "finance"}, job.Target.Webhook.Headers) != "" {
 			t.Errorf("%s: %+v with %+v", what, job, got)
 		}

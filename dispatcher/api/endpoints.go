@@ -4,13 +4,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the endpoint is.
 func (a *API) registerEndpoint(r *request) (response, error) {
-	endpoint := dispatcher.Endpoint{ID: r.PathValue("endpoint")}
+	endpoint := target.Endpoint{ID: r.PathValue("endpoint")}
 	problems := r.decode(&endpoint)
 	mustMatch(&problems, "/id", endpoint.ID, r.PathValue("endpoint"))
 	input.CheckName(&problems, "/id", r.PathValue("endpoint"))

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Executors of XXL-JOB call what its admin would serve, below the address of their group. They have no token of this
@@ -78,12 +79,12 @@ func (a *API) admitExecutor(r *request) error {
 
 // groupOfExecutor returns the group of kind xxl_job that has a token; nil: there is none, or this node cannot read its token,
 // of which only the log tells: a caller without the token must not learn that there is the group.
-func (a *API) groupOfExecutor(r *request, app, name, token string) (*dispatcher.EndpointGroup, error) {
+func (a *API) groupOfExecutor(r *request, app, name, token string) (*target.EndpointGroup, error) {
 	if a.opts.Executors == nil || token == "" || !validName(app) || !validName(name) {
 		return nil, nil
 	}
 	of, err := a.groupOf(r, app, name)
-	if errors.Is(err, dispatcher.ErrNotFound) || err == nil && of.Group.Kind != dispatcher.GroupXXLJob {
+	if errors.Is(err, dispatcher.ErrNotFound) || err == nil && of.Group.Kind != target.GroupXXLJob {
 		return nil, nil
 	}
 	if err != nil {
@@ -104,7 +105,7 @@ func (a *API) groupOfExecutor(r *request, app, name, token string) (*dispatcher.
 }
 
 // groupOf reads a group with its endpoints and the values of its secrets, for calls of its executors.
-func (a *API) groupOf(r *request, app, name string) (of dispatcher.ExecutorCall, err error) {
+func (a *API) groupOf(r *request, app, name string) (of target.ExecutorCall, err error) {
 	version, err := a.store.GroupVersion(r.Context(), app, name, time.Time{})
 	if err != nil {
 		return of, err
@@ -117,9 +118,9 @@ func (a *API) groupOf(r *request, app, name string) (of dispatcher.ExecutorCall,
 		return of, err
 	}
 	if owner.Bounds == nil {
-		owner.Bounds = &dispatcher.Bounds{}
+		owner.Bounds = &target.Bounds{}
 	}
-	return dispatcher.ExecutorCall{
+	return target.ExecutorCall{
 		App: app, Bounds: new(owner.Bounds.WithDefaults(app)), AWSExternalID: owner.AWSExternalID, Group: &version,
 	}, nil
 }
@@ -132,7 +133,7 @@ type registry struct {
 }
 
 // readRegistry reads a registration, and checks that it is one of the group.
-func (a *API) readRegistry(r *request) (endpoint dispatcher.Endpoint, err error) {
+func (a *API) readRegistry(r *request) (endpoint target.Endpoint, err error) {
 	var body registry
 	if err := r.decodeOfExecutor(&body); err != nil {
 		return endpoint, err
@@ -146,7 +147,7 @@ func (a *API) readRegistry(r *request) (endpoint dispatcher.Endpoint, err error)
 			"executor, or app_name of the group", input.Echo(body.Key), input.Echo(r.executors.Name), input.Echo(name))
 	}
 	endpoint.URL = body.Value
-	endpoint.ID = dispatcher.ExecutorEndpointID(body.Value)
+	endpoint.ID = target.ExecutorEndpointID(body.Value)
 	return endpoint, endpoint.Validate()
 }
 

@@ -17,14 +17,14 @@ import (
 )
 
 // executorRun is a run of executors that a node has just begun, and the number of its attempt.
-func (w *world) executorRun() (r run.Run, held dispatcher.HeldRun, logID int64) {
+func (w *world) executorRun() (r run.Run, held run.HeldRun, logID int64) {
 	w.t.Helper()
 	r = into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	return r, w.adoptRun(), run.ExecutorLogID(r.EventID, 1)
 }
 
 // acceptAs records that an executor accepted a run.
-func (w *world) acceptAs(held dispatcher.HeldRun, logID int64) {
+func (w *world) acceptAs(held run.HeldRun, logID int64) {
 	w.t.Helper()
 	w.record(held, run.WaitingCallback, &dispatcher.NextAttempt{
 		At: time.Now().Add(time.Hour), Callback: &run.Callback{ID: logID, Group: "billing", Within: time.Hour},

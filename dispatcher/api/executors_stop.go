@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -27,7 +28,7 @@ func (a *API) acceptedRuns(r *request, one run.Run) ([]run.Run, error) {
 		return []run.Run{one}, nil
 	case one.Shards != nil:
 		return a.store.Runs(r.Context(), dispatcher.RunQuery{
-			App: one.App, Parent: one.ID, State: run.WaitingCallback, Page: input.Page{Limit: dispatcher.MaxEndpoints},
+			App: one.App, Parent: one.ID, State: run.WaitingCallback, Page: input.Page{Limit: target.MaxEndpoints},
 		})
 	}
 	return nil, nil
@@ -56,7 +57,7 @@ func (a *API) stopExecutors(r *request, accepted []run.Run) {
 }
 
 // stopExecutor asks the executor to stop that accepted the latest attempt of a run.
-func (a *API) stopExecutor(ctx context.Context, r *request, call dispatcher.ExecutorCall, run run.Run) {
+func (a *API) stopExecutor(ctx context.Context, r *request, call target.ExecutorCall, run run.Run) {
 	read, err := a.store.Run(ctx, run.ID) // lists do not tell which executor has an attempt
 	if err == nil {
 		call, err = callOf(call, read, run.Attempt)

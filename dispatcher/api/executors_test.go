@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -114,7 +114,7 @@ func TestExecutorsRegisterAndLeave(t *testing.T) {
 	t.Parallel()
 	w := newExecutorWorld(t, api.Limits{})
 	ids := func() (all []string) {
-		for _, e := range into[page[dispatcher.Endpoint]](w.must(http.StatusOK, "GET", executorGroup+"/endpoints", "")).Items {
+		for _, e := range into[page[target.Endpoint]](w.must(http.StatusOK, "GET", executorGroup+"/endpoints", "")).Items {
 			all = append(all, e.ID+" "+e.URL)
 		}
 		return all

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"reflect"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // exportApp returns a disabled app with all that another installation needs of it.
@@ -54,9 +54,9 @@ func (a *API) admitImport(r *request) error {
 }
 
 // countImport returns what an export, as a valid text, has of what is bounded by quotas.
-func countImport(text json.RawMessage) dispatcher.ImportCounts {
+func countImport(text json.RawMessage) target.ImportCounts {
 	jobs := member(text, "jobs")
-	counts := dispatcher.ImportCounts{Jobs: count(jobs), WaitingRuns: count(member(text, "waiting_runs"))}
+	counts := target.ImportCounts{Jobs: count(jobs), WaitingRuns: count(member(text, "waiting_runs"))}
 	for _, one := range parts(jobs) {
 		counts.Triggers += count(member(member(one, "job"), "triggers"))
 	}

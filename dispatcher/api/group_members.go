@@ -10,16 +10,17 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Fleet is what the node knows of endpoint groups apart from the store.
 type Fleet interface {
 	// Members returns the endpoints that the names of a group stand for, by their ids: those that an app with some bounds may
 	// call, and those that are refused. It may wait for name servers.
-	Members(ctx context.Context, group dispatcher.EndpointGroup, egress dispatcher.EgressBounds) (members, refused []dispatcher.Endpoint)
+	Members(ctx context.Context, group target.EndpointGroup, egress target.EgressBounds) (members, refused []target.Endpoint)
 	// GroupStatus returns what the node knows of a group of an app with some bounds and its endpoints. It may wait for name
 	// servers.
-	GroupStatus(ctx context.Context, group dispatcher.GroupVersion, egress dispatcher.EgressBounds) dispatcher.GroupStatus
+	GroupStatus(ctx context.Context, group target.GroupVersion, egress target.EgressBounds) target.GroupStatus
 }
 
 func (a *API) listEndpoints(r *request) (response, error) {
@@ -28,7 +29,7 @@ func (a *API) listEndpoints(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return pagedByName(r, endpointID, func(page input.Page) ([]dispatcher.Endpoint, error) {
+	return pagedByName(r, endpointID, func(page input.Page) ([]target.Endpoint, error) {
 		stored, err := a.store.Endpoints(r.Context(), app, name, time.Time{}, page)
 		if err != nil || len(named) == 0 {
 			return stored, err
@@ -39,7 +40,7 @@ func (a *API) listEndpoints(r *request) (response, error) {
 
 // namedEndpoints returns the endpoints that the names of a group stand for, by their ids. Those that may not be called are for
 // operators: their addresses tell about the network of the nodes.
-func (a *API) namedEndpoints(r *request, app, name string) ([]dispatcher.Endpoint, error) {
+func (a *API) namedEndpoints(r *request, app, name string) ([]target.Endpoint, error) {
 	if a.opts.Fleet == nil {
 		return nil, nil
 	}
@@ -61,7 +62,7 @@ func (a *API) namedEndpoints(r *request, app, name string) ([]dispatcher.Endpoin
 }
 
 // egressOf returns the bounds of egress of an app.
-func (a *API) egressOf(ctx context.Context, name string) (egress dispatcher.EgressBounds, err error) {
+func (a *API) egressOf(ctx context.Context, name string) (egress target.EgressBounds, err error) {
 	app, err := a.store.App(ctx, name)
 	if err == nil && app.Bounds != nil {
 		egress = app.Bounds.Egress
@@ -69,19 +70,19 @@ func (a *API) egressOf(ctx context.Context, name string) (egress dispatcher.Egre
 	return egress, err
 }
 
-func endpointID(e dispatcher.Endpoint) string { return e.ID }
+func endpointID(e target.Endpoint) string { return e.ID }
 
-func byEndpointID(a, b dispatcher.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
+func byEndpointID(a, b target.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
 
 // mergedPage adds endpoints from DNS to a page of those that are stored. Of two with the same id, the stored one counts.
-func mergedPage(stored, named []dispatcher.Endpoint, page input.Page) []dispatcher.Endpoint {
-	after, found := slices.BinarySearchFunc(named, dispatcher.Endpoint{ID: page.Cursor}, byEndpointID)
+func mergedPage(stored, named []target.Endpoint, page input.Page) []target.Endpoint {
+	after, found := slices.BinarySearchFunc(named, target.Endpoint{ID: page.Cursor}, byEndpointID)
 	if found {
 		after++
 	}
 	all := slices.Concat(stored, named[after:])
 	slices.SortStableFunc(all, byEndpointID)
-	all = slices.CompactFunc(all, func(a, b dispatcher.Endpoint) bool { return a.ID == b.ID })
+	all = slices.CompactFunc(all, func(a, b target.Endpoint) bool { return a.ID == b.ID })
 	return all[:min(len(all), page.Limit)]
 }
 
@@ -94,8 +95,8 @@ func (a *API) groupStatus(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	version := dispatcher.GroupVersion{EndpointGroup: group}
-	page := input.Page{Limit: dispatcher.MaxEndpoints}
+	version := target.GroupVersion{EndpointGroup: group}
+	page := input.Page{Limit: target.MaxEndpoints}
 	if version.Live, err = a.store.Endpoints(r.Context(), group.App, group.Name, time.Time{}, page); err != nil {
 		return response{}, err
 	}
@@ -106,7 +107,7 @@ func (a *API) groupStatus(r *request) (response, error) {
 	status := a.opts.Fleet.GroupStatus(r.Context(), version, egress)
 	if r.isBound() {
 		for label, one := range status.DNS {
-			one.Error, _ = dispatcher.HideAddresses(one.Error, netip.Addr{}) // of name servers
+			one.Error, _ = target.HideAddresses(one.Error, netip.Addr{}) // of name servers
 			status.DNS[label] = one
 		}
 	}
@@ -120,7 +121,7 @@ func drainEndpoint(draining bool) func(*API, *request) (response, error) {
 		stored, err := a.store.DrainEndpoint(r.Context(), app, group, id, draining, r.by())
 		if errors.Is(err, dispatcher.ErrNotFound) {
 			named, _ := a.namedEndpoints(r, app, group)
-			if _, from := slices.BinarySearchFunc(named, dispatcher.Endpoint{ID: id}, byEndpointID); from {
+			if _, from := slices.BinarySearchFunc(named, target.Endpoint{ID: id}, byEndpointID); from {
 				return response{}, refuse(input.CodeStateConflict, "endpoint %s is there because a name of the group leads to it; "+
 					"take it out of DNS, and nodes leave it out once the TTL has passed", input.Echo(id))
 			}

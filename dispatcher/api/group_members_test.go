@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // newNamedWorld is newWorld of a node that asks a name server, with a group whose endpoints are declared, registered and from
@@ -40,8 +40,8 @@ func TestEndpointsFromDNSAreListedWithTheOthers(t *testing.T) {
 	w, _ := newNamedWorld(t)
 	read := func(query string) (all []string, next string) {
 		got := into[struct {
-			Items []dispatcher.Endpoint `json:"items"`
-			Next  string                `json:"next"`
+			Items []target.Endpoint `json:"items"`
+			Next  string            `json:"next"`
 		}](w.must(http.StatusOK, "GET", oneGroup+"/endpoints"+query, ""))
 		for _, e := range got.Items {
 			all = append(all, fmt.Sprint(e.ID, " ", e.Source, " ", e.ServerName))
@@ -75,7 +75,7 @@ func TestStatusOfAGroupTellsOfNamesAndEndpoints(t *testing.T) {
 	t.Parallel()
 	w, _ := newNamedWorld(t)
 	w.must(http.StatusOK, "POST", oneEndpoint+"/drain", "")
-	status := into[dispatcher.GroupStatus](w.must(http.StatusOK, "GET", oneGroup+"/status", ""))
+	status := into[target.GroupStatus](w.must(http.StatusOK, "GET", oneGroup+"/status", ""))
 	all, none := status.DNS["all"], status.DNS["none"]
 	if all.Members != 2 || all.ResolvedAt == nil || all.ExpiresAt == nil || all.Error != "" || all.Type != "A" {
 		t.Errorf("status of a name = %+v", all)

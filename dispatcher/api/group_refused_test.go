@@ -8,11 +8,11 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // newInternalWorld is a world whose name server knows internal addresses, of which the app may call 10.1.0.0/16.
@@ -56,7 +56,7 @@ func TestMembersThatMayNotBeCalledAreForOperators(t *testing.T) {
 			}
 		}
 	}
-	listed := into[struct{ Items []dispatcher.Endpoint }](w.must(http.StatusOK, "GET", oneGroup+"/endpoints", "", tenant)).Items
+	listed := into[struct{ Items []target.Endpoint }](w.must(http.StatusOK, "GET", oneGroup+"/endpoints", "", tenant)).Items
 	if len(listed) != 2 || listed[0].ID != "10-1-0-7-24100" || listed[1].ID != "well_test-389" {
 		t.Errorf("a bound token sees %+v, want the endpoints that the app may call", listed)
 	}
@@ -68,7 +68,7 @@ func TestMembersThatMayNotBeCalledAreForOperators(t *testing.T) {
 		}
 	}
 	// What an operator sees stays whole.
-	all := into[struct{ Items []dispatcher.Endpoint }](w.must(http.StatusOK, "GET", oneGroup+"/endpoints", "")).Items
+	all := into[struct{ Items []target.Endpoint }](w.must(http.StatusOK, "GET", oneGroup+"/endpoints", "")).Items
 	refused := 0
 	for _, e := range all {
 		if e.Refused != "" {

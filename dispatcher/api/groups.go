@@ -6,11 +6,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func (a *API) listGroups(r *request) (response, error) {
-	name := func(g dispatcher.EndpointGroup) string { return g.Name }
-	return pagedByName(r, name, func(page input.Page) ([]dispatcher.EndpointGroup, error) {
+	name := func(g target.EndpointGroup) string { return g.Name }
+	return pagedByName(r, name, func(page input.Page) ([]target.EndpointGroup, error) {
 		return a.store.Groups(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -21,11 +22,11 @@ func (a *API) getGroup(r *request) (response, error) {
 }
 
 func (a *API) putGroup(r *request) (response, error) {
-	group := dispatcher.EndpointGroup{App: r.PathValue("app"), Name: r.PathValue("group")}
+	group := target.EndpointGroup{App: r.PathValue("app"), Name: r.PathValue("group")}
 	problems := r.decode(&group)
 	mustMatch(&problems, "/app", group.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", group.Name, r.PathValue("group"))
-	return put(a, r, group, problems, a.store.PutGroup, func(stored dispatcher.EndpointGroup) int64 { return stored.Revision })
+	return put(a, r, group, problems, a.store.PutGroup, func(stored target.EndpointGroup) int64 { return stored.Revision })
 }
 
 func (a *API) deleteGroup(r *request) (response, error) {

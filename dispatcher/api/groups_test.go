@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -26,13 +26,13 @@ func TestGroupsAreReadAndWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	made := into[dispatcher.EndpointGroup](w.must(http.StatusCreated, "PUT", oneGroup, validGroup, "If-None-Match: *"))
-	if made.App != "crm" || made.Name != "workers" || made.Strategy != dispatcher.RoundRobin || made.Endpoints["static"].Weight != 1 ||
-		made.Registration.ExpireAfter != dispatcher.DefaultEndpointExpireAfter || made.Probe.Timeout == 0 || made.Revision != 1 {
+	made := into[target.EndpointGroup](w.must(http.StatusCreated, "PUT", oneGroup, validGroup, "If-None-Match: *"))
+	if made.App != "crm" || made.Name != "workers" || made.Strategy != target.RoundRobin || made.Endpoints["static"].Weight != 1 ||
+		made.Registration.ExpireAfter != target.DefaultEndpointExpireAfter || made.Probe.Timeout == 0 || made.Revision != 1 {
 		t.Errorf("group is %+v, want it resolved", made)
 	}
 	read := w.must(http.StatusOK, "GET", oneGroup, "")
-	if diff := cmp.Diff(made, into[dispatcher.EndpointGroup](read)); diff != "" || read.Header().Get("ETag") != `"1"` {
+	if diff := cmp.Diff(made, into[target.EndpointGroup](read)); diff != "" || read.Header().Get("ETag") != `"1"` {
 		t.Errorf("GET, ETag %s, differs from what PUT returned (-put +get):\n%s", read.Header().Get("ETag"), diff)
 	}
 	// The result of GET can be written back, which changes nothing, and edited.
@@ -124,22 +124,22 @@ func TestEndpointsRegisterAndLeave(t *testing.T) {
 	w.declare()
 	w.must(http.StatusCreated, "PUT", oneGroup, validGroup)
 	const body = `{"url":"http://10.0.0.1:8080/w","weight":3,"labels":{"zone":"a"}}`
-	made := into[dispatcher.Endpoint](w.must(http.StatusCreated, "PUT", oneEndpoint, body))
-	if made.ID != "w1" || made.Source != dispatcher.EndpointRegistered || made.Weight != 3 || made.ExpiresAt == nil ||
+	made := into[target.Endpoint](w.must(http.StatusCreated, "PUT", oneEndpoint, body))
+	if made.ID != "w1" || made.Source != target.EndpointRegistered || made.Weight != 3 || made.ExpiresAt == nil ||
 		made.ExpiresAt.Sub(made.RegisteredAt) != 90*time.Second {
 		t.Errorf("registered endpoint is %+v", made)
 	}
 	again := w.must(http.StatusOK, "PUT", oneEndpoint, body)
 	w.must(http.StatusOK, "PUT", oneEndpoint, again.Body.String())
 	w.must(http.StatusCreated, "PUT", oneGroup+"/endpoints/w2", `{"url":"http://worker.internal:8080"}`)
-	page1 := into[page[dispatcher.Endpoint]](w.must(http.StatusOK, "GET", oneGroup+"/endpoints?limit=2", ""))
-	page2 := into[page[dispatcher.Endpoint]](w.must(http.StatusOK, "GET", oneGroup+"/endpoints?limit=2&cursor="+page1.Next, ""))
+	page1 := into[page[target.Endpoint]](w.must(http.StatusOK, "GET", oneGroup+"/endpoints?limit=2", ""))
+	page2 := into[page[target.Endpoint]](w.must(http.StatusOK, "GET", oneGroup+"/endpoints?limit=2&cursor="+page1.Next, ""))
 	if len(page1.Items) != 2 || page1.Items[0].ID != "static" || page1.Items[0].ExpiresAt != nil || page1.Next != "w1" ||
 		len(page2.Items) != 1 || page2.Items[0].ID != "w2" || page2.Next != "" {
 		t.Errorf("pages are %+v and %+v", page1, page2)
 	}
-	drained := into[dispatcher.Endpoint](w.must(http.StatusOK, "POST", oneEndpoint+"/drain", ""))
-	resumed := into[dispatcher.Endpoint](w.must(http.StatusOK, "POST", oneEndpoint+"/resume", ""))
+	drained := into[target.Endpoint](w.must(http.StatusOK, "POST", oneEndpoint+"/drain", ""))
+	resumed := into[target.Endpoint](w.must(http.StatusOK, "POST", oneEndpoint+"/resume", ""))
 	if !drained.Draining || resumed.Draining {
 		t.Errorf("drained %+v and resumed %+v", drained, resumed)
 	}
@@ -209,8 +209,8 @@ func TestHostileRegistrantsAreRefused(t *testing.T) {
 	w.must(http.StatusCreated, "PUT", oneEndpoint,
 		`{"url":"http://10.0.0.1:8080","source":"static","draining":true,"expires_at":"2999-01-01T00:00:00Z"}`)
 	read := "Authorization: Bearer " + w.newToken("reader", reads)
-	list, now := into[page[dispatcher.Endpoint]](w.must(http.StatusOK, "GET", oneGroup+"/endpoints", "", read)).Items, time.Now()
-	if len(list) != 2 || list[1].Source != dispatcher.EndpointRegistered || list[1].Draining ||
+	list, now := into[page[target.Endpoint]](w.must(http.StatusOK, "GET", oneGroup+"/endpoints", "", read)).Items, time.Now()
+	if len(list) != 2 || list[1].Source != target.EndpointRegistered || list[1].Draining ||
 		list[1].ExpiresAt.Sub(now) > 2*time.Minute {
 		t.Errorf("endpoints are %+v, want one more, registered, that expires as any", list)
 	}
@@ -250,7 +250,7 @@ func TestEndpointsAreBounded(t *testing.T) {
 	// None goes in the course of a slow test.
 	w.must(http.StatusCreated, "PUT", oneGroup, strings.Replace(validGroup, `"ports":[8080]`, `"ports":[8080],"expire_after":"24h"`, 1))
 	taken := 0
-	for i := range 2 * dispatcher.MaxEndpoints {
+	for i := range 2 * target.MaxEndpoints {
 		switch got := w.once("PUT", fmt.Sprintf("%s/endpoints/e%d", oneGroup, i), `{"url":"http://10.0.0.1:8080"}`); got.Code {
 		case http.StatusCreated:
 			taken++
@@ -258,8 +258,8 @@ func TestEndpointsAreBounded(t *testing.T) {
 			got.refused(http.StatusUnprocessableEntity, " too_many")
 		}
 	}
-	if taken != dispatcher.MaxEndpoints-1 {
-		t.Errorf("%d endpoints registered, want %d next to the declared one", taken, dispatcher.MaxEndpoints-1)
+	if taken != target.MaxEndpoints-1 {
+		t.Errorf("%d endpoints registered, want %d next to the declared one", taken, target.MaxEndpoints-1)
 	}
 	w.must(http.StatusOK, "PUT", oneGroup+"/endpoints/e7", `{"url":"http://10.0.0.2:8080"}`)
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -90,7 +90,7 @@ func TestRequestOfRunShowsWhatIsSentButNoSecret(t *testing.T) {
 		w.must(http.StatusCreated, "PUT", "/v1/apps/crm/jobs/"+name, `{"target":`+tt.target+`,"triggers":{}}`)
 		run := into[run.Run](w.must(http.StatusAccepted, "POST", "/v1/apps/crm/jobs/"+name+"/run", ""))
 		text := w.must(http.StatusOK, "GET", "/v1/runs/"+run.ID+"/request", "").Body.String()
-		shown := into[dispatcher.ShownRequest](w.must(http.StatusOK, "GET", "/v1/runs/"+run.ID+"/request", ""))
+		shown := into[target.ShownRequest](w.must(http.StatusOK, "GET", "/v1/runs/"+run.ID+"/request", ""))
 		if shown.Problem != "" || shown.Run != run.ID || shown.Attempt != 1 || shown.Revision != 1 || shown.RunRevision != 1 {
 			t.Errorf("%s: got %+v, want the request of attempt 1 by revision 1", name, shown)
 		}
@@ -102,8 +102,8 @@ func TestRequestOfRunShowsWhatIsSentButNoSecret(t *testing.T) {
 		if strings.Contains(text, "canary") || strings.Contains(text, "Y2FuYXJ5") {
 			t.Errorf("%s: a secret is shown: %s", name, text)
 		}
-		masked := slices.ContainsFunc(shown.Headers, func(h dispatcher.ShownHeader) bool { return h.Masked }) ||
-			strings.Contains(shown.URL, dispatcher.Mask)
+		masked := slices.ContainsFunc(shown.Headers, func(h target.ShownHeader) bool { return h.Masked }) ||
+			strings.Contains(shown.URL, target.Mask)
 		if masked != (len(shown.Masked) > 0) {
 			t.Errorf("%s: masked are %q, and the headers %+v", name, shown.Masked, shown.Headers)
 		}

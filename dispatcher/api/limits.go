@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Limits bound what callers can take of a node. A field that is zero means its default.
@@ -293,7 +294,7 @@ func (a *API) requestQuota(r *request, app string) int {
 		return known.perMinute
 	}
 	// An app that does not exist has the defaults. So has one that cannot be read: the request itself will fail.
-	var bounds dispatcher.Bounds
+	var bounds target.Bounds
 	if read.Bounds != nil {
 		bounds = *read.Bounds
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -155,47 +156,47 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	t.Parallel()
 	doc := readOpenAPI(t)
 	types := map[string]reflect.Type{
-		"App": reflect.TypeFor[access.App](), "Bounds": reflect.TypeFor[dispatcher.Bounds](),
+		"App": reflect.TypeFor[access.App](), "Bounds": reflect.TypeFor[target.Bounds](),
 		"JobDefaults": reflect.TypeFor[dispatcher.JobDefaults](),
-		"Quotas":      reflect.TypeFor[dispatcher.Quotas](), "EgressBounds": reflect.TypeFor[dispatcher.EgressBounds](),
-		"LambdaBounds": reflect.TypeFor[dispatcher.LambdaBounds](), "SQSBounds": reflect.TypeFor[dispatcher.SQSBounds](),
-		"SNSBounds": reflect.TypeFor[dispatcher.SNSBounds](), "SQS": reflect.TypeFor[dispatcher.SQS](),
-		"SNS": reflect.TypeFor[dispatcher.SNS](), "SignatureBound": reflect.TypeFor[dispatcher.SignatureBound](),
-		"Usage": reflect.TypeFor[dispatcher.Usage](), "Breaks": reflect.TypeFor[access.Breaks](),
+		"Quotas":      reflect.TypeFor[target.Quotas](), "EgressBounds": reflect.TypeFor[target.EgressBounds](),
+		"LambdaBounds": reflect.TypeFor[target.LambdaBounds](), "SQSBounds": reflect.TypeFor[target.SQSBounds](),
+		"SNSBounds": reflect.TypeFor[target.SNSBounds](), "SQS": reflect.TypeFor[target.SQS](),
+		"SNS": reflect.TypeFor[target.SNS](), "SignatureBound": reflect.TypeFor[target.SignatureBound](),
+		"Usage": reflect.TypeFor[target.Usage](), "Breaks": reflect.TypeFor[access.Breaks](),
 		"BreakJob": reflect.TypeFor[access.BreakJob](), "BreakAlert": reflect.TypeFor[access.BreakAlert](),
-		"Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
+		"Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[target.Target](),
 		"Follow":           reflect.TypeFor[dispatcher.Follow](),
 		"DeadLetterReplay": reflect.TypeFor[repeat.DeadLetterReplay](), "DeadLetterCount": reflect.TypeFor[repeat.DeadLetterCount](),
 		"Replayed": reflect.TypeFor[repeat.Replayed](), "RunRef": reflect.TypeFor[run.Ref](),
-		"Retry": reflect.TypeFor[dispatcher.Retry](), "Lambda": reflect.TypeFor[dispatcher.Lambda](),
-		"AssumeRole": reflect.TypeFor[dispatcher.AssumeRole](), "Calendar": reflect.TypeFor[dispatcher.Calendar](),
+		"Retry": reflect.TypeFor[run.Retry](), "Lambda": reflect.TypeFor[target.Lambda](),
+		"AssumeRole": reflect.TypeFor[target.AssumeRole](), "Calendar": reflect.TypeFor[dispatcher.Calendar](),
 		"CalendarRule": reflect.TypeFor[schedule.CalendarRule](),
 		"Alert":        reflect.TypeFor[alert.Alert](), "AlertList": reflect.TypeFor[list[alert.Alert]](),
 		"AlertFailures": reflect.TypeFor[alert.Failures](), "AlertMuteWindow": reflect.TypeFor[alert.MuteWindow](),
-		"AlertMute": reflect.TypeFor[alert.Mute](), "AlertDestination": reflect.TypeFor[dispatcher.AlertDestination](),
-		"AlertTopic":   reflect.TypeFor[dispatcher.AlertTopic](),
-		"AlertWebhook": reflect.TypeFor[dispatcher.AlertWebhook](), "AlertState": reflect.TypeFor[alert.State](),
+		"AlertMute": reflect.TypeFor[alert.Mute](), "AlertDestination": reflect.TypeFor[target.AlertDestination](),
+		"AlertTopic":   reflect.TypeFor[target.AlertTopic](),
+		"AlertWebhook": reflect.TypeFor[target.AlertWebhook](), "AlertState": reflect.TypeFor[alert.State](),
 		"AcknowledgedAlert": reflect.TypeFor[alert.AcknowledgedAlert](), "AlertDelivery": reflect.TypeFor[alert.Delivery](),
 		"AlertAcknowledgement": reflect.TypeFor[alert.Acknowledgement](), "AlertWithdrawal": reflect.TypeFor[alertWithdrawal](),
 		"AlertEvent": reflect.TypeFor[alert.Event](), "AlertStateList": reflect.TypeFor[list[alert.State]](),
 		"AlertEventList": reflect.TypeFor[list[alert.Event]](),
-		"EndpointGroup":  reflect.TypeFor[dispatcher.EndpointGroup](), "EndpointGroupList": reflect.TypeFor[list[dispatcher.EndpointGroup]](),
-		"StaticEndpoint": reflect.TypeFor[dispatcher.StaticEndpoint](), "Registration": reflect.TypeFor[dispatcher.Registration](),
-		"Probe": reflect.TypeFor[dispatcher.Probe](), "GroupTarget": reflect.TypeFor[dispatcher.GroupTarget](),
-		"Endpoint": reflect.TypeFor[dispatcher.Endpoint](), "EndpointList": reflect.TypeFor[list[dispatcher.Endpoint]](),
-		"DNSMembers": reflect.TypeFor[dispatcher.DNSMembers](), "HealthCheck": reflect.TypeFor[dispatcher.HealthCheck](),
-		"GroupStatus": reflect.TypeFor[dispatcher.GroupStatus](), "DNSStatus": reflect.TypeFor[dispatcher.DNSStatus](),
-		"EndpointStatus": reflect.TypeFor[dispatcher.EndpointStatus](),
+		"EndpointGroup":  reflect.TypeFor[target.EndpointGroup](), "EndpointGroupList": reflect.TypeFor[list[target.EndpointGroup]](),
+		"StaticEndpoint": reflect.TypeFor[target.StaticEndpoint](), "Registration": reflect.TypeFor[target.Registration](),
+		"Probe": reflect.TypeFor[target.Probe](), "GroupTarget": reflect.TypeFor[target.GroupTarget](),
+		"Endpoint": reflect.TypeFor[target.Endpoint](), "EndpointList": reflect.TypeFor[list[target.Endpoint]](),
+		"DNSMembers": reflect.TypeFor[target.DNSMembers](), "HealthCheck": reflect.TypeFor[target.HealthCheck](),
+		"GroupStatus": reflect.TypeFor[target.GroupStatus](), "DNSStatus": reflect.TypeFor[target.DNSStatus](),
+		"EndpointStatus": reflect.TypeFor[target.EndpointStatus](),
 		"CalendarList":   reflect.TypeFor[list[dispatcher.Calendar]](),
-		"Webhook":        reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
-		"Signing": reflect.TypeFor[dispatcher.Signing](), "Secret": reflect.TypeFor[dispatcher.Secret](),
-		"Auth":      reflect.TypeFor[dispatcher.Auth](),
-		"BasicAuth": reflect.TypeFor[dispatcher.BasicAuth](), "BearerAuth": reflect.TypeFor[dispatcher.BearerAuth](),
-		"APIKeyAuth": reflect.TypeFor[dispatcher.APIKeyAuth](), "SigV4Auth": reflect.TypeFor[dispatcher.SigV4Auth](),
-		"OAuth2Auth":     reflect.TypeFor[dispatcher.OAuth2Auth](),
-		"AWSCredentials": reflect.TypeFor[dispatcher.AWSCredentials](), "TLS": reflect.TypeFor[dispatcher.TLS](),
+		"Webhook":        reflect.TypeFor[target.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
+		"Signing": reflect.TypeFor[target.Signing](), "Secret": reflect.TypeFor[target.Secret](),
+		"Auth":      reflect.TypeFor[target.Auth](),
+		"BasicAuth": reflect.TypeFor[target.BasicAuth](), "BearerAuth": reflect.TypeFor[target.BearerAuth](),
+		"APIKeyAuth": reflect.TypeFor[target.APIKeyAuth](), "SigV4Auth": reflect.TypeFor[target.SigV4Auth](),
+		"OAuth2Auth":     reflect.TypeFor[target.OAuth2Auth](),
+		"AWSCredentials": reflect.TypeFor[target.AWSCredentials](), "TLS": reflect.TypeFor[target.TLS](),
 		"CallbackState": reflect.TypeFor[run.CallbackState](), "CallbackReply": reflect.TypeFor[run.CallbackReply](),
-		"CallbackPolicy": reflect.TypeFor[dispatcher.CallbackPolicy](), "CallbackEnd": reflect.TypeFor[callbackFailure](),
+		"CallbackPolicy": reflect.TypeFor[target.CallbackPolicy](), "CallbackEnd": reflect.TypeFor[callbackFailure](),
 		"CallbackCompletion": reflect.TypeFor[callbackCompletion](), "CarriedState": reflect.TypeFor[run.CarriedState](),
 		"Objective": reflect.TypeFor[dispatcher.Objective](), "ObjectiveStatus": reflect.TypeFor[dispatcher.ObjectiveStatus](),
 		"ObjectiveStatusList": reflect.TypeFor[list[dispatcher.ObjectiveStatus]](),
@@ -204,7 +205,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Run": reflect.TypeFor[run.Run](), "Attempt": reflect.TypeFor[run.Attempt](),
 		"Outcome":    reflect.TypeFor[run.Outcome](),
 		"JobSummary": reflect.TypeFor[dispatcher.JobSummary](), "JobSummaryList": reflect.TypeFor[list[dispatcher.JobSummary]](),
-		"TargetSummary": reflect.TypeFor[dispatcher.TargetSummary](), "RunSummary": reflect.TypeFor[dispatcher.RunSummary](),
+		"TargetSummary": reflect.TypeFor[target.TargetSummary](), "RunSummary": reflect.TypeFor[dispatcher.RunSummary](),
 		"Attention": reflect.TypeFor[view.Attention](), "OverdueTrigger": reflect.TypeFor[view.OverdueTrigger](),
 		"SilentGroup": reflect.TypeFor[view.SilentGroup](), "CredentialFailure": reflect.TypeFor[view.CredentialFailure](),
 		"EndingCertificate": reflect.TypeFor[view.EndingCertificate](), "LateRetention": reflect.TypeFor[view.LateRetention](),
@@ -234,8 +235,8 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Strip": reflect.TypeFor[view.Strip](), "StripCell": reflect.TypeFor[view.StripCell](),
 		"Timeline": reflect.TypeFor[view.Timeline](), "TimelineRow": reflect.TypeFor[view.TimelineRow](),
 		"TimelineMark": reflect.TypeFor[view.TimelineMark](), "Statistics": reflect.TypeFor[view.Statistics](),
-		"DayStatistics": reflect.TypeFor[view.DayStatistics](), "ShownRequest": reflect.TypeFor[dispatcher.ShownRequest](),
-		"ShownHeader": reflect.TypeFor[dispatcher.ShownHeader](),
+		"DayStatistics": reflect.TypeFor[view.DayStatistics](), "ShownRequest": reflect.TypeFor[target.ShownRequest](),
+		"ShownHeader": reflect.TypeFor[target.ShownHeader](),
 		"VerifyPage":  reflect.TypeFor[verify.Page](), "TriggerVerification": reflect.TypeFor[verify.Trigger](),
 		"Discrepancy": reflect.TypeFor[verify.Discrepancy](), "Leak": reflect.TypeFor[dispatcher.Leak](),
 		"ZoneData": reflect.TypeFor[dispatcher.ZoneData](), "ZoneStatus": reflect.TypeFor[dispatcher.ZoneStatus](),
@@ -246,7 +247,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Export": reflect.TypeFor[access.Export](), "ExportedJob": reflect.TypeFor[access.ExportedJob](),
 		"ExportedTrigger": reflect.TypeFor[dispatcher.ExportedTrigger](), "ExportedRun": reflect.TypeFor[access.ExportedRun](),
 		"AuditEntry": reflect.TypeFor[access.AuditEntry](), "AuditEntryList": reflect.TypeFor[list[access.AuditEntry]](),
-		"ExecutorLog": reflect.TypeFor[dispatcher.ExecutorLog](), "XXLJobRun": reflect.TypeFor[dispatcher.XXLJobRun](),
+		"ExecutorLog": reflect.TypeFor[target.ExecutorLog](), "XXLJobRun": reflect.TypeFor[target.XXLJobRun](),
 		"ExecutorReply": reflect.TypeFor[executorReply](), "ExecutorResult": reflect.TypeFor[executorResult](),
 		"ExecutorRegistration": reflect.TypeFor[registry](),
 		"NodeList":             reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
@@ -342,14 +343,14 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 		t.Errorf("run states (-domain +described):\n%s", diff)
 	}
 	var strategies []string
-	for _, s := range dispatcher.Strategies {
+	for _, s := range target.Strategies {
 		strategies = append(strategies, string(s))
 	}
 	if diff := cmp.Diff(strategies, schemas["Strategy"].Enum); diff != "" {
 		t.Errorf("strategies (-domain +described):\n%s", diff)
 	}
 	var conditions []string
-	for _, c := range dispatcher.AlertConditions {
+	for _, c := range target.AlertConditions {
 		conditions = append(conditions, string(c))
 	}
 	if diff := cmp.Diff(conditions, schemas["AlertCondition"].Enum); diff != "" {

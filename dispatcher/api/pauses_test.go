@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const appPauses = oneApp + "/pauses"
@@ -69,7 +70,7 @@ func TestPauseOfManyJobsIsDoneWithTheResponse(t *testing.T) {
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 	for i := range 27 {
 		job := dispatcher.Job{App: "crm", Name: fmt.Sprint("job-", i), Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
-		job.Target.Webhook = &dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
 		for k := range dispatcher.MaxTriggers {
 			trigger := dispatcher.Trigger{}
 			trigger.SetDefaults()

@@ -4,9 +4,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func keysOf(l *limits, r *request) map[string]bool {
@@ -24,7 +24,7 @@ func TestCallbacksHavePlacesOfTheirOwn(t *testing.T) {
 	hr := httptest.NewRequest("POST", "/", nil)
 	token := access.APIToken{Name: run.ActorCallback, Apps: []string{"crm"}}
 	callback := keysOf(l, &request{Request: hr, token: token, attempt: 1})
-	executor := keysOf(l, &request{Request: hr, token: token, executors: &dispatcher.EndpointGroup{}})
+	executor := keysOf(l, &request{Request: hr, token: token, executors: &target.EndpointGroup{}})
 	other := keysOf(l, &request{Request: hr, token: access.APIToken{ID: "t", Name: "t", Apps: []string{"crm"}}})
 	for _, key := range []string{"callbacks of app crm", "executors of app crm", "app crm"} {
 		if n := boolToInt(callback[key]) + boolToInt(executor[key]) + boolToInt(other[key]); n != 1 {

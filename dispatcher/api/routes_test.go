@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -33,7 +34,7 @@ func TestPutReturnsTheResolvedJob(t *testing.T) {
 	}
 	webhook := got.Target.Webhook
 	if !got.Enabled || got.State != dispatcher.JobExecuting || got.Revision != 1 || webhook.Method != "POST" ||
-		webhook.Timeout != dispatcher.DefaultTimeout {
+		webhook.Timeout != target.DefaultTimeout {
 		t.Errorf("job is %+v with webhook %+v, want the defaults", got, webhook)
 	}
 	if want := `{"html":"<b>&","n":1.0}`; string(got.Payload) != want {

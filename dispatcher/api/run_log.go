@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // logMemory is what a log takes while it is read and sent, by estimate.
@@ -53,7 +54,7 @@ func (r *request) number(name string, otherwise int) (int, error) {
 }
 
 // executorCall returns how to ask the executor that has an attempt of a run. The error says why there is none to ask.
-func (a *API) executorCall(r *request, run run.Run, attempt int) (call dispatcher.ExecutorCall, err error) {
+func (a *API) executorCall(r *request, run run.Run, attempt int) (call target.ExecutorCall, err error) {
 	if call, err = a.executorsOf(r, run); err != nil {
 		return call, err
 	}
@@ -61,7 +62,7 @@ func (a *API) executorCall(r *request, run run.Run, attempt int) (call dispatche
 }
 
 // executorsOf returns how to ask the executors of a run, but for which one. The error says why there is none to ask.
-func (a *API) executorsOf(r *request, run run.Run) (call dispatcher.ExecutorCall, err error) {
+func (a *API) executorsOf(r *request, run run.Run) (call target.ExecutorCall, err error) {
 	job, err := a.store.Job(r.Context(), run.App, run.Job)
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return call, err
@@ -79,7 +80,7 @@ func (a *API) executorsOf(r *request, run run.Run) (call dispatcher.ExecutorCall
 }
 
 // callOf completes a call by the executor that has an attempt of a run.
-func callOf(call dispatcher.ExecutorCall, run run.Run, attempt int) (dispatcher.ExecutorCall, error) {
+func callOf(call target.ExecutorCall, run run.Run, attempt int) (target.ExecutorCall, error) {
 	id := run.EndpointOf(attempt)
 	if id == "" {
 		return call, refuse(input.CodeStateConflict, "no executor is known to have attempt %d of run %s", attempt, run.ID)

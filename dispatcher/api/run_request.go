@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // requestOfRun shows the request of a run as its job would send it now.
@@ -38,13 +39,13 @@ func (a *API) requestOfRun(r *request) (response, error) {
 // callOfRun returns the call of the latest attempt of a run by its job as it is now, without the values of secrets, and the
 // member of its group that it went to, if that is known.
 func (a *API) callOfRun(r *request, one run.Run, job dispatcher.Job) (
-	call dispatcher.Call, endpoint *dispatcher.Endpoint, err error,
+	call target.Call, endpoint *target.Endpoint, err error,
 ) {
 	key, err := run.ParseKey(one.ID)
 	if err != nil {
 		return call, nil, err
 	}
-	call = dispatcher.Call{
+	call = target.Call{
 		App: one.App, Job: one.Job, Trigger: one.Trigger, Key: key, EventID: one.EventID, Attempt: max(one.Attempt, 1),
 		Missed: one.Missed, Cause: one.Cause, Target: job.Target, Shard: one.Shard, Payload: job.Payload,
 	}
@@ -73,7 +74,7 @@ func (a *API) callOfRun(r *request, one run.Run, job dispatcher.Job) (
 }
 
 // addFires adds to a call the fires before and after its own. What cannot be evaluated is left out.
-func (a *API) addFires(r *request, call *dispatcher.Call, job dispatcher.Job) error {
+func (a *API) addFires(r *request, call *target.Call, job dispatcher.Job) error {
 	ctx, done, err := a.evaluate(r, evaluationTimeout)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (a *API) addFires(r *request, call *dispatcher.Call, job dispatcher.Job) er
 	defer done()
 	call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, a.store, call.App, job.Key(), call.Key.TriggerID,
 		call.Key.ScheduledAt)
-	var unreadable *dispatcher.TemplateError
+	var unreadable *target.TemplateError
 	if errors.As(err, &unreadable) {
 		return nil
 	}
@@ -89,7 +90,7 @@ func (a *API) addFires(r *request, call *dispatcher.Call, job dispatcher.Job) er
 }
 
 // addGroup adds to a call the group that its target names, and returns the member that its attempt went to.
-func (a *API) addGroup(r *request, call *dispatcher.Call, run run.Run) (*dispatcher.Endpoint, error) {
+func (a *API) addGroup(r *request, call *target.Call, run run.Run) (*target.Endpoint, error) {
 	name := call.Target.Group.Name
 	group, err := a.store.Group(r.Context(), run.App, name)
 	if errors.Is(err, dispatcher.ErrNotFound) {
@@ -98,12 +99,12 @@ func (a *API) addGroup(r *request, call *dispatcher.Call, run run.Run) (*dispatc
 	if err != nil {
 		return nil, err
 	}
-	call.Group = &dispatcher.GroupVersion{EndpointGroup: group}
+	call.Group = &target.GroupVersion{EndpointGroup: group}
 	id := run.EndpointOf(call.Attempt)
 	if id == "" {
 		return nil, nil
 	}
-	members, err := a.store.Endpoints(r.Context(), run.App, name, time.Time{}, input.Page{Limit: dispatcher.MaxEndpoints})
+	members, err := a.store.Endpoints(r.Context(), run.App, name, time.Time{}, input.Page{Limit: target.MaxEndpoints})
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -48,7 +49,7 @@ type request struct {
 	// client is what the address of the caller is counted by.
 	client netip.Addr
 	// executors is the group that the caller is an executor of; nil on routes that are not for them.
-	executors *dispatcher.EndpointGroup
+	executors *target.EndpointGroup
 	// releases give back at the end what was taken for the request: its places and its memory.
 	releases []func()
 	// unhold ends the work on the request; nil: it has not begun.

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestClientCallsTheRoutesOfGroups(t *testing.T) {
@@ -19,10 +20,10 @@ func TestClientCallsTheRoutesOfGroups(t *testing.T) {
 	if _, err := c.PutApp(ctx, access.App{Name: "crm", Enabled: true}, client.Condition{Absent: true}); err != nil {
 		t.Fatal(err)
 	}
-	declared := dispatcher.EndpointGroup{
-		App: "crm", Name: "workers", Probe: dispatcher.Probe{AlivePath: "/up"},
-		Endpoints:    map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com"}},
-		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}},
+	declared := target.EndpointGroup{
+		App: "crm", Name: "workers", Probe: target.Probe{AlivePath: "/up"},
+		Endpoints:    map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}},
+		Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}},
 	}
 	group, err := c.PutGroup(ctx, declared, client.Condition{Absent: true})
 	if err != nil || group.Revision != 1 || !group.Declares(declared) {
@@ -35,13 +36,13 @@ func TestClientCallsTheRoutesOfGroups(t *testing.T) {
 		t.Errorf("Groups = %+v, %v", got, err)
 	}
 	for _, port := range []string{":8080", ":8080", ":8080/base"} { // it registers, sends a heartbeat and moves
-		self := dispatcher.StaticEndpoint{URL: "http://10.0.0.1" + port}
+		self := target.StaticEndpoint{URL: "http://10.0.0.1" + port}
 		e, err := c.RegisterEndpoint(ctx, "crm", "workers", "w1", self)
 		if err != nil || e.URL != self.URL || e.ExpiresAt == nil {
 			t.Errorf("RegisterEndpoint = %+v, %v", e, err)
 		}
 	}
-	_, err = c.RegisterEndpoint(ctx, "crm", "workers", "a", dispatcher.StaticEndpoint{URL: "http://10.0.0.1:8080"})
+	_, err = c.RegisterEndpoint(ctx, "crm", "workers", "a", target.StaticEndpoint{URL: "http://10.0.0.1:8080"})
 	if !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("RegisterEndpoint of a declared one = %v, want ErrConflict", err)
 	}
@@ -60,7 +61,7 @@ func TestClientCallsTheRoutesOfGroups(t *testing.T) {
 	if err := c.DeregisterEndpoint(ctx, "crm", "workers", "w1"); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("DeregisterEndpoint of none = %v, want ErrNotFound", err)
 	}
-	job := dispatcher.Job{App: "crm", Name: "sync", Enabled: true, Target: dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers"}}}
+	job := dispatcher.Job{App: "crm", Name: "sync", Enabled: true, Target: target.Target{Group: &target.GroupTarget{Name: "workers"}}}
 	if got, err := c.PutJob(ctx, job, client.Condition{}); err != nil || got.Target.Group.Method != "POST" {
 		t.Errorf("PutJob of a group = %+v, %v", got.Target, err)
 	}

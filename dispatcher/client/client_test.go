@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -64,7 +65,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // declared is a job as a Go program writes it: most fields are left to their defaults.
 func declared() dispatcher.Job {
 	return dispatcher.Job{
-		App: "crm", Name: "sync", Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/?a=<b>&c"}},
+		App: "crm", Name: "sync", Enabled: true, Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/?a=<b>&c"}},
 		Payload: []byte(`{"a":1}`),
 		Triggers: map[string]dispatcher.Trigger{
 			"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"}, Enabled: true},
@@ -99,7 +100,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if err != nil || job.Triggers["nightly"].NextFireTime == nil || job.Target.Webhook.URL != declared().Target.Webhook.URL {
 		t.Fatalf("PutJob = %+v, %v", job, err)
 	}
-	if job.Target.Webhook.Timeout != dispatcher.DefaultTimeout || job.Target.Webhook.Method != "POST" {
+	if job.Target.Webhook.Timeout != target.DefaultTimeout || job.Target.Webhook.Method != "POST" {
 		t.Errorf("webhook is %+v, want the defaults where nothing was given", job.Target.Webhook)
 	}
 	if got, err := c.Job(ctx, "crm", "sync"); err != nil || !cmp.Equal(got, job) {

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -52,7 +53,7 @@ func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond C
 
 // SetBounds changes the bounds of an app and leaves the rest of it unchanged. The response has the jobs that the change
 // breaks. It needs the scope admin.
-func (c *Client) SetBounds(ctx context.Context, name string, change func(*dispatcher.Bounds)) (access.App, error) {
+func (c *Client) SetBounds(ctx context.Context, name string, change func(*target.Bounds)) (access.App, error) {
 	const tries = 5 // someone else may change the app in between
 	for try := 1; ; try++ {
 		app, err := c.App(ctx, name)
@@ -60,7 +61,7 @@ func (c *Client) SetBounds(ctx context.Context, name string, change func(*dispat
 			return app, err
 		}
 		if app.Bounds == nil {
-			app.Bounds = &dispatcher.Bounds{}
+			app.Bounds = &target.Bounds{}
 		}
 		change(app.Bounds)
 		app, err = c.PutApp(ctx, app, Condition{Revision: app.Revision})
@@ -208,12 +209,12 @@ func (c *Client) Run(ctx context.Context, id string) (run.Run, error) {
 
 // RunLog gets the log that an executor of XXL-JOB keeps of an attempt, from a line on, counted from 1. Attempt 0 is the
 // latest.
-func (c *Client) RunLog(ctx context.Context, id string, attempt, from int) (dispatcher.ExecutorLog, error) {
+func (c *Client) RunLog(ctx context.Context, id string, attempt, from int) (target.ExecutorLog, error) {
 	query := url.Values{"from_line": {strconv.Itoa(from)}}
 	if attempt != 0 {
 		query.Set("attempt", strconv.Itoa(attempt))
 	}
-	return get(ctx, c, path("runs", id, "log")+"?"+query.Encode(), func(log dispatcher.ExecutorLog) bool { return log.Run == id })
+	return get(ctx, c, path("runs", id, "log")+"?"+query.Encode(), func(log target.ExecutorLog) bool { return log.Run == id })
 }
 
 // CancelRun cancels a live run; ErrConflict if it is finished.

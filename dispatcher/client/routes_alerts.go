@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Alerts lists the alerts of an app by name.
@@ -51,7 +52,7 @@ func (c *Client) AcknowledgeAlert(
 
 // WithdrawAcknowledgement takes acknowledgements of a job back, of one condition or, if it is empty, of all.
 func (c *Client) WithdrawAcknowledgement(
-	ctx context.Context, app, name, job string, condition dispatcher.AlertCondition,
+	ctx context.Context, app, name, job string, condition target.AlertCondition,
 ) ([]alert.State, error) {
 	body := map[string]string{"job": job}
 	if condition != "" {

@@ -6,20 +6,21 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Groups lists the endpoint groups of an app by name.
-func (c *Client) Groups(ctx context.Context, app string, page input.Page) (List[dispatcher.EndpointGroup], error) {
-	return list[dispatcher.EndpointGroup](ctx, c, path("apps", app, "groups")+params(dispatcher.RunQuery{Page: page}))
+func (c *Client) Groups(ctx context.Context, app string, page input.Page) (List[target.EndpointGroup], error) {
+	return list[target.EndpointGroup](ctx, c, path("apps", app, "groups")+params(dispatcher.RunQuery{Page: page}))
 }
 
 // PutGroup creates or replaces an endpoint group.
-func (c *Client) PutGroup(ctx context.Context, group dispatcher.EndpointGroup, cond Condition) (dispatcher.EndpointGroup, error) {
+func (c *Client) PutGroup(ctx context.Context, group target.EndpointGroup, cond Condition) (target.EndpointGroup, error) {
 	return put(ctx, c, path("apps", group.App, "groups", group.Name), group.ForWire(), cond, isGroup(group.App, group.Name))
 }
 
 // Group gets an endpoint group.
-func (c *Client) Group(ctx context.Context, app, name string) (dispatcher.EndpointGroup, error) {
+func (c *Client) Group(ctx context.Context, app, name string) (target.EndpointGroup, error) {
 	return get(ctx, c, path("apps", app, "groups", name), isGroup(app, name))
 }
 
@@ -29,21 +30,21 @@ func (c *Client) DeleteGroup(ctx context.Context, app, name string, cond Conditi
 }
 
 // GroupStatus gets what the node that responds knows of an endpoint group and its endpoints.
-func (c *Client) GroupStatus(ctx context.Context, app, name string) (dispatcher.GroupStatus, error) {
-	return get(ctx, c, path("apps", app, "groups", name, "status"), func(s dispatcher.GroupStatus) bool { return s.Endpoints != nil })
+func (c *Client) GroupStatus(ctx context.Context, app, name string) (target.GroupStatus, error) {
+	return get(ctx, c, path("apps", app, "groups", name, "status"), func(s target.GroupStatus) bool { return s.Endpoints != nil })
 }
 
 // Endpoints lists the endpoints that a group has now, by id.
-func (c *Client) Endpoints(ctx context.Context, app, group string, page input.Page) (List[dispatcher.Endpoint], error) {
-	return list[dispatcher.Endpoint](ctx, c, path("apps", app, "groups", group, "endpoints")+params(dispatcher.RunQuery{Page: page}))
+func (c *Client) Endpoints(ctx context.Context, app, group string, page input.Page) (List[target.Endpoint], error) {
+	return list[target.Endpoint](ctx, c, path("apps", app, "groups", group, "endpoints")+params(dispatcher.RunQuery{Page: page}))
 }
 
 // RegisterEndpoint adds an endpoint to a group, or renews it until its ExpiresAt. ErrConflict: the group takes no
 // registrations, or declares an endpoint of that id.
 func (c *Client) RegisterEndpoint(
-	ctx context.Context, app, group, id string, endpoint dispatcher.StaticEndpoint,
-) (dispatcher.Endpoint, error) {
-	return send(ctx, c, request[dispatcher.Endpoint]{
+	ctx context.Context, app, group, id string, endpoint target.StaticEndpoint,
+) (target.Endpoint, error) {
+	return send(ctx, c, request[target.Endpoint]{
 		method: http.MethodPut, path: path("apps", app, "groups", group, "endpoints", id), body: endpoint, is: isEndpoint(id),
 	})
 }
@@ -54,7 +55,7 @@ func (c *Client) DeregisterEndpoint(ctx context.Context, app, group, id string) 
 }
 
 // DrainEndpoint sets an operator's drain of an endpoint, or lifts it.
-func (c *Client) DrainEndpoint(ctx context.Context, app, group, id string, draining bool) (dispatcher.Endpoint, error) {
+func (c *Client) DrainEndpoint(ctx context.Context, app, group, id string, draining bool) (target.Endpoint, error) {
 	verb := "resume"
 	if draining {
 		verb = "drain"
@@ -62,10 +63,10 @@ func (c *Client) DrainEndpoint(ctx context.Context, app, group, id string, drain
 	return post(ctx, c, path("apps", app, "groups", group, "endpoints", id, verb), nil, isEndpoint(id))
 }
 
-func isGroup(app, name string) func(dispatcher.EndpointGroup) bool {
-	return func(group dispatcher.EndpointGroup) bool { return group.App == app && group.Name == name }
+func isGroup(app, name string) func(target.EndpointGroup) bool {
+	return func(group target.EndpointGroup) bool { return group.App == app && group.Name == name }
 }
 
-func isEndpoint(id string) func(dispatcher.Endpoint) bool {
-	return func(endpoint dispatcher.Endpoint) bool { return endpoint.ID == id }
+func isEndpoint(id string) func(target.Endpoint) bool {
+	return func(endpoint target.Endpoint) bool { return endpoint.ID == id }
 }

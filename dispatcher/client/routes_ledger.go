@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -45,6 +45,6 @@ func (c *Client) Statistics(ctx context.Context, app string, from, to time.Time)
 }
 
 // RequestOfRun gets the request of a run as its job would send it now, with secrets masked.
-func (c *Client) RequestOfRun(ctx context.Context, run string) (dispatcher.ShownRequest, error) {
-	return get(ctx, c, path("runs", run, "request"), func(r dispatcher.ShownRequest) bool { return r.Run == run })
+func (c *Client) RequestOfRun(ctx context.Context, run string) (target.ShownRequest, error) {
+	return get(ctx, c, path("runs", run, "request"), func(r target.ShownRequest) bool { return r.Run == run })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -50,10 +51,10 @@ func operated(n int) map[string]any {
 	if n > 1 {
 		next = "cursor-of-the-last"
 	}
-	bounds := dispatcher.Bounds{Suspended: true, SuspendedReason: hostile,
-		Suspension: dispatcher.Suspension{SuspendedBy: "root", SuspendedAt: &fixedAt}}.WithDefaults("billing")
-	app := access.App{Name: "billing", Description: hostile, Enabled: true, Retention: dispatcher.DefaultRetention,
-		Bounds: &bounds, Usage: &dispatcher.Usage{Jobs: 12, Triggers: 30, BytesKept: 4096}, Revision: 3, CreatedAt: fixedAt,
+	bounds := target.Bounds{Suspended: true, SuspendedReason: hostile,
+		Suspension: target.Suspension{SuspendedBy: "root", SuspendedAt: &fixedAt}}.WithDefaults("billing")
+	app := access.App{Name: "billing", Description: hostile, Enabled: true, Retention: input.DefaultRetention,
+		Bounds: &bounds, Usage: &target.Usage{Jobs: 12, Triggers: 30, BytesKept: 4096}, Revision: 3, CreatedAt: fixedAt,
 		UpdatedAt: fixedAt,
 		Pauses: times(n, func(name string) dispatcher.AppPause {
 			return dispatcher.AppPause{ID: name, App: "billing", PausedBy: "ada", PausedAt: fixedAt,
@@ -61,12 +62,12 @@ func operated(n int) map[string]any {
 					Until: &later}}
 		})}
 	if n == 0 {
-		app.Bounds = &dispatcher.Bounds{}
+		app.Bounds = &target.Bounds{}
 	}
-	group := func(name string) dispatcher.EndpointGroup {
-		return dispatcher.EndpointGroup{App: "billing", Name: name, Description: hostile, Strategy: dispatcher.RoundRobin,
-			HealthCheck: &dispatcher.HealthCheck{Path: "/healthz", Interval: input.Duration(10 * time.Second)},
-			Endpoints:   map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example"}}}
+	group := func(name string) target.EndpointGroup {
+		return target.EndpointGroup{App: "billing", Name: name, Description: hostile, Strategy: target.RoundRobin,
+			HealthCheck: &target.HealthCheck{Path: "/healthz", Interval: input.Duration(10 * time.Second)},
+			Endpoints:   map[string]target.StaticEndpoint{"a": {URL: "https://a.example"}}}
 	}
 	calendar := func(name string) dispatcher.Calendar {
 		return dispatcher.Calendar{App: "billing", Name: name, Description: hostile, Timezone: "Europe/Berlin",
@@ -81,7 +82,7 @@ func operated(n int) map[string]any {
 			AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 2}, Missed: true,
 				LateAfter: input.Duration(time.Minute), Objective: true}, Firing: 1,
 			Warnings:    []input.Problem{{Path: "/jobs/0", Code: input.CodeAlertJobUnknown, Message: hostile}},
-			Destination: dispatcher.AlertDestination{SNS: &dispatcher.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}}
+			Destination: target.AlertDestination{SNS: &target.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}}
 	}
 	backfill := func(name string) repeat.Backfill {
 		return repeat.Backfill{ID: name, App: "billing", Job: "invoices", State: repeat.BackfillRunning, Error: hostile,
@@ -104,14 +105,14 @@ func operated(n int) map[string]any {
 		}), next),
 		"GET " + of + "/groups":       items(times(n, group), next),
 		"GET " + of + "/groups/fleet": group("fleet"),
-		"GET " + of + "/groups/fleet/endpoints": items(times(n, func(name string) dispatcher.Endpoint {
-			return dispatcher.Endpoint{ID: name, StaticEndpoint: dispatcher.StaticEndpoint{URL: "https://a.example", Backup: true},
-				Source: dispatcher.EndpointStatic, Draining: name == "one-01", RegisteredAt: fixedAt}
+		"GET " + of + "/groups/fleet/endpoints": items(times(n, func(name string) target.Endpoint {
+			return target.Endpoint{ID: name, StaticEndpoint: target.StaticEndpoint{URL: "https://a.example", Backup: true},
+				Source: target.EndpointStatic, Draining: name == "one-01", RegisteredAt: fixedAt}
 		}), next),
-		"GET " + of + "/groups/fleet/status": dispatcher.GroupStatus{Node: "n1",
-			DNS: map[string]dispatcher.DNSStatus{"members": {Name: "workers-1.example", Type: "a", Members: 2,
+		"GET " + of + "/groups/fleet/status": target.GroupStatus{Node: "n1",
+			DNS: map[string]target.DNSStatus{"members": {Name: "workers-1.example", Type: "a", Members: 2,
 				ResolvedAt: &fixedAt, Error: hostile}},
-			Endpoints: []dispatcher.EndpointStatus{{ID: "one-00", State: dispatcher.EndpointDown, Reason: hostile, Until: &later}}},
+			Endpoints: []target.EndpointStatus{{ID: "one-00", State: target.EndpointDown, Reason: hostile, Until: &later}}},
 		"GET " + of + "/calendars":          items(times(n, calendar), next),
 		"GET " + of + "/calendars/holidays": calendar("holidays"),
 		"GET " + of + "/jobs":               items([]dispatcher.Job{}, next),
@@ -145,17 +146,17 @@ func operated(n int) map[string]any {
 }
 
 func alertState(name string) alert.State {
-	return alert.State{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
+	return alert.State{App: "billing", Alert: "on-call", Job: name, Condition: target.AlertFailure, Firing: true,
 		Since: fixedAt, Count: 4,
 		Class: run.ClassHTTP5xx, Error: hostile, Acknowledged: &alert.AcknowledgedAlert{By: "ada", At: fixedAt,
 			Reason: hostile},
-		Notification: &alert.Delivery{Run: "r", Transition: dispatcher.AlertFiring, At: fixedAt,
+		Notification: &alert.Delivery{Run: "r", Transition: target.AlertFiring, At: fixedAt,
 			State: run.Failed, Class: run.ClassHTTP4xx, Error: hostile}}
 }
 
 func alertEvent(name string) alert.Event {
-	return alert.Event{At: fixedAt, Alert: "on-call", Job: name, Condition: dispatcher.AlertMissed,
-		Transition: dispatcher.AlertResolved,
+	return alert.Event{At: fixedAt, Alert: "on-call", Job: name, Condition: target.AlertMissed,
+		Transition: target.AlertResolved,
 		Error:      hostile, Kept: alert.KeptMuted, By: "ada", Reason: hostile}
 }
 

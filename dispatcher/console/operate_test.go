@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // operatePages are the pages of apps and what they hold besides jobs, of nodes, tokens and the audit log, and how many requests
@@ -160,7 +161,7 @@ var operateForms = []struct {
 func operateDone() map[string]any {
 	of, done := "/v1/apps/billing", operated(1)
 	for _, verb := range []string{"drain", "resume"} {
-		done["POST "+of+"/groups/fleet/endpoints/a/"+verb] = dispatcher.Endpoint{ID: "a"}
+		done["POST "+of+"/groups/fleet/endpoints/a/"+verb] = target.Endpoint{ID: "a"}
 	}
 	for _, verb := range []string{"pause", "resume", "cancel"} {
 		done["POST "+of+"/backfills/b1/"+verb] = done["GET "+of+"/backfills/b1"]

@@ -1,10 +1,10 @@
 package console
 
 import (
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // alertsPage is the alerts of an app, what they fire for, and what happened lately.
@@ -83,7 +83,7 @@ func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 }
 
 // destination names what gets the notifications. The URL of a webhook holds no secret: one that does is stored apart.
-func destination(d dispatcher.AlertDestination) string {
+func destination(d target.AlertDestination) string {
 	switch {
 	case d.Webhook != nil:
 		return d.Webhook.URL
@@ -116,7 +116,7 @@ func unmuteAlert(v *visit) (done, error) {
 
 func acknowledgeAlert(v *visit) (done, error) {
 	f := v.fields()
-	ack := alert.Acknowledgement{Job: f.text("job"), Condition: dispatcher.AlertCondition(f.text("condition")),
+	ack := alert.Acknowledgement{Job: f.text("job"), Condition: target.AlertCondition(f.text("condition")),
 		Reason: f.text("reason"), Until: f.until("for", v.now)}
 	if err := f.err(); err != nil {
 		return done{}, err
@@ -128,7 +128,7 @@ func acknowledgeAlert(v *visit) (done, error) {
 func withdrawAcknowledgement(v *visit) (done, error) {
 	f := v.fields()
 	_, err := v.client.WithdrawAcknowledgement(v.Context(), v.PathValue("app"), v.PathValue("alert"), f.text("job"),
-		dispatcher.AlertCondition(f.text("condition")))
+		target.AlertCondition(f.text("condition")))
 	return v.alertDone("alert.notice.withdrawn"), err
 }
 

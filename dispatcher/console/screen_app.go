@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // pageLength is how many rows a list has.
@@ -28,7 +29,7 @@ type allowedRow struct {
 }
 
 // allowed returns the lists of the bounds of an app.
-func allowed(b *dispatcher.Bounds) []allowedRow {
+func allowed(b *target.Bounds) []allowedRow {
 	if b == nil {
 		return nil
 	}

@@ -1,13 +1,13 @@
 package console
 
 import (
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupsPage is the list of the endpoint groups of an app.
 type groupsPage struct {
-	client.List[dispatcher.EndpointGroup]
+	client.List[target.EndpointGroup]
 	App, More string
 }
 
@@ -19,17 +19,17 @@ func showGroups(v *visit) (content, error) {
 
 // groupPage is one endpoint group with its members, as the node that shows the page sees them.
 type groupPage struct {
-	dispatcher.EndpointGroup
+	target.EndpointGroup
 	Members []memberRow
-	Names   map[string]dispatcher.DNSStatus
+	Names   map[string]target.DNSStatus
 	Node    string
 	More    string
 }
 
 // memberRow is an endpoint and what the node knows of it.
 type memberRow struct {
-	dispatcher.Endpoint
-	Status dispatcher.EndpointStatus
+	target.Endpoint
+	Status target.EndpointStatus
 }
 
 func showGroup(v *visit) (content, error) {
@@ -46,7 +46,7 @@ func showGroup(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	known := map[string]dispatcher.EndpointStatus{}
+	known := map[string]target.EndpointStatus{}
 	for _, one := range status.Endpoints {
 		known[one.ID] = one
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // jobPage is a job with what happened to it.
@@ -52,7 +53,7 @@ type carriedState struct {
 type followRow struct {
 	On     run.FollowEvent
 	Jobs   []string
-	Target dispatcher.TargetKind
+	Target target.Kind
 }
 
 // What a page of a job has of each list.
@@ -157,7 +158,7 @@ func (p *jobPage) addDetails(v *visit) {
 	if v.console.opts.Definition != nil {
 		p.Definition = readPart(v.console.opts.Definition(p.Job))
 	}
-	if p.MaxConcurrency > 0 || p.ConcurrencyPolicy != dispatcher.ConcurrencyAllow {
+	if p.MaxConcurrency > 0 || p.ConcurrencyPolicy != run.ConcurrencyAllow {
 		slots := readPart(v.client.Slots(ctx, p.App, p.Name))
 		p.Slots = &slots
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // failingRuns are runs of a job whose target is down: some wait for its host, two were attempted, and the oldest succeeded.
@@ -43,7 +43,7 @@ func TestTopOfTheJobPageSaysWhatIsWrong(t *testing.T) {
 	responses := watched(1)
 	responses["GET /v1/apps/billing/runs"] = items(failingRuns(), "")
 	responses["GET /v1/apps/billing/alert-states"] = items([]alert.State{{App: "billing", Alert: "on-call", Job: "invoices",
-		Condition: dispatcher.AlertFailure, Firing: true, Since: fixedAt, Class: run.ClassTimeout, Error: "no response", Run: "r1"}}, "")
+		Condition: target.AlertFailure, Firing: true, Since: fixedAt, Class: run.ClassTimeout, Error: "no response", Run: "r1"}}, "")
 	detail := watchedRun("r1", run.Retrying, "")
 	detail.Class = run.ClassCircuitOpen
 	responses["GET /v1/runs/r1"] = detail

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // runPage is one run, from its scheduled time to its end.
@@ -22,12 +23,12 @@ type runPage struct {
 	// Given is the payload that the run was given, as text; empty: that of its job.
 	Given   string
 	Tries   []tryRow
-	Request part[dispatcher.ShownRequest]
+	Request part[target.ShownRequest]
 	// Shards is a page of those of a broadcast, nil for other runs, and MoreShards a link to the next page.
 	Shards     *part[client.List[run.Run]]
 	MoreShards string
 	// Log is that of an executor, nil unless the URL asks for it. LogAttempt is the attempt that has one; 0: none has.
-	Log        *part[dispatcher.ExecutorLog]
+	Log        *part[target.ExecutorLog]
 	LogAttempt int
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -63,13 +64,13 @@ func watchedJob(n int) dispatcher.Job {
 	job := dispatcher.Job{
 		App: "billing", Name: "invoices", Description: hostile, Enabled: true, State: dispatcher.JobExecuting, Revision: 3, CreatedAt: fixedAt,
 		UpdatedAt: fixedAt,
-		Target:    dispatcher.Target{Webhook: &dispatcher.Webhook{Method: "POST", URL: "https://billing.example/run"}},
-		Payload:   json.RawMessage(exactNumber), Triggers: map[string]dispatcher.Trigger{}, ConcurrencyPolicy: dispatcher.ConcurrencyAllow,
+		Target:    target.Target{Webhook: &target.Webhook{Method: "POST", URL: "https://billing.example/run"}},
+		Payload:   json.RawMessage(exactNumber), Triggers: map[string]dispatcher.Trigger{}, ConcurrencyPolicy: run.ConcurrencyAllow,
 	}
 	if n == 0 {
 		return job
 	}
-	job.ConcurrencyPolicy, job.MaxConcurrency, job.CarryState, job.Labels = dispatcher.ConcurrencyQueue, 1, true,
+	job.ConcurrencyPolicy, job.MaxConcurrency, job.CarryState, job.Labels = run.ConcurrencyQueue, 1, true,
 		input.Labels{"team": "payments"}
 	job.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"}
 	job.OnFailure = &dispatcher.Follow{Jobs: []string{"report"}}
@@ -135,7 +136,7 @@ func watchedAttention(n int) view.Attention {
 			return view.StandingPause{App: "billing", Job: name, Pause: pause}
 		}),
 		Alerts: newest(n, func(name string) alert.State {
-			return alert.State{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
+			return alert.State{App: "billing", Alert: "on-call", Job: name, Condition: target.AlertFailure, Firing: true,
 				Since: fixedAt, Error: hostile, Run: "r1"}
 		}),
 		Objectives: newest(n, func(name string) dispatcher.ObjectiveStatus {
@@ -202,7 +203,7 @@ func summaryOf(name string) dispatcher.JobSummary {
 		App: "billing", Name: name, Description: hostile, Labels: input.Labels{"team": "payments"}, State: dispatcher.JobPaused,
 		Enabled: true, Paused: true,
 		Pause:    dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile},
-		Target:   dispatcher.TargetSummary{Kind: dispatcher.TargetLambda, Name: "invoices"},
+		Target:   target.TargetSummary{Kind: target.KindLambda, Name: "invoices"},
 		Triggers: 1, NextFireTime: &later, Result: run.Failed,
 		LatestRun: &dispatcher.RunSummary{ID: "r1", State: run.Failed, Class: run.ClassHTTP5xx, ScheduledAt: fixedAt,
 			Lateness: &late},
@@ -269,11 +270,11 @@ func watched(n int) map[string]any {
 }
 
 // requestOf is the request of a run, with what is masked.
-func requestOf(run string) dispatcher.ShownRequest {
-	return dispatcher.ShownRequest{
-		Run: run, Attempt: 2, Revision: 4, RunRevision: 3, Target: dispatcher.TargetWebhook, Method: "POST",
+func requestOf(run string) target.ShownRequest {
+	return target.ShownRequest{
+		Run: run, Attempt: 2, Revision: 4, RunRevision: 3, Target: target.KindWebhook, Method: "POST",
 		URL:     "https://billing.example/run?q=<script>",
-		Headers: []dispatcher.ShownHeader{{Name: "Authorization", Value: dispatcher.Mask, Masked: true}}, Body: exactNumber,
+		Headers: []target.ShownHeader{{Name: "Authorization", Value: target.Mask, Masked: true}}, Body: exactNumber,
 		Masked: []string{"auth bearer token"},
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // watchPages are the pages that tell what happens, and how many requests each makes at most: as many for fifty things as for one.
@@ -102,7 +102,7 @@ func TestNumbersAndResponsesAreShownExactly(t *testing.T) {
 	b := w.signedIn(everything())
 	shown := strings.NewReplacer("&#34;", `"`, "&lt;", "<", "&gt;", ">", "&amp;", "&")
 	for at, wants := range map[string][]string{
-		"runs/r3":                        {exactNumber, longest(), dispatcher.Mask, "auth bearer token"},
+		"runs/r3":                        {exactNumber, longest(), target.Mask, "auth bearer token"},
 		"runs/r1?attempt=1":              {`<pre tabindex="0" class="code">first</pre>`},
 		"apps/billing/jobs/invoices":     {exactNumber, hostile},
 		"apps/billing/jobs/invoices/run": {exactNumber},

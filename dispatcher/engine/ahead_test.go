@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestFiresAheadComeInOrderAndOnce(t *testing.T) {
@@ -89,7 +90,7 @@ func TestManyFiresAreLookedUpSoonBeforeTheyAreDue(t *testing.T) {
 	}
 	for i := range 14 {
 		job := dispatcher.Job{App: "app", Name: fmt.Sprint("job", i), Enabled: true, Triggers: triggers}
-		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 		if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}

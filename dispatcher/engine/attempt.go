@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // heldRun is a run that the pool holds, with what the engine knows of it.
@@ -31,7 +32,7 @@ type runDetail struct {
 // attempt is one attempt of a run on its way through the steps.
 type attempt struct {
 	run     heldRun
-	call    dispatcher.Call
+	call    target.Call
 	hasSlot bool // or may have one
 	over    bool // the run may not go to an endpoint: it waits, was skipped, or is another node's
 	outcome run.Outcome
@@ -114,7 +115,7 @@ func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
 		a.outcome = notAttempted(run.Cancelled, run.ClassJobDeleted, err, time.Now())
 	default:
 		class := run.ClassOther
-		var template *dispatcher.TemplateError
+		var template *target.TemplateError
 		var outside *outsideError
 		var panicked *dispatcher.PanicError
 		switch {
@@ -157,7 +158,7 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	if !occupies(a) {
 		e.metrics.began(&a.call, late, first, begun)
 	} else {
-		a.call.Occupy = func(endpoint string, ifFree bool) dispatcher.EndpointGrant { return e.occupy(ctx, a, endpoint, ifFree) }
+		a.call.Occupy = func(endpoint string, ifFree bool) target.EndpointGrant { return e.occupy(ctx, a, endpoint, ifFree) }
 	}
 	a.call.Held = e.fleet.holding(a.run.Node)
 	endSpan := e.beginSpan(ctx, a)
@@ -222,10 +223,10 @@ func (e *Engine) letGo(ctx context.Context, a *attempt) {
 
 // queueAgain queues a run of an app that was suspended after the node had won it. No node adopts it until the suspension
 // is lifted.
-func (e *Engine) queueAgain(ctx context.Context, run dispatcher.HeldRun) {
-	runs := []dispatcher.HeldRun{run}
+func (e *Engine) queueAgain(ctx context.Context, r run.HeldRun) {
+	runs := []run.HeldRun{r}
 	untilDone(ctx, e.log, "hand back runs of a suspended app", 1, func() error { return e.store.Release(ctx, runs) })
-	e.pool.Disown(pool.KeyOf(run))
+	e.pool.Disown(pool.KeyOf(r))
 }
 
 // inDatabaseTime returns an outcome with its times by the database's clock.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // permits ask the database, in batches, whether runs may begin. There are three kinds:
@@ -32,13 +33,13 @@ type permitRequest[Q, A any] struct {
 }
 
 // runPermits are permits for runs, which may begin or not.
-type runPermits = permits[dispatcher.HeldRun, bool]
+type runPermits = permits[run.HeldRun, bool]
 
 // newRunPermits returns permits by grant, which returns those of the runs that may begin.
 func newRunPermits(
-	step string, grant func(context.Context, []dispatcher.HeldRun) ([]dispatcher.HeldRun, error), batch int, log *slog.Logger,
+	step string, grant func(context.Context, []run.HeldRun) ([]run.HeldRun, error), batch int, log *slog.Logger,
 ) *runPermits {
-	return newPermits(step, pool.KeyOf, func(ctx context.Context, runs []dispatcher.HeldRun) (map[pool.AttemptKey]bool, error) {
+	return newPermits(step, pool.KeyOf, func(ctx context.Context, runs []run.HeldRun) (map[pool.AttemptKey]bool, error) {
 		may, err := grant(ctx, runs)
 		granted := make(map[pool.AttemptKey]bool, len(may))
 		for _, run := range may {

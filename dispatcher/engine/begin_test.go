@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // atMostOnce makes the job of a name want its requests at most once.
@@ -34,7 +35,7 @@ type lostBegin struct {
 	begins atomic.Int32
 }
 
-func (l *lostBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (l *lostBegin) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error) {
 	begun, err := l.Store.Begin(ctx, runs)
 	if l.begins.Add(1) == 1 {
 		return nil, errLost
@@ -49,7 +50,7 @@ func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 	r.declare("payout", "rate(1s)", nil)
 	r.atMostOnce("payout")
 	var state run.State
-	r.invoke = func(ctx context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(ctx context.Context, call target.Call) run.Outcome {
 		one, err := r.store.Run(ctx, call.Key.String())
 		if err != nil {
 			r.t.Error(err)
@@ -71,10 +72,10 @@ func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 // claimSeen is a store whose latest claim is known.
 type claimSeen struct {
 	Store
-	won []dispatcher.HeldRun
+	won []run.HeldRun
 }
 
-func (c *claimSeen) Claim(ctx context.Context, batch dispatcher.ClaimBatch) (won []dispatcher.HeldRun, err error) {
+func (c *claimSeen) Claim(ctx context.Context, batch dispatcher.ClaimBatch) (won []run.HeldRun, err error) {
 	c.won, err = c.Store.Claim(ctx, batch)
 	return c.won, err
 }
@@ -86,7 +87,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	r.declare("payout", "rate(1s)", nil)
 	r.atMostOnce("payout")
 	sent := make(chan struct{})
-	r.invoke = func(ctx context.Context, _ dispatcher.Call) run.Outcome {
+	r.invoke = func(ctx context.Context, _ target.Call) run.Outcome {
 		close(sent)
 		<-ctx.Done()
 		return run.Outcome{State: run.Cancelled}
@@ -115,7 +116,7 @@ type slowBegin struct {
 	meanwhile func()
 }
 
-func (s *slowBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (s *slowBegin) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error) {
 	begun, err := s.Store.Begin(ctx, runs)
 	s.meanwhile()
 	return begun, err

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // messages are what the target of a follow or the destination of an alert may be, with what of it bounds can refuse.
@@ -50,7 +51,7 @@ func (r *rig) putMessages() int {
 		for kind, text := range kinds {
 			r.chain("follow-"+kind, func(j *dispatcher.Job) {
 				j.Target.Webhook.URL = "http://in.example.com/"
-				j.OnFailure = &dispatcher.Follow{Target: &dispatcher.Target{}}
+				j.OnFailure = &dispatcher.Follow{Target: &target.Target{}}
 				decode(text, j.OnFailure.Target)
 				switch to := j.OnFailure.Target; {
 				case to.Webhook != nil:
@@ -93,20 +94,20 @@ func (r *rig) putMessages() int {
 func TestNarrowedBoundsStopWhatIsToldOfRuns(t *testing.T) {
 	t.Parallel()
 	all := []string{"*"}
-	wide := dispatcher.Bounds{
-		Secrets: []string{"env:SECRET_*", "file:*"}, Lambda: dispatcher.LambdaBounds{Functions: all},
-		SQS: dispatcher.SQSBounds{Queues: all, Roles: all}, SNS: dispatcher.SNSBounds{Topics: all, Roles: all},
-		SignAsNode: []dispatcher.SignatureBound{{Service: "execute-api", Hosts: []string{"in.example.com"}}},
+	wide := target.Bounds{
+		Secrets: []string{"env:SECRET_*", "file:*"}, Lambda: target.LambdaBounds{Functions: all},
+		SQS: target.SQSBounds{Queues: all, Roles: all}, SNS: target.SNSBounds{Topics: all, Roles: all},
+		SignAsNode: []target.SignatureBound{{Service: "execute-api", Hosts: []string{"in.example.com"}}},
 	}
-	narrow := dispatcher.Bounds{
-		Egress: dispatcher.EgressBounds{Hosts: []string{"in.example.com"}, Ports: []int{80}},
-		SQS:    dispatcher.SQSBounds{Queues: []string{"arn:aws:sqs:*:own"}}, SNS: dispatcher.SNSBounds{Topics: []string{"arn:aws:sns:*:own"}},
+	narrow := target.Bounds{
+		Egress: target.EgressBounds{Hosts: []string{"in.example.com"}, Ports: []int{80}},
+		SQS:    target.SQSBounds{Queues: []string{"arn:aws:sqs:*:own"}}, SNS: target.SNSBounds{Topics: []string{"arn:aws:sns:*:own"}},
 	}
-	for name, then := range map[string]dispatcher.Bounds{"kept": wide, "narrowed": narrow} {
+	for name, then := range map[string]target.Bounds{"kept": wide, "narrowed": narrow} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
-			r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+			r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 				if strings.Contains(call.Job, ".") {
 					return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 				}

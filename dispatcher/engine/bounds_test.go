@@ -9,10 +9,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // setBounds sets the bounds of the rig's app, as an operator does, and lets the node hear of it.
-func (r *rig) setBounds(bounds dispatcher.Bounds) {
+func (r *rig) setBounds(bounds target.Bounds) {
 	r.t.Helper()
 	app := access.App{Name: "app", Enabled: true, Bounds: &bounds}
 	if _, _, err := r.store.PutApp(r.t.Context(), app, input.Change{Actor: "operator", Operator: true}); err != nil {
@@ -49,7 +50,7 @@ func (r *rig) putWebhook(name, url string) {
 	r.t.Helper()
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
 	job.Retry.SetDefaults()
-	job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: url, Method: "POST", Timeout: target.DefaultTimeout}
 	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestBoundThatTightensStopsOnlyTheJobsItBreaks(t *testing.T) {
 	if one := r.requestRun("broken"); one.State != run.Succeeded {
 		t.Fatalf("before: %s, want succeeded", one.State)
 	}
-	r.setBounds(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"two.example.com"}}})
+	r.setBounds(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"two.example.com"}}})
 	one := r.requestRun("broken")
 	if one.State != run.Failed || one.Class != run.ClassBounds || one.NextAttemptAt != nil ||
 		!strings.Contains(one.Error, "egress.hosts") {
@@ -76,7 +77,7 @@ func TestBoundThatTightensStopsOnlyTheJobsItBreaks(t *testing.T) {
 	if len(r.calls) != 2 {
 		t.Errorf("%d calls, want 2: none of the broken job after the change", len(r.calls))
 	}
-	r.setBounds(dispatcher.Bounds{})
+	r.setBounds(target.Bounds{})
 	if one := r.requestRun("broken"); one.State != run.Succeeded {
 		t.Errorf("once the bound is lifted: %s (%s), want succeeded", one.State, one.Error)
 	}
@@ -94,9 +95,9 @@ func TestClaimedFireObeysBoundsOfNow(t *testing.T) {
 	if !cached {
 		t.Fatal("the job is not cached")
 	}
-	held := heldRun{HeldRun: dispatcher.HeldRun{JobID: job.ID}, Detail: runDetail{job: job}}
+	held := heldRun{HeldRun: run.HeldRun{JobID: job.ID}, Detail: runDetail{job: job}}
 	held.TriggerID = job.ID
-	r.setBounds(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Ports: []int{443}}})
+	r.setBounds(target.Bounds{Egress: target.EgressBounds{Ports: []int{443}}})
 	if _, err := r.callOf(t.Context(), held); err == nil || !strings.Contains(err.Error(), "egress.ports") {
 		t.Errorf("the call of the claimed job: error %v, want one that names egress.ports", err)
 	}
@@ -115,7 +116,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 	if err != nil || len(held) != 1 {
 		t.Fatalf("adopted %d runs (%v), want 1", len(held), err)
 	}
-	r.setBounds(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
+	r.setBounds(target.Bounds{Suspended: true, SuspendedReason: "unpaid"})
 	r.attempt(t.Context(), heldRun{HeldRun: held[0]})
 	r.quiet()
 	if waits := r.runNow(one.ID); waits.State != run.Queued || !strings.Contains(waits.Held, "unpaid") || len(r.calls) != 0 {
@@ -128,7 +129,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 	if len(r.calls) != 0 {
 		t.Error("a node adopted a run of a suspended app")
 	}
-	r.setBounds(dispatcher.Bounds{})
+	r.setBounds(target.Bounds{})
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestResponsesAboveBytesKeptAreOmittedAndTheOutcomeIsNot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = respondWith(run.Response{Body: strings.Repeat("x", 400<<10)})
-	r.setBounds(dispatcher.Bounds{Quotas: dispatcher.Quotas{BytesKept: 1 << 20}})
+	r.setBounds(target.Bounds{Quotas: target.Quotas{BytesKept: 1 << 20}})
 	r.putWebhook("hook", "http://one.example.com/")
 	shown := func() run.Attempt {
 		t.Helper()
@@ -184,8 +185,8 @@ func TestResponsesAboveBytesKeptAreOmittedAndTheOutcomeIsNot(t *testing.T) {
 	}
 }
 
-func respondWith(response run.Response) func(context.Context, dispatcher.Call) run.Outcome {
-	return func(context.Context, dispatcher.Call) run.Outcome {
+func respondWith(response run.Response) func(context.Context, target.Call) run.Outcome {
+	return func(context.Context, target.Call) run.Outcome {
 		return run.Outcome{State: run.Succeeded, HTTPStatus: 200, Response: new(response)}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // hosts decides when a host may be called. There are two reasons to wait: the host failed too often, or its
@@ -40,7 +41,7 @@ type hostOfApp struct{ app, host string }
 
 // rated returns what a rate counts the requests to: those of all apps to a host, but a group is its app's.
 func (h hostOfApp) rated() hostOfApp {
-	if !dispatcher.IsGroupHost(h.host) {
+	if !target.IsGroupHost(h.host) {
 		h.app = ""
 	}
 	return h

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // broadcasts are runs that are spread over the endpoints of a group. The node that holds such a run only spreads it; any
@@ -47,12 +48,12 @@ func (b *broadcasts) recorded(records []dispatcher.Record) {
 // spread spreads a run of a job with the strategy broadcast over the endpoints of its group. Such a run sends no request of
 // its own. It is a step of an attempt.
 func (e *Engine) spread(ctx context.Context, a *attempt) result {
-	if a.run.Shard > 0 || a.call.Strategy() != dispatcher.Broadcast {
+	if a.run.Shard > 0 || a.call.Strategy() != target.Broadcast {
 		return proceed
 	}
 	group := *a.call.Group
 	if len(group.DNS) > 0 && e.opts.Members != nil {
-		var egress dispatcher.EgressBounds
+		var egress target.EgressBounds
 		if a.call.Bounds != nil {
 			egress = a.call.Bounds.Egress
 		}
@@ -77,7 +78,7 @@ func (e *Engine) spread(ctx context.Context, a *attempt) result {
 }
 
 // addShard adds to the call of a shard which part of its broadcast it is. It asks the database until it answers.
-func (e *Engine) addShard(ctx context.Context, r dispatcher.HeldRun, call *dispatcher.Call) error {
+func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call) error {
 	endpoints, known := e.broadcasts.get(r.Parent())
 	if !known {
 		missing := false

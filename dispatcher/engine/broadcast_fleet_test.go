@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -178,7 +179,7 @@ func testBroadcastFleet(t *testing.T, database string, nodes int) {
 			startKillable(t, database, "late")
 		}
 	}
-	late := dispatcher.Endpoint{ID: "late", StaticEndpoint: dispatcher.StaticEndpoint{URL: w.servers["late"].URL}}
+	late := target.Endpoint{ID: "late", StaticEndpoint: target.StaticEndpoint{URL: w.servers["late"].URL}}
 	if _, _, err := s.RegisterEndpoint(t.Context(), "app", "workers", late, time.Time{}, change); err != nil {
 		t.Fatal(err)
 	}
@@ -202,16 +203,16 @@ func testBroadcastFleet(t *testing.T, database string, nodes int) {
 func declareBroadcasts(t *testing.T, s *store.Store, w *shardServers) {
 	t.Helper()
 	change := input.Change{Actor: "test"}
-	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{}}
 	group.SetDefaults()
-	group.Strategy = dispatcher.Broadcast
+	group.Strategy = target.Broadcast
 	for n := range 5 {
 		id := fmt.Sprintf("e%d", n)
 		w.serve(t, id)
-		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: w.servers[id].URL}
+		group.Endpoints[id] = target.StaticEndpoint{URL: w.servers[id].URL}
 	}
 	w.serve(t, "late")
-	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(t, w.servers["late"])}}
+	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(t, w.servers["late"])}}
 	group.Registration.SetDefaults()
 	job := dispatcher.Job{App: "app", Name: "spread", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
 	for n := range 4 {
@@ -220,11 +221,11 @@ func declareBroadcasts(t *testing.T, s *store.Store, w *shardServers) {
 		trigger.Expression = "rate(1s)"
 		job.Triggers[fmt.Sprintf("t%d", n)] = trigger
 	}
-	job.Retry = dispatcher.Retry{
+	job.Retry = run.Retry{
 		MaxAttempts: 5, Base: input.Duration(time.Second), Cap: input.Duration(time.Minute),
 		MaxAge: input.Duration(10 * time.Minute),
 	}
-	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run"}
+	job.Target.Group = &target.GroupTarget{Name: "workers", Path: "/run"}
 	job.Target.Group.SetDefaults()
 	job.Target.Group.Timeout = input.Duration(10 * time.Minute) // a slow machine sends nothing again
 	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)

@@ -12,22 +12,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // declareBroadcast stores a group of endpoints and a job that broadcasts to it.
 func (r *rig) declareBroadcast(endpoints int, change func(*dispatcher.Job)) {
 	r.t.Helper()
 	by := input.Change{Actor: "test", Now: r.now}
-	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{}}
 	group.SetDefaults()
 	for n := range endpoints {
-		group.Endpoints[fmt.Sprint("e", n)] = dispatcher.StaticEndpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", 8000+n)}
+		group.Endpoints[fmt.Sprint("e", n)] = target.StaticEndpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", 8000+n)}
 	}
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = "rate(1s)"
 	job := dispatcher.Job{App: "app", Name: "spread", Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
-	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Strategy: dispatcher.Broadcast}
+	job.Target.Group = &target.GroupTarget{Name: "workers", Strategy: target.Broadcast}
 	job.Target.Group.SetDefaults()
 	if change != nil {
 		change(&job)
@@ -67,7 +68,7 @@ type lostBroadcast struct {
 	calls int
 }
 
-func (l *lostBroadcast) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints []string, now time.Time) (bool, error) {
+func (l *lostBroadcast) Broadcast(ctx context.Context, run run.HeldRun, endpoints []string, now time.Time) (bool, error) {
 	held, err := l.Store.Broadcast(ctx, run, endpoints, now)
 	if l.calls++; l.calls == 1 {
 		return false, errLost
@@ -80,7 +81,7 @@ func TestBroadcastCallsEachEndpointOnce(t *testing.T) {
 	lost := &lostBroadcast{}
 	r := newRig(t, func(s Store) Store { lost.Store = s; return lost })
 	r.declareBroadcast(3, func(j *dispatcher.Job) {
-		j.Delivery, j.ConcurrencyPolicy = dispatcher.AtMostOnce, dispatcher.ConcurrencyForbid
+		j.Delivery, j.ConcurrencyPolicy = dispatcher.AtMostOnce, run.ConcurrencyForbid
 	})
 	r.fireBroadcast()
 	parent := r.settled()[0]
@@ -151,7 +152,7 @@ func TestCancelOfBroadcastCutsOffItsShards(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	began, looked := make(chan struct{}, 2), make(chan struct{})
-	r.invoke = func(ctx context.Context, _ dispatcher.Call) run.Outcome {
+	r.invoke = func(ctx context.Context, _ target.Call) run.Outcome {
 		began <- struct{}{}
 		<-ctx.Done()
 		<-looked
@@ -161,7 +162,7 @@ func TestCancelOfBroadcastCutsOffItsShards(t *testing.T) {
 	heard := make(chan struct{})
 	go func() { _ = r.store.Listen(listening, r.hear); close(heard) }()
 	defer func() { stop(); <-heard }()
-	r.declareBroadcast(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+	r.declareBroadcast(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 	r.fireBroadcast()
 	parent := r.settled()[0]
 	if err := r.adopt(t.Context()); err != nil {
@@ -199,15 +200,15 @@ func TestBroadcastReachesMembersFromDNS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.opts.Members = func(
-		_ context.Context, group dispatcher.EndpointGroup, _ dispatcher.EgressBounds,
-	) (members, refused []dispatcher.Endpoint) {
-		members = []dispatcher.Endpoint{{ID: "10-0-0-1-80"}, {ID: "e0"}, {ID: "of-" + group.Name}}
-		return members, []dispatcher.Endpoint{{ID: "refused"}}
+		_ context.Context, group target.EndpointGroup, _ target.EgressBounds,
+	) (members, refused []target.Endpoint) {
+		members = []target.Endpoint{{ID: "10-0-0-1-80"}, {ID: "e0"}, {ID: "of-" + group.Name}}
+		return members, []target.Endpoint{{ID: "refused"}}
 	}
 	r.declareBroadcast(1, nil)
 	group, err := r.store.Group(t.Context(), "app", "workers")
 	if err == nil {
-		group.DNS = map[string]dispatcher.DNSMembers{"more": {Name: "workers.internal", Port: 80}}
+		group.DNS = map[string]target.DNSMembers{"more": {Name: "workers.internal", Port: 80}}
 		_, _, err = r.store.PutGroup(t.Context(), group, input.Change{Actor: "test", Now: r.now})
 	}
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // bytesKept keeps the responses of apps within their quotas. It is an estimate: the node knows what all nodes have
@@ -33,7 +33,7 @@ func (b *bytesKept) take(app string, most int64, response *run.Response) *run.Re
 	}
 	b.over[app] = true
 	return &run.Response{
-		Endpoint: response.Endpoint, Addresses: response.Addresses, Omitted: dispatcher.BytesKeptReached(app, most),
+		Endpoint: response.Endpoint, Addresses: response.Addresses, Omitted: target.BytesKeptReached(app, most),
 	}
 }
 

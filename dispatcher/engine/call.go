@@ -6,11 +6,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // callOf finds what a run calls: in the cache or, for a run that waited long, in the database, which
 // it asks until it answers.
-func (e *Engine) callOf(ctx context.Context, r heldRun) (dispatcher.Call, error) {
+func (e *Engine) callOf(ctx context.Context, r heldRun) (target.Call, error) {
 	call, err := e.jobs.call(r)
 	if errors.Is(err, errGone) || errors.Is(err, errOutdated) {
 		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{r.JobID}) })
@@ -56,12 +57,12 @@ func (e *Engine) missedRange(ctx context.Context, run heldRun) (missed *run.Miss
 
 // addFires adds to a call the fires before and after its own, by the schedule under which it was
 // claimed. That schedule is in memory or, for a run of another node or an earlier attempt, on record.
-func (e *Engine) addFires(ctx context.Context, run heldRun, call *dispatcher.Call) error {
+func (e *Engine) addFires(ctx context.Context, run heldRun, call *target.Call) error {
 	if s := run.Detail.schedule; s != nil {
 		call.PreviousFire, call.NextFire = dispatcher.FiresAround(s, run.ScheduledAt)
 		return nil
 	}
-	var template *dispatcher.TemplateError
+	var template *target.TemplateError
 	untilDone(ctx, e.log, "read the schedule of a run", 1, func() (err error) {
 		call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, e.store, call.App, run.JobID, run.TriggerID,
 			run.ScheduledAt)

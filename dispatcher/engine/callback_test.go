@@ -10,11 +10,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // accepting is a target that accepts its first attempts, each for as long as it says, and then succeeds.
-func accepting(within time.Duration, attempts int) func(context.Context, dispatcher.Call) run.Outcome {
-	return func(_ context.Context, call dispatcher.Call) run.Outcome {
+func accepting(within time.Duration, attempts int) func(context.Context, target.Call) run.Outcome {
+	return func(_ context.Context, call target.Call) run.Outcome {
 		if call.Attempt > attempts {
 			return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 		}
@@ -136,7 +137,7 @@ func TestSlotOfAnAcceptedRunIsGrantedWhenItFails(t *testing.T) {
 	r := newRig(t, nil)
 	r.invoke = accepting(time.Hour, 1)
 	queue := func(j *dispatcher.Job) {
-		j.ConcurrencyPolicy, j.QueueLimit, j.Retry = dispatcher.ConcurrencyQueue, 10, dispatcher.Retry{}
+		j.ConcurrencyPolicy, j.QueueLimit, j.Retry = run.ConcurrencyQueue, 10, run.Retry{}
 		j.Retry.SetDefaults()
 		j.Retry.MaxAttempts = 1
 	}

@@ -5,16 +5,15 @@ import (
 	"encoding/json"
 	"log/slog"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // stateReads read the states of jobs for runs that are about to begin, many at once.
-type stateReads = permits[dispatcher.HeldRun, *run.CarriedState]
+type stateReads = permits[run.HeldRun, *run.CarriedState]
 
 func newStateReads(store Store, batch int, log *slog.Logger) *stateReads {
-	grant := func(ctx context.Context, runs []dispatcher.HeldRun) (map[pool.AttemptKey]*run.CarriedState, error) {
+	grant := func(ctx context.Context, runs []run.HeldRun) (map[pool.AttemptKey]*run.CarriedState, error) {
 		jobs := make([]int64, len(runs))
 		for i := range runs {
 			jobs[i] = runs[i].JobID

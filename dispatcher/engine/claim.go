@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // claimPause is the longest time that the claim loop rests.
@@ -96,7 +97,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	if err != nil {
 		held = e.reconcile(ctx, batch.Node, batch.Token, err)
 	}
-	byTrigger := make(map[int64]*dispatcher.HeldRun, len(held))
+	byTrigger := make(map[int64]*run.HeldRun, len(held))
 	for i := range held {
 		byTrigger[held[i].TriggerID] = &held[i]
 	}
@@ -178,8 +179,8 @@ func (e *entry) advance() dispatcher.Advance {
 func (e *entry) live() bool {
 	_, delayed := e.schedule.FixedDelay()
 	return delayed || e.job == nil || e.job.Delivery == dispatcher.AtMostOnce || e.job.Slots() > 0 ||
-		e.job.EndpointPolicy() != dispatcher.ConcurrencyAllow ||
-		e.job.Target.Group != nil && e.job.Target.Group.Strategy == dispatcher.Broadcast
+		e.job.EndpointPolicy() != run.ConcurrencyAllow ||
+		e.job.Target.Group != nil && e.job.Target.Group.Strategy == target.Broadcast
 }
 
 // advanceTo is advance with the next fire.
@@ -222,12 +223,12 @@ func (e *Engine) planNext(d entry, claimed dispatcher.Advance, now time.Time, wo
 
 // reconcile reads which runs a statement has won whose response was lost, until the database answers.
 // A poll finds again what was not won.
-func (e *Engine) reconcile(ctx context.Context, node run.NodeID, token run.Token, cause error) []dispatcher.HeldRun {
+func (e *Engine) reconcile(ctx context.Context, node run.NodeID, token run.Token, cause error) []run.HeldRun {
 	e.log.WarnContext(ctx, "response of a claim was lost; reading which runs it won", "node", node.String(), "err", cause)
 	e.doubt.Store(e.clock.now().UnixMilli())
 	// A shutdown does not end it at once, because the runs that were won should be handed back.
 	asking := withoutCancel(ctx)
-	var held []dispatcher.HeldRun
+	var held []run.HeldRun
 	_ = persist(asking, func() (err error) {
 		held, err = e.store.Held(asking, node, token)
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A claim that grew old is unfolded while an attempt of it executes. The attempt ends as if nothing had happened.
@@ -19,7 +20,7 @@ func TestSlowAttemptOutlivesItsClaim(t *testing.T) {
 	r := newRig(t, nil)
 	r.declare("report", "rate(1s)", nil)
 	unfolded := 0
-	r.invoke = func(ctx context.Context, _ dispatcher.Call) run.Outcome {
+	r.invoke = func(ctx context.Context, _ target.Call) run.Outcome {
 		n, err := r.store.UnfoldClaims(ctx, r.fleet.id(), 0, r.now.Add(time.Hour))
 		if err != nil {
 			r.t.Error(err)
@@ -41,10 +42,10 @@ func TestSlowAttemptOutlivesItsClaim(t *testing.T) {
 func TestUndecidedRunsHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		locked := func(run dispatcher.HeldRun) bool { return run.JobID == 1 }
+		locked := func(run run.HeldRun) bool { return run.JobID == 1 }
 		begun, rounds := time.Now(), 0
-		p := newRunPermits("acquire slots", func(_ context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
-			var granted, undecided []dispatcher.HeldRun
+		p := newRunPermits("acquire slots", func(_ context.Context, runs []run.HeldRun) ([]run.HeldRun, error) {
+			var granted, undecided []run.HeldRun
 			for _, run := range runs {
 				if locked(run) && rounds < 5 {
 					rounds++
@@ -65,7 +66,7 @@ func TestUndecidedRunsHoldUpNoOthers(t *testing.T) {
 		done := make(chan int64)
 		for job := range int64(3) {
 			go func() {
-				if !p.request(ctx, dispatcher.HeldRun{JobID: job, Key: run.Key{TriggerID: job}}) {
+				if !p.request(ctx, run.HeldRun{JobID: job, Key: run.Key{TriggerID: job}}) {
 					t.Errorf("the run of job %d may not begin", job)
 				}
 				done <- job

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
@@ -186,7 +187,7 @@ func TestAttemptThatASuspensionInterruptsHasTheDatabasesTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
-			r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+			r.invoke = func(context.Context, target.Call) run.Outcome {
 				started := time.Now()
 				r.clock.mu.Lock()
 				r.clock.samples = nil

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // silent is a store that never says whether runs may begin.
@@ -16,12 +17,12 @@ type silent struct {
 	begun chan struct{} // closed when a run has begun all the same
 }
 
-func (silent) Acquire(ctx context.Context, _ []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (silent) Acquire(ctx context.Context, _ []run.HeldRun) ([]run.HeldRun, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func (s silent) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (s silent) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error) {
 	_, err := s.Store.Begin(ctx, runs)
 	if err == nil {
 		close(s.begun)
@@ -38,7 +39,7 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 	begun := make(chan struct{})
 	r := newRig(t, func(s Store) Store { return silent{s, begun} })
 	for name, change := range map[string]func(*dispatcher.Job){
-		"bounded": func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid },
+		"bounded": func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid },
 		"once":    func(j *dispatcher.Job) { j.Delivery = dispatcher.AtMostOnce },
 	} {
 		r.declare(name, "rate(5s)", nil)
@@ -74,7 +75,7 @@ func TestDrainReleasesAttemptsThatWereNotSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	begun := make(chan struct{}, 2)
-	r.invoke = func(ctx context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(ctx context.Context, call target.Call) run.Outcome {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return run.Outcome{State: run.Cancelled, Class: run.ClassCancelled, NotSent: call.Job == "connecting"}

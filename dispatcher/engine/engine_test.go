@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestDenseTriggerFiresEveryTimeWithinOneWindow(t *testing.T) {
@@ -77,13 +78,13 @@ type lostResponse struct {
 
 var errLost = errors.New("connection lost")
 
-func (l *lostResponse) Claim(ctx context.Context, b dispatcher.ClaimBatch) (held []dispatcher.HeldRun, err error) {
+func (l *lostResponse) Claim(ctx context.Context, b dispatcher.ClaimBatch) (held []run.HeldRun, err error) {
 	held, err = l.Store.Claim(ctx, b)
 	l.claim.Do(func() { held, err = nil, errLost })
 	return held, err
 }
 
-func (l *lostResponse) Settle(ctx context.Context, b dispatcher.SettleBatch) (held []dispatcher.HeldRun, err error) {
+func (l *lostResponse) Settle(ctx context.Context, b dispatcher.SettleBatch) (held []run.HeldRun, err error) {
 	held, err = l.Store.Settle(ctx, b)
 	l.settle.Do(func() { held, err = nil, errLost })
 	return held, err
@@ -91,7 +92,7 @@ func (l *lostResponse) Settle(ctx context.Context, b dispatcher.SettleBatch) (he
 
 func (l *lostResponse) Adopt(
 	ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable,
-) (held []dispatcher.HeldRun, err error) {
+) (held []run.HeldRun, err error) {
 	held, err = l.Store.Adopt(ctx, q, runs)
 	l.adopt.Do(func() { held, err = nil, errLost })
 	return held, err
@@ -129,17 +130,17 @@ type stoppedNode struct {
 	stop context.CancelFunc
 }
 
-func (s *stoppedNode) Claim(ctx context.Context, b dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+func (s *stoppedNode) Claim(ctx context.Context, b dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	s.stop()
 	return s.Store.Claim(ctx, b)
 }
 
-func (s *stoppedNode) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+func (s *stoppedNode) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	s.stop()
 	return s.Store.Settle(ctx, b)
 }
 
-func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
 	s.stop()
 	return s.Store.Adopt(ctx, q, runs)
 }
@@ -234,7 +235,7 @@ func TestNodeDeclaredDeadRegistersAgainAndDropsItsOldRuns(t *testing.T) {
 	if r.fleet.id() == old || !r.fleet.active() {
 		t.Fatalf("node %s is active: %v, want a new, active incarnation of %s", r.fleet.id(), r.fleet.active(), old)
 	}
-	stale := heldRun{Node: old, HeldRun: dispatcher.HeldRun{Key: run.Key{ScheduledAt: r.now}}}
+	stale := heldRun{Node: old, HeldRun: run.HeldRun{Key: run.Key{ScheduledAt: r.now}}}
 	if r.waitUntilDue(t.Context(), stale, nil) {
 		t.Error("a run of the old incarnation was begun, though another node has it now")
 	}
@@ -244,13 +245,13 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	began, end := make(chan int, 8), map[int]chan struct{}{1: make(chan struct{}), 2: make(chan struct{})}
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		began <- call.Attempt
 		<-end[call.Attempt]
 		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	ended := make(chan struct{}, 2)
-	r.opts.OnOutcome = func(dispatcher.Call, run.Outcome) { ended <- struct{}{} }
+	r.opts.OnOutcome = func(target.Call, run.Outcome) { ended <- struct{}{} }
 	r.declare("slow", "rate(1h)", nil)
 	change := input.Change{Actor: "test"}
 	one, err := r.store.RequestRun(t.Context(), "app", "slow", nil, change)

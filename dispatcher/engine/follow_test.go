@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -21,8 +22,8 @@ func (r *rig) chain(name string, change func(*dispatcher.Job)) {
 	r.t.Helper()
 	job := dispatcher.Job{App: "app", Name: name}
 	job.SetDefaults()
-	job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Retry = run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
+	job.Target.Webhook = &target.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: target.DefaultTimeout}
 	if change != nil {
 		change(&job)
 	}
@@ -66,7 +67,7 @@ func (r *rig) called() (all []string) {
 func TestDeepChainRunsToItsEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if call.Job == "c" {
 			return broken()
 		}
@@ -122,7 +123,7 @@ func TestFireOfAClaimIsFollowed(t *testing.T) {
 	trigger.SetDefaults()
 	trigger.Expression = "rate(1s)"
 	job := dispatcher.Job{App: "app", Name: "parent", Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	job.OnSuccess = &dispatcher.Follow{Jobs: []string{"child"}}
 	if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
@@ -165,15 +166,15 @@ func TestFireOfAClaimIsFollowed(t *testing.T) {
 func TestDeliveryIsAttemptedAgainAndIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if call.Key.Kind == run.KindFollow && call.Attempt == 2 {
 			return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 		}
 		return broken()
 	}
-	hook := &dispatcher.Webhook{URL: "http://dead-letters/"}
+	hook := &target.Webhook{URL: "http://dead-letters/"}
 	hook.SetDefaults()
-	r.chain("parent", func(j *dispatcher.Job) { j.OnFailure = &dispatcher.Follow{Target: &dispatcher.Target{Webhook: hook}} })
+	r.chain("parent", func(j *dispatcher.Job) { j.OnFailure = &dispatcher.Follow{Target: &target.Target{Webhook: hook}} })
 	r.requestRun("parent")
 	r.follow()
 	want := []string{"parent", "parent.on_failure on_failure failed"}

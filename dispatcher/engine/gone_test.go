@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // stubborn is a store that refuses to disable triggers at first.
@@ -24,7 +25,7 @@ func (s *stubborn) Disable(ctx context.Context, ended dispatcher.Record, reason 
 	return s.Store.Disable(ctx, ended, reason, now)
 }
 
-func wantsNoMore(context.Context, dispatcher.Call) run.Outcome {
+func wantsNoMore(context.Context, target.Call) run.Outcome {
 	return run.Outcome{State: run.Failed, HTTPStatus: 410, Class: run.ClassHTTP4xx, Error: "gone"}
 }
 
@@ -53,7 +54,7 @@ func TestGoneTargetDisablesItsTrigger(t *testing.T) {
 func TestLateGoneLeavesARepairedTriggerAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(ctx context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(ctx context.Context, call target.Call) run.Outcome {
 		job, err := r.store.Job(ctx, "app", "repaired")
 		if err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 
 // groupReader reads a group as nodes route to it.
 type groupReader interface {
-	GroupVersion(ctx context.Context, app, name string, now time.Time) (dispatcher.GroupVersion, error)
+	GroupVersion(ctx context.Context, app, name string, now time.Time) (target.GroupVersion, error)
 }
 
 // groupCache remembers endpoint groups that jobs call. Only jobs whose target is a group use it.
@@ -41,7 +42,7 @@ type groupCache struct {
 }
 
 type knownGroup struct {
-	*dispatcher.GroupVersion
+	*target.GroupVersion
 	readAt  time.Time // local
 	changed bool      // since it was read
 	pace    time.Time // when as many reads as there were are due, one every groupPause
@@ -66,7 +67,7 @@ type groupRead struct {
 	// changed tells that the group changed since it began, forgotten that it is not to be remembered.
 	changed, forgotten bool
 	done               chan struct{} // closed when the rest is set
-	version            *dispatcher.GroupVersion
+	version            *target.GroupVersion
 	err                error
 	void               bool // the attempt that read was cut off
 }
@@ -82,7 +83,7 @@ func (k *knownGroup) size() int {
 }
 
 // get returns a group as it is, or was some seconds ago. now is the database's. ErrNotFound: there is none.
-func (g *groupCache) get(ctx context.Context, app, name string, now time.Time) (*dispatcher.GroupVersion, error) {
+func (g *groupCache) get(ctx context.Context, app, name string, now time.Time) (*target.GroupVersion, error) {
 	id := run.GroupID(app, name)
 	for {
 		g.mu.Lock()
@@ -180,7 +181,7 @@ func (g *groupCache) dropApp(name string) { g.dropIf(func(app string) bool { ret
 func (g *groupCache) clear() { g.dropIf(func(string) bool { return true }) }
 
 // addGroup adds to a call the endpoint group that its target names. It asks the database until it answers.
-func (e *Engine) addGroup(ctx context.Context, call *dispatcher.Call) error {
+func (e *Engine) addGroup(ctx context.Context, call *target.Call) error {
 	name := call.Target.GroupName()
 	missing := false
 	read := untilDone(ctx, e.log, "read endpoint group", 1, func() (err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupReads counts the reads of groups, and lets something happen after each.
@@ -25,7 +26,7 @@ type groupReads struct {
 	after func() error
 }
 
-func (g *groupReads) GroupVersion(ctx context.Context, app, name string, now time.Time) (dispatcher.GroupVersion, error) {
+func (g *groupReads) GroupVersion(ctx context.Context, app, name string, now time.Time) (target.GroupVersion, error) {
 	version, err := g.Store.GroupVersion(ctx, app, name, now)
 	g.count.Add(1)
 	if g.after != nil {
@@ -46,7 +47,7 @@ func newGroupRig(t *testing.T) (*rig, *groupReads) {
 // putGroup stores the group workers with one endpoint.
 func (r *rig) putGroup(url string) {
 	r.t.Helper()
-	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{"one": {URL: url}}}
+	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{"one": {URL: url}}}
 	group.SetDefaults()
 	if _, _, err := r.store.PutGroup(r.t.Context(), group, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
@@ -60,7 +61,7 @@ func (r *rig) declareGrouped(name, expression string) {
 	trigger.SetDefaults()
 	trigger.Expression = expression
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
-	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run"}
+	job.Target.Group = &target.GroupTarget{Name: "workers", Path: "/run"}
 	job.Target.Group.SetDefaults()
 	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -62,18 +63,18 @@ func newFlock(tb testing.TB) (f *flock, stop func()) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = f.store.Close() })
-	group := dispatcher.EndpointGroup{App: "app", Name: "flock"}
+	group := target.EndpointGroup{App: "app", Name: "flock"}
 	group.SetDefaults()
 	var port int
 	if _, err := fmt.Sscanf(refusing, "127.0.0.1:%d", &port); err != nil {
 		tb.Fatal(err)
 	}
-	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(tb, server), port}}
+	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(tb, server), port}}
 	group.Registration.SetDefaults()
 	f.expiring = group.Registration.ExpireAfter.Std()
 	job := dispatcher.Job{App: "app", Name: "steady", Triggers: map[string]dispatcher.Trigger{}}
 	job.SetDefaults()
-	job.Target.Group = &dispatcher.GroupTarget{Name: "flock", Path: "/run"}
+	job.Target.Group = &target.GroupTarget{Name: "flock", Path: "/run"}
 	job.Target.Group.SetDefaults()
 	job.Target.Group.Timeout = input.Duration(10 * time.Minute) // a slow machine sends nothing again
 	for n := range strategyTriggers {
@@ -99,7 +100,7 @@ func newFlock(tb testing.TB) (f *flock, stop func()) {
 }
 
 func (f *flock) register(n int, url string, now time.Time) error {
-	e := dispatcher.Endpoint{ID: fmt.Sprintf("w%03d", n), StaticEndpoint: dispatcher.StaticEndpoint{URL: fmt.Sprintf("%s/w%03d", url, n)}}
+	e := target.Endpoint{ID: fmt.Sprintf("w%03d", n), StaticEndpoint: target.StaticEndpoint{URL: fmt.Sprintf("%s/w%03d", url, n)}}
 	_, _, err := f.store.RegisterEndpoint(f.tb.Context(), "app", "flock", e, now, input.Change{Actor: "test"})
 	return err
 }

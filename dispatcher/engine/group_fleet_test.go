@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -157,16 +158,16 @@ func testFleet(t *testing.T, database string, nodes int) {
 	const perSecond = 100
 	s, stop := startFleet(t, database, nodes)
 	change := input.Change{Actor: "test"}
-	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{}}
 	group.SetDefaults()
 	servers := map[string]*httptest.Server{}
 	for n := range 5 {
 		id := fmt.Sprintf("e%d", n)
 		servers[id] = w.start(t, id)
-		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: servers[id].URL}
+		group.Endpoints[id] = target.StaticEndpoint{URL: servers[id].URL}
 	}
 	late := w.start(t, "late")
-	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(t, late)}}
+	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(t, late)}}
 	group.Registration.SetDefaults()
 	job := dispatcher.Job{App: "app", Name: "dense", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
 	for n := range perSecond {
@@ -175,7 +176,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 		trigger.Expression = "rate(1s)"
 		job.Triggers[fmt.Sprintf("t%02d", n)] = trigger
 	}
-	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run", Strategy: routing.RoundRobin}
+	job.Target.Group = &target.GroupTarget{Name: "workers", Path: "/run", Strategy: routing.RoundRobin}
 	job.Target.Group.SetDefaults()
 	job.Target.Group.Timeout = input.Duration(10 * time.Minute) // a slow machine sends nothing again
 	_, _, err := s.PutGroup(t.Context(), group, change)
@@ -203,7 +204,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 	if _, err := s.DrainEndpoint(t.Context(), "app", "workers", "e1", true, change); err != nil {
 		t.Fatal(err)
 	}
-	endpoint := dispatcher.Endpoint{ID: "late", StaticEndpoint: dispatcher.StaticEndpoint{URL: late.URL}}
+	endpoint := target.Endpoint{ID: "late", StaticEndpoint: target.StaticEndpoint{URL: late.URL}}
 	if _, _, err := s.RegisterEndpoint(t.Context(), "app", "workers", endpoint, time.Time{}, change); err != nil {
 		t.Fatal(err)
 	}

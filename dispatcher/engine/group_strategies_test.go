@@ -17,7 +17,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -155,21 +157,21 @@ func exactly(perNode float64) func(float64) float64 {
 
 // strategyCase is a group with a strategy, its jobs, and what docs/routing.md states about where their fires go.
 type strategyCase struct {
-	strategy dispatcher.Strategy
+	strategy target.Strategy
 	fair     judgement
-	change   func(*dispatcher.EndpointGroup)
+	change   func(*target.EndpointGroup)
 	jobs     int // that share the triggers; 0: one
 	job      func(*dispatcher.Job)
 }
 
 func strategyCases(refusing string) map[string]strategyCase {
-	heavy := func(g *dispatcher.EndpointGroup) {
+	heavy := func(g *target.EndpointGroup) {
 		e := g.Endpoints["e0"]
 		e.Weight = 6
 		g.Endpoints["e0"] = e
 	}
 	oneAtATime := func(j *dispatcher.Job) {
-		j.ConcurrencyPolicy, j.QueueLimit = dispatcher.ConcurrencyQueue, strategyFires
+		j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyQueue, strategyFires
 	}
 	const jobs = 20
 	return map[string]strategyCase{
@@ -183,8 +185,8 @@ func strategyCases(refusing string) map[string]strategyCase {
 		"held":         {strategy: routing.LeastConnections, fair: within(strategyNodes)},
 		"least-conns":  {strategy: routing.LeastConnections, fair: func(counts map[string]int) bool { return len(counts) == 5 }},
 		// e0 refuses connections, and e1 is not alive.
-		"failover": {strategy: routing.Failover, fair: onlyAt("e2"), change: func(g *dispatcher.EndpointGroup) {
-			g.Endpoints["e0"] = dispatcher.StaticEndpoint{URL: refusing}
+		"failover": {strategy: routing.Failover, fair: onlyAt("e2"), change: func(g *target.EndpointGroup) {
+			g.Endpoints["e0"] = target.StaticEndpoint{URL: refusing}
 		}},
 		// e0 runs all jobs, and e1 another one. A job runs once at a time, but other jobs run meanwhile: what goes to e2 makes
 		// that busy for global_busyover.
@@ -201,7 +203,7 @@ func strategyCases(refusing string) map[string]strategyCase {
 			return len(counts) == 5
 		}},
 		"hash-of-four": {strategy: routing.ConsistentHash, fair: func(counts map[string]int) bool { return len(counts) == 4 },
-			change: func(g *dispatcher.EndpointGroup) { delete(g.Endpoints, "e4") }},
+			change: func(g *target.EndpointGroup) { delete(g.Endpoints, "e4") }},
 	}
 }
 
@@ -209,12 +211,12 @@ func strategyCases(refusing string) map[string]strategyCase {
 func declareStrategy(t *testing.T, s *store.Store, name string, c strategyCase, urls map[string]string,
 	start time.Time) {
 	t.Helper()
-	group := dispatcher.EndpointGroup{App: "app", Name: name, Path: "/" + name, Strategy: c.strategy}
+	group := target.EndpointGroup{App: "app", Name: name, Path: "/" + name, Strategy: c.strategy}
 	group.SetDefaults()
-	group.Strategy, group.Endpoints = c.strategy, map[string]dispatcher.StaticEndpoint{}
+	group.Strategy, group.Endpoints = c.strategy, map[string]target.StaticEndpoint{}
 	group.Probe.Timeout = input.Duration(time.Minute) // a slow machine makes no endpoint busy
 	for id, url := range urls {
-		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: url}
+		group.Endpoints[id] = target.StaticEndpoint{URL: url}
 	}
 	if c.change != nil {
 		c.change(&group)
@@ -230,7 +232,7 @@ func declareStrategy(t *testing.T, s *store.Store, name string, c strategyCase, 
 		job := dispatcher.Job{App: "app", Name: fmt.Sprint(name, "-", j), Triggers: map[string]dispatcher.Trigger{}}
 		job.SetDefaults()
 		job.Retry.MaxAttempts, job.Retry.Delays = 100, []input.Duration{input.Duration(200 * time.Millisecond)}
-		job.Target.Group = &dispatcher.GroupTarget{Name: name, Path: "/run"}
+		job.Target.Group = &target.GroupTarget{Name: name, Path: "/run"}
 		job.Target.Group.SetDefaults()
 		job.Target.Group.Timeout = input.Duration(10 * time.Minute) // nor does it send a held request again
 		if c.strategy == routing.ConsistentHash {

@@ -47,7 +47,7 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 		return err
 	}
 	e.missing = map[pool.AttemptKey]time.Time{}
-	var mine []dispatcher.HeldRun
+	var mine []run.HeldRun
 	for _, run := range held {
 		// In this order: a token is closed after its runs are in the pool.
 		if e.tokens.isOpen(run.Token) || e.pool.Owns(run) {
@@ -90,7 +90,7 @@ func (e *Engine) reclaimInDoubt(ctx context.Context, now time.Time) error {
 
 // submitMissed submits runs that the node holds without knowing, as far as the pool has room for them. The others
 // stay missing.
-func (e *Engine) submitMissed(ctx context.Context, node run.NodeID, mine []dispatcher.HeldRun, now time.Time) {
+func (e *Engine) submitMissed(ctx context.Context, node run.NodeID, mine []run.HeldRun, now time.Time) {
 	var admitted []*heldRun
 	for _, run := range e.heldBy(node, mine) {
 		if e.pool.Admit(run.Queue) == pool.Admitted {

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // late is a store whose responses to statements that win runs arrive two rounds of the handler after
@@ -18,19 +19,19 @@ type late struct {
 	rounds func()
 }
 
-func (l *late) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+func (l *late) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	held, err := l.Store.Claim(ctx, batch)
 	l.rounds()
 	return held, err
 }
 
-func (l *late) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+func (l *late) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
 	held, err := l.Store.Adopt(ctx, query, runs)
 	l.rounds()
 	return held, err
 }
 
-func (l *late) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+func (l *late) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	held, err := l.Store.Settle(ctx, batch)
 	l.rounds()
 	return held, err
@@ -88,7 +89,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	release := make(chan struct{})
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if call.Job == "hangs" {
 			<-release
 		}
@@ -102,7 +103,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 	request := func(app, name string, times int) {
 		job := dispatcher.Job{App: app, Name: name}
 		job.SetDefaults()
-		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +165,7 @@ func TestBacklogOfOneAppLeavesTurnsToAnother(t *testing.T) {
 		}
 		job := dispatcher.Job{App: app, Name: "job"}
 		job.SetDefaults()
-		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
 			t.Fatal(err)
 		}

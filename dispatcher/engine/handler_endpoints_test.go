@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // expiring counts the calls of ExpireEndpoints.
@@ -28,13 +28,13 @@ func TestHandlerRemovesExpiredEndpoints(t *testing.T) {
 	r := newRig(t, func(s Store) Store { counted.Store = s; return counted })
 	by := input.Change{Actor: "test"}
 	for g := range 3 {
-		group := dispatcher.EndpointGroup{App: "app", Name: fmt.Sprint("g", g),
-			Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}
+		group := target.EndpointGroup{App: "app", Name: fmt.Sprint("g", g),
+			Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}
 		if _, _, err := r.store.PutGroup(t.Context(), group, by); err != nil {
 			t.Fatal(err)
 		}
-		for i := range dispatcher.MaxEndpoints {
-			e := dispatcher.Endpoint{ID: fmt.Sprint("e", i), StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://10.0.0.1"}}
+		for i := range target.MaxEndpoints {
+			e := target.Endpoint{ID: fmt.Sprint("e", i), StaticEndpoint: target.StaticEndpoint{URL: "http://10.0.0.1"}}
 			at := time.Now().Add(time.Hour) // not gone by the end of a slow test
 			if i > 0 {
 				at = at.Add(-2 * time.Hour)

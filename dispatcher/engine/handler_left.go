@@ -41,7 +41,7 @@ func (e *Engine) settleLeft(ctx context.Context, now time.Time) error {
 	}
 	before := e.left.missed
 	e.left = left{missed: map[leftAttempt]time.Time{}, at: now}
-	missed := func(runs []dispatcher.HeldRun) (again []dispatcher.HeldRun) {
+	missed := func(runs []run.HeldRun) (again []run.HeldRun) {
 		for _, run := range runs {
 			// In this order: an attempt leaves the pool before it gives back its slot. Most are found by their numbers.
 			if run.Attempt > 0 && e.pool.Owns(run) || e.pool.OwnsAny(run.Key, run.Token) || e.slots.has(run) {
@@ -63,7 +63,7 @@ func (e *Engine) settleLeft(ctx context.Context, now time.Time) error {
 }
 
 // loseBegun ends runs as lost.
-func (e *Engine) loseBegun(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (e *Engine) loseBegun(ctx context.Context, runs []run.HeldRun) error {
 	lost, err := e.store.LoseRuns(ctx, runs, time.Time{})
 	if lost > 0 {
 		e.log.WarnContext(ctx, "runs lost", "reason", "attempt_not_here_at_most_once", "node", e.fleet.id().String(), "count", lost)
@@ -72,7 +72,7 @@ func (e *Engine) loseBegun(ctx context.Context, runs []dispatcher.HeldRun) error
 }
 
 // releaseLeft releases slots.
-func (e *Engine) releaseLeft(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (e *Engine) releaseLeft(ctx context.Context, runs []run.HeldRun) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (e *Engine) releaseLeft(ctx context.Context, runs []dispatcher.HeldRun) err
 }
 
 // findLeftSlots returns the slots that this node has, by the database, and may have left.
-func (e *Engine) findLeftSlots(ctx context.Context) (found []dispatcher.HeldRun, err error) {
+func (e *Engine) findLeftSlots(ctx context.Context) (found []run.HeldRun, err error) {
 	var after dispatcher.SlotKey
 	for more := true; more; {
 		turned(ctx)

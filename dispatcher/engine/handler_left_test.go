@@ -8,10 +8,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // leftBehind takes the slot of a run in the node's name, as a restored dump has it: the node itself knows nothing of that.
-func (r *rig) leftBehind(change func(*dispatcher.Job)) dispatcher.HeldRun {
+func (r *rig) leftBehind(change func(*dispatcher.Job)) run.HeldRun {
 	r.t.Helper()
 	r.putBounded(change)
 	r.requestBounded()
@@ -34,7 +35,7 @@ func (r *rig) putBounded(change func(*dispatcher.Job)) {
 	r.t.Helper()
 	job := dispatcher.Job{App: "app", Name: "bounded"}
 	job.SetDefaults()
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	change(&job)
 	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
@@ -84,8 +85,8 @@ func (r *rig) wantsToGoOn() {
 // However a run ends that the database gives to a live node, and that this node does not have: its job goes on.
 func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
 	t.Parallel()
-	settle := func(choice dispatcher.RollbackChoice) func(*rig, dispatcher.HeldRun) error {
-		return func(r *rig, _ dispatcher.HeldRun) error {
+	settle := func(choice dispatcher.RollbackChoice) func(*rig, run.HeldRun) error {
+		return func(r *rig, _ run.HeldRun) error {
 			if _, err := r.store.DeclareRollback(t.Context(), "restored", input.Change{Actor: "test"}); err != nil {
 				return err
 			}
@@ -96,21 +97,21 @@ func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
 			return err
 		}
 	}
-	ends := map[string]func(*rig, dispatcher.HeldRun) error{
+	ends := map[string]func(*rig, run.HeldRun) error{
 		"rollback skip":   settle(dispatcher.RollbackSkip),
 		"rollback replay": settle(dispatcher.RollbackReplay),
-		"cancel": func(r *rig, run dispatcher.HeldRun) error {
+		"cancel": func(r *rig, run run.HeldRun) error {
 			_, err := r.store.CancelRun(t.Context(), run.String(), input.Change{Actor: "test"})
 			return err
 		},
-		"cancel and retry": func(r *rig, run dispatcher.HeldRun) error {
+		"cancel and retry": func(r *rig, run run.HeldRun) error {
 			if _, err := r.store.CancelRun(t.Context(), run.String(), input.Change{Actor: "test"}); err != nil {
 				return err
 			}
 			_, err := r.store.RetryRun(t.Context(), run.String(), input.Change{Actor: "test"})
 			return err
 		},
-		"begin at most once and replay": func(r *rig, run dispatcher.HeldRun) error {
+		"begin at most once and replay": func(r *rig, one run.HeldRun) error {
 			job, err := r.store.Job(t.Context(), "app", "bounded")
 			if err != nil {
 				return err
@@ -119,19 +120,19 @@ func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
 			if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test"}); err != nil {
 				return err
 			}
-			if _, err := r.store.Begin(t.Context(), []dispatcher.HeldRun{run}); err != nil {
+			if _, err := r.store.Begin(t.Context(), []run.HeldRun{one}); err != nil {
 				return err
 			}
-			return settle(dispatcher.RollbackReplay)(r, run)
+			return settle(dispatcher.RollbackReplay)(r, one)
 		},
-		"hand back": func(r *rig, run dispatcher.HeldRun) error {
-			return r.store.Release(t.Context(), []dispatcher.HeldRun{run})
+		"hand back": func(r *rig, one run.HeldRun) error {
+			return r.store.Release(t.Context(), []run.HeldRun{one})
 		},
 	}
 	policies := map[string]func(*dispatcher.Job){
-		"forbid":  func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid },
-		"queue":   func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue },
-		"replace": func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace },
+		"forbid":  func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid },
+		"queue":   func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue },
+		"replace": func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyReplace },
 		"allow":   func(j *dispatcher.Job) { j.MaxConcurrency = 1 },
 	}
 	for end, by := range ends {
@@ -159,12 +160,12 @@ func TestSlotOfARequestInFlightIsNotFreed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	begun, stop := make(chan struct{}), make(chan struct{})
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		close(begun)
 		<-stop // its target does not notice that the caller is gone
 		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
-	r.putBounded(func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+	r.putBounded(func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 	id := r.requestBounded()
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)

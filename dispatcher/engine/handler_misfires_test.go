@@ -234,7 +234,7 @@ type unreliable struct {
 	fails func() (before, after bool)
 }
 
-func (u *unreliable) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+func (u *unreliable) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	before, after := u.fails()
 	if before {
 		return nil, errLost
@@ -246,7 +246,7 @@ func (u *unreliable) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]di
 	return held, err
 }
 
-func (u *unreliable) Claim(ctx context.Context, b dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+func (u *unreliable) Claim(ctx context.Context, b dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	before, after := u.fails()
 	if before {
 		return nil, errLost

@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // The change of an app's switch takes some thousand triggers along, and the handler the others, however many.
@@ -18,7 +19,7 @@ func TestHandlerLetsAllTriggersFollowTheirAppsSwitch(t *testing.T) {
 	trigger.Expression = "rate(1h)"
 	for i := range 33 {
 		job := dispatcher.Job{App: "app", Name: fmt.Sprint("job-", i), Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
-		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 		for k := range 100 {
 			job.Triggers[fmt.Sprint("t", k)] = trigger
 		}

@@ -23,7 +23,7 @@ type worked struct {
 	frozen func()
 }
 
-func (w *worked) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+func (w *worked) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	if w.frozen != nil {
 		w.frozen()
 	}

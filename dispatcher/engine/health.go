@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -23,8 +24,8 @@ const (
 
 // endpointWatcher is an Invoker that checks the health of endpoints.
 type endpointWatcher interface {
-	CheckHealth(ctx context.Context, calls []dispatcher.Call, now time.Time)
-	CountEndpoints(since, now time.Time) []dispatcher.GroupCount
+	CheckHealth(ctx context.Context, calls []target.Call, now time.Time)
+	CountEndpoints(since, now time.Time) []target.GroupCount
 }
 
 // usedGroups are the groups with health checks that fires of this node went to lately.
@@ -34,12 +35,12 @@ type usedGroups struct {
 }
 
 type usedGroup struct {
-	call dispatcher.Call // App, Group and Bounds
-	at   time.Time       // of the latest fire
+	call target.Call // App, Group and Bounds
+	at   time.Time   // of the latest fire
 }
 
 // note notes a fire to a group.
-func (u *usedGroups) note(call *dispatcher.Call, now time.Time) {
+func (u *usedGroups) note(call *target.Call, now time.Time) {
 	if call.Group.HealthCheck == nil {
 		return
 	}
@@ -50,7 +51,7 @@ func (u *usedGroups) note(call *dispatcher.Call, now time.Time) {
 		used = &usedGroup{}
 		u.of[run.GroupID(call.App, call.Group.Name)] = used
 	}
-	used.call, used.at = dispatcher.Call{App: call.App, Group: call.Group, Bounds: call.Bounds}, now
+	used.call, used.at = target.Call{App: call.App, Group: call.Group, Bounds: call.Bounds}, now
 }
 
 // dropIf forgets the groups of the apps that match: their bounds may have changed. The next fire notes them again.
@@ -65,10 +66,10 @@ func (u *usedGroups) dropIf(match func(app string) bool) {
 }
 
 // calls returns what is in use, and forgets the rest.
-func (u *usedGroups) calls(now time.Time) []dispatcher.Call {
+func (u *usedGroups) calls(now time.Time) []target.Call {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	all := make([]dispatcher.Call, 0, len(u.of))
+	all := make([]target.Call, 0, len(u.of))
 	for id, used := range u.of {
 		if now.Sub(used.at) > groupInUse {
 			delete(u.of, id)
@@ -93,7 +94,7 @@ func (e *Engine) healthLoop(ctx context.Context) {
 
 // groupsInUse returns the groups to check as they are now. While the database does not respond, that is as they were;
 // other loops log that. now is the database's.
-func (e *Engine) groupsInUse(ctx context.Context, local, now time.Time) []dispatcher.Call {
+func (e *Engine) groupsInUse(ctx context.Context, local, now time.Time) []target.Call {
 	calls := e.used.calls(local)
 	reachable := true
 	for n := range calls {
@@ -135,10 +136,10 @@ func (c *endpointCounts) Describe(to chan<- *prometheus.Desc) { to <- c.counts }
 func (c *endpointCounts) Collect(to chan<- prometheus.Metric) {
 	now := time.Now()
 	all := c.watcher.CountEndpoints(now.Add(-groupInUse), now)
-	slices.SortFunc(all, func(a, b dispatcher.GroupCount) int {
+	slices.SortFunc(all, func(a, b target.GroupCount) int {
 		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.Group, b.Group))
 	})
-	others := dispatcher.GroupCount{States: map[dispatcher.EndpointState]int{}}
+	others := target.GroupCount{States: map[target.EndpointState]int{}}
 	if len(all) > mostGroupSeries {
 		for _, one := range all[mostGroupSeries:] {
 			for state, n := range one.States {
@@ -148,7 +149,7 @@ func (c *endpointCounts) Collect(to chan<- prometheus.Metric) {
 		all = all[:mostGroupSeries]
 	}
 	for _, one := range append(all, others) {
-		for _, state := range dispatcher.EndpointStates {
+		for _, state := range target.EndpointStates {
 			to <- prometheus.MustNewConstMetric(c.counts, prometheus.GaugeValue, float64(one.States[state]), one.App, one.Group, string(state))
 		}
 	}

@@ -13,13 +13,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // putChecked stores the group workers with a health check and one endpoint.
 func (r *rig) putChecked(url string) {
 	r.t.Helper()
-	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{"one": {URL: url}},
-		HealthCheck: &dispatcher.HealthCheck{}}
+	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{"one": {URL: url}},
+		HealthCheck: &target.HealthCheck{}}
 	group.SetDefaults()
 	if _, _, err := r.store.PutGroup(r.t.Context(), group, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
@@ -41,7 +42,7 @@ func (r *rig) inUse(local time.Time) string {
 // fire reads the group as a fire does.
 func (r *rig) fireToGroup() {
 	r.t.Helper()
-	call := dispatcher.Call{App: "app", Target: dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers"}}}
+	call := target.Call{App: "app", Target: target.Target{Group: &target.GroupTarget{Name: "workers"}}}
 	if err := r.addGroup(r.t.Context(), &call); err != nil {
 		r.t.Fatal(err)
 	}
@@ -98,12 +99,12 @@ func TestGroupsInUseAreCheckedAsTheyAreNow(t *testing.T) {
 // watched counts as an invoker knows endpoints of some groups.
 type watched int
 
-func (watched) CheckHealth(context.Context, []dispatcher.Call, time.Time) {}
+func (watched) CheckHealth(context.Context, []target.Call, time.Time) {}
 
-func (w watched) CountEndpoints(time.Time, time.Time) (all []dispatcher.GroupCount) {
+func (w watched) CountEndpoints(time.Time, time.Time) (all []target.GroupCount) {
 	for n := range int(w) {
-		all = append(all, dispatcher.GroupCount{App: "app", Group: fmt.Sprintf("g%03d", int(w)-n), States: map[dispatcher.EndpointState]int{
-			dispatcher.EndpointUp: 2, dispatcher.EndpointDown: 1,
+		all = append(all, target.GroupCount{App: "app", Group: fmt.Sprintf("g%03d", int(w)-n), States: map[target.EndpointState]int{
+			target.EndpointUp: 2, target.EndpointDown: 1,
 		}})
 	}
 	return all

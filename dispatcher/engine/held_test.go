@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A node that was marked dead while it connected does not send, and records nothing: the run is another node's.
@@ -13,7 +14,7 @@ func TestAttemptThatLosesItsRunOnTheWayIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	held := []bool{}
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		held = append(held, call.Held())
 		if err := r.register(t.Context(), dispatcher.NodeActive); err != nil { // as after it was marked dead
 			t.Error(err)

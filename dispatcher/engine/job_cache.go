@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -41,7 +42,7 @@ type preparedJob struct {
 	host     string           // of the target
 	atOnce   int              // how many of its attempts may be in flight; 0: as to any host
 	// templates are those of the target, parsed once for all its calls; nil: it has none.
-	templates *dispatcher.Templates
+	templates *target.Templates
 	readAt    time.Time // local
 	outside   error     // what of the job is outside the bounds of its app; nil: nothing
 }
@@ -179,33 +180,33 @@ func (d *preparedJob) queue() pool.QueueKey {
 // call returns what an attempt of run needs: by the job that it was claimed with or, for an adopted
 // run, as the job is now. The error is errGone if the job or trigger is not there, or says why the
 // stored job cannot be read.
-func (j *jobCache) call(r heldRun) (dispatcher.Call, error) {
+func (j *jobCache) call(r heldRun) (target.Call, error) {
 	d := r.Detail.job
 	if d == nil {
 		var cached bool
 		if d, cached = j.get(r.JobID, r.Revision); !cached {
-			return dispatcher.Call{}, errGone
+			return target.Call{}, errGone
 		}
 	}
 	if d.Err != nil {
-		return dispatcher.Call{}, d.Err
+		return target.Call{}, d.Err
 	}
 	bounds, err := j.boundsOf(r, d)
 	if err != nil {
-		return dispatcher.Call{}, err
+		return target.Call{}, err
 	}
 	name := ""
 	if r.Kind.OfTrigger() {
 		var there bool
 		if name, there = d.triggers[r.TriggerID]; !there {
-			return dispatcher.Call{}, errGone
+			return target.Call{}, errGone
 		}
 	}
 	var carried *run.CarriedState
 	if d.CarryState {
 		carried = &run.CarriedState{} // to be read once the run has its slot
 	}
-	return dispatcher.Call{
+	return target.Call{
 		App: d.App, Job: d.Name, Trigger: name, Key: r.Key, Attempt: r.Attempt,
 		EventID: r.EventOf(d.EventID(j.installation, name, r.ScheduledAt, r.Kind)),
 		Target:  d.Target, Templates: d.templates, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
@@ -215,7 +216,7 @@ func (j *jobCache) call(r heldRun) (dispatcher.Call, error) {
 
 // boundsOf returns the bounds of the app of a job, and refuses an attempt of a job that is outside of them. The definition
 // may be that of the claim; the bounds are those of now.
-func (j *jobCache) boundsOf(run heldRun, d *preparedJob) (*dispatcher.Bounds, error) {
+func (j *jobCache) boundsOf(run heldRun, d *preparedJob) (*target.Bounds, error) {
 	bounds, outside := d.Bounds, d.outside
 	if j.outdated(d) {
 		latest, cached := j.get(run.JobID, 0)
@@ -236,7 +237,7 @@ func (j *jobCache) boundsOf(run heldRun, d *preparedJob) (*dispatcher.Bounds, er
 type outsideError struct{ problems input.Problems }
 
 // outsideOf returns an outsideError, or nil.
-func outsideOf(bounds dispatcher.Bounds, job dispatcher.Job) error {
+func outsideOf(bounds target.Bounds, job dispatcher.Job) error {
 	var problems input.Problems
 	if problems.AddError("", bounds.CheckTarget(job.App, job.Target)); problems == nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
@@ -19,7 +20,7 @@ func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 	change := input.Change{Actor: "test"}
 	for _, url := range []string{"http://127.0.0.1/old", "http://127.0.0.1/new"} {
 		job := dispatcher.Job{App: "app", Name: "edited", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
-		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: url, Method: "POST", Timeout: target.DefaultTimeout}
 		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +44,7 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	r := newRig(t, nil)
 	change := input.Change{Actor: "test"}
 	began, end := make(chan struct{}, 8), make(chan struct{})
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if strings.HasPrefix(call.Job, "busy") {
 			began <- struct{}{}
 			<-end
@@ -63,7 +64,7 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 		}}
 		job.SetDefaults()
 		job.Retry.Delays = []input.Duration{0}
-		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: url, Method: "POST", Timeout: target.DefaultTimeout}
 		stored, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now.Add(-time.Second)})
 		if err != nil {
 			t.Fatal(err)

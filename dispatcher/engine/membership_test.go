@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
@@ -238,7 +239,7 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	r := newRig(t, nil)
 	pinned := dispatcher.Job{
 		App: "app", Name: "pinned", Enabled: true, NodeLabels: input.Labels{"disk": "ssd"},
-		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}},
 		Triggers: map[string]dispatcher.Trigger{"only": {}},
 	}
 	trigger := pinned.Triggers["only"]

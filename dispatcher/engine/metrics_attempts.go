@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/series"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -66,7 +67,7 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 
 // attemptKey is what attempts are timed by.
 type attemptKey struct {
-	target dispatcher.TargetKind
+	target target.Kind
 	state  run.State
 }
 
@@ -78,7 +79,7 @@ func newAttemptSeconds(registry prometheus.Registerer) map[attemptKey]timed {
 	}, []string{"target", "state"})
 	registry.MustRegister(all)
 	seconds := map[attemptKey]timed{}
-	for _, kind := range dispatcher.TargetKinds {
+	for _, kind := range target.Kinds {
 		for _, state := range attemptStates {
 			seconds[attemptKey{kind, state}] = newTimed(all.WithLabelValues(string(kind), string(state)), notable)
 		}
@@ -107,7 +108,7 @@ func newTimed(observer prometheus.Observer, notable time.Duration) timed {
 
 // observe notes that something of a run took a time, as seen at a local time. The exemplar names the trace, too, if there is
 // one to be found.
-func (t timed) observe(took time.Duration, call *dispatcher.Call, at time.Time) {
+func (t timed) observe(took time.Duration, call *target.Call, at time.Time) {
 	latest := &t.seconds.usual
 	if took >= t.notable {
 		latest = &t.seconds.notable
@@ -124,7 +125,7 @@ func (t timed) observe(took time.Duration, call *dispatcher.Call, at time.Time) 
 }
 
 // began notes how late an attempt began. first says that it is the first of a scheduled fire.
-func (m *metrics) began(call *dispatcher.Call, late time.Duration, first bool, at time.Time) {
+func (m *metrics) began(call *target.Call, late time.Duration, first bool, at time.Time) {
 	m.load.began(late, first)
 	if first {
 		m.apps.Of(call.App).lateness.observe(late, call, at)

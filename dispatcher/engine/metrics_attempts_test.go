@@ -18,10 +18,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // failing fails as a target that is down, with a text that must stay out of the log.
-func failing(context.Context, dispatcher.Call) run.Outcome {
+func failing(context.Context, target.Call) run.Outcome {
 	end := time.Now()
 	return run.Outcome{State: run.Failed, HTTPStatus: 503, Class: run.ClassHTTP5xx,
 		Error: "secret-text", StartedAt: end.Add(-1500 * time.Millisecond), EndedAt: end}
@@ -57,7 +58,7 @@ func TestFailedAttemptIsOneLineWithIDs(t *testing.T) {
 	if strings.Contains(log.String(), "secret-text") {
 		t.Errorf("the log has the error of the target: %s", log.String())
 	}
-	got := written(t, r.metrics.seconds[attemptKey{dispatcher.TargetWebhook, run.Failed}].observer.(prometheus.Metric))
+	got := written(t, r.metrics.seconds[attemptKey{target.KindWebhook, run.Failed}].observer.(prometheus.Metric))
 	if h := got.GetHistogram(); h.GetSampleCount() != 1 || h.GetSampleSum() != 1.5 || exemplarRun(h) != runs[0].ID {
 		t.Errorf("attempts took %v, want one of 1.5 s with an exemplar of run %s", h, runs[0].ID)
 	}
@@ -91,7 +92,7 @@ func exemplarRun(h *dto.Histogram) (run string) {
 func TestExemplarsAreBoundedBySecond(t *testing.T) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: []float64{.1, 1, 10}})
 	timed, at := newTimed(h, notable), time.Unix(1_800_000_000, 0)
-	calls := make([]dispatcher.Call, 4)
+	calls := make([]target.Call, 4)
 	for i := range calls {
 		calls[i].Key = run.Key{TriggerID: int64(i + 1), ScheduledAt: at, Kind: run.KindSchedule}
 	}
@@ -154,7 +155,7 @@ type refusals struct {
 	first chan struct{}
 }
 
-func (s *refusals) Acquire(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (s *refusals) Acquire(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error) {
 	granted, err := s.Store.Acquire(ctx, runs)
 	if err == nil && len(granted) < len(runs) {
 		s.once.Do(func() { close(s.first) })
@@ -166,7 +167,7 @@ func TestSkippedRunsCountByReason(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	r := newRig(t, func(s Store) Store { return &refusals{Store: s, first: release} })
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		<-release
 		return run.Outcome{State: run.Succeeded}
 	}
@@ -175,7 +176,7 @@ func TestSkippedRunsCountByReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job.ConcurrencyPolicy = dispatcher.ConcurrencyForbid
+	job.ConcurrencyPolicy = run.ConcurrencyForbid
 	if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // BenchmarkMetricsOfAnAttempt measures what the metrics cost a fire that succeeds in time, old and new ones together.
 func BenchmarkMetricsOfAnAttempt(b *testing.B) {
 	e := New(unwilling{}, nil, Options{})
-	a := &attempt{call: dispatcher.Call{App: "shop", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{}}}}
+	a := &attempt{call: target.Call{App: "shop", Target: target.Target{Webhook: &target.Webhook{}}}}
 	begun := time.Now()
 	a.outcome = run.Outcome{State: run.Succeeded, StartedAt: begun, EndedAt: begun.Add(time.Millisecond)}
 	for b.Loop() {

@@ -8,22 +8,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Invoker makes one attempt: at most one request on the wire.
 type Invoker interface {
-	Invoke(ctx context.Context, call dispatcher.Call) run.Outcome
+	Invoke(ctx context.Context, call target.Call) run.Outcome
 }
 
 // Tracer records attempts as spans.
 type Tracer interface {
 	// Begin begins the span of an attempt at now, by the database's clock. It returns whether the trace of the run is recorded,
 	// and what ends the span; nil: it is not. Neither may wait for anything.
-	Begin(ctx context.Context, call dispatcher.Call, now time.Time) (run.Sampling, func(run.Outcome))
+	Begin(ctx context.Context, call target.Call, now time.Time) (run.Sampling, func(run.Outcome))
 }
 
 // Protector keeps the machine of a node running while an attempt is in flight that a drain could cut off.
@@ -89,9 +89,9 @@ type Options struct {
 	CertificateEnd func() time.Time
 	// Members returns the endpoints that the names of DNS in a group stand for: those that an app with some bounds may call, and
 	// those that are refused. It may wait for name servers; nil: there are none.
-	Members func(ctx context.Context, group dispatcher.EndpointGroup, egress dispatcher.EgressBounds) (members, refused []dispatcher.Endpoint)
+	Members func(ctx context.Context, group target.EndpointGroup, egress target.EgressBounds) (members, refused []target.Endpoint)
 	// OnOutcome is called at the end of every attempt, from the attempt's goroutine; nil: nothing.
-	OnOutcome func(dispatcher.Call, run.Outcome)
+	OnOutcome func(target.Call, run.Outcome)
 }
 
 func (o Options) withDefaults() Options {

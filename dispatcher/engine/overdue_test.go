@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // first is when the first fire of rate(1s) is due that these tests declare.
@@ -32,7 +33,7 @@ func TestOldestOverdueIsWhatSaturationDelays(t *testing.T) {
 	r := newRig(t, nil)
 	r.wantOverdue(time.Hour, 0, "without a job")
 	finish := make(chan struct{})
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		<-finish
 		return run.Outcome{State: run.Succeeded}
 	}

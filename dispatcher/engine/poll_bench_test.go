@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -71,7 +72,7 @@ func copyJobs(b *testing.B, s *store.Store, database string, start time.Time) {
 		Schedule: dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", manyTriggers/1000), StartAt: &start}, Enabled: true,
 		MisfireAfter: dispatcher.DefaultMisfireAfter,
 	}}}
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	change := input.Change{Actor: "test"}
 	if _, _, err := s.PutApp(b.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {
 		b.Fatal(err)

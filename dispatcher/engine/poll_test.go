@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // reads is a store that notes what is asked for.
@@ -231,7 +232,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 	}
 	change := input.Change{Actor: "test"}
 	job := dispatcher.Job{App: "app", Name: "manual", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	if _, _, err := below.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 500},
 		Window: time.Hour, Handler: time.Hour, DeadAfter: time.Hour,
 		OnStarted: func(run.NodeID) { close(started) },
-		OnOutcome: func(dispatcher.Call, run.Outcome) { ended <- struct{}{} },
+		OnOutcome: func(target.Call, run.Outcome) { ended <- struct{}{} },
 	})
 	ctx, end := context.WithCancel(t.Context())
 	over := make(chan struct{})

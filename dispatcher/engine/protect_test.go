@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // guard counts what holds it.
@@ -28,28 +29,28 @@ func (g *guard) Hold() func() {
 func TestOnlyLongAttemptsAreProtected(t *testing.T) {
 	t.Parallel()
 	const drain = 110 * time.Second
-	lambda := func(how dispatcher.Invocation) dispatcher.Target {
-		return dispatcher.Target{Lambda: &dispatcher.Lambda{
+	lambda := func(how target.Invocation) target.Target {
+		return target.Target{Lambda: &target.Lambda{
 			Function: "arn:aws:lambda:eu-central-1:123456789012:function:f", Invocation: how, Timeout: input.Duration(15 * time.Minute),
 		}}
 	}
-	webhook := func(timeout time.Duration) dispatcher.Target {
-		return dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: input.Duration(timeout)}}
+	webhook := func(timeout time.Duration) target.Target {
+		return target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: input.Duration(timeout)}}
 	}
 	for name, tt := range map[string]struct {
-		target dispatcher.Target
+		target target.Target
 		want   int32
 	}{
 		"a webhook that fits into the drain":      {webhook(drain), 0},
 		"a webhook that may take longer":          {webhook(drain + time.Millisecond), 1},
-		"a function that is waited for":           {lambda(dispatcher.InvokeRequestResponse), 1},
-		"a function that only receives the event": {lambda(dispatcher.InvokeEvent), 0},
+		"a function that is waited for":           {lambda(target.InvokeRequestResponse), 1},
+		"a function that only receives the event": {lambda(target.InvokeEvent), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, g := newRig(t, nil), &guard{}
 			r.opts.Drain, r.long.protection = drain, g
-			r.setBounds(dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}}})
+			r.setBounds(target.Bounds{Lambda: target.LambdaBounds{Functions: []string{"*"}}})
 			r.declare("report", "rate(1s)", nil)
 			job, err := r.store.Job(t.Context(), "app", "report")
 			if err != nil {
@@ -61,7 +62,7 @@ func TestOnlyLongAttemptsAreProtected(t *testing.T) {
 			}
 			var during int32
 			var since *time.Time
-			r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+			r.invoke = func(context.Context, target.Call) run.Outcome {
 				during, since = g.held.Load(), r.long.since(r.clock.now())
 				return run.Outcome{State: run.Succeeded}
 			}

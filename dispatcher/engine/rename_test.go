@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // renamed renames a job and its only trigger, and lets the node hear of it.
@@ -64,7 +65,7 @@ func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
 func TestRetryOfARenamedJobSeesTheFiresAround(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if call.Attempt == 1 {
 			return broken()
 		}

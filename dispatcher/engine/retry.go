@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // retries wake the node when runs are to be attempted again. It is only an alarm clock: the runs are
@@ -202,7 +203,7 @@ const retryFailed = "failed"
 
 // planRetry reports to the circuit breaker how an attempt ended, and returns when the run is attempted
 // again; nil: never.
-func (e *Engine) planRetry(ctx context.Context, r heldRun, call dispatcher.Call, o run.Outcome) *dispatcher.NextAttempt {
+func (e *Engine) planRetry(ctx context.Context, r heldRun, call target.Call, o run.Outcome) *dispatcher.NextAttempt {
 	if e.hosts.report(hostOf(r), r.JobID, o, time.Now()) {
 		e.hostResponds(ctx, r)
 	}
@@ -216,7 +217,7 @@ func (e *Engine) planRetry(ctx context.Context, r heldRun, call dispatcher.Call,
 }
 
 // nextOfFailed returns when a run whose attempt failed is attempted again; nil: never.
-func (e *Engine) nextOfFailed(run heldRun, call dispatcher.Call, o run.Outcome) *dispatcher.NextAttempt {
+func (e *Engine) nextOfFailed(run heldRun, call target.Call, o run.Outcome) *dispatcher.NextAttempt {
 	next := nextAttempt(call, run.HeldRun, o, randomShare())
 	if next != nil {
 		reason := retryFailed
@@ -232,7 +233,7 @@ func (e *Engine) nextOfFailed(run heldRun, call dispatcher.Call, o run.Outcome) 
 const throttlePause = time.Second
 
 // nextAttempt returns when a failed run is attempted again; nil: never.
-func nextAttempt(call dispatcher.Call, r dispatcher.HeldRun, o run.Outcome, draw float64) *dispatcher.NextAttempt {
+func nextAttempt(call target.Call, r run.HeldRun, o run.Outcome, draw float64) *dispatcher.NextAttempt {
 	policy, failures := call.Retry, r.Failures+1
 	throttled := o.Class == run.ClassThrottled
 	switch {
@@ -259,7 +260,7 @@ func nextAttempt(call dispatcher.Call, r dispatcher.HeldRun, o run.Outcome, draw
 
 // retryFrom returns a next attempt without its time. began is when the attempt began or was deferred.
 // The run's first attempt sets when the run is given up.
-func retryFrom(policy dispatcher.Retry, run dispatcher.HeldRun, began time.Time) *dispatcher.NextAttempt {
+func retryFrom(policy run.Retry, run run.HeldRun, began time.Time) *dispatcher.NextAttempt {
 	next := &dispatcher.NextAttempt{Until: run.RetryUntil, StopAtNextFire: policy.StopAtNextFire}
 	if next.Until.IsZero() {
 		next.Until = began.Add(policy.MaxAge.Std())

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // broken is a failure of the target's host.
@@ -25,7 +26,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 	job := dispatcher.Job{App: "app", Name: name}
 	job.SetDefaults()
 	job.Retry.Delays = []input.Duration{0}
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: target.DefaultTimeout}
 	if change != nil {
 		change(&job)
 	}
@@ -65,7 +66,7 @@ func (r *rig) read(id string) run.Run {
 func TestFailedRunIsAttemptedAgainUnderItsEventID(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if call.Attempt < 3 {
 			return broken()
 		}
@@ -90,7 +91,7 @@ func TestFailedRunIsAttemptedAgainUnderItsEventID(t *testing.T) {
 func TestRunEndsAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome { return broken() }
+	r.invoke = func(context.Context, target.Call) run.Outcome { return broken() }
 	id := r.request("broken", nil)
 	for range 5 {
 		r.retry(id)
@@ -109,7 +110,7 @@ func TestRetryIsMadeWhenDue(t *testing.T) {
 	const wait = 300 * time.Millisecond
 	done := make(chan time.Time, 1)
 	var failed time.Time
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if call.Attempt == 1 {
 			failed = time.Now()
 			return broken()
@@ -139,7 +140,7 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	var calls atomic.Int32
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		if calls.Add(1) == 1 {
 			return broken()
 		}
@@ -181,9 +182,9 @@ func (r *rig) retryAt(l *looked, now time.Time) time.Time {
 }
 
 // failsOnce is a target that fails once, at a time; zero: now.
-func failsOnce(at time.Time) func(context.Context, dispatcher.Call) run.Outcome {
+func failsOnce(at time.Time) func(context.Context, target.Call) run.Outcome {
 	var calls atomic.Int32
-	return func(context.Context, dispatcher.Call) run.Outcome {
+	return func(context.Context, target.Call) run.Outcome {
 		if calls.Add(1) > 1 {
 			return run.Outcome{State: run.Succeeded}
 		}
@@ -281,8 +282,8 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	ended := began.Add(time.Second)
 	after := func(d time.Duration) *time.Duration { return &d }
 	type (
-		call = dispatcher.Call
-		r    = dispatcher.HeldRun
+		call = target.Call
+		r    = run.HeldRun
 	)
 	for name, tt := range map[string]struct {
 		class  run.Class
@@ -379,32 +380,32 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 func TestThrottlesDoNotCount(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	call := dispatcher.Call{Delivery: dispatcher.AtMostOnce}
+	call := target.Call{Delivery: dispatcher.AtMostOnce}
 	call.Retry.SetDefaults()
 	call.Retry.MaxAttempts = 1
 	o := run.Outcome{State: run.Failed, StartedAt: began, EndedAt: began, Class: run.ClassThrottled}
 	for attempt, want := range map[int]time.Duration{
 		1: time.Second, 2: 1250 * time.Millisecond, 5: 10 * time.Second, 50: 37500 * time.Millisecond,
 	} {
-		next := nextAttempt(call, dispatcher.HeldRun{Attempt: attempt}, o, 0.125)
+		next := nextAttempt(call, run.HeldRun{Attempt: attempt}, o, 0.125)
 		if next == nil || next.CountsAsFailure || next.At.Sub(began) != want {
 			t.Errorf("after attempt %d: %+v, want another after %s, not counted", attempt, next, want)
 		}
 	}
 	asked := 30 * time.Second
 	o.RetryAfter = &asked
-	if next := nextAttempt(call, dispatcher.HeldRun{Attempt: 1}, o, 0); next.At.Sub(began) != asked {
+	if next := nextAttempt(call, run.HeldRun{Attempt: 1}, o, 0); next.At.Sub(began) != asked {
 		t.Errorf("next = %+v, want it when Lambda said", next)
 	}
 }
 
-func atMostOnce(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
+func atMostOnce(j *target.Call, _ *run.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
 
 // The job may leave the cache while an attempt is in flight, because others take its room.
 func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		r.jobs.clear()
 		return broken()
 	}
@@ -418,7 +419,7 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	fail := true
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		if fail {
 			return broken()
 		}
@@ -427,7 +428,7 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	job := dispatcher.Job{App: "app", Name: "delayed"}
 	job.SetDefaults()
 	job.Retry.Delays = []input.Duration{0}
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	only := dispatcher.Trigger{}
 	only.SetDefaults()
 	only.Expression = "delay(1s)"

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestMain(m *testing.M) {
@@ -47,12 +48,12 @@ type rig struct {
 	// registry has the metrics of the store.
 	registry *prometheus.Registry
 	mu       sync.Mutex
-	calls    []dispatcher.Call
+	calls    []target.Call
 	// invoke overrides what a call does; nil: it succeeds.
-	invoke func(context.Context, dispatcher.Call) run.Outcome
+	invoke func(context.Context, target.Call) run.Outcome
 }
 
-func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) run.Outcome {
+func (r *rig) Invoke(ctx context.Context, call target.Call) run.Outcome {
 	r.mu.Lock()
 	r.calls = append(r.calls, call)
 	r.mu.Unlock()
@@ -147,7 +148,7 @@ func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger))
 		change(&trigger)
 	}
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}

@@ -7,15 +7,15 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // inputReads read what runs were given, many at once: 10,000 notifications of an alert that began at once would otherwise take
 // all connections of the node for themselves.
-type inputReads = permits[dispatcher.HeldRun, givenInput]
+type inputReads = permits[run.HeldRun, givenInput]
 
 // mostInputs is how many inputs are read at once: together they have 16 MiB at most.
 const mostInputs = 64
@@ -27,7 +27,7 @@ type givenInput struct {
 }
 
 func newInputReads(store Store, batch int, log *slog.Logger) *inputReads {
-	grant := func(ctx context.Context, runs []dispatcher.HeldRun) (map[pool.AttemptKey]givenInput, error) {
+	grant := func(ctx context.Context, runs []run.HeldRun) (map[pool.AttemptKey]givenInput, error) {
 		keys := make([]run.Key, len(runs))
 		for i := range runs {
 			keys[i] = runs[i].Key
@@ -77,7 +77,7 @@ func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
 }
 
 // addInput adds to a call what its run was given. It waits until the database responds.
-func (e *Engine) addInput(ctx context.Context, r dispatcher.HeldRun, call *dispatcher.Call) error {
+func (e *Engine) addInput(ctx context.Context, r run.HeldRun, call *target.Call) error {
 	given := e.inputs.request(ctx, r)
 	switch {
 	case !given.read:

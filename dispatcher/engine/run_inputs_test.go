@@ -13,13 +13,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // What a run was given takes the place of the payload of its job on every attempt, in templates too.
 func TestRunSendsThePayloadThatItWasGiven(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if call.Attempt == 1 {
 			return broken()
 		}
@@ -48,7 +49,7 @@ func TestRunSendsThePayloadThatItWasGiven(t *testing.T) {
 func TestInputThatCannotBeReadFailsItsRunAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	r.request("given", func(job *dispatcher.Job) { job.Retry.MaxAttempts, job.Retry.Delays = 1, nil })

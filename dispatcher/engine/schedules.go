@@ -105,7 +105,7 @@ func catchesUp(kind run.Kind) bool {
 }
 
 // heldBy returns runs that node holds and that were not claimed here, each due at its scheduled time.
-func (e *Engine) heldBy(node run.NodeID, runs []dispatcher.HeldRun) []*heldRun {
+func (e *Engine) heldBy(node run.NodeID, runs []run.HeldRun) []*heldRun {
 	held := make([]*heldRun, len(runs))
 	for i, r := range runs {
 		delayed := r.Shard == 0 && (r.Kind == run.KindSchedule || r.Kind == run.KindCatchUp)

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -132,7 +133,7 @@ func TestFixedDelayCountsFromTheEndOfItsRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	// The runs ended a while ago, so that the test need not wait for the next.
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		ended := time.Now().Add(-10 * time.Second)
 		return run.Outcome{State: run.Failed, Class: run.ClassHTTP4xx, StartedAt: ended, EndedAt: ended}
 	}

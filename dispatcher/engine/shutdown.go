@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // A shutdown has two parts. In the drain, attempts in flight finish, Options.Drain long at most. Then the node
@@ -54,7 +55,7 @@ func (e *Engine) drain(ctx context.Context, begun time.Time, stopHeartbeats func
 }
 
 // handBack queues runs again that were not begun.
-func (e *Engine) handBack(ctx context.Context, runs []dispatcher.HeldRun) {
+func (e *Engine) handBack(ctx context.Context, runs []run.HeldRun) {
 	if len(runs) > 0 {
 		e.logIf(ctx, "hand back runs", e.store.Release(ctx, runs))
 	}

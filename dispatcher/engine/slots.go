@@ -9,6 +9,8 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // slots are the runs of this node that hold a concurrency slot of their job. A run takes its slot
@@ -20,18 +22,18 @@ type slots struct {
 	log      *slog.Logger
 	requests *runPermits
 	// endpoints asks for the slots of endpoints.
-	endpoints *permits[dispatcher.EndpointRequest, dispatcher.EndpointGrant]
+	endpoints *permits[target.EndpointRequest, target.EndpointGrant]
 
 	mu   sync.Mutex
-	held map[pool.AttemptKey]dispatcher.HeldRun
-	over *pile[dispatcher.HeldRun] // to be given back
+	held map[pool.AttemptKey]run.HeldRun
+	over *pile[run.HeldRun] // to be given back
 }
 
 func newSlots(store Store, batch int, log *slog.Logger) *slots {
 	return &slots{
 		store: store, log: log, requests: newRunPermits("acquire slots", store.Acquire, batch, log),
 		endpoints: newEndpointPermits(store, batch, log),
-		held:      map[pool.AttemptKey]dispatcher.HeldRun{}, over: newPile[dispatcher.HeldRun](),
+		held:      map[pool.AttemptKey]run.HeldRun{}, over: newPile[run.HeldRun](),
 	}
 }
 
@@ -62,14 +64,14 @@ func (e *Engine) takeSlot(ctx context.Context, a *attempt) result {
 }
 
 // took notes that an attempt has a slot.
-func (s *slots) took(run dispatcher.HeldRun) {
+func (s *slots) took(run run.HeldRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[pool.KeyOf(run)] = run
 }
 
 // has reports whether an attempt of a run under a token has a slot here.
-func (s *slots) has(run dispatcher.HeldRun) bool {
+func (s *slots) has(run run.HeldRun) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.held {
@@ -81,7 +83,7 @@ func (s *slots) has(run dispatcher.HeldRun) bool {
 }
 
 // giveBack gives back the slot of a run that has one, or may have got one, without an attempt.
-func (s *slots) giveBack(run dispatcher.HeldRun) {
+func (s *slots) giveBack(run run.HeldRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.held, pool.KeyOf(run))

@@ -6,13 +6,15 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func newEndpointPermits(store Store, batch int, log *slog.Logger) *permits[dispatcher.EndpointRequest, dispatcher.EndpointGrant] {
-	key := func(asks dispatcher.EndpointRequest) pool.AttemptKey { return pool.KeyOf(asks.HeldRun) }
-	grant := func(ctx context.Context, asks []dispatcher.EndpointRequest) (map[pool.AttemptKey]dispatcher.EndpointGrant, error) {
+func newEndpointPermits(store Store, batch int, log *slog.Logger) *permits[target.EndpointRequest, target.EndpointGrant] {
+	key := func(asks target.EndpointRequest) pool.AttemptKey { return pool.KeyOf(asks.HeldRun) }
+	grant := func(ctx context.Context, asks []target.EndpointRequest) (map[pool.AttemptKey]target.EndpointGrant, error) {
 		grants, err := store.AcquireEndpoints(ctx, asks)
-		granted := make(map[pool.AttemptKey]dispatcher.EndpointGrant, len(grants))
+		granted := make(map[pool.AttemptKey]target.EndpointGrant, len(grants))
 		for _, grant := range grants {
 			granted[pool.KeyOf(grant.HeldRun)] = grant
 		}
@@ -24,15 +26,15 @@ func newEndpointPermits(store Store, batch int, log *slog.Logger) *permits[dispa
 // occupies tells whether an attempt needs the slot of its endpoint.
 func occupies(a *attempt) bool {
 	group := a.call.Target.Group
-	return group != nil && group.EndpointConcurrency != "" && group.EndpointConcurrency != dispatcher.ConcurrencyAllow
+	return group != nil && group.EndpointConcurrency != "" && group.EndpointConcurrency != run.ConcurrencyAllow
 }
 
 // occupy takes the slot of an endpoint, which the strategy has chosen, before anything is sent to it. It ends the attempt
 // if the run has to wait or was skipped. A run that failed before is not skipped: it takes an endpoint that is free, and
 // if there is none, its attempt fails and is repeated.
-func (e *Engine) occupy(ctx context.Context, a *attempt, endpoint string, ifFree bool) dispatcher.EndpointGrant {
-	ifFree = ifFree || a.run.Attempt > 1 && a.call.Target.Group.EndpointConcurrency == dispatcher.ConcurrencyForbid
-	grant := e.slots.endpoints.request(ctx, dispatcher.EndpointRequest{HeldRun: a.run.HeldRun, Endpoint: endpoint, IfFree: ifFree})
+func (e *Engine) occupy(ctx context.Context, a *attempt, endpoint string, ifFree bool) target.EndpointGrant {
+	ifFree = ifFree || a.run.Attempt > 1 && a.call.Target.Group.EndpointConcurrency == run.ConcurrencyForbid
+	grant := e.slots.endpoints.request(ctx, target.EndpointRequest{HeldRun: a.run.HeldRun, Endpoint: endpoint, IfFree: ifFree})
 	switch {
 	case grant.Busy != "":
 		return grant
@@ -52,7 +54,7 @@ func (e *Engine) occupy(ctx context.Context, a *attempt, endpoint string, ifFree
 	a.hasSlot = true
 	if a.call.Delivery == dispatcher.AtMostOnce && !e.begins.request(ctx, a.run.HeldRun) || !e.mayAct(ctx, a.run) {
 		a.over = true
-		return dispatcher.EndpointGrant{}
+		return target.EndpointGrant{}
 	}
 	return grant
 }

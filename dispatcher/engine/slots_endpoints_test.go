@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -71,12 +72,12 @@ func newEndpointRig(t *testing.T, database string, nodes, endpoints int) *endpoi
 	t.Helper()
 	r := &endpointRig{t: t, busyWorkers: &busyWorkers{busy: map[string]int{}, most: map[string]int{}, events: map[string]int{}}}
 	r.store, _ = startFleet(t, database, nodes)
-	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{}}
 	group.SetDefaults()
 	for n := range endpoints {
 		id := fmt.Sprintf("e%d", n)
 		r.servers = append(r.servers, r.start(t, id))
-		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: r.servers[n].URL}
+		group.Endpoints[id] = target.StaticEndpoint{URL: r.servers[n].URL}
 	}
 	if _, _, err := r.store.PutGroup(t.Context(), group, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
@@ -86,13 +87,13 @@ func newEndpointRig(t *testing.T, database string, nodes, endpoints int) *endpoi
 
 // declare stores a job that calls the group.
 func (r *endpointRig) declare(
-	name string, policy dispatcher.ConcurrencyPolicy, strategy dispatcher.Strategy, change func(*dispatcher.Job),
+	name string, policy run.ConcurrencyPolicy, strategy target.Strategy, change func(*dispatcher.Job),
 ) {
 	r.t.Helper()
 	job := dispatcher.Job{App: "app", Name: name}
 	job.SetDefaults()
 	job.QueueLimit = dispatcher.MaxQueueLimit
-	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/" + name, Strategy: strategy, EndpointConcurrency: policy}
+	job.Target.Group = &target.GroupTarget{Name: "workers", Path: "/" + name, Strategy: strategy, EndpointConcurrency: policy}
 	job.Target.Group.SetDefaults()
 	if change != nil {
 		change(&job)
@@ -150,7 +151,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, database string, node
 // it has one, the database says that it is that run's.
 func TestNoEndpointHasTwoRunsOfAJob(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []dispatcher.ConcurrencyPolicy{dispatcher.ConcurrencyQueue, dispatcher.ConcurrencyForbid} {
+	for _, policy := range []run.ConcurrencyPolicy{run.ConcurrencyQueue, run.ConcurrencyForbid} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
 			onBothDatabases(t, func(t *testing.T, database string, nodes int) {
@@ -161,7 +162,7 @@ func TestNoEndpointHasTwoRunsOfAJob(t *testing.T) {
 	}
 }
 
-func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy dispatcher.ConcurrencyPolicy) {
+func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy run.ConcurrencyPolicy) {
 	t.Helper()
 	const runs = 80
 	r := newEndpointRig(t, database, nodes, 3)
@@ -174,7 +175,7 @@ func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy disp
 			}
 		}
 	}
-	strategies := map[string]dispatcher.Strategy{"even": routing.RoundRobin, "odd": routing.Random}
+	strategies := map[string]target.Strategy{"even": routing.RoundRobin, "odd": routing.Random}
 	for name, strategy := range strategies {
 		r.declare(name, policy, strategy, nil)
 	}
@@ -200,7 +201,7 @@ func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy disp
 			t.Errorf("%s had %d requests of a job at once", endpoint, most)
 		}
 	}
-	if policy == dispatcher.ConcurrencyQueue && states[run.Succeeded] != len(requested) {
+	if policy == run.ConcurrencyQueue && states[run.Succeeded] != len(requested) {
 		t.Errorf("runs = %v, want all to have succeeded", states)
 	}
 	if states[run.Succeeded]+states[run.Skipped] != len(requested) {
@@ -233,7 +234,7 @@ func TestReplaceCancelsTheRequestAtTheEndpoint(t *testing.T) {
 				}
 			}
 		}
-		r.declare("job", dispatcher.ConcurrencyReplace, routing.First, nil)
+		r.declare("job", run.ConcurrencyReplace, routing.First, nil)
 		older := r.request("job")
 		replaced <- older
 		<-r.came
@@ -256,7 +257,7 @@ func TestBusyEndpointIsPassedOver(t *testing.T) {
 		r.came = make(chan string, 3)
 		release := make(chan struct{})
 		r.respond = func(string, *http.Request) { <-release }
-		r.declare("job", dispatcher.ConcurrencyQueue, routing.BusyOver, nil)
+		r.declare("job", run.ConcurrencyQueue, routing.BusyOver, nil)
 		requested := []string{r.request("job"), r.request("job")}
 		at := []string{<-r.came, <-r.came}
 		slices.Sort(at)
@@ -291,7 +292,7 @@ func TestWaitingRunIsRoutedAgain(t *testing.T) {
 				<-release
 			}
 		}
-		r.declare("job", dispatcher.ConcurrencyQueue, routing.First, func(j *dispatcher.Job) { j.Delivery = dispatcher.AtMostOnce })
+		r.declare("job", run.ConcurrencyQueue, routing.First, func(j *dispatcher.Job) { j.Delivery = dispatcher.AtMostOnce })
 		first := r.request("job")
 		if at := <-r.came; at != "e1" {
 			t.Fatalf("the first run went to %s, want e1", at)
@@ -333,7 +334,7 @@ func TestRetryPassesOverAnEndpointThatForbidsIt(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 		}
-		r.declare("job", dispatcher.ConcurrencyForbid, routing.First, func(j *dispatcher.Job) {
+		r.declare("job", run.ConcurrencyForbid, routing.First, func(j *dispatcher.Job) {
 			j.Retry.MaxAttempts, j.Retry.Base = 50, input.Duration(time.Second)
 		})
 		failing := r.request("job")

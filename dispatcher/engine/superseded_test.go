@@ -6,10 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A refusal as stale is no failure: the run ends at once, whatever its retry policy says, and the host counts as one that responds.
@@ -17,7 +17,7 @@ func TestSupersededRunIsNotAttemptedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	outcomes := []run.Outcome{broken(), run.SupersededOutcome()}
-	r.invoke = func(context.Context, dispatcher.Call) run.Outcome {
+	r.invoke = func(context.Context, target.Call) run.Outcome {
 		o := outcomes[0]
 		if len(outcomes) > 1 {
 			outcomes = outcomes[1:]

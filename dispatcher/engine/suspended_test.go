@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // afterClaim lets something happen between a claim and the attempts of its runs.
@@ -18,7 +19,7 @@ type afterClaim struct {
 	meanwhile func()
 }
 
-func (c *afterClaim) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+func (c *afterClaim) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	won, err := c.Store.Claim(ctx, batch)
 	if c.meanwhile != nil && len(won) > 0 {
 		c.meanwhile()
@@ -37,7 +38,7 @@ func TestClaimedRunOfASuspendedAppWaits(t *testing.T) {
 	suspend := func(suspended bool) {
 		app, err := r.store.App(t.Context(), "app")
 		if err == nil {
-			app.Bounds = &dispatcher.Bounds{Suspended: suspended}
+			app.Bounds = &target.Bounds{Suspended: suspended}
 			_, _, err = r.store.PutApp(t.Context(), app, input.Change{Actor: "test", Operator: true, Now: r.now})
 		}
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // bodies are the request bodies of the calls so far.
@@ -34,8 +35,8 @@ func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 	job := dispatcher.Job{App: "app", Name: "templated", Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.SetDefaults()
 	job.Retry.Delays = []input.Duration{0}
-	job.Target.Webhook = &dispatcher.Webhook{
-		URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
+	job.Target.Webhook = &target.Webhook{
+		URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout,
 		Body: `{{if .PreviousFire}}{{date "%T" .PreviousFire}}{{else}}none{{end}} {{date "%T" .ScheduledAt}} ` +
 			`{{if .NextFire}}{{date "%T" .NextFire}}{{else}}none{{end}} {{.Attempt}}`,
 	}
@@ -58,7 +59,7 @@ func (r *rig) at(after time.Duration) string { return r.now.Add(after).Format(ti
 func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.invoke = func(_ context.Context, call dispatcher.Call) run.Outcome {
+	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
 		if call.Attempt < 3 {
 			return broken()
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // timeline is the fires that are due before the next poll: a heap of those to come, and a fair queue
@@ -149,7 +150,7 @@ func (t *timeline) take(until time.Time, limit int, admit func(pool.QueueKey) po
 }
 
 // claimed notes which of the entries that were taken have been won.
-func (t *timeline) claimed(taken []*entry, won map[int64]*dispatcher.HeldRun) {
+func (t *timeline) claimed(taken []*entry, won map[int64]*run.HeldRun) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.claiming = nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func planned(id, revision int64, next time.Time) entry {
@@ -128,9 +129,9 @@ func TestTimelineDropsFiresReadBeforeTheirClaim(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	take := func(line *timeline) []*entry { return line.take(now, 1, anyQueue, keep) }
-	won := map[int64]*dispatcher.HeldRun{1: {}}
+	won := map[int64]*run.HeldRun{1: {}}
 	for name, tt := range map[string]struct {
-		won    map[int64]*dispatcher.HeldRun
+		won    map[int64]*run.HeldRun
 		reread entry
 		want   int
 	}{

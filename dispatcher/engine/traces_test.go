@@ -7,20 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // recordedSpans is a tracer that keeps what it is told.
 type recordedSpans struct {
 	mu     sync.Mutex
-	begun  []dispatcher.Call
+	begun  []target.Call
 	ended  []run.State
 	starts []time.Time
 }
 
-func (r *recordedSpans) Begin(_ context.Context, call dispatcher.Call, now time.Time) (run.Sampling, func(run.Outcome)) {
+func (r *recordedSpans) Begin(_ context.Context, call target.Call, now time.Time) (run.Sampling, func(run.Outcome)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.begun, r.starts = append(r.begun, call), append(r.starts, now)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // waitingRuns keeps the waiting runs of apps within their quotas. A fire that has no waiting place yet gets none while its app
@@ -53,7 +54,7 @@ func (w *waitingRuns) take(app string, most int, now time.Time) error {
 		wake(w.wake)
 	}
 	if over {
-		return dispatcher.WaitingRunsReached(app, a.counted, most)
+		return target.WaitingRunsReached(app, a.counted, most)
 	}
 	return nil
 }

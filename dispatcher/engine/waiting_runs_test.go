@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // fired declares a job that is attempted again, fires it once, and returns the run.
@@ -20,7 +21,7 @@ func (r *rig) fired(name string) run.Run {
 	trigger.SetDefaults()
 	trigger.Expression, trigger.MisfireAfter = "rate(5s)", input.Duration(time.Hour)
 	job.Triggers = map[string]dispatcher.Trigger{"only": trigger}
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: target.DefaultTimeout}
 	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -37,8 +38,8 @@ func (r *rig) fired(name string) run.Run {
 func TestFiresDoNotWaitWhileTooManyRunsOfTheirAppWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.setBounds(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 1}})
-	r.invoke = func(ctx context.Context, call dispatcher.Call) run.Outcome {
+	r.setBounds(target.Bounds{Quotas: target.Quotas{WaitingRuns: 1}})
+	r.invoke = func(ctx context.Context, call target.Call) run.Outcome {
 		switch call.Job {
 		case "accepted":
 			return accepting(time.Hour, 1)(ctx, call)

@@ -11,12 +11,12 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // anAddress matches what an error says of an address of IPv4 or IPv6, but for the networks of rules.
@@ -48,22 +48,22 @@ func TestErrorsDoNotNameTheAddressOfAName(t *testing.T) {
 	closed := closedPort(t)
 	i := invokerOf(t, server, invoke.Egress{Loopback: true})
 	i.DenyAPIs([]string{"127.0.0.7:9"})
-	webhook := func(host string) dispatcher.Call { return callTo("http://"+host+"/", "POST", ample) }
-	static := func(host string) dispatcher.Call {
+	webhook := func(host string) target.Call { return callTo("http://"+host+"/", "POST", ample) }
+	static := func(host string) target.Call {
 		group := namedGroup(nil)
 		group.Name = strings.NewReplacer(".", "-", ":", "-").Replace(host)
-		group.Live = []dispatcher.Endpoint{{ID: "one", Source: dispatcher.EndpointStatic,
-			StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://" + host}}}
+		group.Live = []target.Endpoint{{ID: "one", Source: target.EndpointStatic,
+			StaticEndpoint: target.StaticEndpoint{URL: "http://" + host}}}
 		return callOf(group, routing.RoundRobin)
 	}
-	token := func(host string) dispatcher.Call {
+	token := func(host string) target.Call {
 		call := callTo("http://receiver.test/", "POST", ample)
-		call.Target.Webhook.Auth = &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{TokenURL: "http://" + host + "/token", ClientID: "c",
-			ClientSecret: &dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
+		call.Target.Webhook.Auth = &target.Auth{OAuth2: &target.OAuth2Auth{TokenURL: "http://" + host + "/token", ClientID: "c",
+			ClientSecret: &target.Secret{Value: input.NewSensitive("hunter2")}}}
 		return call
 	}
 	for name, tt := range map[string]struct {
-		call  dispatcher.Call
+		call  target.Call
 		class run.Class
 		says  string
 		kept  string // for operators
@@ -114,13 +114,13 @@ func TestStatusOfAnEndpointDoesNotNameItsAddress(t *testing.T) {
 	server := dnstest.Start(t)
 	server.A("private.test", 60, "10.9.9.9")
 	i := invokerOf(t, server, invoke.Egress{})
-	for _, strategy := range []dispatcher.Strategy{routing.RoundRobin, routing.Failover, routing.BusyOver} {
+	for _, strategy := range []target.Strategy{routing.RoundRobin, routing.Failover, routing.BusyOver} {
 		group := namedGroup(nil)
 		group.Name = strings.ReplaceAll(string(strategy), "_", "-")
-		group.Live = []dispatcher.Endpoint{{ID: "one", Source: dispatcher.EndpointStatic,
-			StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://private.test"}}}
+		group.Live = []target.Endpoint{{ID: "one", Source: target.EndpointStatic,
+			StaticEndpoint: target.StaticEndpoint{URL: "http://private.test"}}}
 		o := i.Invoke(t.Context(), callOf(group, strategy))
-		for _, one := range i.GroupStatus(t.Context(), *group, dispatcher.EgressBounds{}).Endpoints {
+		for _, one := range i.GroupStatus(t.Context(), *group, target.EgressBounds{}).Endpoints {
 			if one.Reason == "" || anAddress.MatchString(one.Reason) || anAddress.MatchString(o.Error) {
 				t.Errorf("%s: reason = %q, error = %q, want both without an address", strategy, one.Reason, o.Error)
 			}
@@ -133,9 +133,9 @@ func TestNameServersAreNotNamed(t *testing.T) {
 	server := dnstest.Start(t)
 	server.Set("broken.test", dnsmessage.TypeA, dnstest.Reply{Code: dnsmessage.RCodeServerFailure})
 	i := invokerOf(t, server, invoke.Egress{})
-	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "broken.test", Port: 80}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "broken.test", Port: 80}})
 	o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin))
-	status := i.GroupStatus(t.Context(), *group, dispatcher.EgressBounds{}).DNS["all"]
+	status := i.GroupStatus(t.Context(), *group, target.EgressBounds{}).DNS["all"]
 	if anAddress.MatchString(o.Error) || !strings.Contains(o.Error, "ServerFailure") || !strings.Contains(status.Error, "ServerFailure") {
 		t.Errorf("error = %q, status = %+v, want the response, and no address of a name server in the error", o.Error, status)
 	}

@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // notifications delivers the notifications of alerts: the messages that the formats of their webhooks make of them.
@@ -19,13 +19,13 @@ type notifications struct {
 // close does nothing: the connections are those of webhooks and topics.
 func (notifications) close() {}
 
-func (n notifications) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
+func (n notifications) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	if topic := call.Target.Alert.SNS; topic != nil {
-		notification, err := dispatcher.ParseAlertNotification(call.Payload)
+		notification, err := target.ParseAlertNotification(call.Payload)
 		if err != nil {
 			return notSent(ctx, err)
 		}
-		call.Notification, call.Target = &notification, dispatcher.Target{SNS: topic.SNS()}
+		call.Notification, call.Target = &notification, target.Target{SNS: topic.SNS()}
 		return n.topics.call(ctx, call, started)
 	}
 	w := call.Target.Alert.Webhook
@@ -43,13 +43,13 @@ func (n notifications) call(ctx context.Context, call dispatcher.Call, started t
 
 // build returns the request of an attempt at now.
 func (n notifications) build(
-	ctx context.Context, w *dispatcher.AlertWebhook, call dispatcher.Call, now time.Time,
+	ctx context.Context, w *target.AlertWebhook, call target.Call, now time.Time,
 ) (request, error) {
-	notification, err := dispatcher.ParseAlertNotification(call.Payload)
+	notification, err := target.ParseAlertNotification(call.Payload)
 	if err != nil {
 		return request{}, err
 	}
-	call.Notification, call.Target = &notification, dispatcher.Target{Webhook: &w.Webhook}
+	call.Notification, call.Target = &notification, target.Target{Webhook: &w.Webhook}
 	address, headers, body, err := call.Request()
 	if err != nil {
 		return request{}, err
@@ -78,7 +78,7 @@ func (n notifications) build(
 
 // secretURL returns the URL that is a secret. Its path and query are hidden as well, because a receiver may repeat them alone.
 func (n notifications) secretURL(
-	ctx context.Context, secrets *request, w *dispatcher.AlertWebhook, now time.Time,
+	ctx context.Context, secrets *request, w *target.AlertWebhook, now time.Time,
 ) (string, error) {
 	text, err := n.hooks.reveal(ctx, secrets, "secret_url", *w.SecretURL, now)
 	if err != nil {

@@ -10,25 +10,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // alertTo is a call that delivers a notification to a webhook.
-func alertTo(url string, change func(w *dispatcher.AlertWebhook)) dispatcher.Call {
+func alertTo(url string, change func(w *target.AlertWebhook)) target.Call {
 	call := callTo(url, "POST", ample)
-	w := &dispatcher.AlertWebhook{Webhook: *call.Target.Webhook}
+	w := &target.AlertWebhook{Webhook: *call.Target.Webhook}
 	w.Headers = nil
 	change(w)
 	at := call.Key.ScheduledAt
-	call.Payload, _ = json.Marshal(dispatcher.AlertNotification{
-		App: "demo", Alert: "on-call", Job: "ping", Condition: dispatcher.AlertFailure, Transition: dispatcher.AlertFiring,
+	call.Payload, _ = json.Marshal(target.AlertNotification{
+		App: "demo", Alert: "on-call", Job: "ping", Condition: target.AlertFailure, Transition: target.AlertFiring,
 		At: at, Since: at, Count: 1,
 		Error: "status <503>\nand \"more\"",
 	})
 	call.Job, call.Trigger = "on-call.alert", ""
-	call.Target = dispatcher.Target{Alert: &dispatcher.AlertDestination{Webhook: w}}
+	call.Target = target.Target{Alert: &target.AlertDestination{Webhook: w}}
 	call.Templates, _ = call.Target.Templates()
 	return call
 }
@@ -45,29 +45,29 @@ func echo(t *testing.T, got *[]string) *httptest.Server {
 	return server
 }
 
-func secretOf(text string) *dispatcher.Secret {
-	return &dispatcher.Secret{Value: input.NewSensitive(text)}
+func secretOf(text string) *target.Secret {
+	return &target.Secret{Value: input.NewSensitive(text)}
 }
 
 func TestNotificationsAreSentInTheirFormat(t *testing.T) {
 	t.Parallel()
-	for format, tt := range map[dispatcher.AlertFormat]struct {
-		change func(w *dispatcher.AlertWebhook)
+	for format, tt := range map[target.AlertFormat]struct {
+		change func(w *target.AlertWebhook)
 		want   []string // parts of the body
 	}{
-		dispatcher.AlertFormatCarillon: {func(*dispatcher.AlertWebhook) {}, []string{`"app":"demo"`, `"transition":"firing"`}},
-		dispatcher.AlertFormatSlack: {func(*dispatcher.AlertWebhook) {}, []string{
+		target.AlertFormatCarillon: {func(*target.AlertWebhook) {}, []string{`"app":"demo"`, `"transition":"firing"`}},
+		target.AlertFormatSlack: {func(*target.AlertWebhook) {}, []string{
 			`"text":"🔴 Job demo/ping failed"`, `status \u0026lt;503\u0026gt;\nand \"more\"`}},
-		dispatcher.AlertFormatPagerDuty: {func(w *dispatcher.AlertWebhook) { w.RoutingKey = secretOf("integration") }, []string{
+		target.AlertFormatPagerDuty: {func(w *target.AlertWebhook) { w.RoutingKey = secretOf("integration") }, []string{
 			`"routing_key":"integration"`, `"event_action":"trigger"`, `"severity":"error"`}},
-		dispatcher.AlertFormatTemplate: {func(w *dispatcher.AlertWebhook) { w.Body = `{"about":{{json .Job}},"why":{{json .Error}}}` }, []string{
+		target.AlertFormatTemplate: {func(w *target.AlertWebhook) { w.Body = `{"about":{{json .Job}},"why":{{json .Error}}}` }, []string{
 			`{"about":"ping","why":"status \u003c503\u003e\nand \"more\""}`}},
 	} {
 		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
 			var got []string
 			server := echo(t, &got)
-			call := alertTo(server.URL+"/hook?job={{.Job}}", func(w *dispatcher.AlertWebhook) {
+			call := alertTo(server.URL+"/hook?job={{.Job}}", func(w *target.AlertWebhook) {
 				w.Format = format
 				tt.change(w)
 			})
@@ -91,8 +91,8 @@ func TestSecretsOfAlertsDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	var got []string
 	server := echo(t, &got)
-	call := alertTo(server.URL, func(w *dispatcher.AlertWebhook) {
-		w.Format, w.RoutingKey = dispatcher.AlertFormatPagerDuty, secretOf("canary-routing-key")
+	call := alertTo(server.URL, func(w *target.AlertWebhook) {
+		w.Format, w.RoutingKey = target.AlertFormatPagerDuty, secretOf("canary-routing-key")
 		w.SecretURL = secretOf(server.URL + "/services/canary-path?canary=query")
 	})
 	outcome := newInvoker(t).Invoke(t.Context(), call)
@@ -112,13 +112,13 @@ func TestSecretURLsLeadNowhereElse(t *testing.T) {
 	} {
 		var got []string
 		server := echo(t, &got)
-		call := alertTo(server.URL, func(w *dispatcher.AlertWebhook) { w.SecretURL = secretOf(text) })
+		call := alertTo(server.URL, func(w *target.AlertWebhook) { w.SecretURL = secretOf(text) })
 		outcome := newInvoker(t).Invoke(t.Context(), call)
 		if len(got) > 0 || outcome.Class != run.ClassSecret || !outcome.NotSent || strings.Contains(outcome.Error, "canary") {
 			t.Errorf("%s: outcome is %+v after request %q, want none and no secret in the error", name, outcome, got)
 		}
 	}
-	refused := alertTo("http://127.0.0.1:1/", func(w *dispatcher.AlertWebhook) {
+	refused := alertTo("http://127.0.0.1:1/", func(w *target.AlertWebhook) {
 		w.SecretURL, w.Timeout = secretOf("http://127.0.0.1:1/canary"), input.Duration(time.Minute)
 	})
 	outcome := newInvoker(t).Invoke(t.Context(), refused)

@@ -16,12 +16,12 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/config"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // authorize adds the credentials of a webhook to a request. A request that it has signed must not
 // change afterwards.
-func (h *webhooks) authorize(ctx context.Context, r *request, a *dispatcher.Auth, now time.Time) error {
+func (h *webhooks) authorize(ctx context.Context, r *request, a *target.Auth, now time.Time) error {
 	switch {
 	case a.Basic != nil:
 		password, err := h.reveal(ctx, r, "auth basic password", a.Basic.Password, now)
@@ -47,7 +47,7 @@ func (h *webhooks) authorize(ctx context.Context, r *request, a *dispatcher.Auth
 	return nil
 }
 
-func (h *webhooks) addAPIKey(ctx context.Context, r *request, a *dispatcher.APIKeyAuth, now time.Time) error {
+func (h *webhooks) addAPIKey(ctx context.Context, r *request, a *target.APIKeyAuth, now time.Time) error {
 	key, err := h.reveal(ctx, r, "auth api_key key", a.Key, now)
 	if err != nil {
 		return err
@@ -68,11 +68,11 @@ func (h *webhooks) addAPIKey(ctx context.Context, r *request, a *dispatcher.APIK
 	return nil
 }
 
-func (h *webhooks) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Auth, now time.Time) error {
+func (h *webhooks) signV4(ctx context.Context, r *request, a *target.SigV4Auth, now time.Time) error {
 	if a.Credentials == nil {
 		// The engine has checked the job. This checks the request, whose URL may be a template.
-		hook := &dispatcher.Webhook{URL: r.url, Auth: &dispatcher.Auth{SigV4: a}}
-		err := r.bounds.CheckTarget(r.app, dispatcher.Target{Webhook: hook})
+		hook := &target.Webhook{URL: r.url, Auth: &target.Auth{SigV4: a}}
+		err := r.bounds.CheckTarget(r.app, target.Target{Webhook: hook})
 		if err != nil {
 			return outOfBounds(err)
 		}
@@ -102,7 +102,7 @@ func (h *webhooks) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Au
 
 // awsCredentials returns the credentials of a target, or those of the node if it has none.
 func (h *webhooks) awsCredentials(
-	ctx context.Context, r *request, c *dispatcher.AWSCredentials, now time.Time,
+	ctx context.Context, r *request, c *target.AWSCredentials, now time.Time,
 ) (aws.Credentials, error) {
 	if c == nil {
 		found, err := h.node.retrieve(ctx)

@@ -11,39 +11,39 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func secretFile(name string) dispatcher.Secret {
-	return dispatcher.Secret{Reference: "file:demo/" + name}
+func secretFile(name string) target.Secret {
+	return target.Secret{Reference: "file:demo/" + name}
 }
 
 func TestRequestsCarryTheCredentials(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"password": "pä:ss w0rd", "token": "a.b-c\n", "key": "k&y=1 %"})
-	stored := dispatcher.Secret{Stored: true, Value: input.NewSensitive("v")}
+	stored := target.Secret{Stored: true, Value: input.NewSensitive("v")}
 	url, requests := recorder(t)
 	for name, tt := range map[string]struct {
-		auth   dispatcher.Auth
+		auth   target.Auth
 		header string
 		want   string
 	}{
 		"basic": {
-			dispatcher.Auth{Basic: &dispatcher.BasicAuth{Username: "ann", Password: secretFile("password")}},
+			target.Auth{Basic: &target.BasicAuth{Username: "ann", Password: secretFile("password")}},
 			"Authorization", "Basic YW5uOnDDpDpzcyB3MHJk",
 		},
 		"bearer": {
-			dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secretFile("token")}},
+			target.Auth{Bearer: &target.BearerAuth{Token: secretFile("token")}},
 			"Authorization", "Bearer a.b-c",
 		},
 		"a stored token": {
-			dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}, "Authorization", "Bearer v",
+			target.Auth{Bearer: &target.BearerAuth{Token: stored}}, "Authorization", "Bearer v",
 		},
 		"key in header": {
-			dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "x-api-key", Key: secretFile("key")}},
+			target.Auth{APIKey: &target.APIKeyAuth{Header: "x-api-key", Key: secretFile("key")}},
 			"X-Api-Key", "k&y=1 %",
 		},
 	} {
@@ -58,7 +58,7 @@ func TestRequestsCarryTheCredentials(t *testing.T) {
 	}
 	for _, query := range []string{"", "?a=1"} {
 		call := callTo(url+"/"+query, "GET", ample)
-		call.Target.Webhook.Auth = &dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Query: "api_key", Key: secretFile("key")}}
+		call.Target.Webhook.Auth = &target.Auth{APIKey: &target.APIKeyAuth{Query: "api_key", Key: secretFile("key")}}
 		i.Invoke(t.Context(), call)
 		got := (<-requests).url.Query()
 		if got.Get("api_key") != "k&y=1 %" || (query != "") != (got.Get("a") == "1") {
@@ -72,8 +72,8 @@ func TestSecretsInvalidInHeadersAreNotSent(t *testing.T) {
 	i := withSecrets(t, map[string]string{"token": "hunter2\nX-Admin: yes"})
 	url, requests := recorder(t)
 	call := callTo(url, "POST", ample)
-	for name, secret := range map[string]dispatcher.Secret{"two lines": secretFile("token"), "no key for it": {Stored: true}} {
-		call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secret}}
+	for name, secret := range map[string]target.Secret{"two lines": secretFile("token"), "no key for it": {Stored: true}} {
+		call.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: secret}}
 		o := i.Invoke(t.Context(), call)
 		if o.Class != run.ClassSecret || !o.NotSent || len(requests) != 0 || strings.Contains(o.Error, "hunter2") ||
 			!strings.Contains(o.Error, "bearer token") {
@@ -92,8 +92,8 @@ func TestSigV4SignatureMatchesTheReceivedRequest(t *testing.T) {
 		for _, method := range []string{"POST", "GET"} {
 			call := signedBy(callTo(url+path, method, ample))
 			call.Payload = []byte(`{"n":1}`)
-			call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{
-				Service: "lambda", Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
+			call.Target.Webhook.Auth = &target.Auth{SigV4: &target.SigV4Auth{
+				Service: "lambda", Region: "eu-central-1", Credentials: &target.AWSCredentials{
 					AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
 				},
 			}}
@@ -150,8 +150,8 @@ func TestSigV4UsesTheCredentialsOfTheNode(t *testing.T) {
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
 	call := callTo(url, "POST", ample)
-	call.Bounds = &dispatcher.Bounds{SignAsNode: []dispatcher.SignatureBound{{Service: "lambda", Hosts: []string{"127.0.0.1"}}}}
-	call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-central-1"}}
+	call.Bounds = &target.Bounds{SignAsNode: []target.SignatureBound{{Service: "lambda", Hosts: []string{"127.0.0.1"}}}}
+	call.Target.Webhook.Auth = &target.Auth{SigV4: &target.SigV4Auth{Service: "lambda", Region: "eu-central-1"}}
 	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome = %+v", o)
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // attempt makes an attempt that is one request to a service of AWS, within the bounds of the app, with the identity of the
 // call and within timeout. send makes the request, and returns the outcome of its response and what that returns as the state.
 func (a *awsClients[C]) attempt(
-	ctx context.Context, call dispatcher.Call, started time.Time, timeout input.Duration,
+	ctx context.Context, call target.Call, started time.Time, timeout input.Duration,
 	send func(ctx context.Context, client C) (run.Outcome, returnedState, error),
 ) run.Outcome {
 	bounded, cancel := context.WithTimeout(ctx, timeout.Std())
@@ -69,7 +69,7 @@ func (a *awsClients[C]) attempt(
 // failedAWS returns the outcome of an error, with what it is about before it, without the addresses of AWS in the network of
 // the node.
 func failedAWS(class run.Class, about string, err error) run.Outcome {
-	text, addresses := dispatcher.HideAddresses(err.Error(), netip.Addr{})
+	text, addresses := target.HideAddresses(err.Error(), netip.Addr{})
 	return failedAt(class, about+text, addresses)
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // awsClients keeps the clients of one service of AWS. They use the HTTP client of the SDK, without the egress guard:
@@ -55,7 +55,7 @@ func newAWSClients[C any](node *nodeConfig, open func(aws.Config) C) *awsClients
 }
 
 // client returns the client for the region and the role of a call.
-func (a *awsClients[C]) client(ctx context.Context, call dispatcher.Call, now time.Time) (*awsClient[C], error) {
+func (a *awsClients[C]) client(ctx context.Context, call target.Call, now time.Time) (*awsClient[C], error) {
 	key := clientKey{region: call.Target.AWSRegion()}
 	if role := call.Target.AssumeRole(); role != nil {
 		if call.AWSExternalID == "" {
@@ -93,7 +93,7 @@ func (a *awsClients[C]) client(ctx context.Context, call dispatcher.Call, now ti
 	return made, nil
 }
 
-func (a *awsClients[C]) newClient(ctx context.Context, call dispatcher.Call, region string) (*awsClient[C], error) {
+func (a *awsClients[C]) newClient(ctx context.Context, call target.Call, region string) (*awsClient[C], error) {
 	loaded, err := a.node.get(ctx)
 	if err != nil {
 		return nil, err
@@ -145,15 +145,15 @@ func (c boundedClient) Do(r *http.Request) (*http.Response, error) {
 }
 
 // assumeForCall assumes the role of a call with the identity of its app and job.
-func assumeForCall(node aws.Config, call dispatcher.Call) aws.CredentialsProvider {
+func assumeForCall(node aws.Config, call target.Call) aws.CredentialsProvider {
 	role := *call.Target.AssumeRole()
 	tags := maps.Clone(role.SessionTags)
 	if tags == nil {
 		tags = map[string]string{}
 	}
 	// Validate refuses other tags of the prefix; these replace them all the same.
-	maps.DeleteFunc(tags, func(key, _ string) bool { return dispatcher.ReservedSessionTag(key) })
-	tags[dispatcher.SessionTagApp], tags[dispatcher.SessionTagJob] = call.App, call.Job
+	maps.DeleteFunc(tags, func(key, _ string) bool { return target.ReservedSessionTag(key) })
+	tags[target.SessionTagApp], tags[target.SessionTagJob] = call.App, call.Job
 	return assume(node, roleKey{role.RoleARN, call.App, call.AWSExternalID}, tags)
 }
 

@@ -10,12 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func roleCall(n int) dispatcher.Call {
-	return dispatcher.Call{App: "a", Job: fmt.Sprint("j", n), AWSExternalID: "x", Target: dispatcher.Target{Lambda: &dispatcher.Lambda{
-		Function: "f", AssumeRole: &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r"},
+func roleCall(n int) target.Call {
+	return target.Call{App: "a", Job: fmt.Sprint("j", n), AWSExternalID: "x", Target: target.Target{Lambda: &target.Lambda{
+		Function: "f", AssumeRole: &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r"},
 	}}}
 }
 

@@ -17,13 +17,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // within returns the call with bounds of its app.
-func within(call dispatcher.Call, bounds dispatcher.Bounds) dispatcher.Call {
+func within(call target.Call, bounds target.Bounds) target.Call {
 	bounds = bounds.WithDefaults(call.App)
 	call.Bounds = &bounds
 	return call
@@ -53,7 +53,7 @@ func TestReferencesOfOtherAppsAreRefusedWhetherTheyExistOrNot(t *testing.T) {
 	use := func(app, reference string) run.Outcome {
 		call := callTo(address, "POST", ample)
 		call.App = app
-		call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
+		call.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: reference}}}
 		return i.Invoke(t.Context(), call)
 	}
 	for _, own := range []string{"env:SECRET_DEMO_KEY", "file:demo/key", "file:demo/in"} {
@@ -96,19 +96,19 @@ func TestRequestsAreSignedAsTheNodeOnlyWithinBounds(t *testing.T) {
 	i := newInvoker(t)
 	address, requests := recorder(t)
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
-	allowed := dispatcher.Bounds{SignAsNode: []dispatcher.SignatureBound{{Service: "execute-api", Hosts: []string{"127.0.0.1"}}}}
+	allowed := target.Bounds{SignAsNode: []target.SignatureBound{{Service: "execute-api", Hosts: []string{"127.0.0.1"}}}}
 	for name, tt := range map[string]struct {
-		bounds        dispatcher.Bounds
+		bounds        target.Bounds
 		service, host string
 		signed        bool
 	}{
 		"what is allowed": {allowed, "execute-api", "127.0.0.1", true},
-		"by default":      {dispatcher.Bounds{}, "execute-api", "127.0.0.1", false},
+		"by default":      {target.Bounds{}, "execute-api", "127.0.0.1", false},
 		"another service": {allowed, "sts", "127.0.0.1", false},
 		"another host":    {allowed, "execute-api", "127.0.0.2", false},
 	} {
 		call := within(callTo("http://"+tt.host+":"+port, "POST", ample), tt.bounds)
-		call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: tt.service, Region: "eu-central-1"}}
+		call.Target.Webhook.Auth = &target.Auth{SigV4: &target.SigV4Auth{Service: tt.service, Region: "eu-central-1"}}
 		o := i.Invoke(t.Context(), call)
 		switch {
 		case tt.signed && (o.State != run.Succeeded || (<-requests).header.Get("X-Amz-Security-Token") == ""):
@@ -147,7 +147,7 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 			fmt.Fprintf(w, "before %s after", write(r.Header.Get("X-Key")))
 		}))
 		call := callTo(server.URL, "POST", ample)
-		call.Target.Webhook.Auth = &dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "X-Key", Key: secretFile("key")}}
+		call.Target.Webhook.Auth = &target.Auth{APIKey: &target.APIKeyAuth{Header: "X-Key", Key: secretFile("key")}}
 		o := i.Invoke(t.Context(), call)
 		server.Close()
 		if o.Response == nil || !strings.Contains(o.Response.Body, "[redacted]") || !strings.HasPrefix(o.Response.Body, "before ") ||
@@ -161,7 +161,7 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 			fmt.Fprint(w, strings.Repeat("x", kept-cut), r.Header.Get("X-Key"), "more")
 		}))
 		call := callTo(server.URL, "POST", ample)
-		call.Target.Webhook.Auth = &dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "X-Key", Key: secretFile("key")}}
+		call.Target.Webhook.Auth = &target.Auth{APIKey: &target.APIKeyAuth{Header: "X-Key", Key: secretFile("key")}}
 		o := i.Invoke(t.Context(), call)
 		server.Close()
 		if o.Response == nil || strings.Contains(o.Response.Body, "hunt") {
@@ -176,10 +176,10 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 		fmt.Fprint(w, "<SessionToken>hunter2-issued</SessionToken><SecretAccessKey>hunter2")
 	}))
 	t.Cleanup(server.Close)
-	call := within(callTo(server.URL, "POST", ample), dispatcher.Bounds{
-		SignAsNode: []dispatcher.SignatureBound{{Service: "execute-api", Hosts: []string{"127.0.0.1"}}},
+	call := within(callTo(server.URL, "POST", ample), target.Bounds{
+		SignAsNode: []target.SignatureBound{{Service: "execute-api", Hosts: []string{"127.0.0.1"}}},
 	})
-	call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "execute-api", Region: "eu-central-1"}}
+	call.Target.Webhook.Auth = &target.Auth{SigV4: &target.SigV4Auth{Service: "execute-api", Region: "eu-central-1"}}
 	o := i.Invoke(t.Context(), call)
 	text := fmt.Sprintf("%+v", o.Response)
 	_, signature, _ := strings.Cut(text, "Signature=")
@@ -195,10 +195,10 @@ func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 	t.Parallel()
 	prefixes := []netip.Prefix{netip.MustParsePrefix("10.255.255.0/30")} // nobody is there, so allowed calls time out
 	const inside, denied, bounds = "http://10.255.255.1:9/", run.ClassEgressDenied, run.ClassBounds
-	networks := func(all ...string) dispatcher.EgressBounds { return dispatcher.EgressBounds{Networks: all} }
+	networks := func(all ...string) target.EgressBounds { return target.EgressBounds{Networks: all} }
 	for name, tt := range map[string]struct {
 		private []netip.Prefix
-		bounds  dispatcher.EgressBounds
+		bounds  target.EgressBounds
 		url     string
 		class   run.Class // empty: not denied
 	}{
@@ -210,19 +210,19 @@ func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 		"the bounds close the rest": {nil, networks("10.1.0.0/16"), "http://93.184.215.14/", denied},
 		"metadata stay closed":      {nil, networks("169.254.0.0/16"), "http://169.254.169.254/", denied},
 		"the node stays closed":     {nil, networks("127.0.0.0/8"), "http://127.0.0.1:9/", denied},
-		"another host":              {prefixes, dispatcher.EgressBounds{Hosts: []string{"*.example.com"}}, inside, bounds},
-		"no network is allowed":     {prefixes, dispatcher.EgressBounds{Networks: []string{}}, inside, denied},
-		"no public one either":      {nil, dispatcher.EgressBounds{Networks: []string{}}, "http://93.184.215.14/", denied},
-		"no host is allowed":        {prefixes, dispatcher.EgressBounds{Hosts: []string{}}, inside, bounds},
-		"no port is allowed":        {prefixes, dispatcher.EgressBounds{Ports: []int{}}, inside, bounds},
-		"another port":              {prefixes, dispatcher.EgressBounds{Ports: []int{443}}, inside, bounds},
+		"another host":              {prefixes, target.EgressBounds{Hosts: []string{"*.example.com"}}, inside, bounds},
+		"no network is allowed":     {prefixes, target.EgressBounds{Networks: []string{}}, inside, denied},
+		"no public one either":      {nil, target.EgressBounds{Networks: []string{}}, "http://93.184.215.14/", denied},
+		"no host is allowed":        {prefixes, target.EgressBounds{Hosts: []string{}}, inside, bounds},
+		"no port is allowed":        {prefixes, target.EgressBounds{Ports: []int{}}, inside, bounds},
+		"another port":              {prefixes, target.EgressBounds{Ports: []int{443}}, inside, bounds},
 	} {
 		i := invoke.New(invoke.Options{Egress: invoke.Egress{Private: tt.private}})
 		timeout := ample // what is denied is denied at once
 		if tt.class == "" {
 			timeout = short
 		}
-		o := i.Invoke(t.Context(), within(callTo(tt.url, "POST", timeout), dispatcher.Bounds{Egress: tt.bounds}))
+		o := i.Invoke(t.Context(), within(callTo(tt.url, "POST", timeout), target.Bounds{Egress: tt.bounds}))
 		i.Close()
 		if refused := o.Class == denied || o.Class == bounds; refused != (tt.class != "") || refused && o.Class != tt.class {
 			t.Errorf("%s: outcome = %+v, want class %q", name, o, tt.class)
@@ -247,26 +247,26 @@ func TestConnectionsOfAppsWithOtherBoundsAreNotShared(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	i := newInvoker(t)
-	call := func(app string, egress dispatcher.EgressBounds) run.Outcome {
+	call := func(app string, egress target.EgressBounds) run.Outcome {
 		c := callTo(server.URL, "POST", ample)
 		c.App = app
-		return i.Invoke(t.Context(), within(c, dispatcher.Bounds{Egress: egress}))
+		return i.Invoke(t.Context(), within(c, target.Bounds{Egress: egress}))
 	}
 	for _, tt := range []struct {
 		app    string
-		egress dispatcher.EgressBounds
+		egress target.EgressBounds
 		class  run.Class
 		conns  int32
 	}{
-		{"a", dispatcher.EgressBounds{}, "", 1},
-		{"b", dispatcher.EgressBounds{}, "", 1},
-		{"c", dispatcher.EgressBounds{Hosts: []string{"example.com"}}, run.ClassBounds, 1},
-		{"d", dispatcher.EgressBounds{Networks: []string{"10.0.0.0/8"}}, run.ClassEgressDenied, 1},
-		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}}, "", 2},
-		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}}, "", 2},
-		{"e", dispatcher.EgressBounds{Hosts: []string{"example.com"}}, run.ClassBounds, 2}, // tightened
-		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{}}, run.ClassEgressDenied, 2},
-		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{"public"}}, "", 3},
+		{"a", target.EgressBounds{}, "", 1},
+		{"b", target.EgressBounds{}, "", 1},
+		{"c", target.EgressBounds{Hosts: []string{"example.com"}}, run.ClassBounds, 1},
+		{"d", target.EgressBounds{Networks: []string{"10.0.0.0/8"}}, run.ClassEgressDenied, 1},
+		{"e", target.EgressBounds{Hosts: []string{"127.0.0.1"}}, "", 2},
+		{"e", target.EgressBounds{Hosts: []string{"127.0.0.1"}}, "", 2},
+		{"e", target.EgressBounds{Hosts: []string{"example.com"}}, run.ClassBounds, 2}, // tightened
+		{"e", target.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{}}, run.ClassEgressDenied, 2},
+		{"e", target.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{"public"}}, "", 3},
 	} {
 		if o := call(tt.app, tt.egress); o.Class != tt.class || conns.Load() != tt.conns {
 			t.Errorf("app %s with %+v: class %q after %d connections, want %q after %d (%s)",
@@ -299,7 +299,7 @@ func TestAPIsOfOtherNodesAreNotCalled(t *testing.T) {
 func TestNoRequestIsSentForASuspendedApp(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
-	o := newInvoker(t).Invoke(t.Context(), within(callTo(address, "POST", ample), dispatcher.Bounds{Suspended: true}))
+	o := newInvoker(t).Invoke(t.Context(), within(callTo(address, "POST", ample), target.Bounds{Suspended: true}))
 	if o.Class != run.ClassBounds || !o.NotSent || len(requests) != 0 || !strings.Contains(o.Error, "suspended") {
 		t.Errorf("outcome = %+v after %d requests, want class bounds before any", o, len(requests))
 	}

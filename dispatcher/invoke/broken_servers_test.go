@@ -23,9 +23,9 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -126,7 +126,7 @@ func (r *runningServer) url() string {
 // call calls the server once and checks the outcome. Calls that time out do so after timeout; one that did not would keep
 // the test from ending.
 func (r *runningServer) call(
-	ctx context.Context, i *invoke.Invoker, trusted *dispatcher.TLS, timeout time.Duration,
+	ctx context.Context, i *invoke.Invoker, trusted *target.TLS, timeout time.Duration,
 ) (run.Outcome, error) {
 	if r.state != timedOut {
 		timeout = ample
@@ -148,7 +148,7 @@ func (r *runningServer) call(
 
 // callOften calls the server several times at once. It returns the number of calls that succeeded.
 func (r *runningServer) callOften(
-	t *testing.T, i *invoke.Invoker, trusted *dispatcher.TLS, calls int, timeout time.Duration,
+	t *testing.T, i *invoke.Invoker, trusted *target.TLS, calls int, timeout time.Duration,
 ) (successes int64, err error) {
 	t.Helper()
 	var succeeding atomic.Int64
@@ -171,7 +171,7 @@ func (r *runningServer) callOften(
 // has connected them all; then it calls another server like it, with timeouts twice as long.
 func (s brokenServer) callAll(t *testing.T, i *invoke.Invoker, good tls.Certificate, calls int) {
 	t.Helper()
-	trusted := &dispatcher.TLS{CACertificates: pemOf(good)}
+	trusted := &target.TLS{CACertificates: pemOf(good)}
 	for timeout := brokenTimeout; ; timeout *= 2 {
 		r := s.run(t, good)
 		successes, err := r.callOften(t, i, trusted, calls, timeout)
@@ -255,7 +255,7 @@ func TestHTTP2WindowOfAResponseIsBounded(t *testing.T) {
 	r := brokenServer{unread: true, tls: &tls.Config{NextProtos: []string{"h2"}}, serve: serve}.run(t, good)
 	t.Cleanup(r.close)
 	call := callTo(r.url(), "POST", ample)
-	call.Target.Webhook.TLS = &dispatcher.TLS{CACertificates: pemOf(good)}
+	call.Target.Webhook.TLS = &target.TLS{CACertificates: pemOf(good)}
 	if o := newInvoker(t).Invoke(t.Context(), call); o.Class != run.ClassReset {
 		t.Fatalf("outcome = %+v, want reset", o)
 	}

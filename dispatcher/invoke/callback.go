@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // keyPatience bounds how long the key of callbacks is waited for. The timeout of an attempt begins only after that.
@@ -31,7 +31,7 @@ func newCallbacks(url string, read func(context.Context) ([]byte, error)) *callb
 }
 
 // offer adds to the call of a job with callbacks what its target needs for one.
-func (c *callbacks) offer(ctx context.Context, call *dispatcher.Call) error {
+func (c *callbacks) offer(ctx context.Context, call *target.Call) error {
 	if call.Target.Callback() == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (i *Invoker) ReadCallbackKey(ctx context.Context) error {
 
 // accepted returns the outcome of an attempt: if its target may accept it and does, the run waits. Lambda responds 202 to an
 // event that it has queued.
-func accepted(call dispatcher.Call, outcome run.Outcome) run.Outcome {
+func accepted(call target.Call, outcome run.Outcome) run.Outcome {
 	policy := call.Target.Callback()
 	if policy == nil || outcome.State != run.Succeeded || outcome.HTTPStatus != http.StatusAccepted {
 		return outcome

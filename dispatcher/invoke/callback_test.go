@@ -15,10 +15,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const callbackURL = "https://carillon.example.com"
@@ -26,9 +26,9 @@ const callbackURL = "https://carillon.example.com"
 func callbackKey(context.Context) ([]byte, error) { return []byte("a key of the installation"), nil }
 
 // longCall is a call of a job with callbacks.
-func longCall(url string) (call dispatcher.Call, token string) {
+func longCall(url string) (call target.Call, token string) {
 	call = callTo(url, "POST", ample)
-	call.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: input.Duration(2 * time.Hour)}
+	call.Target.Webhook.Callback = &target.CallbackPolicy{Timeout: input.Duration(2 * time.Hour)}
 	return call, run.CallbackToken([]byte("a key of the installation"), call.EventID, call.Attempt)
 }
 
@@ -95,11 +95,11 @@ func TestTemplatesPlaceTheCallback(t *testing.T) {
 	}
 
 	shown := i.Show(call, nil, time.Unix(0, 0))
-	if want := strings.ReplaceAll(want, token, dispatcher.Mask); shown.Body != want || shown.Problem != "" {
+	if want := strings.ReplaceAll(want, token, target.Mask); shown.Body != want || shown.Problem != "" {
 		t.Errorf("shown: got %q (%s), want %q", shown.Body, shown.Problem, want)
 	}
 	for _, h := range shown.Headers {
-		if strings.Contains(h.Value, token) || h.Name == "X-Answer-With" && (!h.Masked || h.Value != "Bearer "+dispatcher.Mask) {
+		if strings.Contains(h.Value, token) || h.Name == "X-Answer-With" && (!h.Masked || h.Value != "Bearer "+target.Mask) {
 			t.Errorf("shown: header %+v, want the token masked", h)
 		}
 	}
@@ -182,8 +182,8 @@ func TestEventOfALongFunctionHasItsCallback(t *testing.T) {
 				Credentials: credentials.StaticCredentialsProvider{Value: nodeKey}}, nil
 		}})
 	t.Cleanup(i.Close)
-	call := invocation(func(l *dispatcher.Lambda) {
-		l.Invocation, l.Callback = dispatcher.InvokeEvent, &dispatcher.CallbackPolicy{Timeout: run.DefaultCallbackTimeout}
+	call := invocation(func(l *target.Lambda) {
+		l.Invocation, l.Callback = target.InvokeEvent, &target.CallbackPolicy{Timeout: run.DefaultCallbackTimeout}
 	})
 	o := i.Invoke(t.Context(), call)
 	var event struct {

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // mostError bounds the error text of an outcome, in bytes.
@@ -52,7 +52,7 @@ func ended(state run.State, class run.Class, message string) run.Outcome {
 
 // notAttempted returns the outcome of an attempt whose request could not be built.
 func notAttempted(err error) run.Outcome {
-	var template *dispatcher.TemplateError
+	var template *target.TemplateError
 	var classed *classedError
 	var token *tokenError
 	switch {
@@ -164,7 +164,7 @@ func classify(outer, bounded context.Context, err error, timeout input.Duration)
 			own, _ = netip.ParseAddr(u.Hostname())
 		}
 	}
-	text, addresses := dispatcher.HideAddresses(err.Error(), own)
+	text, addresses := target.HideAddresses(err.Error(), own)
 	return failedAt(class, text, append(addresses, leadsTo(err)...))
 }
 

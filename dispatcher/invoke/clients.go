@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-resty/resty/v2"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // mostClients bounds the number of different TLS options and bounds of egress whose clients are kept.
@@ -98,7 +98,7 @@ func (c *countedConn) Close() error {
 }
 
 // with returns the clients for TLS options and a scope; key is the revealed client key.
-func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time) (*clients, error) {
+func (p *clientPool) with(t *target.TLS, key string, of scope, now time.Time) (*clients, error) {
 	if t == nil && of.isDefault() {
 		return p.plain, nil
 	}
@@ -133,7 +133,7 @@ func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time
 
 // hashed returns a scope that is only used with some TLS options, and remembers its hash. A client key may change at any
 // time, so that there is none to remember.
-func (s scope) hashed(t *dispatcher.TLS) scope {
+func (s scope) hashed(t *target.TLS) scope {
 	if t == nil || t.ClientKey == nil {
 		sum := s.hash(t, "")
 		s.sum = &sum
@@ -142,7 +142,7 @@ func (s scope) hashed(t *dispatcher.TLS) scope {
 }
 
 // hash tells apart what connections depend on.
-func (s scope) hash(t *dispatcher.TLS, key string) [sha256.Size]byte {
+func (s scope) hash(t *target.TLS, key string) [sha256.Size]byte {
 	if s.sum != nil {
 		return *s.sum
 	}
@@ -191,7 +191,7 @@ func (p *clientPool) evict() {
 	delete(p.of, oldest)
 }
 
-func tlsConfig(t *dispatcher.TLS, key string) (*tls.Config, error) {
+func tlsConfig(t *target.TLS, key string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.MinVersion == "1.3" {
 		config.MinVersion = tls.VersionTLS13

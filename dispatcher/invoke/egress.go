@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Egress limits the addresses that webhooks may call, whatever the bounds of their apps say. Addresses of
@@ -59,9 +59,9 @@ func newGuard(e Egress, resolver *net.Resolver) *guard {
 // the endpoints of a group that differ from any other host.
 type scope struct {
 	app string
-	dispatcher.EgressBounds
+	target.EgressBounds
 	// registered says where endpoints may be that registered themselves; nil: the host is not one of them.
-	registered *dispatcher.Registration
+	registered *target.Registration
 	// serverName is the host name in the certificate of the host; empty: that of the URL.
 	serverName string
 	// name is the name of DNS that stands for the address in the URL; empty: the URL has what the job or group says.
@@ -76,7 +76,7 @@ func (s scope) isDefault() bool {
 }
 
 // scopeOf returns the scope of a call. Apps with the defaults share one, and with it their connections.
-func scopeOf(app string, bounds dispatcher.EgressBounds) scope {
+func scopeOf(app string, bounds target.EgressBounds) scope {
 	if bounds.Hosts == nil && bounds.Ports == nil && bounds.Networks == nil {
 		return scope{}
 	}
@@ -173,7 +173,7 @@ func prefixes(networks []string) (all []netip.Prefix) {
 
 // public reports whether all public addresses may be called.
 func (s scope) public() bool {
-	return s.Networks == nil || slices.Contains(s.Networks, dispatcher.NetworkPublic)
+	return s.Networks == nil || slices.Contains(s.Networks, target.NetworkPublic)
 }
 
 // checkHost refuses hosts and ports that the bounds do not allow.
@@ -181,18 +181,18 @@ func (s scope) checkHost(address string) error {
 	if s.Hosts == nil && s.Ports == nil {
 		return nil
 	}
-	bounds := dispatcher.Bounds{Egress: s.EgressBounds}
+	bounds := target.Bounds{Egress: s.EgressBounds}
 	return outOfBounds(bounds.CheckTarget(s.app,
-		dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}}))
+		target.Target{Webhook: &target.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}}))
 }
 
 // checkName refuses names that are denied no matter what they resolve to.
 func (g *guard) checkName(host string) error {
 	lower := strings.ToLower(strings.TrimSuffix(host, "."))
 	switch {
-	case dispatcher.MetadataName(host):
+	case target.MetadataName(host):
 		return denied(host, "cloud providers serve metadata and credentials under this name")
-	case dispatcher.OddAddress(host):
+	case target.OddAddress(host):
 		return denied(host, "programs read this notation of an address differently")
 	case !g.Loopback && (lower == "localhost" || strings.HasSuffix(lower, ".localhost")):
 		return denied(host, notLoopback)
@@ -207,9 +207,9 @@ func (g *guard) checkDialled(dialled netip.AddrPort, check func(netip.AddrPort) 
 	if err := check(dialled); err != nil {
 		return err
 	}
-	addr := dispatcher.Dialled(dialled.Addr())
+	addr := target.Dialled(dialled.Addr())
 	at := func(one netip.AddrPort) bool {
-		return one.Port() == dialled.Port() && dispatcher.Dialled(one.Addr()) == addr
+		return one.Port() == dialled.Port() && target.Dialled(one.Addr()) == addr
 	}
 	switch peers := g.peers.Load(); {
 	case slices.ContainsFunc(g.Own, at),
@@ -223,12 +223,12 @@ func (g *guard) checkDialled(dialled netip.AddrPort, check func(netip.AddrPort) 
 
 // check refuses a denied address.
 func (g *guard) check(dialled netip.Addr, of scope, networks []netip.Prefix) error {
-	addr := dispatcher.Dialled(dialled)
+	addr := target.Dialled(dialled)
 	deny := func(why string) error { return denied(dialled.String(), why) }
 	itself := addr.IsLoopback() || g.machine.has(addr)
 	private := within(privateNetworks, addr)
 	switch {
-	case dispatcher.NeverCalled(dialled):
+	case target.NeverCalled(dialled):
 		return deny("it is reserved, or cloud providers serve metadata and credentials there")
 	case within(g.Deny, addr):
 		return deny("it is in a network that --egress-deny lists")
@@ -271,7 +271,7 @@ func (m *machine) has(addr netip.Addr) bool {
 			m.addrs = make(map[netip.Addr]bool, len(all))
 			for _, one := range all {
 				if prefix, err := netip.ParsePrefix(one.String()); err == nil {
-					m.addrs[dispatcher.Dialled(prefix.Addr())] = true
+					m.addrs[target.Dialled(prefix.Addr())] = true
 				}
 			}
 		}

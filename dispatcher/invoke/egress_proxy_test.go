@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // again runs tests of this program in a new process with more environment variables, because
@@ -60,7 +60,7 @@ func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	// test calls a name.
 	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: names}})
 	t.Cleanup(i.Close)
-	for _, method := range dispatcher.Methods {
+	for _, method := range target.Methods {
 		o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method, ample))
 		if o.State != run.Succeeded {
 			t.Errorf("%s: outcome = %+v, want success without the proxy", method, o)

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groups calls endpoints of groups. An attempt tries the endpoints in the order of the strategy until one may have
@@ -39,10 +39,10 @@ func (g *groups) close() {
 type groupAttempt struct {
 	*groupState
 	hooks    *webhooks
-	call     dispatcher.Call
+	call     target.Call
 	content  content
 	path     string
-	strategy dispatcher.Strategy
+	strategy target.Strategy
 	router   *routing.Router
 	scopes   *groupScopes
 	key      string // of the strategy consistent_hash; of a shard, its endpoint
@@ -60,7 +60,7 @@ type refusal struct {
 	addresses     []string // that why leaves out
 }
 
-func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
+func (g *groups) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	a, err := g.prepare(call, started)
 	if err != nil {
 		return notSent(ctx, err)
@@ -87,7 +87,7 @@ func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Ti
 }
 
 // prepare fills in the templates of a call, and finds the router of its job.
-func (g *groups) prepare(call dispatcher.Call, started time.Time) (*groupAttempt, error) {
+func (g *groups) prepare(call target.Call, started time.Time) (*groupAttempt, error) {
 	if call.Group == nil {
 		return nil, &classedError{run.ClassNoEndpoint, fmt.Errorf("group %s does not exist", call.Target.Group.Name)}
 	}
@@ -111,7 +111,7 @@ func (g *groups) prepare(call dispatcher.Call, started time.Time) (*groupAttempt
 }
 
 // routed estimates how many endpoints a group has.
-func routed(group *dispatcher.GroupVersion) int {
+func routed(group *target.GroupVersion) int {
 	const ofName = 20
 	return len(group.Live) + ofName*len(group.DNS)
 }
@@ -146,7 +146,7 @@ func (a *groupAttempt) through(
 
 // reach tries the endpoint that the strategy has chosen, but before it the one that the run has waited for.
 func (a *groupAttempt) reach(
-	ctx, bounded context.Context, chosen *dispatcher.Endpoint, candidates int,
+	ctx, bounded context.Context, chosen *target.Endpoint, candidates int,
 ) (outcome run.Outcome, done bool) {
 	for bounded.Err() == nil && !a.tried(chosen.ID) {
 		endpoint, refused, over := a.occupy(chosen)
@@ -175,7 +175,7 @@ func (a *groupAttempt) reach(
 // try sends the request to an endpoint. left is how many endpoints may be tried, this one included. done is false if the
 // endpoint certainly received nothing, so that the next may be tried.
 func (a *groupAttempt) try(
-	ctx, bounded context.Context, endpoint *dispatcher.Endpoint, left int,
+	ctx, bounded context.Context, endpoint *target.Endpoint, left int,
 ) (outcome run.Outcome, done bool) {
 	r, err := a.hooks.buildFor(bounded, a.destination(endpoint, a.path), a.content, a.call, a.started)
 	executors := a.call.Target.Group.XXLJob != nil
@@ -217,7 +217,7 @@ func (a *groupAttempt) try(
 }
 
 // refusedBy notes that an endpoint could not be connected, and returns that the attempt is not done.
-func (a *groupAttempt) refusedBy(endpoint *dispatcher.Endpoint, outcome run.Outcome) (done bool) {
+func (a *groupAttempt) refusedBy(endpoint *target.Endpoint, outcome run.Outcome) (done bool) {
 	a.failed(endpoint, outcome.Error, a.started, time.Now())
 	a.refusals = append(a.refusals, refusal{endpoint: endpoint.ID, why: outcome.Error, addresses: addressesOf(outcome)})
 	return false
@@ -239,7 +239,7 @@ func limitConnect(bounded context.Context, watch *stopwatch, cancel context.Canc
 }
 
 // destination returns where requests to a path of an endpoint go.
-func (a *groupAttempt) destination(endpoint *dispatcher.Endpoint, path string) destination {
+func (a *groupAttempt) destination(endpoint *target.Endpoint, path string) destination {
 	group := a.call.Group
 	return destination{
 		url: group.URL(endpoint.StaticEndpoint, path), endpoint: endpoint.ID, host: cmp.Or(group.ServerName, endpoint.ServerName),

@@ -8,32 +8,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // BenchmarkGroup compares a signed request to the next of 20 registered endpoints with one to the next of 20 webhooks, in
 // turns, in processor time, which other processes of a machine change less than the time that passes. Bar: 1.10 times.
 func BenchmarkGroup(b *testing.B) {
-	var webhooks []dispatcher.Call
+	var webhooks []target.Call
 	grouped := signedCall("")
-	group := &dispatcher.GroupVersion{}
+	group := &target.GroupVersion{}
 	group.SetDefaults()
 	group.App, group.Name, group.Signing = "shop", "workers", grouped.Target.Webhook.Signing
-	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}}
+	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}}
 	for i := range 20 {
 		address := benchServer(b)
 		webhooks = append(webhooks, signedCall("http://"+address+"/hook"))
 		_, text, _ := net.SplitHostPort(address)
 		port, _ := strconv.Atoi(text)
 		group.Registration.Ports = append(group.Registration.Ports, port)
-		group.Live = append(group.Live, dispatcher.Endpoint{
-			ID: fmt.Sprintf("w%02d", i), Source: dispatcher.EndpointRegistered, StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://" + address},
+		group.Live = append(group.Live, target.Endpoint{
+			ID: fmt.Sprintf("w%02d", i), Source: target.EndpointRegistered, StaticEndpoint: target.StaticEndpoint{URL: "http://" + address},
 		})
 	}
-	target := &dispatcher.GroupTarget{Name: "workers", Path: "/hook"}
-	target.SetDefaults()
-	grouped.Target, grouped.Group = dispatcher.Target{Group: target}, group
+	to := &target.GroupTarget{Name: "workers", Path: "/hook"}
+	to.SetDefaults()
+	grouped.Target, grouped.Group = target.Target{Group: to}, group
 	invoker := New(Options{Egress: Egress{Loopback: true}})
 	defer invoker.Close()
 	var took [2]time.Duration

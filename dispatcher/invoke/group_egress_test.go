@@ -13,24 +13,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // registered makes the URLs the registered endpoints of the fleet's group, which takes registrations from networks.
 func (f *fleet) registered(networks, ports []string, urls ...string) {
-	f.group = &dispatcher.GroupVersion{EndpointGroup: f.group.EndpointGroup}
-	f.group.Registration = &dispatcher.Registration{Networks: networks}
+	f.group = &target.GroupVersion{EndpointGroup: f.group.EndpointGroup}
+	f.group.Registration = &target.Registration{Networks: networks}
 	for _, port := range ports {
 		n, _ := strconv.Atoi(port)
 		f.group.Registration.Ports = append(f.group.Registration.Ports, n)
 	}
 	for n, url := range urls {
-		f.group.Live = append(f.group.Live, dispatcher.Endpoint{
-			ID: fmt.Sprintf("r%d", n), Source: dispatcher.EndpointRegistered, StaticEndpoint: dispatcher.StaticEndpoint{URL: url},
+		f.group.Live = append(f.group.Live, target.Endpoint{
+			ID: fmt.Sprintf("r%d", n), Source: target.EndpointRegistered, StaticEndpoint: target.StaticEndpoint{URL: url},
 		})
 	}
 }
@@ -62,10 +62,10 @@ func TestHostileEndpointGetsNothing(t *testing.T) {
 		i := invoke.New(invoke.Options{Egress: tt.egress, Resolver: &net.Resolver{PreferGo: true, Dial: dns}})
 		t.Cleanup(i.Close)
 		for _, host := range tt.hosts {
-			for _, strategy := range []dispatcher.Strategy{routing.RoundRobin, routing.Failover, routing.GlobalBusyOver} {
+			for _, strategy := range []target.Strategy{routing.RoundRobin, routing.Failover, routing.GlobalBusyOver} {
 				f := newFleet(t, 0)
 				f.registered([]string{tt.networks}, []string{canary.port}, "http://"+host+":"+canary.port)
-				f.group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
+				f.group.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("hunter2")}}}
 				o := i.Invoke(t.Context(), f.call("ping", strategy))
 				if o.State != failed || o.Class != run.ClassNoEndpoint || !strings.Contains(o.Error, "denied") {
 					t.Errorf("%s: %s by %s: outcome = %+v, want no endpoint, because egress is denied", what, host, strategy, o)
@@ -106,7 +106,7 @@ func TestRegisteredEndpointUsesNoConnectionOfOthers(t *testing.T) {
 	f.group.Registration = nil
 	denied("no registration any more", "registration.ports")
 	f.registered([]string{"127.0.0.0/8"}, []string{port}, address)
-	call := within(f.call("ping", routing.RoundRobin), dispatcher.Bounds{Egress: dispatcher.EgressBounds{Networks: []string{"10.0.0.0/8"}}})
+	call := within(f.call("ping", routing.RoundRobin), target.Bounds{Egress: target.EgressBounds{Networks: []string{"10.0.0.0/8"}}})
 	if o := i.Invoke(t.Context(), call); o.Class != run.ClassNoEndpoint || !strings.Contains(o.Error, "egress.networks") {
 		t.Errorf("outside the bounds of the app: outcome = %+v", o)
 	}
@@ -120,7 +120,7 @@ func TestEndpointCannotRedirect(t *testing.T) {
 	f.respond = func(_ int, w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://127.0.0.1:"+canary.port, http.StatusTemporaryRedirect)
 	}
-	for strategy, class := range map[dispatcher.Strategy]run.Class{
+	for strategy, class := range map[target.Strategy]run.Class{
 		routing.RoundRobin: run.ClassRedirect, routing.Failover: run.ClassNoEndpoint,
 		routing.BusyOver: run.ClassEndpointsBusy,
 	} {
@@ -148,7 +148,7 @@ func TestServerNameIsSentAndChecked(t *testing.T) {
 	at, _ := url.Parse(server.URL)
 	f, i := newFleet(t, 0), newInvoker(t)
 	f.registered([]string{"127.0.0.0/8"}, []string{at.Port()}, server.URL)
-	f.group.TLS = &dispatcher.TLS{CACertificates: pemOfX509(server.Certificate())}
+	f.group.TLS = &target.TLS{CACertificates: pemOfX509(server.Certificate())}
 	f.group.ServerName = "example.com:8443" // httptest's certificate is for example.com
 	for _, method := range []string{"POST", "GET"} {
 		call := f.call("ping", routing.RoundRobin)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Bounds of the health checks of this node.
@@ -88,13 +88,13 @@ func (c *checks) begin(ctx context.Context, a *groupAttempt, check func(context.
 // dueCheck is a check that is due.
 type dueCheck struct {
 	*groupAttempt
-	endpoint *dispatcher.Endpoint
+	endpoint *target.Endpoint
 	at       time.Time
 }
 
 // CheckHealth begins the health checks of groups that are due at now, those first that have waited for longest, and does
 // not wait for them. A call needs an app, its bounds and a group. Checks that are too many at once wait for the next call.
-func (i *Invoker) CheckHealth(ctx context.Context, calls []dispatcher.Call, now time.Time) {
+func (i *Invoker) CheckHealth(ctx context.Context, calls []target.Call, now time.Time) {
 	var due []dueCheck
 	for _, call := range calls {
 		if call.Group == nil || call.Group.HealthCheck == nil || call.Bounds == nil || call.Bounds.Suspended {
@@ -110,7 +110,7 @@ func (i *Invoker) CheckHealth(ctx context.Context, calls []dispatcher.Call, now 
 
 // dueChecks returns the checks of a group that are due. An endpoint that is new is checked at a random time within an
 // interval, so that checks spread evenly.
-func (g *groups) dueChecks(ctx context.Context, call dispatcher.Call, now time.Time) (due []dueCheck) {
+func (g *groups) dueChecks(ctx context.Context, call target.Call, now time.Time) (due []dueCheck) {
 	g.known.mu.Lock()
 	state := g.known.made(groupKey{call.App, call.Group.Name})
 	g.known.mu.Unlock()
@@ -131,7 +131,7 @@ func (g *groups) dueChecks(ctx context.Context, call dispatcher.Call, now time.T
 		if !h.checking && !h.next.After(now) {
 			scopes := newGroupScopes(call.Group, call.Bounds.Egress)
 			a := &groupAttempt{groupState: state, hooks: g.hooks, scopes: scopes, call: call, started: now}
-			a.content.Webhook = &dispatcher.Webhook{Auth: call.Group.Auth, TLS: call.Group.TLS}
+			a.content.Webhook = &target.Webhook{Auth: call.Group.Auth, TLS: call.Group.TLS}
 			due = append(due, dueCheck{a, endpoint, h.next})
 		}
 	}
@@ -168,7 +168,7 @@ func (d dueCheck) begin(ctx context.Context, c *checks, now time.Time) {
 const notChecked = "cut off"
 
 // check asks an endpoint whether it is healthy; why is empty if it is. responded tells that there was a response.
-func (d dueCheck) check(ctx context.Context, settings dispatcher.HealthCheck) (why string, responded bool) {
+func (d dueCheck) check(ctx context.Context, settings target.HealthCheck) (why string, responded bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			why, responded = fmt.Sprint("panic: ", r), false
@@ -191,7 +191,7 @@ func (d dueCheck) check(ctx context.Context, settings dispatcher.HealthCheck) (w
 }
 
 // checked notes the result of a check: why an endpoint is not healthy, or nothing.
-func (s *groupState) checked(h *health, settings dispatcher.HealthCheck, why string, now time.Time) {
+func (s *groupState) checked(h *health, settings target.HealthCheck, why string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.checking = false

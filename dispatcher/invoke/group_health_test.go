@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var (
@@ -51,7 +51,7 @@ func TestEndpointIsEjectedAfterFailuresInARow(t *testing.T) {
 	}
 	s.judged(group, a, refused, now, now) // a response, if not the one that the job wants
 	first(now, "a")
-	if got := s.status(&group.EndpointGroup, a, now); got.State != dispatcher.EndpointUp || got.Reason != "" {
+	if got := s.status(&group.EndpointGroup, a, now); got.State != target.EndpointUp || got.Reason != "" {
 		t.Errorf("status = %+v", got)
 	}
 }
@@ -67,7 +67,7 @@ func TestAtMostHalfOfAGroupIsEjected(t *testing.T) {
 			s.judged(group, &group.Live[n], broken, now, now)
 		}
 		for n := range group.Live {
-			if status := s.status(&group.EndpointGroup, &group.Live[n], now); status.State == dispatcher.EndpointSuspect {
+			if status := s.status(&group.EndpointGroup, &group.Live[n], now); status.State == target.EndpointSuspect {
 				ejected++
 			}
 		}
@@ -86,7 +86,7 @@ func TestAtMostHalfOfAGroupIsEjected(t *testing.T) {
 
 func TestThresholdsOfHealthChecks(t *testing.T) {
 	t.Parallel()
-	settings := dispatcher.HealthCheck{HealthyThreshold: 2, UnhealthyThreshold: 3}.Resolved()
+	settings := target.HealthCheck{HealthyThreshold: 2, UnhealthyThreshold: 3}.Resolved()
 	for checks, want := range map[string]bool{ // - failed, + healthy: is it up?
 		"": true, "--": true, "---": false, "+--": true, "--+--": true, "-----": false, "---+": false, "---++": true, "---+-+": false,
 		"---++--": true, "---++---": false,
@@ -111,12 +111,12 @@ func TestThresholdsOfHealthChecks(t *testing.T) {
 }
 
 // checker returns an invoker and a call of a group with health checks of some servers that respond with a status each.
-func checker(t *testing.T, app string, statuses ...*atomic.Int64) (*Invoker, dispatcher.Call) {
+func checker(t *testing.T, app string, statuses ...*atomic.Int64) (*Invoker, target.Call) {
 	t.Helper()
 	i := New(Options{Egress: Egress{Loopback: true}})
 	t.Cleanup(i.Close)
-	group := &dispatcher.GroupVersion{}
-	group.App, group.Name, group.Path, group.HealthCheck = app, "workers", "/base", &dispatcher.HealthCheck{
+	group := &target.GroupVersion{}
+	group.App, group.Name, group.Path, group.HealthCheck = app, "workers", "/base", &target.HealthCheck{
 		Path: "/health", Timeout: input.Duration(time.Hour),
 	}
 	for n, status := range statuses {
@@ -127,12 +127,12 @@ func checker(t *testing.T, app string, statuses ...*atomic.Int64) (*Invoker, dis
 			w.WriteHeader(int(status.Load()))
 		}))
 		t.Cleanup(server.Close)
-		group.Live = append(group.Live, dispatcher.Endpoint{
-			ID: fmt.Sprint("e", n), StaticEndpoint: dispatcher.StaticEndpoint{URL: server.URL},
+		group.Live = append(group.Live, target.Endpoint{
+			ID: fmt.Sprint("e", n), StaticEndpoint: target.StaticEndpoint{URL: server.URL},
 		})
 	}
-	bounds := dispatcher.Bounds{}.WithDefaults(app)
-	return i, dispatcher.Call{App: app, Group: group, Bounds: &bounds}
+	bounds := target.Bounds{}.WithDefaults(app)
+	return i, target.Call{App: app, Group: group, Bounds: &bounds}
 }
 
 func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
@@ -143,12 +143,12 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 	i, call := checker(t, "demo", &well, &ill)
 	now := time.Now().Add(time.Hour) // so that the results hold, however long the machine takes
 	round := func() {
-		i.CheckHealth(t.Context(), []dispatcher.Call{call}, now)
+		i.CheckHealth(t.Context(), []target.Call{call}, now)
 		i.groups.checks.running.Wait()
 		now = now.Add(10 * time.Second)
 	}
 	states := func() string {
-		status := i.GroupStatus(t.Context(), *call.Group, dispatcher.EgressBounds{})
+		status := i.GroupStatus(t.Context(), *call.Group, target.EgressBounds{})
 		return fmt.Sprint(status.Endpoints[0].State, " ", status.Endpoints[1].State, " ", status.Endpoints[1].Reason)
 	}
 	for range 3 { // the first comes after a random part of the interval
@@ -162,7 +162,7 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 		t.Errorf("after three checks, endpoints are %s", got)
 	}
 	call.Job = "ping"
-	call.Target.Group = &dispatcher.GroupTarget{Name: "workers", Timeout: input.Duration(time.Hour)}
+	call.Target.Group = &target.GroupTarget{Name: "workers", Timeout: input.Duration(time.Hour)}
 	call.Group.Live = call.Group.Live[1:]
 	if o := i.Invoke(t.Context(), call); o.Class != run.ClassNoEndpoint || !o.NotSent ||
 		o.Error != "group workers has no endpoint that is up; it has 1, of which 0 are draining and 1 are down by their health checks" {
@@ -171,7 +171,7 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 	ill.Store(http.StatusOK)
 	round()
 	round()
-	if o := i.GroupStatus(t.Context(), *call.Group, dispatcher.EgressBounds{}); o.Endpoints[0].State != dispatcher.EndpointUp {
+	if o := i.GroupStatus(t.Context(), *call.Group, target.EgressBounds{}); o.Endpoints[0].State != target.EndpointUp {
 		t.Errorf("after two good checks, status = %+v", o)
 	}
 }
@@ -187,17 +187,17 @@ func TestChecksAtOnceAreBounded(t *testing.T) {
 	}))
 	i := New(Options{Egress: Egress{Loopback: true}})
 	t.Cleanup(func() { i.Close(); close(release); server.Close() })
-	var calls []dispatcher.Call
+	var calls []target.Call
 	for _, app := range []string{"a", "b", "c", "d", "e", "f"} {
-		group := &dispatcher.GroupVersion{}
-		group.App, group.Name, group.HealthCheck = app, "workers", &dispatcher.HealthCheck{Timeout: input.Duration(time.Hour)}
+		group := &target.GroupVersion{}
+		group.App, group.Name, group.HealthCheck = app, "workers", &target.HealthCheck{Timeout: input.Duration(time.Hour)}
 		for n := range 30 {
-			group.Live = append(group.Live, dispatcher.Endpoint{
-				ID: fmt.Sprint("e", n), StaticEndpoint: dispatcher.StaticEndpoint{URL: server.URL},
+			group.Live = append(group.Live, target.Endpoint{
+				ID: fmt.Sprint("e", n), StaticEndpoint: target.StaticEndpoint{URL: server.URL},
 			})
 		}
-		bounds := dispatcher.Bounds{}.WithDefaults(app)
-		calls = append(calls, dispatcher.Call{App: app, Group: group, Bounds: &bounds})
+		bounds := target.Bounds{}.WithDefaults(app)
+		calls = append(calls, target.Call{App: app, Group: group, Bounds: &bounds})
 	}
 	now := time.Now()
 	for n := range 3 {

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // judge tells which of the endpoints that the names of a group stand for an app may call from this node. The others are no
@@ -22,18 +22,18 @@ type judge struct {
 	scopes *groupScopes
 }
 
-func (g *groups) judge(group *dispatcher.EndpointGroup, egress dispatcher.EgressBounds) judge {
-	return judge{g.hooks.guard, newGroupScopes(&dispatcher.GroupVersion{EndpointGroup: *group}, egress)}
+func (g *groups) judge(group *target.EndpointGroup, egress target.EgressBounds) judge {
+	return judge{g.hooks.guard, newGroupScopes(&target.GroupVersion{EndpointGroup: *group}, egress)}
 }
 
 // address judges an endpoint at an address.
-func (j judge) address(e dispatcher.Endpoint, addr netip.Addr, port uint16) namedEndpoint {
+func (j judge) address(e target.Endpoint, addr netip.Addr, port uint16) namedEndpoint {
 	err := j.guard.checkKnown(j.scopes.of(&e), addr.String(), port, []netip.Addr{addr})
 	return refusedFor(e, err, "")
 }
 
 // service judges an endpoint that a service stands for. One without an address is refused, so that nothing tells its name.
-func (j judge) service(e dispatcher.Endpoint, service dns.Record, addresses []netip.Addr) namedEndpoint {
+func (j judge) service(e target.Endpoint, service dns.Record, addresses []netip.Addr) namedEndpoint {
 	err := j.guard.checkKnown(j.scopes.of(&e), service.Host, service.Port, addresses)
 	if err == nil && len(addresses) == 0 {
 		err = denied(service.Host, "its name has no address")
@@ -43,7 +43,7 @@ func (j judge) service(e dispatcher.Endpoint, service dns.Record, addresses []ne
 
 // refusedFor returns an endpoint that is refused because of err, unless that is nil. Bounds that refuse name the host: hidden
 // stands for what they say, unless it is empty.
-func refusedFor(e dispatcher.Endpoint, err error, hidden string) namedEndpoint {
+func refusedFor(e target.Endpoint, err error, hidden string) namedEndpoint {
 	if err == nil {
 		return namedEndpoint{Endpoint: e}
 	}
@@ -57,24 +57,24 @@ func refusedFor(e dispatcher.Endpoint, err error, hidden string) namedEndpoint {
 
 // namedEndpoints returns the endpoints that the names of a group stand for, by their ids: as many members as a group may have,
 // and those that are refused.
-func namedEndpoints(group *dispatcher.EndpointGroup, all map[string]knownName, j judge) (members, refused []dispatcher.Endpoint) {
-	var found []dispatcher.Endpoint
+func namedEndpoints(group *target.EndpointGroup, all map[string]knownName, j judge) (members, refused []target.Endpoint) {
+	var found []target.Endpoint
 	for _, label := range slices.Sorted(maps.Keys(group.DNS)) {
 		for _, one := range all[label].endpoints(group.DNS[label].Resolved(), j) {
 			found = append(found, one.Endpoint)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b dispatcher.Endpoint) int {
+	slices.SortStableFunc(found, func(a, b target.Endpoint) int {
 		return cmp.Or(byID(a, b), cmp.Compare(a.Refused, b.Refused)) // one that may be called comes first
 	})
-	for _, e := range slices.CompactFunc(found, func(a, b dispatcher.Endpoint) bool { return a.ID == b.ID }) {
+	for _, e := range slices.CompactFunc(found, func(a, b target.Endpoint) bool { return a.ID == b.ID }) {
 		if e.Refused == "" {
 			members = append(members, e)
 		} else {
 			refused = append(refused, e)
 		}
 	}
-	return members[:min(len(members), dispatcher.MaxEndpoints)], refused[:min(len(refused), dispatcher.MaxEndpoints)]
+	return members[:min(len(members), target.MaxEndpoints)], refused[:min(len(refused), target.MaxEndpoints)]
 }
 
 // counted counts the endpoints of a name, and returns why some are refused, each reason once.
@@ -93,7 +93,7 @@ func counted(all []namedEndpoint) (members, refused int, because []string) {
 
 // unresolved says why the names of the group of a call stand for nothing that may be called, and which addresses of name
 // servers it leaves out.
-func (g *groups) unresolved(ctx context.Context, call dispatcher.Call, now time.Time) (text string, servers []string) {
+func (g *groups) unresolved(ctx context.Context, call target.Call, now time.Time) (text string, servers []string) {
 	group := &call.Group.EndpointGroup
 	all, j := g.names.of(ctx, group, now, false), g.judge(group, call.Bounds.Egress)
 	for _, label := range slices.Sorted(maps.Keys(all)) {
@@ -105,5 +105,5 @@ func (g *groups) unresolved(ctx context.Context, call dispatcher.Call, now time.
 			text += fmt.Sprintf("; dns %s: egress to %d of its endpoints is denied: %s", label, refused, because[0])
 		}
 	}
-	return dispatcher.HideAddresses(text, netip.Addr{})
+	return target.HideAddresses(text, netip.Addr{})
 }

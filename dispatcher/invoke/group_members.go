@@ -8,20 +8,20 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func byID(a, b dispatcher.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
+func byID(a, b target.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
 
 // namedEndpoint is an endpoint that a name stands for. because is Refused in words that name neither an address nor a target.
 type namedEndpoint struct {
-	dispatcher.Endpoint
+	target.Endpoint
 	because string
 }
 
 // endpoints returns the endpoints that a name stands for, also those that a judge refuses.
-func (k knownName) endpoints(d dispatcher.DNSMembers, j judge) []namedEndpoint {
-	if d.Type == dispatcher.DNSTypeSRV {
+func (k knownName) endpoints(d target.DNSMembers, j judge) []namedEndpoint {
+	if d.Type == target.DNSTypeSRV {
 		return k.services(d, j)
 	}
 	all := make([]namedEndpoint, 0, len(k.records))
@@ -39,14 +39,14 @@ func (k knownName) endpoints(d dispatcher.DNSMembers, j judge) []namedEndpoint {
 
 // services returns the endpoints of records of type SRV. Those that have not the best priority are backups. Weights are
 // scaled down to those of endpoints if one is larger.
-func (k knownName) services(d dispatcher.DNSMembers, j judge) []namedEndpoint {
-	best, heaviest := uint16(math.MaxUint16), dispatcher.MaxEndpointWeight
+func (k knownName) services(d target.DNSMembers, j judge) []namedEndpoint {
+	best, heaviest := uint16(math.MaxUint16), target.MaxEndpointWeight
 	for _, record := range k.records {
 		best, heaviest = min(best, record.Priority), max(heaviest, int(record.Weight))
 	}
 	all := make([]namedEndpoint, 0, len(k.records))
 	for _, record := range k.records {
-		weight := max(1, int(record.Weight)*dispatcher.MaxEndpointWeight/heaviest)
+		weight := max(1, int(record.Weight)*target.MaxEndpointWeight/heaviest)
 		e, ok := d.ServiceEndpoint(record.Host, int(record.Port), weight, record.Priority > best)
 		if !ok {
 			continue
@@ -59,18 +59,18 @@ func (k knownName) services(d dispatcher.DNSMembers, j judge) []namedEndpoint {
 
 // merged is a group with the endpoints that its names stand for.
 type merged struct {
-	of       *dispatcher.GroupVersion
+	of       *target.GroupVersion
 	versions map[string]uint64 // of the lists of names
-	egress   dispatcher.EgressBounds
+	egress   target.EgressBounds
 	peers    *[]netip.AddrPort // see guard
-	version  *dispatcher.GroupVersion
+	version  *target.GroupVersion
 }
 
 // withNames returns the group of a call with the endpoints that its names stand for and that may be called. It returns the same
 // group as long as that has the same endpoints. Of two with the same id, one that is declared or registered counts.
 func (g *groups) withNames(
-	ctx context.Context, state *groupState, call dispatcher.Call, now time.Time, wait bool,
-) *dispatcher.GroupVersion {
+	ctx context.Context, state *groupState, call target.Call, now time.Time, wait bool,
+) *target.GroupVersion {
 	group, egress, peers := call.Group, call.Bounds.Egress, g.hooks.guard.peers.Load()
 	if len(group.DNS) == 0 {
 		return group
@@ -92,7 +92,7 @@ func (g *groups) withNames(
 }
 
 // is tells whether m was made of a group and lists.
-func (m *merged) is(group *dispatcher.GroupVersion, all map[string]knownName) bool {
+func (m *merged) is(group *target.GroupVersion, all map[string]knownName) bool {
 	if m.of != group {
 		return false
 	}
@@ -107,26 +107,26 @@ func (m *merged) is(group *dispatcher.GroupVersion, all map[string]knownName) bo
 // Members returns the endpoints that the names of a group stand for, by their ids: those that an app with some bounds may call
 // from this node, and those that are refused. It may wait for name servers.
 func (i *Invoker) Members(
-	ctx context.Context, group dispatcher.EndpointGroup, egress dispatcher.EgressBounds,
-) (members, refused []dispatcher.Endpoint) {
+	ctx context.Context, group target.EndpointGroup, egress target.EgressBounds,
+) (members, refused []target.Endpoint) {
 	return namedEndpoints(&group, i.groups.names.of(ctx, &group, time.Now(), true), i.groups.judge(&group, egress))
 }
 
 // GroupStatus returns what this node knows of a group of an app with some bounds and the endpoints that it has, but for the id
 // of the node. It may wait for name servers.
 func (i *Invoker) GroupStatus(
-	ctx context.Context, group dispatcher.GroupVersion, egress dispatcher.EgressBounds,
-) dispatcher.GroupStatus {
+	ctx context.Context, group target.GroupVersion, egress target.EgressBounds,
+) target.GroupStatus {
 	now := time.Now()
 	state := i.groups.known.state(groupKey{group.App, group.Name})
 	if state == nil {
 		state = newGroupState() // it made no requests
 	}
-	status := dispatcher.GroupStatus{DNS: map[string]dispatcher.DNSStatus{}, Endpoints: []dispatcher.EndpointStatus{}}
+	status := target.GroupStatus{DNS: map[string]target.DNSStatus{}, Endpoints: []target.EndpointStatus{}}
 	all, j := i.groups.names.of(ctx, &group.EndpointGroup, now, true), i.groups.judge(&group.EndpointGroup, egress)
 	for label, known := range all {
 		d := group.DNS[label].Resolved()
-		one := dispatcher.DNSStatus{Name: d.Name, Type: d.Type, Error: known.err}
+		one := target.DNSStatus{Name: d.Name, Type: d.Type, Error: known.err}
 		one.Members, one.Refused, one.RefusedBecause = counted(known.endpoints(d, j))
 		if !known.resolvedAt.IsZero() {
 			one.ResolvedAt = new(known.resolvedAt.UTC())
@@ -147,30 +147,30 @@ func (i *Invoker) GroupStatus(
 }
 
 // CountEndpoints counts the endpoints of the groups that this node has sent requests to since a time, by their states.
-func (i *Invoker) CountEndpoints(since, now time.Time) []dispatcher.GroupCount {
+func (i *Invoker) CountEndpoints(since, now time.Time) []target.GroupCount {
 	known := i.groups.known
 	known.mu.Lock()
 	states := maps.Clone(known.groups)
 	known.mu.Unlock()
-	var all []dispatcher.GroupCount
+	var all []target.GroupCount
 	for key, state := range states {
 		if counts := state.count(since, now); counts != nil {
-			all = append(all, dispatcher.GroupCount{App: key.app, Group: key.group, States: counts})
+			all = append(all, target.GroupCount{App: key.app, Group: key.group, States: counts})
 		}
 	}
 	return all
 }
 
 // count counts the endpoints of a group by their states; nil: it was not used since a time.
-func (s *groupState) count(since, now time.Time) map[dispatcher.EndpointState]int {
+func (s *groupState) count(since, now time.Time) map[target.EndpointState]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest == nil || s.used.Before(since) {
 		return nil
 	}
-	counts := map[dispatcher.EndpointState]int{}
+	counts := map[target.EndpointState]int{}
 	for n := range s.latest.Live {
-		counts[dispatcher.EndpointState(s.stateOf(&s.latest.EndpointGroup, &s.latest.Live[n], now))]++
+		counts[target.EndpointState(s.stateOf(&s.latest.EndpointGroup, &s.latest.Live[n], now))]++
 	}
 	return counts
 }

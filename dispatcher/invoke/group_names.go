@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Bounds of what names of DNS stand for. docs/routing.md states them.
@@ -42,7 +42,7 @@ type names struct {
 
 type nameKey struct {
 	name string
-	of   dispatcher.DNSType
+	of   target.DNSType
 }
 
 // knownName is what a name stands for. Its records and since are never changed, only replaced.
@@ -131,7 +131,7 @@ func (n *names) begin(ctx context.Context, key nameKey, known *knownName) {
 		case <-ctx.Done():
 		}
 		var targets map[string][]netip.Addr
-		if err == nil && key.of == dispatcher.DNSTypeSRV {
+		if err == nil && key.of == target.DNSTypeSRV {
 			targets = n.resolve(ctx, answer.Records, before)
 		}
 		n.mu.Lock()
@@ -199,7 +199,7 @@ func (n *names) forget() {
 }
 
 // of returns what the names of a group stand for, by their names in the group.
-func (n *names) of(ctx context.Context, group *dispatcher.EndpointGroup, now time.Time, wait bool) map[string]knownName {
+func (n *names) of(ctx context.Context, group *target.EndpointGroup, now time.Time, wait bool) map[string]knownName {
 	all := make(map[string]knownName, len(group.DNS))
 	for label, d := range group.DNS {
 		all[label] = n.get(ctx, nameKey{d.Name, d.Resolved().Type}, now, wait)

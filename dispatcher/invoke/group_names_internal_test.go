@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestListsOfNamesAreKeptForAStatedTime(t *testing.T) {
@@ -124,8 +124,8 @@ func TestKnownNamesAreBounded(t *testing.T) {
 	}
 }
 
-func callOf(group *dispatcher.GroupVersion) dispatcher.Call {
-	return dispatcher.Call{App: group.App, Group: group, Bounds: &dispatcher.Bounds{}}
+func callOf(group *target.GroupVersion) target.Call {
+	return target.Call{App: group.App, Group: group, Bounds: &target.Bounds{}}
 }
 
 // A group keeps its list of endpoints while no name changes: routers count by it.
@@ -133,7 +133,7 @@ func TestGroupWithTheSameNamesIsTheSame(t *testing.T) {
 	t.Parallel()
 	g := newGroups(&webhooks{guard: newGuard(Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}, nil)}, nil)
 	group := groupOf("b", "10-0-0-1-80")
-	group.DNS = map[string]dispatcher.DNSMembers{"all": {Name: "a.test", Type: "A", Port: 80}}
+	group.DNS = map[string]target.DNSMembers{"all": {Name: "a.test", Type: "A", Port: 80}}
 	known := &knownName{askAt: time.Unix(1<<40, 0)}
 	g.names.known[nameKey{"a.test", "A"}] = known
 	now, state := time.Unix(1_800_000_000, 0), newGroupState()

@@ -19,12 +19,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // workers is a server on all loopback addresses at one port.
@@ -67,12 +67,12 @@ func (w *workers) hosts() map[string]string {
 }
 
 // namedGroup is a group of which all endpoints come from DNS.
-func namedGroup(all map[string]dispatcher.DNSMembers) *dispatcher.GroupVersion {
-	group := &dispatcher.GroupVersion{}
+func namedGroup(all map[string]target.DNSMembers) *target.GroupVersion {
+	group := &target.GroupVersion{}
 	group.SetDefaults()
 	group.App, group.Name, group.DNS = "demo", "workers", all
 	resolved := group.Resolved()
-	return &dispatcher.GroupVersion{EndpointGroup: resolved}
+	return &target.GroupVersion{EndpointGroup: resolved}
 }
 
 // invokerOf returns an invoker that asks a name server.
@@ -84,7 +84,7 @@ func invokerOf(t *testing.T, server *dnstest.Server, egress invoke.Egress) *invo
 }
 
 // callOf returns a call of a job to a group.
-func callOf(group *dispatcher.GroupVersion, strategy dispatcher.Strategy) dispatcher.Call {
+func callOf(group *target.GroupVersion, strategy target.Strategy) target.Call {
 	f := fleet{group: group}
 	return f.call("ping", strategy)
 }
@@ -94,9 +94,9 @@ func TestAddressesOfANameAreEndpoints(t *testing.T) {
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("workers.test", 60, "127.0.0.7", "127.0.0.8", "127.0.0.9")
 	i := invokerOf(t, server, invoke.Egress{Loopback: true})
-	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
-	group.Live = []dispatcher.Endpoint{{ID: "declared", Source: dispatcher.EndpointStatic,
-		StaticEndpoint: dispatcher.StaticEndpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", w.port)}}}
+	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
+	group.Live = []target.Endpoint{{ID: "declared", Source: target.EndpointStatic,
+		StaticEndpoint: target.StaticEndpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", w.port)}}}
 	var endpoints []string
 	for range 8 {
 		endpoints = append(endpoints, mustSucceed(t, i, callOf(group, routing.RoundRobin)))
@@ -115,7 +115,7 @@ func TestAddressesOfANameAreEndpoints(t *testing.T) {
 	if n := server.Asked("workers.test", dnsmessage.TypeA); n != 1 {
 		t.Errorf("the server was asked %d times, want once for its TTL", n)
 	}
-	group = &dispatcher.GroupVersion{EndpointGroup: group.EndpointGroup} // another version of it
+	group = &target.GroupVersion{EndpointGroup: group.EndpointGroup} // another version of it
 	group.ServerName = "fleet.example"
 	mustSucceed(t, i, callOf(group, routing.RoundRobin))
 	if got := slices.Collect(maps.Values(w.hosts())); !slices.Equal(got, []string{"fleet.example"}) {
@@ -138,7 +138,7 @@ func TestServicesAreEndpointsWithWeightsAndBackups(t *testing.T) {
 		service("a.test.", 1, 300), service("b.test.", 1, 100), service("c.test.", 2, 0),
 	}})
 	i := invokerOf(t, server, invoke.Egress{Loopback: true})
-	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "_http._tcp.test", Type: "SRV"}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "_http._tcp.test", Type: "SRV"}})
 	counts := map[string]int{}
 	for range 8 {
 		counts[mustSucceed(t, i, callOf(group, routing.Weighted))]++
@@ -151,7 +151,7 @@ func TestServicesAreEndpointsWithWeightsAndBackups(t *testing.T) {
 		t.Errorf("hosts (-want +got)\n%s", diff)
 	}
 	var weights []string
-	members, _ := i.Members(t.Context(), group.EndpointGroup, dispatcher.EgressBounds{})
+	members, _ := i.Members(t.Context(), group.EndpointGroup, target.EgressBounds{})
 	for _, e := range members {
 		weights = append(weights, fmt.Sprintf("%s %d %t %s", e.ID, e.Weight, e.Backup, e.Source))
 	}
@@ -167,7 +167,7 @@ func TestEndpointsFollowTheirName(t *testing.T) {
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("workers.test", 0, "127.0.0.7") // counts as 1s
 	i := invokerOf(t, server, invoke.Egress{Loopback: true})
-	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
 	began := time.Now() // before the answer
 	first := mustSucceed(t, i, callOf(group, routing.First))
 	server.A("workers.test", 60, "127.0.0.8")
@@ -195,9 +195,9 @@ func TestTwoHundredAddressesAreAllEndpoints(t *testing.T) {
 	server.A("workers.test", 60, addresses[:200]...)
 	server.A("many.test", 60, addresses...)
 	i := invokerOf(t, server, invoke.Egress{Loopback: true})
-	for name, want := range map[string]int{"workers.test": 200, "many.test": dispatcher.MaxEndpoints} {
-		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: 80}})
-		members, _ := i.Members(t.Context(), group.EndpointGroup, dispatcher.EgressBounds{})
+	for name, want := range map[string]int{"workers.test": 200, "many.test": target.MaxEndpoints} {
+		group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: 80}})
+		members, _ := i.Members(t.Context(), group.EndpointGroup, target.EgressBounds{})
 		if got := len(members); got != want {
 			t.Errorf("%s has %d endpoints, want %d", name, got, want)
 		}
@@ -218,7 +218,7 @@ func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: 80}})
+			group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: 80}})
 			group.Name = strings.TrimSuffix(name, ".test")
 			call := callOf(group, routing.RoundRobin)
 			if name == "silent.test" {
@@ -228,7 +228,7 @@ func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 				name != "silent.test" && !strings.Contains(o.Error, want) {
 				t.Errorf("outcome = %+v, want no endpoint and nothing sent, because %s", o, want)
 			}
-			status := i.GroupStatus(t.Context(), *group, dispatcher.EgressBounds{}).DNS["all"]
+			status := i.GroupStatus(t.Context(), *group, target.EgressBounds{}).DNS["all"]
 			if status.Members != 0 || status.ResolvedAt != nil || !strings.Contains(status.Error, want) {
 				t.Errorf("status = %+v, want %s", status, want)
 			}
@@ -253,39 +253,39 @@ func TestHostileNameGetsNothing(t *testing.T) {
 	server.Set("_http._tcp.test", dnsmessage.TypeSRV, dnstest.Reply{TTL: 60, Records: []dnsmessage.ResourceBody{
 		&dnsmessage.SRVResource{Target: dnsmessage.MustNewName("other.test."), Port: uint16(port)},
 	}})
-	own := dispatcher.EgressBounds{Networks: []string{"127.0.0.7/32"}}
-	hosts := dispatcher.EgressBounds{Hosts: []string{"*.allowed.test"}, Networks: []string{"127.0.0.0/8"}}
+	own := target.EgressBounds{Networks: []string{"127.0.0.7/32"}}
+	hosts := target.EgressBounds{Hosts: []string{"*.allowed.test"}, Networks: []string{"127.0.0.0/8"}}
 	for what, tt := range map[string]struct {
 		egress invoke.Egress
-		bounds dispatcher.EgressBounds
+		bounds target.EgressBounds
 		names  []string
 	}{
-		"the node itself": {invoke.Egress{}, dispatcher.EgressBounds{}, []string{
+		"the node itself": {invoke.Egress{}, target.EgressBounds{}, []string{
 			"metadata.test", "loopback.test", "other.test", "six.test", "mapped.test"}},
 		"networks of another app": {invoke.Egress{Loopback: true}, own, []string{
 			"other.test", "six.test", "mapped.test", "nat64.test", "_http._tcp.test"}},
 		"hosts of the app": {invoke.Egress{Loopback: true}, hosts, []string{"other.test", "_http._tcp.test"}},
-		"metadata":         {invoke.Egress{Loopback: true}, dispatcher.EgressBounds{}, []string{"metadata.test"}},
+		"metadata":         {invoke.Egress{Loopback: true}, target.EgressBounds{}, []string{"metadata.test"}},
 	} {
 		i := invokerOf(t, server, tt.egress)
 		for _, name := range tt.names {
-			member := dispatcher.DNSMembers{Name: name, Port: port}
+			member := target.DNSMembers{Name: name, Port: port}
 			switch {
 			case strings.HasPrefix(name, "_"):
-				member = dispatcher.DNSMembers{Name: name, Type: "SRV"}
+				member = target.DNSMembers{Name: name, Type: "SRV"}
 			case slices.Contains([]string{"six.test", "mapped.test", "nat64.test"}, name):
 				member.Type = "AAAA"
 			}
-			for _, strategy := range []dispatcher.Strategy{routing.RoundRobin, routing.Failover} {
-				group := namedGroup(map[string]dispatcher.DNSMembers{"all": member})
-				group.HealthCheck = &dispatcher.HealthCheck{}
-				group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
+			for _, strategy := range []target.Strategy{routing.RoundRobin, routing.Failover} {
+				group := namedGroup(map[string]target.DNSMembers{"all": member})
+				group.HealthCheck = &target.HealthCheck{}
+				group.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("hunter2")}}}
 				call := callOf(group, strategy)
-				bounds := dispatcher.Bounds{Egress: tt.bounds}.WithDefaults(call.App)
+				bounds := target.Bounds{Egress: tt.bounds}.WithDefaults(call.App)
 				call.Bounds = &bounds
 				now := time.Now()
-				i.CheckHealth(t.Context(), []dispatcher.Call{call}, now)
-				i.CheckHealth(t.Context(), []dispatcher.Call{call}, now.Add(time.Hour))
+				i.CheckHealth(t.Context(), []target.Call{call}, now)
+				i.CheckHealth(t.Context(), []target.Call{call}, now.Add(time.Hour))
 				o := i.Invoke(t.Context(), call)
 				if o.Class != run.ClassNoEndpoint || !strings.Contains(o.Error, "denied") && !strings.Contains(o.Error, "may call") {
 					t.Errorf("%s: %s by %s: outcome = %+v, want no endpoint, because egress is denied", what, name, strategy, o)
@@ -305,9 +305,9 @@ func TestNameThatChangesItsAddressGetsNothing(t *testing.T) {
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("rebound.test", 0, "127.0.0.7")
 	i := invokerOf(t, server, invoke.Egress{Loopback: true})
-	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "rebound.test", Port: w.port}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "rebound.test", Port: w.port}})
 	call := callOf(group, routing.RoundRobin)
-	bounds := dispatcher.Bounds{Egress: dispatcher.EgressBounds{Networks: []string{"127.0.0.7/32"}}}.WithDefaults(call.App)
+	bounds := target.Bounds{Egress: target.EgressBounds{Networks: []string{"127.0.0.7/32"}}}.WithDefaults(call.App)
 	call.Bounds = &bounds
 	mustSucceed(t, i, call)
 	server.A("rebound.test", 0, "127.0.0.9", "169.254.169.254")
@@ -335,8 +335,8 @@ func TestCertificateHasTheNameOfTheGroup(t *testing.T) {
 	port := secure.Listener.Addr().(*net.TCPAddr).Port
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 	for name, well := range map[string]bool{"example.com": true, "other.test": false} {
-		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: port, Scheme: "https"}})
-		group.Name, group.TLS = strings.ReplaceAll(name, ".", "-"), &dispatcher.TLS{CACertificates: authority}
+		group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: port, Scheme: "https"}})
+		group.Name, group.TLS = strings.ReplaceAll(name, ".", "-"), &target.TLS{CACertificates: authority}
 		if o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin)); (o.State == run.Succeeded) != well {
 			t.Errorf("%s: outcome = %+v, want success: %v", name, o, well)
 		}
@@ -353,19 +353,19 @@ func TestBoundsOfHostsAllowAddressesByTheirName(t *testing.T) {
 	for name, want := range map[string]run.State{
 		"workers.allowed.test": run.Succeeded, "workers.other.test": run.Failed,
 	} {
-		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: w.port}})
+		group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: w.port}})
 		group.Name = strings.ReplaceAll(name, ".", "-")
 		call := callOf(group, routing.RoundRobin)
-		egress := dispatcher.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{w.port}}
-		bounds := dispatcher.Bounds{Egress: egress}.WithDefaults(call.App)
+		egress := target.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{w.port}}
+		bounds := target.Bounds{Egress: egress}.WithDefaults(call.App)
 		call.Bounds = &bounds
 		if o := i.Invoke(t.Context(), call); o.State != want {
 			t.Errorf("%s: outcome = %+v, want %s", name, o, want)
 		}
 	}
-	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "workers.allowed.test", Port: w.port}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "workers.allowed.test", Port: w.port}})
 	call := callOf(group, routing.RoundRobin)
-	bounds := dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{1}}}.WithDefaults(call.App)
+	bounds := target.Bounds{Egress: target.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{1}}}.WithDefaults(call.App)
 	call.Bounds = &bounds
 	if o := i.Invoke(t.Context(), call); o.Class != run.ClassNoEndpoint {
 		t.Errorf("at another port: outcome = %+v, want no endpoint", o)

@@ -4,15 +4,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // occupy takes the slot of the endpoint that the strategy has chosen, for a job of which one run at a time may be under
 // way at each endpoint. The endpoint that it returns is another one if the run has waited for that. It says why there is
 // no slot if the next candidate may be tried. over tells that nothing may be sent.
-func (a *groupAttempt) occupy(chosen *dispatcher.Endpoint) (endpoint *dispatcher.Endpoint, refused *refusal, over bool) {
+func (a *groupAttempt) occupy(chosen *target.Endpoint) (endpoint *target.Endpoint, refused *refusal, over bool) {
 	if a.call.Occupy == nil {
 		return chosen, nil, false
 	}
@@ -43,8 +43,8 @@ func notOccupied() run.Outcome {
 }
 
 // candidate returns an endpoint that may still be tried, by its id; nil: it may not.
-func (a *groupAttempt) candidate(id string) *dispatcher.Endpoint {
-	at := slices.IndexFunc(a.call.Group.Live, func(e dispatcher.Endpoint) bool { return e.ID == id })
+func (a *groupAttempt) candidate(id string) *target.Endpoint {
+	at := slices.IndexFunc(a.call.Group.Live, func(e target.Endpoint) bool { return e.ID == id })
 	if at < 0 || a.tried(id) {
 		return nil
 	}

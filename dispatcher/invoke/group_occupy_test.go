@@ -5,23 +5,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // slotsOf lets a call take slots of endpoints. It notes for which it was asked, and grants what respond says.
-func slotsOf(call *dispatcher.Call, respond func(endpoint string, ifFree bool) dispatcher.EndpointGrant) (asked *[]string) {
+func slotsOf(call *target.Call, respond func(endpoint string, ifFree bool) target.EndpointGrant) (asked *[]string) {
 	asked = new([]string)
-	call.Occupy = func(endpoint string, ifFree bool) dispatcher.EndpointGrant {
+	call.Occupy = func(endpoint string, ifFree bool) target.EndpointGrant {
 		*asked = append(*asked, endpoint)
 		return respond(endpoint, ifFree)
 	}
 	return asked
 }
 
-func granted(endpoint string, _ bool) dispatcher.EndpointGrant {
-	return dispatcher.EndpointGrant{Endpoint: endpoint}
+func granted(endpoint string, _ bool) target.EndpointGrant {
+	return target.EndpointGrant{Endpoint: endpoint}
 }
 
 func TestSlotIsTakenForEachEndpointThatIsTried(t *testing.T) {
@@ -38,12 +38,12 @@ func TestSlotIsTakenForEachEndpointThatIsTried(t *testing.T) {
 // A run that waited for an endpoint goes there, whatever the strategy says, unless it refuses or is not there any more.
 func TestRunGoesToTheEndpointThatItWaitedFor(t *testing.T) {
 	t.Parallel()
-	waited := func(at string) func(string, bool) dispatcher.EndpointGrant {
+	waited := func(at string) func(string, bool) target.EndpointGrant {
 		first := true
-		return func(endpoint string, ifFree bool) dispatcher.EndpointGrant {
+		return func(endpoint string, ifFree bool) target.EndpointGrant {
 			if first {
 				first = false
-				return dispatcher.EndpointGrant{Endpoint: at}
+				return target.EndpointGrant{Endpoint: at}
 			}
 			return granted(endpoint, ifFree)
 		}
@@ -75,7 +75,7 @@ func TestNothingIsSentWithoutASlot(t *testing.T) {
 	t.Parallel()
 	f, i := newFleet(t, 3), newInvoker(t)
 	call := f.call("ping", routing.RoundRobin)
-	asked := slotsOf(&call, func(string, bool) dispatcher.EndpointGrant { return dispatcher.EndpointGrant{} })
+	asked := slotsOf(&call, func(string, bool) target.EndpointGrant { return target.EndpointGrant{} })
 	if o := i.Invoke(t.Context(), call); !o.NotSent || len(*asked) != 1 || slices.Max(f.counts()) != 0 {
 		t.Errorf("outcome = %+v after slots of %v and requests %v, want none", o, *asked, f.counts())
 	}
@@ -86,12 +86,12 @@ func TestBusyEndpointsArePassedOverByTheirSlots(t *testing.T) {
 	f, i := newFleet(t, 2), newInvoker(t)
 	busy := map[string]bool{"e0": true}
 	call := f.call("ping", routing.BusyOver)
-	slotsOf(&call, func(endpoint string, ifFree bool) dispatcher.EndpointGrant {
+	slotsOf(&call, func(endpoint string, ifFree bool) target.EndpointGrant {
 		if !ifFree {
 			t.Error("asked for a slot to wait for")
 		}
 		if busy[endpoint] {
-			return dispatcher.EndpointGrant{Busy: "runs run 7 of the job already"}
+			return target.EndpointGrant{Busy: "runs run 7 of the job already"}
 		}
 		return granted(endpoint, ifFree)
 	})

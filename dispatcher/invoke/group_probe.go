@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // answerAge is for how long an answer of an endpoint counts, so that many fires at once ask it once.
@@ -28,7 +28,7 @@ type answer struct {
 
 // choose decides whether an endpoint gets the request: by the strategy, it is asked before. Otherwise, it says why not.
 // release, unless it is nil, is to be called at the end of the request.
-func (a *groupAttempt) choose(ctx context.Context, endpoint *dispatcher.Endpoint) (refused *refusal, release func()) {
+func (a *groupAttempt) choose(ctx context.Context, endpoint *target.Endpoint) (refused *refusal, release func()) {
 	a.retried(endpoint.ID, time.Now())
 	q := question{endpoint: endpoint.ID}
 	switch a.strategy.Asks() {
@@ -56,7 +56,7 @@ func (s *groupState) release(q question) {
 
 // ask asks an endpoint, or waits for or takes the answer of another attempt. With reserve, a yes is for one attempt only,
 // whose request it counts as in flight, and an endpoint that has such a request is busy without being asked.
-func (a *groupAttempt) ask(ctx context.Context, q question, endpoint *dispatcher.Endpoint, reserve bool) *refusal {
+func (a *groupAttempt) ask(ctx context.Context, q question, endpoint *target.Endpoint, reserve bool) *refusal {
 	for {
 		a.mu.Lock()
 		if reserve && a.reserved[q] > 0 {
@@ -84,7 +84,7 @@ func (a *groupAttempt) ask(ctx context.Context, q question, endpoint *dispatcher
 
 // lead asks an endpoint on behalf of all attempts that wait for the answer.
 func (a *groupAttempt) lead(
-	ctx context.Context, q question, endpoint *dispatcher.Endpoint, to *answer, reserve bool,
+	ctx context.Context, q question, endpoint *target.Endpoint, to *answer, reserve bool,
 ) (refused *refusal) {
 	asked := false
 	defer func() { // also if it panics: others wait
@@ -111,17 +111,17 @@ func (a *groupAttempt) lead(
 }
 
 // probe asks an endpoint by a request. responded tells that there was a response, whatever it says.
-func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *dispatcher.Endpoint) (refused *refusal, responded bool) {
-	if a.call.Group.Kind == dispatcher.GroupXXLJob {
+func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *target.Endpoint) (refused *refusal, responded bool) {
+	if a.call.Group.Kind == target.GroupXXLJob {
 		return a.probeExecutor(ctx, q, endpoint)
 	}
 	settings := a.call.Group.Probe
-	timeout := cmp.Or(settings.Timeout, dispatcher.DefaultProbeTimeout)
-	path := cmp.Or(settings.IdlePath, dispatcher.DefaultIdlePath)
+	timeout := cmp.Or(settings.Timeout, target.DefaultProbeTimeout)
+	path := cmp.Or(settings.IdlePath, target.DefaultIdlePath)
 	idle := a.strategy.Asks() != routing.AskAlive
 	switch {
 	case !idle:
-		path = cmp.Or(settings.AlivePath, dispatcher.DefaultAlivePath)
+		path = cmp.Or(settings.AlivePath, target.DefaultAlivePath)
 	case q.job != "":
 		path += "?job=" + url.QueryEscape(a.call.App+"/"+a.call.Job)
 	}

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // answering sets what endpoints respond to probes, and returns the URIs of the probes.
@@ -45,7 +45,7 @@ func TestFailoverChoosesTheFirstEndpointThatIsAlive(t *testing.T) {
 		respond(n, w, r)
 	}
 	f.group.Path = "/base"
-	f.group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
+	f.group.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("hunter2")}}}
 	var group errgroup.Group
 	for n := range 100 { // fires at once are one question
 		group.Go(func() error {
@@ -73,7 +73,7 @@ func TestFailoverChoosesTheFirstEndpointThatIsAlive(t *testing.T) {
 			}
 		}
 	}
-	header, found := uris.Load("/base" + dispatcher.DefaultAlivePath)
+	header, found := uris.Load("/base" + target.DefaultAlivePath)
 	if !found {
 		t.Fatal("no endpoint was asked at the path of the group and the default path")
 	}
@@ -129,7 +129,7 @@ func TestProbeIsBoundedByItsTimeout(t *testing.T) {
 
 func TestBusyoverChoosesTheFirstEndpointThatIsIdle(t *testing.T) {
 	t.Parallel()
-	for strategy, query := range map[dispatcher.Strategy]string{routing.BusyOver: "?job=demo%2Fping", routing.GlobalBusyOver: ""} {
+	for strategy, query := range map[target.Strategy]string{routing.BusyOver: "?job=demo%2Fping", routing.GlobalBusyOver: ""} {
 		t.Run(string(strategy), func(t *testing.T) {
 			t.Parallel()
 			f, i := newFleet(t, 5), newInvoker(t)
@@ -138,8 +138,8 @@ func TestBusyoverChoosesTheFirstEndpointThatIsIdle(t *testing.T) {
 			if at := mustSucceed(t, i, f.call("ping", strategy)); at != "e2" {
 				t.Errorf("request went to %s, want e2", at)
 			}
-			if _, asked := uris.Load(dispatcher.DefaultIdlePath + query); !asked {
-				t.Error("no endpoint was asked for " + dispatcher.DefaultIdlePath + query)
+			if _, asked := uris.Load(target.DefaultIdlePath + query); !asked {
+				t.Error("no endpoint was asked for " + target.DefaultIdlePath + query)
 			}
 			f.answering(423, 503, 500, 409, 200)
 			o := newInvoker(t).Invoke(t.Context(), f.call("ping", strategy))

@@ -5,22 +5,22 @@ import (
 	"net"
 	"slices"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupScopes are the scopes of connections to the endpoints of a group. A node makes them once for a version of the group,
 // because the hash of a scope takes longer than all else that a group adds to a request.
 type groupScopes struct {
-	version              *dispatcher.GroupVersion
-	egress               dispatcher.EgressBounds // of the app
+	version              *target.GroupVersion
+	egress               target.EgressBounds // of the app
 	declared, registered scope
 	named                map[string]scope // of addresses from DNS that have a name of their own, by Endpoint.ServerName
 }
 
 // of returns the scope of connections to an endpoint.
-func (s *groupScopes) of(endpoint *dispatcher.Endpoint) scope {
+func (s *groupScopes) of(endpoint *target.Endpoint) scope {
 	switch {
-	case endpoint.Source == dispatcher.EndpointRegistered:
+	case endpoint.Source == target.EndpointRegistered:
 		return s.registered
 	case endpoint.ServerName != "":
 		return s.named[endpoint.ServerName]
@@ -29,7 +29,7 @@ func (s *groupScopes) of(endpoint *dispatcher.Endpoint) scope {
 }
 
 // scopesOf returns the scopes of the endpoints of a group, of an app with some bounds.
-func (s *groupState) scopesOf(group *dispatcher.GroupVersion, egress dispatcher.EgressBounds) *groupScopes {
+func (s *groupState) scopesOf(group *target.GroupVersion, egress target.EgressBounds) *groupScopes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.scopes; known == nil || known.version != group || !sameEgress(known.egress, egress) {
@@ -38,12 +38,12 @@ func (s *groupState) scopesOf(group *dispatcher.GroupVersion, egress dispatcher.
 	return s.scopes
 }
 
-func newGroupScopes(group *dispatcher.GroupVersion, egress dispatcher.EgressBounds) *groupScopes {
+func newGroupScopes(group *target.GroupVersion, egress target.EgressBounds) *groupScopes {
 	declared := scopeOf(group.App, egress)
 	declared.serverName = withoutPort(group.ServerName)
 	registered := declared
 	if registered.registered = group.Registration; group.Registration == nil {
-		registered.registered = &dispatcher.Registration{} // allows nothing
+		registered.registered = &target.Registration{} // allows nothing
 	}
 	all := &groupScopes{version: group, egress: egress, named: map[string]scope{}}
 	all.declared, all.registered = declared.hashed(group.TLS), registered.hashed(group.TLS)
@@ -65,7 +65,7 @@ func withoutPort(text string) string {
 	return text
 }
 
-func sameEgress(a, b dispatcher.EgressBounds) bool {
+func sameEgress(a, b target.EgressBounds) bool {
 	return sameBound(a.Hosts, b.Hosts) && sameBound(a.Ports, b.Ports) && sameBound(a.Networks, b.Networks)
 }
 

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // mostRouted bounds what is remembered of routers, in endpoints of jobs: a router may have a counter for each.
@@ -26,7 +26,7 @@ type groupKey struct{ app, group string }
 
 type routerKey struct {
 	app, group, job string
-	strategy        dispatcher.Strategy
+	strategy        target.Strategy
 }
 
 type usedRouter struct {
@@ -108,9 +108,9 @@ type groupState struct {
 	routing *routing.Group
 
 	mu       sync.Mutex
-	latest   *dispatcher.GroupVersion // of the latest attempt, which began at used
+	latest   *target.GroupVersion // of the latest attempt, which began at used
 	used     time.Time
-	version  *dispatcher.GroupVersion // that current is made of; nil: of none
+	version  *target.GroupVersion // that current is made of; nil: of none
 	current  *routing.Members
 	counts   stateCounts          // of current
 	until    time.Time            // when current is to be made again, because an endpoint is no longer suspect or down; zero: never
@@ -134,7 +134,7 @@ func newGroupState() *groupState {
 }
 
 // members returns the endpoints of a group as routers see them now, and how many are in which state.
-func (s *groupState) members(group *dispatcher.GroupVersion, now time.Time) (*routing.Members, stateCounts) {
+func (s *groupState) members(group *target.GroupVersion, now time.Time) (*routing.Members, stateCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest, s.used = group, now
@@ -170,7 +170,7 @@ func (s *groupState) members(group *dispatcher.GroupVersion, now time.Time) (*ro
 }
 
 // backups returns the backups of a group, for an attempt that found no other endpoint up.
-func (s *groupState) backups(group *dispatcher.GroupVersion, now time.Time) *routing.Members {
+func (s *groupState) backups(group *target.GroupVersion, now time.Time) *routing.Members {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	endpoints := s.endpoints(group, now)
@@ -183,7 +183,7 @@ func (s *groupState) backups(group *dispatcher.GroupVersion, now time.Time) *rou
 }
 
 // endpoints returns those of a group, in the order of group.Live. s.mu is held.
-func (s *groupState) endpoints(group *dispatcher.GroupVersion, now time.Time) []routing.Endpoint {
+func (s *groupState) endpoints(group *target.GroupVersion, now time.Time) []routing.Endpoint {
 	endpoints := make([]routing.Endpoint, len(group.Live))
 	for i := range group.Live {
 		e := &group.Live[i]
@@ -193,7 +193,7 @@ func (s *groupState) endpoints(group *dispatcher.GroupVersion, now time.Time) []
 }
 
 // stateOf returns the state of an endpoint of a group. s.mu is held.
-func (s *groupState) stateOf(group *dispatcher.EndpointGroup, e *dispatcher.Endpoint, now time.Time) routing.State {
+func (s *groupState) stateOf(group *target.EndpointGroup, e *target.Endpoint, now time.Time) routing.State {
 	if e.Draining {
 		return routing.Draining
 	}
@@ -207,12 +207,12 @@ func (s *groupState) stateOf(group *dispatcher.EndpointGroup, e *dispatcher.Endp
 }
 
 // status returns the state of an endpoint, and why it is so. s.mu is held.
-func (s *groupState) status(group *dispatcher.EndpointGroup, e *dispatcher.Endpoint, now time.Time) dispatcher.EndpointStatus {
-	status := dispatcher.EndpointStatus{ID: e.ID, State: dispatcher.EndpointState(s.stateOf(group, e, now))}
+func (s *groupState) status(group *target.EndpointGroup, e *target.Endpoint, now time.Time) target.EndpointStatus {
+	status := target.EndpointStatus{ID: e.ID, State: target.EndpointState(s.stateOf(group, e, now))}
 	switch status.State {
-	case dispatcher.EndpointDown:
+	case target.EndpointDown:
 		status.Reason = s.health[e.ID].why
-	case dispatcher.EndpointSuspect:
+	case target.EndpointSuspect:
 		known := s.suspects[e.ID]
 		status.Reason, status.Until = known.why, new(known.until.UTC())
 	}
@@ -220,7 +220,7 @@ func (s *groupState) status(group *dispatcher.EndpointGroup, e *dispatcher.Endpo
 }
 
 // forgetGone forgets what is known of endpoints that a group does not have. s.mu is held.
-func (s *groupState) forgetGone(group *dispatcher.GroupVersion) {
+func (s *groupState) forgetGone(group *target.GroupVersion) {
 	if len(s.suspects)+len(s.answers)+len(s.failures)+len(s.health) == 0 {
 		return
 	}

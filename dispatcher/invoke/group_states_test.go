@@ -5,21 +5,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupOf returns a group of declared endpoints.
-func groupOf(ids ...string) *dispatcher.GroupVersion {
-	group := &dispatcher.GroupVersion{}
+func groupOf(ids ...string) *target.GroupVersion {
+	group := &target.GroupVersion{}
 	for _, id := range ids {
-		group.Live = append(group.Live, dispatcher.Endpoint{ID: id, StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://" + id}})
+		group.Live = append(group.Live, target.Endpoint{ID: id, StaticEndpoint: target.StaticEndpoint{URL: "http://" + id}})
 	}
 	return group
 }
 
 // firstOf returns the endpoint that the strategy first tries at now.
-func firstOf(t *testing.T, s *groupState, group *dispatcher.GroupVersion, now time.Time) string {
+func firstOf(t *testing.T, s *groupState, group *target.GroupVersion, now time.Time) string {
 	t.Helper()
 	router, err := s.routing.NewRouter(routing.First)
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // suspect is an endpoint that could not be connected, or that was ejected because its responses are failures. Until a time,
@@ -29,7 +29,7 @@ const (
 
 // failed notes that an endpoint could not be connected by an attempt that began at began. Of attempts that fail together,
 // one counts.
-func (s *groupState) failed(endpoint *dispatcher.Endpoint, why string, began, now time.Time) {
+func (s *groupState) failed(endpoint *target.Endpoint, why string, began, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.suspects[endpoint.ID]
@@ -70,7 +70,7 @@ func (s *groupState) succeeded(endpoint string) {
 // failures in a row, the endpoint is ejected, unless half of the group is ejected already. One success ends that; another
 // failure makes the pause longer.
 func (s *groupState) judged(
-	group *dispatcher.GroupVersion, endpoint *dispatcher.Endpoint, outcome run.Outcome, began, now time.Time,
+	group *target.GroupVersion, endpoint *target.Endpoint, outcome run.Outcome, began, now time.Time,
 ) {
 	if group.EjectAfter == 0 || outcome.Class == run.ClassCancelled {
 		return
@@ -104,7 +104,7 @@ func (s *groupState) judged(
 }
 
 // halfEjected tells whether one endpoint more would make more than half of a group ejected. s.mu is held.
-func (s *groupState) halfEjected(group *dispatcher.GroupVersion, now time.Time) bool {
+func (s *groupState) halfEjected(group *target.GroupVersion, now time.Time) bool {
 	ejected := 1
 	for _, known := range s.suspects {
 		if known.ejected && now.Before(known.until) {

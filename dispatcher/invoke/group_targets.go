@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // mostTargets is how many targets of one answer are resolved at once, so that no answer takes all slots of questions.
@@ -20,7 +20,7 @@ const mostTargets = 4
 func (n *names) resolve(ctx context.Context, services []dns.Record, before map[string][]netip.Addr) map[string][]netip.Addr {
 	targets := map[string][]netip.Addr{}
 	for _, service := range services {
-		if len(targets) < dispatcher.MaxEndpoints {
+		if len(targets) < target.MaxEndpoints {
 			targets[service.Host] = before[service.Host]
 		}
 	}

@@ -16,16 +16,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // fleet is a group of real HTTP servers: e0, e1 and so on.
 type fleet struct {
-	group   *dispatcher.GroupVersion
+	group   *target.GroupVersion
 	servers []*httptest.Server
 	hits    []atomic.Int64 // requests but for probes
 	probes  []atomic.Int64
@@ -35,7 +35,7 @@ type fleet struct {
 
 func newFleet(t *testing.T, size int) *fleet {
 	t.Helper()
-	f := &fleet{group: &dispatcher.GroupVersion{}, hits: make([]atomic.Int64, size), probes: make([]atomic.Int64, size)}
+	f := &fleet{group: &target.GroupVersion{}, hits: make([]atomic.Int64, size), probes: make([]atomic.Int64, size)}
 	f.group.SetDefaults()
 	f.group.App, f.group.Name, f.group.Probe.Timeout = "demo", "workers", input.Duration(ample)
 	for n := range size {
@@ -54,18 +54,18 @@ func newFleet(t *testing.T, size int) *fleet {
 		}))
 		t.Cleanup(server.Close)
 		f.servers = append(f.servers, server)
-		f.group.Live = append(f.group.Live, dispatcher.Endpoint{
-			ID: fmt.Sprintf("e%d", n), Source: dispatcher.EndpointStatic, StaticEndpoint: dispatcher.StaticEndpoint{URL: server.URL},
+		f.group.Live = append(f.group.Live, target.Endpoint{
+			ID: fmt.Sprintf("e%d", n), Source: target.EndpointStatic, StaticEndpoint: target.StaticEndpoint{URL: server.URL},
 		})
 	}
 	return f
 }
 
 // call returns a call of the job to the group.
-func (f *fleet) call(job string, strategy dispatcher.Strategy) dispatcher.Call {
+func (f *fleet) call(job string, strategy target.Strategy) target.Call {
 	call := callTo("", "POST", ample)
-	target := &dispatcher.GroupTarget{Name: f.group.Name, Path: "/run", Strategy: strategy, Timeout: input.Duration(ample)}
-	call.Job, call.Target, call.Group = job, dispatcher.Target{Group: target}, f.group
+	to := &target.GroupTarget{Name: f.group.Name, Path: "/run", Strategy: strategy, Timeout: input.Duration(ample)}
+	call.Job, call.Target, call.Group = job, target.Target{Group: to}, f.group
 	return call
 }
 
@@ -86,7 +86,7 @@ func (f *fleet) refusing(t *testing.T, n int) refusedPort {
 }
 
 // mustSucceed makes an attempt and returns the endpoint that it went to.
-func mustSucceed(t *testing.T, i *invoke.Invoker, call dispatcher.Call) string {
+func mustSucceed(t *testing.T, i *invoke.Invoker, call target.Call) string {
 	t.Helper()
 	o := i.Invoke(t.Context(), call)
 	if o.State != run.Succeeded || o.Response == nil {
@@ -100,19 +100,19 @@ func TestRequestToAnEndpointIsThatOfTheJob(t *testing.T) {
 	address, requests := recorder(t)
 	i := withSecrets(t, map[string]string{"key": "wJalrXUtnFEMI", "token": "session"})
 	token := secretFile("token")
-	group := &dispatcher.GroupVersion{Live: []dispatcher.Endpoint{
-		{ID: "one", Source: dispatcher.EndpointStatic, StaticEndpoint: dispatcher.StaticEndpoint{URL: address + "/base/"}},
+	group := &target.GroupVersion{Live: []target.Endpoint{
+		{ID: "one", Source: target.EndpointStatic, StaticEndpoint: target.StaticEndpoint{URL: address + "/base/"}},
 	}}
 	group.App, group.Name, group.Path = "demo", "workers", "/tasks"
-	group.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{
-		Service: "lambda", Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
+	group.Auth = &target.Auth{SigV4: &target.SigV4Auth{
+		Service: "lambda", Region: "eu-central-1", Credentials: &target.AWSCredentials{
 			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
 		},
 	}}
 	call := callTo("", "POST", ample)
-	call.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{
+	call.Target = target.Target{Group: &target.GroupTarget{
 		Name: "workers", Path: "/nightly/{{.Job}}?at={{.Attempt}}", Headers: map[string]string{"X-Run": "{{.Run}}"},
-		CloudEvents: dispatcher.CloudEventsBinary,
+		CloudEvents: target.CloudEventsBinary,
 	}}
 	var err error
 	if call.Templates, err = call.Target.Templates(); err != nil {
@@ -155,7 +155,7 @@ func TestStrategiesDistributeRequestsOfThreeNodes(t *testing.T) {
 	within := func(slack int64) func([]int64) bool {
 		return func(counts []int64) bool { return slices.Max(counts)-slices.Min(counts) <= slack }
 	}
-	for strategy, fair := range map[dispatcher.Strategy]func([]int64) bool{
+	for strategy, fair := range map[target.Strategy]func([]int64) bool{
 		routing.First: only(0), routing.Last: only(4), routing.Failover: only(0), routing.BusyOver: only(0), routing.GlobalBusyOver: only(0),
 		routing.RoundRobin: within(nodes), routing.LeastRecentlyUsed: within(nodes), routing.LeastFrequentlyUsed: within(nodes),
 		routing.Random:         within(150), // more than five standard deviations of a difference
@@ -282,15 +282,15 @@ func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.group.Live = append(f.group.Live, f.group.Live[0])
-	f.group.Live[0] = dispatcher.Endpoint{ID: "a", StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://" + fullListener(t)}}
+	f.group.Live[0] = target.Endpoint{ID: "a", StaticEndpoint: target.StaticEndpoint{URL: "http://" + fullListener(t)}}
 	// All timeouts are shorter than the longest time for a connection, so that e0 is reached only if a takes half of them. A
 	// slow machine may need several tries: to reach e0 in the other half, and to look before a is tried first again.
 	for _, timeout := range []time.Duration{2, 4, 8, 8, 8, 8, 8, 8, 8, 8} {
 		i, call := newInvoker(t), f.call("ping", routing.First)
 		call.Target.Group.Timeout = input.Duration(timeout * time.Second)
 		o := i.Invoke(t.Context(), call)
-		failed := i.GroupStatus(t.Context(), *f.group, dispatcher.EgressBounds{}).Endpoints[0]
-		if o.State != run.Succeeded || failed.State != dispatcher.EndpointSuspect {
+		failed := i.GroupStatus(t.Context(), *f.group, target.EgressBounds{}).Endpoints[0]
+		if o.State != run.Succeeded || failed.State != target.EndpointSuspect {
 			continue
 		}
 		if o.Response.Endpoint != "e0" || !strings.HasPrefix(failed.Reason, "no connection within ") {
@@ -301,7 +301,7 @@ func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 			continue
 		}
 		// If a had been tried before e0, it would be suspect for longer.
-		now := i.GroupStatus(t.Context(), *f.group, dispatcher.EgressBounds{}).Endpoints[0]
+		now := i.GroupStatus(t.Context(), *f.group, target.EgressBounds{}).Endpoints[0]
 		if o.State != run.Succeeded || o.Response.Endpoint != "e0" ||
 			now.Until != nil && !now.Until.Equal(*failed.Until) {
 			t.Errorf("outcome of the next request = %+v, and a is %+v, want e0 to be tried first", o, now)
@@ -390,14 +390,14 @@ func TestAttemptWithoutAnEndpointSaysWhy(t *testing.T) {
 		!strings.Contains(o.Error, "no endpoint of group workers is up; of 3, 3 were tried: e") || !strings.Contains(o.Error, "refused") {
 		t.Errorf("outcome of refusing endpoints = %+v", o)
 	}
-	f.group = &dispatcher.GroupVersion{EndpointGroup: f.group.EndpointGroup, Live: slices.Clone(f.group.Live)}
+	f.group = &target.GroupVersion{EndpointGroup: f.group.EndpointGroup, Live: slices.Clone(f.group.Live)}
 	for n := range f.group.Live {
 		f.group.Live[n].Draining = true
 	}
-	for what, live := range map[string][]dispatcher.Endpoint{
+	for what, live := range map[string][]target.Endpoint{
 		"it has 3, of which 3 are draining": f.group.Live, "it has 0, of which 0 are draining": nil,
 	} {
-		f.group = &dispatcher.GroupVersion{EndpointGroup: f.group.EndpointGroup, Live: live}
+		f.group = &target.GroupVersion{EndpointGroup: f.group.EndpointGroup, Live: live}
 		o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin))
 		if o.State != failed || o.Class != run.ClassNoEndpoint || !o.NotSent || !strings.HasSuffix(o.Error, what) {
 			t.Errorf("outcome = %+v, want it to say that %s", o, what)

@@ -12,10 +12,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // The protocol of XXL-JOB's executors: each request is a POST of JSON, and each response has status 200. Its body says
@@ -114,8 +114,8 @@ func (a *groupAttempt) judgeRun(got response) run.Outcome {
 
 // probeExecutor asks an executor whether it is alive, or idle; see probe. XXL-JOB's own executors do not know
 // /globalIdleBeat, which some have as an extension.
-func (a *groupAttempt) probeExecutor(ctx context.Context, q question, endpoint *dispatcher.Endpoint) (refused *refusal, responded bool) {
-	bounded, cancel := context.WithTimeout(ctx, cmp.Or(a.call.Group.Probe.Timeout, dispatcher.DefaultProbeTimeout).Std())
+func (a *groupAttempt) probeExecutor(ctx context.Context, q question, endpoint *target.Endpoint) (refused *refusal, responded bool) {
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(a.call.Group.Probe.Timeout, target.DefaultProbeTimeout).Std())
 	defer cancel()
 	path, body := "/beat", any(nil)
 	idle := a.strategy.Asks() != routing.AskAlive
@@ -139,7 +139,7 @@ func (a *groupAttempt) probeExecutor(ctx context.Context, q question, endpoint *
 
 // post sends a request that is no attempt to an executor, and returns its response and its reply. The error holds no secret.
 func (a *groupAttempt) post(
-	ctx context.Context, endpoint *dispatcher.Endpoint, path string, body any, most int,
+	ctx context.Context, endpoint *target.Endpoint, path string, body any, most int,
 ) (got response, reply executorReply, err error) {
 	to := a.destination(endpoint, path)
 	r := request{owner: ownerOf(a.call), method: http.MethodPost, url: to.url, host: to.host, endpoint: to.endpoint, most: most}
@@ -170,18 +170,18 @@ func (a *groupAttempt) post(
 }
 
 // executor returns what asks the executor of a call.
-func (i *Invoker) executor(call dispatcher.ExecutorCall) (*groupAttempt, error) {
+func (i *Invoker) executor(call target.ExecutorCall) (*groupAttempt, error) {
 	if call.Bounds.Suspended {
 		return nil, fmt.Errorf("app %s is suspended", call.App)
 	}
 	return &groupAttempt{
 		hooks: i.hooks, scopes: newGroupScopes(call.Group, call.Bounds.Egress), started: time.Now(),
-		call: dispatcher.Call{App: call.App, AWSExternalID: call.AWSExternalID, Bounds: call.Bounds, Group: call.Group},
+		call: target.Call{App: call.App, AWSExternalID: call.AWSExternalID, Bounds: call.Bounds, Group: call.Group},
 	}, nil
 }
 
 // StopExecutor asks an executor to stop what it runs of a job, queued or running: the protocol stops jobs and not runs.
-func (i *Invoker) StopExecutor(ctx context.Context, call dispatcher.ExecutorCall) error {
+func (i *Invoker) StopExecutor(ctx context.Context, call target.ExecutorCall) error {
 	ctx, cancel := context.WithTimeout(ctx, executorTimeout)
 	defer cancel()
 	a, err := i.executor(call)
@@ -192,13 +192,13 @@ func (i *Invoker) StopExecutor(ctx context.Context, call dispatcher.ExecutorCall
 }
 
 // stopCancelled asks an executor to stop a run that was cancelled while the executor accepted it. Nothing depends on its reply.
-func (a *groupAttempt) stopCancelled(ctx context.Context, endpoint *dispatcher.Endpoint) {
+func (a *groupAttempt) stopCancelled(ctx context.Context, endpoint *target.Endpoint) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), executorTimeout)
 	defer cancel()
 	_ = a.stop(ctx, endpoint, a.call.ExecutorRun().JobID)
 }
 
-func (a *groupAttempt) stop(ctx context.Context, endpoint *dispatcher.Endpoint, job int32) error {
+func (a *groupAttempt) stop(ctx context.Context, endpoint *target.Endpoint, job int32) error {
 	_, reply, err := a.post(ctx, endpoint, "/kill", map[string]int32{"jobId": job}, mostResponse)
 	if err == nil && reply.Code != executorAgrees {
 		err = fmt.Errorf("responded to /kill with code %d: %s", reply.Code, reply.Msg)
@@ -207,7 +207,7 @@ func (a *groupAttempt) stop(ctx context.Context, endpoint *dispatcher.Endpoint, 
 }
 
 // ExecutorLog reads the log of an attempt from a line on, counted from 1. It sets neither Run nor Attempt.
-func (i *Invoker) ExecutorLog(ctx context.Context, call dispatcher.ExecutorCall, from int) (log dispatcher.ExecutorLog, err error) {
+func (i *Invoker) ExecutorLog(ctx context.Context, call target.ExecutorCall, from int) (log target.ExecutorLog, err error) {
 	ctx, cancel := context.WithTimeout(ctx, executorTimeout)
 	defer cancel()
 	a, err := i.executor(call)
@@ -238,13 +238,13 @@ func (i *Invoker) ExecutorLog(ctx context.Context, call dispatcher.ExecutorCall,
 	if err := json.Unmarshal(text, &part); err != nil {
 		return log, errors.New("responded to /log with a body that holds no log")
 	}
-	return dispatcher.ExecutorLog{
+	return target.ExecutorLog{
 		Endpoint: call.Endpoint.ID, FromLine: part.FromLine, ToLine: part.ToLine, Content: part.Content, End: part.End,
 	}, nil
 }
 
 // IsAccessToken tells whether a text is the access token of a group. The error tells that the token cannot be read here.
-func (i *Invoker) IsAccessToken(ctx context.Context, of dispatcher.ExecutorCall, text string) (bool, error) {
+func (i *Invoker) IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error) {
 	if of.Group.AccessToken == nil {
 		return false, nil
 	}

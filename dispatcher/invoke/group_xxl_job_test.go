@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const accessToken = "default_token_of_executors"
@@ -40,8 +40,8 @@ type executorRequest struct {
 func newExecutors(t *testing.T, size int) *executors {
 	t.Helper()
 	e := &executors{fleet: newFleet(t, size), replies: map[string]string{}}
-	e.group.Kind = dispatcher.GroupXXLJob
-	e.group.AccessToken = &dispatcher.Secret{Value: input.NewSensitive(accessToken)}
+	e.group.Kind = target.GroupXXLJob
+	e.group.AccessToken = &target.Secret{Value: input.NewSensitive(accessToken)}
 	e.respond = func(int, http.ResponseWriter, *http.Request) {}
 	for n, server := range e.servers {
 		server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,10 +82,10 @@ func (e *executors) paths() (all []string) {
 	return all
 }
 
-func (e *executors) call(job string, strategy dispatcher.Strategy) dispatcher.Call {
+func (e *executors) call(job string, strategy target.Strategy) target.Call {
 	call := e.fleet.call(job, strategy)
 	call.Target.Group.Path = ""
-	call.Target.Group.XXLJob = &dispatcher.XXLJobRun{Handler: "demoJobHandler"}
+	call.Target.Group.XXLJob = &target.XXLJobRun{Handler: "demoJobHandler"}
 	return call
 }
 
@@ -93,8 +93,8 @@ func TestExecutorGetsTheRunOfItsProtocol(t *testing.T) {
 	t.Parallel()
 	e, i := newExecutors(t, 1), newInvoker(t)
 	call := e.call("sync", routing.RoundRobin)
-	call.Target.Group.XXLJob = &dispatcher.XXLJobRun{
-		Handler: "demoJobHandler", Param: "day {{.Attempt}} \"x\"", Blocking: dispatcher.BlockingForbid,
+	call.Target.Group.XXLJob = &target.XXLJobRun{
+		Handler: "demoJobHandler", Param: "day {{.Attempt}} \"x\"", Blocking: target.BlockingForbid,
 		ExecutorTimeout: input.Duration(90 * time.Second),
 	}
 	var err error
@@ -184,7 +184,7 @@ func TestExecutorsReplyInEitherShape(t *testing.T) {
 
 func TestStrategiesAskExecutorsInTheirProtocol(t *testing.T) {
 	t.Parallel()
-	for strategy, path := range map[dispatcher.Strategy]string{
+	for strategy, path := range map[target.Strategy]string{
 		routing.Failover: "/beat", routing.BusyOver: "/idleBeat", routing.GlobalBusyOver: "/globalIdleBeat",
 	} {
 		e, i := newExecutors(t, 3), newInvoker(t)
@@ -230,16 +230,16 @@ func TestExecutorStopsARunThatIsCancelledWhileItAccepts(t *testing.T) {
 }
 
 // of returns a question about an attempt to the first executor.
-func (e *executors) of() dispatcher.ExecutorCall {
-	bounds := dispatcher.Bounds{}.WithDefaults("demo")
+func (e *executors) of() target.ExecutorCall {
+	bounds := target.Bounds{}.WithDefaults("demo")
 	call := e.call("sync", routing.First)
-	return dispatcher.ExecutorCall{App: "demo", Bounds: &bounds, Group: e.group, Endpoint: e.group.Live[0], Run: call.ExecutorRun()}
+	return target.ExecutorCall{App: "demo", Bounds: &bounds, Group: e.group, Endpoint: e.group.Live[0], Run: call.ExecutorRun()}
 }
 
 func TestLogIsReadFromTheExecutor(t *testing.T) {
 	t.Parallel()
 	e, i := newExecutors(t, 1), newInvoker(t)
-	want := dispatcher.ExecutorLog{Endpoint: "e0", FromLine: 3, ToLine: 4, Content: "three\nfour\n", End: true}
+	want := target.ExecutorLog{Endpoint: "e0", FromLine: 3, ToLine: 4, Content: "three\nfour\n", End: true}
 	const log = `{"fromLineNum":3,"toLineNum":4,"logContent":"three\nfour\n","isEnd":true}`
 	for _, reply := range []string{`{"code":200,"msg":null,"content":` + log + `}`, `{"code":200,"data":` + log + `}`} {
 		e.replies["/log"] = reply
@@ -273,8 +273,8 @@ func TestQuestionsToExecutorsObeyTheEgressRules(t *testing.T) {
 	t.Parallel()
 	e, i := newExecutors(t, 1), newInvoker(t)
 	call := e.of()
-	call.Endpoint.Source = dispatcher.EndpointRegistered
-	e.group.Registration = &dispatcher.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{9999}}
+	call.Endpoint.Source = target.EndpointRegistered
+	e.group.Registration = &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{9999}}
 	if _, err := i.ExecutorLog(t.Context(), call, 1); err == nil || !strings.Contains(err.Error(), "denied") {
 		t.Errorf("log from outside of the networks: err = %v", err)
 	}
@@ -293,12 +293,12 @@ func TestQuestionsToExecutorsObeyTheEgressRules(t *testing.T) {
 func TestAccessTokenOfAGroupIsCompared(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"token": accessToken})
-	bounds := dispatcher.Bounds{}.WithDefaults("demo")
-	of := dispatcher.ExecutorCall{App: "demo", Bounds: &bounds}
+	bounds := target.Bounds{}.WithDefaults("demo")
+	of := target.ExecutorCall{App: "demo", Bounds: &bounds}
 	reference := secretFile("token")
 	missing := secretFile("missing")
-	for _, secret := range []*dispatcher.Secret{{Value: input.NewSensitive(accessToken)}, &reference} {
-		of.Group = &dispatcher.GroupVersion{}
+	for _, secret := range []*target.Secret{{Value: input.NewSensitive(accessToken)}, &reference} {
+		of.Group = &target.GroupVersion{}
 		of.Group.AccessToken = secret
 		for text, want := range map[string]bool{accessToken: true, accessToken + "x": false, "": false} {
 			if is, err := i.IsAccessToken(t.Context(), of, text); is != want || err != nil {
@@ -306,7 +306,7 @@ func TestAccessTokenOfAGroupIsCompared(t *testing.T) {
 			}
 		}
 	}
-	of.Group = &dispatcher.GroupVersion{}
+	of.Group = &target.GroupVersion{}
 	if is, err := i.IsAccessToken(t.Context(), of, ""); is || err != nil {
 		t.Errorf("a group without a token has one: %v, %v", is, err)
 	}

@@ -35,8 +35,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Options tunes an Invoker. The zero value works.
@@ -88,13 +88,13 @@ type Invoker struct {
 	hooks     *webhooks
 	groups    *groups
 	callbacks *callbacks
-	callers   map[dispatcher.TargetKind]caller
+	callers   map[target.Kind]caller
 }
 
 // caller makes the attempts of one kind of target.
 type caller interface {
 	// call makes one attempt, which began at started.
-	call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome
+	call(ctx context.Context, call target.Call, started time.Time) run.Outcome
 	// close closes idle connections.
 	close()
 }
@@ -116,13 +116,13 @@ func New(o Options) *Invoker {
 	fleets := newGroups(hooks, o.NameServers)
 	published := newTopics(node)
 	offers := newCallbacks(o.CallbackURL, o.CallbackKey)
-	return &Invoker{guard: hooks.guard, hooks: hooks, groups: fleets, callbacks: offers, callers: map[dispatcher.TargetKind]caller{
-		dispatcher.TargetWebhook: hooks,
-		dispatcher.TargetLambda:  newFunctions(node),
-		dispatcher.TargetGroup:   fleets,
-		dispatcher.TargetSQS:     newQueues(node),
-		dispatcher.TargetSNS:     published,
-		dispatcher.TargetAlert:   notifications{hooks, published},
+	return &Invoker{guard: hooks.guard, hooks: hooks, groups: fleets, callbacks: offers, callers: map[target.Kind]caller{
+		target.KindWebhook: hooks,
+		target.KindLambda:  newFunctions(node),
+		target.KindGroup:   fleets,
+		target.KindSQS:     newQueues(node),
+		target.KindSNS:     published,
+		target.KindAlert:   notifications{hooks, published},
 	}}
 }
 
@@ -150,7 +150,7 @@ func (i *Invoker) Close() {
 // Invoke makes one attempt and returns its outcome. It never panics, and it returns within the
 // target's timeout or at the end of ctx, plus the time to close a connection, or to ask an executor of
 // XXL-JOB to stop a run that was cancelled while it was accepted.
-func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome run.Outcome) {
+func (i *Invoker) Invoke(ctx context.Context, call target.Call) (outcome run.Outcome) {
 	started := time.Now()
 	defer func() {
 		if r := recover(); r != nil {
@@ -165,7 +165,7 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome run
 		return failed(run.ClassOther, "this version of Carillon does not know this kind of target")
 	}
 	if call.Bounds == nil {
-		bounds := dispatcher.Bounds{}.WithDefaults(call.App)
+		bounds := target.Bounds{}.WithDefaults(call.App)
 		call.Bounds = &bounds
 	}
 	if call.Bounds.Suspended {

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // functions invokes Lambda functions.
@@ -33,7 +33,7 @@ func newFunctions(node *nodeConfig) functions {
 }
 
 // call invokes the function once.
-func (f functions) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
+func (f functions) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	l := call.Target.Lambda
 	event, err := call.FunctionEvent()
 	if err != nil {
@@ -42,7 +42,7 @@ func (f functions) call(ctx context.Context, call dispatcher.Call, started time.
 	input := &lambda.InvokeInput{
 		FunctionName: aws.String(l.Function), InvocationType: types.InvocationType(l.Invocation), Payload: event,
 	}
-	if l.Invocation == dispatcher.InvokeRequestResponse {
+	if l.Invocation == target.InvokeRequestResponse {
 		input.LogType = types.LogTypeTail
 		if len(l.ClientContext) > 0 {
 			input.ClientContext = aws.String(base64.StdEncoding.EncodeToString(l.ClientContext))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // T4: what a role sees of a session is the app's, whatever the job declares, so trust policies tell apps apart.
@@ -21,8 +21,8 @@ func TestRoleSessionsCarryTheIdentityOfTheApp(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	names := map[string]string{}
 	for _, app := range []string{"payments", long, long[:62] + "b", long[:55]} {
-		call := invocation(func(l *dispatcher.Lambda) {
-			l.AssumeRole = &dispatcher.AssumeRole{
+		call := invocation(func(l *target.Lambda) {
+			l.AssumeRole = &target.AssumeRole{
 				RoleARN: "arn:aws:iam::123456789012:role/caller", SessionTags: map[string]string{"Carillon:App": "other", "team": "crm"},
 			}
 		})
@@ -44,8 +44,8 @@ func TestRoleSessionsCarryTheIdentityOfTheApp(t *testing.T) {
 			t.Errorf("app %s: external id %s, tags (-want +got):\n%s", app, s.assumed.Get("ExternalId"), diff)
 		}
 	}
-	call := invocation(func(l *dispatcher.Lambda) {
-		l.AssumeRole = &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/caller"}
+	call := invocation(func(l *target.Lambda) {
+		l.AssumeRole = &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/caller"}
 	})
 	call.AWSExternalID = ""
 	if o := i.Invoke(t.Context(), call); o.Class != run.ClassCredentials || s.count() != 4 {
@@ -59,15 +59,15 @@ func TestFunctionsAndRolesOutsideTheBoundsAreRefused(t *testing.T) {
 	s := newAWS(t, func(http.ResponseWriter, *http.Request) {})
 	i := s.invoker()
 	const role, function = "arn:aws:iam::123456789012:role/caller", "arn:aws:lambda:eu-central-1:123456789012:function:billing"
-	for name, bounds := range map[string]*dispatcher.Bounds{
+	for name, bounds := range map[string]*target.Bounds{
 		"the defaults": nil,
-		"functions": {Lambda: dispatcher.LambdaBounds{
+		"functions": {Lambda: target.LambdaBounds{
 			Functions: []string{"arn:aws:lambda:*:123456789012:function:crm-*"}, Roles: []string{"*"}}},
-		"roles": {Lambda: dispatcher.LambdaBounds{
+		"roles": {Lambda: target.LambdaBounds{
 			Functions: []string{function}, Roles: []string{"arn:aws:iam::123456789012:role/crm-*"}}},
 	} {
-		call := invocation(func(l *dispatcher.Lambda) {
-			l.Function, l.AssumeRole = function+":live", &dispatcher.AssumeRole{RoleARN: role}
+		call := invocation(func(l *target.Lambda) {
+			l.Function, l.AssumeRole = function+":live", &target.AssumeRole{RoleARN: role}
 		})
 		call.Bounds = bounds
 		if o := i.Invoke(t.Context(), call); o.Class != run.ClassBounds || !o.NotSent || s.count() != 0 || s.assumed != nil {
@@ -85,8 +85,8 @@ func TestCredentialsOfARoleAreNotKept(t *testing.T) {
 		w.Header().Set("X-Amz-Log-Result", base64.StdEncoding.EncodeToString([]byte(text)))
 		fmt.Fprintf(w, `{"errorMessage":%q}`, text)
 	})
-	o := s.invoker().Invoke(t.Context(), invocation(func(l *dispatcher.Lambda) {
-		l.AssumeRole = &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/caller"}
+	o := s.invoker().Invoke(t.Context(), invocation(func(l *target.Lambda) {
+		l.AssumeRole = &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/caller"}
 	}))
 	text := fmt.Sprintf("%+v %+v", o, o.Response)
 	if o.Class != run.ClassFunctionError || strings.Contains(text, "role-secret") || strings.Contains(text, "role-token") ||

@@ -23,10 +23,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // awsServer serves the Invoke API and AssumeRole of STS. It refuses requests with a wrong signature.
@@ -133,16 +133,16 @@ func (s *awsServer) invoker() *invoke.Invoker {
 }
 
 // invocation returns a call of a function.
-func invocation(change func(*dispatcher.Lambda)) dispatcher.Call {
+func invocation(change func(*target.Lambda)) target.Call {
 	call := callTo("", "", 0)
-	l := &dispatcher.Lambda{Function: "billing:live"}
+	l := &target.Lambda{Function: "billing:live"}
 	l.SetDefaults()
 	if change != nil {
 		change(l)
 	}
-	call.Target = dispatcher.Target{Lambda: l}
+	call.Target = target.Target{Lambda: l}
 	call.Payload = json.RawMessage(`{"n":1}`)
-	call.Bounds = &dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}, Roles: []string{"*"}}}
+	call.Bounds = &target.Bounds{Lambda: target.LambdaBounds{Functions: []string{"*"}, Roles: []string{"*"}}}
 	call.AWSExternalID = "ext-1"
 	return call
 }
@@ -156,7 +156,7 @@ func TestFunctionIsInvokedOnceAndItsResultKept(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte("START\npassword=hunter2 AKIAIOSFODNN7EXAMPLE\nEND\n")))
 		fmt.Fprint(w, `{"done":true}`)
 	})
-	call := invocation(func(l *dispatcher.Lambda) { l.ClientContext = json.RawMessage(`{"custom":{"a":"b"}}`) })
+	call := invocation(func(l *target.Lambda) { l.ClientContext = json.RawMessage(`{"custom":{"a":"b"}}`) })
 	o := s.invoker().Invoke(t.Context(), call)
 	if o.Response.Phases.FirstByte <= 0 || o.Response.Phases.LastByte < o.Response.Phases.FirstByte {
 		t.Errorf("phases = %+v, want when the first and the last byte came", o.Response.Phases)
@@ -197,7 +197,7 @@ func TestFunctionIsInvokedOnceAndItsResultKept(t *testing.T) {
 func TestEventInvocationSucceedsWhenAccepted(t *testing.T) {
 	t.Parallel()
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
-	o := s.invoker().Invoke(t.Context(), invocation(func(l *dispatcher.Lambda) { l.Invocation = dispatcher.InvokeEvent }))
+	o := s.invoker().Invoke(t.Context(), invocation(func(l *target.Lambda) { l.Invocation = target.InvokeEvent }))
 	if o.State != run.Succeeded || o.HTTPStatus != 202 ||
 		s.invokes[0].Header.Get("X-Amz-Invocation-Type") != "Event" ||
 		s.invokes[0].Header.Get("X-Amz-Log-Type") != "" {
@@ -209,9 +209,9 @@ func TestFunctionIsInvokedAsARole(t *testing.T) {
 	t.Parallel()
 	s := newAWS(t, func(http.ResponseWriter, *http.Request) {})
 	i := s.invoker()
-	call := invocation(func(l *dispatcher.Lambda) {
+	call := invocation(func(l *target.Lambda) {
 		l.Function = "arn:aws:lambda:eu-central-1:123456789012:function:billing"
-		l.AssumeRole = &dispatcher.AssumeRole{
+		l.AssumeRole = &target.AssumeRole{
 			RoleARN: "arn:aws:iam::123456789012:role/caller", SessionTags: map[string]string{"team": "crm"},
 		}
 	})
@@ -340,7 +340,7 @@ func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 			if tt.state == timedOut {
 				timeout = brokenTimeout
 			}
-			call := invocation(func(l *dispatcher.Lambda) { l.Timeout = input.Duration(timeout) })
+			call := invocation(func(l *target.Lambda) { l.Timeout = input.Duration(timeout) })
 			o := s.invoker().Invoke(t.Context(), call)
 			if o.State != tt.state || o.Class != tt.class || !strings.Contains(o.Error, tt.says) || s.count() != 1 {
 				t.Errorf("outcome = %+v after %d invocations, want %s %s saying %q after 1",

@@ -16,10 +16,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
@@ -60,17 +60,17 @@ func (m messenger) invoker(t *testing.T, key string) *invoke.Invoker {
 }
 
 // messageTo returns a call that sends a message to a queue or topic.
-func messageTo(arn string) dispatcher.Call {
+func messageTo(arn string) target.Call {
 	call := callTo("", "", 0)
 	if strings.Contains(arn, ":sqs:") {
-		call.Target = dispatcher.Target{SQS: &dispatcher.SQS{QueueARN: arn}}
+		call.Target = target.Target{SQS: &target.SQS{QueueARN: arn}}
 	} else {
-		call.Target = dispatcher.Target{SNS: &dispatcher.SNS{TopicARN: arn}}
+		call.Target = target.Target{SNS: &target.SNS{TopicARN: arn}}
 	}
 	call.Payload, call.AWSExternalID = json.RawMessage(`{"n":1}`), "ext-1"
 	all := []string{"*"}
-	call.Bounds = &dispatcher.Bounds{
-		SQS: dispatcher.SQSBounds{Queues: all, Roles: all}, SNS: dispatcher.SNSBounds{Topics: all, Roles: all},
+	call.Bounds = &target.Bounds{
+		SQS: target.SQSBounds{Queues: all, Roles: all}, SNS: target.SNSBounds{Topics: all, Roles: all},
 	}
 	return call
 }
@@ -130,7 +130,7 @@ func TestMessageIsSentAsARoleWithTheIdentityOfTheApp(t *testing.T) {
 	for _, arn := range []string{queue, topic} {
 		m := newMessenger(t)
 		call := messageTo(arn)
-		assume := &dispatcher.AssumeRole{RoleARN: role, SessionTags: map[string]string{"team": "crm", "carillon:app": "other"}}
+		assume := &target.AssumeRole{RoleARN: role, SessionTags: map[string]string{"team": "crm", "carillon:app": "other"}}
 		if call.Target.SQS != nil {
 			call.Target.SQS.AssumeRole = assume
 		} else {
@@ -153,9 +153,9 @@ func TestQueueOrTopicOutsideTheBoundsGetsNothing(t *testing.T) {
 	t.Parallel()
 	for _, arn := range []string{queue, topic} {
 		m := newMessenger(t)
-		for name, bounds := range map[string]*dispatcher.Bounds{
+		for name, bounds := range map[string]*target.Bounds{
 			"the defaults": nil,
-			"others":       {SQS: dispatcher.SQSBounds{Queues: []string{queue + "-b"}}, SNS: dispatcher.SNSBounds{Topics: []string{topic + "-b"}}},
+			"others":       {SQS: target.SQSBounds{Queues: []string{queue + "-b"}}, SNS: target.SNSBounds{Topics: []string{topic + "-b"}}},
 		} {
 			call := messageTo(arn)
 			call.Bounds = bounds
@@ -246,7 +246,7 @@ func merged[V any](maps ...map[string]V) map[string]V {
 	return all
 }
 
-func withTimeout(call dispatcher.Call, timeout time.Duration) dispatcher.Call {
+func withTimeout(call target.Call, timeout time.Duration) target.Call {
 	if call.Target.SQS != nil {
 		call.Target.SQS.Timeout = input.Duration(timeout)
 	} else {

@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // oauth2Client is a client at a token endpoint, with its credentials.
 type oauth2Client struct {
-	*dispatcher.OAuth2Auth
+	*target.OAuth2Auth
 	app, agent string
 	secret     string // or the private key in PEM
 	endpoint   string // the token URL without its query, for messages
@@ -50,7 +50,7 @@ func (e *tokenError) Unwrap() error { return e.error }
 // addToken adds the token of a client to a request. It asks the token endpoint for one, unless the node has one.
 // If the endpoint refuses a secret that its manager has replaced since, it asks once more with the new one: the target has
 // received nothing yet.
-func (h *webhooks) addToken(ctx context.Context, r *request, a *dispatcher.OAuth2Auth, now time.Time) error {
+func (h *webhooks) addToken(ctx context.Context, r *request, a *target.OAuth2Auth, now time.Time) error {
 	before := len(r.looked)
 	used, err := h.askToken(ctx, r, a, now)
 	var failure *tokenError
@@ -67,7 +67,7 @@ func (h *webhooks) addToken(ctx context.Context, r *request, a *dispatcher.OAuth
 }
 
 // askToken returns the token that a client has with its credentials of now.
-func (h *webhooks) askToken(ctx context.Context, r *request, a *dispatcher.OAuth2Auth, now time.Time) (*usedToken, error) {
+func (h *webhooks) askToken(ctx context.Context, r *request, a *target.OAuth2Auth, now time.Time) (*usedToken, error) {
 	c, err := h.oauth2Client(ctx, r, a, now)
 	if err != nil {
 		return nil, err
@@ -81,19 +81,19 @@ func (h *webhooks) askToken(ctx context.Context, r *request, a *dispatcher.OAuth
 }
 
 // oauth2Client returns the client of a request with its credentials, which a response may not repeat either.
-func (h *webhooks) oauth2Client(ctx context.Context, r *request, a *dispatcher.OAuth2Auth, now time.Time) (c oauth2Client, err error) {
+func (h *webhooks) oauth2Client(ctx context.Context, r *request, a *target.OAuth2Auth, now time.Time) (c oauth2Client, err error) {
 	c = oauth2Client{OAuth2Auth: a, app: r.app, agent: h.agent, endpoint: a.TokenURL}
 	c.endpoint, _, _ = strings.Cut(a.TokenURL, "?")
-	if a.ClientAuth == dispatcher.ClientAuthPrivateKeyJWT {
+	if a.ClientAuth == target.ClientAuthPrivateKeyJWT {
 		if c.secret, err = h.look(ctx, r, *a.PrivateKey, now); err != nil {
 			return c, badSecret("auth oauth2 private_key", err)
 		}
 	} else if c.secret, err = h.reveal(ctx, r, "auth oauth2 client_secret", *a.ClientSecret, now); err != nil {
 		return c, err
 	}
-	var trusted *dispatcher.TLS
+	var trusted *target.TLS
 	if a.CACertificates != "" {
-		trusted = &dispatcher.TLS{CACertificates: a.CACertificates}
+		trusted = &target.TLS{CACertificates: a.CACertificates}
 	}
 	c.clients, err = h.pool.with(trusted, "", scopeOf(r.app, r.bounds.Egress), now)
 	return c, err
@@ -169,17 +169,17 @@ func (c oauth2Client) request(now time.Time) (request, error) {
 	r := request{owner: owner{app: c.app}, method: http.MethodPost, url: c.TokenURL, clients: c.clients, header: http.Header{
 		"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}, "User-Agent": {c.agent},
 	}}
-	switch cmp.Or(c.ClientAuth, dispatcher.ClientAuthBasic) {
-	case dispatcher.ClientAuthBasic:
+	switch cmp.Or(c.ClientAuth, target.ClientAuthBasic) {
+	case target.ClientAuthBasic:
 		// RFC 6749 encodes both for a form before RFC 7617 joins them.
 		both := base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(c.ClientID) + ":" + url.QueryEscape(c.secret)))
 		r.header["Authorization"] = []string{"Basic " + both}
 		r.hide(both, c.secret)
-	case dispatcher.ClientAuthPost:
+	case target.ClientAuthPost:
 		form.Set("client_id", c.ClientID)
 		form.Set("client_secret", c.secret)
 		r.hide(c.secret)
-	case dispatcher.ClientAuthPrivateKeyJWT:
+	case target.ClientAuthPrivateKeyJWT:
 		assertion, err := c.assertion(now)
 		if err != nil {
 			return r, badSecret("auth oauth2 private_key", err)

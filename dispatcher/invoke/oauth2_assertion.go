@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // assertionLife is how long the JWT of a client is valid. It is used at once; the rest is for clocks that differ.
@@ -16,8 +16,8 @@ const assertionLife = 2 * time.Minute
 
 // assertion returns a JWT that proves who the client is (RFC 7523, section 3). Its error contains none of the key.
 func (c oauth2Client) assertion(now time.Time) (string, error) {
-	algorithm := cmp.Or(c.Algorithm, dispatcher.AlgorithmRS256)
-	key, err := dispatcher.ParseAssertionKey(c.secret, algorithm)
+	algorithm := cmp.Or(c.Algorithm, target.AlgorithmRS256)
+	key, err := target.ParseAssertionKey(c.secret, algorithm)
 	if err != nil {
 		return "", err
 	}

@@ -18,15 +18,15 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestClientSecretIsEncodedAsTheTokenEndpointExpects(t *testing.T) {
 	t.Parallel()
 	const secret = "pä:ss w0rd+&=%"
 	i := withSecrets(t, map[string]string{"secret": secret})
-	target, requests := recorder(t)
+	to, requests := recorder(t)
 	server := newTokenServer(t, func(n int32, w http.ResponseWriter, r *http.Request) {
 		id, password := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 		if name, encoded, basic := r.BasicAuth(); basic && password == "" {
@@ -40,10 +40,10 @@ func TestClientSecretIsEncodedAsTheTokenEndpointExpects(t *testing.T) {
 		}
 		issue(w, n)
 	})
-	for _, how := range []dispatcher.OAuth2ClientAuth{"", dispatcher.ClientAuthBasic, dispatcher.ClientAuthPost} {
+	for _, how := range []target.OAuth2ClientAuth{"", target.ClientAuthBasic, target.ClientAuthPost} {
 		client := clientOf(server.URL)
 		client.ClientID, client.ClientAuth = "a:b/c", how
-		if o := i.Invoke(t.Context(), withToken(target, client)); o.State != run.Succeeded {
+		if o := i.Invoke(t.Context(), withToken(to, client)); o.State != run.Succeeded {
 			t.Errorf("client_auth %q: outcome = %+v", how, o)
 			continue
 		}
@@ -78,14 +78,14 @@ func TestTokenEndpointVerifiesTheJWTOfAClient(t *testing.T) {
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
 	ed, edPublic := newKey(t, edKey, err)
 	i := withSecrets(t, map[string]string{"ec": ec, "longer": longer, "rsa": rs, "ed": ed})
-	target, requests := recorder(t)
-	for algorithm, tt := range map[dispatcher.AssertionAlgorithm]struct {
+	to, requests := recorder(t)
+	for algorithm, tt := range map[target.AssertionAlgorithm]struct {
 		file   string
 		public crypto.PublicKey
 	}{
-		"": {"rsa", rsPublic}, dispatcher.AlgorithmRS256: {"rsa", rsPublic}, dispatcher.AlgorithmPS256: {"rsa", rsPublic},
-		dispatcher.AlgorithmES256: {"ec", ecPublic}, dispatcher.AlgorithmES384: {"longer", longerPublic},
-		dispatcher.AlgorithmEdDSA: {"ed", edPublic},
+		"": {"rsa", rsPublic}, target.AlgorithmRS256: {"rsa", rsPublic}, target.AlgorithmPS256: {"rsa", rsPublic},
+		target.AlgorithmES256: {"ec", ecPublic}, target.AlgorithmES384: {"longer", longerPublic},
+		target.AlgorithmEdDSA: {"ed", edPublic},
 	} {
 		var problem string
 		seen := map[string]bool{}
@@ -98,10 +98,10 @@ func TestTokenEndpointVerifiesTheJWTOfAClient(t *testing.T) {
 			say(w, http.StatusOK, `{"access_token":"a-token","expires_in":0}`)
 		}
 		key := secretFile(tt.file)
-		client := &dispatcher.OAuth2Auth{TokenURL: server.URL + "/token", ClientID: "billing", KeyID: "key-1",
-			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT, PrivateKey: &key, Algorithm: algorithm}
+		client := &target.OAuth2Auth{TokenURL: server.URL + "/token", ClientID: "billing", KeyID: "key-1",
+			ClientAuth: target.ClientAuthPrivateKeyJWT, PrivateKey: &key, Algorithm: algorithm}
 		for range 2 { // each with a JWT of its own
-			if o := i.Invoke(t.Context(), withToken(target, client)); o.State != run.Succeeded {
+			if o := i.Invoke(t.Context(), withToken(to, client)); o.State != run.Succeeded {
 				t.Fatalf("algorithm %q: outcome = %+v: %s", algorithm, o, problem)
 			}
 			if got := (<-requests).header.Get("Authorization"); got != "Bearer a-token" {
@@ -154,15 +154,15 @@ func TestKeyThatDoesNotSignIsNotUsed(t *testing.T) {
 	p256, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	ec, _ := newKey(t, p256, err)
 	i := withSecrets(t, map[string]string{"weak": weak, "ec": ec, "text": "hunter2"})
-	target, requests := recorder(t)
+	to, requests := recorder(t)
 	server := newTokenServer(t, nil)
 	for file, says := range map[string]string{
 		"weak": "has 1024 bits; the minimum is 2048", "ec": "does not sign with \"RS256\"", "text": "is not PEM", "none": "no such file",
 	} {
 		key := secretFile(file)
-		client := &dispatcher.OAuth2Auth{TokenURL: server.URL, ClientID: "billing", PrivateKey: &key,
-			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT}
-		o := i.Invoke(t.Context(), withToken(target, client))
+		client := &target.OAuth2Auth{TokenURL: server.URL, ClientID: "billing", PrivateKey: &key,
+			ClientAuth: target.ClientAuthPrivateKeyJWT}
+		o := i.Invoke(t.Context(), withToken(to, client))
 		if o.Class != run.ClassSecret || !o.NotSent || !strings.Contains(o.Error, "oauth2 private_key") ||
 			!strings.Contains(o.Error, says) || strings.Contains(o.Error, "hunter2") {
 			t.Errorf("%s: outcome = %+v, want class secret that says %s", file, o, says)

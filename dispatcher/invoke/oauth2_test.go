@@ -19,10 +19,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // tokenServer is an authorization server that issues token-1, token-2 and so on.
@@ -79,15 +79,15 @@ func say(w http.ResponseWriter, status int, body string) {
 }
 
 // clientOf returns a client of a token endpoint, whose secret is the file "secret".
-func clientOf(tokenURL string) *dispatcher.OAuth2Auth {
+func clientOf(tokenURL string) *target.OAuth2Auth {
 	secret := secretFile("secret")
-	return &dispatcher.OAuth2Auth{TokenURL: tokenURL, ClientID: "billing", ClientSecret: &secret}
+	return &target.OAuth2Auth{TokenURL: tokenURL, ClientID: "billing", ClientSecret: &secret}
 }
 
 // withToken returns a call whose request carries a token of a client.
-func withToken(target string, client *dispatcher.OAuth2Auth) dispatcher.Call {
-	call := callTo(target, "POST", ample)
-	call.Target.Webhook.Auth = &dispatcher.Auth{OAuth2: client}
+func withToken(to string, client *target.OAuth2Auth) target.Call {
+	call := callTo(to, "POST", ample)
+	call.Target.Webhook.Auth = &target.Auth{OAuth2: client}
 	return call
 }
 
@@ -116,27 +116,27 @@ func TestTokenIsSentAndUsedAgain(t *testing.T) {
 func TestTokensAreOfOneAppAndOneClient(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"secret": "hunter2", "other": "hunter3"})
-	target, _ := recorder(t)
+	to, _ := recorder(t)
 	server := newTokenServer(t, nil)
 	other := secretFile("other")
-	for name, change := range map[string]func(*dispatcher.Call, *dispatcher.OAuth2Auth){
-		"the first":      func(*dispatcher.Call, *dispatcher.OAuth2Auth) {},
-		"another scope":  func(_ *dispatcher.Call, c *dispatcher.OAuth2Auth) { c.Scopes = []string{"a"} },
-		"two scopes":     func(_ *dispatcher.Call, c *dispatcher.OAuth2Auth) { c.Scopes = []string{"a", "b"} },
-		"an audience":    func(_ *dispatcher.Call, c *dispatcher.OAuth2Auth) { c.Audience = "a" },
-		"another client": func(_ *dispatcher.Call, c *dispatcher.OAuth2Auth) { c.ClientID = "shipping" },
-		"another secret": func(_ *dispatcher.Call, c *dispatcher.OAuth2Auth) { c.ClientSecret = &other },
-		"another URL":    func(_ *dispatcher.Call, c *dispatcher.OAuth2Auth) { c.TokenURL += "/2" },
-		"in the body":    func(_ *dispatcher.Call, c *dispatcher.OAuth2Auth) { c.ClientAuth = dispatcher.ClientAuthPost },
-		"another app": func(call *dispatcher.Call, _ *dispatcher.OAuth2Auth) {
-			*call = within(*call, dispatcher.Bounds{})
+	for name, change := range map[string]func(*target.Call, *target.OAuth2Auth){
+		"the first":      func(*target.Call, *target.OAuth2Auth) {},
+		"another scope":  func(_ *target.Call, c *target.OAuth2Auth) { c.Scopes = []string{"a"} },
+		"two scopes":     func(_ *target.Call, c *target.OAuth2Auth) { c.Scopes = []string{"a", "b"} },
+		"an audience":    func(_ *target.Call, c *target.OAuth2Auth) { c.Audience = "a" },
+		"another client": func(_ *target.Call, c *target.OAuth2Auth) { c.ClientID = "shipping" },
+		"another secret": func(_ *target.Call, c *target.OAuth2Auth) { c.ClientSecret = &other },
+		"another URL":    func(_ *target.Call, c *target.OAuth2Auth) { c.TokenURL += "/2" },
+		"in the body":    func(_ *target.Call, c *target.OAuth2Auth) { c.ClientAuth = target.ClientAuthPost },
+		"another app": func(call *target.Call, _ *target.OAuth2Auth) {
+			*call = within(*call, target.Bounds{})
 			call.App = "two"
 		},
-		"another job":     func(call *dispatcher.Call, _ *dispatcher.OAuth2Auth) { call.Job = "pong" },
-		"another attempt": func(call *dispatcher.Call, _ *dispatcher.OAuth2Auth) { call.Attempt = 7 },
+		"another job":     func(call *target.Call, _ *target.OAuth2Auth) { call.Job = "pong" },
+		"another attempt": func(call *target.Call, _ *target.OAuth2Auth) { call.Attempt = 7 },
 	} {
 		client := clientOf(server.URL)
-		call := withToken(target, client)
+		call := withToken(to, client)
 		change(&call, client)
 		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Fatalf("%s: outcome = %+v", name, o)
@@ -369,13 +369,13 @@ func TestTokenThatIsRefusedIsReplacedForTheNextAttempt(t *testing.T) {
 
 func TestTokenEndpointObeysTheEgressRules(t *testing.T) {
 	t.Parallel()
-	target, requests := recorder(t)
+	to, requests := recorder(t)
 	server := newTokenServer(t, nil)
-	open := dispatcher.Bounds{}
-	hosts := dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}}}
+	open := target.Bounds{}
+	hosts := target.Bounds{Egress: target.EgressBounds{Hosts: []string{"127.0.0.1"}}}
 	for name, tt := range map[string]struct {
 		tokenURL string
-		bounds   dispatcher.Bounds
+		bounds   target.Bounds
 		loopback bool
 		class    run.Class
 	}{
@@ -387,10 +387,10 @@ func TestTokenEndpointObeysTheEgressRules(t *testing.T) {
 		"a host out of bounds": {strings.Replace(server.URL, "127.0.0.1", "localhost", 1), hosts, true, run.ClassBounds},
 	} {
 		client := clientOf(tt.tokenURL)
-		client.ClientSecret = &dispatcher.Secret{Stored: true, Value: input.NewSensitive("hunter2")}
+		client.ClientSecret = &target.Secret{Stored: true, Value: input.NewSensitive("hunter2")}
 		i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: tt.loopback}})
 		t.Cleanup(i.Close)
-		o := i.Invoke(t.Context(), within(withToken(target, client), tt.bounds))
+		o := i.Invoke(t.Context(), within(withToken(to, client), tt.bounds))
 		if o.Class != tt.class {
 			t.Errorf("%s: outcome = %+v, want class %q", name, o, tt.class)
 		}
@@ -427,19 +427,19 @@ func TestResponsesKeepNoTokenAndNoClientSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2 & söns"
 	i := withSecrets(t, map[string]string{"secret": secret})
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", r.Header.Get("Authorization"))
 		w.Header().Set("Location", "/?"+url.QueryEscape(secret))
 		say(w, http.StatusInternalServerError, r.Header.Get("Authorization")+" "+secret)
 	}))
-	defer target.Close()
+	defer to.Close()
 	server := newTokenServer(t, func(_ int32, w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusOK, `{"access_token":"eyJ.secret-token","token_type":"Bearer"}`)
 	})
-	for _, how := range []dispatcher.OAuth2ClientAuth{"", dispatcher.ClientAuthPost} {
+	for _, how := range []target.OAuth2ClientAuth{"", target.ClientAuthPost} {
 		client := clientOf(server.URL)
 		client.ClientAuth = how
-		o := i.Invoke(t.Context(), withToken(target.URL, client))
+		o := i.Invoke(t.Context(), withToken(to.URL, client))
 		if text := fmt.Sprintf("%+v %+v", o, *o.Response); strings.Contains(text, "eyJ.secret-token") || strings.Contains(text, "hunter2") ||
 			o.Response.Body != "Bearer [redacted] [redacted]" {
 			t.Errorf("outcome = %s, want neither token nor secret", text)
@@ -449,7 +449,7 @@ func TestResponsesKeepNoTokenAndNoClientSecret(t *testing.T) {
 
 func TestGroupGetsItsTokenBeforeItChoosesAnEndpoint(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []dispatcher.Strategy{dispatcher.RoundRobin, "failover", "busyover"} {
+	for _, strategy := range []target.Strategy{target.RoundRobin, "failover", "busyover"} {
 		i := withSecrets(t, map[string]string{"secret": "hunter2"})
 		var broken atomic.Bool
 		broken.Store(true)
@@ -466,7 +466,7 @@ func TestGroupGetsItsTokenBeforeItChoosesAnEndpoint(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 		}
-		f.group.Auth = &dispatcher.Auth{OAuth2: clientOf(server.URL)}
+		f.group.Auth = &target.Auth{OAuth2: clientOf(server.URL)}
 		if o := i.Invoke(t.Context(), f.call("a", strategy)); o.Class != run.ClassOAuth2 || !o.NotSent || server.asked.Load() != 1 {
 			t.Errorf("%s: outcome = %+v after %d requests for a token, want class oauth2 after 1", strategy, o, server.asked.Load())
 		}
@@ -490,7 +490,7 @@ func TestProbeThatIsRefusedReplacesTheToken(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}
-	f.group.Auth = &dispatcher.Auth{OAuth2: clientOf(server.URL)}
+	f.group.Auth = &target.Auth{OAuth2: clientOf(server.URL)}
 	if o := i.Invoke(t.Context(), f.call("a", "busyover")); o.Class != run.ClassEndpointsBusy {
 		t.Fatalf("outcome = %+v, want the probe to be refused", o)
 	}

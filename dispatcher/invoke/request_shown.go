@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-resty/resty/v2"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // plainSecrets are headers that hold a secret wherever they come from, in lower case.
@@ -19,15 +19,15 @@ var plainSecrets = []string{"authorization", "proxy-authorization", "cookie", "x
 
 // Show returns the request of a call as an attempt at now would send it, with secrets masked. It looks up no secret and makes no
 // request. endpoint is the member of a group that it goes to; nil: it is not known. The caller says of which run it is.
-func (i *Invoker) Show(call dispatcher.Call, endpoint *dispatcher.Endpoint, now time.Time) dispatcher.ShownRequest {
-	shown := shownRequest{ShownRequest: dispatcher.ShownRequest{Attempt: call.Attempt, Target: call.Target.Kind()}}
+func (i *Invoker) Show(call target.Call, endpoint *target.Endpoint, now time.Time) target.ShownRequest {
+	shown := shownRequest{ShownRequest: target.ShownRequest{Attempt: call.Attempt, Target: call.Target.Kind()}}
 	if policy := call.Target.Callback(); policy != nil {
 		url := i.callbacks.url + "/v1/runs/" + call.Key.String()
-		call.Callback = &run.CallToken{URL: url, Token: dispatcher.Mask, Timeout: policy.Timeout}
+		call.Callback = &run.CallToken{URL: url, Token: target.Mask, Timeout: policy.Timeout}
 		shown.mask("token of the callback")
 	}
 	if call.Bounds == nil {
-		bounds := dispatcher.Bounds{}.WithDefaults(call.App)
+		bounds := target.Bounds{}.WithDefaults(call.App)
 		call.Bounds = &bounds
 	}
 	var err error
@@ -54,12 +54,12 @@ func (i *Invoker) Show(call dispatcher.Call, endpoint *dispatcher.Endpoint, now 
 }
 
 // shownRequest is a request on its way to be shown.
-type shownRequest struct{ dispatcher.ShownRequest }
+type shownRequest struct{ target.ShownRequest }
 
 // mask notes what is masked.
 func (s *shownRequest) mask(what string) { s.Masked = append(s.Masked, what) }
 
-func (s *shownRequest) webhook(h *webhooks, call dispatcher.Call, now time.Time) error {
+func (s *shownRequest) webhook(h *webhooks, call target.Call, now time.Time) error {
 	url, headers, body, err := call.Request()
 	if err != nil {
 		return err
@@ -72,12 +72,12 @@ func (s *shownRequest) webhook(h *webhooks, call dispatcher.Call, now time.Time)
 	return nil
 }
 
-func (s *shownRequest) group(h *webhooks, call dispatcher.Call, endpoint *dispatcher.Endpoint, now time.Time) error {
+func (s *shownRequest) group(h *webhooks, call target.Call, endpoint *target.Endpoint, now time.Time) error {
 	w, path, headers, body, err := call.GroupRequest()
 	if err != nil {
 		return err
 	}
-	to := destination{url: call.Group.URL(dispatcher.StaticEndpoint{URL: "http://ENDPOINT"}, path)}
+	to := destination{url: call.Group.URL(target.StaticEndpoint{URL: "http://ENDPOINT"}, path)}
 	if endpoint != nil {
 		s.Endpoint = endpoint.ID
 		to = destination{url: call.Group.URL(endpoint.StaticEndpoint, path), endpoint: endpoint.ID}
@@ -96,23 +96,23 @@ func (s *shownRequest) group(h *webhooks, call dispatcher.Call, endpoint *dispat
 
 // request shows a request with what signing and authentication would add. accessToken is the header of an executor's token;
 // nil: there is none.
-func (s *shownRequest) request(r request, w *dispatcher.Webhook, accessToken *string) {
+func (s *shownRequest) request(r request, w *target.Webhook, accessToken *string) {
 	s.Method, s.URL, s.Body = r.method, r.url, textOf(r.body)
 	if kind := r.header.Get("Content-Type"); r.header.Get("Accept") == "" && (resty.IsJSONType(kind) || resty.IsXMLType(kind)) {
 		r.header.Set("Accept", kind) // as the HTTP client does
 	}
 	masked := map[string]string{}
 	if accessToken != nil {
-		masked[*accessToken] = dispatcher.Mask
+		masked[*accessToken] = target.Mask
 		s.mask("access_token of the group")
 	}
 	if _, is := r.header["Carillon-Callback-Token"]; is {
-		masked["Carillon-Callback-Token"] = dispatcher.Mask
+		masked["Carillon-Callback-Token"] = target.Mask
 	}
 	if w.Signing != nil {
 		var signatures []string
 		for _, name := range slices.Sorted(maps.Keys(w.Signing.Secrets)) {
-			signatures = append(signatures, "v1,"+dispatcher.Mask)
+			signatures = append(signatures, "v1,"+target.Mask)
 			s.mask("signature by secret " + name)
 		}
 		masked["Webhook-Signature"] = strings.Join(signatures, " ")
@@ -124,54 +124,54 @@ func (s *shownRequest) request(r request, w *dispatcher.Webhook, accessToken *st
 		switch {
 		case is:
 		case slices.Contains(plainSecrets, strings.ToLower(name)):
-			masked[name] = dispatcher.Mask
+			masked[name] = target.Mask
 			s.mask("header " + name)
 		default:
-			masked := strings.Contains(value, dispatcher.Mask) // the token of the callback, by a template
-			s.Headers = append(s.Headers, dispatcher.ShownHeader{Name: name, Value: value, Masked: masked})
+			masked := strings.Contains(value, target.Mask) // the token of the callback, by a template
+			s.Headers = append(s.Headers, target.ShownHeader{Name: name, Value: value, Masked: masked})
 		}
 	}
 	for name, value := range masked {
-		s.Headers = append(s.Headers, dispatcher.ShownHeader{Name: name, Value: value, Masked: true})
+		s.Headers = append(s.Headers, target.ShownHeader{Name: name, Value: value, Masked: true})
 	}
-	slices.SortFunc(s.Headers, func(a, b dispatcher.ShownHeader) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Headers, func(a, b target.ShownHeader) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // authenticate adds what the authentication of a webhook would add.
-func (s *shownRequest) authenticate(a *dispatcher.Auth, masked map[string]string) {
+func (s *shownRequest) authenticate(a *target.Auth, masked map[string]string) {
 	if a == nil {
 		return
 	}
 	switch {
 	case a.Basic != nil:
-		masked["Authorization"] = "Basic " + dispatcher.Mask
+		masked["Authorization"] = "Basic " + target.Mask
 		s.mask("auth basic password")
 	case a.Bearer != nil:
-		masked["Authorization"] = "Bearer " + dispatcher.Mask
+		masked["Authorization"] = "Bearer " + target.Mask
 		s.mask("auth bearer token")
 	case a.OAuth2 != nil:
-		masked["Authorization"] = "Bearer " + dispatcher.Mask
+		masked["Authorization"] = "Bearer " + target.Mask
 		s.mask("auth oauth2 token")
 	case a.SigV4 != nil:
-		masked["Authorization"] = "AWS4-HMAC-SHA256 " + dispatcher.Mask
+		masked["Authorization"] = "AWS4-HMAC-SHA256 " + target.Mask
 		s.mask("auth sigv4 signature")
 	case a.APIKey != nil && a.APIKey.Header != "":
-		masked[http.CanonicalHeaderKey(a.APIKey.Header)] = dispatcher.Mask
+		masked[http.CanonicalHeaderKey(a.APIKey.Header)] = target.Mask
 		s.mask("auth api_key key")
 	case a.APIKey != nil:
 		separator := "?"
 		if strings.Contains(s.URL, "?") {
 			separator = "&"
 		}
-		s.URL += separator + a.APIKey.Query + "=" + dispatcher.Mask
+		s.URL += separator + a.APIKey.Query + "=" + target.Mask
 		s.mask("auth api_key key")
 	}
 }
 
-func (s *shownRequest) function(call dispatcher.Call) error {
+func (s *shownRequest) function(call target.Call) error {
 	l := call.Target.Lambda
 	s.Function, s.Invocation = l.Function, string(l.Invocation)
-	if l.Invocation == dispatcher.InvokeRequestResponse {
+	if l.Invocation == target.InvokeRequestResponse {
 		s.ClientContext = string(l.ClientContext)
 	}
 	event, err := call.FunctionEvent()
@@ -179,7 +179,7 @@ func (s *shownRequest) function(call dispatcher.Call) error {
 	return err
 }
 
-func (s *shownRequest) message(call dispatcher.Call) error {
+func (s *shownRequest) message(call target.Call) error {
 	m, err := call.Message()
 	if err != nil {
 		return err

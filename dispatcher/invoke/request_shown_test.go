@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // ofTransport are headers that the connection adds, which are no part of what a job says.
@@ -22,27 +22,27 @@ func TestShownRequestIsTheOneThatAReceiverGetsButForItsSecrets(t *testing.T) {
 	i := withSecrets(t, map[string]string{"password": "canary", "token": "canary", "key": "canary",
 		"sign": "whsec_Y2FuYXJ5LWluLXRoZS1jb2FsLW1pbmUhIQ=="})
 	url, requests := recorder(t)
-	for name, change := range map[string]func(w *dispatcher.Webhook){
-		"plain": func(*dispatcher.Webhook) {},
-		"a get": func(w *dispatcher.Webhook) { w.Method, w.URL = "GET", url+"/in?a=b&c=%20d" },
-		"templates": func(w *dispatcher.Webhook) {
+	for name, change := range map[string]func(w *target.Webhook){
+		"plain": func(*target.Webhook) {},
+		"a get": func(w *target.Webhook) { w.Method, w.URL = "GET", url+"/in?a=b&c=%20d" },
+		"templates": func(w *target.Webhook) {
 			w.URL, w.Method, w.Body = url+"/{{.Job}}/{{.Attempt}}?at={{.Run}}", "PUT", `{"of": {{json .App}}, "on": "{{.Kind}}"}`
 			w.Headers = map[string]string{"X-Of": "{{.App}}/{{.Job}}", "Cookie": "canary"}
 		},
-		"basic": func(w *dispatcher.Webhook) {
-			w.Auth = &dispatcher.Auth{Basic: &dispatcher.BasicAuth{Username: "ann", Password: secretFile("password")}}
+		"basic": func(w *target.Webhook) {
+			w.Auth = &target.Auth{Basic: &target.BasicAuth{Username: "ann", Password: secretFile("password")}}
 		},
-		"bearer and trace": func(w *dispatcher.Webhook) {
-			w.Auth, w.TraceContext = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secretFile("token")}}, true
+		"bearer and trace": func(w *target.Webhook) {
+			w.Auth, w.TraceContext = &target.Auth{Bearer: &target.BearerAuth{Token: secretFile("token")}}, true
 		},
-		"key in a header": func(w *dispatcher.Webhook) {
-			w.Auth = &dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "x-shop-key", Key: secretFile("key")}}
+		"key in a header": func(w *target.Webhook) {
+			w.Auth = &target.Auth{APIKey: &target.APIKeyAuth{Header: "x-shop-key", Key: secretFile("key")}}
 		},
-		"key in the query": func(w *dispatcher.Webhook) {
-			w.URL, w.Auth = url+"/?a=b", &dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Query: "key", Key: secretFile("key")}}
+		"key in the query": func(w *target.Webhook) {
+			w.URL, w.Auth = url+"/?a=b", &target.Auth{APIKey: &target.APIKeyAuth{Query: "key", Key: secretFile("key")}}
 		},
-		"signed": func(w *dispatcher.Webhook) {
-			w.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"primary": secretFile("sign")}}
+		"signed": func(w *target.Webhook) {
+			w.Signing = &target.Signing{Secrets: map[string]target.Secret{"primary": secretFile("sign")}}
 		},
 	} {
 		call := callTo(url+"/in", "POST", ample)
@@ -65,9 +65,9 @@ func TestShownRequestIsTheOneThatAReceiverGetsButForItsSecrets(t *testing.T) {
 }
 
 // wantSame compares what is shown with what was received.
-func wantSame(t *testing.T, name, server string, shown dispatcher.ShownRequest, sent received) {
+func wantSame(t *testing.T, name, server string, shown target.ShownRequest, sent received) {
 	t.Helper()
-	if to := strings.ReplaceAll(shown.URL, dispatcher.Mask, "canary"); to != server+sent.url.RequestURI() {
+	if to := strings.ReplaceAll(shown.URL, target.Mask, "canary"); to != server+sent.url.RequestURI() {
 		t.Errorf("%s: the URL is shown as %s, sent was %s", name, shown.URL, sent.url)
 	}
 	if shown.Method != sent.method || shown.Body != string(sent.body) {
@@ -79,7 +79,7 @@ func wantSame(t *testing.T, name, server string, shown dispatcher.ShownRequest, 
 		got := strings.Join(sent.header.Values(header.Name), ", ")
 		switch {
 		case header.Masked:
-			kept, _, _ := strings.Cut(header.Value, dispatcher.Mask)
+			kept, _, _ := strings.Cut(header.Value, target.Mask)
 			if got == "" || got == header.Value || !strings.HasPrefix(got, kept) {
 				t.Errorf("%s: header %s is shown as %q, sent was %q", name, header.Name, header.Value, got)
 			}
@@ -99,7 +99,7 @@ func TestShownEventIsTheOneThatAFunctionGets(t *testing.T) {
 	t.Parallel()
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) })
 	i := s.invoker()
-	call := invocation(func(l *dispatcher.Lambda) { l.ClientContext = json.RawMessage(`{"custom":{"a":"b"}}`) })
+	call := invocation(func(l *target.Lambda) { l.ClientContext = json.RawMessage(`{"custom":{"a":"b"}}`) })
 	if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome %+v", o)
 	}

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // secretLifetime is the time for which a variable or file is cached. A rotated secret is used after this time,
@@ -38,10 +38,10 @@ type foundSecret struct {
 type owner struct {
 	app           string
 	awsExternalID string
-	bounds        *dispatcher.Bounds
+	bounds        *target.Bounds
 }
 
-func ownerOf(call dispatcher.Call) owner { return owner{call.App, call.AWSExternalID, call.Bounds} }
+func ownerOf(call target.Call) owner { return owner{call.App, call.AWSExternalID, call.Bounds} }
 
 // lookedUp is a secret as it was sent.
 type lookedUp struct{ reference, text string }
@@ -58,7 +58,7 @@ func (s *secrets) close() { s.documents.close() }
 
 // reveal returns the text of a secret of an app at now. Its error never contains any of it, and does not tell whether
 // a secret exists that the bounds do not allow to the app.
-func (s *secrets) reveal(ctx context.Context, of owner, secret dispatcher.Secret, now time.Time) (string, error) {
+func (s *secrets) reveal(ctx context.Context, of owner, secret target.Secret, now time.Time) (string, error) {
 	switch {
 	case !secret.Value.IsZero():
 		return secret.Value.Reveal(), nil
@@ -76,7 +76,7 @@ func (s *secrets) reveal(ctx context.Context, of owner, secret dispatcher.Secret
 	if ok && now.Before(found.until) {
 		return found.text, nil
 	}
-	if r, err := dispatcher.ParseSecretReference(secret.Reference); r.Source.Managed() {
+	if r, err := target.ParseSecretReference(secret.Reference); r.Source.Managed() {
 		if err != nil {
 			return "", err
 		}
@@ -94,7 +94,7 @@ func (s *secrets) reveal(ctx context.Context, of owner, secret dispatcher.Secret
 }
 
 // managed returns the text of a secret of a manager. get is a way to get the whole secret.
-func (s *secrets) managed(ctx context.Context, of owner, reference string, r dispatcher.SecretReference,
+func (s *secrets) managed(ctx context.Context, of owner, reference string, r target.SecretReference,
 	get readDocument, now time.Time) (string, error) {
 	key := documentKey{of.app, of.awsExternalID, r}
 	key.Key = "" // the secret is read as a whole
@@ -102,8 +102,8 @@ func (s *secrets) managed(ctx context.Context, of owner, reference string, r dis
 	if err == nil {
 		text, err = secretmanager.Pick(text, r.Key)
 	}
-	if err == nil && len(text) > dispatcher.MaxSecret {
-		err = fmt.Errorf("it has more than %d KiB", dispatcher.MaxSecret>>10)
+	if err == nil && len(text) > target.MaxSecret {
+		err = fmt.Errorf("it has more than %d KiB", target.MaxSecret>>10)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", input.Echo(reference), err)
@@ -116,7 +116,7 @@ func (s *secrets) managed(ctx context.Context, of owner, reference string, r dis
 func (s *secrets) replaced(ctx context.Context, of owner, sent []lookedUp, now time.Time) bool {
 	replaced := false
 	for _, one := range sent {
-		r, err := dispatcher.ParseSecretReference(one.reference)
+		r, err := target.ParseSecretReference(one.reference)
 		if err != nil || !r.Source.Managed() {
 			continue
 		}
@@ -127,7 +127,7 @@ func (s *secrets) replaced(ctx context.Context, of owner, sent []lookedUp, now t
 }
 
 func (s *secrets) lookUp(reference string) (string, error) {
-	if name, ok := strings.CutPrefix(reference, "env:"); ok && strings.HasPrefix(name, dispatcher.SecretEnvPrefix) {
+	if name, ok := strings.CutPrefix(reference, "env:"); ok && strings.HasPrefix(name, target.SecretEnvPrefix) {
 		if text := os.Getenv(name); text != "" {
 			return text, nil
 		}
@@ -171,14 +171,14 @@ func (s *secrets) readFile(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !info.Mode().IsRegular() || info.Size() > dispatcher.MaxSecret {
-		return "", fmt.Errorf("not a regular file of at most %d KiB", dispatcher.MaxSecret>>10)
+	if !info.Mode().IsRegular() || info.Size() > target.MaxSecret {
+		return "", fmt.Errorf("not a regular file of at most %d KiB", target.MaxSecret>>10)
 	}
 	file, err := root.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, dispatcher.MaxSecret))
+	text, err := io.ReadAll(io.LimitReader(file, target.MaxSecret))
 	return strings.TrimRight(string(text), "\r\n"), err
 }

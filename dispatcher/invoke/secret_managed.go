@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Bounds of what is kept of managers of secrets.
@@ -26,7 +26,7 @@ const (
 // documentKey is a version of a whole secret, as an app reads it: an app sees only what its own identity may read.
 type documentKey struct {
 	app, externalID string
-	dispatcher.SecretReference
+	target.SecretReference
 }
 
 // readDocument reads a secret from its manager.

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // keeper is a manager of one secret, and what a node keeps of it.
@@ -44,7 +44,7 @@ func newKeeper(t *testing.T) *keeper {
 }
 
 func of(app string) documentKey {
-	return documentKey{app: app, SecretReference: dispatcher.SecretReference{Source: dispatcher.SecretVault, Name: "secret/data/a"}}
+	return documentKey{app: app, SecretReference: target.SecretReference{Source: target.SecretVault, Name: "secret/data/a"}}
 }
 
 func failure(kind secretmanager.Kind) error {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // SecretManagers says how a node reads secrets from their managers. The zero value reads AWS with the node's own identity.
@@ -57,7 +57,7 @@ func newManagers(o SecretManagers, node *nodeConfig) *managers {
 
 // read reads a secret. Its key is that of the whole secret.
 func (m *managers) read(ctx context.Context, key documentKey, now time.Time) (string, error) {
-	if key.Source == dispatcher.SecretVault {
+	if key.Source == target.SecretVault {
 		if m.Vault == nil {
 			return "", &secretmanager.Error{Kind: secretmanager.Denied, Manager: "Vault", Code: "the node has no --vault-address"}
 		}
@@ -68,7 +68,7 @@ func (m *managers) read(ctx context.Context, key documentKey, now time.Time) (st
 		return "", err
 	}
 	client := secretmanager.NewAWS(config, key.Region())
-	if key.Source == dispatcher.SecretParameterStore {
+	if key.Source == target.SecretParameterStore {
 		return client.Parameter(ctx, key.Name, key.Version, now)
 	}
 	return client.Secret(ctx, key.Name, key.Version, now)
@@ -99,7 +99,7 @@ func (m *managers) config(ctx context.Context, key documentKey) (aws.Config, err
 		if len(m.roles) >= mostAWSClients {
 			clear(m.roles) // they are assumed again
 		}
-		credentials = aws.NewCredentialsCache(assume(config, of, map[string]string{dispatcher.SessionTagApp: key.app}))
+		credentials = aws.NewCredentialsCache(assume(config, of, map[string]string{target.SessionTagApp: key.app}))
 		m.roles[of] = credentials
 	}
 	config.Credentials = credentials

@@ -15,10 +15,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
@@ -90,11 +90,11 @@ func (k *kept) fail(f servers.Fault) {
 var references = []string{"awssm:demo/api#token", "ssm:/demo/token", "vault:secret/data/demo#token"}
 
 // withManaged is a call with a bearer token, in an app whose bounds list the secrets.
-func withManaged(url, reference string) dispatcher.Call {
+func withManaged(url, reference string) target.Call {
 	call := callTo(url, "POST", ample)
 	call.AWSExternalID = "ext-demo"
-	call.Bounds = &dispatcher.Bounds{Secrets: []string{"awssm:demo/*", "ssm:/demo/*", "vault:secret/data/demo"}}
-	call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
+	call.Bounds = &target.Bounds{Secrets: []string{"awssm:demo/*", "ssm:/demo/*", "vault:secret/data/demo"}}
+	call.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: reference}}}
 	return call
 }
 
@@ -116,17 +116,17 @@ func TestSecretsOfManagersAreSentAndReadOnce(t *testing.T) {
 // T1: a secret that the bounds do not list is not even asked for.
 func TestSecretsOfManagersOutsideTheBoundsAreNotRead(t *testing.T) {
 	t.Parallel()
-	k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+	k, to := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
 	for _, reference := range references {
-		for _, bounds := range []*dispatcher.Bounds{nil, {Secrets: []string{"awssm:other/*", "vault:secret/data/demo/*"}}} {
-			call := withManaged(target.URL, reference)
+		for _, bounds := range []*target.Bounds{nil, {Secrets: []string{"awssm:other/*", "vault:secret/data/demo/*"}}} {
+			call := withManaged(to.URL, reference)
 			call.Bounds = bounds
 			if o := k.Invoke(t.Context(), call); o.Class != run.ClassBounds || !o.NotSent {
 				t.Errorf("%s: outcome = %+v, want class bounds", reference, o)
 			}
 		}
 	}
-	if n := k.aws.Calls("GetSecretValue") + k.aws.Calls("GetParameter") + k.vault.Reads() + int(target.requests.Load()); n != 0 {
+	if n := k.aws.Calls("GetSecretValue") + k.aws.Calls("GetParameter") + k.vault.Reads() + int(to.requests.Load()); n != 0 {
 		t.Errorf("%d requests were made", n)
 	}
 }
@@ -164,10 +164,10 @@ func TestRotatedSecretsAreSentAfterOneRefusal(t *testing.T) {
 }
 
 // withManagedClient is a call with a token of an OAuth 2 client, whose secret a manager keeps.
-func withManagedClient(url, tokenURL, reference string) dispatcher.Call {
+func withManagedClient(url, tokenURL, reference string) target.Call {
 	call := withManaged(url, reference)
-	call.Target.Webhook.Auth = &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{
-		TokenURL: tokenURL, ClientID: "billing", ClientSecret: &dispatcher.Secret{Reference: reference},
+	call.Target.Webhook.Auth = &target.Auth{OAuth2: &target.OAuth2Auth{
+		TokenURL: tokenURL, ClientID: "billing", ClientSecret: &target.Secret{Reference: reference},
 	}}
 	return call
 }
@@ -273,7 +273,7 @@ func TestSecretsAreReadWithTheIdentityOfTheApp(t *testing.T) {
 	k := keepSecrets(t, invoke.SecretManagers{AWSRole: "arn:aws:iam::123456789012:role/secrets-{app}"})
 	k.aws.Allow(func(s servers.Session, _, _ string) bool {
 		return s.Role == "arn:aws:iam::123456789012:role/secrets-demo" && s.ExternalID == "ext-demo" && s.Name == "carillon-demo" &&
-			len(s.Tags) == 1 && s.Tags[dispatcher.SessionTagApp] == "demo"
+			len(s.Tags) == 1 && s.Tags[target.SessionTagApp] == "demo"
 	})
 	target := newStrict(t, "token-one")
 	for _, reference := range references[:2] {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // countReads counts reads of secrets by their source and result. Without a registerer it counts nothing.
@@ -21,7 +21,7 @@ func countReads(metrics prometheus.Registerer, read readDocument) readDocument {
 		Name: "carillon_secret_reads_total", Help: "Reads of secrets from their managers.",
 	}, []string{"source", "result"})
 	metrics.MustRegister(reads)
-	for _, source := range []dispatcher.SecretSource{dispatcher.SecretsManager, dispatcher.SecretParameterStore, dispatcher.SecretVault} {
+	for _, source := range []target.SecretSource{target.SecretsManager, target.SecretParameterStore, target.SecretVault} {
 		reads.WithLabelValues(string(source), "read")
 		for kind := secretmanager.Unreachable; kind <= secretmanager.Unusable; kind++ {
 			reads.WithLabelValues(string(source), kind.String())

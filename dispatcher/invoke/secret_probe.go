@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // PerApp tells whether a role of each app, and not the node itself, reads secrets of a source.
-func (m SecretManagers) PerApp(source dispatcher.SecretSource) bool {
-	if source == dispatcher.SecretVault {
+func (m SecretManagers) PerApp(source target.SecretSource) bool {
+	if source == target.SecretVault {
 		return strings.Contains(m.VaultRole, AppPlaceholder)
 	}
 	return m.AWSRole != ""
@@ -20,7 +20,7 @@ func (m SecretManagers) PerApp(source dispatcher.SecretSource) bool {
 
 // Probe reads a secret of a manager as the node itself would, and drops it. Its error says what is wrong, and holds nothing of
 // the secret.
-func (m SecretManagers) Probe(ctx context.Context, reference dispatcher.SecretReference, now time.Time) error {
+func (m SecretManagers) Probe(ctx context.Context, reference target.SecretReference, now time.Time) error {
 	if !reference.Source.Managed() {
 		return fmt.Errorf("%s is kept by the node; give a reference to a manager: awssm:NAME, ssm:NAME or vault:PATH#KEY", reference.Source)
 	}

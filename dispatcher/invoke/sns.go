@@ -8,9 +8,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sns/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // topics publishes messages to SNS topics.
@@ -29,7 +29,7 @@ func newTopics(node *nodeConfig) topics {
 }
 
 // call publishes one message.
-func (t topics) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
+func (t topics) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	message, err := call.Message()
 	if err != nil {
 		return notSent(ctx, err)

@@ -12,9 +12,9 @@ import (
 	smithy "github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // queues sends messages to SQS queues.
@@ -38,7 +38,7 @@ func newQueues(node *nodeConfig) queues {
 }
 
 // call sends one message.
-func (q queues) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
+func (q queues) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	message, err := call.Message()
 	if err != nil {
 		return notSent(ctx, err)

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // returnedState is what a target returned as the state of its job, as it came.
@@ -36,7 +36,7 @@ func looksLikeObject(body []byte) bool {
 
 // keepReturned adds to the outcome of a call what its target returned as the state of the job. A state that cannot be
 // stored changes neither the outcome nor the state: the response says why.
-func keepReturned(outcome *run.Outcome, call dispatcher.Call, got returnedState, clean redaction) {
+func keepReturned(outcome *run.Outcome, call target.Call, got returnedState, clean redaction) {
 	if call.Carried == nil || outcome.State != run.Succeeded || got.text == nil && !got.cut {
 		return
 	}

@@ -9,14 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // carrying lets a call give a state of revision 7.
-func carrying(call dispatcher.Call, state string) dispatcher.Call {
+func carrying(call target.Call, state string) target.Call {
 	call.Carried = &run.CarriedState{State: []byte(state), Revision: 7}
 	return call
 }
@@ -47,8 +47,8 @@ func TestTargetIsGivenTheState(t *testing.T) {
 func TestStateThatATargetReturns(t *testing.T) {
 	t.Parallel()
 	long, deep := strings.Repeat("x", run.MaxCarriedState), strings.Repeat("[", 33)+strings.Repeat("]", 33)
-	of := func(change func(*run.Key)) func(*dispatcher.Call) {
-		return func(c *dispatcher.Call) { change(&c.Key) }
+	of := func(change func(*run.Key)) func(*target.Call) {
+		return func(c *target.Call) { change(&c.Key) }
 	}
 	tooLong := `{"pad": "` + strings.Repeat(long, 18) + `", "carillon": {"state": 2}}`
 	shard := of(func(k *run.Key) { k.Shard = 1 })
@@ -56,7 +56,7 @@ func TestStateThatATargetReturns(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status         int
 		header, body   string
-		change         func(*dispatcher.Call)
+		change         func(*target.Call)
 		state, problem string // problem is the beginning of what the response says
 	}{
 		"in the header":                  {header: `{"n": 2}`, state: `{"n":2}`},
@@ -66,7 +66,7 @@ func TestStateThatATargetReturns(t *testing.T) {
 		"none":                           {body: `{"rows": 5}`},
 		"none in what is no object":      {body: `"carillon"`},
 		"of an attempt that failed":      {status: 500, header: `2`},
-		"of a job that carries none":     {header: `2`, change: func(c *dispatcher.Call) { c.Carried = nil }},
+		"of a job that carries none":     {header: `2`, change: func(c *target.Call) { c.Carried = nil }},
 		"that is not JSON":               {header: `{n: 2}`, problem: "the state is not JSON"},
 		"that is too long":               {header: `"` + long + `"`, problem: "the state has 4098 bytes without white space"},
 		"nested too deep":                {body: `{"carillon": {"state": ` + deep + `}}`, problem: "the state is nested 33 deep"},
@@ -90,8 +90,8 @@ func TestStateThatATargetReturns(t *testing.T) {
 			}))
 			defer server.Close()
 			call := carrying(callTo(server.URL, "POST", ample), `1`)
-			call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{
-				Token: dispatcher.Secret{Value: input.NewSensitive("s3cret-of-the-job")}}}
+			call.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{
+				Token: target.Secret{Value: input.NewSensitive("s3cret-of-the-job")}}}
 			if tt.change != nil {
 				tt.change(&call)
 			}

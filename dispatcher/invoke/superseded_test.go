@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // refusal is how a target responds.
@@ -34,7 +34,7 @@ func TestReceiverRefusesARequestAsSuperseded(t *testing.T) {
 	const mark = `{"carillon":{"outcome":"superseded"}}`
 	for name, tt := range map[string]struct {
 		refusal
-		codes []dispatcher.SuccessCode
+		codes []target.SuccessCode
 		kind  run.Kind
 		want  run.State
 	}{
@@ -47,7 +47,7 @@ func TestReceiverRefusesARequestAsSuperseded(t *testing.T) {
 		"the word elsewhere":    {refusal: refusal{409, "", `{"outcome":"superseded"}`}, want: run.Failed},
 		"a state and no object": {refusal: refusal{409, "", `{"carillon":"superseded"}`}, want: run.Failed},
 		"a mark cut off":        {refusal: refusal{409, "", mark[:20]}, want: run.Failed},
-		"409 as success":        {refusal: refusal{409, "superseded", ""}, codes: []dispatcher.SuccessCode{"2xx", "409"}, want: superseded},
+		"409 as success":        {refusal: refusal{409, "superseded", ""}, codes: []target.SuccessCode{"2xx", "409"}, want: superseded},
 		"500 with the header":   {refusal: refusal{500, "superseded", mark}, want: run.Failed},
 		"412 with the header":   {refusal: refusal{412, "superseded", mark}, want: run.Failed},
 		"200 with the header":   {refusal: refusal{200, "superseded", mark}, want: run.Succeeded},

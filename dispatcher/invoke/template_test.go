@@ -9,12 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // templatedCall returns a call to address with templates.
-func templatedCall(t *testing.T, address string, change func(*dispatcher.Webhook)) dispatcher.Call {
+func templatedCall(t *testing.T, address string, change func(*target.Webhook)) target.Call {
 	t.Helper()
 	call := callTo(address, "POST", ample)
 	call.Payload = json.RawMessage(`{"a": "<1>"}`)
@@ -32,7 +32,7 @@ func TestTemplatesAreFilledInBeforeSigning(t *testing.T) {
 	secret := symmetric('s', 32)
 	i := withSecrets(t, map[string]string{"s": secret})
 	address, requests := recorder(t)
-	call := signedBy(templatedCall(t, address, func(w *dispatcher.Webhook) {
+	call := signedBy(templatedCall(t, address, func(w *target.Webhook) {
 		w.URL += `/{{date "%Y/%m" .ScheduledAt}}/{{.Job}}?from={{.PreviousFire}}&p={{json .Payload}}`
 		w.Headers = map[string]string{"X-Run": "{{.Run}}", "X-Plain": "{}", "Content-Type": "text/x-{{.Kind}}"}
 		w.Body = "{{.ScheduledAt}}/{{.NextFire}} {{.Attempt}}"
@@ -66,8 +66,8 @@ func TestTemplatesAreFilledInBeforeSigning(t *testing.T) {
 func TestBodyTemplateBecomesTheDataOfACloudEvent(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
-	call := templatedCall(t, address, func(w *dispatcher.Webhook) {
-		w.Headers, w.CloudEvents, w.Body = nil, dispatcher.CloudEventsStructured, `{"since":{{json .PreviousFire}}}`
+	call := templatedCall(t, address, func(w *target.Webhook) {
+		w.Headers, w.CloudEvents, w.Body = nil, target.CloudEventsStructured, `{"since":{{json .PreviousFire}}}`
 	})
 	if o := newInvoker(t).Invoke(t.Context(), call); o.State != run.Succeeded {
 		t.Fatalf("outcome = %+v", o)
@@ -85,12 +85,12 @@ func TestFailedTemplatesAreNotSent(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
 	i := newInvoker(t)
-	for name, change := range map[string]func(*dispatcher.Webhook){
-		"URL":    func(w *dispatcher.Webhook) { w.URL += "/{{json .Payload}}" },
-		"header": func(w *dispatcher.Webhook) { w.Headers = map[string]string{"X-A": "{{json .Payload}}"} },
-		"body":   func(w *dispatcher.Webhook) { w.Body = strings.Repeat("{{json .Payload}}", 32) },
-		"event": func(w *dispatcher.Webhook) {
-			w.CloudEvents, w.Body = dispatcher.CloudEventsStructured, "{{json .Payload}},"
+	for name, change := range map[string]func(*target.Webhook){
+		"URL":    func(w *target.Webhook) { w.URL += "/{{json .Payload}}" },
+		"header": func(w *target.Webhook) { w.Headers = map[string]string{"X-A": "{{json .Payload}}"} },
+		"body":   func(w *target.Webhook) { w.Body = strings.Repeat("{{json .Payload}}", 32) },
+		"event": func(w *target.Webhook) {
+			w.CloudEvents, w.Body = target.CloudEventsStructured, "{{json .Payload}},"
 		},
 	} {
 		call := templatedCall(t, address, change)

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // fullListener returns the address of a listener that neither accepts nor refuses connections,
@@ -107,7 +107,7 @@ func TestUnreachableHostGivesConnectTimeoutWithinTheTimeout(t *testing.T) {
 	t.Parallel()
 	address, i := fullListener(t), newInvoker(t)
 	var group errgroup.Group
-	for _, method := range dispatcher.Methods { // with and without a body: on kept and on new connections
+	for _, method := range target.Methods { // with and without a body: on kept and on new connections
 		for _, scheme := range []string{"http", "https"} {
 			group.Go(func() error {
 				o := i.Invoke(t.Context(), callTo(scheme+"://"+address, method, brokenTimeout))

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-resty/resty/v2"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // webhooks calls webhooks.
@@ -43,7 +43,7 @@ func (h *webhooks) close() {
 	h.secrets.close()
 }
 
-func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.Time) run.Outcome {
+func (h *webhooks) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	w := call.Target.Webhook
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
 	defer cancel()
@@ -57,7 +57,7 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 // attempt sends a request and returns its outcome. ctx is the context of the attempt without its
 // timeout, bounded the one with its timeout. watch tells afterwards how far the attempt came.
 func (h *webhooks) attempt(
-	ctx, bounded context.Context, w *dispatcher.Webhook, r request, watch *stopwatch,
+	ctx, bounded context.Context, w *target.Webhook, r request, watch *stopwatch,
 ) run.Outcome {
 	bounded = withHeld(bounded, r.held)
 	client := r.clients.kept

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // BenchmarkWebhook measures what a node spends on a signed request and its response.
@@ -27,15 +27,15 @@ func BenchmarkWebhook(b *testing.B) {
 }
 
 // signedCall returns a call of a webhook that is signed.
-func signedCall(url string) dispatcher.Call {
-	target := dispatcher.Target{Webhook: &dispatcher.Webhook{}}
-	target.Webhook.SetDefaults()
-	target.Webhook.URL = url
-	target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
+func signedCall(url string) target.Call {
+	to := target.Target{Webhook: &target.Webhook{}}
+	to.Webhook.SetDefaults()
+	to.Webhook.URL = url
+	to.Webhook.Signing = &target.Signing{Secrets: map[string]target.Secret{
 		"main": {Value: input.NewSensitive("whsec_bm90IGEgc2VjcmV0OiBpdCBzaWducyBmb3Igbm9ib2R5")},
 	}}
-	return dispatcher.Call{
-		App: "shop", Job: "report", Trigger: "daily", EventID: "evt_1", Attempt: 1, Target: target, Payload: []byte(`{"text":"x"}`),
+	return target.Call{
+		App: "shop", Job: "report", Trigger: "daily", EventID: "evt_1", Attempt: 1, Target: to, Payload: []byte(`{"text":"x"}`),
 		Key: run.Key{TriggerID: 5, ScheduledAt: time.Unix(1_800_000_000, 0).UTC(), Kind: run.KindSchedule},
 	}
 }

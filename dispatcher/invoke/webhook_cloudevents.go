@@ -4,18 +4,18 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // eventType is the type of all CloudEvents that Carillon sends.
 const eventType = "dev.carillon.run"
 
 // eventSource names the job. Source and event id together are unique.
-func eventSource(call dispatcher.Call) string { return "/apps/" + call.App + "/jobs/" + call.Job }
+func eventSource(call target.Call) string { return "/apps/" + call.App + "/jobs/" + call.Job }
 
 // setEvent sets the headers of a CloudEvent in binary mode.
-func setEvent(h http.Header, call dispatcher.Call) {
+func setEvent(h http.Header, call target.Call) {
 	h["Ce-Specversion"] = []string{"1.0"}
 	h["Ce-Id"] = []string{call.EventID}
 	h["Ce-Source"] = []string{eventSource(call)}
@@ -27,7 +27,7 @@ func setEvent(h http.Header, call dispatcher.Call) {
 }
 
 // envelope returns the body of a CloudEvent in structured mode.
-func envelope(call dispatcher.Call, data json.RawMessage) ([]byte, error) {
+func envelope(call target.Call, data json.RawMessage) ([]byte, error) {
 	return json.Marshal(struct {
 		SpecVersion string          `json:"specversion"`
 		ID          string          `json:"id"`

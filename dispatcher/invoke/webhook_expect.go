@@ -8,7 +8,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -97,7 +97,7 @@ func (e *expectations) get(text string) (*regexp.Regexp, error) {
 	if ok {
 		return compiled, nil
 	}
-	compiled, err := dispatcher.CompileExpectation(text)
+	compiled, err := target.CompileExpectation(text)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // costly are accepted expressions of about the largest program, with texts that keep most of it busy.
@@ -45,7 +45,7 @@ func TestMatchEndsWithTheDeadline(t *testing.T) {
 				t.Errorf("%d characters were matched, want no more than up to the deadline", mostResponse-len(r.rest))
 			}
 			// The work for a character is the size of the program at most, whose bound is that of an accepted expression.
-			if work := checkEvery * dispatcher.MaxExpectProgram; work > 100_000 {
+			if work := checkEvery * target.MaxExpectProgram; work > 100_000 {
 				t.Errorf("between two looks at the deadline are %d steps, want some milliseconds", work)
 			}
 			if len(e.long) != 0 {
@@ -138,7 +138,7 @@ func TestCompiledExpressionsAreBounded(t *testing.T) {
 func BenchmarkMatchKiB(b *testing.B) {
 	body := bytes.Repeat([]byte("a"), 1024)
 	for name, text := range costly() {
-		compiled, err := dispatcher.CompileExpectation(text)
+		compiled, err := target.CompileExpectation(text)
 		if err != nil {
 			b.Fatal(name, err)
 		}

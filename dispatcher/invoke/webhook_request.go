@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // request is the request of one attempt.
@@ -39,7 +39,7 @@ type request struct {
 
 // content is what a request says, wherever it goes: a webhook with its templates filled in.
 type content struct {
-	*dispatcher.Webhook
+	*target.Webhook
 	headers map[string]string
 	body    []byte
 }
@@ -55,7 +55,7 @@ type destination struct {
 }
 
 // build returns the request of an attempt at now.
-func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
+func (h *webhooks) build(ctx context.Context, w *target.Webhook, call target.Call, now time.Time) (request, error) {
 	url, headers, body, err := call.Request()
 	if err != nil {
 		return request{}, err
@@ -66,7 +66,7 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 
 // buildFor returns the request of an attempt at now to a destination.
 func (h *webhooks) buildFor(
-	ctx context.Context, to destination, w content, call dispatcher.Call, now time.Time,
+	ctx context.Context, to destination, w content, call target.Call, now time.Time,
 ) (request, error) {
 	r, err := h.compose(to, w, call, now)
 	if err != nil {
@@ -89,7 +89,7 @@ func (h *webhooks) buildFor(
 }
 
 // compose returns the part of a request that needs no secret. Carillon's headers overwrite those of the job.
-func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now time.Time) (request, error) {
+func (h *webhooks) compose(to destination, w content, call target.Call, now time.Time) (request, error) {
 	r := request{
 		held: call.Held, fenced: call.Key.Kind.MayBeSuperseded(),
 		owner: ownerOf(call), method: w.Method, url: to.url, endpoint: to.endpoint, host: to.host,
@@ -103,9 +103,9 @@ func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now 
 		r.header.Set(name, value)
 	}
 	switch w.CloudEvents {
-	case dispatcher.CloudEventsBinary:
+	case target.CloudEventsBinary:
 		setEvent(r.header, call)
-	case dispatcher.CloudEventsStructured:
+	case target.CloudEventsStructured:
 		body, err := envelope(call, r.body)
 		if err != nil {
 			return r, err
@@ -135,7 +135,7 @@ func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now 
 }
 
 // connect chooses the connections of a request.
-func (h *webhooks) connect(ctx context.Context, r *request, t *dispatcher.TLS, of scope, now time.Time) (err error) {
+func (h *webhooks) connect(ctx context.Context, r *request, t *target.TLS, of scope, now time.Time) (err error) {
 	key := ""
 	if t != nil && t.ClientKey != nil {
 		if key, err = h.look(ctx, r, *t.ClientKey, now); err != nil {
@@ -148,7 +148,7 @@ func (h *webhooks) connect(ctx context.Context, r *request, t *dispatcher.TLS, o
 
 // identify sets the headers that identify the run and the attempt. It writes their names in the
 // canonical form of http.Header, which saves the conversion for each request.
-func (h *webhooks) identify(header http.Header, call dispatcher.Call, now time.Time) {
+func (h *webhooks) identify(header http.Header, call target.Call, now time.Time) {
 	// One array holds all values, because a request has many headers and a node makes many requests.
 	values := []string{
 		h.agent, call.EventID, strconv.FormatInt(now.Unix(), 10),
@@ -204,7 +204,7 @@ var identity = []string{
 
 // reveal returns the text of a secret of a request; field names the secret in the error.
 func (h *webhooks) reveal(
-	ctx context.Context, r *request, field string, secret dispatcher.Secret, now time.Time,
+	ctx context.Context, r *request, field string, secret target.Secret, now time.Time,
 ) (string, error) {
 	text, err := h.look(ctx, r, secret, now)
 	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
@@ -219,7 +219,7 @@ func (h *webhooks) reveal(
 
 // look returns the text of a secret of a request, and notes what it refers to, so that it can be looked up again if it is
 // refused.
-func (h *webhooks) look(ctx context.Context, r *request, secret dispatcher.Secret, now time.Time) (string, error) {
+func (h *webhooks) look(ctx context.Context, r *request, secret target.Secret, now time.Time) (string, error) {
 	text, err := h.secrets.reveal(ctx, r.owner, secret, now)
 	if err == nil && secret.Reference != "" {
 		r.looked = append(r.looked, lookedUp{secret.Reference, text})

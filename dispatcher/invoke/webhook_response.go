@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Bounds of the part of a response that is kept.
@@ -57,7 +57,7 @@ func readResponse(r *http.Response, most int) (response, error) {
 
 // judge returns the outcome of a response to a request. bounded, which is outer with the timeout of the
 // attempt, bounds matching.
-func (h *webhooks) judge(outer, bounded context.Context, r request, w *dispatcher.Webhook, a response) run.Outcome {
+func (h *webhooks) judge(outer, bounded context.Context, r request, w *target.Webhook, a response) run.Outcome {
 	if r.fenced && a.superseded() {
 		outcome := run.SupersededOutcome()
 		outcome.HTTPStatus = a.status
@@ -90,7 +90,7 @@ func (a response) superseded() bool {
 		(run.IsSuperseded(a.header.Get(run.HeaderOutcome)) || run.IsSuperseded(run.OutcomeInBody(a.body)))
 }
 
-func judgeStatus(w *dispatcher.Webhook, status int) run.Outcome {
+func judgeStatus(w *target.Webhook, status int) run.Outcome {
 	if w.Succeeds(status) {
 		return run.Outcome{State: run.Succeeded}
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // serve starts a server with a handler and returns its URL.
@@ -42,17 +42,17 @@ func TestSuccessCodesAndExpectBodyDecideTheOutcome(t *testing.T) {
 	i := newInvoker(t)
 	for name, tt := range map[string]struct {
 		query  string
-		codes  []dispatcher.SuccessCode
+		codes  []target.SuccessCode
 		expect string
 		class  run.Class
 	}{
 		"2xx by default":       {query: "status=299"},
-		"a code that is given": {query: "status=404", codes: []dispatcher.SuccessCode{"2xx", "404"}},
+		"a code that is given": {query: "status=404", codes: []target.SuccessCode{"2xx", "404"}},
 		"one that is not": {
-			query: "status=405", codes: []dispatcher.SuccessCode{"2xx", "404"}, class: run.ClassHTTP4xx,
+			query: "status=405", codes: []target.SuccessCode{"2xx", "404"}, class: run.ClassHTTP4xx,
 		},
-		"200 where 204 is wanted": {query: "status=200", codes: []dispatcher.SuccessCode{"204"}, class: run.ClassHTTP2xx},
-		"a redirect as success":   {query: "status=302", codes: []dispatcher.SuccessCode{"3xx"}},
+		"200 where 204 is wanted": {query: "status=200", codes: []target.SuccessCode{"204"}, class: run.ClassHTTP2xx},
+		"a redirect as success":   {query: "status=302", codes: []target.SuccessCode{"3xx"}},
 		"as expected":             {query: "status=200&body=all+done", expect: "done$"},
 		"not as expected":         {query: "status=200&body=failed", expect: "^done$", class: run.ClassBody},
 		"no body":                 {query: "status=200", expect: "done", class: run.ClassBody},
@@ -88,7 +88,7 @@ func TestResponsesAreKeptWithoutSecrets(t *testing.T) {
 		}
 	})
 	i := withSecrets(t, map[string]string{"password": "hunter2", "signing": symmetric('s', 24), "key": "hunter3 &"})
-	invoke := func(path string, auth *dispatcher.Auth) *run.Response {
+	invoke := func(path string, auth *target.Auth) *run.Response {
 		call := signedBy(callTo(url+path, "POST", ample), "signing")
 		call.Target.Webhook.Auth = auth
 		return i.Invoke(t.Context(), call).Response
@@ -107,11 +107,11 @@ func TestResponsesAreKeptWithoutSecrets(t *testing.T) {
 	if got := invoke("/long", nil); got == nil || got.Body != strings.Repeat("é", 32_768) || !got.BodyTruncated {
 		t.Errorf("kept %d bytes, truncated %v, want 65536 and truncated", len(got.Body), got.BodyTruncated)
 	}
-	for _, auth := range []*dispatcher.Auth{
-		{Basic: &dispatcher.BasicAuth{Username: "ann", Password: secretFile("password")}},
-		{Bearer: &dispatcher.BearerAuth{Token: secretFile("password")}},
-		{APIKey: &dispatcher.APIKeyAuth{Query: "key", Key: secretFile("key")}},
-		{APIKey: &dispatcher.APIKeyAuth{Header: "X-Key", Key: secretFile("key")}},
+	for _, auth := range []*target.Auth{
+		{Basic: &target.BasicAuth{Username: "ann", Password: secretFile("password")}},
+		{Bearer: &target.BearerAuth{Token: secretFile("password")}},
+		{APIKey: &target.APIKeyAuth{Query: "key", Key: secretFile("key")}},
+		{APIKey: &target.APIKeyAuth{Header: "X-Key", Key: secretFile("key")}},
 	} {
 		text := fmt.Sprintf("%+v", *invoke("/echo", auth))
 		for _, secret := range []string{"hunter", "YW5uOmh1bnRlcjI", "whsec_"} {
@@ -151,21 +151,21 @@ func TestTLSOptionsApplyToConnections(t *testing.T) {
 	i := withSecrets(t, map[string]string{"key": asPEM(raw), "other": asPEM(other)})
 	key, wrong := secretFile("key"), secretFile("other")
 	for name, tt := range map[string]struct {
-		tls   *dispatcher.TLS
+		tls   *target.TLS
 		class run.Class
 	}{
 		"none":                   {nil, run.ClassTLS},
-		"an unknown authority":   {&dispatcher.TLS{ClientCertificate: pemOf(client), ClientKey: &key}, run.ClassTLS},
-		"no certificate to show": {&dispatcher.TLS{CACertificates: ca}, run.ClassTLS},
+		"an unknown authority":   {&target.TLS{ClientCertificate: pemOf(client), ClientKey: &key}, run.ClassTLS},
+		"no certificate to show": {&target.TLS{CACertificates: ca}, run.ClassTLS},
 		"the required certificate": {
-			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key}, "",
+			&target.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key}, "",
 		},
 		"another certificate's key": {
-			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &wrong},
+			&target.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &wrong},
 			run.ClassSecret,
 		},
 		"a version too new": {
-			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key, MinVersion: "1.3"},
+			&target.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key, MinVersion: "1.3"},
 			run.ClassTLS,
 		},
 	} {
@@ -198,7 +198,7 @@ func TestOneAttemptIsOneRequestByHTTP2AndWithIdempotencyKeys(t *testing.T) {
 		for n := range 6 {
 			call := callTo(server.URL, method, ample)
 			call.Target.Webhook.Headers = map[string]string{"Idempotency-Key": "1", "X-Idempotency-Key": "1"}
-			call.Target.Webhook.TLS = &dispatcher.TLS{CACertificates: string(authority)}
+			call.Target.Webhook.TLS = &target.TLS{CACertificates: string(authority)}
 			o := i.Invoke(t.Context(), call)
 			outcomes = append(outcomes, string(o.Class))
 			if got := requests.Load(); got != int32(n+1) {

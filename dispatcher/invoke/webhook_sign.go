@@ -10,13 +10,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // sign returns the header webhook-signature of Standard Webhooks: one signature for each secret, in
 // the order of their names.
 func (h *webhooks) sign(
-	ctx context.Context, r *request, s *dispatcher.Signing, id string, at time.Time,
+	ctx context.Context, r *request, s *target.Signing, id string, at time.Time,
 ) (string, error) {
 	names := make([]string, 0, len(s.Secrets))
 	for name := range s.Secrets {
@@ -42,7 +42,7 @@ func (h *webhooks) sign(
 
 // appendSignature appends the signature of head and body by one secret.
 func appendSignature(header []byte, secret string, head, body []byte) ([]byte, error) {
-	key, err := dispatcher.ParseSigningKey(secret)
+	key, err := target.ParseSigningKey(secret)
 	if err != nil {
 		return nil, err
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // received is a request as its receiver sees it.
@@ -61,10 +61,10 @@ func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 }
 
 // signedBy returns the call with a signature for each of the named secret files.
-func signedBy(call dispatcher.Call, names ...string) dispatcher.Call {
-	call.Target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{}}
+func signedBy(call target.Call, names ...string) target.Call {
+	call.Target.Webhook.Signing = &target.Signing{Secrets: map[string]target.Secret{}}
 	for _, name := range names {
-		call.Target.Webhook.Signing.Secrets[name] = dispatcher.Secret{Reference: "file:demo/" + name}
+		call.Target.Webhook.Signing.Secrets[name] = target.Secret{Reference: "file:demo/" + name}
 	}
 	return call
 }
@@ -173,7 +173,7 @@ func TestSecretsAreLookedUpAgainForEachAttempt(t *testing.T) {
 	i := withSecrets(t, map[string]string{"a": symmetric('a', 24)})
 	url, requests := recorder(t)
 	call := signedBy(callTo(url, "POST", ample), "a")
-	call.Target.Webhook.Signing.Secrets["missing"] = dispatcher.Secret{Reference: "file:demo/missing"}
+	call.Target.Webhook.Signing.Secrets["missing"] = target.Secret{Reference: "file:demo/missing"}
 	if o := i.Invoke(t.Context(), call); o.Class != run.ClassSecret || len(requests) != 0 {
 		t.Errorf("outcome = %+v after %d requests, want class secret before any", o, len(requests))
 	}
@@ -216,9 +216,9 @@ func TestUnusableSecretsAreNamedButNotShown(t *testing.T) {
 		"consul:x": "does not know",
 	} {
 		call := callTo(url, "POST", ample)
-		call.Bounds = &dispatcher.Bounds{Secrets: []string{"*"}}
-		call.Target.Webhook.Signing = &dispatcher.Signing{
-			Secrets: map[string]dispatcher.Secret{"current": {Reference: reference}},
+		call.Bounds = &target.Bounds{Secrets: []string{"*"}}
+		call.Target.Webhook.Signing = &target.Signing{
+			Secrets: map[string]target.Secret{"current": {Reference: reference}},
 		}
 		o := i.Invoke(t.Context(), call)
 		if o.Class != run.ClassSecret || !strings.Contains(o.Error, says) ||
@@ -241,7 +241,7 @@ func TestCloudEventsAreSentInBothModes(t *testing.T) {
 		"specversion": "1.0", "id": "evt_1", "source": "/apps/demo/jobs/ping", "type": "dev.carillon.run",
 		"time": "2026-05-01T10:00:00.000Z", "subject": "fast",
 	}
-	call.Target.Webhook.CloudEvents = dispatcher.CloudEventsBinary
+	call.Target.Webhook.CloudEvents = target.CloudEventsBinary
 	i.Invoke(t.Context(), call)
 	got := <-requests
 	for name, want := range attributes {
@@ -253,7 +253,7 @@ func TestCloudEventsAreSentInBothModes(t *testing.T) {
 		t.Errorf("body = %s, want the payload", got.body)
 	}
 
-	call.Target.Webhook.CloudEvents = dispatcher.CloudEventsStructured
+	call.Target.Webhook.CloudEvents = target.CloudEventsStructured
 	i.Invoke(t.Context(), call)
 	got = <-requests
 	attributes["datacontenttype"], attributes["data"] = "application/json", map[string]any{"n": 1.0}

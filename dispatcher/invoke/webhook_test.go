@@ -13,10 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,14 +28,14 @@ const ample = 5 * time.Minute
 // short is the timeout of calls to addresses where nobody responds.
 const short = 200 * time.Millisecond
 
-func callTo(url, method string, timeout time.Duration) dispatcher.Call {
+func callTo(url, method string, timeout time.Duration) target.Call {
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	return dispatcher.Call{
+	return target.Call{
 		App: "demo", Job: "ping", Trigger: "fast", EventID: "evt_1", Attempt: 2,
 		Key: run.Key{
 			TriggerID: run.TriggerID("demo", "ping", "fast"), ScheduledAt: at, Kind: run.KindSchedule,
 		},
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
+		Target: target.Target{Webhook: &target.Webhook{
 			URL: url, Method: method, Timeout: input.Duration(timeout),
 			Headers: map[string]string{"X-Own": "yes", "content-type": "text/x-own"},
 		}},
@@ -160,7 +160,7 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 
 // timingOut makes an attempt with a timeout that the server lets pass. It repeats an attempt that a slow machine does not
 // even connect within the timeout, with one twice as long.
-func timingOut(t *testing.T, i *invoke.Invoker, call dispatcher.Call) (o run.Outcome) {
+func timingOut(t *testing.T, i *invoke.Invoker, call target.Call) (o run.Outcome) {
 	t.Helper()
 	for timeout := 250 * time.Millisecond; timeout < ample; timeout *= 2 {
 		call.Target.Webhook.Timeout = input.Duration(timeout)

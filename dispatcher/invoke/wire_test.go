@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A target sees one request for each attempt, however it breaks the connection and whatever the
@@ -15,8 +15,8 @@ func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 	t.Parallel()
 	const attempts = 6
 	good := certificate(t, "127.0.0.1", time.Now().Add(time.Hour))
-	trusted := &dispatcher.TLS{CACertificates: pemOf(good)}
-	for _, method := range dispatcher.Methods {
+	trusted := &target.TLS{CACertificates: pemOf(good)}
+	for _, method := range target.Methods {
 		all := brokenServers(t, good)
 		for _, name := range []string{
 			"closed after the request", "reset after the request", "reset within the body", "a length too long",

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // judgedJob is a job as its alerts see it.
@@ -173,7 +174,7 @@ func (j *judgement) readTracks(ctx context.Context, ids []int64) error {
 }
 
 // trackOf returns the state of a condition of an alert for a job; there may be nothing to be known of it yet.
-func (j *judgement) trackOf(a *storedAlert, job *judgedJob, condition dispatcher.AlertCondition) (int64, alert.Track) {
+func (j *judgement) trackOf(a *storedAlert, job *judgedJob, condition target.AlertCondition) (int64, alert.Track) {
 	id := dispatcher.AlertStateID(job.salt, a.id, job.id, condition)
 	track, known := j.tracks[id]
 	if !known {
@@ -199,7 +200,7 @@ func (j *judgement) remove(id int64) {
 // after applies the end of a run of a job to all alerts that apply to it.
 func (j *judgement) after(job *judgedJob, end alert.End) {
 	for _, alert := range job.alerts {
-		for _, condition := range dispatcher.AlertConditions {
+		for _, condition := range target.AlertConditions {
 			rule, has := alert.RuleOf(condition, j.now)
 			if !has {
 				continue

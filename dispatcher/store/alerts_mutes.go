@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // MuteAlert mutes an alert.
@@ -117,8 +118,8 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		}, read, attached); err != nil {
 			return err
 		}
-		n := dispatcher.AlertNotification{App: app, Alert: name, Description: alert.Description, Condition: dispatcher.AlertFailure,
-			Transition: dispatcher.AlertTest, At: t.now, Since: t.now, By: change.Actor, Reason: "somebody tests the destination"}
+		n := target.AlertNotification{App: app, Alert: name, Description: alert.Description, Condition: target.AlertFailure,
+			Transition: target.AlertTest, At: t.now, Since: t.now, By: change.Actor, Reason: "somebody tests the destination"}
 		payload, err := json.Marshal(n)
 		if err != nil {
 			return err

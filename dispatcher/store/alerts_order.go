@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // The notifications of one condition are runs of their own, and a receiver keeps what it is told last: an incident that opens
@@ -18,12 +18,12 @@ import (
 
 // orderNotifications adds to the inputs of notifications what they wait for, and why they are overtaken.
 func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.Input) error {
-	k, told := newKeys(len(inputs)), map[run.Key]dispatcher.AlertNotification{}
+	k, told := newKeys(len(inputs)), map[run.Key]target.AlertNotification{}
 	ids := []int64(nil)
 	for key, input := range inputs {
-		var n dispatcher.AlertNotification
+		var n target.AlertNotification
 		if key.Kind != run.KindAlert || input.Err != nil || json.Unmarshal(input.Payload, &n) != nil ||
-			n.Transition == dispatcher.AlertTest {
+			n.Transition == target.AlertTest {
 			continue
 		}
 		told[key], ids = n, append(ids, key.TriggerID)
@@ -62,7 +62,7 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 		case known && track.Overtakes(n):
 			in.Overtaken = fmt.Sprintf("%s was overtaken: people were told %s at %s", n.Transition, track.Told,
 				input.FormatInstant(track.ToldAt))
-		case !known && n.Transition != dispatcher.AlertResolved:
+		case !known && n.Transition != target.AlertResolved:
 			in.Overtaken = fmt.Sprintf("%s is not told any more: the condition has ended since", n.Transition)
 		}
 		inputs[key] = in

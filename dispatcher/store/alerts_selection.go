@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Which alerts apply to a job follows from its name and labels, and from all alerts of its app. What follows from that is kept
@@ -111,8 +112,8 @@ func (t *tx) followAlerts(ctx context.Context, jobs []int64, later bool) (int, e
 // begin begins the tracks of conditions of time that apply to a job.
 func (j *judgement) begin(job *judgedJob) {
 	for _, alert := range job.alerts {
-		for _, condition := range []dispatcher.AlertCondition{dispatcher.AlertNoSuccess, dispatcher.AlertOverrun, dispatcher.AlertObjective} {
-			if _, has := alert.RuleOf(condition, j.now); !has || condition == dispatcher.AlertObjective && !job.objective {
+		for _, condition := range []target.AlertCondition{target.AlertNoSuccess, target.AlertOverrun, target.AlertObjective} {
+			if _, has := alert.RuleOf(condition, j.now); !has || condition == target.AlertObjective && !job.objective {
 				continue
 			}
 			if id, track := j.trackOf(alert, job, condition); track.MeasuredFrom.IsZero() {
@@ -151,7 +152,7 @@ func (j *judgement) applies(track alert.Track) (rule alert.Rule, reason string) 
 		return rule, "the job was deleted"
 	case !has:
 		return rule, "the alert no longer has the condition"
-	case track.Condition == dispatcher.AlertObjective && !job.objective:
+	case track.Condition == target.AlertObjective && !job.objective:
 		return rule, "the job no longer has an objective"
 	}
 	for _, applies := range job.alerts {

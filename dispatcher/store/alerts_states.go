@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // AlertStates returns a page of the states of alerts of an app, by alert, job and condition.
@@ -146,7 +147,7 @@ func pastProblem(path string, at, now time.Time) error {
 }
 
 // WithdrawAcknowledgement takes acknowledgements back.
-func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name, job string, condition dispatcher.AlertCondition,
+func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name, job string, condition target.AlertCondition,
 	change input.Change) ([]alert.State, error) {
 	return s.changeStates(ctx, app, name, job, condition, "unacknowledge", change, func(j *judgement, id int64, _ alert.Rule) bool {
 		track := j.tracks[id]
@@ -161,7 +162,7 @@ func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name, job stri
 
 // changeStates changes states of an alert for a job, of one condition or of all, and returns those that do changed.
 // ErrConflict: it changed none.
-func (s *Store) changeStates(ctx context.Context, app, name, jobName string, condition dispatcher.AlertCondition, action string,
+func (s *Store) changeStates(ctx context.Context, app, name, jobName string, condition target.AlertCondition, action string,
 	change input.Change, do func(*judgement, int64, alert.Rule) bool, check func(time.Time) error) (
 	states []alert.State, err error,
 ) {
@@ -186,8 +187,8 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 		if err != nil {
 			return err
 		}
-		changed := map[dispatcher.AlertCondition]bool{}
-		for _, one := range dispatcher.AlertConditions {
+		changed := map[target.AlertCondition]bool{}
+		for _, one := range target.AlertConditions {
 			id := dispatcher.AlertStateID(j.jobs[job].salt, dispatcher.AlertID(app, name), job, one)
 			if _, known := j.tracks[id]; !known || condition != "" && condition != one {
 				continue
@@ -199,7 +200,7 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 			return err
 		}
 		states, err = s.alertStates(ctx, t, alert.StateQuery{App: app, Alert: name, Job: jobName,
-			Page: input.Page{Limit: len(dispatcher.AlertConditions)}}, t.now)
+			Page: input.Page{Limit: len(target.AlertConditions)}}, t.now)
 		if err != nil {
 			return err
 		}

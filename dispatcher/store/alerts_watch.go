@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // unselectedAfter is how long a state stays of which the alert no longer applies to the job, because the job was changed.
@@ -165,13 +166,13 @@ func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]alert.Fac
 		}
 		switch alert := j.alerts[track.AlertID]; {
 		case alert == nil:
-		case track.Condition == dispatcher.AlertOverrun:
+		case track.Condition == target.AlertOverrun:
 			running = append(running, track.JobID)
-		case track.Condition == dispatcher.AlertObjective:
+		case track.Condition == target.AlertObjective:
 			burning = append(burning, track.JobID)
-		case track.Condition == dispatcher.AlertNoSuccess:
+		case track.Condition == target.AlertNoSuccess:
 			successes, since = append(successes, track.JobID), append(since, track.MeasuredFrom.Add(-alert.NoSuccessFor.Std()).UnixMilli())
-		case track.Condition == dispatcher.AlertFailure:
+		case track.Condition == target.AlertFailure:
 			successes, since = append(successes, track.JobID), append(since, track.MetAt.Add(-time.Hour).UnixMilli())
 		}
 	}

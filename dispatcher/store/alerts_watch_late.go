@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // lateFire is a fire that may be late: its alerts decide.
@@ -150,8 +151,8 @@ func (j *judgement) late(ctx context.Context, job *judgedJob, trigger int64, sch
 	from = alert.Later(scheduled, from)
 	for _, a := range job.alerts {
 		by := j.now.Sub(from)
-		rule, has := a.RuleOf(dispatcher.AlertLate, j.now)
-		id, track := j.trackOf(a, job, dispatcher.AlertLate)
+		rule, has := a.RuleOf(target.AlertLate, j.now)
+		id, track := j.trackOf(a, job, target.AlertLate)
 		if !has || by <= a.LateAfter.Std() || track.Firing {
 			continue
 		}

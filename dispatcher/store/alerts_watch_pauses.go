@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // pausesLookedAt is how many of the pauses of an app that ended last are looked at for one that held a job.
@@ -19,7 +20,7 @@ func (j *judgement) addEndedPauses(ctx context.Context, facts map[int64]alert.Fa
 	for _, id := range ids {
 		track, known := j.tracks[id]
 		job := j.jobs[track.JobID]
-		if !known || job == nil || track.Condition != dispatcher.AlertNoSuccess {
+		if !known || job == nil || track.Condition != target.AlertNoSuccess {
 			continue
 		}
 		pauses, read := ofApp[job.appID]

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var (
@@ -120,12 +120,12 @@ func (j *judgement) queueNotifications(ctx context.Context) (int, error) {
 // delivery is the run that delivers the notification of a transition.
 func (m madeTransition) delivery(triggers map[string]string) (queuedRun, error) {
 	seen := m.Observation
-	n := dispatcher.AlertNotification{
+	n := target.AlertNotification{
 		App: m.job.app, Alert: m.alert.Name, Job: m.job.name, Condition: m.track.Condition, Transition: m.Transition, At: m.At, Since: m.Since,
 		Count: m.Count, Run: m.track.Run, Class: m.track.Class, Error: m.track.Error, LateBy: input.Duration(seen.LateBy),
 		Description: m.alert.Description, Labels: m.job.labels, Sequence: m.Sequence, By: m.By, Reason: m.Reason,
 	}
-	if m.Transition == dispatcher.AlertResolved {
+	if m.Transition == target.AlertResolved {
 		n.Run, n.Class, n.Error = seen.Run, seen.Class, seen.Error
 	}
 	if key, err := run.ParseKey(n.Run); err == nil {

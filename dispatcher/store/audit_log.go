@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // auditEntry is what an entry of the audit log says of a change, besides who made it.
@@ -153,7 +154,7 @@ func (a *auditState) hashKey(ctx context.Context, q querier) ([]byte, error) {
 }
 
 // hashed returns secrets with hashes in place of their values.
-func (t *tx) hashed(ctx context.Context, secrets map[string]dispatcher.Secret) (map[string]dispatcher.Secret, error) {
+func (t *tx) hashed(ctx context.Context, secrets map[string]target.Secret) (map[string]target.Secret, error) {
 	for path, secret := range secrets {
 		if secret.Value.IsZero() {
 			continue
@@ -164,7 +165,7 @@ func (t *tx) hashed(ctx context.Context, secrets map[string]dispatcher.Secret) (
 		}
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(secret.Value.Reveal()))
-		secrets[path] = dispatcher.Secret{Value: input.NewSensitive("hash:" + hex.EncodeToString(mac.Sum(nil)[:4]))}
+		secrets[path] = target.Secret{Value: input.NewSensitive("hash:" + hex.EncodeToString(mac.Sum(nil)[:4]))}
 	}
 	return secrets, nil
 }
@@ -324,7 +325,7 @@ func (s *Store) withValues(ctx context.Context, q querier, job *dispatcher.Job) 
 // replacedValues returns a job as it was applied, with the values of the secrets that were given for it, and of those
 // that it has kept from old, which has values.
 func replacedValues(applied, given dispatcher.Job, old *dispatcher.Job) *dispatcher.Job {
-	var kept map[string]dispatcher.Secret
+	var kept map[string]target.Secret
 	if old != nil {
 		kept = old.Secrets()
 	}
@@ -333,7 +334,7 @@ func replacedValues(applied, given dispatcher.Job, old *dispatcher.Job) *dispatc
 }
 
 // keptValues returns given with the values of those secrets that were stored before.
-func keptValues(given, before map[string]dispatcher.Secret) map[string]dispatcher.Secret {
+func keptValues(given, before map[string]target.Secret) map[string]target.Secret {
 	for path, secret := range given {
 		if value, was := before[path]; secret.Stored && was {
 			given[path] = value

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // auditedGroup returns what the audit log shows of a group: what was declared. The values of its secrets are replaced by
 // hashes; nil is none.
-func (t *tx) auditedGroup(ctx context.Context, group *dispatcher.EndpointGroup) (any, error) {
+func (t *tx) auditedGroup(ctx context.Context, group *target.EndpointGroup) (any, error) {
 	if group == nil {
 		return nil, nil
 	}
@@ -23,7 +23,7 @@ func (t *tx) auditedGroup(ctx context.Context, group *dispatcher.EndpointGroup) 
 }
 
 // auditGroup adds a change of a group to the audit log.
-func (t *tx) auditGroup(ctx context.Context, c auditEntry, before, after *dispatcher.EndpointGroup) (err error) {
+func (t *tx) auditGroup(ctx context.Context, c auditEntry, before, after *target.EndpointGroup) (err error) {
 	if c.before, err = t.auditedGroup(ctx, before); err == nil {
 		c.after, err = t.auditedGroup(ctx, after)
 	}
@@ -35,8 +35,8 @@ func (t *tx) auditGroup(ctx context.Context, c auditEntry, before, after *dispat
 
 // replacedGroupValues returns a group as it was stored, with the values of the secrets that were given for it, and of those
 // that it has kept from old, which has values.
-func replacedGroupValues(stored, given dispatcher.EndpointGroup, old *dispatcher.EndpointGroup) *dispatcher.EndpointGroup {
-	var kept map[string]dispatcher.Secret
+func replacedGroupValues(stored, given target.EndpointGroup, old *target.EndpointGroup) *target.EndpointGroup {
+	var kept map[string]target.Secret
 	if old != nil {
 		kept = old.Secrets()
 	}

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // hashesOf returns the hashes in what an entry holds, by the paths of their secrets.
 func hashesOf(t *testing.T, raw json.RawMessage) map[string]string {
 	t.Helper()
-	var job struct{ Target dispatcher.Target }
+	var job struct{ Target target.Target }
 	if err := json.Unmarshal(raw, &job); err != nil {
 		t.Fatalf("%s: %v", raw, err)
 	}
@@ -41,7 +41,7 @@ func TestAuditLogShowsSecretsAsHashes(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
 		put(t, s, secretJob(value(first), value("hunter2")))
-		kept := dispatcher.Secret{Stored: true}
+		kept := target.Secret{Stored: true}
 		put(t, s, secretJob(kept, value("hunter3")))
 		put(t, s, secretJob(kept, value("hunter2")))
 		must(t, s.DeleteJob(t.Context(), "demo", "ping", input.Change{}))

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // backfillPage is how many instants one step looks at, at most.
@@ -188,7 +189,7 @@ func (f *feeding) noRoom(ctx context.Context, t *tx) (why string, err error) {
 	most := app.Bounds.Quotas.WaitingRuns
 	waiting, err := t.waitingRuns(ctx, f.App, most)
 	if err == nil && waiting >= int64(most) {
-		return dispatcher.WaitingRunsReached(f.App, waiting, most).Message, nil
+		return target.WaitingRunsReached(f.App, waiting, most).Message, nil
 	}
 	if err == nil {
 		err = t.mayKeep(ctx, app, f.Payload)

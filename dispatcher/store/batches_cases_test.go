@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // poisonedBatch is a batch with a row of evil that its statement fails on.
@@ -124,12 +125,12 @@ func (r *batchRig) advances(live bool) (all []dispatcher.Advance) {
 }
 
 func attemptBatches() []poisonedBatch {
-	held := func(r *batchRig) (runs []dispatcher.HeldRun) {
+	held := func(r *batchRig) (runs []run.HeldRun) {
 		all, err := r.Held(r.Context(), batchNode, 0)
 		must(r.T, err)
 		return all
 	}
-	forbid := func(job *dispatcher.Job) { job.ConcurrencyPolicy = dispatcher.ConcurrencyForbid }
+	forbid := func(job *dispatcher.Job) { job.ConcurrencyPolicy = run.ConcurrencyForbid }
 	return []poisonedBatch{
 		{
 			name: "begin: the run cannot be written", methods: []string{"Begin"}, work: dispatcher.WorkBegin,
@@ -174,9 +175,9 @@ func attemptBatches() []poisonedBatch {
 				r.refuse("INSERT", "slots", "ROW.job_id = %d", r.job("evil"))
 			},
 			call: func(r *batchRig) error {
-				var requests []dispatcher.EndpointRequest
+				var requests []target.EndpointRequest
 				for _, run := range held(r) {
-					requests = append(requests, dispatcher.EndpointRequest{HeldRun: run, Endpoint: "e"})
+					requests = append(requests, target.EndpointRequest{HeldRun: run, Endpoint: "e"})
 				}
 				_, err := r.AcquireEndpoints(r.Context(), requests)
 				return err
@@ -189,7 +190,7 @@ func attemptBatches() []poisonedBatch {
 			name: "slots: one cannot be released", methods: []string{"ReleaseSlots", "GrantWaiting"}, work: dispatcher.WorkSlots,
 			poison: func(r *batchRig) {
 				for _, one := range r.adopted(forbid) {
-					_, err := r.Acquire(r.Context(), []dispatcher.HeldRun{one})
+					_, err := r.Acquire(r.Context(), []run.HeldRun{one})
 					must(r.T, err)
 					must(r.T, r.Record(r.Context(), []dispatcher.Record{r.record(one, run.Succeeded)}))
 				}

@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func chores() []poisonedBatch {
@@ -14,7 +15,7 @@ func chores() []poisonedBatch {
 		r.both(func(app string) {
 			a := alert.Alert{App: app, Name: "pager", AlertConditionsOf: alert.AlertConditionsOf{
 				NoSuccessFor: input.Duration(10 * time.Minute)}}
-			a.Destination.Webhook = &dispatcher.AlertWebhook{}
+			a.Destination.Webhook = &target.AlertWebhook{}
 			a.Destination.Webhook.SetDefaults()
 			a.Destination.Webhook.URL = "https://pager.example.com/"
 			_, _, err := r.PutAlert(r.Context(), a, r.change())
@@ -304,13 +305,13 @@ func chores() []poisonedBatch {
 func (r *batchRig) expiringEndpoints() {
 	r.Helper()
 	r.both(func(app string) {
-		group := dispatcher.EndpointGroup{App: app, Name: "workers", Registration: &dispatcher.Registration{
+		group := target.EndpointGroup{App: app, Name: "workers", Registration: &target.Registration{
 			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: input.Duration(time.Minute)}}
 		group.SetDefaults()
 		_, _, err := r.PutGroup(r.Context(), group, r.change())
 		must(r.T, err)
 		for _, id := range []string{"a", "b"} {
-			e := dispatcher.Endpoint{ID: id, StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://10.0.0.1:8080", Weight: 1}}
+			e := target.Endpoint{ID: id, StaticEndpoint: target.StaticEndpoint{URL: "http://10.0.0.1:8080", Weight: 1}}
 			_, _, err := r.RegisterEndpoint(r.Context(), app, "workers", e, r.now, r.change())
 			must(r.T, err)
 		}

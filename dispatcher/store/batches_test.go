@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // batchRig is a store with a job "job" in the app "evil", of which a row is to be bad, and in the app "victim".
@@ -62,7 +63,7 @@ func (r *batchRig) jobs(change func(*dispatcher.Job)) {
 	r.both(func(app string) {
 		job := dispatcher.Job{App: app, Name: "job", Enabled: true}
 		job.SetDefaults()
-		job.Target.Webhook = &dispatcher.Webhook{URL: "http://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "http://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
 		if change != nil {
 			change(&job)
 		}
@@ -96,7 +97,7 @@ func (r *batchRig) firing(expression string, change func(*dispatcher.Job)) {
 }
 
 // adopted is requested, and adopts the runs.
-func (r *batchRig) adopted(change func(*dispatcher.Job)) []dispatcher.HeldRun {
+func (r *batchRig) adopted(change func(*dispatcher.Job)) []run.HeldRun {
 	r.Helper()
 	r.requested(change)
 	query := dispatcher.AdoptQuery{Node: batchNode, Token: batchToken, Limit: 10, Now: r.now}
@@ -111,7 +112,7 @@ func (r *batchRig) adopted(change func(*dispatcher.Job)) []dispatcher.HeldRun {
 }
 
 // record is the outcome of a run.
-func (r *batchRig) record(one dispatcher.HeldRun, state run.State) dispatcher.Record {
+func (r *batchRig) record(one run.HeldRun, state run.State) dispatcher.Record {
 	return dispatcher.Record{Key: one.Key, JobID: one.JobID, Revision: one.Revision, ClaimedAt: one.ClaimedAt, Node: batchNode,
 		Token: one.Token, Attempt: one.Attempt, Followed: true,
 		Outcome: run.Outcome{State: state, Class: run.ClassOther, StartedAt: r.now, EndedAt: r.now}}

@@ -106,21 +106,21 @@ func parentArgs(f flavor, keys []run.Key) []any {
 }
 
 // Broadcast spreads a run that a node holds.
-func (s *Store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints []string, now time.Time) (held bool, err error) {
+func (s *Store) Broadcast(ctx context.Context, r run.HeldRun, endpoints []string, now time.Time) (held bool, err error) {
 	list, err := json.Marshal(endpoints)
 	if err != nil {
 		return false, err
 	}
-	s.rollbacks.handedBack(run.Key)
-	if err := s.unfoldRuns(ctx, []dispatcher.HeldRun{run}); err != nil {
-		return false, fmt.Errorf("broadcast run %s: %w", run.Key, err)
+	s.rollbacks.handedBack(r.Key)
+	if err := s.unfoldRuns(ctx, []run.HeldRun{r}); err != nil {
+		return false, fmt.Errorf("broadcast run %s: %w", r.Key, err)
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		key := append(keyArgs(run.Key), run.JobID, int64(run.Token))
+		key := append(keyArgs(r.Key), r.JobID, int64(r.Token))
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 token, $6 attempt, $7 now
 		const wait = `UPDATE live_runs SET state = 'waiting_shards', node = 0, token = 0, started_at = $7
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4 AND token = $5 AND attempt = $6`
-		n, err := t.execute(ctx, wait, append(key[:5:5], run.Attempt, t.now.UnixMilli())...)
+		n, err := t.execute(ctx, wait, append(key[:5:5], r.Attempt, t.now.UnixMilli())...)
 		if held = n == 1; err != nil || !held {
 			return err
 		}
@@ -131,16 +131,16 @@ func (s *Store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints
 			return err
 		}
 		t.notify(dispatcher.Notification{Adopt: true})
-		return t.spread(ctx, run, endpoints, string(list))
+		return t.spread(ctx, r, endpoints, string(list))
 	})
 	if err != nil {
-		return false, fmt.Errorf("broadcast run %s: %w", run.Key, err)
+		return false, fmt.Errorf("broadcast run %s: %w", r.Key, err)
 	}
 	return held, nil
 }
 
 // spread queues the shards of a run: one for each endpoint, or those that wait for it.
-func (t *tx) spread(ctx context.Context, run dispatcher.HeldRun, endpoints []string, list string) error {
+func (t *tx) spread(ctx context.Context, run run.HeldRun, endpoints []string, list string) error {
 	key := append(keyArgs(run.Key), run.JobID)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 endpoints
 	const note = `INSERT INTO broadcasts (scheduled_at, trigger_id, kind, endpoints) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
@@ -210,7 +210,7 @@ func (s *Store) EndBroadcasts(ctx context.Context, parents []run.Key, now time.T
 			err = s.cancelOrphans(ctx, now)
 		}
 	}
-	var bounded []dispatcher.HeldRun // of jobs with slots
+	var bounded []run.HeldRun // of jobs with slots
 	for _, key := range done {
 		if err != nil {
 			break
@@ -242,7 +242,7 @@ func (s *Store) EndBroadcasts(ctx context.Context, parents []run.Key, now time.T
 
 // endBroadcast ends a run if all its shards have ended, and returns it if its job has slots.
 func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
-	bounded *dispatcher.HeldRun, over bool, err error,
+	bounded *run.HeldRun, over bool, err error,
 ) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		bounded = nil
@@ -257,7 +257,7 @@ func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
 		const slot = `SELECT 1 FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
 		_, hasSlot, err := first(ctx, t, scanInt, slot, append(keyArgs(key), job)...)
 		if hasSlot {
-			bounded = &dispatcher.HeldRun{Key: key, JobID: job}
+			bounded = &run.HeldRun{Key: key, JobID: job}
 		}
 		return err
 	})

@@ -181,7 +181,7 @@ func states(records []dispatcher.Record) []any {
 }
 
 // keepReturned writes the state that a run returned with its callback. seen is the revision that its attempt was given.
-func (t *tx) keepReturned(ctx context.Context, held dispatcher.HeldRun, state json.RawMessage, seen int64) error {
+func (t *tx) keepReturned(ctx context.Context, held run.HeldRun, state json.RawMessage, seen int64) error {
 	// $1 job, $2 scheduled instant, $3 trigger, $4 kind, $5 now, $6 state, $7 revision
 	const of = `WITH c AS (SELECT CAST($1 AS BIGINT) AS of_job, CAST($2 AS BIGINT) AS of_at, CAST($3 AS BIGINT) AS of_trigger,
 		CAST($4 AS SMALLINT) AS of_kind, CAST($5 AS BIGINT) AS of_end, CAST($6 AS TEXT) AS of_returned, CAST($7 AS BIGINT) AS of_seen)`

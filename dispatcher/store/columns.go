@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -149,9 +148,9 @@ func (k *keys) add(key run.Key, token run.Token, attempt int) {
 }
 
 // keysOf returns the batch of runs, in the order in which all statements lock them.
-func (s *Store) keysOf(runs []dispatcher.HeldRun) []any { return keysIn(s.flavor, runs) }
+func (s *Store) keysOf(runs []run.HeldRun) []any { return keysIn(s.flavor, runs) }
 
-func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
+func keysIn(f flavor, runs []run.HeldRun) []any {
 	k := newKeys(len(runs))
 	for _, run := range sortedBy(runs, heldKey) {
 		k.add(run.Key, run.Token, run.Attempt)
@@ -159,7 +158,7 @@ func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
 	return f.batch(k.at, k.trigger, k.kind, k.token, k.attempt)
 }
 
-func heldKey(r dispatcher.HeldRun) run.Key { return r.Key }
+func heldKey(r run.HeldRun) run.Key { return r.Key }
 
 // list returns the parameter that flavor.in speaks of.
 func (s *Store) list(ids []int64) any { return s.batch(append([]int64{}, ids...))[0] }

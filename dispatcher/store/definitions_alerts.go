@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // alertDefinition is what an alert's row holds as JSON: all that was declared, besides its description. The values of its
@@ -21,10 +22,10 @@ type alertDefinition struct {
 	Jobs   []string     `json:"jobs,omitempty"`
 	Labels input.Labels `json:"labels,omitempty"`
 	alert.AlertConditionsOf
-	Recovery    bool                        `json:"recovery"`
-	Mutes       []alert.MuteWindow          `json:"mutes,omitempty"`
-	Destination dispatcher.AlertDestination `json:"destination"`
-	Retry       dispatcher.Retry            `json:"retry"`
+	Recovery    bool                    `json:"recovery"`
+	Mutes       []alert.MuteWindow      `json:"mutes,omitempty"`
+	Destination target.AlertDestination `json:"destination"`
+	Retry       run.Retry               `json:"retry"`
 }
 
 // encodeAlert returns the JSON of an alert.

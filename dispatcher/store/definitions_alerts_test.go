@@ -14,19 +14,20 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // secretAlert is an alert with this secret.
-func secretAlert(token dispatcher.Secret) alert.Alert {
+func secretAlert(token target.Secret) alert.Alert {
 	a := alert.Alert{App: "demo", Name: "night"}
 	a.SetDefaults()
 	a.Failure = &alert.Failures{After: 1}
-	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook = &target.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = "https://example.com/"
-	a.Destination.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: token}}
+	a.Destination.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: token}}
 	return a
 }
 
@@ -39,18 +40,18 @@ func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 		must(t, err)
 		stored, _, err := s.PutAlert(t.Context(), secretAlert(value("s3cret")), input.Change{})
 		must(t, err)
-		if got := stored.Destination.Webhook.Auth.Bearer.Token; got != (dispatcher.Secret{Stored: true}) {
+		if got := stored.Destination.Webhook.Auth.Bearer.Token; got != (target.Secret{Stored: true}) {
 			t.Errorf("secret as it is shown = %+v, want that it is stored", got)
 		}
 		attached := stored.Attached().Key()
 		if got := openedOf(t, s, attached)["/alert/webhook/auth/bearer/token"]; got != "s3cret" {
 			t.Errorf("secret as runs get it = %q", got)
 		}
-		again, _, err := s.PutAlert(t.Context(), secretAlert(dispatcher.Secret{Stored: true}), input.Change{})
+		again, _, err := s.PutAlert(t.Context(), secretAlert(target.Secret{Stored: true}), input.Change{})
 		if must(t, err); again.Revision != stored.Revision {
 			t.Errorf("revision after the same was put = %d, want %d", again.Revision, stored.Revision)
 		}
-		moved := secretAlert(dispatcher.Secret{Stored: true})
+		moved := secretAlert(target.Secret{Stored: true})
 		moved.Destination.Webhook.URL = "https://evil.example.com/"
 		var problems input.Problems
 		if _, _, err = s.PutAlert(t.Context(), moved, input.Change{}); !errors.As(err, &problems) ||
@@ -79,8 +80,8 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 	ctx, jobs := t.Context(), 10_000
 	_, _, err := s.PutApp(ctx, access.App{Name: "demo", Enabled: true}, input.Change{})
 	must(t, err)
-	w := dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
-	job := dispatcher.Job{App: "demo", Name: "job", Enabled: true, Target: dispatcher.Target{Webhook: &w}}
+	w := target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
+	job := dispatcher.Job{App: "demo", Name: "job", Enabled: true, Target: target.Target{Webhook: &w}}
 	_, _, err = s.PutJob(ctx, job, input.Change{})
 	must(t, err)
 	must(t, store.Exec(ctx, s, fmt.Sprintf(`INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority,
@@ -89,7 +90,7 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 		SELECT g, app_id, 'job-' || g, description, enabled, paused, priority, node_labels, delivery, retry, concurrency_policy,
 			max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at
 		FROM jobs, generate_series(1, %d) AS g WHERE name = 'job'`, jobs-1)))
-	alert := secretAlert(dispatcher.Secret{Reference: "env:SECRET_DEMO_PAGER"})
+	alert := secretAlert(target.Secret{Reference: "env:SECRET_DEMO_PAGER"})
 	_, _, err = s.PutAlert(ctx, alert, input.Change{})
 	must(t, err)
 	for more := true; more; {

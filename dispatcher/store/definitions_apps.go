@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at,
@@ -71,8 +72,8 @@ func (s *Store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDef
 }
 
 // readBounds returns the bounds of an app with their defaults. longer are the names that begin with its own.
-func readBounds(app, stored, longer string) (*dispatcher.Bounds, error) {
-	var given dispatcher.Bounds
+func readBounds(app, stored, longer string) (*target.Bounds, error) {
+	var given target.Bounds
 	if err := json.Unmarshal([]byte(stored), &given); err != nil {
 		return nil, fmt.Errorf("app %s: stored bounds: %w", app, err)
 	}
@@ -213,7 +214,7 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 		var found bool
 		stored, found, err = first(ctx, t, scanApp, put,
 			run.AppID(app.Name), app.Name, app.Description, app.Enabled && !bounds.Suspended, t.now.UnixMilli(), expected,
-			app.Enabled, cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults,
+			app.Enabled, cmp.Or(app.Retention, input.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults,
 			[]byte(run.NewSalt()))
 		if err != nil {
 			return err
@@ -258,8 +259,8 @@ func (t *tx) afterPutApp(ctx context.Context, stored access.App, before appBefor
 // appBefore is what a change of an app has to know of it; no revision: there is none.
 type appBefore struct {
 	revision int64
-	enabled  bool              // and not suspended
-	bounds   dispatcher.Bounds // as they were given
+	enabled  bool          // and not suspended
+	bounds   target.Bounds // as they were given
 	// unreadable is why the bounds cannot be read; they must then be given.
 	unreadable error
 }
@@ -279,7 +280,7 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	}
 	if err == nil && found {
 		if err := json.Unmarshal([]byte(stored), &before.bounds); err != nil {
-			before.bounds, before.unreadable = dispatcher.Bounds{}, fmt.Errorf("app %s: stored bounds: %w", name, err)
+			before.bounds, before.unreadable = target.Bounds{}, fmt.Errorf("app %s: stored bounds: %w", name, err)
 		}
 	}
 	return before, err

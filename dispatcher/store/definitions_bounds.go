@@ -12,12 +12,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // nextBounds returns the bounds of an app after a change, and refuses what is outside them.
-func (t *tx) nextBounds(app access.App, before appBefore) (dispatcher.Bounds, error) {
+func (t *tx) nextBounds(app access.App, before appBefore) (target.Bounds, error) {
 	if before.unreadable != nil && (app.Bounds == nil || !t.by.Operator) {
-		return dispatcher.Bounds{}, before.unreadable
+		return target.Bounds{}, before.unreadable
 	}
 	old := before.bounds.WithDefaults(app.Name)
 	given := before.bounds
@@ -40,15 +41,15 @@ func (t *tx) nextBounds(app access.App, before appBefore) (dispatcher.Bounds, er
 	}
 	switch {
 	case !given.Suspended:
-		given.Suspension = dispatcher.Suspension{}
+		given.Suspension = target.Suspension{}
 	case !before.bounds.Suspended:
-		given.Suspension = dispatcher.Suspension{SuspendedBy: t.by.Actor, SuspendedAt: &t.now}
+		given.Suspension = target.Suspension{SuspendedBy: t.by.Actor, SuspendedAt: &t.now}
 	}
 	return given, problems.Err()
 }
 
 // broken returns the jobs and alerts of an app that are outside bounds it is about to get; nil: none, or the bounds stay as they are.
-func (s *Store) broken(ctx context.Context, t *tx, app string, before, next dispatcher.Bounds) (*access.Breaks, error) {
+func (s *Store) broken(ctx context.Context, t *tx, app string, before, next target.Bounds) (*access.Breaks, error) {
 	next = next.WithDefaults(app)
 	if reflect.DeepEqual(before.WithDefaults(app), next) {
 		return nil, nil
@@ -107,10 +108,10 @@ func (s *Store) broken(ctx context.Context, t *tx, app string, before, next disp
 }
 
 // groupsOfJobs are the endpoint groups of an app that were looked up, by name.
-type groupsOfJobs map[string]dispatcher.EndpointGroup
+type groupsOfJobs map[string]target.EndpointGroup
 
 // of returns the group that a job calls; an empty one if it calls none.
-func (g groupsOfJobs) of(ctx context.Context, q querier, job dispatcher.Job) (group dispatcher.EndpointGroup, err error) {
+func (g groupsOfJobs) of(ctx context.Context, q querier, job dispatcher.Job) (group target.EndpointGroup, err error) {
 	name := job.Target.GroupName()
 	if name == "" {
 		return group, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -58,7 +59,7 @@ func declareMany(b *testing.B, s *store.Store, jobs int, define func(*dispatcher
 	for i := range jobs {
 		job := dispatcher.Job{
 			App: "bench", Name: fmt.Sprintf("job%d", i), Enabled: true, Triggers: map[string]dispatcher.Trigger{},
-			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
 		}
 		for n := range dispatcher.MaxTriggers {
 			trigger := dispatcher.Trigger{MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}

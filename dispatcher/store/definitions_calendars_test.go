@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -45,7 +46,7 @@ func putCalendar(t *testing.T, s *store.Store, c dispatcher.Calendar, now time.T
 func tick(name, calendar string, from time.Time, triggers ...string) dispatcher.Job {
 	job := dispatcher.Job{
 		App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{},
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
 	}
 	for _, trigger := range triggers {
 		job.Triggers[trigger] = dispatcher.Trigger{

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -35,7 +36,7 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := moving{t: t, old: stores[0](t), new: stores[1](t), now: time.Now().UTC().Truncate(time.Second)}
-			app := access.App{Name: "app", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 3}, Retention: input.Duration(days(7)),
+			app := access.App{Name: "app", Enabled: true, Bounds: &target.Bounds{Weight: 3}, Retention: input.Duration(days(7)),
 				Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}
 			_, _, err := m.old.PutApp(t.Context(), app, m.at(-time.Hour))
 			must(t, err)
@@ -56,7 +57,7 @@ func (m moving) declare(name string, change func(*dispatcher.Job, *dispatcher.Tr
 	trigger.Expression = "rate(10m)"
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
 	job.SetDefaults()
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	if change != nil {
 		change(&job, &trigger)
 	}
@@ -217,7 +218,7 @@ func TestExportRefusesAcceptedAttempts(t *testing.T) {
 		r, err := m.old.RequestRun(t.Context(), "app", "job", nil, m.at(0))
 		must(t, err)
 		query := dispatcher.AdoptQuery{Node: 1, Token: 5, Limit: 1, Now: m.now}
-		adopt := func() dispatcher.HeldRun {
+		adopt := func() run.HeldRun {
 			t.Helper()
 			found, err := m.old.Adoptable(t.Context(), query)
 			must(t, err)
@@ -237,7 +238,7 @@ func TestExportRefusesAcceptedAttempts(t *testing.T) {
 		_, err = m.old.FailRun(t.Context(), r.ID, 1, run.CallbackResult{}, by)
 		must(t, err)
 		query.Retries, query.Token = true, 6
-		must(t, m.old.Release(t.Context(), []dispatcher.HeldRun{adopt()}))
+		must(t, m.old.Release(t.Context(), []run.HeldRun{adopt()}))
 		m.disable()
 		if _, err := m.old.ExportApp(t.Context(), "app"); !errors.Is(err, dispatcher.ErrConflict) {
 			t.Errorf("got error %v, want ErrConflict", err)
@@ -299,7 +300,7 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 }
 
 // claim registers a node, which claims the fire that is due.
-func (m moving) claim(node run.NodeID) dispatcher.HeldRun {
+func (m moving) claim(node run.NodeID) run.HeldRun {
 	m.t.Helper()
 	ctx := m.t.Context()
 	must(m.t, m.old.Register(ctx, dispatcher.Node{ID: node}, m.now))
@@ -321,7 +322,7 @@ func (m moving) claim(node run.NodeID) dispatcher.HeldRun {
 }
 
 // fail records that the first attempt of a run failed.
-func (m moving) fail(r dispatcher.HeldRun, next dispatcher.NextAttempt) {
+func (m moving) fail(r run.HeldRun, next dispatcher.NextAttempt) {
 	m.t.Helper()
 	must(m.t, m.old.Record(m.t.Context(), []dispatcher.Record{{
 		Key: r.Key, JobID: r.JobID, Revision: r.Revision, Node: 1, Token: r.Token, Attempt: 1, ClaimedAt: m.now,
@@ -330,7 +331,7 @@ func (m moving) fail(r dispatcher.HeldRun, next dispatcher.NextAttempt) {
 }
 
 // goOn returns what a node of the other installation adopts of what is to go on at an instant.
-func (m moving) goOn(now time.Time) []dispatcher.HeldRun {
+func (m moving) goOn(now time.Time) []run.HeldRun {
 	m.t.Helper()
 	must(m.t, m.new.Register(m.t.Context(), dispatcher.Node{ID: 2}, now))
 	runs, err := adopt(m.t.Context(), m.new, dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Now: now})
@@ -342,7 +343,7 @@ func (m moving) goOn(now time.Time) []dispatcher.HeldRun {
 // are attempted as after an adoption.
 func TestRunsOfADeadNodeMoveWithTheirApp(t *testing.T) {
 	t.Parallel()
-	for delivery, attempt := range map[dispatcher.Delivery]int{dispatcher.AtLeastOnce: 2, dispatcher.AtMostOnce: 1} {
+	for delivery, attempt := range map[run.Delivery]int{dispatcher.AtLeastOnce: 2, dispatcher.AtMostOnce: 1} {
 		t.Run(string(delivery), func(t *testing.T) {
 			t.Parallel()
 			onMoves(t, func(t *testing.T, m moving) {
@@ -406,7 +407,7 @@ func TestImportIsAllOrNothing(t *testing.T) {
 		bad.Jobs = append(bad.Jobs[:1:1], bad.Jobs[0])
 		bad.Jobs[1].Job.Name = "secret"
 		bad.Jobs[1].Job.Target.Webhook = new(*bad.Jobs[1].Job.Target.Webhook)
-		bad.Jobs[1].Job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}}
+		bad.Jobs[1].Job.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}}
 		_, err = m.new.ImportApp(t.Context(), bad, m.at(0))
 		var problems input.Problems
 		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != input.CodeSecretMissing ||

@@ -10,28 +10,29 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupDefinition is what a group's row holds as JSON: all that was declared, besides its description.
 type groupDefinition struct {
-	Kind dispatcher.GroupKind `json:"kind"`
-	dispatcher.XXLJobSettings
-	Path         string                               `json:"path,omitempty"`
-	Strategy     dispatcher.Strategy                  `json:"strategy"`
-	Signing      *dispatcher.Signing                  `json:"signing,omitempty"`
-	Auth         *dispatcher.Auth                     `json:"auth,omitempty"`
-	TLS          *dispatcher.TLS                      `json:"tls,omitempty"`
-	ServerName   string                               `json:"server_name,omitempty"`
-	Probe        dispatcher.Probe                     `json:"probe"`
-	Endpoints    map[string]dispatcher.StaticEndpoint `json:"endpoints,omitempty"`
-	Registration *dispatcher.Registration             `json:"registration,omitempty"`
-	DNS          map[string]dispatcher.DNSMembers     `json:"dns,omitempty"`
-	HealthCheck  *dispatcher.HealthCheck              `json:"health_check,omitempty"`
-	EjectAfter   int                                  `json:"eject_after,omitempty"`
+	Kind target.GroupKind `json:"kind"`
+	target.XXLJobSettings
+	Path         string                           `json:"path,omitempty"`
+	Strategy     target.Strategy                  `json:"strategy"`
+	Signing      *target.Signing                  `json:"signing,omitempty"`
+	Auth         *target.Auth                     `json:"auth,omitempty"`
+	TLS          *target.TLS                      `json:"tls,omitempty"`
+	ServerName   string                           `json:"server_name,omitempty"`
+	Probe        target.Probe                     `json:"probe"`
+	Endpoints    map[string]target.StaticEndpoint `json:"endpoints,omitempty"`
+	Registration *target.Registration             `json:"registration,omitempty"`
+	DNS          map[string]target.DNSMembers     `json:"dns,omitempty"`
+	HealthCheck  *target.HealthCheck              `json:"health_check,omitempty"`
+	EjectAfter   int                              `json:"eject_after,omitempty"`
 }
 
 // encodeGroup returns the JSON of a group.
-func encodeGroup(g dispatcher.EndpointGroup) (string, error) {
+func encodeGroup(g target.EndpointGroup) (string, error) {
 	text, err := json.Marshal(groupDefinition{
 		g.Kind, g.XXLJobSettings, g.Path, g.Strategy, g.Signing, g.Auth, g.TLS, g.ServerName, g.Probe, g.Endpoints, g.Registration,
 		g.DNS, g.HealthCheck, g.EjectAfter})
@@ -42,9 +43,9 @@ func encodeGroup(g dispatcher.EndpointGroup) (string, error) {
 const groupColumns = `name, description, definition, revision, created_at, updated_at`
 
 // scanGroup returns the scan function for groups of an app. Text that this version does not understand is an error.
-func scanGroup(app string) func(scanner) (dispatcher.EndpointGroup, error) {
-	return func(row scanner) (dispatcher.EndpointGroup, error) {
-		g := dispatcher.EndpointGroup{App: app}
+func scanGroup(app string) func(scanner) (target.EndpointGroup, error) {
+	return func(row scanner) (target.EndpointGroup, error) {
+		g := target.EndpointGroup{App: app}
 		var text string
 		err := row.Scan(&g.Name, &g.Description, &text, &g.Revision, instantColumn(&g.CreatedAt), instantColumn(&g.UpdatedAt))
 		if err != nil {
@@ -63,12 +64,12 @@ func scanGroup(app string) func(scanner) (dispatcher.EndpointGroup, error) {
 }
 
 // Group returns a group by its name.
-func (s *Store) Group(ctx context.Context, app, name string) (dispatcher.EndpointGroup, error) {
+func (s *Store) Group(ctx context.Context, app, name string) (target.EndpointGroup, error) {
 	return findGroup(ctx, s.read, app, name, "")
 }
 
 // findGroup returns ErrNotFound if there is no such group. lock is a flavor's lock, or empty.
-func findGroup(ctx context.Context, q querier, app, name, lock string) (dispatcher.EndpointGroup, error) {
+func findGroup(ctx context.Context, q querier, app, name, lock string) (target.EndpointGroup, error) {
 	group, why, err := readGroup(ctx, q, app, name, lock)
 	if err == nil {
 		err = why
@@ -77,10 +78,10 @@ func findGroup(ctx context.Context, q querier, app, name, lock string) (dispatch
 }
 
 // readGroup is findGroup of a group that may be one that cannot be read; why says so.
-func readGroup(ctx context.Context, q querier, app, name, lock string) (group dispatcher.EndpointGroup, why, err error) {
+func readGroup(ctx context.Context, q querier, app, name, lock string) (group target.EndpointGroup, why, err error) {
 	// $1 id
 	const one = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE id = $1 AND deleted_at IS NULL`
-	scan := evenUnreadable(scanGroup(app), func(_ *dispatcher.EndpointGroup, is error) { why = is })
+	scan := evenUnreadable(scanGroup(app), func(_ *target.EndpointGroup, is error) { why = is })
 	group, found, err := first(ctx, q, scan, one+lock, run.GroupID(app, name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("group", app+"/"+name)
@@ -89,7 +90,7 @@ func readGroup(ctx context.Context, q querier, app, name, lock string) (group di
 }
 
 // Groups returns a page of the groups of an app, by name.
-func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]dispatcher.EndpointGroup, error) {
+func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]target.EndpointGroup, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -99,12 +100,12 @@ func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]disp
 	const list = `SELECT ` + groupColumns + ` FROM endpoint_groups
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
 	// One that cannot be read must not hide the others.
-	shown := evenUnreadable(scanGroup(app), func(g *dispatcher.EndpointGroup, why error) { g.Description = why.Error() })
+	shown := evenUnreadable(scanGroup(app), func(g *target.EndpointGroup, why error) { g.Description = why.Error() })
 	return collectPage(ctx, s.read, page, shown, nil, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // allGroups returns all groups of an app, by name.
-func allGroups(ctx context.Context, q querier, app string) ([]dispatcher.EndpointGroup, error) {
+func allGroups(ctx context.Context, q querier, app string) ([]target.EndpointGroup, error) {
 	// $1 app
 	const list = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL ORDER BY name`
 	return collect(ctx, q, scanGroup(app), list, run.AppID(app))
@@ -112,8 +113,8 @@ func allGroups(ctx context.Context, q querier, app string) ([]dispatcher.Endpoin
 
 // PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group that is put as
 // it is stored stays as it is.
-func (s *Store) PutGroup(ctx context.Context, group dispatcher.EndpointGroup,
-	change input.Change) (stored dispatcher.EndpointGroup, created bool, err error) {
+func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup,
+	change input.Change) (stored target.EndpointGroup, created bool, err error) {
 	if err := group.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -150,7 +151,7 @@ func (s *Store) PutGroup(ctx context.Context, group dispatcher.EndpointGroup,
 }
 
 // replacedGroup returns the group that a PUT replaces, or nil.
-func replacedGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup) (*dispatcher.EndpointGroup, error) {
+func replacedGroup(ctx context.Context, t *tx, group target.EndpointGroup) (*target.EndpointGroup, error) {
 	found, err := findGroup(ctx, t, group.App, group.Name, t.lock())
 	switch {
 	case err == nil:
@@ -163,7 +164,7 @@ func replacedGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup) (
 
 // admitGroup refuses a group that is outside the bounds of its app, that would send stored secrets elsewhere than old, which
 // it replaces, or that is one too many.
-func (t *tx) admitGroup(ctx context.Context, app access.App, old *dispatcher.EndpointGroup, group dispatcher.EndpointGroup) error {
+func (t *tx) admitGroup(ctx context.Context, app access.App, old *target.EndpointGroup, group target.EndpointGroup) error {
 	var problems input.Problems
 	problems.AddError("", app.Bounds.CheckGroup(group))
 	if old != nil {
@@ -177,17 +178,17 @@ func (t *tx) admitGroup(ctx context.Context, app access.App, old *dispatcher.End
 	if err != nil {
 		return err
 	}
-	if groups >= dispatcher.MaxGroups {
+	if groups >= target.MaxGroups {
 		problems.Add("", input.CodeTooMany, "app %s has %d groups already, which is the maximum; delete one that is not used",
-			app.Name, dispatcher.MaxGroups)
+			app.Name, target.MaxGroups)
 	}
 	return problems.Err()
 }
 
 // writeGroup writes a group, its secrets and the endpoints that it declares, and returns it as stored.
-func (s *Store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointGroup,
-	group dispatcher.EndpointGroup) (stored dispatcher.EndpointGroup, err error) {
-	var before map[string]dispatcher.Secret
+func (s *Store) writeGroup(ctx context.Context, t *tx, old *target.EndpointGroup,
+	group target.EndpointGroup) (stored target.EndpointGroup, err error) {
+	var before map[string]target.Secret
 	if old != nil {
 		before = old.Secrets()
 	}
@@ -306,7 +307,7 @@ func (t *tx) checkGroup(ctx context.Context, job dispatcher.Job) error {
 
 // groupWithValues returns a copy of a group with the values of its stored secrets, as far as the keys open them; nil if group
 // is.
-func (s *Store) groupWithValues(ctx context.Context, q querier, group *dispatcher.EndpointGroup) (*dispatcher.EndpointGroup, error) {
+func (s *Store) groupWithValues(ctx context.Context, q querier, group *target.EndpointGroup) (*target.EndpointGroup, error) {
 	if group == nil {
 		return nil, nil
 	}

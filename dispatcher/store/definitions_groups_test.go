@@ -13,16 +13,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // secretGroup is a group with a signing secret and a token.
-func secretGroup(signing, token dispatcher.Secret) dispatcher.EndpointGroup {
-	return dispatcher.EndpointGroup{
+func secretGroup(signing, token target.Secret) target.EndpointGroup {
+	return target.EndpointGroup{
 		App: "demo", Name: "ping",
-		Auth:      &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: token}},
-		Signing:   &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"current": signing}},
-		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com"}, "b": {URL: "https://b.example.com"}},
-		Registration: &dispatcher.Registration{
+		Auth:      &target.Auth{Bearer: &target.BearerAuth{Token: token}},
+		Signing:   &target.Signing{Secrets: map[string]target.Secret{"current": signing}},
+		Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}, "b": {URL: "https://b.example.com"}},
+		Registration: &target.Registration{
 			Networks: []string{"10.0.0.0/8", "fd12::/16"}, Ports: []int{80, 8080}},
 	}
 }
@@ -33,7 +34,7 @@ const (
 )
 
 // putGroup creates the app, too.
-func putGroup(t *testing.T, s *store.Store, g dispatcher.EndpointGroup) (dispatcher.EndpointGroup, error) {
+func putGroup(t *testing.T, s *store.Store, g target.EndpointGroup) (target.EndpointGroup, error) {
 	t.Helper()
 	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
 		t.Fatal(err)
@@ -60,28 +61,28 @@ func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
-		kept := dispatcher.Secret{Stored: true}
+		kept := target.Secret{Stored: true}
 		stored, err := putGroup(t, s, secretGroup(value(first), value("hunter2")))
 		must(t, err)
 		read, err := s.Group(t.Context(), "demo", "ping")
 		must(t, err)
 		list, err := s.Groups(t.Context(), "demo", input.Page{Limit: 1})
 		must(t, err)
-		for what, group := range map[string]dispatcher.EndpointGroup{"put": stored, "read": read, "listed": list[0]} {
-			if diff := cmp.Diff(map[string]dispatcher.Secret{groupToken: kept, groupSigning: kept}, group.Secrets()); diff != "" {
+		for what, group := range map[string]target.EndpointGroup{"put": stored, "read": read, "listed": list[0]} {
+			if diff := cmp.Diff(map[string]target.Secret{groupToken: kept, groupSigning: kept}, group.Secrets()); diff != "" {
 				t.Errorf("secrets as %s (-want +got):\n%s", what, diff)
 			}
 		}
 		for _, step := range []struct {
 			what           string
-			signing, token dispatcher.Secret
+			signing, token target.Secret
 			want           map[string]string
 			revision       int64
 		}{
 			{"as they were given", kept, kept, map[string]string{groupSigning: first, groupToken: "hunter2"}, 1},
 			{"given as before", value(first), kept, map[string]string{groupSigning: first, groupToken: "hunter2"}, 2},
 			{"one replaced", kept, value("hunter3"), map[string]string{groupSigning: first, groupToken: "hunter3"}, 3},
-			{"one by reference", value(other), dispatcher.Secret{Reference: "env:SECRET_DEMO_X"},
+			{"one by reference", value(other), target.Secret{Reference: "env:SECRET_DEMO_X"},
 				map[string]string{groupSigning: other, groupToken: ""}, 4},
 		} {
 			stored, err := putGroup(t, s, secretGroup(step.signing, step.token))
@@ -124,42 +125,42 @@ func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
 	s := openWith(t, newFile(t), sealKeys(t, "a"))
 	_, err := putGroup(t, s, secretGroup(value(first), value("hunter2")))
 	must(t, err)
-	kept := dispatcher.Secret{Stored: true}
-	for what, wider := range map[string]func(*dispatcher.EndpointGroup){
-		"another host": func(g *dispatcher.EndpointGroup) {
-			g.Endpoints["c"] = dispatcher.StaticEndpoint{URL: "https://evil.test"}
+	kept := target.Secret{Stored: true}
+	for what, wider := range map[string]func(*target.EndpointGroup){
+		"another host": func(g *target.EndpointGroup) {
+			g.Endpoints["c"] = target.StaticEndpoint{URL: "https://evil.test"}
 		},
-		"another port": func(g *dispatcher.EndpointGroup) {
-			g.Endpoints["a"] = dispatcher.StaticEndpoint{URL: "https://a.example.com:8443"}
+		"another port": func(g *target.EndpointGroup) {
+			g.Endpoints["a"] = target.StaticEndpoint{URL: "https://a.example.com:8443"}
 		},
-		"plain text": func(g *dispatcher.EndpointGroup) {
-			g.Endpoints["a"] = dispatcher.StaticEndpoint{URL: "http://a.example.com"}
+		"plain text": func(g *target.EndpointGroup) {
+			g.Endpoints["a"] = target.StaticEndpoint{URL: "http://a.example.com"}
 		},
-		"a wider network": func(g *dispatcher.EndpointGroup) { g.Registration.Networks = []string{"10.0.0.0/7"} },
-		"a new network": func(g *dispatcher.EndpointGroup) {
+		"a wider network": func(g *target.EndpointGroup) { g.Registration.Networks = []string{"10.0.0.0/7"} },
+		"a new network": func(g *target.EndpointGroup) {
 			g.Registration.Networks = append(g.Registration.Networks, "11.0.0.0/32")
 		},
-		"all of IPv6":   func(g *dispatcher.EndpointGroup) { g.Registration.Networks = []string{"::/0"} },
-		"a new port":    func(g *dispatcher.EndpointGroup) { g.Registration.Ports = append(g.Registration.Ports, 22) },
-		"a server name": func(g *dispatcher.EndpointGroup) { g.ServerName = "evil.test" },
-		"a name of DNS": func(g *dispatcher.EndpointGroup) {
-			g.DNS = map[string]dispatcher.DNSMembers{"evil": {Name: "evil.test", Port: 443, Scheme: "https"}}
+		"all of IPv6":   func(g *target.EndpointGroup) { g.Registration.Networks = []string{"::/0"} },
+		"a new port":    func(g *target.EndpointGroup) { g.Registration.Ports = append(g.Registration.Ports, 22) },
+		"a server name": func(g *target.EndpointGroup) { g.ServerName = "evil.test" },
+		"a name of DNS": func(g *target.EndpointGroup) {
+			g.DNS = map[string]target.DNSMembers{"evil": {Name: "evil.test", Port: 443, Scheme: "https"}}
 		},
 	} {
-		g := secretGroup(kept, dispatcher.Secret{Reference: "env:SECRET_DEMO_X"})
+		g := secretGroup(kept, target.Secret{Reference: "env:SECRET_DEMO_X"})
 		wider(&g)
 		if _, err := putGroup(t, s, g); problemOf(err) != groupSigning+"/stored secret_origin" {
 			t.Errorf("%s = %v, want secret_origin", what, err)
 		}
 		g = secretGroup(value(first), value("hunter2"))
 		wider(&g)
-		if err := dispatcher.EndpointGroup.CheckKept(g, secretGroup(kept, kept)); err != nil {
+		if err := target.EndpointGroup.CheckKept(g, secretGroup(kept, kept)); err != nil {
 			t.Errorf("%s with the values given again = %v", what, err)
 		}
 	}
 	narrow := secretGroup(kept, kept)
-	narrow.Registration = &dispatcher.Registration{Networks: []string{"10.1.0.0/16", "10.2.3.4/32"}, Ports: []int{80}}
-	narrow.Endpoints = map[string]dispatcher.StaticEndpoint{"other": {URL: "https://b.example.com/base", Weight: 3}}
+	narrow.Registration = &target.Registration{Networks: []string{"10.1.0.0/16", "10.2.3.4/32"}, Ports: []int{80}}
+	narrow.Endpoints = map[string]target.StaticEndpoint{"other": {URL: "https://b.example.com/base", Weight: 3}}
 	_, err = putGroup(t, s, narrow)
 	must(t, err)
 	if diff := cmp.Diff(map[string]string{groupSigning: first, groupToken: "hunter2"}, openedOfGroup(t, s)); diff != "" {
@@ -173,10 +174,10 @@ func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
 func TestClientSecretsOfGroupsStayWithTheirTokenEndpoint(t *testing.T) {
 	t.Parallel()
 	s := openWith(t, newFile(t), sealKeys(t, "a"))
-	kept := dispatcher.Secret{Stored: true}
-	with := func(tokenURL string, signing, secret dispatcher.Secret) dispatcher.EndpointGroup {
+	kept := target.Secret{Stored: true}
+	with := func(tokenURL string, signing, secret target.Secret) target.EndpointGroup {
 		g := secretGroup(signing, secret)
-		g.Auth = &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{TokenURL: tokenURL, ClientID: "a", ClientSecret: &secret}}
+		g.Auth = &target.Auth{OAuth2: &target.OAuth2Auth{TokenURL: tokenURL, ClientID: "a", ClientSecret: &secret}}
 		return g
 	}
 	const login = "https://login.example.com/token"
@@ -253,18 +254,18 @@ func TestSecretsOfGroupsAreRewrapped(t *testing.T) {
 func TestGroupsMoveWithTheirApp(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
-		group := dispatcher.EndpointGroup{
+		group := target.EndpointGroup{
 			App: "app", Name: "workers", Description: "fleet",
-			Endpoints:    map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com"}},
-			Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}},
+			Endpoints:    map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}},
+			Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}},
 		}
 		was, _, err := m.old.PutGroup(t.Context(), group, m.at(-time.Hour))
 		must(t, err)
-		e := dispatcher.Endpoint{ID: "b", StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://10.0.0.1"}}
+		e := target.Endpoint{ID: "b", StaticEndpoint: target.StaticEndpoint{URL: "http://10.0.0.1"}}
 		_, _, err = m.old.RegisterEndpoint(t.Context(), "app", "workers", e, m.now, m.at(0))
 		must(t, err)
 		m.declare("tick", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
-			job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+			job.Target = target.Target{Group: &target.GroupTarget{Name: "workers", Method: "POST", Timeout: target.DefaultTimeout}}
 		})
 		m.move()
 		is, err := m.new.Group(t.Context(), "app", "workers")
@@ -288,10 +289,10 @@ func TestImportNeedsTheGroupsOfItsJobs(t *testing.T) {
 	m := moving{t: t, old: open(t, newFile(t)), new: open(t, newFile(t)), now: time.Now().UTC().Truncate(time.Second)}
 	_, _, err := m.old.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, m.at(-time.Hour))
 	must(t, err)
-	_, _, err = m.old.PutGroup(t.Context(), dispatcher.EndpointGroup{App: "app", Name: "workers"}, m.at(-time.Hour))
+	_, _, err = m.old.PutGroup(t.Context(), target.EndpointGroup{App: "app", Name: "workers"}, m.at(-time.Hour))
 	must(t, err)
 	m.declare("tick", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
-		job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+		job.Target = target.Target{Group: &target.GroupTarget{Name: "workers", Method: "POST", Timeout: target.DefaultTimeout}}
 	})
 	m.disable()
 	export, err := m.old.ExportApp(t.Context(), "app")

@@ -13,22 +13,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // ImportQuotas returns the quotas that an import of app would have to keep.
-func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.Change) (dispatcher.Quotas, error) {
+func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.Change) (target.Quotas, error) {
 	if change.Operator && app.Bounds != nil {
 		return app.Bounds.WithDefaults(app.Name).Quotas, nil
 	}
 	// $1 id of an app, which may be deleted
 	const stored = `SELECT bounds FROM apps WHERE id = $1`
 	text, found, err := first(ctx, s.read, scanText, stored, run.AppID(app.Name))
-	var bounds dispatcher.Bounds
+	var bounds target.Bounds
 	if err == nil && found {
 		err = json.Unmarshal([]byte(text), &bounds)
 	}
 	if err != nil {
-		return dispatcher.Quotas{}, fmt.Errorf("bounds of app %s: %w", app.Name, err)
+		return target.Quotas{}, fmt.Errorf("bounds of app %s: %w", app.Name, err)
 	}
 	return bounds.WithDefaults(app.Name).Quotas, nil
 }
@@ -86,7 +87,7 @@ func (t *tx) importApp(ctx context.Context, export access.Export, until int64) (
 	}
 	a := export.App
 	app, found, err := first(ctx, t, scanApp, put, run.AppID(a.Name), a.Name, a.Description, false, until,
-		cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
+		cmp.Or(a.Retention, input.DefaultRetention).Std().Milliseconds(),
 		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID, defaults,
 		append([]byte{}, export.Salt...)) // not NULL
 	if err == nil && !found {
@@ -187,7 +188,7 @@ func (s *Store) importFollows(ctx context.Context, t *tx, one access.ExportedJob
 }
 
 // importGroup creates a group, which has to be there before jobs name it.
-func (s *Store) importGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup, app access.App) error {
+func (s *Store) importGroup(ctx context.Context, t *tx, group target.EndpointGroup, app access.App) error {
 	group.App = app.Name
 	err := t.admitGroup(ctx, app, nil, group)
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -56,7 +57,7 @@ func (m *importer) change() input.Change {
 func (m *importer) job(app, name string, triggers int) dispatcher.Job {
 	job := dispatcher.Job{App: app, Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
 	job.SetDefaults()
-	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression, trigger.MisfireAfter = "rate(1s)", input.Duration(time.Hour)
@@ -73,7 +74,7 @@ func (m *importer) large() access.Export {
 		App:       access.App{Name: "app", Enabled: true},
 		Calendars: []dispatcher.Calendar{{App: "app", Name: "freeze", Timezone: "UTC"}},
 		Alerts: []alert.Alert{{App: "app", Name: "pager", AlertConditionsOf: alert.AlertConditionsOf{Missed: true},
-			Destination: dispatcher.AlertDestination{Webhook: &dispatcher.AlertWebhook{}}}},
+			Destination: target.AlertDestination{Webhook: &target.AlertWebhook{}}}},
 	}
 	export.Alerts[0].Destination.Webhook.SetDefaults()
 	export.Alerts[0].Destination.Webhook.URL = "https://pager.example.com/"

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // jobFields are the columns of jobs AS j, and of their apps AS a.
@@ -89,11 +90,11 @@ func scanJob(row scanner) (jobRow, error) {
 	}
 	var err error
 	if j.Bounds, err = readBounds(j.App, j.bounds, j.longer); err != nil {
-		none := dispatcher.Bounds{}.WithDefaults(j.App)
+		none := target.Bounds{}.WithDefaults(j.App)
 		j.Bounds, j.Err = &none, fmt.Errorf("job %s/%s: %w", j.App, j.Name, err)
 	}
 	if err := j.decode(); err != nil {
-		j.Target, j.Payload, j.TriggerNames, j.TriggerOrigins = dispatcher.Target{}, nil, nil, nil
+		j.Target, j.Payload, j.TriggerNames, j.TriggerOrigins = target.Target{}, nil, nil, nil
 		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
 	}
 	return j, nil
@@ -136,14 +137,14 @@ func rowOf(job dispatcher.Job) (j jobRow, err error) {
 
 // decode reads what a job's row holds as JSON.
 func (j *jobRow) decode() error {
-	j.Retry, j.Target, j.Payload = dispatcher.Retry{}, dispatcher.Target{}, nil
+	j.Retry, j.Target, j.Payload = run.Retry{}, target.Target{}, nil
 	if err := json.Unmarshal([]byte(j.retry), &j.Retry); err != nil {
 		return fmt.Errorf("retry: %w", err)
 	}
 	if err := json.Unmarshal([]byte(j.target), &j.Target); err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
-	if j.Target == (dispatcher.Target{}) {
+	if j.Target == (target.Target{}) {
 		return errors.New("target: its kind is unknown to this version")
 	}
 	if j.payload != "" {

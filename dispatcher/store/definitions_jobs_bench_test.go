@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -36,9 +37,9 @@ func benchPutJob(b *testing.B, database string) {
 			App: "bench", Name: "job", Enabled: true, Description: fmt.Sprint("change ", i),
 			Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
 			Payload:  []byte(`"` + strings.Repeat("x", 1000) + `"`),
-			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-				URL: "https://example.com/hook", Method: "POST", Timeout: dispatcher.DefaultTimeout,
-				Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("secret")}}},
+			Target: target.Target{Webhook: &target.Webhook{
+				URL: "https://example.com/hook", Method: "POST", Timeout: target.DefaultTimeout,
+				Auth: &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("secret")}}},
 			}},
 		}, change)
 		must(b, err)

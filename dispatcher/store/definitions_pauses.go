@@ -8,13 +8,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // PauseJob pauses or resumes a job, or one of its triggers. What is paused or not already stays as it is, but a resume
 // also schedules triggers in state error again.
 func (s *Store) PauseJob(ctx context.Context, app, name, trigger string, paused bool,
 	change input.Change) (stored dispatcher.Job, err error) {
-	same, is := s.unchangedJob(ctx, app, name, change, func(job dispatcher.Job, _ *dispatcher.Bounds) bool {
+	same, is := s.unchangedJob(ctx, app, name, change, func(job dispatcher.Job, _ *target.Bounds) bool {
 		was, found := isPaused(job, trigger)
 		return found && was == paused && (paused || !inError(job, trigger))
 	})

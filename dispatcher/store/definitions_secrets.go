@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // sealedRow is a row of secrets.
@@ -38,7 +39,7 @@ type secretOwner struct {
 	// database cannot move it to another owner, nor a job's to another origin.
 	before  string
 	after   func(path string) string
-	secrets map[string]dispatcher.Secret
+	secrets map[string]target.Secret
 }
 
 func ownerJob(job dispatcher.Job) secretOwner {
@@ -47,7 +48,7 @@ func ownerJob(job dispatcher.Job) secretOwner {
 		secrets: job.Target.Secrets()}
 }
 
-func ownerGroup(group dispatcher.EndpointGroup) secretOwner {
+func ownerGroup(group target.EndpointGroup) secretOwner {
 	name := group.App + "/" + group.Name
 	return secretOwner{id: run.GroupID(group.App, group.Name), name: "group " + name, table: "endpoint_groups",
 		before: "group " + name, after: func(string) string { return "" }, secrets: group.Secrets()}
@@ -80,7 +81,7 @@ type versionedSecret struct {
 
 // sealSecrets returns the secrets of next without their values, and what is to be stored of them, by their paths. before are
 // those of what next replaces.
-func (s *Store) sealSecrets(before map[string]dispatcher.Secret, next secretOwner) (map[string]dispatcher.Secret,
+func (s *Store) sealSecrets(before map[string]target.Secret, next secretOwner) (map[string]target.Secret,
 	map[string]versionedSecret, error) {
 	given := maps.Clone(next.secrets)
 	var problems input.Problems
@@ -94,11 +95,11 @@ func (s *Store) sealSecrets(before map[string]dispatcher.Secret, next secretOwne
 		case s.keys == nil:
 			problems.Add(at+"/value", input.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
 				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as %s",
-				dispatcher.SecretForms)
+				target.SecretForms)
 		default:
 			version := rand.Text()
 			sealed[path] = versionedSecret{s.keys.Seal(secret.Value.Reveal(), next.sealedFor(path, version)), version}
-			given[path] = dispatcher.Secret{Stored: true}
+			given[path] = target.Secret{Stored: true}
 		}
 	}
 	return given, sealed, problems.Err()
@@ -106,7 +107,7 @@ func (s *Store) sealSecrets(before map[string]dispatcher.Secret, next secretOwne
 
 // sealJobSecrets returns a job without the values of its secrets, and what is to be stored of them. old is what it replaces.
 func (s *Store) sealJobSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret, error) {
-	var before map[string]dispatcher.Secret
+	var before map[string]target.Secret
 	if old != nil {
 		before = old.Target.Secrets()
 	}
@@ -116,7 +117,7 @@ func (s *Store) sealJobSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatc
 }
 
 // writeSecrets stores secrets of an owner by their paths, and removes those that were before and are no more.
-func (t *tx) writeSecrets(ctx context.Context, before map[string]dispatcher.Secret, owner secretOwner,
+func (t *tx) writeSecrets(ctx context.Context, before map[string]target.Secret, owner secretOwner,
 	sealed map[string]versionedSecret) error {
 	for path, secret := range before {
 		if !secret.Stored || owner.secrets[path].Stored {
@@ -140,7 +141,7 @@ func (t *tx) writeSecrets(ctx context.Context, before map[string]dispatcher.Secr
 
 // writeJobSecrets is writeSecrets for a job that replaces old.
 func (t *tx) writeJobSecrets(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, sealed map[string]versionedSecret) error {
-	var before map[string]dispatcher.Secret
+	var before map[string]target.Secret
 	if old != nil {
 		before = old.Target.Secrets()
 	}
@@ -221,7 +222,7 @@ func (o secretOwner) hasStored() bool {
 // openedSecrets returns the stored secrets of owners in one table with their values, by the owners' ids and their paths, as
 // far as they open.
 func (s *Store) openedSecrets(ctx context.Context, q querier, table string,
-	owners []secretOwner) (map[int64]map[string]dispatcher.Secret, error) {
+	owners []secretOwner) (map[int64]map[string]target.Secret, error) {
 	if len(owners) == 0 {
 		return nil, nil
 	}
@@ -243,7 +244,7 @@ func (s *Store) openedSecrets(ctx context.Context, q querier, table string,
 	if err != nil {
 		return nil, fmt.Errorf("read secrets: %w", err)
 	}
-	opened := map[int64]map[string]dispatcher.Secret{}
+	opened := map[int64]map[string]target.Secret{}
 	for _, r := range rows {
 		versions, err := readVersions(r.versions)
 		if err != nil {
@@ -254,9 +255,9 @@ func (s *Store) openedSecrets(ctx context.Context, q querier, table string,
 			continue
 		}
 		if opened[r.ownerID] == nil {
-			opened[r.ownerID] = map[string]dispatcher.Secret{}
+			opened[r.ownerID] = map[string]target.Secret{}
 		}
-		opened[r.ownerID][r.path] = dispatcher.Secret{Stored: true, Value: input.NewSensitive(text)}
+		opened[r.ownerID][r.path] = target.Secret{Stored: true, Value: input.NewSensitive(text)}
 	}
 	return opened, nil
 }
@@ -333,7 +334,7 @@ func (s *Store) rewrap(ctx context.Context, t *tx, others string) (int, error) {
 		return 0, err
 	}
 	for _, r := range rows {
-		owner := ownerGroup(dispatcher.EndpointGroup{App: r.app, Name: r.name})
+		owner := ownerGroup(target.EndpointGroup{App: r.app, Name: r.name})
 		if r.target != "" {
 			job := dispatcher.Job{App: r.app, Name: r.name, Origin: r.origin}
 			if err := json.Unmarshal([]byte(r.target), &job.Target); err != nil {

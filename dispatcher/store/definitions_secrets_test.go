@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -57,18 +58,18 @@ const (
 	signingPath  = "/webhook/signing/secrets/current"
 )
 
-func value(text string) dispatcher.Secret {
-	return dispatcher.Secret{Value: input.NewSensitive(text)}
+func value(text string) target.Secret {
+	return target.Secret{Value: input.NewSensitive(text)}
 }
 
 // secretJob is a job with these secrets.
-func secretJob(signing, token dispatcher.Secret) dispatcher.Job {
-	w := dispatcher.Webhook{
-		URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
-		Auth:    &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: token}},
-		Signing: &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"current": signing}},
+func secretJob(signing, token target.Secret) dispatcher.Job {
+	w := target.Webhook{
+		URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout,
+		Auth:    &target.Auth{Bearer: &target.BearerAuth{Token: token}},
+		Signing: &target.Signing{Secrets: map[string]target.Secret{"current": signing}},
 	}
-	return dispatcher.Job{App: "demo", Name: "ping", Enabled: true, Target: dispatcher.Target{Webhook: &w}}
+	return dispatcher.Job{App: "demo", Name: "ping", Enabled: true, Target: target.Target{Webhook: &w}}
 }
 
 func put(t *testing.T, s *store.Store, job dispatcher.Job) dispatcher.Job {
@@ -106,20 +107,20 @@ func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
-		kept, reference := dispatcher.Secret{Stored: true}, dispatcher.Secret{Reference: "env:SECRET_DEMO_X"}
+		kept, reference := target.Secret{Stored: true}, target.Secret{Reference: "env:SECRET_DEMO_X"}
 		stored := put(t, s, secretJob(value(first), value("hunter2")))
 		read, err := s.Job(t.Context(), "demo", "ping")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for what, job := range map[string]dispatcher.Job{"put": stored, "read": read} {
-			if diff := cmp.Diff(map[string]dispatcher.Secret{tokenPath: kept, signingPath: kept}, job.Target.Secrets()); diff != "" {
+			if diff := cmp.Diff(map[string]target.Secret{tokenPath: kept, signingPath: kept}, job.Target.Secrets()); diff != "" {
 				t.Errorf("secrets as %s (-want +got):\n%s", what, diff)
 			}
 		}
 		for _, step := range []struct {
 			what           string
-			signing, token dispatcher.Secret
+			signing, token target.Secret
 			want           map[string]string
 		}{
 			{"as they were given", kept, kept, map[string]string{signingPath: first, tokenPath: "hunter2"}},
@@ -153,8 +154,8 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
-		kept := dispatcher.Secret{Stored: true}
-		to := func(url string, signing, token dispatcher.Secret) dispatcher.Job {
+		kept := target.Secret{Stored: true}
+		to := func(url string, signing, token target.Secret) dispatcher.Job {
 			job := secretJob(signing, token)
 			job.Target.Webhook.URL = url
 			return job
@@ -199,11 +200,11 @@ func TestClientSecretsStayWithTheirTokenEndpoint(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
-		kept := dispatcher.Secret{Stored: true}
-		to := func(url, tokenURL string, signing, secret dispatcher.Secret) dispatcher.Job {
+		kept := target.Secret{Stored: true}
+		to := func(url, tokenURL string, signing, secret target.Secret) dispatcher.Job {
 			job := secretJob(signing, secret)
 			job.Target.Webhook.URL = url
-			job.Target.Webhook.Auth = &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{TokenURL: tokenURL, ClientID: "a", ClientSecret: &secret}}
+			job.Target.Webhook.Auth = &target.Auth{OAuth2: &target.OAuth2Auth{TokenURL: tokenURL, ClientID: "a", ClientSecret: &secret}}
 			return job
 		}
 		const here, login, clientSecret = "https://example.com/", "https://login.example.com/token", "/webhook/auth/oauth2/client_secret"
@@ -252,8 +253,8 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		without := openWith(t, database, nil)
-		put(t, without, secretJob(dispatcher.Secret{Reference: "env:SECRET_DEMO_X"}, dispatcher.Secret{Reference: "file:demo/x"}))
-		if _, _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:demo/x"}),
+		put(t, without, secretJob(target.Secret{Reference: "env:SECRET_DEMO_X"}, target.Secret{Reference: "file:demo/x"}))
+		if _, _, err := without.PutJob(t.Context(), secretJob(value(first), target.Secret{Reference: "file:demo/x"}),
 			input.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
 			t.Errorf("a value without a key = %v", err)
 		}
@@ -347,11 +348,11 @@ func TestReplacedSecretDoesNotOpenWhenItsRowIsPutBack(t *testing.T) {
 				}
 			}
 		}
-		kept := dispatcher.Secret{Stored: true}
+		kept := target.Secret{Stored: true}
 		for what, replace := range map[string]func(){
 			"replaced": func() { put(t, s, secretJob(kept, value("hunter3"))) },
 			"replaced by a reference and given again": func() {
-				put(t, s, secretJob(kept, dispatcher.Secret{Reference: "env:SECRET_DEMO_X"}))
+				put(t, s, secretJob(kept, target.Secret{Reference: "env:SECRET_DEMO_X"}))
 				put(t, s, secretJob(kept, value("hunter4")))
 			},
 			"deleted and declared again": func() {
@@ -395,7 +396,7 @@ func TestSecretsOutliveARename(t *testing.T) {
 			}
 		}
 		check("after the rename", s)
-		kept := secretJob(dispatcher.Secret{Stored: true}, dispatcher.Secret{Stored: true})
+		kept := secretJob(target.Secret{Stored: true}, target.Secret{Stored: true})
 		kept.Name, kept.Description = "pong", "changed"
 		put(t, s, kept)
 		check("after a PUT that keeps them", s)

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // triggerFields are the columns of triggers AS t: what was declared of a trigger.
@@ -120,7 +121,7 @@ func windowColumn(d *input.Duration) any {
 }
 
 func timeoutColumn(d *input.Duration) any {
-	return orDefault(d, dispatcher.DefaultTimeout, millis, toMillis)
+	return orDefault(d, target.DefaultTimeout, millis, toMillis)
 }
 
 // orDefault is a value whose column is NULL for the usual one.

@@ -6,6 +6,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A PUT of what is stored, a pause of what is paused and a resume of what is not change nothing. That is found out by
@@ -15,7 +16,7 @@ import (
 // unchangedJob returns a job as it is if same says that a change would leave it so. A read that fails leaves the answer to
 // the transaction of the change, which comes to it again.
 func (s *Store) unchangedJob(ctx context.Context, app, name string, change input.Change,
-	same func(dispatcher.Job, *dispatcher.Bounds) bool) (dispatcher.Job, bool) {
+	same func(dispatcher.Job, *target.Bounds) bool) (dispatcher.Job, bool) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	job, err := s.findJob(ctx, s.read, app, name, "")
@@ -50,8 +51,8 @@ func (s *Store) unchangedCalendar(ctx context.Context, calendar dispatcher.Calen
 }
 
 // unchangedGroup returns a group as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
-func (s *Store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGroup,
-	change input.Change) (dispatcher.EndpointGroup, bool) {
+func (s *Store) unchangedGroup(ctx context.Context, group target.EndpointGroup,
+	change input.Change) (target.EndpointGroup, bool) {
 	stored, err := s.Group(ctx, group.App, group.Name)
 	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(group) {
 		return stored, false
@@ -61,8 +62,8 @@ func (s *Store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGro
 }
 
 // declaredAgain tells whether a PUT of job leaves old as it is. What is outside the bounds of its app is refused also then.
-func declaredAgain(job dispatcher.Job) func(dispatcher.Job, *dispatcher.Bounds) bool {
-	return func(old dispatcher.Job, bounds *dispatcher.Bounds) bool {
+func declaredAgain(job dispatcher.Job) func(dispatcher.Job, *target.Bounds) bool {
+	return func(old dispatcher.Job, bounds *target.Bounds) bool {
 		return job.CheckBounds(bounds) == nil && old.Declares(job)
 	}
 }

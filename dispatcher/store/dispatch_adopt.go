@@ -211,7 +211,7 @@ func (s *Store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []
 func filled[T any](list []T, rows int) []T { return append(list, make([]T, rows-len(list))...) }
 
 // Adopt gives a node those of runs that it may still adopt. Runs that cannot be adopted are set aside.
-func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
@@ -219,7 +219,7 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 	if query.Retries || query.WaitsFor != 0 {
 		work = dispatcher.WorkRetry
 	}
-	var held []dispatcher.HeldRun
+	var held []run.HeldRun
 	item := func(run dispatcher.Adoptable) string { return run.String() }
 	runs = withoutAsides(s, work, runs, item, cmp.Or(query.Now, wallClock())) // those that could not even be set aside
 	err := inParts(ctx, s, runs, func(part []dispatcher.Adoptable) error {
@@ -236,7 +236,7 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 }
 
 // adoptPart is Adopt of runs in one statement.
-func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
 	adopt := s.hot.adopt
 	if query.Retries || query.WaitsFor != 0 {
 		adopt = s.hot.retry

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // beginRuns begins the runs of the batch that are still held. The fence is part of the update: a run may be
@@ -18,15 +19,15 @@ func beginRuns(f flavor) string {
 }
 
 // Begin commits that the requests of runs are about to be sent, and returns the runs still held.
-func (s *Store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (s *Store) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
 	if err := s.unfoldRuns(ctx, runs); err != nil {
 		return nil, err
 	}
-	var begun []dispatcher.HeldRun
-	err := inParts(ctx, s, runs, func(part []dispatcher.HeldRun) error {
+	var begun []run.HeldRun
+	err := inParts(ctx, s, runs, func(part []run.HeldRun) error {
 		some, err := s.heldRuns(ctx, claimTimeout, len(part), s.hot.begin, s.keysOf(part))
 		begun = append(begun, some...)
 		return err
@@ -38,8 +39,8 @@ func (s *Store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 }
 
 // heldAside sets aside runs that a node holds and that failed alone.
-func (s *Store) heldAside(ctx context.Context, work dispatcher.Work) func(dispatcher.HeldRun, error) error {
-	return func(run dispatcher.HeldRun, why error) error {
+func (s *Store) heldAside(ctx context.Context, work dispatcher.Work) func(run.HeldRun, error) error {
+	return func(run run.HeldRun, why error) error {
 		return s.setRunAside(ctx, failedRun{work, run.Key, run.Token, why}, time.Time{})
 	}
 }
@@ -49,7 +50,7 @@ const releaseRuns = ` UPDATE live_runs AS r SET state = 'queued', node = 0, toke
 	FROM b WHERE`
 
 // Release hands back runs that were not begun, for any node to adopt.
-func (s *Store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (s *Store) Release(ctx context.Context, runs []run.HeldRun) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -58,7 +59,7 @@ func (s *Store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 	}
 	err := s.unfoldRuns(ctx, runs)
 	if err == nil {
-		err = inParts(ctx, s, runs, func(part []dispatcher.HeldRun) error {
+		err = inParts(ctx, s, runs, func(part []run.HeldRun) error {
 			_, err := s.exec(ctx, s.hot.release, s.keysOf(part))
 			return err
 		}, s.heldAside(ctx, dispatcher.WorkBegin))

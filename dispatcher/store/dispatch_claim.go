@@ -52,11 +52,11 @@ const insertLive = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_
 const returnLive = ` ON CONFLICT DO NOTHING RETURNING ` + heldColumns
 
 // Claim advances triggers, stores their runs in a claim or among the live runs, and returns the runs that were won.
-func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	if len(batch.Advances) == 0 {
 		return nil, nil
 	}
-	var held []dispatcher.HeldRun
+	var held []run.HeldRun
 	token := batch.Token
 	err := inParts(ctx, s, batch.Advances, func(part []dispatcher.Advance) error {
 		some := batch
@@ -77,7 +77,7 @@ func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 }
 
 // claim is Claim of fires in one statement.
-func (s *Store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+func (s *Store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	a := newAdvances(len(batch.Advances))
 	live, claim := make([]bool, 0, len(batch.Advances)), s.hot.claim
 	for _, one := range byTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
@@ -143,15 +143,15 @@ const heldFire = `f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.token
 const adoptedColumns = heldColumns + `, callback, has_input`
 
 // heldRuns runs a hot statement that returns heldColumns of runs, mostly so many, the latest last.
-func (s *Store) heldRuns(ctx context.Context, most time.Duration, rows int, hot statement, args []any) ([]dispatcher.HeldRun, error) {
+func (s *Store) heldRuns(ctx context.Context, most time.Duration, rows int, hot statement, args []any) ([]run.HeldRun, error) {
 	return s.readHeld(ctx, most, newHeldRow(rows), hot, args)
 }
 
 // readHeld is heldRuns for what a row is read into.
-func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow, hot statement, args []any) ([]dispatcher.HeldRun, error) {
+func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow, hot statement, args []any) ([]run.HeldRun, error) {
 	ctx, cancel := bound(ctx, most)
 	defer cancel()
-	held := make([]dispatcher.HeldRun, 0, into.rows)
+	held := make([]run.HeldRun, 0, into.rows)
 	err := retry(ctx, s.transient, func() error {
 		held = held[:0]
 		_, err := s.run(ctx, hot, args, func(row scanner) error {
@@ -167,7 +167,7 @@ func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow,
 
 // heldRow is where heldColumns of one row after the other are read into, as dueRow.
 type heldRow struct {
-	run            dispatcher.HeldRun
+	run            run.HeldRun
 	at             int64
 	kind           int16
 	until, claimed pgtype.Int8
@@ -192,7 +192,7 @@ func newAdoptedRow() *heldRow {
 }
 
 // scan reads the columns.
-func (r *heldRow) scan(row scanner) (dispatcher.HeldRun, error) {
+func (r *heldRow) scan(row scanner) (run.HeldRun, error) {
 	err := row.Scan(r.refs...)
 	run := r.run
 	run.ScheduledAt = instant(r.at)
@@ -217,12 +217,12 @@ const heldRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r
 // Held returns the runs that a node holds and has not begun. Claims that this process knows to be the node's are
 // left out of those under any token: they are as many as there is work in flight, and to tell which of their
 // fires are open takes a look into the history for each.
-func (s *Store) Held(ctx context.Context, node run.NodeID, token run.Token) ([]dispatcher.HeldRun, error) {
+func (s *Store) Held(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error) {
 	ctx, cancel := bound(ctx, claimTimeout)
 	defer cancel()
 	// Claims first: what leaves them meanwhile is then found among the live runs.
 	claimed, err := s.heldInClaims(ctx, node, token)
-	var held []dispatcher.HeldRun
+	var held []run.HeldRun
 	if err == nil {
 		held, err = s.readHeld(ctx, claimTimeout, newAdoptedRow(), s.hot.held, []any{int64(node), int64(token)})
 	}
@@ -233,7 +233,7 @@ func (s *Store) Held(ctx context.Context, node run.NodeID, token run.Token) ([]d
 }
 
 // joinHeld returns runs of claims and live runs, each once.
-func joinHeld(claimed, live []dispatcher.HeldRun) []dispatcher.HeldRun {
+func joinHeld(claimed, live []run.HeldRun) []run.HeldRun {
 	if len(claimed) == 0 {
 		return live
 	}
@@ -264,11 +264,11 @@ const insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_
 const insertCaughtUp = insertLive + `c.run_at IS NOT NULL` + returnLive
 
 // Settle records what is decided about missed fires, and returns the catch-up runs that were won.
-func (s *Store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+func (s *Store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	if len(batch.Settlements) == 0 {
 		return nil, nil
 	}
-	var held []dispatcher.HeldRun
+	var held []run.HeldRun
 	err := inParts(ctx, s, batch.Settlements, func(part []dispatcher.Settlement) error {
 		some := batch
 		some.Settlements = part
@@ -285,7 +285,7 @@ func (s *Store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 }
 
 // settle is Settle of triggers in one statement.
-func (s *Store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+func (s *Store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	a := newAdvances(len(batch.Settlements))
 	var to, missed []int64
 	var decision, reason []string

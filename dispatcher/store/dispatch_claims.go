@@ -69,7 +69,7 @@ func (o *openClaims) anyBefore(at time.Time) bool {
 }
 
 // add notes the fires of claims among runs that were won. partial tells that the claims may have others.
-func (o *openClaims) add(held []dispatcher.HeldRun, partial bool) {
+func (o *openClaims) add(held []run.HeldRun, partial bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, run := range held {

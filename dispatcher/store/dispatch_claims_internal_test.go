@@ -21,12 +21,12 @@ func TestOldClaimsAreLookedForOnlyIfThereMayBeSome(t *testing.T) {
 				t.Errorf("%s: there may be old claims: %t, want %t", when, got, want)
 			}
 		}
-		fire := func(trigger int64) dispatcher.HeldRun {
-			r := dispatcher.HeldRun{Token: 7, ClaimedAt: time.Now()}
+		fire := func(trigger int64) run.HeldRun {
+			r := run.HeldRun{Token: 7, ClaimedAt: time.Now()}
 			r.TriggerID, r.ScheduledAt, r.Kind, r.Attempt = trigger, time.Unix(1, 0), run.KindSchedule, 1
 			return r
 		}
-		record := func(run dispatcher.HeldRun) []dispatcher.Record {
+		record := func(run run.HeldRun) []dispatcher.Record {
 			return []dispatcher.Record{{Key: run.Key, Token: run.Token, Attempt: 1}}
 		}
 		want(true, "at the start")
@@ -35,7 +35,7 @@ func TestOldClaimsAreLookedForOnlyIfThereMayBeSome(t *testing.T) {
 		o.looked(time.Now(), age)
 		want(false, "after a look")
 		first, second := fire(1), fire(2)
-		o.add([]dispatcher.HeldRun{first, second}, false)
+		o.add([]run.HeldRun{first, second}, false)
 		want(false, "with a young claim")
 		time.Sleep(time.Minute)
 		want(true, "with an old claim")
@@ -44,7 +44,7 @@ func TestOldClaimsAreLookedForOnlyIfThereMayBeSome(t *testing.T) {
 		o.tokens(record(second))
 		o.recorded(record(second))
 		want(false, "when it is recorded and deleted")
-		o.add([]dispatcher.HeldRun{first, second}, false)
+		o.add([]run.HeldRun{first, second}, false)
 		o.tokens(record(first)) // neither knows of the other
 		o.tokens(record(second))
 		o.recorded(record(first))

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // dueColumns are a DueTrigger of trigger_clock AS t; -1 stands for what there is none of.
@@ -38,7 +39,7 @@ func (r *dueRow) scan(row scanner) (dispatcher.DueTrigger, error) {
 	t := r.trigger
 	t.PrevFireTime, t.NextFireTime, t.DueAt = orNever(r.prev), orNever(r.next), orNever(r.due)
 	t.MisfireAfter, t.NodeLabels = millis(r.misfireAfter).Std(), input.ParseLabels(r.labels)
-	if t.Timeout = dispatcher.DefaultTimeout.Std(); r.timeout >= 0 {
+	if t.Timeout = target.DefaultTimeout.Std(); r.timeout >= 0 {
 		t.Timeout = millis(r.timeout).Std()
 	}
 	return t, err

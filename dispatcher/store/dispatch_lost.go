@@ -24,7 +24,7 @@ func chooseBegun(f flavor) string {
 }
 
 // Begun returns the runs that a node has begun.
-func (s *Store) Begun(ctx context.Context, node run.NodeID) ([]dispatcher.HeldRun, error) {
+func (s *Store) Begun(ctx context.Context, node run.NodeID) ([]run.HeldRun, error) {
 	begun, err := s.readHeld(ctx, claimTimeout, newAdoptedRow(), s.hot.begun, []any{int64(node)})
 	if err != nil {
 		return nil, fmt.Errorf("read begun runs: %w", err)
@@ -33,12 +33,12 @@ func (s *Store) Begun(ctx context.Context, node run.NodeID) ([]dispatcher.HeldRu
 }
 
 // LoseRuns ends begun runs as lost that their node does not make any more, and returns how many.
-func (s *Store) LoseRuns(ctx context.Context, runs []dispatcher.HeldRun, now time.Time) (int, error) {
+func (s *Store) LoseRuns(ctx context.Context, runs []run.HeldRun, now time.Time) (int, error) {
 	if len(runs) == 0 {
 		return 0, nil
 	}
 	lost := 0
-	err := inParts(ctx, s, runs, func(part []dispatcher.HeldRun) error {
+	err := inParts(ctx, s, runs, func(part []run.HeldRun) error {
 		n, err := s.exec(ctx, s.hot.loseBegun, append([]any{orZero(now)}, keysIn(s.flavor, part)...))
 		lost += int(n)
 		return err

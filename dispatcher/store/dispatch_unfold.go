@@ -146,7 +146,7 @@ func (s *Store) findClaims(ctx context.Context, most int, find string, args ...a
 }
 
 // unfoldRuns unfolds the claims of those of runs that may be in one, so that they have rows.
-func (s *Store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (s *Store) unfoldRuns(ctx context.Context, runs []run.HeldRun) error {
 	var tokens []int64
 	for _, run := range runs {
 		if !run.Live {
@@ -234,7 +234,7 @@ func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) 
 
 // heldInClaims returns the runs that only claims of a node hold: under a token or, if that is 0, in those that
 // this process does not know.
-func (s *Store) heldInClaims(ctx context.Context, node run.NodeID, token run.Token) ([]dispatcher.HeldRun, error) {
+func (s *Store) heldInClaims(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error) {
 	tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.held, int64(node), int64(token))
 	if token == 0 {
 		tokens = slices.DeleteFunc(tokens, func(t int64) bool { return s.claims.knows(run.Token(t)) })

@@ -40,7 +40,7 @@ func ownClaims(t *testing.T, database string, triggers int) *store.Store {
 }
 
 // claimDue claims what is due by one claim of a node.
-func claimDue(t *testing.T, s *store.Store, node run.NodeID, token run.Token) []dispatcher.HeldRun {
+func claimDue(t *testing.T, s *store.Store, node run.NodeID, token run.Token) []run.HeldRun {
 	t.Helper()
 	due, err := s.Due(t.Context(), dispatcher.DueQuery{Until: may1.Add(time.Hour), Now: may1, Limit: 1000})
 	must(t, err)
@@ -57,7 +57,7 @@ func claimDue(t *testing.T, s *store.Store, node run.NodeID, token run.Token) []
 }
 
 // succeeded are the records of runs that succeed.
-func succeeded(node run.NodeID, runs ...dispatcher.HeldRun) (all []dispatcher.Record) {
+func succeeded(node run.NodeID, runs ...run.HeldRun) (all []dispatcher.Record) {
 	for _, r := range runs {
 		all = append(all, dispatcher.Record{
 			Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt, Node: node, Token: r.Token,
@@ -205,7 +205,7 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 				}
 			}
 		})
-		var adopted []dispatcher.HeldRun
+		var adopted []run.HeldRun
 		wg.Go(func() {
 			for range round % 5 { // so that they meet at different records
 				_, _ = s.Held(t.Context(), from, 0)

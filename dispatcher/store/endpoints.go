@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Endpoints that a group declares have rows next to those that registered, so that a node reads all in one look, and a
@@ -16,14 +17,14 @@ import (
 
 const endpointColumns = `id, url, weight, backup, labels, source, draining, registered_at, expires_at`
 
-func scanEndpoint(row scanner) (e dispatcher.Endpoint, err error) {
+func scanEndpoint(row scanner) (e target.Endpoint, err error) {
 	err = row.Scan(&e.ID, &e.URL, &e.Weight, &e.Backup, labelsColumn(&e.Labels), &e.Source, &e.Draining, instantColumn(&e.RegisteredAt),
 		optionalColumn(&e.ExpiresAt))
 	return e, err
 }
 
 // Endpoints returns a page of the endpoints that a group has at now, by id.
-func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]dispatcher.Endpoint, error) {
+func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]target.Endpoint, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := findGroup(ctx, s.read, app, group, ""); err != nil {
@@ -37,7 +38,7 @@ func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time,
 }
 
 // liveEndpoints returns a page of the endpoints that a group has at now, by id.
-func liveEndpoints(ctx context.Context, q querier, group int64, now time.Time, page input.Page) ([]dispatcher.Endpoint, error) {
+func liveEndpoints(ctx context.Context, q querier, group int64, now time.Time, page input.Page) ([]target.Endpoint, error) {
 	// $1 group, $2 now, $3 last id of the page before, $4 limit
 	const list = `SELECT ` + endpointColumns + ` FROM endpoints
 		WHERE group_id = $1 AND id > $3 AND (expires_at IS NULL OR expires_at > $2) ORDER BY id LIMIT $4`
@@ -45,7 +46,7 @@ func liveEndpoints(ctx context.Context, q querier, group int64, now time.Time, p
 }
 
 // GroupVersion returns a group with the values of its secrets, and the endpoints that it has at now.
-func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Time) (version dispatcher.GroupVersion, err error) {
+func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Time) (version target.GroupVersion, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	group, err := findGroup(ctx, s.read, app, name, "")
@@ -58,14 +59,14 @@ func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Tim
 		now, err = s.orClock(ctx, now)
 	}
 	if err == nil {
-		version.Live, err = liveEndpoints(ctx, s.read, run.GroupID(app, name), now, input.Page{Limit: dispatcher.MaxEndpoints})
+		version.Live, err = liveEndpoints(ctx, s.read, run.GroupID(app, name), now, input.Page{Limit: target.MaxEndpoints})
 	}
 	return version, err
 }
 
 // RegisterEndpoint adds an endpoint to a group, or renews it.
-func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoint dispatcher.Endpoint, now time.Time,
-	change input.Change) (stored dispatcher.Endpoint, created bool, err error) {
+func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoint target.Endpoint, now time.Time,
+	change input.Change) (stored target.Endpoint, created bool, err error) {
 	endpoint.StaticEndpoint = endpoint.Resolved()
 	stored, renewed, err := s.renewEndpoint(ctx, run.GroupID(app, group), endpoint, now)
 	if err != nil || renewed {
@@ -95,8 +96,8 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 }
 
 // renewEndpoint lets an endpoint that is registered stay for longer; renewed is false if it is not there as it is given.
-func (s *Store) renewEndpoint(ctx context.Context, group int64, e dispatcher.Endpoint,
-	now time.Time) (stored dispatcher.Endpoint, renewed bool, err error) {
+func (s *Store) renewEndpoint(ctx context.Context, group int64, e target.Endpoint,
+	now time.Time) (stored target.Endpoint, renewed bool, err error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
 	// $1 now, from $2 on: idColumns; then id, url, weight, backup, labels
@@ -115,8 +116,8 @@ func (s *Store) renewEndpoint(ctx context.Context, group int64, e dispatcher.End
 
 // admitEndpoint refuses an endpoint that its group or the bounds of the app do not take, or that is one too many. It returns
 // the group, and whether the endpoint is there. lock is a flavor's lock, or empty.
-func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e dispatcher.Endpoint,
-	now time.Time) (group dispatcher.EndpointGroup, there bool, err error) {
+func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e target.Endpoint,
+	now time.Time) (group target.EndpointGroup, there bool, err error) {
 	if group, err = findGroup(ctx, q, app, name, lock); err != nil {
 		return group, false, err
 	}
@@ -139,9 +140,9 @@ func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e dis
 	if err != nil {
 		return group, false, err
 	}
-	if others >= dispatcher.MaxEndpoints {
+	if others >= target.MaxEndpoints {
 		problems.Add("", input.CodeTooMany, "group %s has %d endpoints already, which is the maximum; remove one, or wait until one expires",
-			input.Echo(name), dispatcher.MaxEndpoints)
+			input.Echo(name), target.MaxEndpoints)
 	}
 	return group, there, problems.Err()
 }
@@ -161,7 +162,7 @@ func countEndpoints(ctx context.Context, q querier, group int64, id string, now 
 
 // writeRegistered writes the row of an endpoint that registers. One that has expired begins again, whether it has been
 // removed or not.
-func (t *tx) writeRegistered(ctx context.Context, group dispatcher.EndpointGroup, e dispatcher.Endpoint) (dispatcher.Endpoint, error) {
+func (t *tx) writeRegistered(ctx context.Context, group target.EndpointGroup, e target.Endpoint) (target.Endpoint, error) {
 	// $1 group, $2 id, $3 url, $4 weight, $5 backup, $6 labels, $7 now, $8 milliseconds that it stays
 	const put = `INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, draining, registered_at, expire_after, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, 'registered', FALSE, $7, $8, CAST($7 AS BIGINT) + $8)
@@ -194,7 +195,7 @@ func (s *Store) DeregisterEndpoint(ctx context.Context, app, group, id string, c
 
 // DrainEndpoint sets or lifts an operator's drain of an endpoint.
 func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draining bool,
-	change input.Change) (stored dispatcher.Endpoint, err error) {
+	change input.Change) (stored target.Endpoint, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		declared, err := findGroup(ctx, t, app, group, "")
 		if err != nil {
@@ -226,7 +227,7 @@ func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draini
 
 // declareEndpoints brings the rows of a group's endpoints in line with it: those that it declares are there, keep their
 // drain and how long they have been there; those that it does not declare, or take, any more are gone.
-func (t *tx) declareEndpoints(ctx context.Context, group dispatcher.EndpointGroup) error {
+func (t *tx) declareEndpoints(ctx context.Context, group target.EndpointGroup) error {
 	key := run.GroupID(group.App, group.Name)
 	// $1 group
 	const all = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 ORDER BY id`
@@ -239,16 +240,16 @@ func (t *tx) declareEndpoints(ctx context.Context, group dispatcher.EndpointGrou
 	for _, e := range there {
 		switch _, declared := group.Endpoints[e.ID]; {
 		case declared:
-		case e.Source == dispatcher.EndpointRegistered && e.ExpiresAt.After(t.now) && group.Registration != nil &&
+		case e.Source == target.EndpointRegistered && e.ExpiresAt.After(t.now) && group.Registration != nil &&
 			group.Registration.CheckEndpoint(e.StaticEndpoint) == nil:
 			registered++
 		default:
 			gone = append(gone, e.ID)
 		}
 	}
-	if n := len(group.Endpoints); n > 0 && n+registered > dispatcher.MaxEndpoints {
+	if n := len(group.Endpoints); n > 0 && n+registered > target.MaxEndpoints {
 		return input.Problems{{Path: "/endpoints", Code: input.CodeTooMany, Message: fmt.Sprintf(
-			"group would have %d endpoints with the %d that are registered; the maximum is %d", n+registered, registered, dispatcher.MaxEndpoints)}}
+			"group would have %d endpoints with the %d that are registered; the maximum is %d", n+registered, registered, target.MaxEndpoints)}}
 	}
 	if err := t.removeEndpoints(ctx, key, gone); err != nil {
 		return err
@@ -274,7 +275,7 @@ func (t *tx) removeEndpoints(ctx context.Context, group int64, ids []string) err
 }
 
 // writeDeclared writes the rows of endpoints that a group declares. One that was registered under an id gives way.
-func (t *tx) writeDeclared(ctx context.Context, group int64, endpoints map[string]dispatcher.StaticEndpoint) error {
+func (t *tx) writeDeclared(ctx context.Context, group int64, endpoints map[string]target.StaticEndpoint) error {
 	if len(endpoints) == 0 {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // pendingEnd is the end of a run, or a decision about missed fires, that has yet to be followed.
@@ -245,7 +246,7 @@ func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[r
 }
 
 // followersRuns returns the runs of the followers of an end, with what they are given.
-func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []presentFollower, room *followRoom, link dispatcher.ChainLink,
+func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []presentFollower, room *followRoom, link run.ChainLink,
 	of *run.Cause) ([]queuedRun, error) {
 	document, err := t.documentOf(ctx, e)
 	if err != nil {
@@ -344,7 +345,7 @@ func (t *tx) encodeDocument(ctx context.Context, e *pendingEnd, document dispatc
 	json.RawMessage, error,
 ) {
 	if room.full {
-		document.ResultOmitted = dispatcher.BytesKeptReached(e.app, room.quotas.BytesKept)
+		document.ResultOmitted = target.BytesKeptReached(e.app, room.quotas.BytesKept)
 		return document.Encode(nil)
 	}
 	var response *run.Response

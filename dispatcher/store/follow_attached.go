@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Deliveries are runs, and each run is of a job. So the target of a Follow, or of an alert, has a row among the jobs, which is
@@ -43,7 +44,7 @@ func (t *tx) findAttached(ctx context.Context, id int64) (*attachedJob, error) {
 
 // putAttached creates or replaces the job that makes the deliveries of owner: job, as Job.Attached makes it, which gets from
 // the app what it leaves out. It returns the target as stored. The error is Problems, with JSON pointers in job.
-func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatcher.Job, app access.App) (dispatcher.Target, error) {
+func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatcher.Job, app access.App) (target.Target, error) {
 	app.Defaults.Fill(&job)
 	was, err := t.findAttached(ctx, job.Key())
 	if err != nil {
@@ -135,8 +136,8 @@ func (s *Store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job 
 	var problems input.Problems
 	for _, event := range run.FollowEvents {
 		attached := job.Attached(event)
-		if attached.Target == (dispatcher.Target{}) {
-			if old != nil && old.Attached(event).Target != (dispatcher.Target{}) {
+		if attached.Target == (target.Target{}) {
+			if old != nil && old.Attached(event).Target != (target.Target{}) {
 				if err := t.deleteAttached(ctx, attached.Key()); err != nil {
 					return job, nil, err
 				}

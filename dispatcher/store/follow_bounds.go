@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // What follows a run takes waiting places of its app, and counts towards what may follow the first run of its chain. An end
@@ -31,7 +32,7 @@ type unqueuedRun struct {
 
 // followRoom is what an app has left for what follows its runs.
 type followRoom struct {
-	quotas         dispatcher.Quotas
+	quotas         target.Quotas
 	waiting, added int64
 	setAside       int64 // ends; counted if there is no place left
 	full           bool  // it keeps as many bytes as it may
@@ -77,7 +78,7 @@ func (r *followRoom) refuses(app string) error {
 	if r.waiting+r.added < int64(r.quotas.WaitingRuns) || r.setAside <= int64(r.quotas.WaitingRuns) {
 		return nil
 	}
-	return dispatcher.WaitingRunsReached(app, r.waiting+r.added, r.quotas.WaitingRuns)
+	return target.WaitingRunsReached(app, r.waiting+r.added, r.quotas.WaitingRuns)
 }
 
 // take adds the runs that follow an end.
@@ -92,7 +93,7 @@ func (f *following) take(room *followRoom, e *pendingEnd, runs []queuedRun, link
 			f.refused = append(f.refused, unqueuedRun{queuedRun: run, app: e.app, why: "not queued: " + link.Error(), reason: reason})
 		}
 	case room.waiting+room.added >= int64(room.quotas.WaitingRuns):
-		e.problem = dispatcher.WaitingRunsReached(e.app, room.waiting+room.added, room.quotas.WaitingRuns).Message
+		e.problem = target.WaitingRunsReached(e.app, room.waiting+room.added, room.quotas.WaitingRuns).Message
 		f.aside = append(f.aside, e)
 		room.setAside++
 	default:

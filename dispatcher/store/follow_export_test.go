@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // What follows a run and has yet to begin moves with its app, under its key and with what it was given.
@@ -68,7 +69,7 @@ func TestWaitingNotificationsMove(t *testing.T) {
 	onMoves(t, func(t *testing.T, m moving) {
 		alert := alert.Alert{App: "app", Name: "night",
 			AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
-		alert.Destination.Webhook = &dispatcher.AlertWebhook{}
+		alert.Destination.Webhook = &target.AlertWebhook{}
 		alert.Destination.Webhook.SetDefaults()
 		alert.Destination.Webhook.URL = "https://pager.example.com/"
 		_, _, err := m.old.PutAlert(t.Context(), alert, m.at(-time.Hour))

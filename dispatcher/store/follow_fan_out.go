@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // fanOut works out what may follow the runs of jobs, as they are declared.
@@ -115,7 +116,7 @@ func (f *fanOut) of(id int64) (out dispatcher.FanOut) {
 
 // before returns the jobs that lead to a job, the first one first, so that the most may follow a run of the first, and how much
 // that is. It ends once that is more than quotas allow: jobs do not follow each other in circles, so it gets there or ends.
-func (f *fanOut) before(ctx context.Context, id int64, out dispatcher.FanOut, quotas dispatcher.Quotas) (
+func (f *fanOut) before(ctx context.Context, id int64, out dispatcher.FanOut, quotas target.Quotas) (
 	path []int64, most dispatcher.FanOut, err error,
 ) {
 	next, found := map[int64]int64{}, map[int64]dispatcher.FanOut{id: out}

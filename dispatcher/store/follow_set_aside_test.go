@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // endsOfParent stores a job parent that the job child follows, and ends count runs of it, whose scheduled times are a second
@@ -24,7 +25,7 @@ func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys 
 	for _, name := range []string{"child", "parent"} {
 		job := dispatcher.Job{App: "app", Name: name}
 		job.SetDefaults()
-		job.Target.Webhook = &dispatcher.Webhook{URL: "http://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "http://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
 		if name == "parent" {
 			job.OnSuccess = &dispatcher.Follow{Jobs: []string{"child"}, Payload: dispatcher.FollowResult}
 		}

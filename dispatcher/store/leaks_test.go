@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -27,11 +28,11 @@ func testDamagedLeaks(t *testing.T, s *store.Store) {
 	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
-	hold := func(name string, token run.Token) dispatcher.HeldRun {
+	hold := func(name string, token run.Token) run.HeldRun {
 		t.Helper()
 		job := dispatcher.Job{App: "app", Name: name}
 		job.SetDefaults()
-		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}
 		_, _, err := s.PutJob(t.Context(), job, change)
 		must(t, err)
 		_, err = s.RequestRun(t.Context(), "app", name, nil, change)
@@ -46,7 +47,7 @@ func testDamagedLeaks(t *testing.T, s *store.Store) {
 		}
 		return held[0]
 	}
-	goesOn := func(r dispatcher.HeldRun, state run.State, next dispatcher.NextAttempt) {
+	goesOn := func(r run.HeldRun, state run.State, next dispatcher.NextAttempt) {
 		t.Helper()
 		must(t, s.Record(t.Context(), []dispatcher.Record{{Key: r.Key, JobID: r.JobID, Revision: 1, Node: 1, Token: r.Token,
 			Attempt: 1, ClaimedAt: may1, Next: &next, Outcome: run.Outcome{State: state, StartedAt: may1, EndedAt: may1}}}))

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // scale is how much a database holds.
@@ -40,8 +41,8 @@ func modelJob(app, name string) dispatcher.Job {
 	model := dispatcher.Job{App: app, Name: name, Enabled: true, Description: strings.Repeat("describes it ", 5),
 		Labels: input.Labels{"team": "payments"}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
 		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "H * * * *", Timezone: "UTC"}}},
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-			URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}}}
+		Target: target.Target{Webhook: &target.Webhook{
+			URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}}}
 	model.SetDefaults()
 	tick := model.Triggers["tick"]
 	tick.SetDefaults()

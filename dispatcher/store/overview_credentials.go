@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -106,7 +106,7 @@ func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
 }
 
 // groupsOf returns the groups that jobs call, by their ids.
-func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]dispatcher.EndpointGroup, error) {
+func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]target.EndpointGroup, error) {
 	var ids []int64
 	for _, job := range jobs {
 		if name := job.Target.GroupName(); name != "" {
@@ -114,13 +114,13 @@ func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]dispatc
 		}
 	}
 	slices.Sort(ids)
-	groups := map[int64]dispatcher.EndpointGroup{}
+	groups := map[int64]target.EndpointGroup{}
 	// From $1 on: ids
 	read := l.rows(0, 1, "", idColumns...) + ` SELECT g.id, ` + groupColumns + ` FROM b JOIN endpoint_groups AS g ON g.id = b.id
 		WHERE g.deleted_at IS NULL`
 	_, err := collect(ctx, l.read, func(row scanner) (struct{}, error) {
 		var id int64
-		group, err := evenUnreadable(scanGroup(""), func(*dispatcher.EndpointGroup, error) {})(widerRow{scanner: row, before: []any{&id}})
+		group, err := evenUnreadable(scanGroup(""), func(*target.EndpointGroup, error) {})(widerRow{scanner: row, before: []any{&id}})
 		groups[id] = group
 		return struct{}{}, err
 	}, read, l.batch(slices.Compact(ids))...)

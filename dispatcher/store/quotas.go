@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Quotas are counted in app_usage. A change that counts holds the row of its app until it is committed, so the next one
@@ -49,7 +50,7 @@ func (t *tx) admit(ctx context.Context, app access.App, old *dispatcher.Job, job
 }
 
 // countJobs adds to the jobs and triggers that an app has, and returns how many there are.
-func (t *tx) countJobs(ctx context.Context, app string, jobs, triggers int) (used dispatcher.Usage, err error) {
+func (t *tx) countJobs(ctx context.Context, app string, jobs, triggers int) (used target.Usage, err error) {
 	if jobs == 0 && triggers == 0 {
 		return used, nil
 	}
@@ -57,7 +58,7 @@ func (t *tx) countJobs(ctx context.Context, app string, jobs, triggers int) (use
 	const count = `INSERT INTO app_usage (app_id, jobs, triggers) VALUES ($1, $2, $3)
 		ON CONFLICT (app_id) DO UPDATE SET jobs = app_usage.jobs + excluded.jobs, triggers = app_usage.triggers + excluded.triggers
 		RETURNING jobs, triggers`
-	used, _, err = first(ctx, t, func(row scanner) (u dispatcher.Usage, err error) {
+	used, _, err = first(ctx, t, func(row scanner) (u target.Usage, err error) {
 		err = row.Scan(&u.Jobs, &u.Triggers)
 		return u, err
 	}, count, run.AppID(app), jobs, triggers)
@@ -115,7 +116,7 @@ func (t *tx) countManual(ctx context.Context, name string, payload []byte) error
 		waiting++ // the one that is requested
 	}
 	if waiting > int64(quotas.WaitingRuns) {
-		return dispatcher.WaitingRunsReached(name, waiting-1, quotas.WaitingRuns)
+		return target.WaitingRunsReached(name, waiting-1, quotas.WaitingRuns)
 	}
 	return nil
 }
@@ -213,7 +214,7 @@ func (t *tx) mayKeep(ctx context.Context, app access.App, payload []byte) error 
 	kept, err := bytesKept(ctx, t, app.Name, day(t.now.UnixMilli()))
 	if err == nil && kept+int64(len(payload)) > app.Bounds.Quotas.BytesKept {
 		return &input.Problem{Code: input.CodeBoundQuota,
-			Message: dispatcher.BytesKeptReached(app.Name, app.Bounds.Quotas.BytesKept)}
+			Message: target.BytesKeptReached(app.Name, app.Bounds.Quotas.BytesKept)}
 	}
 	return err
 }
@@ -242,7 +243,7 @@ func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []st
 			}
 			// $1 app, $2 day
 			const forget = `DELETE FROM app_bytes WHERE app_id = $1 AND day < $2`
-			if _, err := t.ExecContext(ctx, forget, run.AppID(app), today-dispatcher.MaxRetention.Milliseconds()); err != nil {
+			if _, err := t.ExecContext(ctx, forget, run.AppID(app), today-input.MaxRetention.Milliseconds()); err != nil {
 				return fmt.Errorf("forget old bytes of app %s: %w", app, err)
 			}
 			if kept[app], err = bytesKept(ctx, t, app, today); err != nil {
@@ -269,7 +270,7 @@ func bytesKept(ctx context.Context, q querier, app string, today int64) (int64, 
 func addUsage(ctx context.Context, q querier, app *access.App, now time.Time) error {
 	// $1 app
 	const counted = `SELECT jobs, triggers FROM app_usage WHERE app_id = $1`
-	used, _, err := first(ctx, q, func(row scanner) (u dispatcher.Usage, err error) {
+	used, _, err := first(ctx, q, func(row scanner) (u target.Usage, err error) {
 		err = row.Scan(&u.Jobs, &u.Triggers)
 		return u, err
 	}, counted, run.AppID(app.Name))

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -43,7 +44,7 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 	}
 	job, _, err := s.PutJob(ctx, dispatcher.Job{
 		App: "app", Name: "job", Enabled: true, Triggers: declared,
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
 	}, change)
 	must(t, err)
 	_, err = s.PauseJob(ctx, "app", "job", "paused", true, change)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -218,7 +219,7 @@ func (t *purge) longest(ctx context.Context, apps []retention) (int64, error) {
 			return app.kept, nil
 		}
 	}
-	return dispatcher.DefaultRetention.Std().Milliseconds(), nil
+	return input.DefaultRetention.Std().Milliseconds(), nil
 }
 
 // removal removes at most size of what is from before an instant, and returns how much.

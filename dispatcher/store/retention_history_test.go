@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -26,12 +27,12 @@ func declareApp(t *testing.T, s *store.Store, name string, retention time.Durati
 	change := input.Change{Actor: "test", Now: may1, Operator: true}
 	_, _, err := s.PutApp(t.Context(), access.App{
 		Name: name, Enabled: true, Retention: input.Duration(retention),
-		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: input.Duration(dispatcher.MaxRetention)}},
+		Bounds: &target.Bounds{Quotas: target.Quotas{Retention: input.Duration(input.MaxRetention)}},
 	}, change)
 	must(t, err)
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
-		App: name, Name: "job", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1",
-			Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		App: name, Name: "job", Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
+			Method: "POST", Timeout: target.DefaultTimeout}},
 	}, change)
 	must(t, err)
 	return run.JobID(name, "job")
@@ -109,8 +110,8 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s *store.Store) {
 	for i, runs := range []int{700, 0, 300, 500, 1, 499, 20} {
 		name := fmt.Sprintf("job-%d", i)
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
-			App: "short", Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1",
-				Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+			App: "short", Name: name, Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
+				Method: "POST", Timeout: target.DefaultTimeout}},
 		}, input.Change{Actor: "test", Now: may1})
 		must(t, err)
 		for from, n := may1, runs; n > 0; from, n = from.Add(days(1)), n-400 {

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -17,8 +18,8 @@ import (
 // putTriggers declares a job of some triggers t0, t1 and so on.
 func putTriggers(t *testing.T, s *store.Store, app, name string, triggers int, now time.Time) {
 	t.Helper()
-	job := dispatcher.Job{App: app, Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1",
-		Method: "POST", Timeout: dispatcher.DefaultTimeout}}, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: app, Name: name, Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
+		Method: "POST", Timeout: target.DefaultTimeout}}, Triggers: map[string]dispatcher.Trigger{}}
 	for i := range triggers {
 		job.Triggers[fmt.Sprint("t", i)] = dispatcher.Trigger{
 			Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,

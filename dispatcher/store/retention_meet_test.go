@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // An app that used all there is leaves nothing behind once it is deleted and its history is over.
@@ -76,14 +77,14 @@ func useAll(m moving) {
 	m.declare("parent", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
 		target := job.Target
 		job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target, Payload: dispatcher.FollowResult}
-		job.ConcurrencyPolicy, job.CarryState = dispatcher.ConcurrencyQueue, true
+		job.ConcurrencyPolicy, job.CarryState = run.ConcurrencyQueue, true
 		job.Objective = &dispatcher.Objective{Within: input.Duration(time.Minute), Of: "90%"}
 	})
 	_, err := m.old.SetCarriedState(ctx, "app", "parent", json.RawMessage(`{"at":1}`), m.at(-time.Hour))
 	must(m.t, err)
 	a := alert.Alert{App: "app", Name: "night"}
 	a.Failure, a.NoSuccessFor = &alert.Failures{After: 1}, input.Duration(time.Hour)
-	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook = &target.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = "https://pager.example.com/"
 	_, _, err = m.old.PutAlert(ctx, a, m.at(-time.Hour))

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -27,7 +28,7 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 		MisfireAfter: input.Duration(24 * time.Hour)}
 	_, _, err = s.PutJob(ctx, dispatcher.Job{App: "app", Name: "job", Enabled: true,
 		Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
-		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
 	}, change)
 	must(t, err)
 	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
@@ -43,7 +44,7 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	if len(held) != 2 {
 		t.Fatalf("%d fires were claimed, want 2", len(held))
 	}
-	record := func(r dispatcher.HeldRun) {
+	record := func(r run.HeldRun) {
 		response(t, func() error {
 			return s.Record(ctx, []dispatcher.Record{{
 				Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt, Node: firstNode,

@@ -54,7 +54,7 @@ type highWater struct {
 
 // claimedRun is one of the runs that were won by a claim.
 type claimedRun struct {
-	run  dispatcher.HeldRun
+	run  run.HeldRun
 	node run.NodeID
 	at   time.Time // zero: there is none
 }
@@ -158,7 +158,7 @@ func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node run.N
 }
 
 // claimed raises the mark to the runs that a claim of a node has won.
-func (d *rollbackDetector) claimed(node run.NodeID, held []dispatcher.HeldRun) {
+func (d *rollbackDetector) claimed(node run.NodeID, held []run.HeldRun) {
 	if len(held) == 0 {
 		return
 	}

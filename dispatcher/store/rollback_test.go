@@ -17,20 +17,21 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 const firstNode, secondNode run.NodeID = 0x77, 0x78
 
 // registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
-func registered(t *testing.T, database string, without ...store.Capability) (*store.Store, dispatcher.HeldRun) {
+func registered(t *testing.T, database string, without ...store.Capability) (*store.Store, run.HeldRun) {
 	t.Helper()
 	return registeredAndClaimed(t, database, time.Now(), without...)
 }
 
 // registeredAndClaimed is registered with a fire of about that instant.
 func registeredAndClaimed(t *testing.T, database string, of time.Time,
-	without ...store.Capability) (*store.Store, dispatcher.HeldRun) {
+	without ...store.Capability) (*store.Store, run.HeldRun) {
 	t.Helper()
 	ctx, s := t.Context(), openAs(t, database, store.Options{Without: without})
 	now := of.UTC().Truncate(time.Second)
@@ -41,7 +42,7 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time,
 		App: "app", Name: "job", Enabled: true,
 		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1m)"},
 			MisfireAfter: input.Duration(24 * time.Hour), Enabled: true}},
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
 	}, change)
 	must(t, err)
 	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
@@ -82,7 +83,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lose string // SQL
-		do   func(context.Context, *store.Store, dispatcher.HeldRun) error
+		do   func(context.Context, *store.Store, run.HeldRun) error
 		want string // of the reason; empty: no rollback
 	}{
 		"nothing":           {},
@@ -92,39 +93,39 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		"a heartbeat":       {lose: `UPDATE nodes SET heartbeats = heartbeats - 1`, want: "has sent 1 heartbeats, and the database knows of 0"},
 		"a registration":    {lose: `DELETE FROM nodes`, want: "has registered"},
 		"too long ago":      {lose: `DELETE FROM claims; UPDATE nodes SET state = 'dead'`},
-		"recorded": {do: func(ctx context.Context, s *store.Store, r dispatcher.HeldRun) error {
+		"recorded": {do: func(ctx context.Context, s *store.Store, r run.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{Key: r.Key, Node: firstNode, Token: r.Token, Attempt: 1,
 				Outcome: run.Outcome{State: run.Succeeded, StartedAt: may1, EndedAt: may1}}})
 		}},
-		"released": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
-			return s.Release(ctx, []dispatcher.HeldRun{run})
+		"released": {do: func(ctx context.Context, s *store.Store, r run.HeldRun) error {
+			return s.Release(ctx, []run.HeldRun{r})
 		}},
-		"handed back, and taken by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
-			return s.Release(ctx, []dispatcher.HeldRun{run})
+		"handed back, and taken by another": {do: func(ctx context.Context, s *store.Store, r run.HeldRun) error {
+			return s.Release(ctx, []run.HeldRun{r})
 		}, lose: takenByAnother},
-		"defers, and taken by another": {do: func(ctx context.Context, s *store.Store, r dispatcher.HeldRun) error {
+		"defers, and taken by another": {do: func(ctx context.Context, s *store.Store, r run.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{
 				Key: r.Key, Node: firstNode, Token: r.Token, Attempt: 1,
 				Outcome: run.Outcome{State: run.Failed, StartedAt: may1, EndedAt: may1},
 				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true},
 			}})
 		}, lose: takenByAnother},
-		"accepted, and its end is recorded by another": {do: func(ctx context.Context, s *store.Store, r dispatcher.HeldRun) error {
+		"accepted, and its end is recorded by another": {do: func(ctx context.Context, s *store.Store, r run.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{
 				Key: r.Key, Node: firstNode, Token: r.Token, Attempt: 1,
 				Outcome: run.Outcome{State: run.Succeeded, StartedAt: may1, EndedAt: may1},
 				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), Callback: &run.Callback{}},
 			}})
 		}, lose: takenByAnother},
-		"asked for a slot, and taken by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
-			_, err := s.Acquire(ctx, []dispatcher.HeldRun{run})
+		"asked for a slot, and taken by another": {do: func(ctx context.Context, s *store.Store, r run.HeldRun) error {
+			_, err := s.Acquire(ctx, []run.HeldRun{r})
 			return err
 		}, lose: takenByAnother},
-		"cancelled": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
+		"cancelled": {do: func(ctx context.Context, s *store.Store, run run.HeldRun) error {
 			_, err := s.CancelRun(ctx, run.String(), input.Change{})
 			return err
 		}},
-		"retried by hand": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
+		"retried by hand": {do: func(ctx context.Context, s *store.Store, run run.HeldRun) error {
 			_, err := s.CancelRun(ctx, run.String(), input.Change{})
 			if err == nil {
 				_, err = s.RetryRun(ctx, run.String(), input.Change{})
@@ -150,7 +151,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 
 // lost lets a node do something, then the database lose something and the connections. It wants a rollback for a reason,
 // or none.
-func lost(t *testing.T, lose string, do func(context.Context, *store.Store, dispatcher.HeldRun) error, want string,
+func lost(t *testing.T, lose string, do func(context.Context, *store.Store, run.HeldRun) error, want string,
 	without ...store.Capability) {
 	t.Helper()
 	ctx, database := t.Context(), pgtest.New(t)

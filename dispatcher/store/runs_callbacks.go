@@ -139,7 +139,7 @@ const insertCompleted = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, 
 
 // calledBack is a live run as a callback finds it, locked.
 type calledBack struct {
-	held     dispatcher.HeldRun
+	held     run.HeldRun
 	state    run.State
 	deadline int64
 	claimed  int64         // when its node got it
@@ -218,7 +218,7 @@ func (s *Store) callback(ctx context.Context, runID, action string, change input
 func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, result run.CallbackResult,
 	change input.Change,
 ) (run.Run, error) {
-	var done dispatcher.HeldRun
+	var done run.HeldRun
 	r, err := s.callback(ctx, runID, "complete", change, func(ctx context.Context, t *tx, r run.Run, key []any) error {
 		if r.EndedAt != nil && r.Attempt == attempt && r.State == run.Succeeded {
 			return errSaid
@@ -248,7 +248,7 @@ func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 	})
 	if err == nil && done.JobID != 0 {
 		// Nodes grant what this leaves undecided, and end broadcasts that this does not.
-		_ = s.ReleaseSlots(ctx, []dispatcher.HeldRun{done})
+		_ = s.ReleaseSlots(ctx, []run.HeldRun{done})
 		if done.Shard > 0 {
 			_, _ = s.EndBroadcasts(ctx, []run.Key{done.Parent()}, change.Now)
 		}

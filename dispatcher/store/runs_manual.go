@@ -145,7 +145,7 @@ func cancelRun(ctx context.Context, t *tx, r run.Run, key []any) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 	const of = `SELECT` + contenderColumns + ` FROM live_runs AS r
 		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
-	held, _, err := first(ctx, t, func(row scanner) (held dispatcher.HeldRun, err error) {
+	held, _, err := first(ctx, t, func(row scanner) (held run.HeldRun, err error) {
 		var node run.NodeID
 		err = row.Scan(&held.JobID, instantColumn(&held.ScheduledAt), &held.TriggerID, kindColumn(&held.Key), &node, &held.Token,
 			&held.Attempt)

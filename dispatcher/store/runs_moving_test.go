@@ -66,7 +66,7 @@ func TestRunsAreListedOnceWhileTheyMove(t *testing.T) {
 }
 
 // move ends some runs by their claim, unfolds it, and ends the others as live runs, some of them after another attempt.
-func move(t *testing.T, s *store.Store, held []dispatcher.HeldRun, token run.Token) {
+func move(t *testing.T, s *store.Store, held []run.HeldRun, token run.Token) {
 	ctx, third := context.WithoutCancel(t.Context()), len(held)/3
 	check := func(err error) {
 		if err != nil {

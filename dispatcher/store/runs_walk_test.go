@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -77,7 +78,7 @@ func walkedHistory(t *testing.T, s *store.Store, end time.Time) (mine, others st
 	for n := range 6 {
 		job := dispatcher.Job{App: []string{mine, others}[n%2], Name: fmt.Sprint("job", n), Enabled: true,
 			Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(24h)"}}},
-			Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}}}
+			Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}}
 		trigger := job.Triggers["tick"]
 		trigger.SetDefaults()
 		job.Triggers["tick"] = trigger

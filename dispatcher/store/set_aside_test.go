@@ -140,7 +140,7 @@ func TestRunThatIsSetAsideHoldsNoQueue(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
 		queue := func(job *dispatcher.Job) {
-			job.ConcurrencyPolicy, job.QueueLimit = dispatcher.ConcurrencyQueue, 10
+			job.ConcurrencyPolicy, job.QueueLimit = run.ConcurrencyQueue, 10
 		}
 		r.requested(queue)
 		r.spoil("attempt = " + r.most())

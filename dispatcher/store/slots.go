@@ -126,7 +126,7 @@ func slotStatementsOf(f flavor) slotStatements {
 const slotsAtOnce = 100
 
 // Acquire gives runs that are about to begin their slots, and returns those that may begin.
-func (s *Store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted []dispatcher.HeldRun, err error) {
+func (s *Store) Acquire(ctx context.Context, runs []run.HeldRun) (granted []run.HeldRun, err error) {
 	for _, run := range runs {
 		s.rollbacks.handedBack(run.Key) // it may have to wait
 	}
@@ -134,7 +134,7 @@ func (s *Store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 		return nil, err
 	}
 	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]lockedJob,
-		some []dispatcher.HeldRun) (func(), error) {
+		some []run.HeldRun) (func(), error) {
 		c, err := s.arbitrate(ctx, t, jobs, question{runs: some})
 		return func() { granted = append(granted, runsOf(c.begin)...) }, err
 	}, s.heldAside(ctx, dispatcher.WorkSlots))
@@ -145,15 +145,15 @@ func (s *Store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 }
 
 // ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
-func (s *Store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (s *Store) ReleaseSlots(ctx context.Context, runs []run.HeldRun) error {
 	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]lockedJob,
-		some []dispatcher.HeldRun) (func(), error) {
+		some []run.HeldRun) (func(), error) {
 		if _, err := t.ExecContext(ctx, t.hot.slots.leave, s.slotsOf(some)...); err != nil {
 			return nil, err
 		}
 		_, err := s.arbitrate(ctx, t, jobs, question{})
 		return func() {}, err
-	}, func(run dispatcher.HeldRun, why error) error {
+	}, func(run run.HeldRun, why error) error {
 		return s.setJobAside(ctx, dispatcher.WorkSlots, run.JobID, why, time.Time{})
 	})
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) err
 
 // decide decides about the slots of some jobs, which are locked, for some of their runs. What it returns is called
 // once that is committed.
-type decide func(ctx context.Context, t *tx, jobs map[int64]lockedJob, runs []dispatcher.HeldRun) (done func(), err error)
+type decide func(ctx context.Context, t *tx, jobs map[int64]lockedJob, runs []run.HeldRun) (done func(), err error)
 
 // slotRounds is how often a locked job is tried, and slotPause the longest time in between. Another node that
 // decides about the same job holds it for less.
@@ -175,12 +175,12 @@ const (
 
 // decideSlots decides about the jobs of runs in portions. Runs that fail alone are handed to alone. Runs of jobs that stay locked
 // are in its error, a dispatcher.UndecidedError.
-func (s *Store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do decide, alone func(dispatcher.HeldRun, error) error) error {
+func (s *Store) decideSlots(ctx context.Context, runs []run.HeldRun, do decide, alone func(run.HeldRun, error) error) error {
 	left := sortedBy(runs, heldKey)
 	for round := 1; len(left) > 0; round++ {
-		var locked []dispatcher.HeldRun
+		var locked []run.HeldRun
 		for part := range slices.Chunk(left, slotsAtOnce) {
-			err := inParts(ctx, s, part, func(some []dispatcher.HeldRun) error {
+			err := inParts(ctx, s, part, func(some []run.HeldRun) error {
 				skipped, err := s.decidePart(ctx, some, do)
 				locked = append(locked, skipped...)
 				return err
@@ -201,14 +201,14 @@ func (s *Store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do d
 }
 
 // decidePart decides about one portion, and returns the runs of jobs that somebody else has locked.
-func (s *Store) decidePart(ctx context.Context, part []dispatcher.HeldRun, do decide) (locked []dispatcher.HeldRun, err error) {
+func (s *Store) decidePart(ctx context.Context, part []run.HeldRun, do decide) (locked []run.HeldRun, err error) {
 	var done func()
 	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		jobs, err := t.lockJobs(ctx, jobsOf(part))
 		if err != nil {
 			return err
 		}
-		var some []dispatcher.HeldRun
+		var some []run.HeldRun
 		locked, done = nil, func() {}
 		for _, run := range part {
 			if _, ours := jobs[run.JobID]; ours {
@@ -289,7 +289,7 @@ func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 }
 
 // jobsOf returns the jobs of runs, each once, in the order in which they are locked.
-func jobsOf(runs []dispatcher.HeldRun) []int64 {
+func jobsOf(runs []run.HeldRun) []int64 {
 	ids := make([]int64, len(runs))
 	for i, run := range runs {
 		ids[i] = run.JobID
@@ -299,7 +299,7 @@ func jobsOf(runs []dispatcher.HeldRun) []int64 {
 }
 
 // slotsOf returns the batch of the slots that runs have, without their nodes.
-func (s *Store) slotsOf(runs []dispatcher.HeldRun) []any {
+func (s *Store) slotsOf(runs []run.HeldRun) []any {
 	all := make([]*contender, len(runs))
 	for i, run := range runs {
 		all[i] = &contender{held: run}
@@ -310,7 +310,7 @@ func (s *Store) slotsOf(runs []dispatcher.HeldRun) []any {
 // lockedJob is what bounds the runs of a job, and those at each endpoint.
 type lockedJob struct {
 	dispatcher.Job
-	atEndpoint dispatcher.ConcurrencyPolicy
+	atEndpoint run.ConcurrencyPolicy
 }
 
 // lockJobs locks jobs and returns what bounds their runs, by id. It leaves out jobs that somebody else has

@@ -8,12 +8,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // contender is a run that has or wants a slot, as the tables have it.
 type contender struct {
 	dispatcher.Contender
-	held      dispatcher.HeldRun
+	held      run.HeldRun
 	endpoint  string     // whose slot it is; empty: the job's
 	node      run.NodeID // of the run
 	slotNode  run.NodeID // of the slot
@@ -22,9 +23,9 @@ type contender struct {
 
 // question is what an arbitration is about, besides the slots that have become free.
 type question struct {
-	runs []dispatcher.HeldRun // that want to begin
+	runs []run.HeldRun // that want to begin
 	// at are the endpoints whose slots they want; nil: they want slots of their jobs.
-	at map[run.Key]dispatcher.EndpointRequest
+	at map[run.Key]target.EndpointRequest
 	// gone tells to look for runs that wait for endpoints that are not there any more.
 	gone bool
 }
@@ -137,7 +138,7 @@ func latest(all []dispatcher.Contender) run.Key {
 // whySkipped names the run that is in the way of another. all are in order.
 func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision,
 	byKey map[run.Key]*contender, of *contender) string {
-	if job.ConcurrencyPolicy == dispatcher.ConcurrencyReplace {
+	if job.ConcurrencyPolicy == run.ConcurrencyReplace {
 		return fmt.Sprintf("replaced by run %s before it began", latest(all))
 	}
 	at := slices.IndexFunc(all, func(o dispatcher.Contender) bool { return o.Slot })
@@ -157,7 +158,7 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 	if node := max(holder.slotNode, holder.node); node > 0 {
 		why += fmt.Sprintf(" on node %s", node)
 	}
-	if job.ConcurrencyPolicy != dispatcher.ConcurrencyForbid {
+	if job.ConcurrencyPolicy != run.ConcurrencyForbid {
 		why = fmt.Sprintf("%d runs wait already, the most that queue_limit allows; %s", max(job.QueueLimit, 1), why)
 	}
 	return why
@@ -215,8 +216,8 @@ func (t *tx) take(ctx context.Context, hot statement, args ...any) error {
 }
 
 // runsOf returns the runs of contenders.
-func runsOf(contenders []*contender) []dispatcher.HeldRun {
-	all := make([]dispatcher.HeldRun, len(contenders))
+func runsOf(contenders []*contender) []run.HeldRun {
+	all := make([]run.HeldRun, len(contenders))
 	for i, r := range contenders {
 		all[i] = r.held
 	}

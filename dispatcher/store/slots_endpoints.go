@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // The slots of endpoints are decided about as those of jobs are, by the same code and under the same lock of the job's
@@ -29,10 +30,10 @@ const goneEndpoints = ` SELECT b.id, b.endpoint FROM b WHERE NOT EXISTS (
 	WHERE j.id = b.id AND g.deleted_at IS NULL AND g.definition LIKE '%"dns":{%' LIMIT 1 OFFSET 0)`
 
 // AcquireEndpoints gives runs that are about to send their requests the slots of endpoints.
-func (s *Store) AcquireEndpoints(ctx context.Context, requests []dispatcher.EndpointRequest) (
-	grants []dispatcher.EndpointGrant, err error,
+func (s *Store) AcquireEndpoints(ctx context.Context, requests []target.EndpointRequest) (
+	grants []target.EndpointGrant, err error,
 ) {
-	runs, at := make([]dispatcher.HeldRun, len(requests)), make(map[run.Key]dispatcher.EndpointRequest, len(requests))
+	runs, at := make([]run.HeldRun, len(requests)), make(map[run.Key]target.EndpointRequest, len(requests))
 	for i, request := range requests {
 		runs[i], at[request.Key] = request.HeldRun, request
 		s.rollbacks.handedBack(request.Key) // it may have to wait
@@ -41,14 +42,14 @@ func (s *Store) AcquireEndpoints(ctx context.Context, requests []dispatcher.Endp
 		return nil, err
 	}
 	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]lockedJob,
-		some []dispatcher.HeldRun) (func(), error) {
+		some []run.HeldRun) (func(), error) {
 		c, err := s.arbitrate(ctx, t, jobs, question{runs: some, at: at})
 		return func() {
 			for _, r := range c.begin {
-				grants = append(grants, dispatcher.EndpointGrant{HeldRun: r.held, Endpoint: r.endpoint})
+				grants = append(grants, target.EndpointGrant{HeldRun: r.held, Endpoint: r.endpoint})
 			}
 			for _, r := range c.busy {
-				grants = append(grants, dispatcher.EndpointGrant{HeldRun: at[r.Key].HeldRun, Busy: r.why})
+				grants = append(grants, target.EndpointGrant{HeldRun: at[r.Key].HeldRun, Busy: r.why})
 			}
 		}, err
 	}, s.heldAside(ctx, dispatcher.WorkSlots))
@@ -60,7 +61,7 @@ func (s *Store) AcquireEndpoints(ctx context.Context, requests []dispatcher.Endp
 
 // goesTo returns the endpoint of which a run gets the slot: the one that it waited for, or had in an attempt before, or
 // else the one that it asks for. It leaves all others.
-func (r *reading) goesTo(request dispatcher.EndpointRequest) (endpoint string) {
+func (r *reading) goesTo(request target.EndpointRequest) (endpoint string) {
 	endpoint = request.Endpoint
 	known := slices.Clone(r.atEndpoint[request.Key])
 	for _, c := range known {

@@ -37,7 +37,7 @@ func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher
 		err := row.Scan(&key.JobID, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key.Key), &key.Endpoint, &token,
 			&gone, &place)
 		if gone {
-			left.Runs = append(left.Runs, dispatcher.HeldRun{Key: key.Key, JobID: key.JobID, Token: token})
+			left.Runs = append(left.Runs, run.HeldRun{Key: key.Key, JobID: key.JobID, Token: token})
 		}
 		if place == limit {
 			left.Last, left.More = key, true
@@ -53,8 +53,8 @@ func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher
 
 // ReleaseRun frees the slots of a run that has ended, for an operator who knows that no request of it is in flight.
 func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
-	var released dispatcher.HeldRun
-	run, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *tx, r run.Run, key []any) error {
+	var released run.HeldRun
+	r, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *tx, r run.Run, key []any) error {
 		if r.EndedAt == nil {
 			return fmt.Errorf("run %s has not ended: %w", r.ID, dispatcher.ErrConflict)
 		}
@@ -73,7 +73,7 @@ func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) 
 		return err
 	})
 	if err == nil {
-		_ = s.ReleaseSlots(ctx, []dispatcher.HeldRun{released}) // the handler grants what this leaves undecided
+		_ = s.ReleaseSlots(ctx, []run.HeldRun{released}) // the handler grants what this leaves undecided
 	}
-	return run, err
+	return r, err
 }

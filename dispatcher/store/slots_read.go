@@ -51,7 +51,7 @@ func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question
 	edge := 0
 	for _, job := range jobs {
 		n := job.Slots()
-		if n == 0 && job.atEndpoint == dispatcher.ConcurrencyAllow {
+		if n == 0 && job.atEndpoint == run.ConcurrencyAllow {
 			n = liftedAtOnce
 		}
 		edge = max(edge, n)
@@ -82,7 +82,7 @@ func (r *reading) runs(ctx context.Context, query string, add func(*contender) *
 
 // asks adds runs that are about to begin, and which their node still holds.
 func (r *reading) asks(q question) func(*contender) *contender {
-	asking := make(map[run.Key]dispatcher.HeldRun, len(q.runs))
+	asking := make(map[run.Key]run.HeldRun, len(q.runs))
 	for _, run := range q.runs {
 		asking[run.Key] = run
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/series"
 )
 
@@ -23,13 +23,13 @@ const (
 )
 
 // reasonOfSkip returns the reason of a run that is skipped.
-func reasonOfSkip(policy dispatcher.ConcurrencyPolicy, endpoint string) skipReason {
+func reasonOfSkip(policy run.ConcurrencyPolicy, endpoint string) skipReason {
 	switch {
 	case endpoint != "":
 		return skipEndpointBusy
-	case policy == dispatcher.ConcurrencyReplace:
+	case policy == run.ConcurrencyReplace:
 		return skipReplaced
-	case policy == dispatcher.ConcurrencyForbid:
+	case policy == run.ConcurrencyForbid:
 		return skipForbidden
 	}
 	return skipQueueFull

@@ -15,11 +15,11 @@ import (
 )
 
 // boundedJob declares a job of which one run at a time may execute, and requests and adopts a run.
-func boundedJob(t *testing.T, s *store.Store, name string, token run.Token) dispatcher.HeldRun {
+func boundedJob(t *testing.T, s *store.Store, name string, token run.Token) run.HeldRun {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1}
 	job := tick(name, "", may1)
-	job.ConcurrencyPolicy = dispatcher.ConcurrencyQueue
+	job.ConcurrencyPolicy = run.ConcurrencyQueue
 	_, _, err := s.PutJob(t.Context(), job, change)
 	must(t, err)
 	_, err = s.RequestRun(t.Context(), "app", name, nil, change)
@@ -37,7 +37,7 @@ func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s := ownClaims(t, database, 1)
-	var runs []dispatcher.HeldRun
+	var runs []run.HeldRun
 	for i, name := range []string{"before", "locked", "after"} {
 		runs = append(runs, boundedJob(t, s, name, run.Token(20+i)))
 	}
@@ -87,7 +87,7 @@ func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
 		if runs != 6 {
 			t.Errorf("read %d runs, want the first and the last three", runs)
 		}
-		granted, err := s.Acquire(t.Context(), []dispatcher.HeldRun{first})
+		granted, err := s.Acquire(t.Context(), []run.HeldRun{first})
 		if err != nil || len(granted) != 1 {
 			t.Fatalf("granted %v, %v, want the first run", granted, err)
 		}
@@ -98,7 +98,7 @@ func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
 			t.Errorf("granted %v, %v, want none while the slot is taken", granted, err)
 		}
 		must(t, s.Record(t.Context(), succeeded(claimer, first)))
-		must(t, s.ReleaseSlots(t.Context(), []dispatcher.HeldRun{first}))
+		must(t, s.ReleaseSlots(t.Context(), []run.HeldRun{first}))
 		if next := count(t, s, fmt.Sprintf(`SELECT count(*) FROM live_runs WHERE node = 0 AND scheduled_at = %d`,
 			held[0].ScheduledAt.UnixMilli())); next != 1 {
 			t.Error("the run that waited longest was not woken")

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -236,7 +237,7 @@ func fill(t *testing.T, s *store.Store) {
 		name := fmt.Sprintf("job%d", i)
 		_, _, err := s.PutJob(ctx, dispatcher.Job{
 			App: "app", Name: name, Enabled: true, Triggers: triggers,
-			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
 		}, change)
 		must(t, err)
 		for day := range 3 {

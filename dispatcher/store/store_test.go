@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -63,7 +64,7 @@ func openAs(t testing.TB, database string, o store.Options) *store.Store {
 }
 
 // adopt adopts what query selects, as a node does that has a place for everything.
-func adopt(ctx context.Context, s dispatcher.Adoption, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+func adopt(ctx context.Context, s dispatcher.Adoption, query dispatcher.AdoptQuery) ([]run.HeldRun, error) {
 	found, err := s.Adoptable(ctx, query)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // An app that cannot be read is listed with the reason, hides no other, and can be emptied, deleted and put again.
@@ -65,7 +66,7 @@ func testUnreadableApp(t *testing.T, s *store.Store, set string) {
 	must(t, s.DeleteJob(ctx, "bad", "job", change))
 	must(t, s.DeleteCalendar(ctx, "bad", "holidays", change))
 	must(t, s.DeleteApp(ctx, "bad", change))
-	_, created, err := s.PutApp(ctx, access.App{Name: "bad", Enabled: true, Bounds: &dispatcher.Bounds{}},
+	_, created, err := s.PutApp(ctx, access.App{Name: "bad", Enabled: true, Bounds: &target.Bounds{}},
 		input.Change{Actor: "test", Now: may1, Operator: true})
 	if err != nil || !created {
 		t.Errorf("put again by an operator: created %t, %v", created, err)
@@ -84,7 +85,7 @@ func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 		if _, _, err := s.PutApp(t.Context(), again, change); err == nil || !strings.Contains(err.Error(), "app bad: stored bounds") {
 			t.Errorf("put without bounds: got error %v, want one that names the app", err)
 		}
-		again.Bounds = &dispatcher.Bounds{}
+		again.Bounds = &target.Bounds{}
 		change.Operator = true
 		put, _, err := s.PutApp(t.Context(), again, change)
 		if err != nil || put.Err != nil || put.Bounds.Suspended {
@@ -103,7 +104,7 @@ func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 		for _, name := range []string{"bad", "good"} {
 			_, _, err := s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: name}, change)
 			must(t, err)
-			group := dispatcher.EndpointGroup{App: "app", Name: name, Registration: &dispatcher.Registration{
+			group := target.EndpointGroup{App: "app", Name: name, Registration: &target.Registration{
 				Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}
 			group.SetDefaults()
 			_, _, err = s.PutGroup(ctx, group, change)
@@ -111,8 +112,8 @@ func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 			alert := alert.Alert{App: "app", Name: name, Jobs: []string{"job"}}
 			alert.SetDefaults()
 			alert.Missed = true
-			alert.Destination.Webhook = &dispatcher.AlertWebhook{
-				Webhook: dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+			alert.Destination.Webhook = &target.AlertWebhook{
+				Webhook: target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}
 			_, _, err = s.PutAlert(ctx, alert, change)
 			must(t, err)
 		}

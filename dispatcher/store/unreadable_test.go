@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -41,7 +42,7 @@ func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 	for _, name := range []string{"bad", "good"} {
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
 			App: "app", Name: name, Enabled: true, Payload: []byte(`{"n": 1}`),
-			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
 			Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1h)"},
 				MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}},
 		}, change)

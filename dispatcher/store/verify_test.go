@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -31,7 +32,7 @@ func testVerifyFinds(t *testing.T, s *store.Store) {
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
 		App: "app", Name: "job", Enabled: true,
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
 		Triggers: map[string]dispatcher.Trigger{"tick": {
 			Schedule:     dispatcher.Schedule{Expression: "0 * * * * ?", Timezone: "Europe/Berlin"},
 			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,

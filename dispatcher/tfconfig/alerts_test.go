@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
@@ -24,10 +24,10 @@ func watched() tfconfig.Content {
 	var standard, every alert.Alert
 	standard.SetDefaults()
 	standard.App, standard.Name, standard.Failure = "billing", "channel", &alert.Failures{After: 1}
-	standard.Destination.Webhook = &dispatcher.AlertWebhook{}
+	standard.Destination.Webhook = &target.AlertWebhook{}
 	standard.Destination.Webhook.SetDefaults()
 	standard.Destination.Webhook.URL = "https://hooks.slack.com/"
-	standard.Destination.Webhook.Format, standard.Destination.Webhook.SecretURL = "slack", &dispatcher.Secret{Stored: true}
+	standard.Destination.Webhook.Format, standard.Destination.Webhook.SecretURL = "slack", &target.Secret{Stored: true}
 	every.SetDefaults()
 	from := time.Date(2027, 12, 24, 0, 0, 0, 0, time.UTC)
 	to := from.AddDate(0, 0, 3)
@@ -41,12 +41,12 @@ func watched() tfconfig.Content {
 		{Schedule: "0 22 * * *", Duration: input.Duration(8 * time.Hour), Timezone: "Europe/Berlin"}, {From: &from, To: &to},
 	}
 	every.Retry.MaxAttempts = 5
-	every.Destination.Webhook = &dispatcher.AlertWebhook{RoutingKey: &dispatcher.Secret{Reference: "file:billing/pagerduty"}, Severity: "info"}
+	every.Destination.Webhook = &target.AlertWebhook{RoutingKey: &target.Secret{Reference: "file:billing/pagerduty"}, Severity: "info"}
 	every.Destination.Webhook.SetDefaults()
 	every.Destination.Webhook.URL, every.Destination.Webhook.Format = "https://events.pagerduty.com/v2/enqueue", "pagerduty"
 	topic := standard
 	topic.Name = "topic"
-	topic.Destination = dispatcher.AlertDestination{SNS: &dispatcher.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}
+	topic.Destination = target.AlertDestination{SNS: &target.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}
 	topic.Destination.SNS.SetDefaults()
 	return tfconfig.Content{App: app, Alerts: []alert.Alert{every, standard, topic}}
 }

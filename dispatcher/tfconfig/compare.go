@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Change says how files and server differ about an app, a calendar, an endpoint group, an alert or a job.
@@ -149,8 +150,8 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 		there = object
 	case dispatcher.Calendar:
 		declared, err = calendarOf(r)
-	case dispatcher.EndpointGroup:
-		var group dispatcher.EndpointGroup
+	case target.EndpointGroup:
+		var group target.EndpointGroup
 		group, err = groupOf(r)
 		declared = group.Resolved()
 	case alert.Alert:

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // appDefaults is how attributes of an app begin that are, without it, the app's defaults in the API.
@@ -35,7 +36,7 @@ func appOf(r *Resource) (access.App, error) {
 	if defaults := r.root.part("defaults"); defaults != nil {
 		app.Defaults = &dispatcher.JobDefaults{}
 		if defaults.part("retry") != nil { // what a given policy leaves out has its default
-			app.Defaults.Retry = &dispatcher.Retry{}
+			app.Defaults.Retry = &run.Retry{}
 			app.Defaults.Retry.SetDefaults()
 		}
 	}
@@ -49,15 +50,15 @@ func calendarOf(r *Resource) (dispatcher.Calendar, error) {
 }
 
 // groupOf returns the endpoint group that a resource declares.
-func groupOf(r *Resource) (dispatcher.EndpointGroup, error) {
-	var group dispatcher.EndpointGroup
+func groupOf(r *Resource) (target.EndpointGroup, error) {
+	var group target.EndpointGroup
 	group.SetDefaults()
 	if r.root.part("registration") != nil {
-		group.Registration = &dispatcher.Registration{}
+		group.Registration = &target.Registration{}
 		group.Registration.SetDefaults()
 	}
 	if r.root.part("health_check") != nil {
-		group.HealthCheck = &dispatcher.HealthCheck{}
+		group.HealthCheck = &target.HealthCheck{}
 		group.HealthCheck.SetDefaults()
 	}
 	return group, decode(r.root.json(), &group)
@@ -75,11 +76,11 @@ func alertOf(r *Resource) (alert.Alert, error) {
 		a.Retry.SetDefaults()
 	}
 	if r.root.part("destination").part("webhook") != nil {
-		a.Destination.Webhook = &dispatcher.AlertWebhook{}
+		a.Destination.Webhook = &target.AlertWebhook{}
 		a.Destination.Webhook.SetDefaults()
 	}
 	if r.root.part("destination").part("sns") != nil {
-		a.Destination.SNS = &dispatcher.AlertTopic{}
+		a.Destination.SNS = &target.AlertTopic{}
 		a.Destination.SNS.SetDefaults()
 	}
 	return a, decode(r.root.json(), &a)
@@ -133,30 +134,30 @@ func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error
 }
 
 // targetDefaults returns the target that the JSON of one is decoded into.
-func targetDefaults(given any) dispatcher.Target {
+func targetDefaults(given any) target.Target {
 	all, _ := given.(map[string]any)
-	var target dispatcher.Target
+	var to target.Target
 	if _, is := all["webhook"]; is {
-		target.Webhook = &dispatcher.Webhook{}
-		target.Webhook.SetDefaults()
+		to.Webhook = &target.Webhook{}
+		to.Webhook.SetDefaults()
 	}
 	if _, is := all["lambda"]; is {
-		target.Lambda = &dispatcher.Lambda{}
-		target.Lambda.SetDefaults()
+		to.Lambda = &target.Lambda{}
+		to.Lambda.SetDefaults()
 	}
 	if _, is := all["group"]; is {
-		target.Group = &dispatcher.GroupTarget{}
-		target.Group.SetDefaults()
+		to.Group = &target.GroupTarget{}
+		to.Group.SetDefaults()
 	}
 	if _, is := all["sqs"]; is {
-		target.SQS = &dispatcher.SQS{}
-		target.SQS.SetDefaults()
+		to.SQS = &target.SQS{}
+		to.SQS.SetDefaults()
 	}
 	if _, is := all["sns"]; is {
-		target.SNS = &dispatcher.SNS{}
-		target.SNS.SetDefaults()
+		to.SNS = &target.SNS{}
+		to.SNS.SetDefaults()
 	}
-	return target
+	return to
 }
 
 // decode fills into from the JSON of a part of a resource.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
@@ -19,11 +20,11 @@ func chain(t *testing.T) tfconfig.Content {
 	var app access.App
 	app.SetDefaults()
 	app.Name = "shop"
-	webhook := func(url string) dispatcher.Target {
-		w := &dispatcher.Webhook{}
+	webhook := func(url string) target.Target {
+		w := &target.Webhook{}
 		w.SetDefaults()
 		w.URL = url
-		return dispatcher.Target{Webhook: w}
+		return target.Target{Webhook: w}
 	}
 	c := tfconfig.Content{App: app}
 	for _, name := range []string{"9-report", "load"} {
@@ -32,12 +33,12 @@ func chain(t *testing.T) tfconfig.Content {
 		job.Target = webhook("https://example.com/" + name)
 		if name == "load" {
 			told := webhook("https://oncall.example.com")
-			told.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}}
-			function := &dispatcher.Lambda{Function: "missed", Region: "eu-west-1"}
+			told.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}}
+			function := &target.Lambda{Function: "missed", Region: "eu-west-1"}
 			function.SetDefaults()
 			job.OnSuccess = &dispatcher.Follow{Jobs: []string{"9-report", "of-another-module"}, Payload: dispatcher.FollowResult}
 			job.OnFailure = &dispatcher.Follow{Jobs: []string{"9-report"}, Target: &told}
-			job.OnMisfire = &dispatcher.Follow{Target: &dispatcher.Target{Lambda: function}}
+			job.OnMisfire = &dispatcher.Follow{Target: &target.Target{Lambda: function}}
 		}
 		job, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, nil, now)
 		if err != nil {

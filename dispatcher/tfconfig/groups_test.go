@@ -12,6 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
@@ -21,49 +23,49 @@ func fleet(t *testing.T) tfconfig.Content {
 	var app access.App
 	app.SetDefaults()
 	app.Name = "billing"
-	declared := dispatcher.EndpointGroup{App: "billing", Name: "9-workers",
+	declared := target.EndpointGroup{App: "billing", Name: "9-workers",
 		Description: "pays ${bills}", Path: "/jobs", Strategy: "weighted",
-		DNS: map[string]dispatcher.DNSMembers{
+		DNS: map[string]target.DNSMembers{
 			"pods":   {Name: "pods.internal", Port: 8080},
 			"others": {Name: "_http._tcp.internal", Type: "SRV", Labels: input.Labels{"zone": "b"}},
 		},
-		HealthCheck: &dispatcher.HealthCheck{Interval: input.Duration(time.Minute)},
-		Auth:        &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}},
-		Endpoints: map[string]dispatcher.StaticEndpoint{
+		HealthCheck: &target.HealthCheck{Interval: input.Duration(time.Minute)},
+		Auth:        &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}},
+		Endpoints: map[string]target.StaticEndpoint{
 			"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
 			"b": {URL: "https://b.example.com", Backup: true},
 		},
 	}
-	registering := dispatcher.EndpointGroup{App: "billing", Name: "fleet", EjectAfter: dispatcher.DefaultEjectAfter,
-		Probe: dispatcher.Probe{IdlePath: "/free"},
-		Auth: &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{TokenURL: "https://login.example.com/token", ClientID: "billing",
-			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT, PrivateKey: &dispatcher.Secret{Reference: "file:billing/key.pem"},
-			KeyID: "1", Algorithm: dispatcher.AlgorithmES256, Scopes: []string{"jobs", "fleet"}}},
-		Registration: &dispatcher.Registration{
+	registering := target.EndpointGroup{App: "billing", Name: "fleet", EjectAfter: target.DefaultEjectAfter,
+		Probe: target.Probe{IdlePath: "/free"},
+		Auth: &target.Auth{OAuth2: &target.OAuth2Auth{TokenURL: "https://login.example.com/token", ClientID: "billing",
+			ClientAuth: target.ClientAuthPrivateKeyJWT, PrivateKey: &target.Secret{Reference: "file:billing/key.pem"},
+			KeyID: "1", Algorithm: target.AlgorithmES256, Scopes: []string{"jobs", "fleet"}}},
+		Registration: &target.Registration{
 			Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}, ExpireAfter: input.Duration(2 * time.Minute),
 		},
 	}
 	job := dispatcher.Job{App: "billing", Name: "nightly"}
 	job.SetDefaults()
-	group := &dispatcher.GroupTarget{Name: "9-workers", Path: "/nightly"}
+	group := &target.GroupTarget{Name: "9-workers", Path: "/nightly"}
 	group.SetDefaults()
-	group.Strategy, group.HashKey, group.EndpointConcurrency = "consistent_hash", "{{.Trigger}}", dispatcher.ConcurrencyQueue
+	group.Strategy, group.HashKey, group.EndpointConcurrency = "consistent_hash", "{{.Trigger}}", run.ConcurrencyQueue
 	job.Target.Group = group
 	job, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, nil, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	executors := dispatcher.EndpointGroup{App: "billing", Name: "xxl", Kind: dispatcher.GroupXXLJob,
-		XXLJobSettings: dispatcher.XXLJobSettings{AppName: "billing-executor", AccessToken: &dispatcher.Secret{Stored: true}}}
+	executors := target.EndpointGroup{App: "billing", Name: "xxl", Kind: target.GroupXXLJob,
+		XXLJobSettings: target.XXLJobSettings{AppName: "billing-executor", AccessToken: &target.Secret{Stored: true}}}
 	run := dispatcher.Job{App: "billing", Name: "of-xxl"}
 	run.SetDefaults()
-	run.Target.Group = &dispatcher.GroupTarget{Name: "xxl", XXLJob: &dispatcher.XXLJobRun{Handler: "demoJobHandler", Param: "${monthly}",
+	run.Target.Group = &target.GroupTarget{Name: "xxl", XXLJob: &target.XXLJobRun{Handler: "demoJobHandler", Param: "${monthly}",
 		ExecutorTimeout: input.Duration(time.Minute)}}
 	run.Target.Group.SetDefaults()
 	if run, _, err = dispatcher.Apply(nil, run, dispatcher.Prior{}, nil, now); err != nil {
 		t.Fatal(err)
 	}
-	groups := []dispatcher.EndpointGroup{declared.Resolved(), registering.Resolved(), executors.Resolved()}
+	groups := []target.EndpointGroup{declared.Resolved(), registering.Resolved(), executors.Resolved()}
 	return tfconfig.Content{App: app, Jobs: []dispatcher.Job{job, run}, Groups: groups}
 }
 
@@ -86,15 +88,15 @@ func TestCompareNamesWhatDiffersInGroups(t *testing.T) {
 	server := fleet(t)
 	workers := &server.Groups[0]
 	workers.Strategy = "random"
-	workers.Endpoints["a"] = dispatcher.StaticEndpoint{URL: "https://a.example.com", Weight: 1, Labels: input.Labels{"zone": "z"}}
+	workers.Endpoints["a"] = target.StaticEndpoint{URL: "https://a.example.com", Weight: 1, Labels: input.Labels{"zone": "z"}}
 	workers.Endpoints["c"] = workers.Endpoints["b"]
 	delete(workers.Endpoints, "b")
-	workers.DNS["pods"] = dispatcher.DNSMembers{Name: "pods.internal", Port: 8081}.Resolved()
+	workers.DNS["pods"] = target.DNSMembers{Name: "pods.internal", Port: 8081}.Resolved()
 	workers.HealthCheck.UnhealthyThreshold, workers.EjectAfter = 4, 7
 	server.Groups[1].Registration.Ports = []int{8080, 8081}
 	server.Groups[1].Probe.Timeout *= 2
-	server.Jobs[0].Target.Group.HashKey, server.Jobs[0].Target.Group.EndpointConcurrency = "", dispatcher.ConcurrencyForbid
-	server.Groups = append(server.Groups, dispatcher.EndpointGroup{App: "billing", Name: "old"})
+	server.Jobs[0].Target.Group.HashKey, server.Jobs[0].Target.Group.EndpointConcurrency = "", run.ConcurrencyForbid
+	server.Groups = append(server.Groups, target.EndpointGroup{App: "billing", Name: "old"})
 	var got []string
 	for _, d := range compare(t, dir, server) {
 		got = append(got, string(d.Change)+" "+d.Name)

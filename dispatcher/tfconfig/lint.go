@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Lint returns everything wrong with a module, in the order of its files: how it is written, and what the API
@@ -188,7 +189,7 @@ func (l *linter) unknownGroup(r *Resource, job dispatcher.Job) error {
 }
 
 // boundsOf returns the bounds of an app; nil: they are not declared here, or not fully known.
-func (l *linter) boundsOf(name string) *dispatcher.Bounds {
+func (l *linter) boundsOf(name string) *target.Bounds {
 	app, declared := l.apps[name]
 	if !declared || app.Bounds == nil || !l.named[AppType+"/"+name+"/"+name].root.part("bounds").allKnown() {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A tree is the JSON of an object: maps, lists, texts, truth values and json.Number. Files and server are compared as
@@ -111,22 +112,22 @@ func calendarWithoutDefaults(tree map[string]any) map[string]any {
 
 // groupWithoutDefaults removes from the tree of an endpoint group what has its default.
 func groupWithoutDefaults(tree map[string]any) map[string]any {
-	var standard dispatcher.EndpointGroup
+	var standard target.EndpointGroup
 	standard.SetDefaults()
 	remove(tree, standard)
 	remove(tree["probe"], standard.Probe)
-	var registration dispatcher.Registration
+	var registration target.Registration
 	registration.SetDefaults()
 	remove(tree["registration"], registration)
 	endpoints, _ := tree["endpoints"].(map[string]any)
 	for _, endpoint := range endpoints {
-		remove(endpoint, dispatcher.StaticEndpoint{}.Resolved())
+		remove(endpoint, target.StaticEndpoint{}.Resolved())
 	}
 	names, _ := tree["dns"].(map[string]any)
 	for _, name := range names {
-		remove(name, dispatcher.DNSMembers{}.Resolved())
+		remove(name, target.DNSMembers{}.Resolved())
 	}
-	var check dispatcher.HealthCheck
+	var check target.HealthCheck
 	check.SetDefaults()
 	remove(tree["health_check"], check)
 	return tree
@@ -153,10 +154,10 @@ func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
 		tree["failure"] = failure
 	}
 	all, _ := destination.(map[string]any)
-	var webhook dispatcher.AlertWebhook
+	var webhook target.AlertWebhook
 	webhook.SetDefaults()
 	remove(all["webhook"], webhook)
-	var topic dispatcher.AlertTopic
+	var topic target.AlertTopic
 	topic.SetDefaults()
 	remove(all["sns"], topic)
 	return tree, nil
@@ -202,7 +203,7 @@ func retryWithoutDefaults(tree any) {
 	if !ok {
 		return
 	}
-	var standard dispatcher.Retry
+	var standard run.Retry
 	standard.SetDefaults()
 	attempts := all["max_attempts"]
 	remove(all, standard)
@@ -210,9 +211,9 @@ func retryWithoutDefaults(tree any) {
 }
 
 // targetWithoutDefaults removes from the tree of a target what its app or Carillon gives it anyway.
-func targetWithoutDefaults(target any, defaults *dispatcher.JobDefaults) any {
-	all, _ := target.(map[string]any)
-	for _, kind := range []dispatcher.TargetKind{dispatcher.TargetWebhook, dispatcher.TargetGroup} {
+func targetWithoutDefaults(to any, defaults *dispatcher.JobDefaults) any {
+	all, _ := to.(map[string]any)
+	for _, kind := range []target.Kind{target.KindWebhook, target.KindGroup} {
 		request, _ := all[string(kind)].(map[string]any)
 		if headers, is := request["headers"].(map[string]any); is && defaults != nil {
 			maps.DeleteFunc(headers, func(name string, value any) bool {
@@ -222,22 +223,22 @@ func targetWithoutDefaults(target any, defaults *dispatcher.JobDefaults) any {
 			})
 		}
 	}
-	var webhook dispatcher.Webhook
+	var webhook target.Webhook
 	webhook.SetDefaults()
 	remove(all["webhook"], webhook)
-	var lambda dispatcher.Lambda
+	var lambda target.Lambda
 	lambda.SetDefaults()
 	remove(all["lambda"], lambda)
-	var group dispatcher.GroupTarget
+	var group target.GroupTarget
 	group.SetDefaults()
 	remove(all["group"], group)
-	var sqs dispatcher.SQS
+	var sqs target.SQS
 	sqs.SetDefaults()
 	remove(all["sqs"], sqs)
-	var sns dispatcher.SNS
+	var sns target.SNS
 	sns.SetDefaults()
 	remove(all["sns"], sns)
-	return target
+	return to
 }
 
 // remove deletes from a tree what an object of defaults says, too, and what is empty.

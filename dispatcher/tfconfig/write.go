@@ -19,13 +19,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Content is an app with its calendars, endpoint groups, jobs and alerts, as a server has them.
 type Content struct {
 	App       access.App
 	Calendars []dispatcher.Calendar
-	Groups    []dispatcher.EndpointGroup
+	Groups    []target.EndpointGroup
 	Jobs      []dispatcher.Job
 	Alerts    []alert.Alert
 }

@@ -4,18 +4,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // What is written of queues and topics says all of them and no default, and is the same when it is read.
 func TestJobsOfQueuesAndTopicsAreWrittenAndCompared(t *testing.T) {
 	t.Parallel()
-	sqs := dispatcher.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:orders", Attributes: map[string]string{"app": "{{.App}}"},
-		AssumeRole: &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r"}}
+	sqs := target.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:orders", Attributes: map[string]string{"app": "{{.App}}"},
+		AssumeRole: &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r"}}
 	sqs.SetDefaults()
-	sns := dispatcher.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:orders.fifo", Subject: "{{.Job}}"}
+	sns := target.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:orders.fifo", Subject: "{{.Job}}"}
 	sns.SetDefaults()
-	for want, target := range map[string]dispatcher.Target{
+	for want, target := range map[string]target.Target{
 		`= "arn:aws:sqs:eu-central-1:123456789012:orders"`:      {SQS: &sqs},
 		`= "arn:aws:sns:eu-central-1:123456789012:orders.fifo"`: {SNS: &sns},
 	} {

@@ -11,7 +11,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
@@ -26,10 +28,10 @@ func content(t *testing.T) tfconfig.Content {
 	job.Retry.MaxAttempts = 5
 	job.Acknowledge = []string{"moved_hour"}
 	job.Payload = []byte(`{"sum":1.50,"with space":[1,null,"${x}"]}`)
-	w := &dispatcher.Webhook{}
+	w := &target.Webhook{}
 	w.SetDefaults()
 	w.URL, w.Headers = "https://example.com/", map[string]string{"X-A": "b"}
-	w.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}}
+	w.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}}
 	job.Target.Webhook = w
 	job.Triggers = map[string]dispatcher.Trigger{}
 	for name, s := range map[string]dispatcher.Schedule{
@@ -183,7 +185,7 @@ resource "carillon_job" "b" {
 func withDefaults(t *testing.T) tfconfig.Content {
 	t.Helper()
 	c := content(t)
-	retry := dispatcher.Retry{}
+	retry := run.Retry{}
 	retry.SetDefaults()
 	retry.MaxAttempts = 5
 	c.App.Defaults = &dispatcher.JobDefaults{Timezone: "Europe/Berlin", Retry: &retry, Headers: map[string]string{"x-a": "b"},

@@ -13,14 +13,14 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Begin begins the span of an attempt at now. It says whether the trace is recorded, and returns what ends the span; nil:
 // it is not recorded.
-func (t *Tracer) Begin(ctx context.Context, call dispatcher.Call, now time.Time) (run.Sampling, func(run.Outcome)) {
+func (t *Tracer) Begin(ctx context.Context, call target.Call, now time.Time) (run.Sampling, func(run.Outcome)) {
 	name, attributes := aboutTarget(call)
 	_, span := t.tracer.Start(context.WithValue(ctx, idsKey{}, &call), name, trace.WithNewRoot(), trace.WithTimestamp(now),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithLinks(links(call)...),
@@ -34,7 +34,7 @@ func (t *Tracer) Begin(ctx context.Context, call dispatcher.Call, now time.Time)
 }
 
 // end ends a span with the outcome of its attempt. The text of an error may repeat what a target said, so it is left out.
-func end(span trace.Span, call dispatcher.Call, o run.Outcome) {
+func end(span trace.Span, call target.Call, o run.Outcome) {
 	span.SetAttributes(attribute.String("carillon.state", string(o.State)))
 	if o.HTTPStatus != 0 {
 		span.SetAttributes(semconv.HTTPResponseStatusCode(o.HTTPStatus))
@@ -54,7 +54,7 @@ func end(span trace.Span, call dispatcher.Call, o run.Outcome) {
 }
 
 // aboutRun returns the attributes that tell which attempt it is.
-func aboutRun(call dispatcher.Call) []attribute.KeyValue {
+func aboutRun(call target.Call) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{
 		attribute.String("carillon.app", call.App), attribute.String("carillon.job", call.Job),
 		attribute.String("carillon.run", call.Key.String()), attribute.String("carillon.kind", string(call.Key.Kind)),
@@ -68,7 +68,7 @@ func aboutRun(call dispatcher.Call) []attribute.KeyValue {
 }
 
 // aboutTarget returns the name of a span, and the attributes of its target. They are of few values: the host and not the URL.
-func aboutTarget(call dispatcher.Call) (name string, attributes []attribute.KeyValue) {
+func aboutTarget(call target.Call) (name string, attributes []attribute.KeyValue) {
 	switch target := call.Target; {
 	case target.Webhook != nil:
 		host, _ := target.Host()
@@ -121,7 +121,7 @@ func aboutHost(host, address string) []attribute.KeyValue {
 }
 
 // aboutEndpoint returns the attributes of the endpoint of a group that an attempt went to.
-func aboutEndpoint(call dispatcher.Call, id string) []attribute.KeyValue {
+func aboutEndpoint(call target.Call, id string) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{attribute.String("carillon.endpoint", id)}
 	if call.Group == nil {
 		return attributes
@@ -143,7 +143,7 @@ func aboutMessage(system attribute.KeyValue, arn string) (string, []attribute.Ke
 
 // links returns what led to an attempt: the attempt before, the run that the run follows or tells of, and the request that
 // asked for the run.
-func links(call dispatcher.Call) (all []trace.Link) {
+func links(call target.Call) (all []trace.Link) {
 	add := func(why string, id run.TraceID, span run.SpanID, sampled bool, more ...attribute.KeyValue) {
 		var flags trace.TraceFlags
 		all = append(all, trace.Link{
@@ -177,12 +177,12 @@ type idsKey struct{}
 
 // NewIDs returns the ids of an attempt.
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	call, _ := ctx.Value(idsKey{}).(*dispatcher.Call)
+	call, _ := ctx.Value(idsKey{}).(*target.Call)
 	return trace.TraceID(call.TraceID()), trace.SpanID(call.SpanID())
 }
 
 // NewSpanID returns the id of an attempt.
 func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	call, _ := ctx.Value(idsKey{}).(*dispatcher.Call)
+	call, _ := ctx.Value(idsKey{}).(*target.Call)
 	return trace.SpanID(call.SpanID())
 }

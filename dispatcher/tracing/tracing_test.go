@@ -15,8 +15,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/tracing"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -54,7 +54,7 @@ func start(t *testing.T, o tracing.Options) (*tracing.Tracer, func()) {
 }
 
 // record records an attempt from at on.
-func record(t *testing.T, tracer *tracing.Tracer, call dispatcher.Call, o run.Outcome) {
+func record(t *testing.T, tracer *tracing.Tracer, call target.Call, o run.Outcome) {
 	t.Helper()
 	sampling, end := tracer.Begin(t.Context(), call, at)
 	if sampling != run.Sampled || end == nil {
@@ -63,14 +63,14 @@ func record(t *testing.T, tracer *tracing.Tracer, call dispatcher.Call, o run.Ou
 	end(o)
 }
 
-func callOf(target dispatcher.Target, attempt int) dispatcher.Call {
-	return dispatcher.Call{
-		Installation: "i", App: "app", Job: "job", Trigger: "hourly", Attempt: attempt, Target: target,
+func callOf(to target.Target, attempt int) target.Call {
+	return target.Call{
+		Installation: "i", App: "app", Job: "job", Trigger: "hourly", Attempt: attempt, Target: to,
 		Key: run.Key{TriggerID: 1, ScheduledAt: at, Kind: run.KindSchedule},
 	}
 }
 
-var secretive = dispatcher.Target{Webhook: &dispatcher.Webhook{
+var secretive = target.Target{Webhook: &target.Webhook{
 	Method: "POST", URL: "https://pay.example.com:8443/canary-path?key=canary-query", Headers: map[string]string{"X-Key": "canary-header"},
 }}
 
@@ -120,22 +120,22 @@ func TestSpansSayWhatWasAttemptedAndNothingSecret(t *testing.T) {
 func TestSpansNameEachKindOfTarget(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		target     dispatcher.Target
+		target     target.Target
 		span       string
 		attributes map[string]string
 	}{
-		"webhook over http": {dispatcher.Target{Webhook: &dispatcher.Webhook{Method: "PUT", URL: "http://a.example.com/{{.Job}}"}}, "PUT",
+		"webhook over http": {target.Target{Webhook: &target.Webhook{Method: "PUT", URL: "http://a.example.com/{{.Job}}"}}, "PUT",
 			map[string]string{"server.address": "a.example.com", "server.port": "80"}},
-		"webhook at an IPv6 address": {dispatcher.Target{Webhook: &dispatcher.Webhook{Method: "PUT", URL: "https://[2001:db8::1]/"}}, "PUT",
+		"webhook at an IPv6 address": {target.Target{Webhook: &target.Webhook{Method: "PUT", URL: "https://[2001:db8::1]/"}}, "PUT",
 			map[string]string{"server.address": "2001:db8::1", "server.port": "443"}},
-		"group": {dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Method: "POST"}}, "POST",
+		"group": {target.Target{Group: &target.GroupTarget{Name: "workers", Method: "POST"}}, "POST",
 			map[string]string{"carillon.group": "workers", "carillon.endpoint": "w1", "server.address": "10.0.0.1", "server.port": "9000"}},
-		"lambda": {dispatcher.Target{Lambda: &dispatcher.Lambda{Function: "arn:aws:lambda:eu-central-1:123456789012:function:bill:live"}},
+		"lambda": {target.Target{Lambda: &target.Lambda{Function: "arn:aws:lambda:eu-central-1:123456789012:function:bill:live"}},
 			"invoke bill", map[string]string{"faas.invoked_name": "bill", "faas.invoked_provider": "aws", "faas.invoked_region": "eu-central-1",
 				"faas.trigger": "timer", "faas.time": "2026-05-01T10:00:00.000Z"}},
-		"sqs": {dispatcher.Target{SQS: &dispatcher.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:orders"}}, "send orders",
+		"sqs": {target.Target{SQS: &target.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:orders"}}, "send orders",
 			map[string]string{"messaging.system": "aws_sqs", "messaging.destination.name": "orders"}},
-		"sns": {dispatcher.Target{SNS: &dispatcher.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:news"}}, "send news",
+		"sns": {target.Target{SNS: &target.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:news"}}, "send news",
 			map[string]string{"messaging.system": "aws.sns", "messaging.destination.name": "news"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,9 +143,9 @@ func TestSpansNameEachKindOfTarget(t *testing.T) {
 			c := servers.NewCollector(t)
 			tracer, end := start(t, options(map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": c.URL + "/v1/traces"}))
 			call := callOf(tt.target, 1)
-			endpoint := dispatcher.Endpoint{ID: "w1"}
+			endpoint := target.Endpoint{ID: "w1"}
 			endpoint.URL = "http://10.0.0.1:9000/run"
-			call.Group = &dispatcher.GroupVersion{Live: []dispatcher.Endpoint{endpoint}}
+			call.Group = &target.GroupVersion{Live: []target.Endpoint{endpoint}}
 			outcome := run.Outcome{State: run.Succeeded, EndedAt: at}
 			if tt.target.Group != nil {
 				outcome.Response = &run.Response{Endpoint: "w1"}

@@ -3,9 +3,9 @@ package view
 import (
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // What else asks for attention, as the alerts of an operator name it: each of these says in words what the cause is.
@@ -104,7 +104,7 @@ func CredentialReasonOf(class run.Class, httpStatus int) CredentialReason {
 }
 
 // SecretNames returns what secrets are, by where they are declared, without any value; see CredentialFailure.
-func SecretNames(secrets map[string]dispatcher.Secret) map[string]string {
+func SecretNames(secrets map[string]target.Secret) map[string]string {
 	names := make(map[string]string, len(secrets))
 	for at, secret := range secrets {
 		if names[at] = secret.Reference; secret.Reference == "" {

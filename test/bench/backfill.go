@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -96,7 +97,7 @@ func (b *bench) backfill(ctx context.Context) error {
 
 // declareSteadyAndPast declares a job with steadyRate fires a second, and one whose past is to be backfilled. Their calls do nothing.
 func (b *bench) declareSteadyAndPast(ctx context.Context) error {
-	none := func(int) dispatcher.Target { return webhookTo("http://127.0.0.1:1/") }
+	none := func(int) target.Target { return webhookTo("http://127.0.0.1:1/") }
 	start := nextSecond(-time.Minute)
 	for _, d := range []declaration{
 		{app: "steady", triggers: steadyRate, perJob: dispatcher.MaxTriggers, target: none, schedule: spread(steadyRate), start: start},

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // declaration is jobs with triggers, as users would put them.
@@ -21,14 +22,14 @@ type declaration struct {
 	start    time.Time
 	unsigned bool // requests carry no signatures
 	// target and schedule are of a job and a trigger by number; the first fires are after start.
-	target   func(job int) dispatcher.Target
+	target   func(job int) target.Target
 	schedule func(trigger int, start time.Time) dispatcher.Schedule
 }
 
 var byBench = input.Change{Actor: "bench", Operator: true}
 
 // boundless are bounds that no figure runs into.
-var boundless = dispatcher.Bounds{Secrets: []string{"file:" + secretFile}, Quotas: dispatcher.Quotas{
+var boundless = target.Bounds{Secrets: []string{"file:" + secretFile}, Quotas: target.Quotas{
 	Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ChainRuns: 1_000_000,
 	ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
 }}
@@ -78,8 +79,8 @@ func everySecond(_ int, from time.Time) dispatcher.Schedule {
 }
 
 // to is a target for all jobs.
-func to(url string) func(int) dispatcher.Target {
-	return func(int) dispatcher.Target { return webhookTo(url) }
+func to(url string) func(int) target.Target {
+	return func(int) target.Target { return webhookTo(url) }
 }
 
 // nextSecond returns the next whole second at least that far ahead.

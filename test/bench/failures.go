@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const (
@@ -101,7 +102,7 @@ func (b *bench) alert(ctx context.Context, url string) error {
 	a := alert.Alert{App: "crowd", Name: "all"}
 	a.SetDefaults()
 	a.Failure = &alert.Failures{After: 1}
-	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook = &target.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = url
 	_, _, err = s.PutAlert(ctx, a, byBench)
@@ -118,13 +119,13 @@ type counter struct {
 // toldTransition is a transition of an alert, which one event id is to tell of.
 type toldTransition struct {
 	Job       string
-	Condition dispatcher.AlertCondition
+	Condition target.AlertCondition
 	Sequence  int64
 }
 
 // take is a receiver that counts a request.
 func (c *counter) take(w http.ResponseWriter, q *http.Request) {
-	var n dispatcher.AlertNotification
+	var n target.AlertNotification
 	if err := json.NewDecoder(q.Body).Decode(&n); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // later is how far ahead multiplied triggers are due, until makeDue moves them.
@@ -17,7 +18,7 @@ const later = 6 * time.Hour
 // multiply declares one job with one trigger, and copies both in the database: a million jobs
 // through the API would take minutes. The copies have the ids that follow from their names, so
 // they cannot be told from declared ones. In the order of their rows they are due at random.
-func (b *bench) multiply(ctx context.Context, app string, triggers int, target func(int) dispatcher.Target) error {
+func (b *bench) multiply(ctx context.Context, app string, triggers int, target func(int) target.Target) error {
 	start := nextSecond(later)
 	schedule := dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", scalePeriod), StartAt: &start}
 	d := declaration{

@@ -12,11 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // node is a dispatcher node in this process.
@@ -57,7 +57,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	options := engine.Options{
 		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, PurgeInterval: o.purge, Metrics: n.registry, Drain: time.Second,
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		OnOutcome: func(dispatcher.Call, run.Outcome) { n.fires.Add(1) },
+		OnOutcome: func(target.Call, run.Outcome) { n.fires.Add(1) },
 	}
 	if o.noBreaker {
 		options.BreakerFailures = -1
@@ -101,7 +101,7 @@ func (n *node) close(o nodeOptions) error {
 }
 
 // Invoke does nothing, like a target that takes no time.
-func (n *node) Invoke(_ context.Context, call dispatcher.Call) run.Outcome {
+func (n *node) Invoke(_ context.Context, call target.Call) run.Outcome {
 	now := time.Now()
 	if n.counting && call.Key.Kind != run.KindBackfill { // its instants are long past
 		n.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // lateRate is how many fires a second the benchmark of lateness asks for.
@@ -166,7 +167,7 @@ func (b *bench) hang(ctx context.Context) error {
 	}
 	d := declaration{
 		app: "hanging", triggers: hangTriggers, perJob: 1, schedule: spread(hangTriggers),
-		target: func(job int) dispatcher.Target {
+		target: func(job int) target.Target {
 			t := webhookTo(urls[job%hangHosts])
 			t.Webhook.Timeout = hangTimeout
 			return t

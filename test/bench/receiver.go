@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // payload is what webhooks are sent: 256 bytes.
@@ -117,11 +117,11 @@ func newHTTPClient(connections int) *http.Client {
 func errResponse(status int) error { return fmt.Errorf("the receiver answered %d", status) }
 
 // webhookTo is a target whose requests are signed.
-func webhookTo(url string) dispatcher.Target {
-	t := dispatcher.Target{Webhook: &dispatcher.Webhook{}}
+func webhookTo(url string) target.Target {
+	t := target.Target{Webhook: &target.Webhook{}}
 	t.Webhook.SetDefaults()
 	t.Webhook.URL = url
-	t.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"bench": {Reference: "file:" + secretFile}}}
+	t.Webhook.Signing = &target.Signing{Secrets: map[string]target.Secret{"bench": {Reference: "file:" + secretFile}}}
 	return t
 }
 

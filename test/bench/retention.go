@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -17,7 +18,7 @@ const (
 	retentionDays = 10
 	retentionJobs = 200
 	retentionRate = 1000 // fires a second meanwhile
-	retentionKept = dispatcher.MinRetention
+	retentionKept = input.MinRetention
 )
 
 // retention measures how late fires are next to a long history: in turns, while all of it is kept and
@@ -66,7 +67,7 @@ func (b *bench) retentionInTurns(ctx context.Context, receiver *receiver) error 
 		name, apps string
 		keep       time.Duration
 	}{
-		{"retention, all kept", one, dispatcher.DefaultRetention.Std()},
+		{"retention, all kept", one, input.DefaultRetention.Std()},
 		{"retention, one app's", one, retentionKept},
 		{"retention, everyone's", everyone, retentionKept},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // The apps. Four fifths of the jobs are those of Big. The jobs of Flood that fire often have failed for a day.
@@ -138,8 +139,8 @@ func (c *Crowd) declare(ctx context.Context, database string) error {
 	}
 	change := input.Change{Actor: "crowd", Operator: true, Now: c.Now.Add(-Days * day)}
 	for n := range apps {
-		_, _, err := s.PutApp(ctx, access.App{Name: fmt.Sprintf("app%02d", n), Enabled: true, Bounds: &dispatcher.Bounds{
-			Quotas: dispatcher.Quotas{Jobs: 1_000_000, Triggers: 1_000_000},
+		_, _, err := s.PutApp(ctx, access.App{Name: fmt.Sprintf("app%02d", n), Enabled: true, Bounds: &target.Bounds{
+			Quotas: target.Quotas{Jobs: 1_000_000, Triggers: 1_000_000},
 		}, Retention: input.Duration((Days + 10) * day)}, change)
 		if err != nil {
 			return errors.Join(err, s.Close())
@@ -148,7 +149,7 @@ func (c *Crowd) declare(ctx context.Context, database string) error {
 	job := dispatcher.Job{App: Big, Name: model, Enabled: true, Description: strings.Repeat("describes it ", 5),
 		Labels: input.Labels{"team": model}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
 		Triggers: map[string]dispatcher.Trigger{tick: {Schedule: dispatcher.Schedule{Expression: "rate(24h)", Timezone: "Europe/Berlin"}}},
-		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: "POST"}}}
+		Target:   target.Target{Webhook: &target.Webhook{URL: "https://example.com/", Method: "POST"}}}
 	job.Target.Webhook.SetDefaults()
 	job.SetDefaults()
 	trigger := job.Triggers[tick]
@@ -163,14 +164,14 @@ func (c *Crowd) declareOthers(ctx context.Context, s *store.Store, change input.
 	for _, app := range []string{Big, Small} {
 		for n := range 20 {
 			calendar := dispatcher.Calendar{App: app, Name: fmt.Sprintf("calendar-%02d", n)}
-			group := dispatcher.EndpointGroup{App: app, Name: fmt.Sprintf("group-%02d", n), Endpoints: map[string]dispatcher.StaticEndpoint{}}
+			group := target.EndpointGroup{App: app, Name: fmt.Sprintf("group-%02d", n), Endpoints: map[string]target.StaticEndpoint{}}
 			for at := range 100 {
-				group.Endpoints[fmt.Sprintf("endpoint-%03d", at)] = dispatcher.StaticEndpoint{URL: fmt.Sprintf("https://host%d.example.com", at)}
+				group.Endpoints[fmt.Sprintf("endpoint-%03d", at)] = target.StaticEndpoint{URL: fmt.Sprintf("https://host%d.example.com", at)}
 			}
 			a := alert.Alert{App: app, Name: fmt.Sprintf("alert-%02d", n), Jobs: []string{model}}
 			a.SetDefaults()
 			a.Failure = &alert.Failures{After: 1}
-			a.Destination.Webhook = &dispatcher.AlertWebhook{}
+			a.Destination.Webhook = &target.AlertWebhook{}
 			a.Destination.Webhook.SetDefaults()
 			a.Destination.Webhook.URL = "https://example.com/alerts"
 			_, _, calendarErr := s.PutCalendar(ctx, calendar, change)

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
@@ -225,7 +226,7 @@ func (n *node) everySecond(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	job := dispatcher.Job{App: "shop", Name: "ring", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
-	job.Target.Webhook = &dispatcher.Webhook{}
+	job.Target.Webhook = &target.Webhook{}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = url
 	trigger := dispatcher.Trigger{}

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/program"
 )
@@ -91,7 +92,7 @@ func (w *world) declare(ctx context.Context, o options) error {
 		return err
 	}
 	for i := range shortJobs {
-		job := newJob(fmt.Sprintf("short-%d", i), w.receiver.url+"/short", dispatcher.DefaultTimeout.Std())
+		job := newJob(fmt.Sprintf("short-%d", i), w.receiver.url+"/short", target.DefaultTimeout.Std())
 		for trigger := i; trigger < o.fires; trigger += shortJobs {
 			job.Triggers["t"+strconv.Itoa(trigger)] = newTrigger("* * * * * ?")
 		}
@@ -117,7 +118,7 @@ func (w *world) declare(ctx context.Context, o options) error {
 func newJob(name, url string, timeout time.Duration) dispatcher.Job {
 	job := dispatcher.Job{App: appName, Name: name, Triggers: map[string]dispatcher.Trigger{}}
 	job.SetDefaults()
-	hook := &dispatcher.Webhook{}
+	hook := &target.Webhook{}
 	hook.SetDefaults()
 	hook.URL, hook.Method, hook.Timeout = url, "POST", input.Duration(timeout)
 	job.Target.Webhook = hook

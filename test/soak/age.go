@@ -24,7 +24,7 @@ const (
 
 // kept is the longest retention, and briefly that of the app that keeps less than others.
 func (o options) kept() time.Duration    { return time.Duration(o.days) * dayLength }
-func (o options) briefly() time.Duration { return max(o.kept()/4, dispatcher.MinRetention) }
+func (o options) briefly() time.Duration { return max(o.kept()/4, input.MinRetention) }
 
 // kind is an app whose one job stands for many.
 type kind struct {

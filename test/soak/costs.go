@@ -24,8 +24,8 @@ type bench struct {
 	due   []dispatcher.DueTrigger // of an app, in turns
 	jobs  map[int64]int64         // their jobs
 	at    int
-	held  [][]dispatcher.HeldRun // batches that a step left to the next
-	floor time.Time              // nothing that is on time is due earlier
+	held  [][]run.HeldRun // batches that a step left to the next
+	floor time.Time       // nothing that is on time is due earlier
 }
 
 // openBench opens a store, registers a node and reads the triggers of an app. connections 0: as many as a node has.
@@ -144,7 +144,7 @@ func (b *bench) retry(ctx context.Context) error {
 }
 
 // adopt takes runs as a node does.
-func (b *bench) adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+func (b *bench) adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]run.HeldRun, error) {
 	runs, err := b.store.Adoptable(ctx, query)
 	if err != nil || len(runs) == 0 {
 		return nil, err

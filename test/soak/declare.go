@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // The apps. Both databases have the first two; the others make the old one old and crowded.
@@ -53,11 +54,11 @@ func (o options) probes() int {
 func bySoak() input.Change { return input.Change{Actor: "soak", Operator: true} }
 
 // boundless are bounds that no app of the soak runs into.
-func boundless() *dispatcher.Bounds {
-	return &dispatcher.Bounds{Quotas: dispatcher.Quotas{
+func boundless() *target.Bounds {
+	return &target.Bounds{Quotas: target.Quotas{
 		Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ChainRuns: 1_000_000,
 		ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
-		Retention: input.Duration(dispatcher.MaxRetention),
+		Retention: input.Duration(input.MaxRetention),
 	}}
 }
 
@@ -128,7 +129,7 @@ func singles(app string, jobs int, url string, every time.Duration, change func(
 func newJob(app string, number int, url string) dispatcher.Job {
 	job := dispatcher.Job{App: app, Name: fmt.Sprintf("job-%d", number), Triggers: map[string]dispatcher.Trigger{}}
 	job.SetDefaults()
-	hook := &dispatcher.Webhook{}
+	hook := &target.Webhook{}
 	hook.SetDefaults()
 	hook.URL = url
 	job.Target.Webhook = hook

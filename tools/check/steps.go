@@ -42,8 +42,8 @@ const everything = ""
 
 // domain are the paths of the rooms of the domain, which does no I/O.
 func domain() []string {
-	return []string{"dispatcher/*.go", "dispatcher/input/", "dispatcher/run/", "dispatcher/alert/", "dispatcher/access/",
-		"dispatcher/repeat/", "dispatcher/view/"}
+	return []string{"dispatcher/*.go", "dispatcher/input/", "dispatcher/run/", "dispatcher/target/", "dispatcher/alert/",
+		"dispatcher/access/", "dispatcher/repeat/", "dispatcher/view/"}
 }
 
 // Folders that several steps have to do with.

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -26,19 +27,19 @@ import (
 type pagerServer struct {
 	*httptest.Server
 	mu   sync.Mutex
-	told map[alertSequence]map[string]dispatcher.AlertTransition
+	told map[alertSequence]map[string]target.AlertTransition
 }
 
 // alertSequence names a transition of the one alert.
 type alertSequence struct {
 	job       string
-	condition dispatcher.AlertCondition
+	condition target.AlertCondition
 	number    int64
 }
 
 func newPagerServer(t *testing.T) *pagerServer {
 	t.Helper()
-	p := &pagerServer{told: map[alertSequence]map[string]dispatcher.AlertTransition{}}
+	p := &pagerServer{told: map[alertSequence]map[string]target.AlertTransition{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/job", func(w http.ResponseWriter, r *http.Request) {
 		if at, err := time.Parse(time.RFC3339Nano, r.Header.Get("carillon-scheduled-at")); err != nil || at.Second()%2 == 1 {
@@ -47,7 +48,7 @@ func newPagerServer(t *testing.T) *pagerServer {
 	})
 	mux.HandleFunc("/ok", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/pager", func(w http.ResponseWriter, r *http.Request) {
-		var n dispatcher.AlertNotification
+		var n target.AlertNotification
 		if err := json.NewDecoder(r.Body).Decode(&n); err != nil {
 			t.Errorf("notification: %v", err)
 		}
@@ -55,7 +56,7 @@ func newPagerServer(t *testing.T) *pagerServer {
 		defer p.mu.Unlock()
 		of := alertSequence{n.Job, n.Condition, n.Sequence}
 		if p.told[of] == nil {
-			p.told[of] = map[string]dispatcher.AlertTransition{}
+			p.told[of] = map[string]target.AlertTransition{}
 		}
 		p.told[of][r.Header.Get("webhook-id")] = n.Transition
 		w.WriteHeader(http.StatusNoContent)
@@ -87,7 +88,7 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		seldom.Triggers["a"] = often
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), seldom, client.Condition{}))
 		job := webhookJob("kill", "flaky", p.URL+"/job", map[string]string{"a": "* * * * * ?"})
-		job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
+		job.Retry = run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		n.kill()
 		for _, at := range []failpoint.Point{failpoint.AfterResponse, failpoint.AfterRecord, failpoint.InFollow, failpoint.InAlert,
@@ -106,7 +107,7 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 			must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", name, "", true, client.Condition{}))
 		}
 		events := p.checkTold(t, last)
-		if events[dispatcher.AlertFailure] < 4 || events[dispatcher.AlertMissed] == 0 {
+		if events[target.AlertFailure] < 4 || events[target.AlertMissed] == 0 {
 			t.Errorf("transitions = %v, want several failures and a missed fire", events)
 		}
 	})
@@ -142,7 +143,7 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 		}
 		last := startNode(t, database, token, args...)
 		must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", "late", "", true, client.Condition{}))
-		if events := p.checkTold(t, last); events[dispatcher.AlertLate] == 0 {
+		if events := p.checkTold(t, last); events[target.AlertLate] == 0 {
 			t.Errorf("transitions = %v, want one that tells of the late fire", events)
 		}
 	})
@@ -154,7 +155,7 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches alert.AlertConditio
 	a := alert.Alert{App: "kill", Name: "pager"}
 	a.SetDefaults()
 	a.AlertConditionsOf = watches
-	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook = &target.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = p.URL + "/pager"
 	a.Retry.Base, a.Retry.Cap = input.Duration(time.Second), input.Duration(time.Second)
@@ -165,7 +166,7 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches alert.AlertConditio
 // ledger that failed, and what was told with the transitions. A notification that a later one has overtaken while its node was dead
 // is cancelled,
 // and not told. It returns how many transitions there are of each condition.
-func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondition]int {
+func (p *pagerServer) checkTold(t *testing.T, n *node) map[target.AlertCondition]int {
 	t.Helper()
 	var events []alert.Event
 	var runs []run.Run
@@ -191,16 +192,16 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondi
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	count, latest, holds := map[dispatcher.AlertCondition]int{}, map[alertSequence]int64{}, map[alertSequence]bool{}
+	count, latest, holds := map[target.AlertCondition]int{}, map[alertSequence]int64{}, map[alertSequence]bool{}
 	for _, e := range slices.Backward(events) { // the earliest first
 		count[e.Condition]++
 		of := alertSequence{job: e.Job, condition: e.Condition}
 		latest[of]++
-		if e.Sequence != latest[of] || (e.Transition == dispatcher.AlertFiring) == holds[of] || !e.Notified {
+		if e.Sequence != latest[of] || (e.Transition == target.AlertFiring) == holds[of] || !e.Notified {
 			t.Errorf("event %+v is %s %d, notified %t; want number %d, notified, and that it held before: %t", of, e.Transition, e.Sequence,
-				e.Notified, latest[of], e.Transition != dispatcher.AlertFiring)
+				e.Notified, latest[of], e.Transition != target.AlertFiring)
 		}
-		holds[of] = e.Transition != dispatcher.AlertResolved
+		holds[of] = e.Transition != target.AlertResolved
 		of.number = e.Sequence
 		ids := p.told[of]
 		if len(ids) == 0 {
@@ -236,7 +237,7 @@ func failures(runs []run.Run) (ids []string) {
 // toldFailures returns the runs that events tell of as failed, in the order of their ids.
 func toldFailures(events []alert.Event) (ids []string) {
 	for _, e := range events {
-		if e.Condition == dispatcher.AlertFailure && e.Transition != dispatcher.AlertResolved {
+		if e.Condition == target.AlertFailure && e.Transition != target.AlertResolved {
 			ids = append(ids, e.Run)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // untilFlags say how long something is to last.
@@ -57,7 +57,7 @@ func (a *alertAcknowledgeCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	states, err := api.AcknowledgeAlert(ctx, app, one, alert.Acknowledgement{
-		Job: a.Job, Condition: dispatcher.AlertCondition(a.Condition), Until: until, Reason: a.Reason,
+		Job: a.Job, Condition: target.AlertCondition(a.Condition), Until: until, Reason: a.Reason,
 	})
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *alertUnacknowledgeCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	states, err := api.WithdrawAcknowledgement(ctx, app, alert, a.Job, dispatcher.AlertCondition(a.Condition))
+	states, err := api.WithdrawAcknowledgement(ctx, app, alert, a.Job, target.AlertCondition(a.Condition))
 	if err != nil {
 		return err
 	}

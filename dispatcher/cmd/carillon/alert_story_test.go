@@ -17,9 +17,9 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -305,7 +305,7 @@ func dutyEvent(t *testing.T, m notice) duty {
 }
 
 // isSigned checks the signature of a notification, as receivers do, and what it says.
-func (w *alertWorld) isSigned(t *testing.T, m notice, transition dispatcher.AlertTransition, sequence int64) {
+func (w *alertWorld) isSigned(t *testing.T, m notice, transition target.AlertTransition, sequence int64) {
 	t.Helper()
 	hook, err := standardwebhooks.NewWebhook(signingSecret)
 	if err != nil {
@@ -314,7 +314,7 @@ func (w *alertWorld) isSigned(t *testing.T, m notice, transition dispatcher.Aler
 	if err := hook.Verify(m.body, m.header); err != nil {
 		t.Errorf("signature of %s: %v", m.body, err)
 	}
-	n := must[dispatcher.AlertNotification](t)(decoded[dispatcher.AlertNotification](string(m.body)))
+	n := must[target.AlertNotification](t)(decoded[target.AlertNotification](string(m.body)))
 	if n.Transition != transition || n.Sequence != sequence || n.Alert != "program" || n.At.Before(w.began) {
 		t.Errorf("notification is %s, want %s with sequence %d, of after %s", m.body, transition, sequence, w.began)
 	}

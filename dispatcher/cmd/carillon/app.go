@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // appCommand shows apps, sets their bounds, and moves them between installations.
@@ -70,7 +71,7 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 
 // storedSecrets returns the secrets whose values an export leaves out: what has them, and where.
 func storedSecrets(export access.Export) (all []string) {
-	add := func(owner, name, below string, secrets map[string]dispatcher.Secret) {
+	add := func(owner, name, below string, secrets map[string]target.Secret) {
 		for path, secret := range secrets {
 			if secret.Stored {
 				all = append(all, owner+" "+name+" at "+strings.TrimPrefix(below+path, "/"))

@@ -10,11 +10,11 @@ import (
 	"io"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // appShowCommand shows an app with its bounds.
@@ -105,7 +105,7 @@ func appLines(app access.App) [][2]string {
 }
 
 // suspendedBy says who suspended an app, and when; empty: nobody.
-func suspendedBy(s dispatcher.Suspension) string {
+func suspendedBy(s target.Suspension) string {
 	if s.SuspendedAt == nil {
 		return ""
 	}
@@ -198,9 +198,9 @@ func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
 	if b.Set == "" {
 		app, err = api.App(ctx, b.App)
 	} else {
-		var bounds dispatcher.Bounds
+		var bounds target.Bounds
 		if bounds, err = b.read(c); err == nil {
-			app, err = api.SetBounds(ctx, b.App, func(old *dispatcher.Bounds) { *old = bounds })
+			app, err = api.SetBounds(ctx, b.App, func(old *target.Bounds) { *old = bounds })
 		}
 	}
 	if err != nil {
@@ -211,7 +211,7 @@ func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
 }
 
 // read reads bounds as the API takes them.
-func (b *appBoundsCommand) read(c console) (bounds dispatcher.Bounds, err error) {
+func (b *appBoundsCommand) read(c console) (bounds target.Bounds, err error) {
 	text, err := readInput(c, b.Set)
 	if err != nil {
 		return bounds, err
@@ -255,7 +255,7 @@ func (a apiFlags) suspend(ctx context.Context, c console, name string, suspended
 	if err != nil {
 		return err
 	}
-	app, err := api.SetBounds(ctx, name, func(b *dispatcher.Bounds) { b.Suspended, b.SuspendedReason = suspended, reason })
+	app, err := api.SetBounds(ctx, name, func(b *target.Bounds) { b.Suspended, b.SuspendedReason = suspended, reason })
 	if err != nil {
 		return err
 	}

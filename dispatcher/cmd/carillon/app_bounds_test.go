@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -56,7 +57,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 
 		a := alert.Alert{App: "books", Name: "on-call"}
 		a.Failure = &alert.Failures{}
-		a.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: dispatcher.Webhook{URL: named}}
+		a.Destination.Webhook = &target.AlertWebhook{Webhook: target.Webhook{URL: named}}
 		a.Destination.Webhook.SetDefaults()
 		must[alert.Alert](t)(n.PutAlert(t.Context(), a, client.Condition{}))
 
@@ -93,7 +94,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			t.Errorf("show says %q, want the suspension and its reason", shown)
 		}
 		calls := len(r.all())
-		var printed dispatcher.Bounds
+		var printed target.Bounds
 		out, _, _ := carillon(t, env, "app", "bounds", "books")
 		if err := json.Unmarshal([]byte(out), &printed); err != nil || !printed.Suspended {
 			t.Errorf("bounds prints %q (%v), want the suspension", out, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // appDefaultsCommand prints or sets what the jobs of an app get where they leave it out.
@@ -48,7 +49,7 @@ func (d *appDefaultsCommand) read(c console) (*dispatcher.JobDefaults, error) {
 	var given struct{ Retry json.RawMessage }
 	defaults := &dispatcher.JobDefaults{}
 	if json.Unmarshal(text, &given) == nil && len(given.Retry) > 0 {
-		defaults.Retry = &dispatcher.Retry{}
+		defaults.Retry = &run.Retry{}
 		defaults.Retry.SetDefaults()
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))

@@ -8,18 +8,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Anyone who moves an app has to write the values of all its secrets into the file, not only those of its jobs.
 func TestExportNamesAllStoredSecrets(t *testing.T) {
 	t.Parallel()
-	stored := &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"a": {Stored: true}, "b": {Reference: "env:B"}}}
-	target := dispatcher.Target{Webhook: &dispatcher.Webhook{Signing: stored}}
-	job := dispatcher.Job{Name: "parent", Target: target, OnFailure: &dispatcher.Follow{Target: &target}}
+	stored := &target.Signing{Secrets: map[string]target.Secret{"a": {Stored: true}, "b": {Reference: "env:B"}}}
+	to := target.Target{Webhook: &target.Webhook{Signing: stored}}
+	job := dispatcher.Job{Name: "parent", Target: to, OnFailure: &dispatcher.Follow{Target: &to}}
 	a := alert.Alert{Name: "night"}
-	a.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: *target.Webhook}
+	a.Destination.Webhook = &target.AlertWebhook{Webhook: *to.Webhook}
 	export := access.Export{
-		Jobs: []access.ExportedJob{{Job: job}}, Groups: []dispatcher.EndpointGroup{{Name: "workers", Signing: stored}},
+		Jobs: []access.ExportedJob{{Job: job}}, Groups: []target.EndpointGroup{{Name: "workers", Signing: stored}},
 		Alerts: []alert.Alert{a},
 	}
 	want := []string{

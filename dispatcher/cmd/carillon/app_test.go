@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -58,13 +59,13 @@ func busy(t *testing.T) *receiver {
 // mover declares an app whose jobs fire each second, in all the ways that a run can be live.
 func mover(t *testing.T, n *node, r *receiver) {
 	t.Helper()
-	mover := access.App{Name: "mover", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 7}}
+	mover := access.App{Name: "mover", Enabled: true, Bounds: &target.Bounds{Weight: 7}}
 	must[access.App](t)(n.PutApp(t.Context(), mover, client.Condition{}))
 	for name, change := range map[string]func(*dispatcher.Job){
 		"plain": func(*dispatcher.Job) {},
 		"slow":  func(*dispatcher.Job) {},
 		"once":  func(j *dispatcher.Job) { j.Delivery = dispatcher.AtMostOnce },
-		"queue": func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 1 },
+		"queue": func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyQueue, 1 },
 		"fails": func(j *dispatcher.Job) {
 			j.Retry.SetDefaults()
 			j.Retry.Delays = []input.Duration{input.Duration(2 * time.Second)}

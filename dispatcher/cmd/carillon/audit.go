@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -24,9 +23,9 @@ type auditFlag struct {
 }
 
 func (f auditFlag) check() error {
-	if kept := f.AuditRetention.Std(); kept < access.MinAuditRetention || kept > dispatcher.MaxRetention {
+	if kept := f.AuditRetention.Std(); kept < access.MinAuditRetention || kept > input.MaxRetention {
 		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention,
-			access.MinAuditRetention, dispatcher.MaxRetention)
+			access.MinAuditRetention, input.MaxRetention)
 	}
 	return nil
 }

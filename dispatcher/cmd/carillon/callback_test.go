@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -131,8 +132,8 @@ func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
 	if got.Within != "2h0m0s" {
 		t.Errorf("got %+v, want two hours", got)
 	}
-	shown := must[dispatcher.ShownRequest](t)(n.RequestOfRun(t.Context(), r.ID))
-	if !strings.Contains(shown.Body, dispatcher.Mask) || strings.Contains(shown.Body, got.Bearer) {
+	shown := must[target.ShownRequest](t)(n.RequestOfRun(t.Context(), r.ID))
+	if !strings.Contains(shown.Body, target.Mask) || strings.Contains(shown.Body, got.Bearer) {
 		t.Errorf("the API shows the body %s, want its token masked", shown.Body)
 	}
 	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost, got.Complete, nil))
@@ -205,7 +206,7 @@ func (n *node) awaitCallback(id string) {
 func longJob(app, name, url string, timeout input.Duration) dispatcher.Job {
 	job := webhookJob(app, name, url+"/"+name, nil)
 	job.Retry.SetDefaults()
-	job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: timeout}
+	job.Target.Webhook.Callback = &target.CallbackPolicy{Timeout: timeout}
 	return job
 }
 
@@ -307,9 +308,9 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 			job := webhookJob("kill", name, w.URL+"/"+name, map[string]string{"a": expression})
 			job.Retry.SetDefaults()
 			job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(300 * time.Millisecond)}, 20
-			job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: input.Duration(3 * time.Second)}
+			job.Target.Webhook.Callback = &target.CallbackPolicy{Timeout: input.Duration(3 * time.Second)}
 			if name == "inturn" { // its slot is granted again after each run
-				job.ConcurrencyPolicy, job.QueueLimit = dispatcher.ConcurrencyQueue, dispatcher.MaxQueueLimit
+				job.ConcurrencyPolicy, job.QueueLimit = run.ConcurrencyQueue, dispatcher.MaxQueueLimit
 			}
 			if name == "silent" { // its attempts end while nodes are dead or starting
 				job.Retry.MaxAttempts = 100

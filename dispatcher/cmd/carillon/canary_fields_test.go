@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
@@ -26,50 +27,50 @@ import (
 // secretiveAlerts are alerts that have, together, a marked value in each field that is secret.
 func secretiveAlerts(at, certificate, key string) []alert.Alert {
 	var alerts []alert.Alert
-	add := func(name string, w dispatcher.AlertWebhook) {
+	add := func(name string, w target.AlertWebhook) {
 		alert := alert.Alert{App: "canary", Name: name}
 		alert.SetDefaults()
 		alert.Missed = true
 		alert.Destination.Webhook = &w
 		alerts = append(alerts, alert)
 	}
-	hook := func(name string, auth *dispatcher.Auth) dispatcher.Webhook {
+	hook := func(name string, auth *target.Auth) target.Webhook {
 		return secretiveWebhook(at+"/alert/"+name, auth, certificate, key)
 	}
 	for name, auth := range secretiveAuths(at, key) {
-		add(name, dispatcher.AlertWebhook{Webhook: hook(name, auth)})
+		add(name, target.AlertWebhook{Webhook: hook(name, auth)})
 	}
-	whole := dispatcher.Secret{Value: input.NewSensitive(at + "/alert/" + mark + "-whole")}
-	add("whole", dispatcher.AlertWebhook{Webhook: hook("", nil), SecretURL: &whole, Format: dispatcher.AlertFormatSlack})
-	routing := dispatcher.Secret{Value: input.NewSensitive(mark + "-routing")}
-	add("duty", dispatcher.AlertWebhook{Webhook: hook("duty", nil), RoutingKey: &routing, Format: dispatcher.AlertFormatPagerDuty})
+	whole := target.Secret{Value: input.NewSensitive(at + "/alert/" + mark + "-whole")}
+	add("whole", target.AlertWebhook{Webhook: hook("", nil), SecretURL: &whole, Format: target.AlertFormatSlack})
+	routing := target.Secret{Value: input.NewSensitive(mark + "-routing")}
+	add("duty", target.AlertWebhook{Webhook: hook("duty", nil), RoutingKey: &routing, Format: target.AlertFormatPagerDuty})
 	return alerts
 }
 
 // secretiveGroups are endpoint groups that have, together, a marked value in each field that is secret.
-func secretiveGroups(at, certificate, key string) []dispatcher.EndpointGroup {
-	var groups []dispatcher.EndpointGroup
-	add := func(name string, w dispatcher.Webhook) *dispatcher.EndpointGroup {
-		groups = append(groups, dispatcher.EndpointGroup{App: "canary", Name: name, Auth: w.Auth, Signing: w.Signing, TLS: w.TLS,
-			Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: at + "/group/" + name}}})
+func secretiveGroups(at, certificate, key string) []target.EndpointGroup {
+	var groups []target.EndpointGroup
+	add := func(name string, w target.Webhook) *target.EndpointGroup {
+		groups = append(groups, target.EndpointGroup{App: "canary", Name: name, Auth: w.Auth, Signing: w.Signing, TLS: w.TLS,
+			Endpoints: map[string]target.StaticEndpoint{"a": {URL: at + "/group/" + name}}})
 		return &groups[len(groups)-1]
 	}
 	for name, auth := range secretiveAuths(at, key) {
 		add(name, secretiveWebhook(at, auth, certificate, key))
 	}
-	executors := add("executors", dispatcher.Webhook{})
-	executors.Kind = dispatcher.GroupXXLJob
-	executors.AccessToken = &dispatcher.Secret{Value: input.NewSensitive(mark + "-executors")}
+	executors := add("executors", target.Webhook{})
+	executors.Kind = target.GroupXXLJob
+	executors.AccessToken = &target.Secret{Value: input.NewSensitive(mark + "-executors")}
 	return groups
 }
 
 // ofGroup is the job whose target is a group.
-func ofGroup(group dispatcher.EndpointGroup) dispatcher.Job {
+func ofGroup(group target.EndpointGroup) dispatcher.Job {
 	job := webhookJob("canary", "of-"+group.Name, "", nil)
-	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: group.Name}}
-	if job.Target.Group.SetDefaults(); group.Kind == dispatcher.GroupXXLJob {
+	job.Target = target.Target{Group: &target.GroupTarget{Name: group.Name}}
+	if job.Target.Group.SetDefaults(); group.Kind == target.GroupXXLJob {
 		job.Target.Group.Method = ""
-		job.Target.Group.XXLJob = &dispatcher.XXLJobRun{Handler: "demo"}
+		job.Target.Group.XXLJob = &target.XXLJobRun{Handler: "demo"}
 	}
 	return job
 }
@@ -77,7 +78,7 @@ func ofGroup(group dispatcher.EndpointGroup) dispatcher.Job {
 // secretFields lists the fields of a type that are secrets, as JSON pointers with * for any key.
 func secretFields(of reflect.Type, path string) (fields []string) {
 	switch {
-	case of == reflect.TypeFor[dispatcher.Secret]():
+	case of == reflect.TypeFor[target.Secret]():
 		return []string{path}
 	case of.Kind() == reflect.Pointer:
 		return secretFields(of.Elem(), path)
@@ -101,7 +102,7 @@ func TestCanaryIsInEverySecretField(t *testing.T) {
 	t.Parallel()
 	certificate, key := clientcert.New(t)
 	covered := map[string]bool{}
-	plant := func(kind string, secrets map[string]dispatcher.Secret) {
+	plant := func(kind string, secrets map[string]target.Secret) {
 		for path := range secrets {
 			covered[kind+strings.NewReplacer("/secrets/a", "/secrets/*", "/secrets/b", "/secrets/*").Replace(path)] = true
 		}
@@ -121,7 +122,7 @@ func TestCanaryIsInEverySecretField(t *testing.T) {
 		least int
 	}{
 		"job": {reflect.TypeFor[dispatcher.Job](), 36}, "alert": {reflect.TypeFor[alert.Alert](), 11},
-		"group": {reflect.TypeFor[dispatcher.EndpointGroup](), 10}, "app": {reflect.TypeFor[access.App](), 0},
+		"group": {reflect.TypeFor[target.EndpointGroup](), 10}, "app": {reflect.TypeFor[access.App](), 0},
 	} {
 		fields := secretFields(declared.of, kind)
 		if len(fields) < declared.least {
@@ -152,7 +153,7 @@ func TestNoSecretOfAlertsGroupsAndPeopleIsWrittenAnywhere(t *testing.T) {
 			runs = append(runs, must[run.Run](t)(w.TestAlert(t.Context(), "canary", a.Name)))
 		}
 		for _, group := range secretiveGroups(echo, certificate, key) {
-			stored, err := json.Marshal(must[dispatcher.EndpointGroup](t)(w.PutGroup(t.Context(), group, client.Condition{})))
+			stored, err := json.Marshal(must[target.EndpointGroup](t)(w.PutGroup(t.Context(), group, client.Condition{})))
 			w.wrote(string(stored), err)
 			job := ofGroup(group)
 			must[dispatcher.Job](t)(w.PutJob(t.Context(), job, client.Condition{}))
@@ -236,7 +237,7 @@ func newCanaryNode(t *testing.T, database, token, echo, spans string) *canaryNod
 	}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug", "--callback-url=http://127.0.0.1:1",
 		"--console-url=http://127.0.0.1:1", "--oidc-issuer="+issuer.URL, "--oidc-client-id=console", "--oidc-claims="+rules)...)
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true,
-		Bounds: &dispatcher.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"}}}, client.Condition{}))
+		Bounds: &target.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"}}}, client.Condition{}))
 	return &canaryNode{node: n, t: t}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -60,7 +61,7 @@ func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--secret-keys-file="+keys, "--log-level=debug",
 			"--secret-lifetime=1s", "--secret-keep=0s", "--vault-address="+vault.URL, "--vault-token-file="+tokenFile,
 			"--secret-aws-role=arn:aws:iam::123456789012:role/{app}")...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true, Bounds: &target.Bounds{
 			Secrets: []string{"awssm:canary/*", "ssm:/canary/*", "vault:secret/data/canary"},
 		}}, client.Condition{}))
 		var written strings.Builder
@@ -77,7 +78,7 @@ func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
 		}
 		for name, reference := range managed() {
 			job := webhookJob("canary", name, echo+"/"+name, nil)
-			job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
+			job.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: reference}}}
 			stored, _ := json.Marshal(must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{})))
 			written.Write(stored)
 			if got := attempt(name); got.Class != run.ClassHTTP5xx || !strings.Contains(sent(), mark+"-"+name) {
@@ -136,8 +137,8 @@ func TestKeysOfKMSReplaceKeysOfFiles(t *testing.T) {
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--secret-keys-file="+keys)...)
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "a", Enabled: true}, client.Condition{}))
 		job := webhookJob("a", "j", echo, nil)
-		job.Target.Webhook.Auth = &dispatcher.Auth{
-			Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("stored-token")}},
+		job.Target.Webhook.Auth = &target.Auth{
+			Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("stored-token")}},
 		}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		n.terminate()

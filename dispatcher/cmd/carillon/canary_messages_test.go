@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -23,10 +24,10 @@ func TestNoCredentialOfAMessageIsWrittenAnywhere(t *testing.T) {
 		token := newToken(t, database)
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--log-level=debug")...)
 		all := []string{"*"}
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{
-			SQS: dispatcher.SQSBounds{Queues: all, Roles: all}, SNS: dispatcher.SNSBounds{Topics: all, Roles: all},
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true, Bounds: &target.Bounds{
+			SQS: target.SQSBounds{Queues: all, Roles: all}, SNS: target.SNSBounds{Topics: all, Roles: all},
 		}}, client.Condition{}))
-		sender := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/sender"}
+		sender := &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/sender"}
 		orders, announce := messageJobs()
 		orders.Target.SQS.AssumeRole, announce.Target.SNS.AssumeRole = sender, sender
 		var written strings.Builder

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
@@ -70,13 +71,13 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		}, append(quick(), "--log-level=debug", "--oidc-issuer="+issuer.URL, "--oidc-audience="+oidctest.Audience, "--oidc-claims="+rules)...)
 		const function = "arn:aws:lambda:eu-west-1:123456789012:function:marked"
 		const arn = "arn:aws:iam::123456789012:role/marked"
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
-			Lambda: dispatcher.LambdaBounds{Functions: []string{function}, Roles: []string{arn}},
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true, Bounds: &target.Bounds{
+			Lambda: target.LambdaBounds{Functions: []string{function}, Roles: []string{arn}},
 		}}, client.Condition{}))
 		job := webhookJob("canary", "function", "", nil)
-		job.Target = dispatcher.Target{Lambda: &dispatcher.Lambda{}}
+		job.Target = target.Target{Lambda: &target.Lambda{}}
 		job.Target.Lambda.SetDefaults()
-		job.Target.Lambda.Function, job.Target.Lambda.AssumeRole = function, &dispatcher.AssumeRole{RoleARN: arn}
+		job.Target.Lambda.Function, job.Target.Lambda.AssumeRole = function, &target.AssumeRole{RoleARN: arn}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		r := must[run.Run](t)(n.RunJob(t.Context(), "canary", "function"))
 		until(t, "an attempt", func() bool {

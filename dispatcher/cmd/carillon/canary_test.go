@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -40,40 +41,40 @@ func marks(text string) []string {
 }
 
 // secretiveAuths are all kinds of auth, with a marked value in each field that is secret, by names of jobs.
-func secretiveAuths(url, key string) map[string]*dispatcher.Auth {
-	value := func(name string) dispatcher.Secret {
-		return dispatcher.Secret{Value: input.NewSensitive(mark + "-" + name)}
+func secretiveAuths(url, key string) map[string]*target.Auth {
+	value := func(name string) target.Secret {
+		return target.Secret{Value: input.NewSensitive(mark + "-" + name)}
 	}
-	token, client, clientKey := value("session"), value("client"), dispatcher.Secret{Value: input.NewSensitive(key)}
-	return map[string]*dispatcher.Auth{
-		"basic":  {Basic: &dispatcher.BasicAuth{Username: "ann", Password: value("password")}},
-		"bearer": {Bearer: &dispatcher.BearerAuth{Token: value("token")}},
-		"header": {APIKey: &dispatcher.APIKeyAuth{Header: "X-Api-Key", Key: value("header")}},
-		"query":  {APIKey: &dispatcher.APIKeyAuth{Query: "key", Key: value("query &=")}},
-		"env":    {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_MARKED"}}},
-		"file":   {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:canary/marked"}}},
-		"sigv4": {SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &dispatcher.AWSCredentials{
+	token, client, clientKey := value("session"), value("client"), target.Secret{Value: input.NewSensitive(key)}
+	return map[string]*target.Auth{
+		"basic":  {Basic: &target.BasicAuth{Username: "ann", Password: value("password")}},
+		"bearer": {Bearer: &target.BearerAuth{Token: value("token")}},
+		"header": {APIKey: &target.APIKeyAuth{Header: "X-Api-Key", Key: value("header")}},
+		"query":  {APIKey: &target.APIKeyAuth{Query: "key", Key: value("query &=")}},
+		"env":    {Bearer: &target.BearerAuth{Token: target.Secret{Reference: "env:SECRET_MARKED"}}},
+		"file":   {Bearer: &target.BearerAuth{Token: target.Secret{Reference: "file:canary/marked"}}},
+		"sigv4": {SigV4: &target.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &target.AWSCredentials{
 			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: value("secret"), SessionToken: &token,
 		}}},
-		"oauth2": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", ClientSecret: &client}},
-		"posted": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", ClientSecret: &client,
-			ClientAuth: dispatcher.ClientAuthPost}},
-		"jwt": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", PrivateKey: &clientKey,
-			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT, Algorithm: dispatcher.AlgorithmES256}},
-		"refused": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/no-token", ClientID: "ann", ClientSecret: &client}},
+		"oauth2": {OAuth2: &target.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", ClientSecret: &client}},
+		"posted": {OAuth2: &target.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", ClientSecret: &client,
+			ClientAuth: target.ClientAuthPost}},
+		"jwt": {OAuth2: &target.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", PrivateKey: &clientKey,
+			ClientAuth: target.ClientAuthPrivateKeyJWT, Algorithm: target.AlgorithmES256}},
+		"refused": {OAuth2: &target.OAuth2Auth{TokenURL: url + "/no-token", ClientID: "ann", ClientSecret: &client}},
 	}
 }
 
 // secretiveWebhook has marked secrets for signing, and the key of a client certificate.
-func secretiveWebhook(url string, auth *dispatcher.Auth, certificate, key string) dispatcher.Webhook {
-	var w dispatcher.Webhook
+func secretiveWebhook(url string, auth *target.Auth, certificate, key string) target.Webhook {
+	var w target.Webhook
 	w.SetDefaults()
 	w.URL, w.Auth = url, auth
-	w.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
+	w.Signing = &target.Signing{Secrets: map[string]target.Secret{
 		"a": {Value: input.NewSensitive("whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789")))},
 		"b": {Value: input.NewSensitive("whsk_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 012")))},
 	}}
-	w.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &dispatcher.Secret{Value: input.NewSensitive(key)}}
+	w.TLS = &target.TLS{ClientCertificate: certificate, ClientKey: &target.Secret{Value: input.NewSensitive(key)}}
 	return w
 }
 
@@ -82,19 +83,19 @@ func secretive(url, certificate, key string) map[string]dispatcher.Job {
 	jobs := map[string]dispatcher.Job{}
 	for name, auth := range secretiveAuths(url, key) {
 		job := webhookJob("canary", name, "", nil)
-		job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
-		at := func(path string) *dispatcher.Webhook {
+		job.Retry = run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
+		at := func(path string) *target.Webhook {
 			return new(secretiveWebhook(url+path+name, auth, certificate, key))
 		}
 		follow := func(path string) *dispatcher.Follow {
-			return &dispatcher.Follow{Target: &dispatcher.Target{Webhook: at(path)}}
+			return &dispatcher.Follow{Target: &target.Target{Webhook: at(path)}}
 		}
 		job.Target.Webhook = at("/")
 		job.OnSuccess, job.OnFailure, job.OnMisfire = follow("/on_success/"), follow("/on_failure/"), follow("/on_misfire/")
 		jobs[name] = job
 	}
 	function := webhookJob("canary", "function", "", nil)
-	function.Target = dispatcher.Target{Lambda: &dispatcher.Lambda{}}
+	function.Target = target.Target{Lambda: &target.Lambda{}}
 	function.Target.Lambda.SetDefaults()
 	function.Target.Lambda.Function = "marked"
 	jobs["function"] = function
@@ -155,8 +156,8 @@ func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
 	kept, wrong := job.Target.Secrets(), job.Target.Secrets()
 	stored := 0
 	for path, secret := range kept {
-		if wrong[path] = (dispatcher.Secret{Value: input.NewSensitive("\n" + mark)}); secret.Reference == "" {
-			kept[path] = dispatcher.Secret{Stored: true}
+		if wrong[path] = (target.Secret{Value: input.NewSensitive("\n" + mark)}); secret.Reference == "" {
+			kept[path] = target.Secret{Stored: true}
 			stored++
 		}
 	}
@@ -201,8 +202,8 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
 		}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug")...)
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true,
-			Bounds: &dispatcher.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"},
-				Lambda: dispatcher.LambdaBounds{Functions: []string{"marked"}}}}, client.Condition{}))
+			Bounds: &target.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"},
+				Lambda: target.LambdaBounds{Functions: []string{"marked"}}}}, client.Condition{}))
 		var written strings.Builder
 		jobs := secretive(echo, certificate, key)
 		for name, job := range jobs {

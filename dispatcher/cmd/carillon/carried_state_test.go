@@ -66,7 +66,7 @@ func TestCarriedCountLosesNoUpdate(t *testing.T) {
 			triggers[fmt.Sprint("t", i)] = "* * * * * ?"
 		}
 		job := webhookJob("kill", "count", c.URL, triggers)
-		job.ConcurrencyPolicy, job.CarryState, job.QueueLimit = dispatcher.ConcurrencyQueue, true, dispatcher.MaxQueueLimit
+		job.ConcurrencyPolicy, job.CarryState, job.QueueLimit = run.ConcurrencyQueue, true, dispatcher.MaxQueueLimit
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		if strings.HasPrefix(database, "sqlite:") { // one process at a time
 			n.kill()

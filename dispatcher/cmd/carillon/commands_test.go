@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -206,7 +207,7 @@ func newShop(t *testing.T) *shop {
 	job.Triggers["nightly"] = nightly
 	must[dispatcher.Job](t)(s.PutJob(ctx, job, client.Condition{}))
 	carrier := webhookJob("shop", "carrier", r.URL, nil)
-	carrier.ConcurrencyPolicy, carrier.CarryState = dispatcher.ConcurrencyQueue, true
+	carrier.ConcurrencyPolicy, carrier.CarryState = run.ConcurrencyQueue, true
 	carrier.Objective = &dispatcher.Objective{Within: input.Duration(1e9), Of: "99.9%"}
 	must[dispatcher.Job](t)(s.PutJob(ctx, carrier, client.Condition{}))
 	s.run = must[run.Run](t)(s.RunJob(ctx, "shop", "orders")).ID
@@ -223,7 +224,7 @@ func newShop(t *testing.T) *shop {
 	until(t, "the bulk action to end", func() bool {
 		return must[repeat.BulkAction](t)(s.BulkAction(ctx, "shop", s.bulk)).State.Ended()
 	})
-	must[access.App](t)(s.SetBounds(ctx, "suspended", func(b *dispatcher.Bounds) { b.Suspended = true }))
+	must[access.App](t)(s.SetBounds(ctx, "suspended", func(b *target.Bounds) { b.Suspended = true }))
 	others := map[string][]access.Scope{"spare": {access.ScopeRead}, "other": {access.ScopeRead}}
 	maps.Copy(others, roles())
 	for name, scopes := range others {
@@ -244,9 +245,9 @@ func (s *shop) addAlert(t *testing.T, url string) {
 	a.Mutes = []alert.MuteWindow{
 		{Schedule: "0 22 * * *", Duration: input.Duration(8 * time.Hour), Timezone: "Europe/Berlin"},
 	}
-	webhook := &dispatcher.AlertWebhook{}
+	webhook := &target.AlertWebhook{}
 	webhook.SetDefaults()
-	webhook.URL, webhook.Format = url, dispatcher.AlertFormatSlack
+	webhook.URL, webhook.Format = url, target.AlertFormatSlack
 	a.Destination.Webhook = webhook
 	must[alert.Alert](t)(s.PutAlert(t.Context(), a, client.Condition{Absent: true}))
 }

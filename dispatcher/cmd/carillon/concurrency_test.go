@@ -262,14 +262,14 @@ func declareBounded(t *testing.T, n *node, url string, each int) map[string]int 
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bounded", Enabled: true}, client.Condition{}))
 	bounds := map[string]int{}
 	for i := range each {
-		for _, policy := range []dispatcher.ConcurrencyPolicy{
-			dispatcher.ConcurrencyAllow, dispatcher.ConcurrencyForbid, dispatcher.ConcurrencyQueue, dispatcher.ConcurrencyReplace,
+		for _, policy := range []run.ConcurrencyPolicy{
+			run.ConcurrencyAllow, run.ConcurrencyForbid, run.ConcurrencyQueue, run.ConcurrencyReplace,
 		} {
 			job := patient(webhookJob("bounded", fmt.Sprintf("%s-%d", policy, i), url, map[string]string{"often": "rate(2s)"}))
 			job.ConcurrencyPolicy, job.QueueLimit = policy, 3
 			job.Retry.SetDefaults()
-			job.Retry.MaxAttempts = dispatcher.MostAttempts
-			if policy == dispatcher.ConcurrencyAllow {
+			job.Retry.MaxAttempts = run.MostAttempts
+			if policy == run.ConcurrencyAllow {
 				job.MaxConcurrency = 2
 			}
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))

@@ -26,6 +26,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/markup"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -204,22 +205,22 @@ func rowsFrom(t *testing.T, db *sql.DB, query string) (all [][]cell) {
 }
 
 // declareOfEverything gives the console something to show of each kind, and waits until all of it is over.
-func declareOfEverything(t *testing.T, n *node, target string) {
+func declareOfEverything(t *testing.T, n *node, to string) {
 	t.Helper()
 	ctx := t.Context()
 	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
 	must[dispatcher.Calendar](t)(n.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays",
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
-	must[dispatcher.EndpointGroup](t)(n.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "fleet",
-		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: target}}}, client.Condition{}))
-	a := alert.Alert{App: "shop", Name: "on-call", Destination: dispatcher.AlertDestination{Webhook: &dispatcher.AlertWebhook{}}}
+	must[target.EndpointGroup](t)(n.PutGroup(ctx, target.EndpointGroup{App: "shop", Name: "fleet",
+		Endpoints: map[string]target.StaticEndpoint{"a": {URL: to}}}, client.Condition{}))
+	a := alert.Alert{App: "shop", Name: "on-call", Destination: target.AlertDestination{Webhook: &target.AlertWebhook{}}}
 	a.Failure = &alert.Failures{After: 1}
-	a.Destination.Webhook.URL = target + "/alerts"
+	a.Destination.Webhook.URL = to + "/alerts"
 	must[alert.Alert](t)(n.PutAlert(ctx, a, client.Condition{}))
 	daily := fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+12)%24) // not during the test
 	for _, job := range []dispatcher.Job{
-		webhookJob("shop", "good", target, map[string]string{"yearly": "0 0 1 1 *", "daily": daily}),
-		webhookJob("shop", "bad", target+"/fail", nil), webhookJob("shop", "paused", target, map[string]string{"yearly": "0 0 1 1 *"}),
+		webhookJob("shop", "good", to, map[string]string{"yearly": "0 0 1 1 *", "daily": daily}),
+		webhookJob("shop", "bad", to+"/fail", nil), webhookJob("shop", "paused", to, map[string]string{"yearly": "0 0 1 1 *"}),
 	} {
 		job.Retry.SetDefaults()
 		job.Retry.MaxAttempts = 1

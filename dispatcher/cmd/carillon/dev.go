@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // devCommand runs everything on one machine: a node over SQLite, a receiver, and the quickstart example,
@@ -154,7 +155,7 @@ func listenNear(ctx context.Context, out *screen, what, address string) (net.Lis
 }
 
 // fire shows one attempt.
-func (s *screen) fire(call dispatcher.Call, o run.Outcome) {
+func (s *screen) fire(call target.Call, o run.Outcome) {
 	s.say("%s", fireLine(run.Run{
 		App: call.App, Job: call.Job, Trigger: call.Trigger, Kind: call.Key.Kind, ScheduledAt: call.Key.ScheduledAt,
 		State: o.State, StartedAt: &o.StartedAt, HTTPStatus: o.HTTPStatus, Class: o.Class, Error: o.Error,

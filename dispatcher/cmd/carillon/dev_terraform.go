@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // terraformRun applies the example with the provider of --provider.
@@ -137,7 +138,7 @@ func hello(ctx context.Context, api *client.Client, receiver string) error {
 	if err != nil && !errors.Is(err, dispatcher.ErrPrecondition) { // an earlier carillon dev may have left it
 		return err
 	}
-	job := dispatcher.Job{App: helloApp, Name: helloJob, Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{}}}
+	job := dispatcher.Job{App: helloApp, Name: helloJob, Enabled: true, Target: target.Target{Webhook: &target.Webhook{}}}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = receiver + "/hello"
 	often := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "rate(2s)"}}

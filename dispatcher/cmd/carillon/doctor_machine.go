@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // checkSecrets tells whether stored secrets can be read, and lists what jobs can refer to, by name.
@@ -75,7 +75,7 @@ func (e *examination) checkManagers(ctx context.Context) {
 		e.ok(check, "no secret was read, give references with --secret-reference")
 	}
 	for _, text := range e.SecretReference {
-		reference, err := dispatcher.ParseSecretReference(text)
+		reference, err := target.ParseSecretReference(text)
 		switch {
 		case err != nil:
 			e.fail(check, err, "correct --secret-reference")
@@ -95,7 +95,7 @@ func (e *examination) checkManagers(ctx context.Context) {
 // secretVariables returns the names of the variables that jobs may refer to, never their values.
 func secretVariables(environment []string) (names []string) {
 	for _, pair := range environment {
-		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, dispatcher.SecretEnvPrefix) && value != "" {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, target.SecretEnvPrefix) && value != "" {
 			names = append(names, name)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -275,8 +276,8 @@ func TestDoctorTellsWhetherSecretsCanBeRead(t *testing.T) {
 		n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_SECRET_KEYS=" + key})
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "a", Enabled: true}, client.Condition{}))
 		job := webhookJob("a", "j", "http://127.0.0.1:1/", nil)
-		job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{
-			Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")},
+		job.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{
+			Token: target.Secret{Value: input.NewSensitive("hunter2")},
 		}}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		at := "--database=" + database

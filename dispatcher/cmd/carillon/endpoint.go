@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // endpointCommand lists and drains the endpoints of groups.
@@ -24,14 +24,14 @@ func (e *endpointListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Endpoint], error) {
+	all, _, err := allPages(0, func(page input.Page) (client.List[target.Endpoint], error) {
 		return api.Endpoints(ctx, app, group, page)
 	})
 	if err != nil {
 		return err
 	}
 	titles := "ENDPOINT\tURL\tWEIGHT\tBACKUP\tSTATE\tSOURCE\tSINCE\tEXPIRES AT\tLABELS"
-	return printList(e.outputFlags, c, all, titles, func(one dispatcher.Endpoint) []any {
+	return printList(e.outputFlags, c, all, titles, func(one target.Endpoint) []any {
 		var expires any = "-" // declared ones stay
 		if one.ExpiresAt != nil {
 			expires = one.ExpiresAt
@@ -43,7 +43,7 @@ func (e *endpointListCommand) Run(ctx context.Context, c console) error {
 
 // endpointState is what operators decide about an endpoint: by a drain, or by the addresses that may be called. Whether it
 // responds, each node knows for itself.
-func endpointState(e dispatcher.Endpoint) stateCell {
+func endpointState(e target.Endpoint) stateCell {
 	switch {
 	case e.Refused != "":
 		return "refused"

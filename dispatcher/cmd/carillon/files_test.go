@@ -11,7 +11,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -21,10 +23,10 @@ func declareFinance(t *testing.T, n *node) {
 	t.Helper()
 	ctx, absent := t.Context(), client.Condition{Absent: true}
 	app := access.App{Name: "finance", Description: "pays ${bills} at %{if} \x22night\x22\n\u202e", Enabled: true,
-		Retention: input.Duration(48 * time.Hour), Bounds: &dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}}}}
+		Retention: input.Duration(48 * time.Hour), Bounds: &target.Bounds{Lambda: target.LambdaBounds{Functions: []string{"*"}}}}
 	app.Defaults = &dispatcher.JobDefaults{Timezone: "Europe/Berlin", Headers: map[string]string{"X-Default": "d"},
-		MisfirePolicy: "skip", ConcurrencyPolicy: "forbid", Retry: &dispatcher.Retry{MaxAttempts: 7, Base: dispatcher.DefaultBase,
-			Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}}
+		MisfirePolicy: "skip", ConcurrencyPolicy: "forbid", Retry: &run.Retry{MaxAttempts: 7, Base: run.DefaultBase,
+			Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}}
 	must[access.App](t)(n.PutApp(ctx, app, absent))
 	for _, c := range []dispatcher.Calendar{
 		{App: "finance", Name: "holidays", Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{
@@ -50,9 +52,9 @@ func financeJobs() []dispatcher.Job {
 	w := nightly.Target.Webhook
 	w.Headers = map[string]string{"X-A": "b", "X-Template": "{{.ScheduledAt}}"}
 	w.Timeout = input.Duration(time.Hour)
-	w.SuccessCodes = []dispatcher.SuccessCode{"204"}
-	w.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
-	w.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
+	w.SuccessCodes = []target.SuccessCode{"204"}
+	w.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("hunter2")}}}
+	w.Signing = &target.Signing{Secrets: map[string]target.Secret{
 		"old": {Reference: "env:SECRET_FINANCE_OLD"},
 		"new": {Value: input.NewSensitive("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")},
 	}}
@@ -69,7 +71,7 @@ func financeJobs() []dispatcher.Job {
 		nightly.Triggers[name] = trigger
 	}
 	lambda := dispatcher.Job{App: "finance", Name: "9lives", Enabled: false, Triggers: map[string]dispatcher.Trigger{}}
-	lambda.Target.Lambda = &dispatcher.Lambda{}
+	lambda.Target.Lambda = &target.Lambda{}
 	lambda.Target.Lambda.SetDefaults()
 	lambda.Target.Lambda.Function = "123456789012:function:report:live"
 	lambda.Target.Lambda.Region = "eu-central-1"

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 	"github.com/carillon-dev/carillon/test/program"
@@ -58,12 +59,12 @@ func startWorker(t *testing.T, binary, id, address string, n *node, token string
 func declareFleet(t *testing.T, n *node, ports []int) {
 	t.Helper()
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fleet", Enabled: true}, client.Condition{}))
-	group := dispatcher.EndpointGroup{App: "fleet", Name: "workers"}
+	group := target.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()
-	group.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"main": {Reference: "env:SECRET_FLEET_SIGNING"}}}
-	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
+	group.Signing = &target.Signing{Secrets: map[string]target.Secret{"main": {Reference: "env:SECRET_FLEET_SIGNING"}}}
+	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
 		Heartbeat: input.Duration(time.Second), ExpireAfter: input.Duration(10 * time.Second)}
-	must[dispatcher.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
+	must[target.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
 }
 
 // declareSum declares a job with triggers that fire every second.
@@ -74,11 +75,11 @@ func declareSum(t *testing.T, n *node, triggers int) {
 		fires[fmt.Sprint("t", i)] = "rate(1s)"
 	}
 	job := webhookJob("fleet", "sum", "", fires)
-	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers"}}
+	job.Target = target.Target{Group: &target.GroupTarget{Name: "workers"}}
 	job.Target.Group.SetDefaults()
 	job.Payload = json.RawMessage(`[1,2,3]`)
 	job.Retry.SetDefaults()
-	job.Retry.MaxAttempts = dispatcher.MostAttempts
+	job.Retry.MaxAttempts = run.MostAttempts
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 }
 
@@ -120,7 +121,7 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 		fleet = append(fleet, startWorker(t, binary, fmt.Sprint("w", i), addresses[i], nodes[0], token))
 	}
 	members := func() (ids []string) {
-		page := must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", input.Page{}))
+		page := must[client.List[target.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", input.Page{}))
 		for _, endpoint := range page.Items {
 			ids = append(ids, endpoint.ID)
 		}
@@ -156,8 +157,8 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 // knows reports whether a node knows an endpoint of the group.
 func (n *node) knows(id string) bool {
 	n.t.Helper()
-	status := must[dispatcher.GroupStatus](n.t)(n.GroupStatus(n.t.Context(), "fleet", "workers"))
-	return slices.ContainsFunc(status.Endpoints, func(e dispatcher.EndpointStatus) bool { return e.ID == id })
+	status := must[target.GroupStatus](n.t)(n.GroupStatus(n.t.Context(), "fleet", "workers"))
+	return slices.ContainsFunc(status.Endpoints, func(e target.EndpointStatus) bool { return e.ID == id })
 }
 
 // checkFleet checks that every run was done or superseded, and that no attempt which began after two workers had left went to them.

@@ -59,7 +59,7 @@ func TestKillBetweenAnyTwoStepsOfAChainFollowsEachRunOnce(t *testing.T) {
 // chainedJobs are a job that succeeds and is followed by a chain of two, and one that fails and is followed by the end of the
 // chain and by a delivery.
 func chainedJobs(url string) []dispatcher.Job {
-	once := dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
+	once := run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
 	end := webhookJob("kill", "end", url+"/end", nil)
 	middle := webhookJob("kill", "middle", url+"/middle", nil)
 	middle.OnSuccess = &dispatcher.Follow{Jobs: []string{"end"}}

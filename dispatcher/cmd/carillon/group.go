@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupCommand looks at endpoint groups.
@@ -33,12 +33,12 @@ func (l *groupListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.EndpointGroup, error) { return groupsOf(ctx, api, app) })
+	all, err := ofApps(ctx, api, l.App, func(app string) ([]target.EndpointGroup, error) { return groupsOf(ctx, api, app) })
 	if err != nil {
 		return err
 	}
 	titles := "GROUP\tSTRATEGY\tDECLARED\tREGISTER FROM\tREVISION\tUPDATED AT"
-	return printList(l.outputFlags, c, all, titles, func(one dispatcher.EndpointGroup) []any {
+	return printList(l.outputFlags, c, all, titles, func(one target.EndpointGroup) []any {
 		networks := "-"
 		if one.Registration != nil {
 			networks = strings.Join(one.Registration.Networks, ",")
@@ -48,8 +48,8 @@ func (l *groupListCommand) Run(ctx context.Context, c console) error {
 }
 
 // groupsOf reads the groups of an app.
-func groupsOf(ctx context.Context, api *client.Client, app string) ([]dispatcher.EndpointGroup, error) {
-	groups, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.EndpointGroup], error) {
+func groupsOf(ctx context.Context, api *client.Client, app string) ([]target.EndpointGroup, error) {
+	groups, _, err := allPages(0, func(page input.Page) (client.List[target.EndpointGroup], error) {
 		return api.Groups(ctx, app, page)
 	})
 	return groups, err
@@ -83,7 +83,7 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 	return printObject(s.outputFlags, c, group, func(l *lines) {
 		l.add("group", group.App+"/"+group.Name)
 		l.add("description", group.Description)
-		if group.Kind == dispatcher.GroupXXLJob {
+		if group.Kind == target.GroupXXLJob {
 			l.add("kind", string(group.Kind)+", AppName "+group.ExecutorName())
 		}
 		l.add("strategy", string(group.Strategy))
@@ -112,7 +112,7 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 }
 
 // nameOf describes a name of DNS.
-func nameOf(d dispatcher.DNSMembers) string {
+func nameOf(d target.DNSMembers) string {
 	text := fmt.Sprintf("%s records of %s by %s", d.Type, d.Name, d.Scheme)
 	if d.Port != 0 {
 		text += fmt.Sprintf(", port %d", d.Port)

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -76,9 +77,9 @@ func (p *pods) set(address string, ill bool) {
 }
 
 // stateOf returns what a node knows of the endpoint at an address.
-func (n *node) stateOf(address string, port int) dispatcher.EndpointState {
+func (n *node) stateOf(address string, port int) target.EndpointState {
 	id := strings.ReplaceAll(address, ".", "-") + "-" + strconv.Itoa(port)
-	for _, e := range must[dispatcher.GroupStatus](n.t)(n.GroupStatus(n.t.Context(), "fleet", "workers")).Endpoints {
+	for _, e := range must[target.GroupStatus](n.t)(n.GroupStatus(n.t.Context(), "fleet", "workers")).Endpoints {
 		if e.ID == id {
 			return e.State
 		}
@@ -97,16 +98,16 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	args := append(quick(), "--name-servers", names.Address.String())
 	nodes := []*node{startNodeWith(t, database, admin, nil, args...), startNodeWith(t, database, admin, nil, args...)}
 	must[access.App](t)(nodes[0].PutApp(t.Context(), access.App{Name: "fleet", Enabled: true}, client.Condition{}))
-	group := dispatcher.EndpointGroup{App: "fleet", Name: "workers"}
+	group := target.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()
-	group.DNS = map[string]dispatcher.DNSMembers{"pods": {Name: "pods.test", Port: workers.port}}
-	group.HealthCheck = &dispatcher.HealthCheck{Interval: input.Duration(time.Second), Timeout: input.Duration(time.Minute)}
-	must[dispatcher.EndpointGroup](t)(nodes[0].PutGroup(t.Context(), group, client.Condition{}))
+	group.DNS = map[string]target.DNSMembers{"pods": {Name: "pods.test", Port: workers.port}}
+	group.HealthCheck = &target.HealthCheck{Interval: input.Duration(time.Second), Timeout: input.Duration(time.Minute)}
+	must[target.EndpointGroup](t)(nodes[0].PutGroup(t.Context(), group, client.Condition{}))
 	job := webhookJob("fleet", "sum", "", map[string]string{"a": "rate(1s)", "b": "rate(1s)", "c": "rate(1s)", "d": "rate(1s)"})
-	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers"}}
+	job.Target = target.Target{Group: &target.GroupTarget{Name: "workers"}}
 	job.Target.Group.SetDefaults()
 	job.Retry.SetDefaults()
-	job.Retry.MaxAttempts = dispatcher.MostAttempts
+	job.Retry.MaxAttempts = run.MostAttempts
 	must[dispatcher.Job](t)(nodes[0].PutJob(t.Context(), job, client.Condition{}))
 
 	everywhere := func(what, want string) {
@@ -118,15 +119,15 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 		})
 	}
 	everywhere("all addresses to work", "127.0.0.7 127.0.0.8 127.0.0.9")
-	list := must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", input.Page{})).Items
-	if len(list) != 3 || list[0].Source != dispatcher.EndpointDNS || list[0].ServerName != "pods.test:"+strconv.Itoa(workers.port) {
+	list := must[client.List[target.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", input.Page{})).Items
+	if len(list) != 3 || list[0].Source != target.EndpointDNS || list[0].ServerName != "pods.test:"+strconv.Itoa(workers.port) {
 		t.Errorf("endpoints = %+v", list)
 	}
 
 	workers.set("127.0.0.8", true)
 	until(t, "both nodes to know that an address is ill", func() bool {
-		return nodes[0].stateOf("127.0.0.8", workers.port) == dispatcher.EndpointDown &&
-			nodes[1].stateOf("127.0.0.8", workers.port) == dispatcher.EndpointDown
+		return nodes[0].stateOf("127.0.0.8", workers.port) == target.EndpointDown &&
+			nodes[1].stateOf("127.0.0.8", workers.port) == target.EndpointDown
 	})
 	down := time.Now()
 	workers.working()
@@ -142,7 +143,7 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	})
 	names.Set("pods.test", dnsmessage.TypeA, dnstest.Reply{Silent: true})
 	until(t, "a node to notice that the name server is silent", func() bool {
-		status := must[dispatcher.GroupStatus](t)(nodes[0].GroupStatus(t.Context(), "fleet", "workers")).DNS["pods"]
+		status := must[target.GroupStatus](t)(nodes[0].GroupStatus(t.Context(), "fleet", "workers")).DNS["pods"]
 		return status.Error != "" && status.Members == 2
 	})
 	workers.working()

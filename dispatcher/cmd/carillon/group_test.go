@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -19,22 +20,22 @@ import (
 func (s *shop) addGroups(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	group := dispatcher.EndpointGroup{App: "shop", Name: "workers", Description: hostile, Path: "/jobs", Strategy: "weighted", EjectAfter: 5,
-		HealthCheck: &dispatcher.HealthCheck{},
-		Endpoints: map[string]dispatcher.StaticEndpoint{
+	group := target.EndpointGroup{App: "shop", Name: "workers", Description: hostile, Path: "/jobs", Strategy: "weighted", EjectAfter: 5,
+		HealthCheck: &target.HealthCheck{},
+		Endpoints: map[string]target.StaticEndpoint{
 			"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
 			"b": {URL: "https://b.example.com", Backup: true},
 		},
 		// The endpoint stays for as long as a slow test takes.
-		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081},
+		Registration: &target.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081},
 			ExpireAfter: input.Duration(24 * time.Hour)},
 	}
-	must[dispatcher.EndpointGroup](t)(s.PutGroup(ctx, group, client.Condition{}))
-	must[dispatcher.EndpointGroup](t)(s.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "idle"}, client.Condition{}))
-	must[dispatcher.Endpoint](t)(s.RegisterEndpoint(ctx, "shop", "workers", "w-1", dispatcher.StaticEndpoint{URL: "http://10.0.3.4:8080"}))
+	must[target.EndpointGroup](t)(s.PutGroup(ctx, group, client.Condition{}))
+	must[target.EndpointGroup](t)(s.PutGroup(ctx, target.EndpointGroup{App: "shop", Name: "idle"}, client.Condition{}))
+	must[target.Endpoint](t)(s.RegisterEndpoint(ctx, "shop", "workers", "w-1", target.StaticEndpoint{URL: "http://10.0.3.4:8080"}))
 	job := dispatcher.Job{App: "shop", Name: "grouped"}
 	job.SetDefaults()
-	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/nightly"}
+	job.Target.Group = &target.GroupTarget{Name: "workers", Path: "/nightly"}
 	job.Target.Group.SetDefaults()
 	must[dispatcher.Job](t)(s.PutJob(ctx, job, client.Condition{}))
 }
@@ -49,12 +50,12 @@ func TestExampleRegistersAProgramWhileItRuns(t *testing.T) {
 	n := startNode(t, database, newToken(t, database), quick()...)
 	ctx := t.Context()
 	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
-	must[dispatcher.EndpointGroup](t)(n.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "workers",
-		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}}}, client.Condition{}))
+	must[target.EndpointGroup](t)(n.PutGroup(ctx, target.EndpointGroup{App: "shop", Name: "workers",
+		Registration: &target.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}}}, client.Condition{}))
 	token := must[access.IssuedToken](t)(n.PutToken(ctx, access.APIToken{Name: "worker", Apps: []string{"shop"},
 		Scopes: []access.Scope{access.ScopeRegister}}, client.Condition{Absent: true})).Secret
 	count := func() int {
-		return len(must[client.List[dispatcher.Endpoint]](t)(n.Endpoints(ctx, "shop", "workers", input.Page{})).Items)
+		return len(must[client.List[target.Endpoint]](t)(n.Endpoints(ctx, "shop", "workers", input.Page{})).Items)
 	}
 	ended := filepath.Join(t.TempDir(), "ended")
 	program := `trap "touch ` + ended + `; exit 7" TERM; while :; do sleep 0.1; done`

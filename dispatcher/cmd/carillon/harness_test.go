@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -343,7 +344,7 @@ func must[T any](t *testing.T) func(T, error) T {
 // webhookJob returns a job that rings url.
 func webhookJob(app, name, url string, triggers map[string]string) dispatcher.Job {
 	job := dispatcher.Job{App: app, Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
-	job.Target.Webhook = &dispatcher.Webhook{}
+	job.Target.Webhook = &target.Webhook{}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = url
 	for trigger, expression := range triggers {

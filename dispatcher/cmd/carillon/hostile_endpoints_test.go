@@ -29,6 +29,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // names is a name server that says where names lead. A name with several addresses leads to one after the other, and to the
@@ -184,26 +185,26 @@ func (h *guardedGroup) declare() {
 	_, _ = fmt.Sscan(h.port, &port)
 	for _, app := range []string{"shop", "bank"} {
 		must[access.App](h.t)(h.admin.PutApp(h.t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
-		group := dispatcher.EndpointGroup{App: app, Name: "workers"}
+		group := target.EndpointGroup{App: app, Name: "workers"}
 		group.SetDefaults()
-		group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.7/32"}, Ports: []int{port}}
+		group.Registration = &target.Registration{Networks: []string{"127.0.0.7/32"}, Ports: []int{port}}
 		group.Registration.SetDefaults()
 		if app == "shop" {
-			group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:shop/token"}}}
+			group.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: "file:shop/token"}}}
 		}
-		must[dispatcher.EndpointGroup](h.t)(h.admin.PutGroup(h.t.Context(), group, client.Condition{}))
+		must[target.EndpointGroup](h.t)(h.admin.PutGroup(h.t.Context(), group, client.Condition{}))
 	}
 	job := webhookJob("shop", "work", "", nil)
 	job.SetDefaults()
 	job.Retry.MaxAttempts = 1
-	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Path: "/run"}}
+	job.Target = target.Target{Group: &target.GroupTarget{Name: "workers", Path: "/run"}}
 	job.Target.Group.SetDefaults()
 	must[dispatcher.Job](h.t)(h.admin.PutJob(h.t.Context(), job, client.Condition{}))
 }
 
 // register registers an endpoint of the app with the worker's token.
 func (h *guardedGroup) register(app, id, url string) error {
-	_, err := h.worker.RegisterEndpoint(h.t.Context(), app, "workers", id, dispatcher.StaticEndpoint{URL: url})
+	_, err := h.worker.RegisterEndpoint(h.t.Context(), app, "workers", id, target.StaticEndpoint{URL: url})
 	return err
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // jobCommand shows, runs, pauses and renames jobs.
@@ -193,7 +195,7 @@ func pausedBy(p dispatcher.Pause) string {
 }
 
 // targetOf says what a job calls, in a line.
-func targetOf(target dispatcher.Target) string {
+func targetOf(target target.Target) string {
 	switch {
 	case target.Webhook != nil:
 		return target.Webhook.Method + " " + target.Webhook.URL
@@ -214,7 +216,7 @@ func concurrencyOf(job dispatcher.Job) string {
 	if job.MaxConcurrency > 0 {
 		text += fmt.Sprintf(", at most %d at once", job.MaxConcurrency)
 	}
-	if policy := job.EndpointPolicy(); policy != dispatcher.ConcurrencyAllow {
+	if policy := job.EndpointPolicy(); policy != run.ConcurrencyAllow {
 		text += fmt.Sprintf("; one at a time at each endpoint: %s", policy)
 	}
 	return text

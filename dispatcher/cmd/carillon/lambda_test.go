@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -153,8 +154,8 @@ func (s *lambdaService) count() int {
 }
 
 // anyFunction are bounds of an app that may invoke all functions as all roles.
-func anyFunction() *dispatcher.Bounds {
-	return &dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}, Roles: []string{"*"}}}
+func anyFunction() *target.Bounds {
+	return &target.Bounds{Lambda: target.LambdaBounds{Functions: []string{"*"}, Roles: []string{"*"}}}
 }
 
 // A function is throttled twice and invoked again later, without spending the only attempt that its
@@ -171,7 +172,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 			t.Helper()
 			job := dispatcher.Job{App: "fn", Name: name}
 			job.SetDefaults()
-			job.Target.Lambda = &dispatcher.Lambda{}
+			job.Target.Lambda = &target.Lambda{}
 			job.Target.Lambda.SetDefaults()
 			job.Target.Lambda.Function, job.Target.Lambda.Concurrency = "sample", 1
 			job.Payload = json.RawMessage(payload)
@@ -310,7 +311,7 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 			!strings.Contains(r.Attempts[0].Response.Body, `"total":6`) {
 			t.Errorf("the first run = %+v, want what the function said", r)
 		}
-		want := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker",
+		want := &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker",
 			SessionTags: map[string]string{"team": "billing"}}
 		got := must[dispatcher.Job](t)(n.Job(t.Context(), "fn", "elsewhere")).Target.Lambda
 		if diff := cmp.Diff(want, got.AssumeRole); diff != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
@@ -58,12 +59,12 @@ func pauseForgotten(t *testing.T, s *stage) symptom {
 func secretRotated(t *testing.T, s *stage) symptom {
 	t.Helper()
 	const right, wrong = "hunter-one-right", "hunter-two-wrong"
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+right {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
-	t.Cleanup(target.Close)
+	t.Cleanup(to.Close)
 	file := filepath.Join(s.dir, "night", "token")
 	write := func(text string) {
 		t.Helper()
@@ -75,9 +76,9 @@ func secretRotated(t *testing.T, s *stage) symptom {
 		}
 	}
 	write(right)
-	job := webhookJob("night", "signs-in", target.URL, map[string]string{"a": "rate(1s)"})
-	job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
-	job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:night/token"}}}
+	job := webhookJob("night", "signs-in", to.URL, map[string]string{"a": "rate(1s)"})
+	job.Retry = run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
+	job.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: "file:night/token"}}}
 	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "a success", func() bool {
 		runs := s.allRuns("night")
@@ -99,15 +100,15 @@ func secretRotated(t *testing.T, s *stage) symptom {
 // fleetGone lets the only executor of a group stop registering.
 func fleetGone(t *testing.T, s *stage) symptom {
 	t.Helper()
-	group := dispatcher.EndpointGroup{App: "night", Name: "fleet"}
+	group := target.EndpointGroup{App: "night", Name: "fleet"}
 	group.SetDefaults()
-	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{9999},
+	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{9999},
 		Heartbeat: input.Duration(time.Second), ExpireAfter: input.Duration(2 * time.Second)}
-	must[dispatcher.EndpointGroup](t)(s.PutGroup(t.Context(), group, client.Condition{}))
-	executor := dispatcher.StaticEndpoint{URL: "http://127.0.0.1:9999"}
-	registered := must[dispatcher.Endpoint](t)(s.RegisterEndpoint(t.Context(), "night", "fleet", "executor-1", executor)).RegisteredAt
+	must[target.EndpointGroup](t)(s.PutGroup(t.Context(), group, client.Condition{}))
+	executor := target.StaticEndpoint{URL: "http://127.0.0.1:9999"}
+	registered := must[target.Endpoint](t)(s.RegisterEndpoint(t.Context(), "night", "fleet", "executor-1", executor)).RegisteredAt
 	job := dispatcher.Job{App: "night", Name: "packs", Enabled: true,
-		Target: dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "fleet", Method: http.MethodPost, Timeout: dispatcher.DefaultTimeout}}}
+		Target: target.Target{Group: &target.GroupTarget{Name: "fleet", Method: http.MethodPost, Timeout: target.DefaultTimeout}}}
 	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "the group to count as empty", func() bool { return s.metric(t, "carillon_groups_without_endpoint") > 0 })
 	return s.at("night/fleet", "stopped registering", "packs", registered.UTC().Format("<td><time datetime=\"2006-01-02T"))
@@ -153,7 +154,7 @@ func certificateEnds(t *testing.T, s *stage) symptom {
 	t.Helper()
 	certificate, _ := clientcert.New(t)
 	job := webhookJob("night", "presents", "https://127.0.0.1:1", map[string]string{"a": "0 0 3 * * ?"})
-	job.Target.Webhook.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &dispatcher.Secret{Reference: "file:night/key"}}
+	job.Target.Webhook.TLS = &target.TLS{ClientCertificate: certificate, ClientKey: &target.Secret{Reference: "file:night/key"}}
 	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "the certificate to be counted", func() bool {
 		return strings.Contains(s.get(t, "/metrics"), "\ncarillon_target_certificate_expiry_timestamp_seconds ")

@@ -138,7 +138,7 @@ func targetDown(t *testing.T, n *stage) symptom {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	job := webhookJob("night", "to-nowhere", gone.URL, map[string]string{"a": "* * * * * ?"})
-	job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
+	job.Retry = run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "failed runs", func() bool { return len(n.allRuns("night")) >= 2 })
 	return n.at("to-nowhere", string(run.ClassConnectRefused))

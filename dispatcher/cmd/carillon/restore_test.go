@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
@@ -50,29 +51,29 @@ func boundedJobs(url string) map[string]dispatcher.Job {
 		change(&j)
 		jobs[name] = j
 	}
-	grouped := func(policy dispatcher.ConcurrencyPolicy, strategy dispatcher.Strategy) func(*dispatcher.Job) {
+	grouped := func(policy run.ConcurrencyPolicy, strategy target.Strategy) func(*dispatcher.Job) {
 		return func(j *dispatcher.Job) {
-			j.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Path: "/" + j.Name, Strategy: strategy,
+			j.Target = target.Target{Group: &target.GroupTarget{Name: "workers", Path: "/" + j.Name, Strategy: strategy,
 				EndpointConcurrency: policy}}
 			j.Target.Group.SetDefaults()
 		}
 	}
-	for _, policy := range []dispatcher.ConcurrencyPolicy{dispatcher.ConcurrencyForbid, dispatcher.ConcurrencyQueue,
-		dispatcher.ConcurrencyReplace} {
+	for _, policy := range []run.ConcurrencyPolicy{run.ConcurrencyForbid, run.ConcurrencyQueue,
+		run.ConcurrencyReplace} {
 		add(string(policy), func(j *dispatcher.Job) { j.ConcurrencyPolicy = policy })
 		add("endpoint-"+string(policy), grouped(policy, ""))
 		add("broadcast-"+string(policy), func(j *dispatcher.Job) {
-			grouped("", dispatcher.Broadcast)(j)
+			grouped("", target.Broadcast)(j)
 			j.ConcurrencyPolicy = policy
 		})
 	}
 	add("allow", func(j *dispatcher.Job) {})
 	add("allow-bounded", func(j *dispatcher.Job) { j.MaxConcurrency = 2 })
 	add("forbid-once", func(j *dispatcher.Job) {
-		j.ConcurrencyPolicy, j.Delivery = dispatcher.ConcurrencyForbid, dispatcher.AtMostOnce
+		j.ConcurrencyPolicy, j.Delivery = run.ConcurrencyForbid, dispatcher.AtMostOnce
 	})
 	add("queue-delay", func(j *dispatcher.Job) {
-		j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue
+		j.ConcurrencyPolicy = run.ConcurrencyQueue
 		tick := j.Triggers["tick"]
 		tick.Expression, tick.Timezone = "delay(1s)", ""
 		j.Triggers["tick"] = tick
@@ -138,8 +139,8 @@ func TestEachJobGoesOnAfterARestoredDump(t *testing.T) {
 	one := startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
 	must[access.App](t)(one.PutApp(t.Context(), access.App{Name: "bounded", Enabled: true}, client.Condition{}))
-	must[dispatcher.EndpointGroup](t)(one.PutGroup(t.Context(), dispatcher.EndpointGroup{App: "bounded", Name: "workers",
-		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: r.URL}, "b": {URL: r.URL}}}, client.Condition{}))
+	must[target.EndpointGroup](t)(one.PutGroup(t.Context(), target.EndpointGroup{App: "bounded", Name: "workers",
+		Endpoints: map[string]target.StaticEndpoint{"a": {URL: r.URL}, "b": {URL: r.URL}}}, client.Condition{}))
 	jobs := boundedJobs(r.URL)
 	for _, j := range jobs {
 		must[dispatcher.Job](t)(one.PutJob(t.Context(), j, client.Condition{}))

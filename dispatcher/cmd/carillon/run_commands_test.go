@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -81,20 +82,20 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)
-	group := dispatcher.EndpointGroup{App: "crm", Name: "workers", Strategy: dispatcher.Broadcast,
-		Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "crm", Name: "workers", Strategy: target.Broadcast,
+		Endpoints: map[string]target.StaticEndpoint{}}
 	for _, id := range []string{"a", "b", "c"} {
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
 			if id == "b" && a.attempt == 1 {
 				w.WriteHeader(http.StatusBadRequest)
 			}
 		})
-		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: r.URL}
+		group.Endpoints[id] = target.StaticEndpoint{URL: r.URL}
 	}
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "crm", Enabled: true}, client.Condition{}))
-	must[dispatcher.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
+	must[target.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
 	job := dispatcher.Job{App: "crm", Name: "spread", Enabled: true}
-	job.Target.Group = &dispatcher.GroupTarget{Name: "workers"}
+	job.Target.Group = &target.GroupTarget{Name: "workers"}
 	job.Target.Group.SetDefaults()
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	do := func(want int, line string) string {

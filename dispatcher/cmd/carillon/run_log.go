@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // runLogCommand prints the log of a run of XXL-JOB's executors.
@@ -53,7 +53,7 @@ func (l *runLogCommand) Run(ctx context.Context, c console) error {
 }
 
 // printLog prints the lines of a log, so that none of them controls the terminal.
-func printLog(out io.Writer, log dispatcher.ExecutorLog) error {
+func printLog(out io.Writer, log target.ExecutorLog) error {
 	for line := range strings.Lines(log.Content) {
 		if _, err := fmt.Fprintln(out, plain(strings.TrimRight(line, "\r\n"))); err != nil {
 			return err

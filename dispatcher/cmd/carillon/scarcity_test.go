@@ -149,8 +149,8 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "narrow", Enabled: true}, client.Condition{}))
 	job := webhookJob("narrow", "herd", r.URL, nil)
-	job.Retry = dispatcher.Retry{MaxAttempts: dispatcher.MostAttempts, Base: input.Duration(time.Second),
-		Cap: input.Duration(2 * time.Second), MaxAge: dispatcher.DefaultMaxAge}
+	job.Retry = run.Retry{MaxAttempts: run.MostAttempts, Base: input.Duration(time.Second),
+		Cap: input.Duration(2 * time.Second), MaxAge: run.DefaultMaxAge}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	const runs = 200
 	for range runs {

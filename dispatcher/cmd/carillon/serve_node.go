@@ -25,6 +25,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // nodeOptions are the parts of a node process.
@@ -225,8 +226,8 @@ type groupView struct {
 
 // GroupStatus returns what the node knows of a group.
 func (g groupView) GroupStatus(
-	ctx context.Context, group dispatcher.GroupVersion, egress dispatcher.EgressBounds,
-) dispatcher.GroupStatus {
+	ctx context.Context, group target.GroupVersion, egress target.EgressBounds,
+) target.GroupStatus {
 	status := g.Invoker.GroupStatus(ctx, group, egress)
 	if id := g.engine.Node(); id != 0 {
 		status.Node = id.String()

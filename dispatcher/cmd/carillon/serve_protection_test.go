@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -50,11 +51,11 @@ func TestNodeProtectsItsTaskDuringALongAttempt(t *testing.T) {
 		must[run.Run](t)(n.RunJob(t.Context(), "app", name))
 		receive(t, sent)
 	}
-	call("short", dispatcher.DefaultTimeout)
+	call("short", target.DefaultTimeout)
 	if len(asked) > 0 {
 		t.Errorf("for a short attempt it asked %s", <-asked)
 	}
-	call("long", 2*dispatcher.DefaultTimeout) // arrives although the agent has not answered
+	call("long", 2*target.DefaultTimeout) // arrives although the agent has not answered
 	want := `PUT /api/7/task-protection/v1/state {"ProtectionEnabled":true,"ExpiresInMinutes":30}`
 	if got := receive(t, asked); got != want {
 		t.Errorf("it asked %s, want %s", got, want)

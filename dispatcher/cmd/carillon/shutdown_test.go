@@ -151,7 +151,7 @@ func TestShutdownEndsWhileDatabaseHangs(t *testing.T) {
 	n := startNode(t, database, token, append(quick(), "--drain-timeout=2s")...)
 	n.tick("hangs", r.URL)
 	job := webhookJob("hangs", "slow", r.URL, nil)
-	job.ConcurrencyPolicy = dispatcher.ConcurrencyForbid // so that there is a slot to give back
+	job.ConcurrencyPolicy = run.ConcurrencyForbid // so that there is a slot to give back
 	job = must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 	receive(t, sent)

@@ -8,25 +8,26 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // What a run waits for, and what makes it wait, is in the pages of the run and of the job.
 func TestRunThatWaitsForAnEndpointSaysSo(t *testing.T) {
 	t.Parallel()
-	run := run.Run{App: "shop", Job: "grouped", State: run.Queued, WaitsForEndpoint: "w-1"}
+	r := run.Run{App: "shop", Job: "grouped", State: run.Queued, WaitsForEndpoint: "w-1"}
 	var page lines
-	showRun(&page, run, false)
+	showRun(&page, r, false)
 	var shown bytes.Buffer
 	if err := page.show(console{out: &shown}); err != nil {
 		t.Fatal(err)
 	}
-	for what, text := range map[string]string{"page": shown.String(), "line": fmt.Sprint(runCells(run)...)} {
+	for what, text := range map[string]string{"page": shown.String(), "line": fmt.Sprint(runCells(r)...)} {
 		if !strings.Contains(text, "for endpoint w-1, at which another run of the job is under way") {
 			t.Errorf("the %s of a run that waits is %q", what, text)
 		}
 	}
-	job := dispatcher.Job{ConcurrencyPolicy: dispatcher.ConcurrencyAllow}
-	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", EndpointConcurrency: dispatcher.ConcurrencyQueue}
+	job := dispatcher.Job{ConcurrencyPolicy: run.ConcurrencyAllow}
+	job.Target.Group = &target.GroupTarget{Name: "workers", EndpointConcurrency: run.ConcurrencyQueue}
 	if got := concurrencyOf(job); got != "allow; one at a time at each endpoint: queue" {
 		t.Errorf("concurrency of the job = %q", got)
 	}

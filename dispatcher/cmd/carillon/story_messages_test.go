@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -48,7 +49,7 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 		if _, err := n.PutJob(t.Context(), orders, client.Condition{}); err == nil || !strings.Contains(err.Error(), "sqs.queues") {
 			t.Errorf("a queue outside the bounds: %v, want a refusal", err)
 		}
-		shop.Bounds = &dispatcher.Bounds{SQS: dispatcher.SQSBounds{Queues: []string{queue}}, SNS: dispatcher.SNSBounds{Topics: []string{topic}}}
+		shop.Bounds = &target.Bounds{SQS: target.SQSBounds{Queues: []string{queue}}, SNS: target.SNSBounds{Topics: []string{topic}}}
 		must[access.App](t)(n.PutApp(t.Context(), shop, client.Condition{Existing: true}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), orders, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), announce, client.Condition{}))
@@ -93,19 +94,19 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 // messageJobs are the jobs of the page.
 func messageJobs() (orders, announce dispatcher.Job) {
 	orders, announce = webhookJob("shop", "close-orders", "", nil), webhookJob("shop", "announce", "", nil)
-	var sqs dispatcher.SQS
+	var sqs target.SQS
 	sqs.SetDefaults()
 	sqs.QueueARN = "arn:aws:sqs:eu-central-1:123456789012:orders.fifo"
-	var sns dispatcher.SNS
+	var sns target.SNS
 	sns.SetDefaults()
 	sns.TopicARN, sns.Subject = "arn:aws:sns:eu-central-1:123456789012:reports", `{{.Job}} of {{date "%F" "Europe/Berlin" .ScheduledAt}}`
 	sns.Body, sns.Attributes = "The report is due.", map[string]string{"app": "{{.App}}"}
-	orders.Target, orders.Payload = dispatcher.Target{SQS: &sqs}, []byte(`{"close":"expired"}`)
-	announce.Target = dispatcher.Target{SNS: &sns}
+	orders.Target, orders.Payload = target.Target{SQS: &sqs}, []byte(`{"close":"expired"}`)
+	announce.Target = target.Target{SNS: &sns}
 	for _, job := range []*dispatcher.Job{&orders, &announce} {
 		job.Retry.SetDefaults()
 		job.Retry.Base, job.Retry.Cap = input.Duration(input.MinDuration), input.Duration(input.MinDuration)
-		job.Retry.MaxAttempts = dispatcher.MostAttempts // until the test has ended the fault
+		job.Retry.MaxAttempts = run.MostAttempts // until the test has ended the fault
 	}
 	return orders, announce
 }

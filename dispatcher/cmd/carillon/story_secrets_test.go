@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -52,7 +53,7 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 	}
 	put("first-token")
 	aws.Allow(func(s servers.Session, _, _ string) bool {
-		return s.Role == "arn:aws:iam::123456789012:role/carillon-billing" && s.Tags[dispatcher.SessionTagApp] == "billing"
+		return s.Role == "arn:aws:iam::123456789012:role/carillon-billing" && s.Tags[target.SessionTagApp] == "billing"
 	})
 	vault.Allow(func(role, _ string) bool { return role == "carillon-billing" })
 	account := filepath.Join(t.TempDir(), "token")
@@ -61,17 +62,17 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 	}
 	var token atomic.Value
 	token.Store("first-token")
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token.Load().(string) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
-	t.Cleanup(target.Close)
+	t.Cleanup(to.Close)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNodeWith(t, database, newToken(t, database), aws.Environment(), append(quick(), "--secret-lifetime=2s",
 		"--vault-address="+vault.URL, "--vault-auth=kubernetes", "--vault-role=carillon-{app}", "--vault-token-file="+account,
 		"--secret-aws-role=arn:aws:iam::123456789012:role/carillon-{app}")...)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", Enabled: true, Bounds: &dispatcher.Bounds{
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", Enabled: true, Bounds: &target.Bounds{
 		Secrets: []string{"awssm:billing/*", "vault:secret/data/billing"},
 	}}, client.Condition{}))
 	references := []string{"awssm:billing/api#token", "vault:secret/data/billing#token"}
@@ -79,10 +80,10 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 		if !strings.Contains(section, reference) {
 			t.Errorf("the page does not show %s", reference)
 		}
-		job := webhookJob("billing", fmt.Sprint("invoice", i), target.URL, nil)
+		job := webhookJob("billing", fmt.Sprint("invoice", i), to.URL, nil)
 		job.Retry.SetDefaults()
 		job.Retry.Base, job.Retry.Cap = input.Duration(input.MinDuration), input.Duration(input.MinDuration)
-		job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
+		job.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: reference}}}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	}
 	// attempts runs a job and returns the classes of its attempts, empty for success.

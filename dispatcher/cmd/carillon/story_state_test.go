@@ -75,7 +75,7 @@ func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
 	n := startNode(t, database, newToken(t, database), quick()...)
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
 	job := webhookJob("shop", "import", server.URL, nil)
-	job.ConcurrencyPolicy, job.CarryState = dispatcher.ConcurrencyQueue, true
+	job.ConcurrencyPolicy, job.CarryState = run.ConcurrencyQueue, true
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	var last run.Run
 	for range 2 {

@@ -70,8 +70,8 @@ func TestAttemptsOfARunShareATraceOverTheDeathOfANode(t *testing.T) {
 		job.Target.Webhook.TraceContext = true
 		job.Target.Webhook.Headers = map[string]string{"X-Key": "canary-header"}
 		job.Payload = json.RawMessage(`"canary-payload"`)
-		job.Retry = dispatcher.Retry{MaxAttempts: 5, Base: input.Duration(time.Second), Cap: input.Duration(time.Second),
-			MaxAge: dispatcher.DefaultMaxAge}
+		job.Retry = run.Retry{MaxAttempts: 5, Base: input.Duration(time.Second), Cap: input.Duration(time.Second),
+			MaxAge: run.DefaultMaxAge}
 		job.OnSuccess = &dispatcher.Follow{Jobs: []string{"after"}}
 		must[dispatcher.Job](t)(first.PutJob(t.Context(), job, client.Condition{}))
 		const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/program"
 )
@@ -100,20 +101,20 @@ func freeAddresses(t *testing.T, count int) (addresses []string, ports []int) {
 func (n *node) declareExecutors(ports []int) {
 	n.t.Helper()
 	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: executorsApp, Enabled: true}, client.Condition{}))
-	group := dispatcher.EndpointGroup{App: executorsApp, Name: executorsGroup}
+	group := target.EndpointGroup{App: executorsApp, Name: executorsGroup}
 	group.SetDefaults()
-	group.Kind, group.AppName = dispatcher.GroupXXLJob, executorsAppName
-	group.AccessToken = &dispatcher.Secret{Reference: "env:SECRET_FINANCE_TOKEN"}
-	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
+	group.Kind, group.AppName = target.GroupXXLJob, executorsAppName
+	group.AccessToken = &target.Secret{Reference: "env:SECRET_FINANCE_TOKEN"}
+	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
 		Heartbeat: input.Duration(time.Second), ExpireAfter: input.Duration(10 * time.Second)}
-	must[dispatcher.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
+	must[target.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
 }
 
 // declareHandler declares a job on a group that has one attempt, unless change says otherwise.
-func (n *node) declareHandler(name, group string, run dispatcher.XXLJobRun, change func(*dispatcher.Job)) {
+func (n *node) declareHandler(name, group string, run target.XXLJobRun, change func(*dispatcher.Job)) {
 	n.t.Helper()
 	job := webhookJob(executorsApp, name, "", nil)
-	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: group, XXLJob: &run}}
+	job.Target = target.Target{Group: &target.GroupTarget{Name: group, XXLJob: &run}}
 	job.Target.Group.SetDefaults()
 	job.Retry.SetDefaults()
 	job.Retry.MaxAttempts = 1
@@ -126,7 +127,7 @@ func (n *node) declareHandler(name, group string, run dispatcher.XXLJobRun, chan
 // executors returns the ids of the executors that the group has.
 func (n *node) executors() (ids []string) {
 	n.t.Helper()
-	page := must[client.List[dispatcher.Endpoint]](n.t)(n.Endpoints(n.t.Context(), executorsApp, executorsGroup, input.Page{}))
+	page := must[client.List[target.Endpoint]](n.t)(n.Endpoints(n.t.Context(), executorsApp, executorsGroup, input.Page{}))
 	for _, endpoint := range page.Items {
 		ids = append(ids, endpoint.ID)
 	}
@@ -174,7 +175,7 @@ func newExecutorNode(t *testing.T) *node {
 }
 
 // sleeping is a run that takes longer than any test.
-func sleeping() dispatcher.XXLJobRun { return dispatcher.XXLJobRun{Handler: "sleeping", Param: "1h"} }
+func sleeping() target.XXLJobRun { return target.XXLJobRun{Handler: "sleeping", Param: "1h"} }
 
 // busyOver makes a job ask executors whether they are idle.
 func busyOver(job *dispatcher.Job) { job.Target.Group.Strategy = "busyover" }
@@ -189,7 +190,7 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	executor := startExecutor(t, binary, addresses[0], executorsToken, n)
 	until(t, "the executor to register", func() bool { return fmt.Sprint(n.executors()) == "["+executor.id+"]" })
 
-	n.declareHandler("invoices", executorsGroup, dispatcher.XXLJobRun{Handler: "demoJobHandler", Param: "monthly"}, busyOver)
+	n.declareHandler("invoices", executorsGroup, target.XXLJobRun{Handler: "demoJobHandler", Param: "monthly"}, busyOver)
 	r := n.runUntil("invoices", run.Succeeded)
 	if got := r.Attempts[0].Response.Endpoint; got != executor.id {
 		t.Errorf("the run went to %q, want %s", got, executor.id)
@@ -204,17 +205,17 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	tooLong := sleeping()
 	tooLong.ExecutorTimeout = input.Duration(time.Second)
 	for name, one := range map[string]struct {
-		run   dispatcher.XXLJobRun
+		run   target.XXLJobRun
 		state run.State
 		class run.Class
 		says  string
 	}{
 		"fails": {
-			dispatcher.XXLJobRun{Handler: "failing", Param: "no invoices"}, run.Failed, run.ClassCallback,
+			target.XXLJobRun{Handler: "failing", Param: "no invoices"}, run.Failed, run.ClassCallback,
 			"code 500: no invoices",
 		},
 		"missing": {
-			dispatcher.XXLJobRun{Handler: "nosuch"}, run.Failed, run.ClassExecutorRefused,
+			target.XXLJobRun{Handler: "nosuch"}, run.Failed, run.ClassExecutorRefused,
 			"job handler [nosuch] not found",
 		},
 		"too-long": {tooLong, run.TimedOut, run.ClassFunctionTime, "code 502: job execute timeout"},
@@ -282,13 +283,13 @@ func (n *node) checkTokens(binary, address string, executor *xxlExecutor) {
 	if got := n.executors(); fmt.Sprint(got) != "["+executor.id+"]" {
 		n.t.Errorf("executors = %v, want only %s", got, executor.id)
 	}
-	group := dispatcher.EndpointGroup{App: executorsApp, Name: "mistaken", Endpoints: map[string]dispatcher.StaticEndpoint{
+	group := target.EndpointGroup{App: executorsApp, Name: "mistaken", Endpoints: map[string]target.StaticEndpoint{
 		"one": {URL: "http://" + address},
 	}}
 	group.SetDefaults()
-	group.Kind, group.AccessToken = dispatcher.GroupXXLJob, &dispatcher.Secret{Reference: "env:SECRET_FINANCE_OTHER"}
-	must[dispatcher.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
-	n.declareHandler("mistaken", "mistaken", dispatcher.XXLJobRun{Handler: "demoJobHandler"}, nil)
+	group.Kind, group.AccessToken = target.GroupXXLJob, &target.Secret{Reference: "env:SECRET_FINANCE_OTHER"}
+	must[target.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
+	n.declareHandler("mistaken", "mistaken", target.XXLJobRun{Handler: "demoJobHandler"}, nil)
 	if r := n.runUntil("mistaken", run.Failed); r.Class != run.ClassExecutorRefused ||
 		!strings.Contains(r.Error, "The access token is wrong") {
 		n.t.Errorf("with a wrong token: %s %q", r.Class, r.Error)
@@ -312,9 +313,9 @@ func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 		fleet = append(fleet, startExecutor(t, binary, address, executorsToken, n))
 	}
 	until(t, "all executors to register", func() bool { return len(n.executors()) == 3 })
-	handled := dispatcher.XXLJobRun{Handler: "sleeping", Param: "200ms", CallbackTimeout: input.Duration(10 * time.Second)}
+	handled := target.XXLJobRun{Handler: "sleeping", Param: "200ms", CallbackTimeout: input.Duration(10 * time.Second)}
 	n.declareHandler("invoices", executorsGroup, handled, func(job *dispatcher.Job) {
-		job.Retry.MaxAttempts, job.Retry.Base = dispatcher.MostAttempts, input.Duration(100*time.Millisecond)
+		job.Retry.MaxAttempts, job.Retry.Base = run.MostAttempts, input.Duration(100*time.Millisecond)
 		for i := range 4 {
 			trigger := dispatcher.Trigger{}
 			trigger.SetDefaults()

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -165,7 +166,7 @@ func TestInstallationChoosesTheZonesOfAllNodes(t *testing.T) {
 	trigger.SetDefaults()
 	trigger.Expression, trigger.Timezone = "0 12 * * *", "Asia/Tokyo"
 	declared := dispatcher.Job{App: "shop", Name: "noon", Enabled: true, Triggers: map[string]dispatcher.Trigger{"daily": trigger},
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}}}
+		Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}}}
 	must[dispatcher.Job](t)(n.PutJob(ctx, declared, client.Condition{}))
 	fires := func(hour int) func() bool {
 		return func() bool {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -31,7 +30,7 @@ func BenchmarkPool(b *testing.B) {
 				for range batch {
 					n++
 					r := &testRun{Node: 1, Queue: keys[n%of.jobs], Weight: 1}
-					r.HeldRun = dispatcher.HeldRun{
+					r.HeldRun = run.HeldRun{
 						Key: run.Key{TriggerID: int64(n), Kind: run.KindSchedule}, JobID: int64(n % of.jobs), Attempt: 1,
 					}
 					if p.Admit(r.Queue) != Admitted {

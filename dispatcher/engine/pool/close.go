@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // ErrCutOff is the cause of attempts that end because the time to drain has passed.
@@ -17,9 +17,9 @@ type closing struct {
 	closed       bool
 	stop         chan struct{} // closed by Close
 	cutOff       context.CancelCauseFunc
-	undecided    int                  // runs of workers that wait until they may begin
-	decided      *sync.Cond           // undecided is lower
-	notAttempted []dispatcher.HeldRun // given up because the pool closes
+	undecided    int           // runs of workers that wait until they may begin
+	decided      *sync.Cond    // undecided is lower
+	notAttempted []run.HeldRun // given up because the pool closes
 	workers      sync.WaitGroup
 }
 
@@ -38,7 +38,7 @@ func (p *Pool[T]) Close() {
 
 // TakeNotAttempted closes the pool, and removes and returns the runs that were submitted and not
 // begun. Nothing may be submitted afterwards.
-func (p *Pool[T]) TakeNotAttempted() []dispatcher.HeldRun {
+func (p *Pool[T]) TakeNotAttempted() []run.HeldRun {
 	p.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,14 +53,14 @@ func (p *Pool[T]) TakeNotAttempted() []dispatcher.HeldRun {
 }
 
 // takeNotAttempted returns the runs that were given up since the last call. The pool's mutex is held.
-func (c *closing) takeNotAttempted() []dispatcher.HeldRun {
+func (c *closing) takeNotAttempted() []run.HeldRun {
 	runs := c.notAttempted
 	c.notAttempted = nil
 	return runs
 }
 
 // HandBack notes that an attempt was cut off before anything was sent; Drain returns its run.
-func (p *Pool[T]) HandBack(run dispatcher.HeldRun) {
+func (p *Pool[T]) HandBack(run run.HeldRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.owned, KeyOf(run))
@@ -69,7 +69,7 @@ func (p *Pool[T]) HandBack(run dispatcher.HeldRun) {
 
 // Drain waits for the attempts in flight, atMost long, and cuts off the rest. It returns how many
 // were cut off with a request perhaps sent, and the runs of the others.
-func (p *Pool[T]) Drain(atMost time.Duration) (cutOff int, notAttempted []dispatcher.HeldRun) {
+func (p *Pool[T]) Drain(atMost time.Duration) (cutOff int, notAttempted []run.HeldRun) {
 	finished := make(chan struct{})
 	go func() {
 		p.closing.workers.Wait()

@@ -37,7 +37,7 @@ func (o Options) withDefaults() Options {
 
 // Run is a run that this node holds. T is what the caller attaches to it.
 type Run[T any] struct {
-	dispatcher.HeldRun
+	run.HeldRun
 	Node   run.NodeID // the incarnation of this node that holds it
 	Due    time.Time  // when it may begin, by the database's clock
 	Queue  QueueKey
@@ -69,7 +69,7 @@ func (k AttemptKey) Of(run run.Key, token run.Token) bool {
 }
 
 // KeyOf returns the key of the attempt that a run is held for.
-func KeyOf(run dispatcher.HeldRun) AttemptKey { return Attempt(run.Key, run.Token, run.Attempt) }
+func KeyOf(run run.HeldRun) AttemptKey { return Attempt(run.Key, run.Token, run.Attempt) }
 
 // RecordKey returns the key of the attempt that a record is about.
 func RecordKey(record dispatcher.Record) AttemptKey {
@@ -209,7 +209,7 @@ func (p *Pool[T]) Workers() int {
 }
 
 // Owns reports whether a run is here: waiting, in flight, or not recorded yet.
-func (p *Pool[T]) Owns(run dispatcher.HeldRun) bool {
+func (p *Pool[T]) Owns(run run.HeldRun) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.owned[KeyOf(run)]

@@ -13,16 +13,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func runs(n int) []dispatcher.HeldRun {
-	some := make([]dispatcher.HeldRun, n)
+func runs(n int) []run.HeldRun {
+	some := make([]run.HeldRun, n)
 	for i := range some {
-		some[i] = dispatcher.HeldRun{Key: run.Key{TriggerID: int64(i + 1), Kind: run.KindSchedule}, Attempt: 1}
+		some[i] = run.HeldRun{Key: run.Key{TriggerID: int64(i + 1), Kind: run.KindSchedule}, Attempt: 1}
 	}
 	return some
 }
@@ -33,7 +32,7 @@ type testPool struct{ *Pool[struct{}] }
 type testRun = Run[struct{}]
 
 // held returns runs of as many jobs.
-func held(runs []dispatcher.HeldRun) []*testRun {
+func held(runs []run.HeldRun) []*testRun {
 	all := make([]*testRun, len(runs))
 	for i, run := range runs {
 		all[i] = &testRun{HeldRun: run, Node: 1, Queue: QueueKey{Job: run.TriggerID}}
@@ -215,7 +214,7 @@ func TestLateCancelDoesNotReachTheNextAttempt(t *testing.T) {
 		first.Token, first.Attempt = 5, 1
 		next := first
 		next.Token, next.Attempt = 6, 2
-		p.submit(held([]dispatcher.HeldRun{next}))
+		p.submit(held([]run.HeldRun{next}))
 		synctest.Wait()
 		p.Cancel(KeyOf(first))
 		synctest.Wait()

@@ -298,19 +298,19 @@ func (f *faulty) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVer
 	return call(ctx, f, "JobsByID", func(ctx context.Context) ([]dispatcher.JobVersion, error) { return f.Store.JobsByID(ctx, ids) })
 }
 
-func (f *faulty) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Claim", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
+func (f *faulty) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
+	return call(ctx, f, "Claim", func(ctx context.Context) ([]run.HeldRun, error) {
 		batch.Now = f.present(batch.Now)
 		return f.Store.Claim(ctx, batch)
 	})
 }
 
-func (f *faulty) Held(ctx context.Context, node run.NodeID, token run.Token) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Held", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Held(ctx, node, token) })
+func (f *faulty) Held(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error) {
+	return call(ctx, f, "Held", func(ctx context.Context) ([]run.HeldRun, error) { return f.Store.Held(ctx, node, token) })
 }
 
-func (f *faulty) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Settle", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
+func (f *faulty) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.HeldRun, error) {
+	return call(ctx, f, "Settle", func(ctx context.Context) ([]run.HeldRun, error) {
 		batch.Now = f.present(batch.Now)
 		return f.Store.Settle(ctx, batch)
 	})
@@ -323,20 +323,20 @@ func (f *faulty) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]
 	})
 }
 
-func (f *faulty) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Adopt", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
+func (f *faulty) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
+	return call(ctx, f, "Adopt", func(ctx context.Context) ([]run.HeldRun, error) {
 		query.Now = f.present(query.Now)
 		f.rows.Add(int64(len(runs)))
 		return f.Store.Adopt(ctx, query, runs)
 	})
 }
 
-func (f *faulty) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (f *faulty) Release(ctx context.Context, runs []run.HeldRun) error {
 	return act(ctx, f, "Release", func(ctx context.Context) error { return f.Store.Release(ctx, runs) })
 }
 
-func (f *faulty) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Begin", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Begin(ctx, runs) })
+func (f *faulty) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error) {
+	return call(ctx, f, "Begin", func(ctx context.Context) ([]run.HeldRun, error) { return f.Store.Begin(ctx, runs) })
 }
 
 func (f *faulty) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
@@ -376,11 +376,11 @@ func (f *faulty) Quarantine(ctx context.Context, triggerID, revision int64, reas
 	return act(ctx, f, "Quarantine", func(ctx context.Context) error { return f.Store.Quarantine(ctx, triggerID, revision, reason) })
 }
 
-func (f *faulty) Acquire(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Acquire", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Acquire(ctx, runs) })
+func (f *faulty) Acquire(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, error) {
+	return call(ctx, f, "Acquire", func(ctx context.Context) ([]run.HeldRun, error) { return f.Store.Acquire(ctx, runs) })
 }
 
-func (f *faulty) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (f *faulty) ReleaseSlots(ctx context.Context, runs []run.HeldRun) error {
 	return act(ctx, f, "ReleaseSlots", func(ctx context.Context) error { return f.Store.ReleaseSlots(ctx, runs) })
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 var (
@@ -181,7 +182,7 @@ func responses(job string, r *rand.Rand) (takes time.Duration, status int) {
 func (w *world) declareAll() {
 	type job = *dispatcher.Job
 	type trigger = *dispatcher.Trigger
-	in := func(zone string, delivery dispatcher.Delivery) func(job, trigger) {
+	in := func(zone string, delivery run.Delivery) func(job, trigger) {
 		return func(j job, t trigger) {
 			j.Delivery, t.Timezone, t.MisfireAfter = delivery, zone, input.Duration(3*time.Hour)
 		}
@@ -199,13 +200,13 @@ func (w *world) declareAll() {
 	w.declare("delay", "delay(11h)", nil)
 	w.declare("payout", "delay(17h)", once)
 	w.declare("flaky", "rate(7h)", func(j job, _ trigger) {
-		j.Retry = dispatcher.Retry{
+		j.Retry = run.Retry{
 			MaxAttempts: 4, Base: input.Duration(time.Hour),
 			Cap: input.Duration(4 * time.Hour), MaxAge: input.Duration(24 * time.Hour),
 		}
 	})
-	for name, policy := range map[string]dispatcher.ConcurrencyPolicy{
-		"skipped": dispatcher.ConcurrencyForbid, "queued": dispatcher.ConcurrencyQueue, "replaced": dispatcher.ConcurrencyReplace,
+	for name, policy := range map[string]run.ConcurrencyPolicy{
+		"skipped": run.ConcurrencyForbid, "queued": run.ConcurrencyQueue, "replaced": run.ConcurrencyReplace,
 	} {
 		w.declare(name, "rate(3h)", func(j job, _ trigger) { j.ConcurrencyPolicy, j.QueueLimit = policy, 2 })
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // world is some nodes on one store, and what they did.
@@ -101,7 +102,7 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 		requests: map[attempt]time.Time{}, sent: map[run.Key]int{}, serial: map[string]map[attempt]run.NodeID{}}
 	const retention = input.Duration(10 * 365 * 24 * time.Hour)
 	app := access.App{Name: "app", Enabled: true, Retention: retention,
-		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: retention}}}
+		Bounds: &target.Bounds{Quotas: target.Quotas{Retention: retention}}}
 	if _, _, err := s.PutApp(t.Context(), app, byTest); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func (w *world) declare(name, expression string, change func(*dispatcher.Job, *d
 	trigger.SetDefaults()
 	trigger.Expression = expression
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Delivery: dispatcher.AtLeastOnce}
-	job.Target.Webhook = &dispatcher.Webhook{}
+	job.Target.Webhook = &target.Webhook{}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = "http://127.0.0.1/"
 	if change != nil {
@@ -208,7 +209,7 @@ type invoker struct {
 }
 
 // Invoke notes the request, and responds after a while. A dead node sends nothing.
-func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) run.Outcome {
+func (i *invoker) Invoke(ctx context.Context, call target.Call) run.Outcome {
 	began := time.Now()
 	if i.store.dead() {
 		return run.Outcome{State: run.Cancelled, StartedAt: began, EndedAt: began}
@@ -233,7 +234,7 @@ func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) run.Outcome 
 
 // request checks the rules that every request must keep when it is sent, and returns a function to
 // call when its connection ends.
-func (w *world) request(call dispatcher.Call) (over func()) {
+func (w *world) request(call target.Call) (over func()) {
 	key, now := attempt{call.Key, call.Attempt}, w.clock()
 	var r run.Run
 	var dead map[run.NodeID]bool

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // alertTests are the tests of alerts.
@@ -58,7 +59,7 @@ func alertTests() tests {
 func pager(name string) alert.Alert {
 	a := alert.Alert{App: "shop", Name: name, Description: "wake somebody", Recovery: true,
 		AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
-	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook = &target.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = "https://pager.example.com/"
 	return a
@@ -85,7 +86,7 @@ func (f *fixture) watched(name string, labels input.Labels) {
 }
 
 // ends ends the next fires of a job in some states, and judges them at once.
-func (f *fixture) ends(name string, states ...run.State) (last dispatcher.HeldRun) {
+func (f *fixture) ends(name string, states ...run.State) (last run.HeldRun) {
 	f.Helper()
 	for _, state := range states {
 		last = f.fireOf(name)
@@ -105,14 +106,14 @@ func (f *fixture) told(alert string) string {
 	return strings.Join(all, ", ")
 }
 
-func (f *fixture) notifications(alert string) (all []dispatcher.AlertNotification) {
+func (f *fixture) notifications(alert string) (all []target.AlertNotification) {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: alert + ".alert", Page: input.Page{Limit: 1000}})
 	f.must(err)
 	for _, listed := range slices.Backward(runs) {
 		run, err := f.Store.Run(f.Context(), listed.ID)
 		f.must(err)
-		var n dispatcher.AlertNotification
+		var n target.AlertNotification
 		f.must(json.Unmarshal(run.Payload, &n))
 		all = append(all, n)
 	}
@@ -230,7 +231,7 @@ func testAppWithAlerts(t *testing.T, f *fixture) {
 }
 
 func testAlertBounds(_ *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"allowed.example.com"}}})
+	f.bound(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"allowed.example.com"}}})
 	_, _, err := f.PutAlert(f.Context(), pager("night"), at(t0))
 	f.wantProblem("an alert to another host", err, "bound_egress /destination/webhook/url")
 }
@@ -248,8 +249,8 @@ func testAlertTransitions(t *testing.T, f *fixture) {
 	f.expect("what is told", f.told("night"), "sync failure firing, sync failure resolved, sync failure firing")
 	f.expect("events", f.alertEvents(), f.told("night"))
 	n := f.notifications("night")[0]
-	wantDiff(t, "the first notification", dispatcher.AlertNotification{App: "shop", Alert: "night", Job: "sync", Trigger: "tick",
-		Condition: dispatcher.AlertFailure, Transition: dispatcher.AlertFiring, At: n.At, Since: failed.ScheduledAt.Add(time.Second), Count: 1,
+	wantDiff(t, "the first notification", target.AlertNotification{App: "shop", Alert: "night", Job: "sync", Trigger: "tick",
+		Condition: target.AlertFailure, Transition: target.AlertFiring, At: n.At, Since: failed.ScheduledAt.Add(time.Second), Count: 1,
 		Run: failed.String(), Class: run.ClassHTTP5xx, Error: "broken", ScheduledAt: &failed.ScheduledAt, Description: "wake somebody",
 		Labels: input.Labels{"team": "x"}, Sequence: 1}, n)
 	f.expect("the count of the recovery", f.notifications("night")[1].Count, 3)
@@ -415,7 +416,7 @@ func testAlertTest(t *testing.T, f *fixture) {
 	f.must(err)
 	f.expect("the kind of the run", r.Kind, run.KindAlert)
 	n := f.notifications("night")[0]
-	f.expect("the transition", n.Transition, dispatcher.AlertTest)
+	f.expect("the transition", n.Transition, target.AlertTest)
 	f.expect("who tests", n.By, "ann")
 	f.expect("runs that a node adopts", len(f.adoptIdle(nodeA, t0)), 1)
 }
@@ -451,9 +452,9 @@ func testAlertEventsExpire(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	f.putAlert(pager("night"), t0)
 	f.ends("sync", run.Failed)
-	f.purge(t0.Add(dispatcher.DefaultRetention.Std()))
+	f.purge(t0.Add(input.DefaultRetention.Std()))
 	f.expect("events within the retention", f.alertEvents(), "sync failure firing")
-	f.purge(t0.Add(dispatcher.DefaultRetention.Std() + time.Hour))
+	f.purge(t0.Add(input.DefaultRetention.Std() + time.Hour))
 	f.expect("events after it", f.alertEvents(), "")
 }
 

@@ -47,9 +47,9 @@ func testAlertOfBackfillFollower(_ *testing.T, f *fixture) {
 }
 
 // adoptAndEnd ends the runs that wait, all of a kind, and follows their ends.
-func (f *fixture) adoptAndEnd(now time.Time, state run.State, kind run.Kind) []dispatcher.HeldRun {
+func (f *fixture) adoptAndEnd(now time.Time, state run.State, kind run.Kind) []run.HeldRun {
 	f.Helper()
-	var runs []dispatcher.HeldRun
+	var runs []run.HeldRun
 	for _, run := range f.adoptIdle(nodeA, now) {
 		if run.Kind == kind {
 			runs = append(runs, run)

@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // lateAlert puts an alert of fires that are late by more than ten seconds.
@@ -19,7 +20,7 @@ func (f *fixture) lateAlert() {
 
 // A run that waits for its slot has not begun, although a node has claimed its fire.
 func testAlertLateInQueue(_ *testing.T, f *fixture) {
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.QueueLimit = dispatcher.ConcurrencyQueue, 9 })
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyQueue, 9 })
 	f.lateAlert()
 	f.expect("runs with a slot", f.acquire(runs...), []int{1})
 	waits := runs[1]

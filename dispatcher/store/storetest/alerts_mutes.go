@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func testAlertMute(t *testing.T, f *fixture) {
@@ -65,7 +66,7 @@ func testAlertAcknowledgement(t *testing.T, f *fixture) {
 	f.expect("what is told", f.told("night"), "sync failure firing, sync failure acknowledged, sync failure still_firing")
 	_, err = f.AcknowledgeAlert(t.Context(), "shop", "night", alert.Acknowledgement{Job: "sync"}, at(t0.Add(time.Hour)))
 	f.must(err)
-	_, err = f.WithdrawAcknowledgement(t.Context(), "shop", "night", "sync", dispatcher.AlertFailure, at(t0.Add(time.Hour)))
+	_, err = f.WithdrawAcknowledgement(t.Context(), "shop", "night", "sync", target.AlertFailure, at(t0.Add(time.Hour)))
 	f.must(err)
 	f.ends("sync", run.Failed, run.Succeeded)
 	f.expect("the end of what is told", strings.TrimPrefix(f.told("night"),
@@ -148,6 +149,6 @@ func testAlertUndelivered(t *testing.T, f *fixture) {
 	f.expect("runs that follow a failed delivery", f.followEnds(t0.Add(time.Hour)), 0)
 	states, err := f.AlertStates(t.Context(), alert.StateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
 	f.must(err)
-	wantDiff(t, "what became of the notification", &alert.Delivery{Run: held[0].String(), Transition: dispatcher.AlertFiring,
+	wantDiff(t, "what became of the notification", &alert.Delivery{Run: held[0].String(), Transition: target.AlertFiring,
 		At: held[0].ScheduledAt, State: run.Failed, Class: run.ClassHTTP5xx, Error: "broken"}, states[0].Notification)
 }

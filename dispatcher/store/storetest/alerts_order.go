@@ -10,7 +10,7 @@ import (
 )
 
 // adoptNotifications gives a node the notifications that wait, oldest first.
-func (f *fixture) adoptNotifications(now time.Time) (runs []dispatcher.HeldRun) {
+func (f *fixture) adoptNotifications(now time.Time) (runs []run.HeldRun) {
 	f.Helper()
 	for _, r := range append(f.adoptIdle(nodeA, now), f.adoptRetries(now)...) {
 		if r.Kind == run.KindAlert {
@@ -21,7 +21,7 @@ func (f *fixture) adoptNotifications(now time.Time) (runs []dispatcher.HeldRun) 
 }
 
 // order says of runs whether they are held or overtaken.
-func (f *fixture) order(runs ...dispatcher.HeldRun) string {
+func (f *fixture) order(runs ...run.HeldRun) string {
 	f.Helper()
 	keys := make([]run.Key, len(runs))
 	for i, run := range runs {
@@ -44,7 +44,7 @@ func (f *fixture) order(runs ...dispatcher.HeldRun) string {
 }
 
 // fails records that an attempt failed, which is to be made again a minute later.
-func (f *fixture) fails(r dispatcher.HeldRun, now time.Time) {
+func (f *fixture) fails(r run.HeldRun, now time.Time) {
 	f.Helper()
 	f.again(r, run.Outcome{State: run.Failed, StartedAt: now, EndedAt: now, Class: run.ClassHTTP5xx},
 		dispatcher.NextAttempt{At: now.Add(time.Minute), Until: now.Add(time.Hour), CountsAsFailure: true})

@@ -372,6 +372,6 @@ func testRetentionOfPauses(t *testing.T, f *fixture) {
 		return reasons
 	}
 	wantDiff(t, "known at first", map[string]bool{"over": true, "held": true}, known())
-	f.purge(t0.Add(2 * dispatcher.DefaultRetention.Std()))
+	f.purge(t0.Add(2 * input.DefaultRetention.Std()))
 	wantDiff(t, "known after their retention", map[string]bool{"held": true}, known())
 }

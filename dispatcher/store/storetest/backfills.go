@@ -102,11 +102,11 @@ func (b *backfilling) feed() (queued []int) {
 }
 
 // held are the runs of the backfill that nodeA holds.
-func (b *backfilling) held() []dispatcher.HeldRun {
+func (b *backfilling) held() []run.HeldRun {
 	b.Helper()
 	held, err := b.Held(b.Context(), nodeA, 0)
 	b.must(err)
-	return slices.DeleteFunc(held, func(r dispatcher.HeldRun) bool { return r.Kind != run.KindBackfill })
+	return slices.DeleteFunc(held, func(r run.HeldRun) bool { return r.Kind != run.KindBackfill })
 }
 
 // endAll ends what nodeA holds.

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // boundTests are those of what operators allow an app.
@@ -47,7 +48,7 @@ func operator(now time.Time) input.Change {
 }
 
 // bound sets the bounds of the app "shop", which it creates if need be.
-func (f *fixture) bound(bounds dispatcher.Bounds) access.App {
+func (f *fixture) bound(bounds target.Bounds) access.App {
 	f.Helper()
 	app, _, err := f.PutApp(f.Context(), access.App{Name: "shop", Enabled: true, Bounds: &bounds}, operator(t0))
 	f.must(err)
@@ -75,14 +76,14 @@ func (f *fixture) wantProblem(what string, err error, want string) {
 func secretJob(app, name, reference string) dispatcher.Job {
 	j := job(name, nil)
 	j.App = app
-	j.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
+	j.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: reference}}}
 	return j
 }
 
 const bearerReference = "/target/webhook/auth/bearer/token/reference"
 
 func testJobOutsideBounds(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"*.example.org"}, Ports: []int{443}}})
+	f.bound(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"*.example.org"}, Ports: []int{443}}})
 	_, _, err := f.PutJob(t.Context(), job("x", nil), at(t0))
 	f.wantProblem("a host that is not listed", err, "bound_egress /target/webhook/url")
 	_, err = f.Job(t.Context(), "shop", "x")
@@ -101,8 +102,8 @@ func testDefaultBounds(t *testing.T, f *fixture) {
 	_, _, err := f.PutJob(t.Context(), secretJob("shop", "other", "env:SECRET_BANK_KEY"), at(t0))
 	f.wantProblem("a variable of another app", err, "bound_secret "+bearerReference)
 	function := job("function", nil)
-	function.Target = dispatcher.Target{Lambda: &dispatcher.Lambda{
-		Function: "arn:aws:lambda:eu-central-1:123456789012:function:pay", Timeout: dispatcher.DefaultTimeout,
+	function.Target = target.Target{Lambda: &target.Lambda{
+		Function: "arn:aws:lambda:eu-central-1:123456789012:function:pay", Timeout: target.DefaultTimeout,
 	}}
 	_, _, err = f.PutJob(t.Context(), function, at(t0))
 	f.wantProblem("a function", err, "bound_function /target/lambda/function")
@@ -126,9 +127,9 @@ func testVariablesOfLongerName(t *testing.T, f *fixture) {
 		t.Error("a node would still attempt the job from before with the secret of the other app")
 	}
 	// What an operator lists is meant.
-	f.bound(dispatcher.Bounds{Secrets: []string{"env:SECRET_SHOP_*"}})
+	f.bound(target.Bounds{Secrets: []string{"env:SECRET_SHOP_*"}})
 	f.must(f.PutJob(ctx, secretJob("shop", "after", variable), at(t0)))
-	f.bound(dispatcher.Bounds{})
+	f.bound(target.Bounds{})
 	f.must(f.DeleteJob(ctx, "shop-eu", "after", at(t0)), f.DeleteApp(ctx, "shop-eu", at(t0)))
 	f.must(f.PutJob(ctx, secretJob("shop", "after", variable), at(t0)))
 }
@@ -143,14 +144,14 @@ func testFoldedNames(t *testing.T, f *fixture) {
 
 func testBoundsOfOperators(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	app := access.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 100}}
+	app := access.App{Name: "shop", Enabled: true, Bounds: &target.Bounds{Weight: 100}}
 	_, _, err := f.PutApp(ctx, app, at(t0))
 	f.wantProblem("a weight by the app's owner", err, "bound_operator /bounds")
 	f.must(f.PutApp(ctx, app, operator(t0)))
-	app.Bounds, app.Retention = nil, dispatcher.DefaultMostRetention+input.Duration(time.Hour)
+	app.Bounds, app.Retention = nil, target.DefaultMostRetention+input.Duration(time.Hour)
 	_, _, err = f.PutApp(ctx, app, at(t0))
 	f.wantProblem("a retention beyond the quota", err, "bound_quota /retention")
-	app.Retention = dispatcher.DefaultMostRetention
+	app.Retention = target.DefaultMostRetention
 	stored, _, err := f.PutApp(ctx, app, at(t0))
 	f.must(err)
 	if stored.Bounds.Weight != 100 {
@@ -159,7 +160,7 @@ func testBoundsOfOperators(t *testing.T, f *fixture) {
 }
 
 func testBoundsWrittenBack(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Weight: 3})
+	f.bound(target.Bounds{Weight: 3})
 	read, err := f.App(t.Context(), "shop")
 	f.must(err)
 	f.must(f.PutApp(t.Context(), read, at(t0))) // the same bounds need no operator
@@ -171,7 +172,7 @@ func testBoundsWrittenBack(t *testing.T, f *fixture) {
 }
 
 func testEmptyListsOfBounds(_ *testing.T, f *fixture) {
-	none := dispatcher.Bounds{Secrets: []string{}, Egress: dispatcher.EgressBounds{Hosts: []string{}, Ports: []int{}, Networks: []string{}}}
+	none := target.Bounds{Secrets: []string{}, Egress: target.EgressBounds{Hosts: []string{}, Ports: []int{}, Networks: []string{}}}
 	for range 2 { // as it is declared, and as it is shown
 		shown := f.bound(none)
 		if diff := cmp.Diff(none.WithDefaults("shop"), *shown.Bounds); diff != "" {
@@ -188,7 +189,7 @@ func testEmptyListsOfBounds(_ *testing.T, f *fixture) {
 	_, _, err := f.PutJob(f.Context(), keyed, operator(t0))
 	f.wantProblem("a job with a secret", err, "bound_secret "+bearerReference+
 		", bound_egress /target/webhook/url, bound_egress /target/webhook/url")
-	f.bound(dispatcher.Bounds{})
+	f.bound(target.Bounds{})
 	f.put(keyed, t0)
 }
 
@@ -200,7 +201,7 @@ func testBreaks(t *testing.T, f *fixture) {
 	kept := job("kept", nil)
 	kept.Target.Webhook.URL = "https://hooks.example.org/"
 	f.put(kept, t0)
-	app := f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"hooks.example.org"}}})
+	app := f.bound(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"hooks.example.org"}}})
 	if b := app.Breaks; b == nil || b.Count != jobs || len(b.Jobs) != access.MaxBreaks || b.Jobs[0].Job != "j000" {
 		t.Fatalf("breaks: %+v, want %d jobs from j000 on, %d of them listed", app.Breaks, jobs, access.MaxBreaks)
 	}
@@ -221,18 +222,18 @@ func testBreaks(t *testing.T, f *fixture) {
 
 func testBreaksOfGroups(t *testing.T, f *fixture) {
 	for name, hosts := range map[string][]string{"inside": {"hooks"}, "outside": {"hooks", "elsewhere"}} {
-		group := dispatcher.EndpointGroup{App: "shop", Name: name, Endpoints: map[string]dispatcher.StaticEndpoint{}}
+		group := target.EndpointGroup{App: "shop", Name: name, Endpoints: map[string]target.StaticEndpoint{}}
 		for _, host := range hosts {
-			group.Endpoints[host] = dispatcher.StaticEndpoint{URL: "https://" + host + ".example.org/"}
+			group.Endpoints[host] = target.StaticEndpoint{URL: "https://" + host + ".example.org/"}
 		}
 		_, _, err := f.PutGroup(t.Context(), group, at(t0))
 		f.must(err)
 		j := job("to-"+name, nil)
-		j.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: name}}
+		j.Target = target.Target{Group: &target.GroupTarget{Name: name}}
 		j.Target.Group.SetDefaults()
 		f.put(j, t0)
 	}
-	app := f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"hooks.example.org"}}})
+	app := f.bound(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"hooks.example.org"}}})
 	want := `/target/group/name bound_egress group "outside", endpoints/elsewhere/url: host "elsewhere.example.org" is not one that ` +
 		"app shop may call; its bounds allow hooks.example.org (egress.hosts)"
 	got := ""
@@ -247,8 +248,8 @@ func testBreaksOfGroups(t *testing.T, f *fixture) {
 
 func testSuspended(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
-	by := dispatcher.Suspension{SuspendedBy: "operator", SuspendedAt: new(t0)}
-	app := f.bound(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
+	by := target.Suspension{SuspendedBy: "operator", SuspendedAt: new(t0)}
+	app := f.bound(target.Bounds{Suspended: true, SuspendedReason: "unpaid"})
 	if diff := cmp.Diff(by, app.Bounds.Suspension); diff != "" {
 		t.Error("the suspension (-want +got):\n" + diff)
 	}
@@ -269,7 +270,7 @@ func testSuspended(t *testing.T, f *fixture) {
 	if !strings.Contains(history.Suspended, "unpaid") || history.Enabled {
 		t.Errorf("history: suspended %q, enabled %t; want the reason, false", history.Suspended, history.Enabled)
 	}
-	if app = f.bound(dispatcher.Bounds{}); app.Bounds.Suspension != (dispatcher.Suspension{}) {
+	if app = f.bound(target.Bounds{}); app.Bounds.Suspension != (target.Suspension{}) {
 		t.Errorf("after the suspension, the app shows %+v", app.Bounds.Suspension)
 	}
 	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 2 {
@@ -279,7 +280,7 @@ func testSuspended(t *testing.T, f *fixture) {
 
 func testSuspendedOwner(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
-	f.bound(dispatcher.Bounds{Suspended: true})
+	f.bound(target.Bounds{Suspended: true})
 	for what, app := range map[string]access.App{
 		"enables it":            {Name: "shop", Enabled: true},
 		"enables it once more":  {Name: "shop", Enabled: true, Description: "x"},
@@ -292,7 +293,7 @@ func testSuspendedOwner(t *testing.T, f *fixture) {
 			t.Errorf("the owner %s: %d due triggers, suspended %t; want none, true", what, len(due), stored.Bounds.Suspended)
 		}
 	}
-	_, _, err := f.PutApp(t.Context(), access.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{}}, at(t0))
+	_, _, err := f.PutApp(t.Context(), access.App{Name: "shop", Enabled: true, Bounds: &target.Bounds{}}, at(t0))
 	f.wantProblem("bounds without the suspension", err, "bound_operator /bounds")
 }
 
@@ -304,7 +305,7 @@ func testSuspendedRuns(t *testing.T, f *fixture) {
 	f.must(f.CancelRun(ctx, run.ID, at(t0)))
 	waiting, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(time.Second)))
 	f.must(err)
-	f.bound(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
+	f.bound(target.Bounds{Suspended: true, SuspendedReason: "unpaid"})
 	_, err = f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.wantProblem("a manual run", err, "bound_suspended")
 	_, err = f.RetryRun(ctx, run.ID, at(t0))
@@ -318,7 +319,7 @@ func testSuspendedRuns(t *testing.T, f *fixture) {
 	if !strings.Contains(shown.Held, "suspended (unpaid)") {
 		t.Errorf("the waiting run is held by %q, want the suspension and its reason", shown.Held)
 	}
-	f.bound(dispatcher.Bounds{})
+	f.bound(target.Bounds{})
 	adopted = f.adoptIdle(nodeA, t0.Add(time.Minute))
 	if len(adopted) != 1 {
 		t.Errorf("%d runs are adopted after the suspension, want 1", len(adopted))
@@ -327,7 +328,7 @@ func testSuspendedRuns(t *testing.T, f *fixture) {
 
 func testQuotas(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 2, Triggers: 3}})
+	f.bound(target.Bounds{Quotas: target.Quotas{Jobs: 2, Triggers: 3}})
 	two := map[string]dispatcher.Trigger{"a": every(time.Minute, t0), "b": every(time.Minute, t0)}
 	one := map[string]dispatcher.Trigger{"a": every(time.Minute, t0)}
 	f.must(f.PutJob(ctx, job("first", two), at(t0)))
@@ -345,11 +346,11 @@ func testQuotas(t *testing.T, f *fixture) {
 	f.must(f.PutJob(ctx, job("third", one), at(t0)))
 	app, err := f.App(ctx, "shop")
 	f.must(err)
-	if want := (dispatcher.Usage{Jobs: 2, Triggers: 3}); *app.Usage != want {
+	if want := (target.Usage{Jobs: 2, Triggers: 3}); *app.Usage != want {
 		t.Errorf("usage %+v, want %+v", *app.Usage, want)
 	}
 	// What is over a quota that was lowered stays and can be changed; no more is added.
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 1, Triggers: 1}})
+	f.bound(target.Bounds{Quotas: target.Quotas{Jobs: 1, Triggers: 1}})
 	f.must(f.PutJob(ctx, job("second", two), at(t0)))
 	_, _, err = f.PutJob(ctx, job("fourth", nil), at(t0))
 	f.wantProblem("one more job", err, "bound_quota /name")
@@ -376,7 +377,7 @@ func together(times int, do func(i int) error) (passed int, problems []string) {
 }
 
 func testQuotaRace(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 3}})
+	f.bound(target.Bounds{Quotas: target.Quotas{Jobs: 3}})
 	passed, problems := together(8, func(i int) error {
 		_, _, err := f.PutJob(t.Context(), job(fmt.Sprint("j", i), nil), at(t0))
 		return err
@@ -389,7 +390,7 @@ func testQuotaRace(t *testing.T, f *fixture) {
 func testManualRunQuota(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 2}})
+	f.bound(target.Bounds{Quotas: target.Quotas{ManualRunsPerMinute: 2}})
 	run, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	f.must(f.CancelRun(ctx, run.ID, at(t0)))
@@ -405,7 +406,7 @@ func testManualRunQuota(t *testing.T, f *fixture) {
 func testWaitingRunQuota(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 2}})
+	f.bound(target.Bounds{Quotas: target.Quotas{WaitingRuns: 2}})
 	first, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	f.must(f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(time.Minute))))
@@ -417,7 +418,7 @@ func testWaitingRunQuota(t *testing.T, f *fixture) {
 
 func testManualRunRace(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 3}})
+	f.bound(target.Bounds{Quotas: target.Quotas{ManualRunsPerMinute: 3}})
 	passed, problems := together(8, func(int) error {
 		_, err := f.RequestRun(t.Context(), "shop", "tick", nil, at(t0))
 		return err
@@ -451,14 +452,14 @@ func testImportOutsideBounds(t *testing.T, f *fixture) {
 	}
 	_, err := f.ImportApp(t.Context(), export, at(t0))
 	f.wantProblem("a job outside the bounds", err, "bound_secret /jobs/0/job"+bearerReference)
-	export.App.Bounds = &dispatcher.Bounds{Secrets: []string{"env:SECRET_BANK_KEY"}}
+	export.App.Bounds = &target.Bounds{Secrets: []string{"env:SECRET_BANK_KEY"}}
 	_, err = f.ImportApp(t.Context(), export, at(t0))
 	f.wantProblem("bounds by a caller who is no operator", err, "bound_operator /bounds")
 	f.must(f.ImportApp(t.Context(), export, operator(t0)))
 }
 
 func testBoundsOfDeletedApp(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Suspended: true, Weight: 9})
+	f.bound(target.Bounds{Suspended: true, Weight: 9})
 	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
 	app, _, err := f.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, at(t0))
 	f.must(err)

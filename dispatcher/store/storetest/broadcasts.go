@@ -38,7 +38,7 @@ func broadcastTests() tests {
 }
 
 // spread spreads a run of nodeA over endpoints e0, e1 and so on.
-func (f *fixture) spread(run dispatcher.HeldRun, endpoints int) {
+func (f *fixture) spread(run run.HeldRun, endpoints int) {
 	f.Helper()
 	held, err := f.Broadcast(f.Context(), run, endpointIDs(endpoints), run.ScheduledAt.Add(time.Second))
 	f.must(err)
@@ -68,7 +68,7 @@ func (f *fixture) shards(parent run.Key) []string {
 }
 
 // finishShard records a shard in a state.
-func (f *fixture) finishShard(r dispatcher.HeldRun, state run.State) {
+func (f *fixture) finishShard(r run.HeldRun, state run.State) {
 	f.Helper()
 	o := outcome(r.ScheduledAt.Add(2 * time.Second))
 	if o.State = state; state == run.Superseded {
@@ -226,7 +226,7 @@ func testShardPages(t *testing.T, f *fixture) {
 }
 
 // failedBroadcast is a broadcast of three shards of which the second failed.
-func (f *fixture) failedBroadcast() dispatcher.HeldRun {
+func (f *fixture) failedBroadcast() run.HeldRun {
 	f.Helper()
 	r := f.claimOne("tick")
 	f.spread(r, 3)
@@ -253,7 +253,7 @@ func testRetryShard(t *testing.T, f *fixture) {
 }
 
 // goOn spreads a broadcast that was retried, over other endpoints, and ends its second shard.
-func (f *fixture) goOn(run dispatcher.HeldRun, state run.State) {
+func (f *fixture) goOn(run run.HeldRun, state run.State) {
 	f.Helper()
 	again := f.adopted(nodeA, 77)
 	if len(again) != 1 || again[0].Key != run.Key {

@@ -15,7 +15,7 @@ import (
 
 // One slot is for a broadcast as a whole, from before it is spread until its last shard has ended.
 func testBroadcastSlot(t *testing.T, f *fixture) {
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs[0]), []int{1})
 	f.spread(runs[0], 3)
 	f.must(f.ReleaseSlots(t.Context(), runs[:1]))
@@ -35,7 +35,7 @@ func testBroadcastSlot(t *testing.T, f *fixture) {
 }
 
 func testReplaceBroadcast(t *testing.T, f *fixture) {
-	runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
+	runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyReplace })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.spread(runs[0], 2)
 	f.must(f.ReleaseSlots(t.Context(), runs[:1]))
@@ -59,7 +59,7 @@ func testReplaceBroadcast(t *testing.T, f *fixture) {
 
 // A retried broadcast asks for a slot again. If it is skipped, so are its shards.
 func testSkipRetriedBroadcast(t *testing.T, f *fixture) {
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 	f.expect("acquired", f.acquire(runs[0]), []int{1})
 	f.spread(runs[0], 2)
 	f.must(f.ReleaseSlots(t.Context(), runs[:1]))
@@ -217,7 +217,7 @@ func testHeldShards(t *testing.T, f *fixture) {
 	fire := f.claimOne("tick")
 	f.must(f.RequestRun(t.Context(), "shop", "tick", nil, at(t0.Add(time.Minute))))
 	manual := f.adopted(nodeA, 31)[0]
-	for i, r := range []dispatcher.HeldRun{fire, manual} {
+	for i, r := range []run.HeldRun{fire, manual} {
 		f.spread(r, 1)
 		one := record(f.adopted(nodeA, run.Token(40+i))[0], run.Outcome{State: run.Failed, StartedAt: t0, EndedAt: t0})
 		one.Next = &dispatcher.NextAttempt{At: t0.Add(time.Minute), Until: t0.Add(time.Hour), CountsAsFailure: true}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // bulkTests are those of actions on all that a filter selects.
@@ -151,7 +152,7 @@ func testBulkQuota(t *testing.T, f *fixture) {
 	for _, name := range []string{"a", "b", "c"} {
 		f.putEvery(name, time.Minute)
 	}
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 2}})
+	f.bound(target.Bounds{Quotas: target.Quotas{ManualRunsPerMinute: 2}})
 	b, id := f.bulk(repeat.BulkRunJobs, repeat.BulkFilter{})
 	step, err := f.StepBulkAction(t.Context(), id, t0)
 	f.must(err)

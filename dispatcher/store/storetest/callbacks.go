@@ -43,13 +43,13 @@ func callbackTests() tests {
 const within = time.Hour
 
 // accept records that the target accepted the attempt of a run that began at start and took a second.
-func (f *fixture) accept(held dispatcher.HeldRun, start time.Time) (deadline time.Time) {
+func (f *fixture) accept(held run.HeldRun, start time.Time) (deadline time.Time) {
 	f.Helper()
 	return f.acceptAs(held, start, run.Callback{Within: within})
 }
 
 // acceptAs is accept with all that is said of the callback.
-func (f *fixture) acceptAs(held dispatcher.HeldRun, start time.Time, callback run.Callback) (deadline time.Time) {
+func (f *fixture) acceptAs(held run.HeldRun, start time.Time, callback run.Callback) (deadline time.Time) {
 	f.Helper()
 	o := outcome(start)
 	o.State, o.HTTPStatus = run.WaitingCallback, 202
@@ -61,7 +61,7 @@ func (f *fixture) acceptAs(held dispatcher.HeldRun, start time.Time, callback ru
 }
 
 // accepted claims a run whose target accepts it.
-func (f *fixture) accepted() (held dispatcher.HeldRun, start, deadline time.Time) {
+func (f *fixture) accepted() (held run.HeldRun, start, deadline time.Time) {
 	f.Helper()
 	held, start = f.claimOne("tick"), t0.Add(time.Minute)
 	return held, start, f.accept(held, start)
@@ -85,7 +85,7 @@ func byTarget(now time.Time) input.Change {
 }
 
 // adoptEnded adopts the run whose accepted attempt is over.
-func (f *fixture) adoptEnded(now time.Time) dispatcher.HeldRun {
+func (f *fixture) adoptEnded(now time.Time) run.HeldRun {
 	f.Helper()
 	adopted := f.adoptRetries(now)
 	if len(adopted) != 1 || adopted[0].Accepted == nil {
@@ -277,7 +277,7 @@ func testCallbackDeletedJob(t *testing.T, f *fixture) {
 }
 
 func testCallbackSlots(t *testing.T, f *fixture) {
-	held := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	held := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	wantDiff(t, "granted", []int{1}, f.acquire(held[0]))
 	f.accept(held[0], held[0].ScheduledAt)
 	f.must(f.ReleaseSlots(t.Context(), held[:1])) // the attempt is over for its node
@@ -291,7 +291,7 @@ func testCallbackSlots(t *testing.T, f *fixture) {
 }
 
 func testCallbackReplace(t *testing.T, f *fixture) {
-	held := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
+	held := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyReplace })
 	wantDiff(t, "granted", []int{1}, f.acquire(held[0]))
 	f.accept(held[0], held[0].ScheduledAt)
 	f.must(f.ReleaseSlots(t.Context(), held))
@@ -323,7 +323,7 @@ func testCallbackNodeDies(t *testing.T, f *fixture) {
 	adopted := f.adoptEnded(now)
 	again, err := f.Held(t.Context(), nodeA, token2)
 	f.must(err)
-	wantDiff(t, "what the node holds, read again", []dispatcher.HeldRun{adopted}, again)
+	wantDiff(t, "what the node holds, read again", []run.HeldRun{adopted}, again)
 	f.must(f.SetNodeState(t.Context(), nodeA, dispatcher.NodeDead, at(now)))
 	f.register(nodeB)
 	next, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeB, Token: 103, Limit: 10, Now: now})
@@ -338,7 +338,7 @@ func testCallbackHandedBack(t *testing.T, f *fixture) {
 	held, start, _ := f.accepted()
 	now := start.Add(time.Minute)
 	f.must(f.fail(held.Key, 1, now))
-	f.must(f.Release(t.Context(), []dispatcher.HeldRun{f.adoptEnded(now)}))
+	f.must(f.Release(t.Context(), []run.HeldRun{f.adoptEnded(now)}))
 	next := f.adoptIdle(nodeA, now)
 	if len(next) != 1 || next[0].Attempt != 1 || next[0].Accepted == nil {
 		t.Errorf("adopted %+v, want the end of the same attempt", next)

@@ -31,16 +31,16 @@ func carriedStateTests() tests {
 }
 
 func carries(j *dispatcher.Job) {
-	j.ConcurrencyPolicy, j.CarryState = dispatcher.ConcurrencyQueue, true
+	j.ConcurrencyPolicy, j.CarryState = run.ConcurrencyQueue, true
 }
 
 // returned records that a run succeeded and returned a state for the revision that it was given.
-func (f *fixture) returned(held dispatcher.HeldRun, state string, revision int64) {
+func (f *fixture) returned(held run.HeldRun, state string, revision int64) {
 	f.Helper()
 	o := outcome(held.ScheduledAt)
 	o.Returned = &run.ReturnedState{State: json.RawMessage(state), Revision: revision}
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, o)}))
-	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{held}))
+	f.must(f.ReleaseSlots(f.Context(), []run.HeldRun{held}))
 }
 
 // expectState compares the state of the job "tick", without its times.
@@ -69,7 +69,7 @@ func testCarriedStateKept(t *testing.T, f *fixture) {
 	failed.Returned = &run.ReturnedState{State: json.RawMessage(`{"n":9}`), Revision: 1}
 	f.expect("the second", f.acquire(runs[1]), []int{2})
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(runs[1], failed)}))
-	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{runs[1]}))
+	f.must(f.ReleaseSlots(f.Context(), []run.HeldRun{runs[1]}))
 	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 
 	f.expect("the third", f.acquire(runs[2]), []int{3})
@@ -159,7 +159,7 @@ func testCarriedStateSet(t *testing.T, f *fixture) {
 
 func testCarriedStateOfCallback(t *testing.T, f *fixture) {
 	runs := f.bounded(2, carries)
-	complete := func(held dispatcher.HeldRun, state string) error {
+	complete := func(held run.HeldRun, state string) error {
 		_, err := f.CompleteRun(f.Context(), held.String(), held.Attempt, run.CallbackResult{State: json.RawMessage(state)},
 			byTarget(held.ScheduledAt.Add(5*time.Second)))
 		return err
@@ -185,11 +185,11 @@ func testCarriedStateOfCallback(t *testing.T, f *fixture) {
 
 func testCarriedStateBeforeRecord(_ *testing.T, f *fixture) {
 	runs := f.bounded(2, carries)
-	complete := func(held dispatcher.HeldRun, state string) {
+	complete := func(held run.HeldRun, state string) {
 		f.Helper()
 		f.must(f.CompleteRun(f.Context(), held.String(), held.Attempt, run.CallbackResult{State: json.RawMessage(state)},
 			byTarget(held.ScheduledAt.Add(5*time.Second))))
-		f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{held}))
+		f.must(f.ReleaseSlots(f.Context(), []run.HeldRun{held}))
 	}
 	f.acquire(runs[0])
 	complete(runs[0], `{"n":1}`)

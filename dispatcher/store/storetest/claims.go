@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // claimTests are those of fires that are won.
@@ -80,11 +81,11 @@ func testClaim(t *testing.T, f *fixture) {
 	if !first.Prev.IsZero() {
 		t.Fatalf("the first fire has a previous one at %s", first.Prev)
 	}
-	want := dispatcher.HeldRun{
+	want := run.HeldRun{
 		Key:   run.Key{TriggerID: id, ScheduledAt: t0.Add(time.Minute), Kind: run.KindSchedule},
 		JobID: run.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1, ClaimedAt: t0.Add(time.Minute),
 	}
-	if diff := cmp.Diff([]dispatcher.HeldRun{want}, f.claim(first)); diff != "" {
+	if diff := cmp.Diff([]run.HeldRun{want}, f.claim(first)); diff != "" {
 		t.Error("first claim (-want +got):\n" + diff)
 	}
 	r := f.run(want.Key)
@@ -124,7 +125,7 @@ func testClaim(t *testing.T, f *fixture) {
 // The poll learns how long an attempt may take, also after the job was changed.
 func testDueTimeout(t *testing.T, f *fixture) {
 	j := job("report", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
-	for _, timeout := range []input.Duration{dispatcher.DefaultTimeout, input.Duration(5 * time.Minute)} {
+	for _, timeout := range []input.Duration{target.DefaultTimeout, input.Duration(5 * time.Minute)} {
 		j.Target.Webhook.Timeout = timeout
 		f.put(j, t0)
 		if due := f.dueAll(t0.Add(time.Hour)); len(due) != 1 || due[0].Timeout != timeout.Std() {
@@ -149,7 +150,7 @@ func testClaimRace(t *testing.T, f *fixture) {
 			advances = append(advances, a)
 		}
 		var wg sync.WaitGroup
-		won := make([][]dispatcher.HeldRun, claimers)
+		won := make([][]run.HeldRun, claimers)
 		for i := range claimers {
 			wg.Go(func() {
 				mine := slices.Clone(advances)
@@ -270,7 +271,7 @@ func testHeld(t *testing.T, f *fixture) {
 	held := f.claimOne("tick")
 	got, err := f.Held(ctx, nodeA, token1)
 	f.must(err)
-	if diff := cmp.Diff([]dispatcher.HeldRun{held}, got); diff != "" {
+	if diff := cmp.Diff([]run.HeldRun{held}, got); diff != "" {
 		t.Error("under its token (-want +got):\n" + diff)
 	}
 	if got, err = f.Held(ctx, nodeA, token2); err != nil || len(got) != 0 {
@@ -302,7 +303,7 @@ func testSettle(t *testing.T, f *fixture) {
 	held, err := f.Settle(ctx, batch)
 	f.must(err)
 	key := run.Key{TriggerID: a.TriggerID, ScheduledAt: s.CatchUp, Kind: run.KindCatchUp}
-	if diff := cmp.Diff([]dispatcher.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
+	if diff := cmp.Diff([]run.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
 		Token: token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
 		t.Error("catch-up run (-want +got):\n" + diff)
 	}

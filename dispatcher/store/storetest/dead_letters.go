@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // deadLetterTests are those of runs that failed for good.
@@ -24,7 +25,7 @@ func deadLetterTests() tests {
 }
 
 // deadLetters lets runs of a job end in some states, one a minute.
-func (f *fixture) deadLetters(name string, states ...run.State) (runs []dispatcher.HeldRun) {
+func (f *fixture) deadLetters(name string, states ...run.State) (runs []run.HeldRun) {
 	f.Helper()
 	f.putEvery(name, time.Minute)
 	for _, state := range states {
@@ -109,9 +110,9 @@ func testReplayDeadLetters(t *testing.T, f *fixture) {
 }
 
 func testReplayQuota(t *testing.T, f *fixture) {
-	quotas := dispatcher.Bounds{}.WithDefaults("shop").Quotas
+	quotas := target.Bounds{}.WithDefaults("shop").Quotas
 	quotas.ManualRunsPerMinute = 2
-	f.bound(dispatcher.Bounds{Quotas: quotas})
+	f.bound(target.Bounds{Quotas: quotas})
 	f.deadLetters("a", run.Failed, run.Failed, run.Failed)
 	query := repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}
 	first, err := f.ReplayDeadLetters(t.Context(), query, at(t0))

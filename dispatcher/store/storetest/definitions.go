@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // wantError checks that err is want.
@@ -32,9 +33,9 @@ func testApps(t *testing.T, f *fixture) {
 	stored, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := app
-	defaults := dispatcher.Bounds{}.WithDefaults("books")
-	want.Bounds, want.Retention, want.AWSExternalID = &defaults, dispatcher.DefaultRetention, stored.AWSExternalID // which none means
-	want.Revision, want.CreatedAt, want.UpdatedAt, want.Usage = 1, t0, t0, &dispatcher.Usage{}
+	defaults := target.Bounds{}.WithDefaults("books")
+	want.Bounds, want.Retention, want.AWSExternalID = &defaults, input.DefaultRetention, stored.AWSExternalID // which none means
+	want.Revision, want.CreatedAt, want.UpdatedAt, want.Usage = 1, t0, t0, &target.Usage{}
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
 	}
@@ -51,7 +52,7 @@ func testApps(t *testing.T, f *fixture) {
 	stored, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 1, Now: t0.Add(time.Hour), Operator: true})
 	f.must(err)
 	want = app
-	want.AWSExternalID, want.Usage = stored.AWSExternalID, &dispatcher.Usage{}
+	want.AWSExternalID, want.Usage = stored.AWSExternalID, &target.Usage{}
 	want.Revision, want.CreatedAt, want.UpdatedAt = 2, t0, t0.Add(time.Hour)
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a changed app (-want +got):\n" + diff)

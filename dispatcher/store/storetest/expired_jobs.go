@@ -32,7 +32,7 @@ func testDeleteAfterCompletion(t *testing.T, f *fixture) {
 			t.Errorf("job %s: stored delete_after_completion %s, want %s", name, stored.DeleteAfterCompletion, after)
 		}
 	}
-	var live []dispatcher.HeldRun
+	var live []run.HeldRun
 	for _, at := range []time.Time{begun.Add(time.Minute), end} {
 		for _, d := range f.dueAll(at) {
 			for _, r := range f.claim(f.advance(d)) {

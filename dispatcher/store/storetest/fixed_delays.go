@@ -91,7 +91,7 @@ func revisionOf(f *fixture, name string) int64 {
 func testDelayEnds(t *testing.T, f *fixture) {
 	f.putDelay("cancelled")
 	f.putDelay("missed")
-	var held []dispatcher.HeldRun
+	var held []run.HeldRun
 	for _, d := range f.dueAll(t0.Add(time.Hour)) {
 		if d.ID == run.TriggerID("shop", "cancelled", "tick") {
 			held = f.claim(f.advance(d))

@@ -46,7 +46,7 @@ func onFailure(names ...string) func(*dispatcher.Job) {
 }
 
 // recordFollowed records the end of a run that something may follow.
-func (f *fixture) recordFollowed(held dispatcher.HeldRun, o run.Outcome) {
+func (f *fixture) recordFollowed(held run.HeldRun, o run.Outcome) {
 	f.Helper()
 	r := record(held, o)
 	r.Followed = true
@@ -54,7 +54,7 @@ func (f *fixture) recordFollowed(held dispatcher.HeldRun, o run.Outcome) {
 }
 
 // fireOf claims the next fire of a job.
-func (f *fixture) fireOf(name string) dispatcher.HeldRun {
+func (f *fixture) fireOf(name string) run.HeldRun {
 	f.Helper()
 	for _, d := range f.dueAll(t0.Add(24 * time.Hour)) {
 		if d.ID == run.TriggerID("shop", name, "tick") {
@@ -64,7 +64,7 @@ func (f *fixture) fireOf(name string) dispatcher.HeldRun {
 		}
 	}
 	f.Fatalf("no fire of job %s was claimed", name)
-	return dispatcher.HeldRun{}
+	return run.HeldRun{}
 }
 
 // followEnds follows all pending ends, and returns how many runs that queued.
@@ -187,7 +187,7 @@ func testFollowedAgain(t *testing.T, f *fixture) {
 	}{{run.Failed, 0}, {run.Succeeded, 1}, {run.Succeeded, 0}} {
 		now = now.Add(time.Minute)
 		f.must(f.RetryRun(t.Context(), held.String(), at(now)))
-		var again []dispatcher.HeldRun
+		var again []run.HeldRun
 		for _, one := range f.adoptIdle(nodeA, now) {
 			if one.Key == held.Key {
 				again = append(again, one)

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // followBoundTests are those of how much may follow the runs of a job.
@@ -66,7 +67,7 @@ func testFanOutRefused(t *testing.T, f *fixture) {
 }
 
 func testFanOutOfMiddle(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ChainRuns: 6}})
+	f.bound(target.Bounds{Quotas: target.Quotas{ChainRuns: 6}})
 	put := func(name string, follows ...string) error {
 		j := job(name, nil)
 		if len(follows) > 0 {
@@ -89,7 +90,7 @@ func testFanOutOfMiddle(t *testing.T, f *fixture) {
 }
 
 func testFanOutOfDeliveries(_ *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ChainRuns: 1}})
+	f.bound(target.Bounds{Quotas: target.Quotas{ChainRuns: 1}})
 	f.put(job("child", nil), t0)
 	parent := job("parent", nil)
 	parent.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}}
@@ -100,7 +101,7 @@ func testFanOutOfDeliveries(_ *testing.T, f *fixture) {
 }
 
 func testDepthRefused(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ChainDepth: 2}})
+	f.bound(target.Bounds{Quotas: target.Quotas{ChainDepth: 2}})
 	err := f.layers(4, 1)
 	f.wantProblem("a chain of three followers", err, "bound_quota")
 	if err != nil && !strings.Contains(err.Error(), `"l0-0" -> "l1-0" -> "l2-0" -> "l3-0"`) {
@@ -111,7 +112,7 @@ func testDepthRefused(t *testing.T, f *fixture) {
 func testFanOutStays(t *testing.T, f *fixture) {
 	f.putApp("shop")
 	f.must(f.layers(3, 3))
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ChainRuns: 2, ChainDepth: 1}})
+	f.bound(target.Bounds{Quotas: target.Quotas{ChainRuns: 2, ChainDepth: 1}})
 	j, err := f.Job(t.Context(), "shop", "l0-0")
 	f.must(err)
 	j.Description = "other"
@@ -142,7 +143,7 @@ func (f *fixture) endAdopted(now time.Time) int {
 }
 
 func testChainCarried(_ *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ChainRuns: 14}})
+	f.bound(target.Bounds{Quotas: target.Quotas{ChainRuns: 14}})
 	f.must(f.layers(3, 2))
 	f.must(f.RequestRun(f.Context(), "shop", "l0-0", nil, at(t0)))
 	now := t0.Add(time.Second)
@@ -157,10 +158,10 @@ func testChainCarried(_ *testing.T, f *fixture) {
 }
 
 func testChainRefused(t *testing.T, f *fixture) {
-	for name, quotas := range map[string]dispatcher.Quotas{"chain_runs": {ChainRuns: 3}, "chain_depth": {ChainDepth: 1}} {
-		f.bound(dispatcher.Bounds{})
+	for name, quotas := range map[string]target.Quotas{"chain_runs": {ChainRuns: 3}, "chain_depth": {ChainDepth: 1}} {
+		f.bound(target.Bounds{})
 		f.must(f.layers(3, 2))
-		f.bound(dispatcher.Bounds{Quotas: quotas})
+		f.bound(target.Bounds{Quotas: quotas})
 		r, err := f.RequestRun(t.Context(), "shop", "l0-0", nil, at(t0))
 		f.must(err)
 		now := r.ScheduledAt.Add(time.Second)
@@ -187,7 +188,7 @@ func testChainRefused(t *testing.T, f *fixture) {
 }
 
 func testFollowerSetAside(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 2}})
+	f.bound(target.Bounds{Quotas: target.Quotas{WaitingRuns: 2}})
 	f.putFollowed(onFailure("child"))
 	f.must(f.RequestRun(t.Context(), "shop", "child", nil, at(t0)))
 	waits, err := f.RequestRun(t.Context(), "shop", "child", nil, at(t0.Add(time.Millisecond)))
@@ -210,7 +211,7 @@ func testFollowerSetAside(t *testing.T, f *fixture) {
 }
 
 func testFollowerOfOtherApps(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 1}})
+	f.bound(target.Bounds{Quotas: target.Quotas{WaitingRuns: 1}})
 	f.putFollowed(onFailure("child"))
 	f.must(f.RequestRun(t.Context(), "shop", "child", nil, at(t0)))
 	f.putApp("bank")
@@ -228,14 +229,14 @@ func testFollowerOfOtherApps(t *testing.T, f *fixture) {
 		if r.JobID == run.JobID("bank", "parent") {
 			f.recordFollowed(r, ended(run.Failed, now))
 		} else {
-			f.must(f.Release(t.Context(), []dispatcher.HeldRun{r}))
+			f.must(f.Release(t.Context(), []run.HeldRun{r}))
 		}
 	}
 	f.expect("runs that follow in the app that has room", f.followEnds(now), 1)
 }
 
 func testSetAsideBounded(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 1}})
+	f.bound(target.Bounds{Quotas: target.Quotas{WaitingRuns: 1}})
 	f.putFollowed(onFailure("child"))
 	f.must(f.RequestRun(t.Context(), "shop", "child", nil, at(t0)))
 	aside := 0
@@ -251,7 +252,7 @@ func testSetAsideBounded(t *testing.T, f *fixture) {
 }
 
 func testBackfillWaits(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 1}})
+	f.bound(target.Bounds{Quotas: target.Quotas{WaitingRuns: 1}})
 	b := f.backfill(nil)
 	f.put(job("other", nil), t0)
 	waiting, err := f.RequestRun(t.Context(), "shop", "other", nil, at(b.now))
@@ -282,7 +283,7 @@ func large(bytes int) json.RawMessage { return json.RawMessage(`"` + strings.Rep
 
 func testPayloadBytes(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{BytesKept: 1 << 20}})
+	f.bound(target.Bounds{Quotas: target.Quotas{BytesKept: 1 << 20}})
 	for range 5 {
 		f.must(f.RequestRun(t.Context(), "shop", "tick", large(200<<10), at(t0)))
 	}
@@ -301,7 +302,7 @@ func testPayloadBytes(t *testing.T, f *fixture) {
 
 func testBackfillBytes(t *testing.T, f *fixture) {
 	b := f.backfill(func(spec *repeat.BackfillSpec) { spec.Payload = large(250 << 10); spec.Concurrency = 2 })
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{BytesKept: 1 << 20}})
+	f.bound(target.Bounds{Quotas: target.Quotas{BytesKept: 1 << 20}})
 	queued := 0
 	for i := range 5 {
 		now := t0.Add(time.Duration(i+1) * time.Minute)
@@ -321,7 +322,7 @@ func testBackfillBytes(t *testing.T, f *fixture) {
 }
 
 func testResultBytes(t *testing.T, f *fixture) {
-	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{BytesKept: 1 << 20}})
+	f.bound(target.Bounds{Quotas: target.Quotas{BytesKept: 1 << 20}})
 	f.putFollowed(func(j *dispatcher.Job) {
 		j.OnSuccess = &dispatcher.Follow{Jobs: []string{"child"}, Payload: dispatcher.FollowResult}
 	})

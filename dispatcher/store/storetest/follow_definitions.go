@@ -10,13 +10,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // hook is a target of deliveries.
-func hook(url string) *dispatcher.Target {
-	w := &dispatcher.Webhook{URL: url}
+func hook(url string) *target.Target {
+	w := &target.Webhook{URL: url}
 	w.SetDefaults()
-	return &dispatcher.Target{Webhook: w}
+	return &target.Target{Webhook: w}
 }
 
 func testFollowTarget(t *testing.T, f *fixture) {
@@ -31,7 +32,7 @@ func testFollowTarget(t *testing.T, f *fixture) {
 	id := run.JobID("shop", "parent.on_failure")
 	first := f.prepared(id)
 	f.expect("where the delivery goes", first.Target.Webhook.URL, "https://example.com/one")
-	f.expect("how often it is attempted", first.Retry.MaxAttempts, dispatcher.DefaultAttempts)
+	f.expect("how often it is attempted", first.Retry.MaxAttempts, run.DefaultAttempts)
 	jobs, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10})
 	f.must(err)
 	f.expect("jobs of the app", len(jobs), 2)

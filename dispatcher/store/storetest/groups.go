@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // groupTests are the tests of endpoint groups.
@@ -32,18 +33,18 @@ func groupTests() tests {
 }
 
 // workers is a group that takes registrations and declares an endpoint.
-func workers() dispatcher.EndpointGroup {
-	return dispatcher.EndpointGroup{
+func workers() target.EndpointGroup {
+	return target.EndpointGroup{
 		App: "shop", Name: "workers", Description: "night shift", Path: "/jobs", Strategy: "first",
-		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com", Labels: input.Labels{"zone": "x"}}},
-		Registration: &dispatcher.Registration{
+		Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com", Labels: input.Labels{"zone": "x"}}},
+		Registration: &target.Registration{
 			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: input.Duration(time.Minute + 30*time.Second)},
-		DNS:         map[string]dispatcher.DNSMembers{"all": {Name: "workers.internal", Port: 8080}, "more": {Name: "_a._tcp.b", Type: "SRV"}},
-		HealthCheck: &dispatcher.HealthCheck{Path: "/health"}, EjectAfter: 7,
+		DNS:         map[string]target.DNSMembers{"all": {Name: "workers.internal", Port: 8080}, "more": {Name: "_a._tcp.b", Type: "SRV"}},
+		HealthCheck: &target.HealthCheck{Path: "/health"}, EjectAfter: 7,
 	}
 }
 
-func (f *fixture) putGroup(g dispatcher.EndpointGroup, now time.Time) dispatcher.EndpointGroup {
+func (f *fixture) putGroup(g target.EndpointGroup, now time.Time) target.EndpointGroup {
 	f.Helper()
 	stored, _, err := f.PutGroup(f.Context(), g, at(now))
 	f.must(err)
@@ -56,11 +57,11 @@ func (f *fixture) putGroup(g dispatcher.EndpointGroup, now time.Time) dispatcher
 }
 
 // endpoint returns one that registers itself.
-func endpoint(id, url string) dispatcher.Endpoint {
-	return dispatcher.Endpoint{ID: id, StaticEndpoint: dispatcher.StaticEndpoint{URL: url}}
+func endpoint(id, url string) target.Endpoint {
+	return target.Endpoint{ID: id, StaticEndpoint: target.StaticEndpoint{URL: url}}
 }
 
-func (f *fixture) registerEndpoint(e dispatcher.Endpoint, now time.Time) (stored dispatcher.Endpoint, created bool) {
+func (f *fixture) registerEndpoint(e target.Endpoint, now time.Time) (stored target.Endpoint, created bool) {
 	f.Helper()
 	stored, created, err := f.RegisterEndpoint(f.Context(), "shop", "workers", e, now, at(now))
 	f.must(err)
@@ -93,15 +94,15 @@ func testGroups(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, stored); diff != "" || !created {
 		t.Errorf("a new group: created %v (-want +got):\n%s", created, diff)
 	}
-	if stored.Endpoints["a"].Weight != 1 || stored.Registration.Heartbeat != dispatcher.DefaultEndpointHeartbeat ||
-		stored.Probe.AlivePath == "" || stored.DNS["all"].Type != dispatcher.DNSTypeA || stored.HealthCheck.UnhealthyThreshold != 3 {
+	if stored.Endpoints["a"].Weight != 1 || stored.Registration.Heartbeat != target.DefaultEndpointHeartbeat ||
+		stored.Probe.AlivePath == "" || stored.DNS["all"].Type != target.DNSTypeA || stored.HealthCheck.UnhealthyThreshold != 3 {
 		t.Errorf("a new group is not resolved: %+v", stored)
 	}
 	_, _, err = f.PutGroup(ctx, workers(), input.Change{IfAbsent: true, Now: t0})
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
 	_, _, err = f.PutGroup(ctx, workers(), input.Change{IfRevision: 7, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutGroup(ctx, dispatcher.EndpointGroup{App: "none", Name: "workers"}, at(t0))
+	_, _, err = f.PutGroup(ctx, target.EndpointGroup{App: "none", Name: "workers"}, at(t0))
 	wantError(t, "put into no app", err, dispatcher.ErrNotFound)
 	for what, read := range map[string]func() error{
 		"read":      func() error { _, err := f.Group(ctx, "shop", "none"); return err },
@@ -114,10 +115,10 @@ func testGroups(t *testing.T, f *fixture) {
 	}
 
 	later := t0.Add(time.Hour)
-	f.putGroup(dispatcher.EndpointGroup{App: "shop", Name: "apes"}, t0)
+	f.putGroup(target.EndpointGroup{App: "shop", Name: "apes"}, t0)
 	page, err := f.Groups(ctx, "shop", input.Page{Limit: 10, Cursor: "apes"})
 	f.must(err)
-	if diff := cmp.Diff([]dispatcher.EndpointGroup{want}, page); diff != "" {
+	if diff := cmp.Diff([]target.EndpointGroup{want}, page); diff != "" {
 		t.Error("page after apes (-want +got):\n" + diff)
 	}
 	before := len(f.auditLog(access.AuditQuery{}))
@@ -149,8 +150,8 @@ func testGroups(t *testing.T, f *fixture) {
 // jobOf returns a job whose target is the group.
 func jobOf(name, group string) dispatcher.Job {
 	j := job(name, nil)
-	j.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{
-		Name: group, Path: "/nightly", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+	j.Target = target.Target{Group: &target.GroupTarget{
+		Name: group, Path: "/nightly", Method: "POST", Timeout: target.DefaultTimeout}}
 	return j
 }
 
@@ -174,13 +175,13 @@ func testGroupUsers(t *testing.T, f *fixture) {
 func testMaxGroups(t *testing.T, f *fixture) {
 	f.inCheck()
 	put := func(i int) error {
-		_, _, err := f.PutGroup(t.Context(), dispatcher.EndpointGroup{App: "shop", Name: fmt.Sprintf("g%d", i)}, at(t0))
+		_, _, err := f.PutGroup(t.Context(), target.EndpointGroup{App: "shop", Name: fmt.Sprintf("g%d", i)}, at(t0))
 		return err
 	}
-	for i := range dispatcher.MaxGroups {
+	for i := range target.MaxGroups {
 		f.must(put(i))
 	}
-	f.wantProblem("one group too many", put(dispatcher.MaxGroups), "too_many")
+	f.wantProblem("one group too many", put(target.MaxGroups), "too_many")
 	f.must(put(0))
 }
 
@@ -188,9 +189,9 @@ func testRegistrations(t *testing.T, f *fixture) {
 	f.putGroup(workers(), t0)
 	stored, created := f.registerEndpoint(endpoint("b", "http://10.0.0.2:8080"), t0)
 	expires := t0.Add(90 * time.Second)
-	want := dispatcher.Endpoint{
-		ID: "b", StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://10.0.0.2:8080", Weight: 1},
-		Source: dispatcher.EndpointRegistered, RegisteredAt: t0, ExpiresAt: &expires,
+	want := target.Endpoint{
+		ID: "b", StaticEndpoint: target.StaticEndpoint{URL: "http://10.0.0.2:8080", Weight: 1},
+		Source: target.EndpointRegistered, RegisteredAt: t0, ExpiresAt: &expires,
 	}
 	if diff := cmp.Diff(want, stored); diff != "" || !created {
 		t.Errorf("registered: created %v (-want +got):\n%s", created, diff)
@@ -236,10 +237,10 @@ func testRegistrations(t *testing.T, f *fixture) {
 func testRefusedRegistrations(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putGroup(workers(), t0)
-	f.putGroup(dispatcher.EndpointGroup{App: "shop", Name: "closed"}, t0)
+	f.putGroup(target.EndpointGroup{App: "shop", Name: "closed"}, t0)
 	for what, tt := range map[string]struct {
 		group string
-		e     dispatcher.Endpoint
+		e     target.Endpoint
 		want  string
 		is    error
 	}{
@@ -266,7 +267,7 @@ func testRefusedRegistrations(t *testing.T, f *fixture) {
 func testMaxEndpoints(t *testing.T, f *fixture) {
 	f.inCheck()
 	f.putGroup(workers(), t0)
-	for i := range dispatcher.MaxEndpoints - 1 {
+	for i := range target.MaxEndpoints - 1 {
 		f.registerEndpoint(endpoint(fmt.Sprintf("e%03d", i), "http://10.0.0.2:8080"), t0)
 	}
 	register := func(id string, now time.Time) error {
@@ -276,7 +277,7 @@ func testMaxEndpoints(t *testing.T, f *fixture) {
 	f.wantProblem("one endpoint too many", register("late", t0), "too_many")
 	f.must(register("e007", t0)) // it is there
 	more := workers()
-	more.Endpoints["more"] = dispatcher.StaticEndpoint{URL: "https://b.example.com"}
+	more.Endpoints["more"] = target.StaticEndpoint{URL: "https://b.example.com"}
 	_, _, err := f.PutGroup(t.Context(), more, at(t0))
 	f.wantProblem("one declared endpoint too many", err, "too_many /endpoints")
 	then := t0.Add(90 * time.Second) // those that have expired do not count, although they are still in the table
@@ -293,7 +294,7 @@ func testEndpointRace(t *testing.T, f *fixture) {
 	f.inCheck()
 	f.putGroup(workers(), t0)
 	const room = 3
-	for i := range dispatcher.MaxEndpoints - 1 - room {
+	for i := range target.MaxEndpoints - 1 - room {
 		f.registerEndpoint(endpoint(fmt.Sprintf("e%03d", i), "http://10.0.0.2:8080"), t0)
 	}
 	var all sync.WaitGroup
@@ -396,7 +397,7 @@ func testChangedGroupEndpoints(t *testing.T, f *fixture) {
 		f.registerEndpoint(endpoint(id, url), t0)
 	}
 	narrow := workers()
-	narrow.Endpoints = map[string]dispatcher.StaticEndpoint{"b": {URL: "https://b.example.com"}}
+	narrow.Endpoints = map[string]target.StaticEndpoint{"b": {URL: "https://b.example.com"}}
 	narrow.Registration.Networks, narrow.Registration.ExpireAfter = []string{"10.2.0.0/16"}, input.Duration(time.Hour)
 	f.putGroup(narrow, t0.Add(time.Minute))
 	if got := f.endpoints(t0.Add(time.Minute)); got != "b c d" {

@@ -28,7 +28,7 @@ func (f *fixture) putBrief() {
 }
 
 // fire claims the first fire of a new job, a minute after t0.
-func (f *fixture) fire(app, name, expression string) dispatcher.HeldRun {
+func (f *fixture) fire(app, name, expression string) run.HeldRun {
 	f.Helper()
 	trigger := every(time.Minute, t0.Add(time.Minute))
 	trigger.Expression = expression
@@ -41,11 +41,11 @@ func (f *fixture) fire(app, name, expression string) dispatcher.HeldRun {
 		}
 	}
 	f.Fatalf("job %s of app %s is not due", name, app)
-	return dispatcher.HeldRun{}
+	return run.HeldRun{}
 }
 
 // end records a run as ended at an instant.
-func (f *fixture) end(run dispatcher.HeldRun, at time.Time) {
+func (f *fixture) end(run run.HeldRun, at time.Time) {
 	f.Helper()
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(run, outcome(at.Add(-time.Second)))}))
 }
@@ -63,7 +63,7 @@ func (f *fixture) purge(now time.Time) (removed dispatcher.Purged) {
 }
 
 // left returns which of runs there are.
-func (f *fixture) left(runs map[string]dispatcher.HeldRun) map[string]bool {
+func (f *fixture) left(runs map[string]run.HeldRun) map[string]bool {
 	f.Helper()
 	left := map[string]bool{}
 	for name, run := range runs {
@@ -77,7 +77,7 @@ func (f *fixture) left(runs map[string]dispatcher.HeldRun) map[string]bool {
 
 func testRetention(t *testing.T, f *fixture) {
 	f.putBrief()
-	runs := map[string]dispatcher.HeldRun{}
+	runs := map[string]run.HeldRun{}
 	for _, app := range []string{"brief", "shop"} {
 		for _, name := range []string{"ended", "live", "late"} {
 			runs[app+" "+name] = f.fire(app, name, "rate(1m)")
@@ -116,7 +116,7 @@ func testRetentionChanges(t *testing.T, f *fixture) {
 	f.putBrief()
 	held := f.fire("brief", "job", "rate(1m)")
 	f.end(held, t0.Add(2*time.Minute))
-	runs := map[string]dispatcher.HeldRun{"run": held}
+	runs := map[string]run.HeldRun{"run": held}
 	f.must(f.PutApp(t.Context(), access.App{Name: "brief", Retention: input.Duration(72 * time.Hour)}, at(t0)))
 	if f.purge(briefEnd); !f.left(runs)["run"] {
 		t.Error("a run was removed that the app keeps by now")
@@ -374,7 +374,7 @@ func testRetentionFromTheEnd(t *testing.T, f *fixture) {
 	} {
 		f.purge(tt.now)
 		if !tt.kept {
-			if f.left(map[string]dispatcher.HeldRun{"run": held})["run"] {
+			if f.left(map[string]run.HeldRun{"run": held})["run"] {
 				t.Errorf("at %s it is still there, want it gone", tt.now)
 			}
 			continue

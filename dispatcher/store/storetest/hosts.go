@@ -34,7 +34,7 @@ func waitOf(name, host string) dispatcher.HostWait {
 }
 
 // waits records that a run waits for a host, until an hour later.
-func (f *fixture) waits(held dispatcher.HeldRun, wait dispatcher.HostWait) {
+func (f *fixture) waits(held run.HeldRun, wait dispatcher.HostWait) {
 	f.Helper()
 	start := t0.Add(time.Minute)
 	f.again(held, run.Outcome{State: run.Failed, StartedAt: start, EndedAt: start, Class: run.ClassCircuitOpen,

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // importTests are those of imports by a caller who means harm.
@@ -126,7 +127,7 @@ func testImportOfLargeNumbers(_ *testing.T, f *fixture) {
 func testImportQuota(t *testing.T, f *fixture) {
 	run := access.ExportedRun{Job: "child", Kind: run.KindManual, ScheduledAt: t0, State: run.Queued}
 	export := evilImport()
-	export.App.Bounds = &dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 3}}
+	export.App.Bounds = &target.Bounds{Quotas: target.Quotas{WaitingRuns: 3}}
 	for range 4 {
 		export.Waiting = append(export.Waiting, run)
 		run.ScheduledAt = run.ScheduledAt.Add(time.Second)
@@ -138,7 +139,7 @@ func testImportQuota(t *testing.T, f *fixture) {
 
 // testQuotasOfImport: those of a deleted app hold for one that is not an operator's, and those of an export for operators.
 func testQuotasOfImport(t *testing.T, f *fixture) {
-	brings := access.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 3}}}
+	brings := access.App{Name: "evil", Bounds: &target.Bounds{Quotas: target.Quotas{Jobs: 3}}}
 	check := func(what string, change input.Change, want int) {
 		t.Helper()
 		quotas, err := f.ImportQuotas(t.Context(), brings, change)
@@ -147,7 +148,7 @@ func testQuotasOfImport(t *testing.T, f *fixture) {
 	}
 	check("by default", at(t0), 10_000)
 	check("for an operator", operator(t0), 3)
-	wide := access.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 7}}}
+	wide := access.App{Name: "evil", Bounds: &target.Bounds{Quotas: target.Quotas{Jobs: 7}}}
 	_, _, err := f.PutApp(t.Context(), wide, operator(t0))
 	f.must(err)
 	check("of an app", at(t0), 7)

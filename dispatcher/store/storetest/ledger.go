@@ -77,18 +77,18 @@ func testRelease(t *testing.T, f *fixture) {
 	held := f.claimOne("tick")
 	stranger := held
 	stranger.Token = token2
-	f.must(f.Release(ctx, []dispatcher.HeldRun{stranger}))
+	f.must(f.Release(ctx, []run.HeldRun{stranger}))
 	if got := f.run(held.Key).State; got != run.Claimed {
 		t.Errorf("released under another token: run is %s, want claimed", got)
 	}
-	f.must(f.Release(ctx, []dispatcher.HeldRun{held}))
+	f.must(f.Release(ctx, []run.HeldRun{held}))
 	if r := f.run(held.Key); r.State != run.Queued || r.Attempt != 0 || r.Node != nil || r.ClaimedAt != nil {
 		t.Errorf("released: got %+v, want queued with no attempt", r)
 	}
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
 	f.must(err)
 	held.Token, held.ClaimedAt, held.Live = token2, t0, true
-	if diff := cmp.Diff([]dispatcher.HeldRun{held}, adopted); diff != "" {
+	if diff := cmp.Diff([]run.HeldRun{held}, adopted); diff != "" {
 		t.Error("adopted after the release, attempt not consumed (-want +got):\n" + diff)
 	}
 	if run := f.run(held.Key); len(run.Attempts) != 0 {
@@ -127,7 +127,7 @@ func testAdopt(t *testing.T, f *fixture) {
 	second := held
 	second.Token, second.Attempt, second.Revision = token2, 2, edited.Revision
 	second.ClaimedAt, second.Live = query.Now, true
-	if diff := cmp.Diff([]dispatcher.HeldRun{second}, adopted); diff != "" || second.Revision == held.Revision {
+	if diff := cmp.Diff([]run.HeldRun{second}, adopted); diff != "" || second.Revision == held.Revision {
 		t.Fatal("adopted from the dead (-want +got):\n" + diff)
 	}
 	if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
@@ -196,7 +196,7 @@ func testManualRun(t *testing.T, f *fixture) {
 	f.must(err)
 	key, err := run.ParseKey(r.ID)
 	f.must(err)
-	if diff := cmp.Diff([]dispatcher.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
+	if diff := cmp.Diff([]run.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
 		Token: token1, Attempt: 1, ClaimedAt: t0, Live: true}}, adopted); diff != "" {
 		t.Error("adopted (-want +got):\n" + diff)
 	}
@@ -419,11 +419,11 @@ func testBegin(t *testing.T, f *fixture) {
 	fenced := begun
 	fenced.Token = token2
 	for range 2 { // doing it again changes nothing
-		got, err := f.Begin(ctx, []dispatcher.HeldRun{begun, fenced})
+		got, err := f.Begin(ctx, []run.HeldRun{begun, fenced})
 		f.must(err)
 		want := begun
 		want.Live = true // it left its claim to begin
-		if diff := cmp.Diff([]dispatcher.HeldRun{want}, got); diff != "" {
+		if diff := cmp.Diff([]run.HeldRun{want}, got); diff != "" {
 			t.Errorf("begun (-want +got):\n%s", diff)
 		}
 	}
@@ -456,7 +456,7 @@ func testBegin(t *testing.T, f *fixture) {
 	if r.State != run.Lost || len(r.Attempts) != 1 || r.Attempts[0].Late == nil {
 		t.Errorf("after a late result: got %+v, want it kept next to the run", r)
 	}
-	if got, err := f.Begin(ctx, []dispatcher.HeldRun{begun}); err != nil || len(got) != 0 {
+	if got, err := f.Begin(ctx, []run.HeldRun{begun}); err != nil || len(got) != 0 {
 		t.Errorf("begun after it was lost: got %v, %v", got, err)
 	}
 }

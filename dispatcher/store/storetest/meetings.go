@@ -22,7 +22,7 @@ func meetingTests() tests {
 }
 
 func testCallbackOfShard(t *testing.T, f *fixture) {
-	runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+	runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.spread(runs[0], 2)
 	f.must(f.ReleaseSlots(t.Context(), runs))
@@ -41,7 +41,7 @@ func testCallbackOfShard(t *testing.T, f *fixture) {
 }
 
 func testCancelWaitingShards(t *testing.T, f *fixture) {
-	runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+	runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.spread(runs[0], 2)
 	held := f.adopted(nodeA, token2)
@@ -54,7 +54,7 @@ func testCancelWaitingShards(t *testing.T, f *fixture) {
 }
 
 func testCallbackKeepsEndpoint(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(2, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(2, run.ConcurrencyQueue, nil)
 	f.expect("granted", f.occupy("a", runs[0]), []string{"1a"})
 	f.accept(runs[0], runs[0].ScheduledAt)
 	f.must(f.ReleaseSlots(t.Context(), runs[:1])) // the attempt is over for its node
@@ -66,7 +66,7 @@ func testCallbackKeepsEndpoint(t *testing.T, f *fixture) {
 }
 
 func testCallbackReplacedAtEndpoint(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(2, dispatcher.ConcurrencyReplace, nil)
+	runs := f.perEndpoint(2, run.ConcurrencyReplace, nil)
 	f.expect("granted", f.occupy("a", runs[0]), []string{"1a"})
 	f.accept(runs[0], runs[0].ScheduledAt)
 	f.must(f.ReleaseSlots(t.Context(), runs[:1]))
@@ -75,8 +75,8 @@ func testCallbackReplacedAtEndpoint(t *testing.T, f *fixture) {
 }
 
 func testShardAtEndpoint(t *testing.T, f *fixture) {
-	for _, policy := range []dispatcher.ConcurrencyPolicy{dispatcher.ConcurrencyReplace, dispatcher.ConcurrencyForbid} {
-		runs := f.perEndpoint(1, dispatcher.ConcurrencyQueue, func(j *dispatcher.Job) { j.ConcurrencyPolicy = policy })
+	for _, policy := range []run.ConcurrencyPolicy{run.ConcurrencyReplace, run.ConcurrencyForbid} {
+		runs := f.perEndpoint(1, run.ConcurrencyQueue, func(j *dispatcher.Job) { j.ConcurrencyPolicy = policy })
 		f.expect("acquired", len(f.acquire(runs...)), 1)
 		f.spread(runs[0], 2)
 		f.must(f.ReleaseSlots(t.Context(), runs))
@@ -98,7 +98,7 @@ func testShardAtEndpoint(t *testing.T, f *fixture) {
 }
 
 func testEndpointFromDNS(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(2, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(2, run.ConcurrencyQueue, nil)
 	f.putGroup(workers(), t0) // which has names
 	const endpoint = "10-0-0-1-8080"
 	f.expect("taken", f.occupy(endpoint, runs[0]), []string{"1" + endpoint})

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // followMeetingTests tell how what follows runs, alerts, backfills and pauses of apps meet.
@@ -55,13 +56,13 @@ func testAlertOverrunOfBackfill(_ *testing.T, f *fixture) {
 func testBreaksOfFollows(_ *testing.T, f *fixture) {
 	j := job("parent", nil)
 	j.Target.Webhook.URL = "https://hooks.example.org/"
-	target := j.Target
+	to := j.Target
 	webhook := *j.Target.Webhook
 	webhook.URL = "https://elsewhere.example.com/"
-	target.Webhook = &webhook
-	j.OnFailure = &dispatcher.Follow{Target: &target}
+	to.Webhook = &webhook
+	j.OnFailure = &dispatcher.Follow{Target: &to}
 	f.put(j, t0)
-	app := f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"hooks.example.org"}}})
+	app := f.bound(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"hooks.example.org"}}})
 	if b := app.Breaks; b == nil || b.Count != 1 || b.Jobs[0].Job != "parent" {
 		f.Errorf("breaks: %+v, want the job whose on_failure calls another host", app.Breaks)
 	}

@@ -34,7 +34,7 @@ func testSettleOneByOne(t *testing.T, f *fixture) {
 	held, err := f.Settle(ctx, batch)
 	f.must(err)
 	key := run.Key{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: run.KindSchedule}
-	if diff := cmp.Diff([]dispatcher.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
+	if diff := cmp.Diff([]run.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
 		Token: token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
 		t.Error("run (-want +got):\n" + diff)
 	}

@@ -42,7 +42,7 @@ func testClaimModel(t *testing.T, f *fixture) {
 			valid = false
 		}
 		token := f.token()
-		var won []dispatcher.HeldRun
+		var won []run.HeldRun
 		var err error
 		switch rapid.SampledFrom([]string{"claim", "claim", "settle", "pause", "resume"}).Draw(r, "step") {
 		case "claim":

@@ -59,14 +59,14 @@ func (f *fixture) counted(name string) [4]int64 {
 }
 
 // began records that a run succeeded in an attempt that began so long after its scheduled time.
-func (f *fixture) began(held dispatcher.HeldRun, late time.Duration) {
+func (f *fixture) began(held run.HeldRun, late time.Duration) {
 	f.Helper()
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, outcome(held.ScheduledAt.Add(late)))}))
 }
 
 func testObjectiveCounts(t *testing.T, f *fixture) {
 	f.punctual(time.Second)
-	runs := make([]dispatcher.HeldRun, 8)
+	runs := make([]run.HeldRun, 8)
 	for i := range runs {
 		runs[i] = f.claimNext(run.Token(1000 + i))
 	}
@@ -237,7 +237,7 @@ func testObjectiveOfHistory(t *testing.T, f *fixture) {
 func testObjectivePages(_ *testing.T, f *fixture) {
 	f.inCheck()
 	f.punctual(time.Second)
-	runs := make([]dispatcher.HeldRun, 1300)
+	runs := make([]run.HeldRun, 1300)
 	for i := range runs {
 		runs[i] = f.claimNext(run.Token(1000 + i))
 	}
@@ -307,11 +307,11 @@ func testObjectiveModel(_ *testing.T, f *fixture) {
 		j := job(fmt.Sprintf("job-%d", born), map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})
 		j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99%"}
 		if rapid.Bool().Draw(r, "slots") {
-			j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyAllow, 1000
+			j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyAllow, 1000
 		}
 		l := &life{fixture: f, r: r, now: t0, job: j}
 		l.put()
-		open := map[string]dispatcher.HeldRun{}
+		open := map[string]run.HeldRun{}
 		steps := map[string]func(){
 			"wait": func() {
 				l.now = l.now.Add(time.Duration(rapid.Int64Range(1, 400_000).Draw(r, "ms")) * time.Millisecond)
@@ -378,12 +378,12 @@ func testObjectiveModel(_ *testing.T, f *fixture) {
 }
 
 // takeAny takes one of some runs; false if there is none.
-func takeAny(runs map[string]dispatcher.HeldRun) (dispatcher.HeldRun, bool) {
+func takeAny(runs map[string]run.HeldRun) (run.HeldRun, bool) {
 	for id, held := range runs {
 		delete(runs, id)
 		return held, true
 	}
-	return dispatcher.HeldRun{}, false
+	return run.HeldRun{}, false
 }
 
 // direct counts the fires of a job in the ledger, one by one.

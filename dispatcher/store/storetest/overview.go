@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // overviewTests are those of what people look at over many jobs.
@@ -94,10 +95,10 @@ func testSummaries(t *testing.T, f *fixture) {
 	f.must(err)
 	want := []dispatcher.JobSummary{{
 		App: "billing", Name: "z", State: dispatcher.JobPaused, Enabled: true, Paused: true, Pause: paused.Pause, Revision: 2,
-		Target: dispatcher.TargetSummary{Kind: dispatcher.TargetWebhook, Name: "[::1]"}, Triggers: 1,
+		Target: target.TargetSummary{Kind: target.KindWebhook, Name: "[::1]"}, Triggers: 1,
 	}, {
 		App: "shop", Name: "a", Description: "first", Labels: input.Labels{"team": "x"}, State: dispatcher.JobExecuting, Enabled: true,
-		Revision: 1, Target: dispatcher.TargetSummary{Kind: dispatcher.TargetWebhook, Name: "api.example.com:8443"}, Triggers: 2,
+		Revision: 1, Target: target.TargetSummary{Kind: target.KindWebhook, Name: "api.example.com:8443"}, Triggers: 2,
 		NextFireTime: new(t0.Add(time.Hour)),
 	}}
 	if diff := cmp.Diff(want, found); diff != "" || next != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
@@ -55,7 +56,7 @@ func (f *fixture) callGroup(name string, enabled bool) {
 	f.Helper()
 	j := job(name, nil)
 	j.Enabled = enabled
-	j.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+	j.Target = target.Target{Group: &target.GroupTarget{Name: "workers", Method: "POST", Timeout: target.DefaultTimeout}}
 	f.put(j, t0)
 }
 
@@ -84,7 +85,7 @@ func testSilentGroups(t *testing.T, f *fixture) {
 	f.must(f.DeregisterEndpoint(t.Context(), "shop", "workers", "w1", at(t0.Add(3*time.Hour))))
 	f.expect("a group whose endpoint left", f.causes(t0.Add(4*time.Hour)), "group shop/workers draining 0 left 3h0m0s jobs 2 day")
 	f.expect("counted", f.census().SilentGroups, 1)
-	group.DNS = map[string]dispatcher.DNSMembers{"all": {Name: "workers.internal", Port: 8080}}
+	group.DNS = map[string]target.DNSMembers{"all": {Name: "workers.internal", Port: 8080}}
 	f.putGroup(group, t0)
 	f.expect("a group with names", f.causes(t0), "")
 	f.expect("counted with names", f.census().SilentGroups, 0)
@@ -92,10 +93,10 @@ func testSilentGroups(t *testing.T, f *fixture) {
 
 func testCredentialFailures(t *testing.T, f *fixture) {
 	j := job("login", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
-	j.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_SHOP_LOGIN"}}}
+	j.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: "env:SECRET_SHOP_LOGIN"}}}
 	f.put(j, t0)
 	f.putEvery("other", time.Minute)
-	fail := func(name string, class run.Class, status int) dispatcher.HeldRun {
+	fail := func(name string, class run.Class, status int) run.HeldRun {
 		held := f.fireOf(name)
 		o := ended(run.Failed, held.ScheduledAt)
 		o.Class, o.HTTPStatus, o.Error = class, status, "why"
@@ -120,10 +121,10 @@ func testCredentialFailures(t *testing.T, f *fixture) {
 		f.expect("class "+string(class), strings.HasPrefix(f.causes(minutes(10)), want), true)
 	}
 	sends := workers()
-	sends.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_SHOP_WORKERS"}}}
+	sends.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: "env:SECRET_SHOP_WORKERS"}}}
 	f.putGroup(sends, t0)
 	calls := job("calls", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
-	calls.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: sends.Name, Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+	calls.Target = target.Target{Group: &target.GroupTarget{Name: sends.Name, Method: "POST", Timeout: target.DefaultTimeout}}
 	f.put(calls, t0)
 	fail("calls", run.ClassHTTP4xx, 401)
 	f.expect("the secret of a group", strings.Contains(f.causes(minutes(10)),
@@ -137,7 +138,7 @@ func testCredentialFailures(t *testing.T, f *fixture) {
 
 func testEndingCertificates(t *testing.T, f *fixture) {
 	certificate, _ := clientcert.New(t)
-	tls := &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &dispatcher.Secret{Reference: "env:SECRET_SHOP_KEY"}}
+	tls := &target.TLS{ClientCertificate: certificate, ClientKey: &target.Secret{Reference: "env:SECRET_SHOP_KEY"}}
 	end := tls.CertificateEnd()
 	f.expect("no end", f.census().CertificateEnd.IsZero(), true)
 	presents := job("presents", nil)

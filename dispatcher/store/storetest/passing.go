@@ -11,13 +11,13 @@ import (
 )
 
 func testClaimAsTimePasses(t *testing.T, f *fixture) {
-	f.asTimePasses(func(advances []dispatcher.Advance) ([]dispatcher.HeldRun, error) {
+	f.asTimePasses(func(advances []dispatcher.Advance) ([]run.HeldRun, error) {
 		return f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Advances: advances})
 	})
 }
 
 func testSettleAsTimePasses(t *testing.T, f *fixture) {
-	f.asTimePasses(func(advances []dispatcher.Advance) ([]dispatcher.HeldRun, error) {
+	f.asTimePasses(func(advances []dispatcher.Advance) ([]run.HeldRun, error) {
 		batch := dispatcher.SettleBatch{Node: nodeA, Token: f.token()}
 		for _, a := range advances {
 			batch.Settlements = append(batch.Settlements, dispatcher.Settlement{
@@ -38,7 +38,7 @@ const passing = 400
 
 // asTimePasses calls advance with fires that become due, by the database's own clock, while it
 // runs, until all have been: in the end each must have its run.
-func (f *fixture) asTimePasses(advance func([]dispatcher.Advance) ([]dispatcher.HeldRun, error)) {
+func (f *fixture) asTimePasses(advance func([]dispatcher.Advance) ([]run.HeldRun, error)) {
 	ctx := f.Context()
 	now, err := f.Clock(ctx)
 	f.must(err)

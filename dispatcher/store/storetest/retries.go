@@ -22,7 +22,7 @@ func failure(start time.Time) run.Outcome {
 }
 
 // again records that a run is to be attempted again.
-func (f *fixture) again(held dispatcher.HeldRun, o run.Outcome, next dispatcher.NextAttempt) {
+func (f *fixture) again(held run.HeldRun, o run.Outcome, next dispatcher.NextAttempt) {
 	f.Helper()
 	r := record(held, o)
 	r.Next = &next
@@ -30,7 +30,7 @@ func (f *fixture) again(held dispatcher.HeldRun, o run.Outcome, next dispatcher.
 }
 
 // adoptRetries adopts what is due for nodeA under token2.
-func (f *fixture) adoptRetries(now time.Time) []dispatcher.HeldRun {
+func (f *fixture) adoptRetries(now time.Time) []run.HeldRun {
 	f.Helper()
 	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: now, Retries: true})
 	f.must(err)
@@ -38,7 +38,7 @@ func (f *fixture) adoptRetries(now time.Time) []dispatcher.HeldRun {
 }
 
 // adoptIdle adopts runs that no node works on.
-func (f *fixture) adoptIdle(node run.NodeID, now time.Time) []dispatcher.HeldRun {
+func (f *fixture) adoptIdle(node run.NodeID, now time.Time) []run.HeldRun {
 	f.Helper()
 	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: node, Token: token2, Limit: 10, Now: now})
 	f.must(err)
@@ -88,7 +88,7 @@ func wantDiff[T any](t *testing.T, what string, want, got T) {
 
 // failOnce claims a run and records twice, as after a lost response, that it failed and is due
 // again five seconds later.
-func (f *fixture) failOnce() (held dispatcher.HeldRun, start, due time.Time) {
+func (f *fixture) failOnce() (held run.HeldRun, start, due time.Time) {
 	f.Helper()
 	held, start = f.claimOne("tick"), t0.Add(time.Minute)
 	due = start.Add(5 * time.Second)
@@ -191,7 +191,7 @@ func testRetryIsAdoptedWhenDue(t *testing.T, f *fixture) {
 	want := held
 	want.Token, want.Attempt, want.Failures, want.RetryUntil = token2, 2, 1, due.Add(time.Hour)
 	want.ClaimedAt, want.Live = due, true
-	wantDiff(t, "the run adopted when due", []dispatcher.HeldRun{want}, f.adoptRetries(due))
+	wantDiff(t, "the run adopted when due", []run.HeldRun{want}, f.adoptRetries(due))
 	wantDiff(t, "runs adopted twice", 0, len(f.adoptRetries(due)))
 	wantDiff(t, "the run under way again", retryFacts{
 		State: run.Claimed, Attempt: 2, Attempts: []run.State{run.TimedOut},

@@ -43,7 +43,7 @@ func testRunInputs(t *testing.T, f *fixture) {
 	key, err := run.ParseKey(with.ID)
 	f.must(err)
 	want := map[run.Key]run.Input{key: {Payload: given}}
-	check := func(when string, held dispatcher.HeldRun) {
+	check := func(when string, held run.HeldRun) {
 		t.Helper()
 		got, err := f.RunInputs(ctx, []run.Key{held.Key, {TriggerID: 5, ScheduledAt: t0, Kind: run.KindManual}})
 		f.must(err)
@@ -55,7 +55,7 @@ func testRunInputs(t *testing.T, f *fixture) {
 		}
 	}
 	now := t0.Add(time.Second)
-	adopt := func() (one dispatcher.HeldRun) {
+	adopt := func() (one run.HeldRun) {
 		t.Helper()
 		for _, run := range f.adoptIdle(nodeA, now) {
 			if run.Key == key {

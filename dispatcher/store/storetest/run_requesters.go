@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -19,7 +18,7 @@ func traced(span string, now time.Time) input.Change {
 }
 
 // adoptGiven takes what is queued, and returns the input of its only run.
-func (f *fixture) adoptGiven(now time.Time) (r dispatcher.HeldRun, input run.Input) {
+func (f *fixture) adoptGiven(now time.Time) (r run.HeldRun, input run.Input) {
 	f.Helper()
 	runs := f.adoptIdle(nodeA, now)
 	if len(runs) != 1 || !runs[0].HasInput {

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // saltTests are those of the ids of runs that follow others, and of notifications.
@@ -75,7 +76,7 @@ func testIDsOfNotifications(t *testing.T, f *fixture) {
 	f.expect("notifications", len(runs), 1)
 	alert := dispatcher.AlertID("shop", "night")
 	f.wantUnknown("the notification", run.Key{ScheduledAt: runs[0].ScheduledAt, Kind: run.KindAlert,
-		TriggerID: dispatcher.AlertStateID(nil, alert, run.JobID("shop", "sync"), dispatcher.AlertFailure)})
+		TriggerID: dispatcher.AlertStateID(nil, alert, run.JobID("shop", "sync"), target.AlertFailure)})
 	f.must(f.TestAlert(t.Context(), "shop", "night", at(t0)))
 	f.wantUnknown("the test of the alert", run.Key{ScheduledAt: t0, Kind: run.KindAlert,
 		TriggerID: dispatcher.AlertStateID(nil, alert, 0, "")})
@@ -96,7 +97,7 @@ func (f *fixture) exportOf(app string) access.Export {
 }
 
 // failedParent ends a run of a job "parent" that a job "child" follows, and returns it.
-func (f *fixture) failedParent() dispatcher.HeldRun {
+func (f *fixture) failedParent() run.HeldRun {
 	f.Helper()
 	f.putFollowed(onFailure("child"))
 	parent := f.fireOf("parent")

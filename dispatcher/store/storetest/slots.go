@@ -32,12 +32,12 @@ func slotTests() tests {
 
 // bounded stores a job "tick" of a policy that fires each minute from t0 on, and claims its next
 // fires, each under a token of its own, by nodeA.
-func (f *fixture) bounded(fires int, change func(*dispatcher.Job)) []dispatcher.HeldRun {
+func (f *fixture) bounded(fires int, change func(*dispatcher.Job)) []run.HeldRun {
 	f.Helper()
 	j := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
 	change(&j)
 	f.put(j, t0)
-	held := make([]dispatcher.HeldRun, fires)
+	held := make([]run.HeldRun, fires)
 	for i := range held {
 		held[i] = f.claimNext(run.Token(1000 + i))
 	}
@@ -45,7 +45,7 @@ func (f *fixture) bounded(fires int, change func(*dispatcher.Job)) []dispatcher.
 }
 
 // claimNext claims the next fire of the only trigger for nodeA.
-func (f *fixture) claimNext(token run.Token) dispatcher.HeldRun {
+func (f *fixture) claimNext(token run.Token) run.HeldRun {
 	f.Helper()
 	a := f.nextAdvance()
 	won, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token, Advances: []dispatcher.Advance{a}, Now: a.Next})
@@ -57,14 +57,14 @@ func (f *fixture) claimNext(token run.Token) dispatcher.HeldRun {
 }
 
 // acquire asks for slots and returns who got one, as minutes after t0.
-func (f *fixture) acquire(runs ...dispatcher.HeldRun) []int {
+func (f *fixture) acquire(runs ...run.HeldRun) []int {
 	f.Helper()
 	granted, err := f.Acquire(f.Context(), runs)
 	f.must(err)
 	return minutesOf(granted)
 }
 
-func minutesOf(runs []dispatcher.HeldRun) []int {
+func minutesOf(runs []run.HeldRun) []int {
 	at := []int{}
 	for _, run := range runs {
 		at = append(at, int(run.ScheduledAt.Sub(t0)/time.Minute))
@@ -74,14 +74,14 @@ func minutesOf(runs []dispatcher.HeldRun) []int {
 }
 
 // finish records a run of nodeA and gives its slot back.
-func (f *fixture) finish(run dispatcher.HeldRun) {
+func (f *fixture) finish(r run.HeldRun) {
 	f.Helper()
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(run, outcome(run.ScheduledAt))}))
-	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{run}))
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(r, outcome(r.ScheduledAt))}))
+	f.must(f.ReleaseSlots(f.Context(), []run.HeldRun{r}))
 }
 
 // adopted adopts for a node what there is.
-func (f *fixture) adopted(node run.NodeID, token run.Token) []dispatcher.HeldRun {
+func (f *fixture) adopted(node run.NodeID, token run.Token) []run.HeldRun {
 	f.Helper()
 	runs, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: node, Token: token, Limit: 100, Now: t0.Add(time.Hour)})
 	f.must(err)
@@ -111,7 +111,7 @@ func (f *fixture) expect(what string, got, want any) {
 }
 
 // states returns the states of runs.
-func (f *fixture) states(runs []dispatcher.HeldRun) (states []run.State) {
+func (f *fixture) states(runs []run.HeldRun) (states []run.State) {
 	f.Helper()
 	for _, run := range runs {
 		states = append(states, f.run(run.Key).State)
@@ -120,7 +120,7 @@ func (f *fixture) states(runs []dispatcher.HeldRun) (states []run.State) {
 }
 
 func testSlotsForbid(t *testing.T, f *fixture) {
-	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 	// The later asks first: the earlier is only about to begin, and it is its turn.
 	f.expect("the second", f.acquire(runs[1]), []int{})
 	f.expect("the first", f.acquire(runs[0]), []int{1})
@@ -146,7 +146,7 @@ func testSlotsForbid(t *testing.T, f *fixture) {
 }
 
 func testSlotsQueue(t *testing.T, f *fixture) {
-	runs := f.bounded(5, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.QueueLimit = dispatcher.ConcurrencyQueue, 2 })
+	runs := f.bounded(5, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyQueue, 2 })
 	f.expect("out of turn", f.acquire(runs[2], runs[1]), []int{})
 	f.expect("first", f.acquire(runs[0], runs[3], runs[4]), []int{1})
 	f.expect("states", f.states(runs), []run.State{
@@ -180,7 +180,7 @@ func testSlotsQueue(t *testing.T, f *fixture) {
 
 // A run that was claimed may end before it asks for a slot. The run before it is not skipped in its favor, and goes once it is gone.
 func testSlotsReplaceNone(_ *testing.T, f *fixture) {
-	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
+	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyReplace })
 	f.expect("the first waits", f.acquire(runs[0]), []int{})
 	f.expect("so does the second", f.acquire(runs[1]), []int{})
 	f.expect("which replaces the first", f.states(runs), []run.State{run.Skipped, run.Queued,
@@ -198,7 +198,7 @@ func testSlotsReplaceNone(_ *testing.T, f *fixture) {
 }
 
 func testSlotsReplace(t *testing.T, f *fixture) {
-	runs := f.bounded(4, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
+	runs := f.bounded(4, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyReplace })
 	notifications := f.listen()
 	f.expect("not while a later one is about to begin", f.acquire(runs[0]), []int{})
 	f.expect("it waits, for the later one may end before it asks", f.states(runs[:1]), []run.State{run.Queued})
@@ -216,7 +216,7 @@ func testSlotsReplace(t *testing.T, f *fixture) {
 	f.expect("the slot is not free before its request is given up", f.holders(), []int{4})
 	newest := f.claimNext(token2)
 	f.expect("an even newer one waits", f.acquire(newest), []int{})
-	f.expect("and the one between is over", f.states([]dispatcher.HeldRun{newer}), []run.State{run.Skipped})
+	f.expect("and the one between is over", f.states([]run.HeldRun{newer}), []run.State{run.Skipped})
 	if got := f.adopted(nodeA, 7); len(got) != 0 {
 		t.Errorf("adopted %v, want none while the request is in flight", got)
 	}
@@ -231,11 +231,11 @@ func testSlotsReplace(t *testing.T, f *fixture) {
 
 // With several slots all policies count to that; allow with a bound waits as queue does.
 func testSlotsOfSeveral(t *testing.T, f *fixture) {
-	for policy, want := range map[dispatcher.ConcurrencyPolicy][]run.State{
-		dispatcher.ConcurrencyAllow:   {run.Claimed, run.Claimed, run.Queued, run.Queued},
-		dispatcher.ConcurrencyQueue:   {run.Claimed, run.Claimed, run.Queued, run.Queued},
-		dispatcher.ConcurrencyForbid:  {run.Claimed, run.Claimed, run.Skipped, run.Skipped},
-		dispatcher.ConcurrencyReplace: {run.Skipped, run.Skipped, run.Claimed, run.Claimed},
+	for policy, want := range map[run.ConcurrencyPolicy][]run.State{
+		run.ConcurrencyAllow:   {run.Claimed, run.Claimed, run.Queued, run.Queued},
+		run.ConcurrencyQueue:   {run.Claimed, run.Claimed, run.Queued, run.Queued},
+		run.ConcurrencyForbid:  {run.Claimed, run.Claimed, run.Skipped, run.Skipped},
+		run.ConcurrencyReplace: {run.Skipped, run.Skipped, run.Claimed, run.Claimed},
 	} {
 		runs := f.bounded(4, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = policy, 2 })
 		f.acquire(runs...)
@@ -257,7 +257,7 @@ func testSlotsOfSeveral(t *testing.T, f *fixture) {
 // A slot passes on with its run, and what is lost with its node is free.
 func testSlotsOfTheDead(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.both()
 	f.must(f.Deregister(ctx, nodeA))
@@ -284,7 +284,7 @@ func testSlotsOfTheDead(t *testing.T, f *fixture) {
 // A run that is cancelled keeps its slot while its request may be in flight, also where it is asked for again.
 func testSlotsOfCancelled(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.must(f.CancelRun(ctx, runs[0].String(), at(t0)))
 	f.must(f.GrantWaiting(ctx))
@@ -304,7 +304,7 @@ func testSlotsOfCancelled(t *testing.T, f *fixture) {
 // What a node recorded and did not give back, because it died then, is passed on.
 func testSlotsLeftBehind(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.must(f.Record(ctx, []dispatcher.Record{record(runs[0], outcome(t0))}))
 	f.expect("slots after the record", f.holders(), []int{})
@@ -324,7 +324,7 @@ func testSlotsOfDelays(t *testing.T, f *fixture) {
 	j := job("tick", map[string]dispatcher.Trigger{"tick": {
 		Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
 	}})
-	j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid
+	j.ConcurrencyPolicy = run.ConcurrencyForbid
 	f.put(j, t0)
 	requested, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
@@ -348,15 +348,15 @@ func testSlotsOfDelays(t *testing.T, f *fixture) {
 // replaces it then has nothing to wait for.
 func testSlotsOfRetries(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	failAgain := func(one dispatcher.HeldRun, at time.Time) {
+	failAgain := func(one run.HeldRun, at time.Time) {
 		t.Helper()
 		r := record(one, outcome(one.ScheduledAt))
 		r.Outcome.State, r.Outcome.Class = run.Failed, run.ClassHTTP5xx
 		r.Next = &dispatcher.NextAttempt{At: at, Until: t0.Add(24 * time.Hour), CountsAsFailure: true}
 		f.must(f.Record(ctx, []dispatcher.Record{r}))
-		f.must(f.ReleaseSlots(ctx, []dispatcher.HeldRun{one}))
+		f.must(f.ReleaseSlots(ctx, []run.HeldRun{one}))
 	}
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	failAgain(runs[0], t0.Add(2*time.Minute))
 	if slots, err := f.Slots(ctx, "shop", "tick"); err != nil || len(slots) != 1 || slots[0].Run != runs[0].String() || slots[0].Node != nil {
@@ -373,7 +373,7 @@ func testSlotsOfRetries(t *testing.T, f *fixture) {
 
 	j, err := f.Job(ctx, "shop", "tick")
 	f.must(err)
-	j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace
+	j.ConcurrencyPolicy = run.ConcurrencyReplace
 	f.put(j, t0)
 	newer := f.claimNext(token2)
 	f.expect("replaces at once", f.acquire(newer), []int{3})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // endpointSlotTests are those of jobs of which one run at a time goes to an endpoint.
@@ -30,15 +31,15 @@ func endpointSlotTests() tests {
 }
 
 // perEndpoint is bounded for a job of the group workers, which has the endpoints a and b.
-func (f *fixture) perEndpoint(fires int, policy dispatcher.ConcurrencyPolicy, change func(*dispatcher.Job)) []dispatcher.HeldRun {
+func (f *fixture) perEndpoint(fires int, policy run.ConcurrencyPolicy, change func(*dispatcher.Job)) []run.HeldRun {
 	f.Helper()
 	group := workers()
 	group.DNS = nil
-	group.Endpoints["b"] = dispatcher.StaticEndpoint{URL: "https://b.example.com"}
+	group.Endpoints["b"] = target.StaticEndpoint{URL: "https://b.example.com"}
 	f.putGroup(group, t0)
 	return f.bounded(fires, func(j *dispatcher.Job) {
-		j.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{
-			Name: "workers", Method: "POST", Timeout: dispatcher.DefaultTimeout, EndpointConcurrency: policy,
+		j.Target = target.Target{Group: &target.GroupTarget{
+			Name: "workers", Method: "POST", Timeout: target.DefaultTimeout, EndpointConcurrency: policy,
 		}}
 		if change != nil {
 			change(j)
@@ -47,22 +48,22 @@ func (f *fixture) perEndpoint(fires int, policy dispatcher.ConcurrencyPolicy, ch
 }
 
 // occupy asks for the slot of an endpoint for runs, and returns who got which, as minutes after t0 and endpoints.
-func (f *fixture) occupy(endpoint string, runs ...dispatcher.HeldRun) []string {
+func (f *fixture) occupy(endpoint string, runs ...run.HeldRun) []string {
 	f.Helper()
 	return f.occupyIf(false, endpoint, runs...)
 }
 
-func (f *fixture) occupyIf(free bool, endpoint string, runs ...dispatcher.HeldRun) []string {
+func (f *fixture) occupyIf(free bool, endpoint string, runs ...run.HeldRun) []string {
 	f.Helper()
-	requests := make([]dispatcher.EndpointRequest, len(runs))
+	requests := make([]target.EndpointRequest, len(runs))
 	for i, run := range runs {
-		requests[i] = dispatcher.EndpointRequest{HeldRun: run, Endpoint: endpoint, IfFree: free}
+		requests[i] = target.EndpointRequest{HeldRun: run, Endpoint: endpoint, IfFree: free}
 	}
 	grants, err := f.AcquireEndpoints(f.Context(), requests)
 	f.must(err)
 	got := []string{}
 	for _, grant := range grants {
-		text := fmt.Sprint(minutesOf([]dispatcher.HeldRun{grant.HeldRun})[0], grant.Endpoint)
+		text := fmt.Sprint(minutesOf([]run.HeldRun{grant.HeldRun})[0], grant.Endpoint)
 		if grant.Busy != "" {
 			text += "busy"
 		}
@@ -89,17 +90,17 @@ func (f *fixture) occupied() []string {
 }
 
 // failAttempt records that an attempt failed and its run is attempted again, and gives its slots back.
-func (f *fixture) failAttempt(one dispatcher.HeldRun) {
+func (f *fixture) failAttempt(one run.HeldRun) {
 	f.Helper()
 	r := record(one, outcome(one.ScheduledAt))
 	r.Outcome.State, r.Outcome.Class = run.Failed, run.ClassHTTP5xx
 	r.Next = &dispatcher.NextAttempt{At: t0.Add(30 * time.Minute), Until: t0.Add(24 * time.Hour), CountsAsFailure: true}
 	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
-	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{one}))
+	f.must(f.ReleaseSlots(f.Context(), []run.HeldRun{one}))
 }
 
 // adoptAgain adopts the runs that are attempted again.
-func (f *fixture) adoptAgain(token run.Token) []dispatcher.HeldRun {
+func (f *fixture) adoptAgain(token run.Token) []run.HeldRun {
 	f.Helper()
 	query := dispatcher.AdoptQuery{Node: nodeA, Token: token, Limit: 10, Now: t0.Add(time.Hour), Retries: true}
 	runs, err := f.Adopt(f.Context(), query)
@@ -108,7 +109,7 @@ func (f *fixture) adoptAgain(token run.Token) []dispatcher.HeldRun {
 }
 
 func testEndpointForbid(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(4, dispatcher.ConcurrencyForbid, nil)
+	runs := f.perEndpoint(4, run.ConcurrencyForbid, nil)
 	f.expect("the later asks first", f.occupy("a", runs[1]), []string{"2a"})
 	f.expect("once more", f.occupy("a", runs[1]), []string{"2a"})
 	f.expect("the same endpoint", f.occupy("a", runs[0], runs[2]), []string{})
@@ -128,7 +129,7 @@ func testEndpointForbid(t *testing.T, f *fixture) {
 }
 
 func testEndpointQueue(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(5, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(5, run.ConcurrencyQueue, nil)
 	f.expect("first come", f.occupy("a", runs[1]), []string{"2a"})
 	f.expect("others wait", f.occupy("a", runs[3]), []string{})
 	f.expect("others wait", f.occupy("a", runs[0]), []string{})
@@ -160,7 +161,7 @@ func testEndpointQueue(t *testing.T, f *fixture) {
 }
 
 func testEndpointQueueLimit(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(6, dispatcher.ConcurrencyQueue, func(j *dispatcher.Job) { j.QueueLimit = 2 })
+	runs := f.perEndpoint(6, run.ConcurrencyQueue, func(j *dispatcher.Job) { j.QueueLimit = 2 })
 	f.expect("taken", append(f.occupy("a", runs[0]), f.occupy("b", runs[1])...), []string{"1a", "2b"})
 	f.expect("one waits for each", append(f.occupy("a", runs[2]), f.occupy("b", runs[3])...), []string{})
 	f.expect("beyond the limit", append(f.occupy("a", runs[4]), f.occupy("b", runs[5])...), []string{})
@@ -174,7 +175,7 @@ func testEndpointQueueLimit(t *testing.T, f *fixture) {
 }
 
 func testEndpointReplace(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(4, dispatcher.ConcurrencyReplace, nil)
+	runs := f.perEndpoint(4, run.ConcurrencyReplace, nil)
 	notifications := f.listen()
 	f.expect("taken", append(f.occupy("a", runs[0]), f.occupy("b", runs[1])...), []string{"1a", "2b"})
 	f.expect("a newer one waits for the end of the request", f.occupy("a", runs[2]), []string{})
@@ -192,7 +193,7 @@ func testEndpointReplace(t *testing.T, f *fixture) {
 
 // A request that an endpoint refused goes to the next one.
 func testEndpointMoves(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(3, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(3, run.ConcurrencyQueue, nil)
 	f.expect("taken", append(f.occupy("a", runs[0]), f.occupy("b", runs[1])...), []string{"1a", "2b"})
 	f.expect("waits", f.occupy("a", runs[2]), []string{})
 	f.expect("moves to a busy one", f.occupy("b", runs[0]), []string{})
@@ -207,7 +208,7 @@ func testEndpointMoves(t *testing.T, f *fixture) {
 }
 
 func testEndpointRetries(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(3, dispatcher.ConcurrencyReplace, nil)
+	runs := f.perEndpoint(3, run.ConcurrencyReplace, nil)
 	f.expect("taken", f.occupy("a", runs[0]), []string{"1a"})
 	f.failAttempt(runs[0])
 	f.expect("slots between two attempts", f.occupied(), []string{})
@@ -226,7 +227,7 @@ func testEndpointRetries(t *testing.T, f *fixture) {
 
 func testEndpointOfTheDead(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	runs := f.perEndpoint(3, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(3, run.ConcurrencyQueue, nil)
 	f.expect("taken", append(f.occupy("a", runs[0]), f.occupy("a", runs[1])...), []string{"1a"})
 	f.both()
 	f.must(f.Deregister(ctx, nodeA))
@@ -249,7 +250,7 @@ func testEndpointOfTheDead(t *testing.T, f *fixture) {
 
 func testEndpointGone(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	runs := f.perEndpoint(4, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(4, run.ConcurrencyQueue, nil)
 	f.expect("taken", f.occupy("a", runs[0]), []string{"1a"})
 	f.expect("wait", f.occupy("a", runs[1], runs[2]), []string{})
 	f.must(f.GrantWaiting(ctx))
@@ -272,7 +273,7 @@ func testEndpointGone(t *testing.T, f *fixture) {
 }
 
 func testEndpointIfFree(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(5, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(5, run.ConcurrencyQueue, nil)
 	f.expect("of two, one is first", f.occupyIf(true, "a", runs[0], runs[1]), []string{"1a", "2busy"})
 	f.expect("once more", f.occupyIf(true, "a", runs[0]), []string{"1a"})
 	f.expect("the next candidate", f.occupyIf(true, "b", runs[1]), []string{"2b"})
@@ -284,8 +285,8 @@ func testEndpointIfFree(t *testing.T, f *fixture) {
 }
 
 func testEndpointAndJobSlots(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(4, dispatcher.ConcurrencyQueue, func(j *dispatcher.Job) {
-		j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 3
+	runs := f.perEndpoint(4, run.ConcurrencyQueue, func(j *dispatcher.Job) {
+		j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyQueue, 3
 	})
 	f.expect("three of the job", f.acquire(runs...), []int{1, 2, 3})
 	f.expect("one at each endpoint", append(f.occupy("a", runs[0], runs[1]), f.occupy("b", runs[2])...), []string{"1a", "3b"})
@@ -302,7 +303,7 @@ func testEndpointAndJobSlots(t *testing.T, f *fixture) {
 }
 
 func testEndpointLifted(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(3, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(3, run.ConcurrencyQueue, nil)
 	f.expect("taken", f.occupy("a", runs...), []string{"1a"})
 	j, err := f.Job(t.Context(), "shop", "tick")
 	f.must(err)
@@ -314,7 +315,7 @@ func testEndpointLifted(t *testing.T, f *fixture) {
 
 func testEndpointCancelled(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	runs := f.perEndpoint(3, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(3, run.ConcurrencyQueue, nil)
 	f.expect("taken", f.occupy("a", runs...), []string{"1a"})
 	f.must(f.CancelRun(ctx, runs[1].String(), at(t0)))
 	f.must(f.CancelRun(ctx, runs[0].String(), at(t0)))

@@ -15,57 +15,57 @@ import (
 )
 
 // runEnds are all ways in which a run with a slot can end. Each is given a run of nodeA of the job "tick".
-var runEnds = map[string]func(*fixture, dispatcher.HeldRun){
-	"succeeds": func(f *fixture, run dispatcher.HeldRun) {
+var runEnds = map[string]func(*fixture, run.HeldRun){
+	"succeeds": func(f *fixture, run run.HeldRun) {
 		f.must(f.Record(f.Context(), records(run)))
 	},
-	"fails for good": func(f *fixture, run dispatcher.HeldRun) {
+	"fails for good": func(f *fixture, run run.HeldRun) {
 		f.must(f.Record(f.Context(), []dispatcher.Record{record(run, failure(run.ScheduledAt))}))
 	},
-	"is given up between two attempts": func(f *fixture, run dispatcher.HeldRun) {
+	"is given up between two attempts": func(f *fixture, run run.HeldRun) {
 		f.again(run, failure(run.ScheduledAt), dispatcher.NextAttempt{At: t0.Add(2 * time.Hour), Until: t0.Add(time.Hour)})
 		f.must(f.GiveUp(f.Context(), t0.Add(2*time.Hour)))
 	},
-	"is cancelled between two attempts": func(f *fixture, run dispatcher.HeldRun) {
+	"is cancelled between two attempts": func(f *fixture, run run.HeldRun) {
 		f.again(run, failure(run.ScheduledAt), dispatcher.NextAttempt{At: t0.Add(2 * time.Hour), Until: t0.Add(3 * time.Hour)})
 		f.must(f.CancelRun(f.Context(), run.String(), at(t0)))
 	},
-	"is cancelled while it waits for its host": func(f *fixture, run dispatcher.HeldRun) {
+	"is cancelled while it waits for its host": func(f *fixture, run run.HeldRun) {
 		f.waits(run, waitOf("tick", "down.example.com"))
 		f.must(f.CancelRun(f.Context(), run.String(), at(t0)))
 	},
-	"is cancelled in flight": func(f *fixture, run dispatcher.HeldRun) {
+	"is cancelled in flight": func(f *fixture, run run.HeldRun) {
 		f.must(f.CancelRun(f.Context(), run.String(), at(t0)))
 	},
-	"is replaced": func(f *fixture, _ dispatcher.HeldRun) {
+	"is replaced": func(f *fixture, _ run.HeldRun) {
 		j, err := f.Job(f.Context(), "shop", "tick")
 		f.must(err)
-		j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace
+		j.ConcurrencyPolicy = run.ConcurrencyReplace
 		f.put(j, t0)
 		newer := f.claimNext(token2)
 		f.acquire(newer)
 		f.must(f.CancelRun(f.Context(), newer.String(), at(t0)))
 	},
-	"is completed by its target": func(f *fixture, run dispatcher.HeldRun) {
+	"is completed by its target": func(f *fixture, run run.HeldRun) {
 		f.accept(run, run.ScheduledAt)
 		f.must(f.complete(run.Key, 1, t0.Add(2*time.Minute)))
 	},
-	"is failed by its target": func(f *fixture, run dispatcher.HeldRun) {
+	"is failed by its target": func(f *fixture, run run.HeldRun) {
 		f.accept(run, run.ScheduledAt)
 		f.must(f.fail(run.Key, 1, t0.Add(2*time.Minute)))
 		f.must(f.Record(f.Context(), []dispatcher.Record{record(f.adoptEnded(t0.Add(2*time.Minute)), failure(run.ScheduledAt))}))
 	},
-	"gets no callback": func(f *fixture, run dispatcher.HeldRun) {
+	"gets no callback": func(f *fixture, run run.HeldRun) {
 		deadline := f.accept(run, run.ScheduledAt)
 		f.must(f.Record(f.Context(), []dispatcher.Record{record(f.adoptEnded(deadline), failure(run.ScheduledAt))}))
 	},
-	"is lost with its node": func(f *fixture, run dispatcher.HeldRun) {
-		f.must(f.Begin(f.Context(), []dispatcher.HeldRun{run}))
+	"is lost with its node": func(f *fixture, r run.HeldRun) {
+		f.must(f.Begin(f.Context(), []run.HeldRun{r}))
 		f.must(f.Deregister(f.Context(), nodeA))
 		f.must(f.FailLostRuns(f.Context(), t0.Add(time.Hour)))
 	},
-	"is lost, as its node does not make it any more": func(f *fixture, r dispatcher.HeldRun) {
-		begun, err := f.Begin(f.Context(), []dispatcher.HeldRun{r})
+	"is lost, as its node does not make it any more": func(f *fixture, r run.HeldRun) {
+		begun, err := f.Begin(f.Context(), []run.HeldRun{r})
 		f.must(err)
 		found, err := f.Begun(f.Context(), nodeA)
 		f.must(err)
@@ -73,10 +73,10 @@ var runEnds = map[string]func(*fixture, dispatcher.HeldRun){
 		stranger := r
 		stranger.Token++
 		for _, tt := range []struct {
-			run  dispatcher.HeldRun
+			run  run.HeldRun
 			want int
 		}{{stranger, 0}, {found[0], 1}, {found[0], 0}} {
-			lost, err := f.LoseRuns(f.Context(), []dispatcher.HeldRun{tt.run}, t0.Add(2*time.Minute))
+			lost, err := f.LoseRuns(f.Context(), []run.HeldRun{tt.run}, t0.Add(2*time.Minute))
 			f.must(err)
 			f.expect("lost", lost, tt.want)
 		}
@@ -84,57 +84,57 @@ var runEnds = map[string]func(*fixture, dispatcher.HeldRun){
 			f.Errorf("the run is %+v, want it lost with its attempt", got)
 		}
 	},
-	"is adopted from a dead node and succeeds": func(f *fixture, _ dispatcher.HeldRun) {
+	"is adopted from a dead node and succeeds": func(f *fixture, _ run.HeldRun) {
 		f.register(nodeB)
 		f.must(f.Deregister(f.Context(), nodeA))
 		taken := f.adopted(nodeB, token2)
 		f.acquire(taken...)
 		f.must(f.Record(f.Context(), records(taken...)))
 	},
-	"is handed back and succeeds": func(f *fixture, run dispatcher.HeldRun) {
-		f.must(f.Release(f.Context(), []dispatcher.HeldRun{run}))
+	"is handed back and succeeds": func(f *fixture, r run.HeldRun) {
+		f.must(f.Release(f.Context(), []run.HeldRun{r}))
 		f.letGoOfSlots()
 		again := f.adopted(nodeA, token2)
 		f.acquire(again...)
 		f.must(f.Record(f.Context(), records(again...)))
 	},
-	"is skipped after a rollback": func(f *fixture, _ dispatcher.HeldRun) { f.resolveRollback(dispatcher.RollbackSkip) },
-	"is skipped after a rollback in which its node died": func(f *fixture, _ dispatcher.HeldRun) {
+	"is skipped after a rollback": func(f *fixture, _ run.HeldRun) { f.resolveRollback(dispatcher.RollbackSkip) },
+	"is skipped after a rollback in which its node died": func(f *fixture, _ run.HeldRun) {
 		f.must(f.Deregister(f.Context(), nodeA))
 		f.resolveRollback(dispatcher.RollbackSkip)
 	},
-	"is replayed after a rollback": func(f *fixture, run dispatcher.HeldRun) {
+	"is replayed after a rollback": func(f *fixture, run run.HeldRun) {
 		f.resolveRollback(dispatcher.RollbackReplay)
 		f.must(f.Record(f.Context(), records(run)))
 	},
-	"succeeds after its job was deleted and declared again": func(f *fixture, run dispatcher.HeldRun) {
+	"succeeds after its job was deleted and declared again": func(f *fixture, run run.HeldRun) {
 		j, err := f.Job(f.Context(), "shop", "tick")
 		f.must(err)
 		f.must(f.DeleteJob(f.Context(), "shop", "tick", at(t0)))
 		f.put(j, t0)
 		f.must(f.Record(f.Context(), records(run)))
 	},
-	"succeeds after its job was renamed there and back": func(f *fixture, run dispatcher.HeldRun) {
+	"succeeds after its job was renamed there and back": func(f *fixture, run run.HeldRun) {
 		f.rename("tick", "tock", nil, t0)
 		f.must(f.Record(f.Context(), records(run)))
 		f.rename("tock", "tick", nil, t0)
 	},
-	"is a broadcast of which all shards end": func(f *fixture, run dispatcher.HeldRun) {
+	"is a broadcast of which all shards end": func(f *fixture, run run.HeldRun) {
 		f.spread(run, 2)
 		f.must(f.Record(f.Context(), records(f.adopted(nodeA, token2)...)))
 		f.endBroadcasts()
 	},
-	"is a broadcast that is cancelled with shards in flight": func(f *fixture, run dispatcher.HeldRun) {
+	"is a broadcast that is cancelled with shards in flight": func(f *fixture, run run.HeldRun) {
 		f.spread(run, 2)
 		f.expect("shards in flight", len(f.adopted(nodeA, token2)), 2)
 		f.must(f.CancelRun(f.Context(), run.String(), at(t0)))
 	},
-	"is a broadcast that is skipped after a rollback with shards in flight": func(f *fixture, run dispatcher.HeldRun) {
+	"is a broadcast that is skipped after a rollback with shards in flight": func(f *fixture, run run.HeldRun) {
 		f.spread(run, 2)
 		f.expect("shards in flight", len(f.adopted(nodeA, token2)), 2)
 		f.resolveRollback(dispatcher.RollbackSkip)
 	},
-	"is a broadcast that is lost": func(f *fixture, run dispatcher.HeldRun) {
+	"is a broadcast that is lost": func(f *fixture, run run.HeldRun) {
 		f.spread(run, 2)
 		f.adopted(nodeA, token2)
 		f.must(f.Deregister(f.Context(), nodeA))
@@ -182,7 +182,7 @@ func slotEndTests() tests {
 	}
 	for name, end := range runEnds {
 		all["a job goes on when its run "+name] = func(t *testing.T, f *fixture) {
-			runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+			runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 			f.expect("acquired", f.acquire(runs...), []int{1})
 			end(f, runs[0])
 			f.endBroadcasts()
@@ -200,7 +200,7 @@ func slotEndTests() tests {
 
 // What the node holds is not in question, nor what its run left to no node.
 func testSlotNotLeft(t *testing.T, f *fixture) {
-	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 2 })
+	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyQueue, 2 })
 	f.expect("acquired", f.acquire(runs...), []int{1, 2})
 	f.again(runs[1], failure(runs[1].ScheduledAt), dispatcher.NextAttempt{At: t0.Add(time.Hour), Until: t0.Add(2 * time.Hour)})
 	f.expect("released", f.letGoOfSlots(), 0)
@@ -215,12 +215,12 @@ func testSlotNotLeft(t *testing.T, f *fixture) {
 }
 
 func testLeftSlotsInPages(t *testing.T, f *fixture) {
-	runs := f.bounded(5, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 5 })
+	runs := f.bounded(5, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyQueue, 5 })
 	f.expect("acquired", f.acquire(runs...), []int{1, 2, 3, 4, 5})
 	for _, i := range []int{0, 3, 4} {
 		f.must(f.CancelRun(t.Context(), runs[i].String(), at(t0)))
 	}
-	var found []dispatcher.HeldRun
+	var found []run.HeldRun
 	for after, more := (dispatcher.SlotKey{}), true; more; {
 		page, err := f.LeftSlots(t.Context(), nodeA, after, 2)
 		f.must(err)
@@ -237,7 +237,7 @@ func testLeftSlotsInPages(t *testing.T, f *fixture) {
 
 // The slot of an endpoint goes the same way. A run that only waits for one has none, and no node.
 func testLeftSlotsOfEndpoints(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(2, dispatcher.ConcurrencyQueue, nil)
+	runs := f.perEndpoint(2, run.ConcurrencyQueue, nil)
 	f.occupy("a", runs[0])
 	f.occupy("a", runs[1])
 	f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0)))
@@ -273,7 +273,7 @@ func (f *fixture) leaks() []string {
 }
 
 func testLeaks(t *testing.T, f *fixture) {
-	runs := f.perEndpoint(2, dispatcher.ConcurrencyQueue, func(j *dispatcher.Job) { j.MaxConcurrency = 2 })
+	runs := f.perEndpoint(2, run.ConcurrencyQueue, func(j *dispatcher.Job) { j.MaxConcurrency = 2 })
 	f.expect("acquired", f.acquire(runs...), []int{1, 2})
 	f.occupy("a", runs[0])
 	f.expect("while they are live", f.leaks(), []string{})
@@ -296,7 +296,7 @@ func testLeaks(t *testing.T, f *fixture) {
 
 // A slot that outlived its job could never be released: its release locks the row of the job.
 func testRetentionOfSlots(t *testing.T, f *fixture) {
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 2 })
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyQueue, 2 })
 	f.expect("acquired", f.acquire(runs...), []int{1, 2})
 	f.waits(runs[1], waitOf("tick", "down.example.com"))
 	for _, run := range runs {
@@ -318,8 +318,8 @@ func testRetentionOfSlots(t *testing.T, f *fixture) {
 // The run went elsewhere with its app, and ends here as cancelled. Its node may still have its request in flight.
 func testSlotsOfImportedApp(t *testing.T, f *fixture) {
 	for _, change := range []func(*dispatcher.Job){
-		func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid },
-		func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue },
+		func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid },
+		func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue },
 	} {
 		j := job("tick", nil)
 		change(&j)
@@ -347,7 +347,7 @@ func testSlotsOfImportedApp(t *testing.T, f *fixture) {
 }
 
 func testReleaseRun(t *testing.T, f *fixture) {
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	_, err := f.ReleaseRun(t.Context(), runs[0].String(), at(t0))
 	wantConflict(t, "release a live run", err)

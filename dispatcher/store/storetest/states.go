@@ -57,7 +57,7 @@ func testStates(t *testing.T, f *fixture) {
 		t.Errorf("in quarantine: %s, %s, want ERROR and the other as it was", got, state("last"))
 	}
 
-	var held []dispatcher.HeldRun
+	var held []run.HeldRun
 	for _, d := range f.dueAll(minutes(2)) {
 		for d.ID == run.TriggerID("shop", "last", "tick") && !d.NextFireTime.IsZero() {
 			a := f.advance(d)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -64,7 +63,7 @@ func testStatistics(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	f.tally(t0)
 	f.wantDays("before any run", f.days(t0))
-	runs := make([]dispatcher.HeldRun, 6)
+	runs := make([]run.HeldRun, 6)
 	for i := range runs {
 		runs[i] = f.claimNext(run.Token(1000 + i))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Run runs the suite, wing by wing: "go test -run TestSQLite/dispatch" runs one alone. open returns a store over a new,
@@ -246,8 +247,8 @@ func every(interval time.Duration, start time.Time) dispatcher.Trigger {
 func job(name string, triggers map[string]dispatcher.Trigger) dispatcher.Job {
 	return dispatcher.Job{
 		App: "shop", Name: name, Enabled: true, Triggers: triggers,
-		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-			URL: "https://example.com/hook", Method: "POST", Timeout: dispatcher.DefaultTimeout,
+		Target: target.Target{Webhook: &target.Webhook{
+			URL: "https://example.com/hook", Method: "POST", Timeout: target.DefaultTimeout,
 			Headers: map[string]string{"x-team": "shop"},
 		}},
 		Payload: []byte(`{"n": 1}`),
@@ -333,7 +334,7 @@ func (f *fixture) nextAdvance() dispatcher.Advance {
 }
 
 // claim claims for nodeA, exactly at the latest of the instants.
-func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
+func (f *fixture) claim(advances ...dispatcher.Advance) []run.HeldRun {
 	f.Helper()
 	now := t0
 	for _, a := range advances {
@@ -347,7 +348,7 @@ func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
 }
 
 // claimOne stores a job and claims its first fire.
-func (f *fixture) claimOne(name string) dispatcher.HeldRun {
+func (f *fixture) claimOne(name string) run.HeldRun {
 	f.Helper()
 	f.putEvery(name, time.Minute)
 	for _, d := range f.dueAll(t0.Add(time.Hour)) {
@@ -358,7 +359,7 @@ func (f *fixture) claimOne(name string) dispatcher.HeldRun {
 		}
 	}
 	f.Fatal("the first fire was not claimed")
-	return dispatcher.HeldRun{}
+	return run.HeldRun{}
 }
 
 // outcome is a success that took a second.
@@ -374,7 +375,7 @@ func superseded(start time.Time) run.Outcome {
 }
 
 // record returns the record of an attempt by nodeA.
-func record(held dispatcher.HeldRun, o run.Outcome) dispatcher.Record {
+func record(held run.HeldRun, o run.Outcome) dispatcher.Record {
 	return dispatcher.Record{
 		Key: held.Key, JobID: held.JobID, Revision: held.Revision, ClaimedAt: held.ClaimedAt, Node: nodeA,
 		Token: held.Token, Attempt: held.Attempt, Outcome: o,
@@ -390,7 +391,7 @@ func (f *fixture) run(key run.Key) run.Run {
 }
 
 // Adopt adopts what query selects, as a node does that has a place for everything.
-func (f *fixture) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+func (f *fixture) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]run.HeldRun, error) {
 	found, err := f.Adoptable(ctx, query)
 	if err != nil {
 		return nil, err

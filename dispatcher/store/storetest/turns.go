@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // turnTests are those of apps that take turns, however much of one app waits.
@@ -240,7 +241,7 @@ func testFollowByTurns(t *testing.T, f *fixture) {
 
 func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
 	f.crowdOfEnds(30, 3)
-	bounds := dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 40}}
+	bounds := target.Bounds{Quotas: target.Quotas{WaitingRuns: 40}}
 	_, _, err := f.PutApp(t.Context(), access.App{Name: "crowded", Enabled: true, Bounds: &bounds}, operator(t0))
 	f.must(err)
 	f.request("crowded", "big", 40, t0.Add(2*time.Minute+30*time.Second))
@@ -262,7 +263,7 @@ func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
 		if r.JobID == run.JobID("shop", "small") {
 			f.recordFollowed(r, ended(run.Failed, now))
 		} else {
-			f.must(f.Release(t.Context(), []dispatcher.HeldRun{r}))
+			f.must(f.Release(t.Context(), []run.HeldRun{r}))
 		}
 	}
 	_, done = f.followed(10, now.Add(time.Hour)) // all that are set aside are tried again

@@ -33,7 +33,7 @@ func unfoldTests() tests {
 }
 
 // claimMany stores a job with some triggers, and claims their first fires by one claim of nodeA.
-func (f *fixture) claimMany(name string, fires int) []dispatcher.HeldRun {
+func (f *fixture) claimMany(name string, fires int) []run.HeldRun {
 	f.Helper()
 	triggers := map[string]dispatcher.Trigger{}
 	for i := range fires {
@@ -75,7 +75,7 @@ func (f *fixture) noneOpen(job string) {
 }
 
 // records returns a success of each run.
-func records(runs ...dispatcher.HeldRun) (all []dispatcher.Record) {
+func records(runs ...run.HeldRun) (all []dispatcher.Record) {
 	for _, run := range runs {
 		all = append(all, record(run, outcome(run.ScheduledAt)))
 	}

@@ -1,0 +1,15 @@
+package input
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+func SameJSON(a, b any) bool {
+	was, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	is, err := json.Marshal(b)
+	return err == nil && bytes.Equal(was, is)
+}

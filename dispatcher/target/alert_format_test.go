@@ -1,0 +1,196 @@
+package target
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
+
+func failureNotification() AlertNotification {
+	at := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
+	return AlertNotification{
+		App: "payments", Alert: "on-call", Job: "settle", Condition: AlertFailure, Transition: AlertFiring, At: at.Add(time.Minute),
+		Since: at.Add(time.Minute), Count: 1, Trigger: "nightly", Run: "r1", Class: run.ClassHTTP5xx, Error: "status 503", ScheduledAt: &at,
+		Labels: input.Labels{"team": "money"}, Sequence: 3,
+	}
+}
+
+func TestTitlesOfNotifications(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(n *AlertNotification){
+		"Job payments/settle failed":                        func(*AlertNotification) {},
+		"Job payments/settle failed 3 times in a row":       func(n *AlertNotification) { n.Count = 3 },
+		"Job payments/settle still fails: 8 times in a row": func(n *AlertNotification) { n.Count, n.Transition = 8, AlertStillFiring },
+		"Job payments/settle succeeds again":                func(n *AlertNotification) { n.Transition = AlertResolved },
+		"Job payments/settle missed a fire":                 func(n *AlertNotification) { n.Condition = AlertMissed },
+		"Job payments/settle is late by 1m30s": func(n *AlertNotification) {
+			n.Condition, n.LateBy = AlertLate, input.Duration(90*time.Second)
+		},
+		"Job payments/settle is on time again": func(n *AlertNotification) { n.Condition, n.Transition = AlertLate, AlertResolved },
+		"Job payments/settle runs too long":    func(n *AlertNotification) { n.Condition = AlertOverrun },
+		"Test of alert payments/on-call":       func(n *AlertNotification) { n.Transition = AlertTest },
+		"Job payments/settle has not succeeded since 2026-03-01T02:01:00.000Z": func(n *AlertNotification) {
+			n.Condition = AlertNoSuccess
+		},
+		"Alert on-call of job payments/settle (failure) was acknowledged by ann  b": func(n *AlertNotification) {
+			n.Transition, n.By = AlertAcknowledged, "ann\r\nb"
+		},
+	} {
+		n := failureNotification()
+		change(&n)
+		if got := n.Title(); got != want {
+			t.Errorf("title is %q, want %q", got, want)
+		}
+	}
+}
+
+// slackTexts returns all texts of a message.
+func slackTexts(t *testing.T, body []byte) (message slackMessage, texts []string) {
+	t.Helper()
+	if err := json.Unmarshal(body, &message); err != nil {
+		t.Fatalf("message is no JSON: %v\n%s", err, body)
+	}
+	texts = append(texts, message.Text)
+	for _, a := range message.Attachments {
+		texts = append(texts, a.Fallback)
+		for _, b := range a.Blocks {
+			for _, f := range b.Fields {
+				texts = append(texts, f.Text)
+			}
+			if b.Text != nil {
+				texts = append(texts, b.Text.Text)
+			}
+		}
+	}
+	return message, texts
+}
+
+func TestSlackMessagesAreFormattedByNobodyElse(t *testing.T) {
+	t.Parallel()
+	const hostile = "<!channel> <@U123> <https://evil.example|click> *bold* @here & \"quoted\"\n\x00:tada:"
+	n := failureNotification()
+	n.Error, n.By, n.Reason, n.Labels = hostile, hostile, hostile, input.Labels{"a": hostile}
+	for _, n.Transition = range []AlertTransition{AlertFiring, AlertAcknowledged} {
+		message, texts := slackTexts(t, n.Slack())
+		for _, text := range texts {
+			if strings.ContainsAny(text, "<>\x00") {
+				t.Errorf("text %q has a control character of Slack", text)
+			}
+		}
+		if message.Markdown {
+			t.Error("the text is read as mrkdwn")
+		}
+		for _, b := range message.Attachments[0].Blocks {
+			for _, f := range b.Fields {
+				if f.Type != "plain_text" || *f.Emoji {
+					t.Errorf("field is %+v, want plain text without emoji", f)
+				}
+			}
+		}
+	}
+	_, texts := slackTexts(t, failureNotificationWith("a & <b>").Slack())
+	if got, want := texts[len(texts)-1], "a &amp; &lt;b&gt;"; got != want {
+		t.Errorf("error is shown as %q, want %q", got, want)
+	}
+}
+
+func failureNotificationWith(err string) AlertNotification {
+	n := failureNotification()
+	n.Error = err
+	return n
+}
+
+func TestTextsAreCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	for name, char := range map[string]string{"escaped": "&", "two bytes": "ü", "four bytes": "🙂", "not UTF-8": "\xffü"} {
+		for extra := range 7 {
+			text := strings.Repeat("x", extra) + strings.Repeat(char, 70_000)
+			n := failureNotificationWith(text)
+			_, texts := slackTexts(t, n.Slack())
+			shown := texts[len(texts)-1]
+			if len(shown) > slackError || len(shown) < slackError-20 || !utf8.ValidString(shown) || !strings.HasSuffix(shown, "…") {
+				t.Errorf("%s: error is cut to %d bytes that end in %q", name, len(shown), shown[len(shown)-8:])
+			}
+			if rest := strings.ReplaceAll(shown, "&amp;", ""); char == "&" && strings.Contains(rest, "&") {
+				t.Errorf("an escape is cut: %q", shown[len(shown)-8:])
+			}
+			event := pagerDutyOf(t, n, "")
+			if s := event.Payload.Summary; len(s) > pagerDutySummary || !utf8.ValidString(s) || !strings.HasSuffix(s, "…") {
+				t.Errorf("%s: summary has %d bytes and ends in %q", name, len(s), s[len(s)-8:])
+			}
+			if e := event.Payload.CustomDetails.Error; len(e) > pagerDutyError {
+				t.Errorf("%s: details have an error of %d bytes", name, len(e))
+			}
+		}
+	}
+}
+
+func TestMessagesToSlackStayBelowWhatItRefuses(t *testing.T) {
+	t.Parallel()
+	const refused = 13_000 // characters of all blocks; measured by others, see slackError
+	n := failureNotificationWith(strings.Repeat("<", 100_000))
+	n.Reason, n.By, n.Labels = n.Error, n.Error, input.Labels{"long": n.Error}
+	if body := n.Slack(); len(body) > refused {
+		t.Errorf("message has %d bytes", len(body))
+	}
+}
+
+func pagerDutyOf(t *testing.T, n AlertNotification, severity AlertSeverity) (event pagerDutyEvent) {
+	t.Helper()
+	if err := json.Unmarshal(n.PagerDuty("key", severity), &event); err != nil {
+		t.Fatal(err)
+	}
+	return event
+}
+
+func TestPagerDutyGetsOneIncidentOfEachCondition(t *testing.T) {
+	t.Parallel()
+	n := failureNotification()
+	keys := map[string]bool{}
+	for transition, action := range map[AlertTransition]string{
+		AlertFiring: "trigger", AlertStillFiring: "trigger", AlertAcknowledged: "acknowledge", AlertResolved: "resolve",
+	} {
+		n.Transition = transition
+		event := pagerDutyOf(t, n, "")
+		keys[event.DedupKey] = true
+		if event.EventAction != action || event.RoutingKey != "key" {
+			t.Errorf("%s is sent as %+v, want action %s", transition, event, action)
+		}
+		if (event.Payload != nil) != (action == "trigger") {
+			t.Errorf("%s has payload %+v", transition, event.Payload)
+		}
+	}
+	if want := map[string]bool{"carillon/payments/on-call/settle/failure": true}; !cmp.Equal(keys, want) {
+		t.Errorf("dedup keys are %v, want %v", keys, want)
+	}
+	n.Transition = AlertFiring
+	event := pagerDutyOf(t, n, AlertCritical)
+	got := fmt.Sprint(event.Payload.Summary, "|", event.Payload.Source, "|", event.Payload.Severity, "|", event.Payload.Timestamp)
+	if want := "Job payments/settle failed: status 503|carillon/payments|critical|2026-03-01T02:01:00.000Z"; got != want {
+		t.Errorf("event is %s, want %s", got, want)
+	}
+	n.Transition = AlertTest
+	if event = pagerDutyOf(t, n, AlertCritical); event.Payload.Severity != AlertInfo || keys[event.DedupKey] {
+		t.Errorf("a test is sent as %+v, want an incident of its own of severity info", event)
+	}
+}
+
+func TestDedupKeysFitPagerDuty(t *testing.T) {
+	t.Parallel()
+	const most = 255
+	name := strings.Repeat("n", 63)
+	for _, condition := range AlertConditions {
+		n := AlertNotification{App: name, Alert: name, Job: name, Condition: condition}
+		if got := len(n.DedupKey()); got > most {
+			t.Errorf("key of %s has %d characters", condition, got)
+		}
+	}
+}

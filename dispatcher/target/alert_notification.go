@@ -1,0 +1,142 @@
+package target
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
+
+// AlertNotification is what one transition of an alert tells people. It is the input of the run that delivers it, and the
+// body of a request in format carillon. It holds no link, because a node does not know where people reach it.
+type AlertNotification struct {
+	App   string `json:"app"`
+	Alert string `json:"alert"`
+	// Job is the job that the alert is about; empty only in a test.
+	Job       string         `json:"job,omitempty"`
+	Condition AlertCondition `json:"condition"`
+	// Transition is what happened at At.
+	Transition AlertTransition `json:"transition"`
+	At         time.Time       `json:"at"`
+	// Since is when the condition began to hold.
+	Since time.Time `json:"since"`
+	// Count is how often in a row it was met since then, for example of failures; 0: the condition has no count.
+	Count int `json:"count,omitempty"`
+	// Trigger, Run, Class, Error and ScheduledAt describe the run, or the missed fire, that caused the transition. They are
+	// empty if none did; but for an objective, Error says how fast the error budget burns.
+	Trigger     string     `json:"trigger,omitempty"`
+	Run         string     `json:"run,omitempty"`
+	Class       run.Class  `json:"class,omitempty"`
+	Error       string     `json:"error,omitempty"`
+	ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
+	// LateBy is how late the run began, or how long it has been overdue or running; 0: that is not what the alert is about.
+	LateBy input.Duration `json:"late_by,omitempty"`
+	// Description is that of the alert, and Labels are those of the job.
+	Description string       `json:"description,omitempty"`
+	Labels      input.Labels `json:"labels,omitempty"`
+	// Sequence counts the transitions of the alert for the job and the condition, so that a receiver can put aside a
+	// notification that comes after a later one.
+	Sequence int64 `json:"sequence"`
+	// By and Reason are who acknowledged, and why. A condition that ended without the job has a reason as well, such as that
+	// the job was deleted.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// AlertCondition is what an alert watches.
+type AlertCondition string
+
+// The conditions.
+const (
+	AlertFailure   AlertCondition = "failure"    // runs failed, timed out or were lost
+	AlertMissed    AlertCondition = "missed"     // a fire was missed
+	AlertLate      AlertCondition = "late"       // a run began late, or has not begun
+	AlertOverrun   AlertCondition = "overrun"    // a run takes too long
+	AlertNoSuccess AlertCondition = "no_success" // nothing succeeded for a time
+	AlertObjective AlertCondition = "objective"  // the error budget of the job's objective burns too fast
+)
+
+// AlertConditions are all conditions.
+var AlertConditions = []AlertCondition{AlertFailure, AlertMissed, AlertLate, AlertOverrun, AlertNoSuccess, AlertObjective}
+
+// AlertTransition is what a notification tells of a condition.
+type AlertTransition string
+
+// The transitions.
+const (
+	AlertFiring       AlertTransition = "firing"       // it holds now
+	AlertStillFiring  AlertTransition = "still_firing" // it still holds, after as many more failures as the alert repeats at
+	AlertResolved     AlertTransition = "resolved"     // it holds no longer
+	AlertAcknowledged AlertTransition = "acknowledged" // a person knows of it
+	AlertTest         AlertTransition = "test"         // somebody tests the destination
+)
+
+// templateFields returns the fields that the templates of a call's target may use.
+func (c *Call) templateFields() []string {
+	if c.Notification != nil {
+		return AlertTemplateFields
+	}
+	return TemplateFields
+}
+
+// ofNotification returns the value of a field that a notification has; is is false for one of the delivery.
+func (f field) ofNotification(n *AlertNotification) (text string, at time.Time, is bool) {
+	switch f {
+	case fieldApp:
+		text = n.App
+	case fieldAlert:
+		text = n.Alert
+	case fieldJob:
+		text = n.Job
+	case fieldCondition:
+		text = string(n.Condition)
+	case fieldTransition:
+		text = string(n.Transition)
+	case fieldTitle:
+		text = n.Title()
+	case fieldAt:
+		at = n.At
+	case fieldSince:
+		at = n.Since
+	case fieldCount:
+		text = strconv.Itoa(n.Count)
+	case fieldTrigger:
+		text = n.Trigger
+	case fieldRun:
+		text = n.Run
+	case fieldScheduledAt:
+		if n.ScheduledAt != nil {
+			at = *n.ScheduledAt
+		}
+	case fieldClass:
+		text = string(n.Class)
+	case fieldError:
+		text = n.Error
+	case fieldLateBy:
+		if n.LateBy > 0 {
+			text = n.LateBy.String()
+		}
+	case fieldBy:
+		text = n.By
+	case fieldReason:
+		text = n.Reason
+	default:
+		return "", at, false
+	}
+	return text, at, true
+}
+
+// sampleNotificationCall is sampleCall for the target of an alert. The error has many lines, so that a header that holds it
+// is refused when it is declared.
+func sampleNotificationCall() Call {
+	c := sampleCall(nil)
+	at := c.Key.ScheduledAt
+	c.Notification = &AlertNotification{
+		App: c.App, Alert: c.Job, Job: c.Job, Condition: AlertObjective, Transition: AlertStillFiring, At: at, Since: at, Count: 1e9,
+		Trigger: c.Trigger, Run: c.Key.String(), Class: run.ClassTimeout, Error: strings.Repeat("a \"line\"\n", 400), ScheduledAt: &at,
+		LateBy: input.Duration(time.Hour), By: "a person", Reason: "a reason\nof two lines",
+	}
+	return c
+}

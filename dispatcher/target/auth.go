@@ -1,0 +1,197 @@
+package target
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// Auth is how requests authenticate. One of its fields is set.
+type Auth struct {
+	Basic  *BasicAuth  `json:"basic,omitempty"`
+	Bearer *BearerAuth `json:"bearer,omitempty"`
+	APIKey *APIKeyAuth `json:"api_key,omitempty"`
+	SigV4  *SigV4Auth  `json:"sigv4,omitempty"`
+	OAuth2 *OAuth2Auth `json:"oauth2,omitempty"`
+}
+
+// BasicAuth is a name and a password (RFC 7617).
+type BasicAuth struct {
+	// Username is at most 256 characters, none of them a colon.
+	Username string `json:"username"`
+	Password Secret `json:"password"`
+}
+
+// BearerAuth is a token in Authorization (RFC 6750).
+type BearerAuth struct {
+	Token Secret `json:"token"`
+}
+
+// APIKeyAuth is a key in a header or a query parameter.
+type APIKeyAuth struct {
+	// Header or Query names it; one of the two is set.
+	Header string `json:"header,omitempty"`
+	Query  string `json:"query,omitempty"`
+	Key    Secret `json:"key"`
+}
+
+// SigV4Auth signs requests with AWS Signature Version 4.
+type SigV4Auth struct {
+	// Service is "lambda" for function URLs, "execute-api" for API Gateway.
+	Service string `json:"service"`
+	Region  string `json:"region"`
+	// Credentials sign; nil: the node's own, found as the AWS SDKs do.
+	Credentials *AWSCredentials `json:"credentials,omitempty"`
+}
+
+// AWSCredentials are an AWS access key.
+type AWSCredentials struct {
+	AccessKeyID     string  `json:"access_key_id"`
+	SecretAccessKey Secret  `json:"secret_access_key"`
+	SessionToken    *Secret `json:"session_token,omitempty"`
+}
+
+var (
+	awsWord      = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	accessKeyID  = regexp.MustCompile(`^[A-Z0-9]{16,128}$`)
+	basicName    = regexp.MustCompile(`^[^:\x00-\x1f\x7f]{0,256}$`)
+	queryKeyName = regexp.MustCompile(`^[A-Za-z0-9_.~\[\]-]{1,128}$`)
+)
+
+// check reports what is wrong with a under path. url is that of the requests.
+func (a *Auth) check(problems *input.Problems, path, url string) {
+	if a == nil {
+		return
+	}
+	given := 0
+	for _, is := range []bool{a.Basic != nil, a.Bearer != nil, a.APIKey != nil, a.SigV4 != nil, a.OAuth2 != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		problems.Add(path, input.CodeAuthForm, "auth has %d of basic, bearer, api_key, sigv4 and oauth2; give one", given)
+	}
+	if b := a.Basic; b != nil {
+		if !basicName.MatchString(b.Username) {
+			problems.Add(path+"/basic/username", input.CodeTextInvalid,
+				"user name holds a colon or a control character, or more than 256 characters")
+		}
+		b.Password.check(problems, path+"/basic/password", headerForm)
+	}
+	if b := a.Bearer; b != nil {
+		b.Token.check(problems, path+"/bearer/token", headerForm)
+	}
+	if k := a.APIKey; k != nil {
+		k.check(problems, path+"/api_key", url)
+	}
+	if s := a.SigV4; s != nil {
+		s.check(problems, path+"/sigv4")
+	}
+	if o := a.OAuth2; o != nil {
+		o.check(problems, path+"/oauth2")
+	}
+}
+
+// headerForm checks a value that goes into a header.
+func headerForm(value string) error {
+	if !httpguts.ValidHeaderFieldValue(value) {
+		return &input.Problem{Code: input.CodeHeaderValue, Message: "secret holds a control character such as CR, LF or NUL, which no header can"}
+	}
+	return nil
+}
+
+func (k *APIKeyAuth) check(problems *input.Problems, path, target string) {
+	switch {
+	case (k.Header == "") == (k.Query == ""):
+		problems.Add(path, input.CodeAuthForm, "api_key needs header or query, the name that the key is sent under; give one of them")
+	case k.Header != "" && !httpguts.ValidHeaderFieldName(k.Header):
+		problems.Add(path+"/header", input.CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~",
+			input.Echo(k.Header))
+	case k.Header != "" && reservedHeader(strings.ToLower(k.Header)):
+		problems.Add(path+"/header", input.CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; name another",
+			input.Echo(k.Header))
+	case k.Query != "" && !queryKeyName.MatchString(k.Query):
+		problems.Add(path+"/query", input.CodeTextInvalid, "parameter %s is not 1 to 128 letters, digits, and any of _.~-[]", input.Echo(k.Query))
+	case k.Query != "":
+		if u, err := url.Parse(target); err == nil && u.Query().Has(k.Query) {
+			problems.Add(path+"/query", input.CodeAuthForm, "parameter %s is in the URL already; remove it there", input.Echo(k.Query))
+		}
+	}
+	form := headerForm
+	if k.Query != "" {
+		form = nil
+	}
+	k.Key.check(problems, path+"/key", form)
+}
+
+func (s *SigV4Auth) check(problems *input.Problems, path string) {
+	for _, word := range []struct{ name, value, example string }{
+		{"service", s.Service, "lambda for function URLs or execute-api for API Gateway"}, {"region", s.Region, "eu-central-1"},
+	} {
+		if !awsWord.MatchString(word.value) {
+			problems.Add(path+"/"+word.name, input.CodeTextInvalid, "%s %s is not an AWS name; write it as %s", word.name,
+				input.Echo(word.value), word.example)
+		}
+	}
+	c := s.Credentials
+	if c == nil {
+		return
+	}
+	path += "/credentials"
+	if !accessKeyID.MatchString(c.AccessKeyID) {
+		problems.Add(path+"/access_key_id", input.CodeTextInvalid,
+			"access key id is not 16 or more capitals and digits (not shown: it may be the secret key)")
+	}
+	c.SecretAccessKey.check(problems, path+"/secret_access_key", headerForm)
+	if c.SessionToken != nil {
+		c.SessionToken.check(problems, path+"/session_token", headerForm)
+	}
+}
+
+// setsHeader reports whether auth sets a header, given in lower case.
+func (a *Auth) setsHeader(lower string) bool {
+	switch {
+	case a == nil:
+		return false
+	case a.APIKey != nil:
+		return strings.EqualFold(a.APIKey.Header, lower)
+	case a.SigV4 != nil && strings.HasPrefix(lower, "x-amz-"):
+		return true
+	}
+	return lower == "authorization"
+}
+
+func (a *Auth) eachSecret(f func(path string, s Secret) Secret) *Auth {
+	if a == nil {
+		return nil
+	}
+	all := Auth{OAuth2: a.OAuth2.eachSecret(f)}
+	if b := a.Basic; b != nil {
+		all.Basic = &BasicAuth{Username: b.Username, Password: f("/basic/password", b.Password)}
+	}
+	if b := a.Bearer; b != nil {
+		all.Bearer = &BearerAuth{Token: f("/bearer/token", b.Token)}
+	}
+	if k := a.APIKey; k != nil {
+		all.APIKey = &APIKeyAuth{Header: k.Header, Query: k.Query, Key: f("/api_key/key", k.Key)}
+	}
+	if s := a.SigV4; s != nil {
+		copied := *s
+		if c := s.Credentials; c != nil {
+			const at = "/sigv4/credentials/"
+			credentials := AWSCredentials{AccessKeyID: c.AccessKeyID, SecretAccessKey: f(at+"secret_access_key", c.SecretAccessKey)}
+			if c.SessionToken != nil {
+				token := f(at+"session_token", *c.SessionToken)
+				credentials.SessionToken = &token
+			}
+			copied.Credentials = &credentials
+		}
+		all.SigV4 = &copied
+	}
+	return &all
+}

@@ -1,0 +1,269 @@
+package target
+
+import (
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+)
+
+// EndpointGroup is a fleet of workers: several HTTP endpoints that do the same work. A job whose target is a group is
+// sent to one of them for each fire, by a strategy.
+type EndpointGroup struct {
+	// App and Name identify the group; they are chosen by the client and cannot change.
+	App  string `json:"app"`
+	Name string `json:"name"`
+	// Description is free text of at most 1024 characters.
+	Description string `json:"description"`
+	// Kind is the protocol of the endpoints; empty means http. It cannot change.
+	Kind GroupKind `json:"kind,omitempty"`
+	XXLJobSettings
+	// Path is put between the URL of an endpoint and the path of a job; empty, or it begins with /.
+	Path string `json:"path,omitempty"`
+	// Strategy is how an endpoint is chosen; empty means round_robin.
+	Strategy Strategy `json:"strategy,omitempty"`
+	// Signing, Auth and TLS are as those of Webhook, for all endpoints. A group of kind xxl_job has only TLS.
+	Signing *Signing `json:"signing,omitempty"`
+	Auth    *Auth    `json:"auth,omitempty"`
+	TLS     *TLS     `json:"tls,omitempty"`
+	// ServerName is sent to all endpoints as Host and checked in their certificates; empty: the host of each URL.
+	ServerName string `json:"server_name,omitempty"`
+	// Probe is how endpoints are asked whether they are alive, and whether they are busy.
+	Probe Probe `json:"probe,omitzero"`
+	// Endpoints are those that are declared, by their ids; at most MaxEndpoints.
+	Endpoints map[string]StaticEndpoint `json:"endpoints,omitempty"`
+	// Registration lets endpoints register themselves; nil: none may.
+	Registration *Registration `json:"registration,omitempty"`
+	// DNS are the names whose addresses or services are endpoints, too, by names of their own; at most MaxDNSMembers. They
+	// stand for at most MaxEndpoints endpoints together.
+	DNS map[string]DNSMembers `json:"dns,omitempty"`
+	// HealthCheck asks endpoints at intervals whether they are healthy; nil: nobody asks.
+	HealthCheck *HealthCheck `json:"health_check,omitempty"`
+	// EjectAfter is after how many failures in a row an endpoint is ejected: tried after all others for some time; 0: never.
+	EjectAfter int `json:"eject_after"`
+
+	// Revision counts the changes of the group; it is its ETag. Endpoints that come and go do not change it. Read-only, as
+	// all below.
+	Revision  int64     `json:"revision"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// StaticEndpoint is an endpoint that the group declares.
+type StaticEndpoint struct {
+	// URL is absolute, http or https, with no query: where the path of the group goes on.
+	URL string `json:"url"`
+	// Weight is the endpoint's share with the strategies that know one, 1 to MaxEndpointWeight; 0 means 1.
+	Weight int `json:"weight,omitempty"`
+	// Backup endpoints are chosen only while no other is up.
+	Backup bool `json:"backup,omitempty"`
+	// Labels are for people and programs to tell endpoints apart.
+	Labels input.Labels `json:"labels,omitempty"`
+}
+
+// Registration says which endpoints may register themselves, and how long they stay without a heartbeat.
+type Registration struct {
+	// Networks are those that addresses of registered endpoints must be in, in CIDR notation; at least one. They are
+	// checked whenever an endpoint is dialled, so that a name cannot lead elsewhere.
+	Networks []string `json:"networks"`
+	// Ports are those that registered endpoints may listen on; at least one.
+	Ports []int `json:"ports"`
+	// Heartbeat is how often an endpoint registers again; 0 means 30s.
+	Heartbeat input.Duration `json:"heartbeat,omitempty"`
+	// ExpireAfter is how long an endpoint stays after its last heartbeat; 0 means 90s, and it is at least twice Heartbeat.
+	ExpireAfter input.Duration `json:"expire_after,omitempty"`
+}
+
+// Probe is a request without a body that an endpoint responds to with 2xx. Executors of a group of kind xxl_job are asked as
+// their protocol says, so only Timeout holds for them.
+type Probe struct {
+	// AlivePath is asked by the strategy failover with GET, below the path of the group; empty means /healthz.
+	AlivePath string `json:"alive_path,omitempty"`
+	// IdlePath is asked by the strategies busyover and global_busyover with GET, with the query parameter job, of which
+	// global_busyover sends none. 2xx: the endpoint is idle. Empty means /idle.
+	IdlePath string `json:"idle_path,omitempty"`
+	// Timeout bounds a probe; 0 means 3s.
+	Timeout input.Duration `json:"timeout,omitempty"`
+}
+
+// Bounds of groups and endpoints.
+const (
+	MaxGroups         = 1000 // of an app
+	MaxEndpoints      = 500  // of a group, declared and registered; and as many from DNS
+	MaxEndpointWeight = 100
+)
+
+// The defaults of registrations and probes.
+const (
+	DefaultEndpointHeartbeat   = input.Duration(30 * time.Second)
+	DefaultEndpointExpireAfter = input.Duration(90 * time.Second)
+	DefaultProbeTimeout        = input.Duration(3 * time.Second)
+	DefaultAlivePath           = "/healthz"
+	DefaultIdlePath            = "/idle"
+)
+
+// SetDefaults gives a decoded group the values of fields that its JSON leaves out.
+func (g *EndpointGroup) SetDefaults() {
+	g.Kind = GroupHTTP
+	g.Strategy, g.EjectAfter = RoundRobin, DefaultEjectAfter
+	g.Probe = Probe{AlivePath: DefaultAlivePath, IdlePath: DefaultIdlePath, Timeout: DefaultProbeTimeout}
+}
+
+// SetDefaults gives a decoded registration the values of fields that its JSON leaves out.
+func (r *Registration) SetDefaults() {
+	r.Heartbeat, r.ExpireAfter = DefaultEndpointHeartbeat, DefaultEndpointExpireAfter
+}
+
+// Endpoint is one of the endpoints that a group has now.
+type Endpoint struct {
+	// ID is chosen by who declares or registers it; see CheckName. It is unique within the group.
+	ID string `json:"id"`
+	StaticEndpoint
+	// Source says how the endpoint came.
+	Source EndpointSource `json:"source"`
+	// Draining endpoints get no new requests. An operator sets and lifts it.
+	Draining bool `json:"draining"`
+	// RegisteredAt is when the endpoint registered or was declared first, since it was there without a break; of one from
+	// DNS, since when the node that says so knows it.
+	RegisteredAt time.Time `json:"registered_at"`
+	// ExpiresAt is when a registered endpoint goes unless it registers again; nil for others.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	// ServerName is, of an address from DNS, the name and port that it gets as Host unless the group says otherwise; its
+	// certificate has that name.
+	ServerName string `json:"server_name,omitempty"`
+	// Refused says why no request goes to an endpoint from DNS: the node or the bounds of the app refuse its address. Such an
+	// endpoint is shown to operators, and is otherwise as one that is not there. Empty: it may be called.
+	Refused string `json:"refused,omitempty"`
+}
+
+// EndpointSource says how an endpoint came to its group.
+type EndpointSource string
+
+// The sources of endpoints.
+const (
+	EndpointStatic     EndpointSource = "static"     // the group declares it
+	EndpointRegistered EndpointSource = "registered" // it registered itself
+	EndpointDNS        EndpointSource = "dns"        // a name that the group lists stands for it
+)
+
+// Validate returns everything wrong with g, as Problems with JSON pointers, or nil.
+func (g EndpointGroup) Validate() error {
+	var problems input.Problems
+	input.CheckName(&problems, "/name", g.Name)
+	input.CheckText(&problems, "/description", g.Description)
+	g.checkKind(&problems)
+	if g.Path != "" {
+		checkPath(&problems, "/path", g.Path)
+	}
+	if g.Strategy != "" {
+		input.CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
+	}
+	g.Signing.check(&problems, "/signing")
+	g.Auth.check(&problems, "/auth", anyEndpoint+"/")
+	g.TLS.check(&problems, "/tls")
+	if g.ServerName != "" {
+		checkServerName(&problems, "/server_name", g.ServerName)
+	}
+	g.Probe.check(&problems, "/probe")
+	g.Registration.check(&problems, "/registration")
+	g.checkDNS(&problems)
+	g.HealthCheck.check(&problems, "/health_check")
+	input.CheckRange(&problems, "/eject_after", g.EjectAfter, 0, MaxEjectAfter)
+	if len(g.Endpoints) > MaxEndpoints {
+		problems.Add("/endpoints", input.CodeTooMany, "group has %d endpoints; the maximum is %d", len(g.Endpoints), MaxEndpoints)
+		return problems.Err()
+	}
+	for _, id := range input.SortedKeys(g.Endpoints) {
+		at := input.Pointer("endpoints", id)
+		input.CheckName(&problems, at, id)
+		problems.AddError(at, g.Endpoints[id].Validate())
+	}
+	return problems.Err()
+}
+
+// Validate returns everything wrong with e, as Problems with JSON pointers, or nil.
+func (e StaticEndpoint) Validate() error {
+	var problems input.Problems
+	checkURL(&problems, "/url", e.URL)
+	if isTemplate(e.URL) {
+		problems.Add("/url", input.CodeTemplateHost, "URL of an endpoint cannot be a template; the path of a job can")
+	}
+	if strings.Contains(e.URL, "?") {
+		problems.Add("/url", input.CodeURLSyntax, "URL of an endpoint has a query; give it in the path of the job")
+	}
+	if e.Weight != 0 {
+		input.CheckRange(&problems, "/weight", e.Weight, 1, MaxEndpointWeight)
+	}
+	e.Labels.Check(&problems, "/labels")
+	return problems.Err()
+}
+
+func (p Probe) check(problems *input.Problems, at string) {
+	if p.AlivePath != "" {
+		checkPath(problems, at+"/alive_path", p.AlivePath)
+	}
+	if p.IdlePath != "" {
+		checkPath(problems, at+"/idle_path", p.IdlePath)
+	}
+	if p.Timeout != 0 {
+		p.Timeout.CheckRange(problems, at+"/timeout", input.MinDuration, time.Minute)
+	}
+}
+
+// checkPath checks a path that is put after the URL of an endpoint.
+func checkPath(problems *input.Problems, at, path string) {
+	switch {
+	case !strings.HasPrefix(path, "/"):
+		problems.Add(at, input.CodeURLSyntax, "path does not begin with /")
+	case strings.ContainsAny(path, "?#"):
+		problems.Add(at, input.CodeURLSyntax, "path has a query or a fragment; remove the part from ? or # on")
+	default:
+		var wrong input.Problems
+		checkURL(&wrong, at, anyEndpoint+path)
+		problems.AddError("", wrong.Err())
+	}
+}
+
+// checkServerName checks a host name, with a port or without.
+func checkServerName(problems *input.Problems, at, name string) {
+	if strings.ContainsAny(name, "/?#@") {
+		problems.Add(at, input.CodeURLHost, "server name %s is not a host name", input.Echo(name))
+		return
+	}
+	checkURL(problems, at, "https://"+name+"/")
+}
+
+// Declares tells whether g, which is stored, is what declared would become. A value that is given for a secret differs
+// always, as that of a job does.
+func (g EndpointGroup) Declares(declared EndpointGroup) bool {
+	for _, secret := range declared.Secrets() {
+		if !secret.Value.IsZero() {
+			return false
+		}
+	}
+	return input.SameJSON(g.declared(), declared.declared())
+}
+
+// declared returns g with its defaults, without what is read-only.
+func (g EndpointGroup) declared() EndpointGroup {
+	g = g.Resolved()
+	g.Revision, g.CreatedAt, g.UpdatedAt = 0, time.Time{}, time.Time{}
+	return g
+}
+
+// Strategy is how an endpoint of a group is chosen.
+type Strategy = routing.Strategy
+
+// RoundRobin is the strategy of a group that names none.
+const RoundRobin = routing.RoundRobin
+
+// Broadcast is the strategy of jobs whose runs are spread over all endpoints of their group.
+const Broadcast = routing.Broadcast
+
+// Strategies are those that a group may have.
+var Strategies = []Strategy{
+	routing.First, routing.Last, routing.Random, routing.RoundRobin, routing.Weighted, routing.ConsistentHash, routing.LeastFrequentlyUsed,
+	routing.LeastRecentlyUsed, routing.LeastConnections, routing.Failover, routing.BusyOver, routing.GlobalBusyOver,
+	routing.Broadcast,
+}

@@ -1,0 +1,110 @@
+package target
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// HealthCheck is a request without a body that each node makes, at intervals, to the endpoints of groups that it routes
+// to. An endpoint that responds with 2xx is healthy. One that is not gets no requests from that node.
+type HealthCheck struct {
+	// Path is asked with GET, below the path of the group; empty means /healthz.
+	Path string `json:"path,omitempty"`
+	// Interval is that of the checks of one endpoint by one node; 0 means 10s.
+	Interval input.Duration `json:"interval,omitempty"`
+	// Timeout bounds a check; 0 means 3s. An endpoint has one check of a node at a time, even if that takes longer than
+	// Interval.
+	Timeout input.Duration `json:"timeout,omitempty"`
+	// HealthyThreshold is after how many healthy responses in a row an endpoint that was down is up again; 0 means 2.
+	HealthyThreshold int `json:"healthy_threshold,omitempty"`
+	// UnhealthyThreshold is after how many failures in a row an endpoint is down; 0 means 3.
+	UnhealthyThreshold int `json:"unhealthy_threshold,omitempty"`
+}
+
+// The defaults and bounds of health checks and ejections.
+const (
+	DefaultHealthInterval     = input.Duration(10 * time.Second)
+	DefaultHealthTimeout      = input.Duration(3 * time.Second)
+	DefaultHealthyThreshold   = 2
+	DefaultUnhealthyThreshold = 3
+	MaxHealthThreshold        = 10
+	DefaultEjectAfter         = 5
+	MaxEjectAfter             = 1000
+)
+
+// SetDefaults gives a decoded check the values of fields that its JSON leaves out.
+func (h *HealthCheck) SetDefaults() { *h = HealthCheck{}.Resolved() }
+
+// Resolved returns h with the defaults of what it leaves out.
+func (h HealthCheck) Resolved() HealthCheck {
+	return HealthCheck{
+		Path:               cmp.Or(h.Path, DefaultAlivePath),
+		Interval:           cmp.Or(h.Interval, DefaultHealthInterval),
+		Timeout:            cmp.Or(h.Timeout, DefaultHealthTimeout),
+		HealthyThreshold:   cmp.Or(h.HealthyThreshold, DefaultHealthyThreshold),
+		UnhealthyThreshold: cmp.Or(h.UnhealthyThreshold, DefaultUnhealthyThreshold),
+	}
+}
+
+func (h *HealthCheck) check(problems *input.Problems, at string) {
+	if h == nil {
+		return
+	}
+	if h.Path != "" {
+		checkPath(problems, at+"/path", h.Path)
+	}
+	if h.Interval != 0 {
+		h.Interval.CheckRange(problems, at+"/interval", time.Second, time.Hour)
+	}
+	if h.Timeout != 0 {
+		h.Timeout.CheckRange(problems, at+"/timeout", input.MinDuration, time.Minute)
+	}
+	if h.HealthyThreshold != 0 {
+		input.CheckRange(problems, at+"/healthy_threshold", h.HealthyThreshold, 1, MaxHealthThreshold)
+	}
+	if h.UnhealthyThreshold != 0 {
+		input.CheckRange(problems, at+"/unhealthy_threshold", h.UnhealthyThreshold, 1, MaxHealthThreshold)
+	}
+}
+
+// EndpointState is what a node finds out about an endpoint.
+type EndpointState string
+
+// The states of endpoints.
+const (
+	EndpointUp       EndpointState = "up"       // gets requests
+	EndpointSuspect  EndpointState = "suspect"  // refused connections, or was ejected; tried after all that are up
+	EndpointDown     EndpointState = "down"     // fails health checks; gets no requests
+	EndpointDraining EndpointState = "draining" // an operator drains it
+)
+
+// EndpointStates lists the states.
+var EndpointStates = []EndpointState{EndpointUp, EndpointSuspect, EndpointDown, EndpointDraining}
+
+// GroupStatus is what one node knows of a group. Other nodes may see it otherwise.
+type GroupStatus struct {
+	// Node is the id of the node that says so; empty: it has not started.
+	Node string `json:"node"`
+	// DNS are the states of names, by their names in the group.
+	DNS map[string]DNSStatus `json:"dns"`
+	// Endpoints are the states of all endpoints, by their ids.
+	Endpoints []EndpointStatus `json:"endpoints"`
+}
+
+// EndpointStatus is what a node knows of an endpoint.
+type EndpointStatus struct {
+	ID    string        `json:"id"`
+	State EndpointState `json:"state"`
+	// Reason says why the endpoint is suspect or down.
+	Reason string `json:"reason,omitempty"`
+	// Until is how long a suspect is tried after all others; nil for others.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// GroupCount is how many endpoints of a group a node knows in each state.
+type GroupCount struct {
+	App, Group string
+	States     map[EndpointState]int
+}

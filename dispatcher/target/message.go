@@ -1,0 +1,296 @@
+package target
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// Message is what an attempt sends to a queue or topic.
+type Message struct {
+	Body string
+	// Subject is of a message to a topic; empty: it has none.
+	Subject string
+	// Attributes are texts: those of the target, and AttributeCarillon.
+	Attributes map[string]string
+	// GroupID orders messages. DeduplicationID is the event id of the run, so a FIFO queue drops a message that an earlier
+	// attempt has sent; both are empty for a standard queue or topic whose target names no group.
+	GroupID, DeduplicationID string
+}
+
+// AttributeCarillon is the attribute of each message that describes the attempt: the JSON object that a Lambda function finds
+// as carillon in its event.
+const AttributeCarillon = "carillon"
+
+// Bounds of messages. AWS allows a message 10 attributes; one is Carillon's.
+const (
+	maxAttributes     = 9
+	maxAttributeName  = 256 // characters
+	maxAttributeValue = 8 << 10
+	maxMessageGroup   = 128 // characters
+	maxSubject        = 99  // characters; a longer one is cut
+	maxSubjectText    = 1024
+)
+
+// message are the settings that queues and topics share. All its texts may be templates.
+type message struct {
+	body, subject, group string
+	attributes           map[string]string
+	fifo                 bool
+	most                 int // bytes of a body with its attributes
+}
+
+// messageTemplates are the texts of a message as templates; nil: there is none.
+type messageTemplates struct {
+	message
+	body, subject, group *template
+	attributes           map[string]*template
+}
+
+func (t *messageTemplates) all() []*template {
+	if t == nil {
+		return nil
+	}
+	all := []*template{t.body, t.subject, t.group}
+	for _, one := range t.attributes {
+		all = append(all, one)
+	}
+	return all
+}
+
+var attributeName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// check adds everything wrong with m.
+func (m message) check(problems *input.Problems) {
+	var wrong input.Problems
+	if len(m.body) > input.MaxPayload {
+		wrong.Add("/body", input.CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(m.body))
+	}
+	for _, text := range []struct {
+		name, value string
+		most        int
+	}{{"subject", m.subject, maxSubjectText}, {"message_group_id", m.group, maxSubjectText}} {
+		if len(text.value) > text.most {
+			wrong.Add("/"+text.name, input.CodeTextTooLong, "%s has %d bytes; the maximum is %d, templates included",
+				text.name, len(text.value), text.most)
+		}
+	}
+	m.checkAttributes(&wrong)
+	templates := m.templates(&wrong)
+	if len(wrong) == 0 {
+		sample := sampleCall(nil)
+		sample.App, sample.Job, sample.Trigger = "a", "j", "t"
+		_, err := templates.try(sample)
+		wrong.AddError("", err)
+	}
+	problems.AddError("", wrong.Err())
+}
+
+func (m message) checkAttributes(problems *input.Problems) {
+	const at = "/attributes"
+	if len(m.attributes) > maxAttributes {
+		problems.Add(at, input.CodeTooMany, "%d attributes are given; the maximum is %d, because AWS allows 10 and one is Carillon's",
+			len(m.attributes), maxAttributes)
+		return
+	}
+	for _, name := range input.SortedKeys(m.attributes) {
+		switch lower := strings.ToLower(name); {
+		case len(name) > maxAttributeName || !attributeName.MatchString(name):
+			problems.Add(at+input.Pointer(name), input.CodeAttributeName,
+				"attribute name %s does not have 1 to %d letters, digits and any of _-, or single "+
+					"dots between them", input.Echo(name), maxAttributeName)
+		case lower == AttributeCarillon || strings.HasPrefix(lower, "aws.") || strings.HasPrefix(lower, "amazon."):
+			problems.Add(at+input.Pointer(name), input.CodeAttributeName,
+				"attribute name %s is set by Carillon or reserved by AWS; name it otherwise",
+				input.Echo(name))
+		}
+		if value := m.attributes[name]; value == "" {
+			problems.Add(at+input.Pointer(name), input.CodeRequired, "attribute %s has no value, which AWS refuses; give it one, or remove it",
+				input.Echo(name))
+		} else if len(value) > maxAttributeValue {
+			problems.Add(at+input.Pointer(name), input.CodePayloadTooLarge, "value of attribute %s has %d bytes; the maximum is 8 KiB",
+				input.Echo(name), len(value))
+		}
+	}
+}
+
+// templates reads the texts of m and adds what is wrong with their templates. It does not read texts that are too long.
+func (m message) templates(problems *input.Problems) *Templates {
+	return m.templatesWith(problems, TemplateFields)
+}
+
+// templatesWith is templates for those that may use fields.
+func (m message) templatesWith(problems *input.Problems, fields []string) *Templates {
+	t := &messageTemplates{message: m, attributes: map[string]*template{}}
+	read := func(path, text string, most int) *template {
+		if text == "" || len(text) > most {
+			return nil
+		}
+		return parseTemplate(problems, path, text, fields)
+	}
+	t.body = read("/body", m.body, input.MaxPayload)
+	t.subject = read("/subject", m.subject, maxSubjectText)
+	t.group = read("/message_group_id", m.group, maxSubjectText)
+	for _, name := range input.SortedKeys(m.attributes) {
+		if len(m.attributes) > maxAttributes {
+			break
+		}
+		if one := read("/attributes"+input.Pointer(name), m.attributes[name], maxAttributeValue); one != nil {
+			t.attributes[name] = one
+		}
+	}
+	templates := &Templates{message: t}
+	templates.fires = templates.any(func(one *template) bool { return one.fires })
+	return templates
+}
+
+// warn warns of a payload that is given and not sent.
+func (m message) warn(payload json.RawMessage, problems *input.Problems) {
+	var wrong input.Problems
+	templates := m.templates(&wrong)
+	if len(wrong) > 0 || len(payload) == 0 || m.body == "" || templates.any(func(t *template) bool { return t.payload }) {
+		return
+	}
+	problems.Add("/payload", input.CodePayloadUnused, "the payload is not sent, because the message has a body and no template that uses the "+
+		"payload; write {{json .Payload}} where it belongs, or remove it")
+}
+
+// Message returns what an attempt sends to a queue or topic, with templates filled in. The error is a *TemplateError.
+func (c Call) Message() (Message, error) {
+	templates, err := c.Templates, error(nil)
+	if templates == nil {
+		templates, err = c.Target.Templates()
+	}
+	var filled Message
+	if err == nil {
+		filled, err = templates.message.fill(&c)
+	}
+	var problems input.Problems
+	if errors.As(err, &problems) {
+		err = &TemplateError{problems}
+	}
+	return filled, err
+}
+
+// fill fills in templates. The error is Problems with pointers in the target.
+func (t *messageTemplates) fill(c *Call) (Message, error) {
+	var problems input.Problems
+	m := Message{Attributes: map[string]string{}}
+	if t.body == nil {
+		m.Body = string(c.Body())
+		checkCharacters(&problems, "/body", "body", m.Body)
+	} else if m.Body = t.body.text(&problems, "/body", "body", c, input.MaxPayload); m.Body == "" && len(problems) == 0 {
+		problems.Add("/body", input.CodeRequired, "body is empty once its template is filled in; AWS refuses a message without a body")
+	}
+	if t.subject != nil {
+		text, _ := t.subject.render(c, maxSubjectText, false)
+		m.Subject = subjectOf(text)
+	}
+	for _, name := range input.SortedKeys(t.attributes) {
+		value := t.attributes[name].text(&problems, "/attributes"+input.Pointer(name), "value of attribute "+input.Echo(name), c,
+			maxAttributeValue)
+		if value != "" { // AWS refuses an empty one, and a field may have no value
+			m.Attributes[name] = value
+		}
+	}
+	about, _ := json.Marshal(c.attempt()) // no field of it can fail
+	m.Attributes[AttributeCarillon] = string(about)
+	t.order(&problems, &m, c)
+	if size := m.size(); size > t.most {
+		problems.Add("", input.CodePayloadTooLarge, "message has %d bytes with its attributes; the maximum is %d KiB", size, t.most>>10)
+	}
+	return m, problems.Err()
+}
+
+// text returns the text for a call, or adds why it cannot be part of a message.
+func (t *template) text(problems *input.Problems, path, what string, c *Call, most int) string {
+	text, fits := t.render(c, most, false)
+	if !fits {
+		problems.Add(path, input.CodePayloadTooLarge, "%s has more than %d KiB once its template is filled in", what, most>>10)
+		return ""
+	}
+	checkCharacters(problems, path, what, text)
+	return text
+}
+
+// order sets the ids by which queues order messages and drop repeated ones.
+func (t *messageTemplates) order(problems *input.Problems, m *Message, c *Call) {
+	if t.fifo {
+		m.GroupID, m.DeduplicationID = defaultGroup(c.App, c.Job), c.EventID
+	}
+	if t.group == nil {
+		return
+	}
+	const rule = "up to 128 letters, digits and punctuation marks of ASCII, without spaces"
+	id, fits := t.group.render(c, maxMessageGroup, false)
+	m.GroupID = id
+	switch {
+	case !fits || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }):
+		problems.Add("/message_group_id", input.CodeTextInvalid, "message_group_id is not %s once its template is filled in", rule)
+	case id == "" && t.fifo:
+		problems.Add("/message_group_id", input.CodeRequired, "message_group_id is empty once its template is filled in; a FIFO queue or topic "+
+			"needs one: %s", rule)
+	}
+}
+
+// defaultGroup is APP/JOB. The end of a longer one than AWS allows is a hash: Carillon gives some jobs long names itself.
+func defaultGroup(app, job string) string {
+	group := app + "/" + job
+	if len(group) <= maxMessageGroup {
+		return group
+	}
+	const digits = 16
+	sum := sha256.Sum256([]byte(group))
+	return group[:maxMessageGroup-digits-1] + "/" + hex.EncodeToString(sum[:])[:digits]
+}
+
+// size is the bytes of the message as AWS counts them.
+func (m Message) size() int {
+	size := len(m.Body) + len(m.Subject)
+	for name, value := range m.Attributes {
+		size += len(name) + len("String") + len(value)
+	}
+	return size
+}
+
+// try fills in the texts for a sample, and for one in which as little as possible is set. The error is Problems.
+func (t *messageTemplates) try(sample Call) error {
+	_, err := t.fill(&sample)
+	if err == nil {
+		sample = sample.least()
+		_, err = t.fill(&sample)
+	}
+	return err
+}
+
+// checkCharacters reports a text with characters that neither SQS nor SNS takes: those that XML 1.0 does not allow.
+func checkCharacters(problems *input.Problems, path, what, text string) {
+	if !utf8.ValidString(text) {
+		problems.Add(path, input.CodeTextInvalid, "%s is not UTF-8", what)
+		return
+	}
+	if at := strings.IndexFunc(text, notInMessages); at >= 0 {
+		r, _ := utf8.DecodeRuneInString(text[at:])
+		problems.Add(path, input.CodeTextInvalid, "%s holds the character U+%04X, which neither SQS nor SNS takes; remove it, or write it as an "+
+			"escape of JSON", what, r)
+	}
+}
+
+func notInMessages(r rune) bool {
+	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF
+}
+
+// subjectOf returns the beginning of a text as the subject of a message.
+func subjectOf(text string) string {
+	text = strings.TrimSpace(input.OneLine(text))
+	if utf8.RuneCountInString(text) <= maxSubject {
+		return text
+	}
+	return string([]rune(text)[:maxSubject-1]) + "…"
+}

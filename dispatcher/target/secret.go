@@ -1,0 +1,104 @@
+package target
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// Secret is a value that only the sender and the target may know. One of its fields is set.
+type Secret struct {
+	// Reference is env:NAME, a variable of the node's environment whose name begins with
+	// SecretEnvPrefix; file:PATH, a file below the node's directory of secrets; or a secret of a
+	// manager: awssm:NAME, ssm:NAME or vault:PATH, each with [#KEY][@VERSION]. The node looks it
+	// up for the attempts that need it. See SecretReference.
+	Reference string `json:"reference,omitempty"`
+	// Value is the secret itself, of at most MaxSecret bytes. It is
+	// stored encrypted and never returned.
+	Value input.Sensitive `json:"value,omitzero"`
+	// Stored stands for a value that was given before: a PUT with it keeps that value, as long as the
+	// target keeps its Origin.
+	Stored bool `json:"stored,omitempty"`
+}
+
+// MaxSecret bounds the value of a secret, in bytes; certificates are the longest.
+const MaxSecret = 64 << 10
+
+// SecretEnvPrefix begins the names of variables that jobs may refer to, so that declaring a job does
+// not give access to the whole environment of a node.
+const SecretEnvPrefix = "SECRET_"
+
+// check reports what is wrong with s under path; form, if not nil, checks a value.
+func (s Secret) check(problems *input.Problems, at string, form func(string) error) {
+	given := make([]string, 0, 3)
+	for field, is := range map[string]bool{"reference": s.Reference != "", "value": !s.Value.IsZero(), "stored": s.Stored} {
+		if is {
+			given = append(given, field)
+		}
+	}
+	slices.Sort(given)
+	switch {
+	case len(given) == 0:
+		problems.Add(at, input.CodeRequired, "secret is missing; refer to it as %s, or give its value", SecretForms)
+	case len(given) > 1:
+		// Only what is sent back as the API returned it has stored.
+		problems.Add(at, input.CodeSecretForm, "secret has %s; give one of them", strings.Join(given, " and "))
+	case s.Reference != "":
+		checkReference(problems, at+"/reference", s.Reference)
+	case !s.Value.IsZero():
+		checkSecretValue(problems, at+"/value", s.Value.Reveal(), form)
+	}
+}
+
+func checkSecretValue(problems *input.Problems, at, value string, form func(string) error) {
+	switch {
+	case value == "":
+		problems.Add(at, input.CodeSecretLength, "value of a secret is empty; the length is 1 byte to 64 KiB")
+	case len(value) > MaxSecret:
+		problems.Add(at, input.CodeSecretLength, "value of a secret has %d bytes; the maximum is 64 KiB", len(value))
+	case !utf8.ValidString(value):
+		problems.Add(at, input.CodeTextInvalid, "value of a secret is not UTF-8")
+	case form != nil:
+		problems.AddError(at, form(value))
+	}
+}
+
+// Secrets returns the secrets of a target by their JSON pointers in it.
+func (t Target) Secrets() map[string]Secret {
+	all := map[string]Secret{}
+	t.EachSecret(func(path string, s Secret) Secret {
+		all[path] = s
+		return s
+	})
+	return all
+}
+
+// CheckKept returns a problem for each secret of t that keeps the stored value of old but would be sent
+// to another origin, so that nobody can redirect a stored secret to a host of their own. The pointers
+// are those in t.
+func (t Target) CheckKept(old Target) error {
+	var problems input.Problems
+	given, before := t.Secrets(), old.Secrets()
+	for _, path := range input.SortedKeys(given) {
+		from, to := old.Origin(path), t.Origin(path)
+		if given[path].Stored && before[path].Stored && from != to {
+			problems.Add(path+"/stored", input.CodeSecretOrigin,
+				"the stored value was given for %s and is not sent to %s; give it again (in Terraform, with another value_version), "+
+					"or refer to the secret as %s", input.Echo(from), input.Echo(to), SecretForms)
+		}
+	}
+	return problems.Err()
+}
+
+// WithSecrets returns a copy of t in which the secrets in with, by their JSON pointers, replace those
+// of t.
+func (t Target) WithSecrets(with map[string]Secret) Target {
+	return t.EachSecret(func(path string, s Secret) Secret {
+		if other, ok := with[path]; ok {
+			return other
+		}
+		return s
+	})
+}

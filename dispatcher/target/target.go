@@ -1,0 +1,294 @@
+package target
+
+import (
+	"encoding/json"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// Target is what a run calls. Exactly one of its fields is set.
+type Target struct {
+	Webhook *Webhook `json:"webhook,omitempty"`
+	Lambda  *Lambda  `json:"lambda,omitempty"`
+	// Group is an endpoint group of the app.
+	Group *GroupTarget `json:"group,omitempty"`
+	// SQS is a queue, and SNS a topic, that gets a message.
+	SQS *SQS `json:"sqs,omitempty"`
+	SNS *SNS `json:"sns,omitempty"`
+	// Alert is where the notifications of an alert go. No job of a user has it.
+	Alert *AlertDestination `json:"alert,omitempty"`
+}
+
+// Kind is a kind of target, named as its key in JSON. It is empty for a target of a kind that
+// this version does not know.
+type Kind string
+
+// The kinds of target.
+const (
+	KindWebhook Kind = "webhook"
+	KindLambda  Kind = "lambda"
+	KindGroup   Kind = "group"
+	KindSQS     Kind = "sqs"
+	KindSNS     Kind = "sns"
+	KindAlert   Kind = "alert"
+)
+
+// Kinds are all kinds.
+var Kinds = []Kind{KindWebhook, KindLambda, KindGroup, KindSQS, KindSNS, KindAlert}
+
+// callee is what the domain asks of every kind of target. A new kind is a field of Target, a case in
+// Target.given, and a file that implements this; package invoke has one that calls it.
+type callee interface {
+	kind() Kind
+	Validate() error
+	// host is what Target.Host returns, origin what Target.Origin returns.
+	host() (name string, atOnce int)
+	origin() string
+	// timeout is what Target.Timeout returns.
+	timeout() time.Duration
+	// templates reads the templates, and adds what is wrong with them; nil: there are none.
+	templates(problems *input.Problems) *Templates
+	// replaceSecrets puts a copy with each secret replaced into t; f takes its JSON pointer in t.
+	replaceSecrets(t *Target, f func(path string, s Secret) Secret)
+	// warn adds what is allowed but probably not meant, with JSON pointers in the job.
+	warn(payload json.RawMessage, problems *input.Problems)
+}
+
+// given yields what t calls; a valid target calls one thing.
+func (t Target) given(yield func(callee) bool) {
+	if t.Webhook != nil && !yield(t.Webhook) {
+		return
+	}
+	if t.Lambda != nil && !yield(t.Lambda) {
+		return
+	}
+	if t.Group != nil && !yield(t.Group) {
+		return
+	}
+	if t.SQS != nil && !yield(t.SQS) {
+		return
+	}
+	if t.SNS != nil && !yield(t.SNS) {
+		return
+	}
+	if t.Alert != nil {
+		yield(t.Alert)
+	}
+}
+
+// one returns what t calls; nil for nothing.
+func (t Target) one() callee {
+	for given := range t.given {
+		return given
+	}
+	return nil
+}
+
+// Kind returns the kind of t.
+func (t Target) Kind() Kind {
+	if one := t.one(); one != nil {
+		return one.kind()
+	}
+	return ""
+}
+
+// GroupName returns the name of the group that t names; empty: it names none.
+func (t Target) GroupName() string {
+	if t.Group == nil {
+		return ""
+	}
+	return t.Group.Name
+}
+
+// AssumeRole returns the role as which AWS is called; nil: the node's own, or t does not call AWS.
+func (t Target) AssumeRole() *AssumeRole {
+	switch {
+	case t.Lambda != nil:
+		return t.Lambda.AssumeRole
+	case t.SQS != nil:
+		return t.SQS.AssumeRole
+	case t.SNS != nil:
+		return t.SNS.AssumeRole
+	}
+	return nil
+}
+
+// AWSRegion returns the region of AWS that t names; empty: the node's, or t does not call AWS.
+func (t Target) AWSRegion() string {
+	switch {
+	case t.Lambda != nil:
+		return t.Lambda.FunctionRegion()
+	case t.SQS != nil:
+		return arnPart(t.SQS.QueueARN, arnRegion)
+	case t.SNS != nil:
+		return arnPart(t.SNS.TopicARN, arnRegion)
+	}
+	return ""
+}
+
+// Headers returns the headers that t sends; has is false for a target that can have none.
+func (t Target) Headers() (headers map[string]string, has bool) {
+	switch {
+	case t.Webhook != nil:
+		return t.Webhook.Headers, true
+	case t.Group != nil && t.Group.XXLJob == nil:
+		return t.Group.Headers, true
+	}
+	return nil, false
+}
+
+// WithHeaders returns t with other headers, if its kind has any.
+func (t Target) WithHeaders(headers map[string]string) Target {
+	switch {
+	case t.Webhook != nil:
+		changed := *t.Webhook
+		changed.Headers = headers
+		t.Webhook = &changed
+	case t.Group != nil:
+		changed := *t.Group
+		changed.Headers = headers
+		t.Group = &changed
+	}
+	return t
+}
+
+// Validate returns everything wrong with t, as Problems with JSON pointers, or nil.
+func (t Target) Validate() error {
+	var problems input.Problems
+	switch all := slices.Collect(t.given); len(all) {
+	case 0:
+		problems.Add("/webhook", input.CodeRequired, "target names nothing to call; give it a webhook, a lambda, a group, an sqs or an sns")
+	case 1:
+		problems.AddError("/"+string(all[0].kind()), all[0].Validate())
+	default:
+		problems.Add("/"+string(all[1].kind()), input.CodeTargetKind, "target has a %s and a %s; a job calls one thing", all[0].kind(),
+			all[1].kind())
+	}
+	return problems.Err()
+}
+
+// Host returns what the calls of t go to, and how many of them may be in flight at once on a node; 0: no
+// limit of its own. Limits, rates and circuits are kept for each host: of a webhook, the host of its URL,
+// however that is spelled; of a Lambda function, its account, its region, its name and the role that it is
+// invoked as; of a queue or topic, its service, account, region, name and role. A rate counts the calls of
+// all apps, a circuit those of one.
+func (t Target) Host() (name string, atOnce int) {
+	if one := t.one(); one != nil {
+		return one.host()
+	}
+	return "", 0
+}
+
+// Origin returns what the value of a secret is bound to, by its JSON pointer in t: scheme, host and port of the URL that
+// it is sent to, and for client credentials those of the token URL as well; empty for what AWS serves.
+func (t Target) Origin(path string) string {
+	one := t.one()
+	if one == nil {
+		return ""
+	}
+	if w := t.anyWebhook(); w != nil && w.Auth.oauth2() != nil && isOAuth2Secret(path) {
+		return one.origin() + " " + w.Auth.OAuth2.origin()
+	}
+	return one.origin()
+}
+
+// anyWebhook returns the webhook that t calls, as its target or as that of an alert; nil: it calls none.
+func (t Target) anyWebhook() *Webhook {
+	if t.Alert != nil && t.Alert.Webhook != nil {
+		return &t.Alert.Webhook.Webhook
+	}
+	return t.Webhook
+}
+
+// Timeout returns how long one attempt may take.
+func (t Target) Timeout() time.Duration {
+	if one := t.one(); one != nil {
+		return one.timeout()
+	}
+	return 0
+}
+
+// Templates reads the templates of t; nil: it has none. The error is Problems, which Validate finds too.
+func (t Target) Templates() (*Templates, error) {
+	one := t.one()
+	if one == nil {
+		return nil, nil
+	}
+	var problems input.Problems
+	templates := one.templates(&problems)
+	return templates, problems.Err()
+}
+
+// Warn adds what is allowed but probably not meant in a target of a job with a payload, with JSON pointers in the job.
+func (t Target) Warn(payload json.RawMessage, problems *input.Problems) {
+	if one := t.one(); one != nil {
+		one.warn(payload, problems)
+	}
+}
+
+// EachSecret returns a copy of t with each secret replaced; f takes its JSON pointer in t.
+func (t Target) EachSecret(f func(path string, s Secret) Secret) Target {
+	replaced := t
+	for given := range t.given {
+		given.replaceSecrets(&replaced, f)
+	}
+	return replaced
+}
+
+// hostOf returns the host of a URL, with its port unless that is the scheme's: the same for each way to write it.
+// It is empty if there is none. A host is no part of a template.
+func hostOf(text string) string {
+	if isTemplate(text) {
+		text = urlBeginning.FindString(text)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = Dialled(addr).String()
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if n, err := strconv.Atoi(port); err == nil {
+		port = strconv.Itoa(n)
+	}
+	if port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
+		return host
+	}
+	return host + ":" + port
+}
+
+// TargetSummary says what a job calls.
+type TargetSummary struct {
+	Kind Kind `json:"kind"`
+	// Name is the host of a webhook, with its port unless that is the scheme's, or the name of the function, group, queue or
+	// topic.
+	Name string `json:"name"`
+}
+
+// Summary returns what t calls, in short.
+func (t Target) Summary() TargetSummary {
+	s := TargetSummary{Kind: t.Kind()}
+	switch {
+	case t.Webhook != nil:
+		s.Name = hostOf(t.Webhook.URL)
+	case t.Lambda != nil:
+		s.Name = t.Lambda.FunctionName()
+	case t.Group != nil:
+		s.Name = t.Group.Name
+	case t.SQS != nil:
+		s.Name = arnPart(t.SQS.QueueARN, arnName)
+	case t.SNS != nil:
+		s.Name = arnPart(t.SNS.TopicARN, arnName)
+	}
+	return s
+}
