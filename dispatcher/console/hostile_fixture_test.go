@@ -24,7 +24,7 @@ var notShown = map[string]bool{
 	"Strip.Trigger": true, "StripCell.Run": true, "Timeline.Next": true, "TimelineMark.Run": true,
 	"TimelineMark.Trigger": true,
 	// The API and the Terraform of a definition have them.
-	"AlertMuteWindow.Schedule": true, "AlertMuteWindow.Timezone": true,
+	"MuteWindow.Schedule": true, "MuteWindow.Timezone": true,
 	"App.AWSExternalID": true, "BackfillSpec.Payload": true, "BreakAlert.Alert": true, "BreakJob.Job": true,
 	"CalendarRule.ICalendar": true, "CarriedState.DiscardedRun": true, "CarriedState.Run": true, "DNSMembers.Labels": true,
 	"DNSMembers.Labels[]": true,
