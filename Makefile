@@ -130,6 +130,7 @@ lint: $(GOLANGCI) $(ACTIONLINT)
 	$(ACTIONLINT) .github/workflows/*.yml
 	@if command -v shellcheck >/dev/null; then shellcheck -S warning tools/*.sh .ci/run; fi
 	tools/lint.sh
+	go run ./tools/rooms
 
 ## vulnerabilities: look up known vulnerabilities in what the programs call; without the list of vuln.go.dev it says so and passes
 .PHONY: vulnerabilities

@@ -26,6 +26,7 @@ var withoutSteps = map[string]string{
 	"test/markup":   "judges pages in the tests of the console",
 	"test/need":     "has no behaviour but skipping",
 	"tools/check":   "its own tests are in make test",
+	"tools/rooms":   "its own tests are in make test; make lint runs it",
 	"tools/zones":   "its own tests are in make test; the weekly workflow runs it",
 }
 

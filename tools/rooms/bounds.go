@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// What one thing may have.
+const (
+	maxFiles      = 40  // a folder
+	maxExported   = 300 // a package
+	maxComplexity = 15  // a function, tables apart
+	maxFields     = 15  // a struct
+	maxParameters = 6   // a function has fewer
+)
+
+// What the whole may have, which is what it has now if that is more than it should.
+const (
+	mostLines     = 118_000
+	mostNinetieth = 8
+	mostComplex   = 42
+	mostWide      = 35
+	mostLong      = 51
+)
+
+// mostFiles and mostExported are of folders and packages that have more than they should.
+var (
+	mostFiles = map[string]int{
+		"dispatcher": 55, "dispatcher/api": 54, "dispatcher/cmd/carillon": 92, "dispatcher/console": 59, "dispatcher/engine": 70,
+		"dispatcher/invoke": 48, "dispatcher/store": 157, "provider": 92,
+	}
+
+	mostExported = map[string]int{}
+)
+
+// problems returns everything that is outside its bounds.
+func (h *house) problems() (problems []error) {
+	over := func(what string, is, most int, which ...string) {
+		if is > most {
+			problems = append(problems, fmt.Errorf("%s: %d, at most %d%s", what, is, most, strings.Join(append([]string{""}, which...), "\n  ")))
+		}
+	}
+	lines, _ := h.totals()
+	over("lines of the product", lines, mostLines)
+	over("complexity that nine of ten functions have at most", h.ninetieth(), mostNinetieth)
+	over(fmt.Sprintf("functions of a complexity above %d", maxComplexity), len(h.complex), mostComplex, slices.Sorted(maps.Keys(h.complex))...)
+	over(fmt.Sprintf("structs with more than %d fields", maxFields), len(h.wide), mostWide, h.wide...)
+	over(fmt.Sprintf("functions with %d parameters or more", maxParameters), len(h.long), mostLong, h.long...)
+	for _, name := range slices.Sorted(maps.Keys(h.folders)) {
+		over("files in "+name, h.folders[name].files, max(maxFiles, mostFiles[name]))
+		over("exported names of "+name, h.folders[name].exported, max(maxExported, mostExported[name]))
+	}
+	for _, list := range []map[string]int{mostFiles, mostExported} {
+		for name := range list {
+			if h.folders[name] == nil {
+				problems = append(problems, errors.New("there is a bound for "+name+", which is no folder of the product"))
+			}
+		}
+	}
+	return problems
+}
