@@ -18,30 +18,20 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
-// wordedTypes are the types of the domain whose values pages show by words, with where they are declared, and how the keys of
-// their words begin.
-func wordedTypes() map[string]struct {
-	folder   string
-	prefixes []string
-} {
-	type words = struct {
-		folder   string
-		prefixes []string
-	}
-	domain := func(prefixes ...string) words { return words{"..", prefixes} }
-	return map[string]words{
-		"RunState": domain("state."), "RunKind": domain("kind."), "Class": domain("class."), "JobState": domain("jobs.state."),
-		"TriggerState": domain("state."), "NodeState": domain("state."), "NodeReason": domain("attention.node."),
-		"MisfirePolicy": domain("state."), "Decision": domain("state."), "ConcurrencyPolicy": domain("concurrency_policy."),
-		"AlertCondition": domain("condition."), "AlertTransition": domain("transition."), "AlertKept": domain("kept."),
-		"Scope": domain("scope.", "scope_name."), "TargetKind": domain("target."), "FollowEvent": domain("on."),
-		"GroupKind": domain("group_kind."), "EndpointState": domain("state."), "EndpointSource": domain("source."),
-		"BackfillState": domain("state."), "BackfillOrder": domain("order."), "BackfillExisting": domain("existing."),
-		"BulkVerb": domain("bulk."), "BulkState": domain("state."), "Invocation": domain("invocation."),
-		"CredentialReason": domain("attention.credential."), "RollbackChoice": domain("rollback."), "Cause": domain("action."),
-		"Strategy": {"../routing", []string{"strategy."}}, "Verdict": {"../verify", []string{"state."}},
-		"Dialect": {"../schedule", []string{"dialect."}}, "Gap": {"../schedule", []string{"gap."}},
-		"Overlap": {"../schedule", []string{"overlap."}}, "Effect": {"../schedule", []string{"preview.effect."}},
+// wordedTypes are the types of the domain whose values pages show by words, by their room and name, and how the keys of their
+// words begin. A type of the domain's root has no room.
+func wordedTypes() map[string][]string {
+	return map[string][]string{
+		"run.State": {"state."}, "run.Kind": {"kind."}, "run.Class": {"class."}, "JobState": {"jobs.state."},
+		"TriggerState": {"state."}, "NodeState": {"state."}, "NodeReason": {"attention.node."}, "MisfirePolicy": {"state."},
+		"Decision": {"state."}, "run.ConcurrencyPolicy": {"concurrency_policy."}, "target.AlertCondition": {"condition."},
+		"target.AlertTransition": {"transition."}, "alert.Kept": {"kept."}, "access.Scope": {"scope.", "scope_name."},
+		"target.Kind": {"target."}, "run.FollowEvent": {"on."}, "target.GroupKind": {"group_kind."}, "target.EndpointState": {"state."},
+		"target.EndpointSource": {"source."}, "repeat.BackfillState": {"state."}, "repeat.BackfillOrder": {"order."},
+		"repeat.BackfillExisting": {"existing."}, "repeat.BulkVerb": {"bulk."}, "repeat.BulkState": {"state."},
+		"target.Invocation": {"invocation."}, "view.CredentialReason": {"attention.credential."}, "RollbackChoice": {"rollback."},
+		"Cause": {"action."}, "routing.Strategy": {"strategy."}, "verify.Verdict": {"state."}, "schedule.Dialect": {"dialect."},
+		"schedule.Gap": {"gap."}, "schedule.Overlap": {"overlap."}, "schedule.Effect": {"preview.effect."},
 	}
 }
 
@@ -96,15 +86,19 @@ func wantWords(t *testing.T, of, prefix string, values []string) {
 func TestValuesOfTheDomainHaveWords(t *testing.T) {
 	t.Parallel()
 	declared := map[string]map[string][]string{}
-	for name, of := range wordedTypes() {
-		if declared[of.folder] == nil {
-			declared[of.folder] = valuesOf(t, of.folder)
+	for name, prefixes := range wordedTypes() {
+		room, of, found := strings.Cut(name, ".")
+		if !found {
+			room, of = "", name
 		}
-		values := declared[of.folder][name]
+		if declared[room] == nil {
+			declared[room] = valuesOf(t, filepath.Join("..", room))
+		}
+		values := declared[room][of]
 		if len(values) < 2 {
-			t.Errorf("%s declares the values %q of %s, want two at least; was the type renamed?", of.folder, values, name)
+			t.Errorf("there are the values %q of %s, want two at least; was the type renamed?", values, name)
 		}
-		for _, prefix := range of.prefixes {
+		for _, prefix := range prefixes {
 			wantWords(t, name, prefix, values)
 		}
 	}

@@ -60,7 +60,7 @@ func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 // mostIdle is more than a node of four was seen to send, 2.7: heartbeats 0.25, polls 0.2, its turns to sweep 0.55, its looks
 // for ends to follow and backfills 0.1, its looks for leaks, for the chosen zones and for runs that began long ago 0.2, a
 // quarter of the fleet's work 0.8, 0.2 for old claims in the first minutes, and what it asks as it starts.
-const mostIdle = 3
+const mostIdle = 3.0
 
 // statementsOf returns how many statements a store has sent.
 func statementsOf(t *testing.T, registry *prometheus.Registry) float64 {
