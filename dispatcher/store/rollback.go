@@ -13,8 +13,9 @@ import (
 type declaration struct {
 	reason string
 	now    time.Time // by the clock of the database
-	// age is how long ago the latest of what is missing was known to be committed; 0: that may be now.
-	age time.Duration
+	// age returns how long ago the latest of what is missing was known to be committed; nil: that may be now. It is asked for
+	// once now is known: who waits for a connection in between would take what is missing for younger than it is.
+	age func() time.Duration
 	by  input.Change
 }
 
@@ -25,7 +26,11 @@ func declareRollback(ctx context.Context, do execute, d declaration) error {
 	// $1 now, $2 reason, $3 when the latest of what is missing was committed
 	const note = `UPDATE installation SET rolled_back_at = $1, rollback_reason = $2, rollback_choice = '', rollback_skip_to = 0
 		WHERE rolled_back_at IS NULL OR rollback_choice <> '' AND rolled_back_at < $3`
-	noted, err := do(ctx, note, d.now.UnixMilli(), storable(d.reason), d.now.Add(-d.age).UnixMilli())
+	committed := d.now
+	if d.age != nil {
+		committed = committed.Add(-d.age())
+	}
+	noted, err := do(ctx, note, d.now.UnixMilli(), storable(d.reason), committed.UnixMilli())
 	if err == nil && noted > 0 {
 		err = insertAuditEntry(ctx, do, d.now, drawAuditID(), d.by,
 			auditEntry{action: "rolled_back", subject: "rollback", after: map[string]string{"reason": d.reason}})

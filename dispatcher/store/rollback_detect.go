@@ -120,7 +120,7 @@ func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node run.Nod
 	if lost = d.repeated(node, heartbeats, settled); lost {
 		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
 		_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node),
-			age: before.age(), by: input.Change{Actor: "system", Now: now}})
+			age: before.age, by: input.Change{Actor: "system", Now: now}})
 	}
 	if err == nil {
 		d.noteHeartbeats(node, heartbeats)
@@ -153,7 +153,7 @@ func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node run.N
 		return err
 	}
 	_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has registered, and the database does not know it", node),
-		age: high.age(), by: input.Change{Actor: "system", Now: now}})
+		age: high.age, by: input.Change{Actor: "system", Now: now}})
 	return err
 }
 
@@ -276,7 +276,7 @@ func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error 
 			return declareRollback(ctx, func(ctx context.Context, statement string, args ...any) (int64, error) {
 				done, err := tx.Exec(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
 				return done.RowsAffected(), err
-			}, declaration{reason: reason, now: now, age: high.age(), by: input.Change{Actor: "system"}})
+			}, declaration{reason: reason, now: now, age: high.age, by: input.Change{Actor: "system"}})
 		})
 	}
 	if err != nil || d.anonymous || !d.latest().holds() {
