@@ -1,6 +1,9 @@
 package dispatcher
 
 import (
+	"slices"
+	"time"
+
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -62,4 +65,19 @@ func (j Job) ForWire() Job {
 		s.Value = s.Value.ForWire()
 		return s
 	})
+}
+
+// CertificateEnd returns when the first client certificate of a job's own targets ends; nil: there is none.
+func (j Job) CertificateEnd() *time.Time {
+	ends := []*time.Time{j.Target.CertificateEnd()}
+	for _, follow := range j.EachFollow() {
+		if follow.Target != nil {
+			ends = append(ends, follow.Target.CertificateEnd())
+		}
+	}
+	ends = slices.DeleteFunc(ends, func(end *time.Time) bool { return end == nil })
+	if len(ends) == 0 {
+		return nil
+	}
+	return slices.MinFunc(ends, func(a, b *time.Time) int { return a.Compare(*b) })
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // WarningCodes are the codes of warnings that Job.Acknowledge answers. Warnings of other codes say that a job does not
@@ -68,4 +69,17 @@ func (j Job) WarnOfRegion(node string) []input.Problem {
 	}
 	return j.unanswered([]input.Problem{{Path: "/target/lambda/function", Code: input.CodeLambdaRegion, Message: "the function is in " +
 		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}})
+}
+
+// CheckBounds returns what of j is outside the bounds of its app, as Problems with JSON pointers in the job, or nil: of its own
+// target, and of those of what follows it.
+func (j Job) CheckBounds(bounds *target.Bounds) error {
+	var problems input.Problems
+	problems.AddError("", bounds.CheckTarget(j.App, j.Target))
+	for event, follow := range j.EachFollow() {
+		if follow.Target != nil {
+			problems.AddError("/"+string(event), bounds.CheckTarget(j.App, *follow.Target))
+		}
+	}
+	return problems.Err()
 }

@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -29,4 +31,102 @@ func (p PauseRequest) Validate() error {
 	var problems input.Problems
 	input.CheckText(&problems, "/reason", p.Reason)
 	return problems.Err()
+}
+
+// AppPause is a pause of an app, or of those of its jobs that have some labels: also of jobs that are created, or get the
+// labels, while it lasts. A job is held while any of these pauses holds it, or one of its own.
+type AppPause struct {
+	// ID is chosen by the server.
+	ID  string `json:"id"`
+	App string `json:"app"`
+	AppPauseRequest
+	// PausedBy is the actor that the audit log names: a token, or the command line.
+	PausedBy string    `json:"paused_by"`
+	PausedAt time.Time `json:"paused_at"`
+	// Pending tells that jobs of the app have yet to follow its pauses, because the request that changed them was
+	// interrupted. The handler of a node goes on with it.
+	Pending bool `json:"pending,omitempty"`
+	// EndedAt is when it ended, and EndedBy is who ended it; nil: it holds. Only a history has those that have ended.
+	EndedAt *time.Time `json:"-"`
+	EndedBy string     `json:"-"`
+}
+
+// AppPauseRequest asks for a pause of an app.
+type AppPauseRequest struct {
+	// Labels are those that a job must have to be held; empty: every job of the app is.
+	Labels input.Labels `json:"labels,omitempty"`
+	// Reason is shown with the pause; free text of at most 1024 characters.
+	Reason string `json:"reason,omitempty"`
+	// Until is when the pause ends by itself; nil: somebody has to end it. The handler of a node ends it, so jobs go on
+	// within a handler interval after that.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// MaxAppPauses bounds the pauses that an app has at once.
+const MaxAppPauses = 100
+
+// Validate returns everything wrong with p that does not depend on the time, as Problems, or nil.
+func (p AppPauseRequest) Validate() error {
+	var problems input.Problems
+	p.Labels.Check(&problems, "/labels")
+	input.CheckText(&problems, "/reason", p.Reason)
+	return problems.Err()
+}
+
+// CheckUntil returns a problem if a pause that begins now would have ended by until.
+func CheckUntil(until *time.Time, now time.Time) error {
+	if until == nil || until.After(now) {
+		return nil
+	}
+	return &input.Problem{Path: "/until", Code: input.CodeAtPast, Message: fmt.Sprintf(
+		"until %s is not after now, %s; give a later time, or leave it out for a pause that somebody has to end",
+		input.FormatInstant(*until), input.FormatInstant(now))}
+}
+
+// Holds tells whether p holds jobs with these labels.
+func (p AppPause) Holds(labels input.Labels) bool { return labels.Have(p.Labels) }
+
+// HeldBy returns those of the pauses that hold jobs with these labels.
+func HeldBy(pauses []AppPause, labels input.Labels) (held []AppPause) {
+	for _, p := range pauses {
+		if p.Holds(labels) {
+			held = append(held, p)
+		}
+	}
+	return held
+}
+
+// What says which jobs p holds, such as "jobs of app billing with labels team=payments".
+func (p AppPause) What() string {
+	if len(p.Labels) == 0 {
+		return "all jobs of app " + p.App
+	}
+	return "jobs of app " + p.App + " with labels " + p.Labels.String()
+}
+
+// String says what p holds, by whom, since when, until when, and why.
+func (p AppPause) String() string {
+	text := fmt.Sprintf("%s are paused by %s since %s", p.What(), p.PausedBy, input.FormatInstant(p.PausedAt))
+	if p.Until != nil {
+		text += ", until " + input.FormatInstant(*p.Until)
+	}
+	if p.Reason != "" {
+		text += ": " + input.Echo(p.Reason)
+	}
+	return text
+}
+
+// AppPauses hold many jobs of an app at once. Each write adds its entry to the audit log in the same transaction.
+type AppPauses interface {
+	// PauseApp adds a pause, which holds the jobs that fit it from its commit on, some thousand triggers at once and the
+	// others by FollowPauses. Each call adds another one. ErrNotFound: there is no such app. Problems: until has passed, or
+	// the app has MaxAppPauses.
+	PauseApp(ctx context.Context, app string, asked AppPauseRequest, change input.Change) (AppPause, error)
+	// AppPauses lists the pauses that an app has now, oldest first. ErrNotFound: there is no such app.
+	AppPauses(ctx context.Context, app string) ([]AppPause, error)
+	// EndAppPause ends a pause. Jobs that no other one holds go on, in portions as PauseApp has them. ErrNotFound: the app
+	// has no such pause now.
+	EndAppPause(ctx context.Context, app, id string, change input.Change) error
+	// FollowPauses lets jobs with about limit triggers follow the pauses of their app, and returns whether there are more.
+	FollowPauses(ctx context.Context, app string, limit int) (more bool, err error)
 }
