@@ -27,6 +27,7 @@ func (j Job) Identity(name string) string {
 	return Identity(j.App, j.CreatedAs(), j.TriggerOrigin(name))
 }
 
+// TriggerOrigin is the name by which the id of a trigger is computed: its first one.
 func (j Job) TriggerOrigin(name string) string { return cmp.Or(j.Triggers[name].Origin, name) }
 
 // OriginOf is the origin of what is called name now, as Origin of a Job or Trigger holds it.

@@ -276,7 +276,7 @@ func (a Alert) Selects(name string, labels input.Labels) bool {
 // IsDefault tells whether a applies to the jobs of its app that no other alert selects.
 func (a Alert) IsDefault() bool { return len(a.Jobs) == 0 && len(a.Labels) == 0 }
 
-// AlertsOf returns those of an app's alerts that apply to a job: those that select it, or else the defaults.
+// Of returns those of an app's alerts that apply to a job: those that select it, or else the defaults.
 func Of(all []Alert, name string, labels input.Labels) []Alert {
 	selected := slices.DeleteFunc(slices.Clone(all), func(a Alert) bool { return !a.Selects(name, labels) })
 	if len(selected) > 0 {

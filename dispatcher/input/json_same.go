@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 )
 
+// SameJSON reports whether two values are the same as JSON.
 func SameJSON(a, b any) bool {
 	was, err := json.Marshal(a)
 	if err != nil {

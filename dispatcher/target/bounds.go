@@ -204,6 +204,7 @@ func BytesKeptReached(app string, most int64) string {
 		"keep runs for a shorter time, or ask an operator for more", app, most)
 }
 
+// SuspendedMessage says that an app is suspended, why, and who lifts that.
 func (b Bounds) SuspendedMessage(app string) string {
 	reason := ""
 	if b.SuspendedReason != "" {

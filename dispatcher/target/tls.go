@@ -106,6 +106,7 @@ func (t *TLS) CertificateEnd() *time.Time {
 	return &first
 }
 
+// CertificateEnd returns when the client certificate of t ends; nil: it has none.
 func (t Target) CertificateEnd() *time.Time {
 	if t.Webhook == nil {
 		return nil

@@ -89,17 +89,17 @@ func short(path string) string {
 func compare(drawn []room, built map[string][]string) (problems []error) {
 	above := map[string]bool{}
 	for _, one := range drawn {
-		real, there := built[one.name]
+		actual, there := built[one.name]
 		if !there {
 			problems = append(problems, fmt.Errorf("the graph in CONTRIBUTING.md has room %s, which is no package", one.name))
 		}
-		for _, name := range real {
+		for _, name := range actual {
 			if !slices.Contains(one.imports, name) {
 				problems = append(problems, fmt.Errorf("%s imports %s; the graph in CONTRIBUTING.md does not say so", one.name, name))
 			}
 		}
 		for _, name := range one.imports {
-			if there && !slices.Contains(real, name) {
+			if there && !slices.Contains(actual, name) {
 				problems = append(problems, fmt.Errorf("%s does not import %s; the graph in CONTRIBUTING.md says so", one.name, name))
 			}
 			if !above[name] {
