@@ -268,7 +268,7 @@ func (a Alert) MutedUntil(now time.Time) (until time.Time, muted bool) {
 	return until, muted
 }
 
-// Selects tells whether a selects a job by its name or labels. A default selects none; see AlertsOf.
+// Selects tells whether a selects a job by its name or labels. A default selects none; see Of.
 func (a Alert) Selects(name string, labels input.Labels) bool {
 	return slices.Contains(a.Jobs, name) || len(a.Labels) > 0 && labels.Have(a.Labels)
 }

@@ -223,7 +223,7 @@ type Store interface {
 	Statistics(ctx context.Context, query view.StatisticsQuery) (view.Statistics, error)
 	verify.Reader
 
-	// Of dispatcher.Credentials:
+	// Of access.Credentials:
 	PutToken(ctx context.Context, token access.APIToken, change input.Change) (access.APIToken, bool, error)
 	RotateToken(ctx context.Context, name string, rotation access.TokenRotation, change input.Change) (
 		access.APIToken, error)

@@ -21,7 +21,7 @@ type stripChart struct {
 	Incomplete string
 	// Problem says why there is no strip.
 	Problem string
-	// Legend are the shapes that occur, in the order of dispatcher.CellKinds.
+	// Legend are the shapes that occur, in the order of view.CellKinds.
 	Legend []string
 }
 

@@ -85,7 +85,7 @@ func copyJobs(b *testing.B, s *store.Store, database string, start time.Time) {
 		b.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(b.Context()))
-	// As dispatcher.JobID and TriggerID: 63 bits of a hash of the names.
+	// As run.JobID and TriggerID: 63 bits of a hash of the names.
 	const id = `((('x' || encode(substring(sha256(convert_to('%s/app/job-' || n || '%s', 'UTF8')) FROM 1 FOR 8), 'hex'))::bit(64)::bigint
 		>> 1) & 9223372036854775807) | 1`
 	const copies = `INSERT INTO %s SELECT x.* FROM %[1]s AS t CROSS JOIN generate_series(1, %d) AS n

@@ -19,7 +19,7 @@ import (
 )
 
 // Egress limits the addresses that webhooks may call, whatever the bounds of their apps say. Addresses of
-// dispatcher.NeverCalled are always denied. The zero value allows public addresses alone.
+// target.NeverCalled are always denied. The zero value allows public addresses alone.
 type Egress struct {
 	// Loopback allows 127.0.0.0/8 and ::1, and all other addresses of the machine: the node itself.
 	Loopback bool

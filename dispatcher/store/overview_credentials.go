@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// isCredential is the condition that a run r failed because of a secret; see dispatcher.CredentialReasonOf.
+// isCredential is the condition that a run r failed because of a secret; see view.CredentialReasonOf.
 const isCredential = `(r.class IN ('secret', 'oauth2', 'credentials') OR r.class = 'http_4xx' AND r.http_status IN (401, 403))`
 
 // refusedRun is the latest attempt of a run that failed because of a secret.

@@ -42,7 +42,7 @@ type Options struct {
 	// ClockMargin is how far the clocks of PostgreSQL's servers differ at most.
 	ClockMargin time.Duration
 	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
-	// dispatcher.DefaultAuditRetention.
+	// access.DefaultAuditRetention.
 	AuditRetention time.Duration
 	// Metrics is where the metrics of PostgreSQL's connections, of runs that are skipped and of rows that are set aside are
 	// registered; nil: nowhere.

@@ -1,7 +1,7 @@
 // Package tracing records the attempts of runs as spans of OpenTelemetry and sends them to a collector.
 //
 // A run is a trace, and each of its attempts a span of kind client, whose ids follow from those of the run; see
-// dispatcher.TraceOf. Nothing is the parent of an attempt, because what asked for a run has often ended long before: the span
+// run.TraceOf. Nothing is the parent of an attempt, because what asked for a run has often ended long before: the span
 // has links to it instead. A span holds nothing that can be a secret: no URL, no text of an error, nothing of a request or
 // response.
 //

@@ -497,7 +497,7 @@ CREATE TABLE attempts (
 ) PARTITION BY RANGE (scheduled_at); -- plain: );
 CREATE TABLE attempts_default PARTITION OF attempts DEFAULT; -- plain:
 
--- The responses to attempts, where there is anything to keep; see dispatcher.Response. They are apart
+-- The responses to attempts, where there is anything to keep; see run.Response. They are apart
 -- from the hot rows, so that a fire with nothing to keep costs no more. Partitions as those of runs.
 CREATE TABLE responses (
   scheduled_at BIGINT   NOT NULL,
@@ -534,7 +534,7 @@ CREATE TABLE run_inputs_default PARTITION OF run_inputs DEFAULT; -- plain:
 -- The backfills, and the runs that each has under way: at most its concurrency. One that has ended goes with the longest
 -- retention. A backfill moves on under the lock of its row, in the transaction that queues its runs.
 CREATE TABLE backfills (
-  id         BIGINT  NOT NULL PRIMARY KEY, -- its time and a random part; see dispatcher.NewBackfillID
+  id         BIGINT  NOT NULL PRIMARY KEY, -- its time and a random part; see repeat.NewBackfillID
   app_id     BIGINT  NOT NULL,
   job_id     BIGINT  NOT NULL,
   spec       TEXT    NOT NULL,            -- JSON: what was asked for
@@ -571,7 +571,7 @@ CREATE TABLE backfill_runs (
 -- The bulk actions. One moves on in the transaction that does what it does to one job or run. One that has ended goes with the
 -- longest retention.
 CREATE TABLE bulk_actions (
-  id         BIGINT  NOT NULL PRIMARY KEY, -- its time and a random part; see dispatcher.NewBackfillID
+  id         BIGINT  NOT NULL PRIMARY KEY, -- its time and a random part; see repeat.NewBackfillID
   app_id     BIGINT  NOT NULL,
   spec       TEXT    NOT NULL,            -- JSON: what was asked for
   state      TEXT    NOT NULL CHECK (state IN ('running', 'cancelled', 'complete')),

@@ -28,7 +28,7 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int, target f
 	if err := declare(ctx, b.database, d); err != nil {
 		return err
 	}
-	// As dispatcher.JobID and TriggerID: 63 bits of a hash of the names.
+	// As run.JobID and TriggerID: 63 bits of a hash of the names.
 	const id = `((('x' || encode(substring(sha256(convert_to(%s, 'UTF8')) FROM 1 FOR 8), 'hex'))::bit(64)::bigint
 		>> 1) & 9223372036854775807) | 1`
 	job, trigger := fmt.Sprintf(id, `'job/' || $2 || '/job-' || n`), fmt.Sprintf(id, `'trigger/' || $2 || '/job-' || n || '/t0'`)

@@ -125,7 +125,7 @@ func overdue() string {
 
 // multiply makes copies of the job job-0 of an app, with its triggers, as many jobs as that in all.
 func (d *database) multiply(ctx context.Context, app string, jobs int, due string) error {
-	// As dispatcher.JobID and TriggerID: 63 bits of a hash of the names.
+	// As run.JobID and TriggerID: 63 bits of a hash of the names.
 	id := func(kind, names string) string {
 		return fmt.Sprintf(`((('x' || encode(substring(sha256(convert_to('%s/%s/job-' || n%s, 'UTF8')) FROM 1 FOR 8), 'hex'))::bit(64)::bigint
 			>> 1) & 9223372036854775807) | 1`, kind, app, names)
