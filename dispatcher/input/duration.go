@@ -107,3 +107,11 @@ func (d Duration) CheckRange(problems *Problems, path string, low, high time.Dur
 		problems.Add(path, CodeDurationMax, "duration %s is more than the maximum of %s", d, high)
 	}
 }
+
+// Bounds and default of App.Retention. History is removed by whole days, so
+// less than a day could not be kept.
+const (
+	MinRetention     = 24 * time.Hour
+	MaxRetention     = 10 * 365 * 24 * time.Hour
+	DefaultRetention = Duration(30 * 24 * time.Hour)
+)

@@ -145,3 +145,13 @@ func (w *jsonTextWalker) path() string {
 	}
 	return path
 }
+
+// SameJSON reports whether two values are the same as JSON.
+func SameJSON(a, b any) bool {
+	was, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	is, err := json.Marshal(b)
+	return err == nil && bytes.Equal(was, is)
+}

@@ -37,15 +37,6 @@ func (f Problems) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Messages joins the messages without their paths.
-func (f Problems) Messages() string {
-	lines := make([]string, len(f))
-	for i := range f {
-		lines[i] = f[i].Message
-	}
-	return strings.Join(lines, "; ")
-}
-
 // Add appends a problem whose message is formatted.
 func (f *Problems) Add(path, code, format string, args ...any) {
 	*f = append(*f, Problem{Path: path, Code: code, Message: fmt.Sprintf(format, args...)})

@@ -1,6 +1,8 @@
 package run
 
-import "slices"
+import (
+	"slices"
+)
 
 // FollowEvent is an event of a job that something may follow, named as the field of the job.
 type FollowEvent string
@@ -38,3 +40,6 @@ type Ref struct {
 	On    FollowEvent `json:"on"`
 	State State       `json:"state"`
 }
+
+// ChainLink is the place of runs in a chain; see Cause.
+type ChainLink struct{ Depth, MayFollow int }

@@ -338,3 +338,10 @@ type Phases struct {
 	FirstByte input.Duration `json:"first_byte,omitempty"`
 	LastByte  input.Duration `json:"last_byte,omitempty"`
 }
+
+// MissedRange is a range of missed instants, both ends inclusive.
+type MissedRange struct {
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	Count int       `json:"count"`
+}

@@ -60,8 +60,8 @@ func (s *Schedule) exhausted(after, reached int64) error {
 	if s.spec.Calendar == nil {
 		field, cause = "expression", "give end_at instead of repeat_count, or a schedule that fires more often"
 	}
-	return input.Problems{{Path: "/" + field, Code: input.CodeCalendarCost, Message: fmt.Sprintf(
-		"%s: no fire was found in %d steps, between %s and %s: %s", field, stepBudget, instant(after), instant(reached), cause)}}
+	return asError(input.Problems{{Path: "/" + field, Code: input.CodeCalendarCost, Message: fmt.Sprintf(
+		"%s: no fire was found in %d steps, between %s and %s: %s", field, stepBudget, instant(after), instant(reached), cause)}})
 }
 
 // spent says that several searches together took too many steps.
@@ -70,9 +70,9 @@ func (s *Schedule) spent(b *Budget) error {
 	if s.spec.Calendar == nil {
 		field = "expression"
 	}
-	return input.Problems{{Path: "/" + field, Code: input.CodeCalendarCost, Message: fmt.Sprintf(
+	return asError(input.Problems{{Path: "/" + field, Code: input.CodeCalendarCost, Message: fmt.Sprintf(
 		"%s: evaluating the schedules takes more than %d steps in all; ask for fewer fire times, use fewer triggers or a simpler calendar",
-		field, b.total)}}
+		field, b.total)}})
 }
 
 // Find is Next, and tells a schedule that never fires again from one whose next fire is not found

@@ -98,7 +98,7 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 		}
 	}
 	c.checkCost(&errs)
-	if err := errs.Err(); err != nil {
+	if err := asError(errs); err != nil {
 		return nil, err
 	}
 	c.layers = mergeLayers(c.parts)

@@ -3,9 +3,34 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
+
+// invalid are all problems of a Spec or CalendarSpec, in the order of its fields: input.Problems, but as a text without their
+// paths, because each message begins with its field.
+type invalid struct{ input.Problems }
+
+// Error joins the messages with "; ".
+func (e invalid) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, problem := range e.Problems {
+		lines[i] = problem.Message
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Unwrap returns the problems.
+func (e invalid) Unwrap() error { return e.Problems }
+
+// asError returns problems as an error, nil if there are none.
+func asError(problems input.Problems) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return invalid{problems}
+}
 
 // Never reports whether the only problem is that a well-formed expression matches no date
 // (input.CodeCronNever). Tools that list fire times may show that as an empty list.

@@ -52,7 +52,7 @@ type source interface {
 	next(after int64, steps int) (at int64, left int, ok bool)
 }
 
-// Parse checks spec and returns its schedule. A non-nil error is Errors: every problem of the
+// Parse checks spec and returns its schedule. A non-nil error is input.Problems: every problem of the
 // spec at once, in the order of its fields.
 func Parse(spec Spec) (*Schedule, error) {
 	p, errs := compile(spec)
@@ -71,7 +71,7 @@ func finish(spec Spec, p *program, errs input.Problems) (*Schedule, error) {
 		report(&errs, "on_excluded", string(spec.OnExcluded), input.CodeEnum,
 			"a fixed delay that skips an excluded fire never fires again; write %s", OnExcludedNextIncluded)
 	}
-	if err := errs.Err(); err != nil {
+	if err := asError(errs); err != nil {
 		return nil, err
 	}
 	return newSchedule(spec, p), nil

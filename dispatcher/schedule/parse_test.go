@@ -207,7 +207,7 @@ func TestMessagesNameTextRuleAndRemedy(t *testing.T) {
 			t.Errorf("Parse(%q) accepts it", expr)
 			continue
 		}
-		want = fmt.Sprintf("/expression: expression %q: %s", expr, want)
+		want = fmt.Sprintf("expression %q: %s", expr, want)
 		if diff := cmp.Diff(want, err.Error()); diff != "" {
 			t.Errorf("Parse(%q) (-want +got):\n%s", expr, diff)
 		}

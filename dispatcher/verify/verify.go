@@ -292,7 +292,7 @@ func evaluate(
 		var costly input.Problems
 		switch {
 		case errors.As(err, &costly):
-			t.skip(s, "its scheduled times take too long to evaluate: "+costly.Messages())
+			t.skip(s, "its scheduled times take too long to evaluate: "+err.Error())
 			continue
 		case err != nil:
 			return nil, err

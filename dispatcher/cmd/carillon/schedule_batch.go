@@ -79,7 +79,7 @@ func runQuery(cache *schedule.Cache, line string) string {
 	case schedule.Never(err):
 		return "OK\tnone"
 	case errors.As(err, &problems):
-		return "ERR\t" + problems[0].Code + "\t" + oneLine(problems.Messages())
+		return "ERR\t" + problems[0].Code + "\t" + oneLine(err.Error())
 	case err != nil:
 		var problem *input.Problem
 		if !errors.As(err, &problem) {
