@@ -54,11 +54,22 @@ type tab struct {
 // open starts a browser and opens a tab, in which only origin may be reached.
 func open(t *testing.T, origin string) *tab {
 	t.Helper()
+	// A short path, because those of sockets are bounded. A browser that is ended leaves files there.
+	files, err := os.MkdirTemp("", "tab-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(chromium(t)), chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("lang", "en"))
+		chromedp.UserDataDir(t.TempDir()), chromedp.Env("TMPDIR="+files), chromedp.Flag("lang", "en"))
 	allocated, endBrowser := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, endTab := chromedp.NewContext(allocated)
-	t.Cleanup(func() { endTab(); endBrowser() })
+	t.Cleanup(func() {
+		endTab()
+		endBrowser()
+		if err := os.RemoveAll(files); err != nil {
+			t.Error(err)
+		}
+	})
 	b := &tab{Context: ctx, t: t, origin: origin}
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // without a bound, which would end the browser
 		t.Fatalf("start the browser: %v", err)
