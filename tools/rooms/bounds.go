@@ -17,7 +17,8 @@ const (
 	maxParameters = 6   // a function has fewer
 )
 
-// What the whole may have, which is what it has now if that is more than it should.
+// What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
+// makes something smaller lowers its bound.
 const (
 	mostLines     = 118_000
 	mostNinetieth = 8
@@ -28,7 +29,7 @@ const (
 
 // mostFiles are of folders that have more than they should.
 var mostFiles = map[string]int{
-	"dispatcher": 50, "dispatcher/api": 54, "dispatcher/cmd/carillon": 92, "dispatcher/console": 59, "dispatcher/engine": 70,
+	"dispatcher": 49, "dispatcher/api": 54, "dispatcher/cmd/carillon": 92, "dispatcher/console": 59, "dispatcher/engine": 70,
 	"dispatcher/invoke": 48, "dispatcher/store": 157, "provider": 92,
 }
 
@@ -39,14 +40,24 @@ func (h *house) problems() (problems []error) {
 			problems = append(problems, fmt.Errorf("%s: %d, at most %d%s", what, is, most, strings.Join(append([]string{""}, which...), "\n  ")))
 		}
 	}
+	exact := func(what string, is, bound int, which ...string) {
+		if over(what, is, bound, which...); is < bound {
+			problems = append(problems, fmt.Errorf("%s: %d, less than the bound of %d; lower it in tools/rooms/bounds.go", what, is, bound))
+		}
+	}
 	lines, _ := h.totals()
 	over("lines of the product", lines, mostLines)
-	over("complexity that nine of ten functions have at most", h.ninetieth(), mostNinetieth)
-	over(fmt.Sprintf("functions of a complexity above %d", maxComplexity), len(h.complex), mostComplex, slices.Sorted(maps.Keys(h.complex))...)
-	over(fmt.Sprintf("structs with more than %d fields", maxFields), len(h.wide), mostWide, h.wide...)
-	over(fmt.Sprintf("functions with %d parameters or more", maxParameters), len(h.long), mostLong, h.long...)
+	exact("complexity that nine of ten functions have at most", h.ninetieth(), mostNinetieth)
+	exact(fmt.Sprintf("functions of a complexity above %d", maxComplexity), len(h.complex), mostComplex,
+		slices.Sorted(maps.Keys(h.complex))...)
+	exact(fmt.Sprintf("structs with more than %d fields", maxFields), len(h.wide), mostWide, h.wide...)
+	exact(fmt.Sprintf("functions with %d parameters or more", maxParameters), len(h.long), mostLong, h.long...)
 	for _, name := range slices.Sorted(maps.Keys(h.folders)) {
-		over("files in "+name, h.folders[name].files, max(maxFiles, mostFiles[name]))
+		if most, larger := mostFiles[name]; larger {
+			exact("files in "+name, h.folders[name].files, most)
+		} else {
+			over("files in "+name, h.folders[name].files, maxFiles)
+		}
 		over("exported names of "+name, h.folders[name].exported, maxExported)
 	}
 	for name := range mostFiles {

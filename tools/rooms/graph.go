@@ -23,7 +23,7 @@ type room struct {
 
 var block = regexp.MustCompile("(?ms)^```rooms\n(.*?)^```$")
 
-// graphOf reads the block of the page in which each line is "room, room: imports", those at the bottom of the house first.
+// graphOf reads the block of the page in which each line is "room, room: imports". What is imported stands above.
 func graphOf(page string) ([]room, error) {
 	found := block.FindStringSubmatch(page)
 	if found == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -80,8 +81,8 @@ func TestEachBoundIsKept(t *testing.T) {
 		wide:       make([]string, mostWide+1),
 		long:       make([]string, mostLong+1),
 	}
-	for name := range mostFiles {
-		h.folders[name] = &folder{}
+	for name, most := range mostFiles {
+		h.folders[name] = &folder{files: most}
 	}
 	for range mostComplex + 1 {
 		h.complex[strings.Repeat("f", len(h.complex)+1)] = maxComplexity + 1
@@ -95,6 +96,12 @@ func TestEachBoundIsKept(t *testing.T) {
 		"structs with more than 15 fields", "functions with 6 parameters or more", "files in dispatcher/new", "exported names of dispatcher/new"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	h.folders["dispatcher/store"].files--
+	most := mostFiles["dispatcher/store"]
+	lower := fmt.Sprintf("files in dispatcher/store: %d, less than the bound of %d; lower it", most-1, most)
+	if err := errors.Join(h.problems()...); !strings.Contains(err.Error(), lower) {
+		t.Errorf("problems are %v, want one of the bound that is too high", err)
 	}
 	delete(h.folders, "provider")
 	if err := errors.Join(h.problems()...); !strings.Contains(err.Error(), "a bound for provider, which is no folder") {
