@@ -55,6 +55,3 @@ func (g *generations[V]) dropIf(match func(V) bool) {
 		}
 	}
 }
-
-// len returns how many values there are.
-func (g *generations[V]) len() int { return len(g.recent) + len(g.older) }

@@ -4,16 +4,22 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Bounds of the durations users write.
+const day = 24 * time.Hour
+
+// Bounds of the durations users write, and those of App.Retention, with its default. History is removed by whole days, so less
+// than a day could not be kept.
 const (
-	MinDuration = 100 * time.Millisecond
-	MaxDuration = 24 * time.Hour
+	MinDuration      = 100 * time.Millisecond
+	MaxDuration      = day
+	MinRetention     = day
+	MaxRetention     = 10 * 365 * day
+	DefaultRetention = Duration(30 * day)
 )
 
 // Duration is a length of time, read and written as Go writes it ("30s", "1h30m0s"); days are read as well.
@@ -36,31 +42,38 @@ func ParseDuration(text string) (Duration, error) {
 	case strings.HasSuffix(text, "w"):
 		return problem(CodeDurationUnit, "duration "+Echo(text)+" uses weeks; the units are ms, s, m, h and d (a week is 7d)")
 	}
-	parts := durationPattern.FindStringSubmatch(text)
-	if parts == nil {
+	days, rest, hasDays := strings.Cut(text, "d")
+	if !hasDays {
+		days, rest = "0", text
+	}
+	if days == "" || strings.Trim(days, "0123456789") != "" || !isDuration(rest) {
 		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is not understood; write it as 250ms, 30s, 5m, 1h30m, 30d or 1d12h, "+
 			"days first and whole, without sign or space and with units in lower case")
 	}
-	days, rest := parts[1], cmp.Or(parts[2], "0s")
-	d, err := time.ParseDuration(rest)
-	if days != "" && err == nil {
-		var n int64
-		if n, err = strconv.ParseInt(days, 10, 64); n > (math.MaxInt64-int64(d))/int64(day) {
-			err = strconv.ErrRange
-		}
-		d += time.Duration(n) * day
-	}
-	if err != nil { // it overflows
+	n, noDays := strconv.ParseInt(days, 10, 64)
+	d, noRest := time.ParseDuration(cmp.Or(rest, "0s"))
+	if noDays != nil || noRest != nil || n > (math.MaxInt64-int64(d))/int64(day) {
 		return problem(CodeDurationMax, "duration "+Echo(text)+" is more than a duration can be, 106751 days")
 	}
-	return Duration(d), nil
+	return Duration(d) + Duration(n)*Duration(day), nil
 }
 
-const day = 24 * time.Hour
-
-// durationPattern is whole days, and what time.ParseDuration reads, without signs. The units below a millisecond are there
-// because Duration.String writes them.
-var durationPattern = regexp.MustCompile(`^(?:([0-9]+)d)?((?:[0-9]+(?:\.[0-9]+)?(?:h|m|s|ms|us|µs|ns))*)$`)
+// isDuration reports whether text is what time.ParseDuration reads, without signs, and with digits on both sides of a point.
+// The units below a millisecond are there because Duration.String writes them.
+func isDuration(text string) bool {
+	for text != "" {
+		unit := strings.TrimLeft(text, "0123456789")
+		if after, fraction := strings.CutPrefix(unit, "."); fraction && unit != text {
+			text, unit = after, strings.TrimLeft(after, "0123456789")
+		}
+		rest := strings.TrimLeft(unit, "hmsuµn")
+		if unit == text || !slices.Contains([]string{"h", "m", "s", "ms", "us", "µs", "ns"}, strings.TrimSuffix(unit, rest)) {
+			return false
+		}
+		text = rest
+	}
+	return true
+}
 
 // Std returns d as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
@@ -107,11 +120,3 @@ func (d Duration) CheckRange(problems *Problems, path string, low, high time.Dur
 		problems.Add(path, CodeDurationMax, "duration %s is more than the maximum of %s", d, high)
 	}
 }
-
-// Bounds and default of App.Retention. History is removed by whole days, so
-// less than a day could not be kept.
-const (
-	MinRetention     = 24 * time.Hour
-	MaxRetention     = 10 * 365 * 24 * time.Hour
-	DefaultRetention = Duration(30 * 24 * time.Hour)
-)

@@ -162,9 +162,6 @@ const (
 
 var kinds = []Kind{1: KindSchedule, 2: KindManual, 3: KindCatchUp, 4: KindChain, 5: KindBackfill, 6: KindAlert, 7: KindFollow}
 
-// Kinds are all kinds, in the order of their codes.
-func Kinds() []Kind { return slices.Clone(kinds[1:]) }
-
 // OfTrigger tells whether runs of a kind belong to an instant of a trigger. Those of the others have the id of their job in
 // place of the trigger's, or a hash of what they follow; see Key.
 func (k Kind) OfTrigger() bool {

@@ -103,11 +103,6 @@ func ExplainRemoveJobs(ctx context.Context, s *Store) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
-// ExplainRecord returns the plan of recording.
-func ExplainRecord(ctx context.Context, s *Store, records []dispatcher.Record) (string, error) {
-	return s.explain(ctx, s.hot.record.liveEnded.parts[0], s.batch(attempts(records)...))
-}
-
 // Partitions returns the names of the partitions of PostgreSQL, by day.
 func Partitions(ctx context.Context, s *Store) (names []string, err error) {
 	all, err := partitions(ctx, s.read)

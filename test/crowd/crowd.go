@@ -97,21 +97,6 @@ func Fill(ctx context.Context, database string, jobs int, now time.Time) (_ *Cro
 	return c, c.db.QueryRowContext(ctx, `SELECT count(*) FROM runs`).Scan(&c.Runs)
 }
 
-// Open returns what Fill did with a database before.
-func Open(ctx context.Context, database string) (_ *Crowd, err error) {
-	c := &Crowd{}
-	if err := c.connect(database); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.db.Close()) }()
-	var declared int64
-	err = c.db.QueryRowContext(ctx, `SELECT (SELECT created_at FROM apps WHERE name = '`+Big+`'),
-		(SELECT count(*) FROM jobs WHERE part_of = 0) - 1,
-		(SELECT count(*) FROM runs)`).Scan(&declared, &c.Jobs, &c.Runs)
-	c.Now = time.UnixMilli(declared).UTC().Add(Days * day)
-	return c, err
-}
-
 // connect opens the one connection by which a database is filled. A crash in the middle of that leaves nothing to keep.
 func (c *Crowd) connect(database string) (err error) {
 	driver, address := "pgx", database
