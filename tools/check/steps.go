@@ -230,7 +230,9 @@ func raceSteps() []step {
 		flags: []string{"-race", "-gcflags=modernc.org/...=-race=false", "-short", "-run", "^TestSimulation$"}})
 	return []step{
 		engine,
-		race("race-api", 4, nil, "dispatcher/api/", "dispatcher/oidc/", "dispatcher/limit/", "dispatcher/client/"),
+		// Bounds on memory do not hold under the detector, which has pools drop a part of what they keep at random.
+		race("race-api", 4, []string{"-skip", "^Test(DecodingAllocatesInProportionToTheBody|NoRouteTakesMuchMemoryForABody)$"},
+			"dispatcher/api/", "dispatcher/oidc/", "dispatcher/limit/", "dispatcher/client/"),
 		race("race-console", 3, nil, "dispatcher/console/"),
 		race("race-invoke", 3, nil, "dispatcher/invoke/", "dispatcher/dns/", "dispatcher/secretmanager/", "dispatcher/tracing/",
 			"dispatcher/platform/"),
