@@ -57,7 +57,7 @@ type madeTransition struct {
 }
 
 // judge locks jobs and returns a judgement of them.
-func (t *tx) judge(ctx context.Context, ids []int64) (*judgement, error) {
+func judge(ctx context.Context, t *tx, ids []int64) (*judgement, error) {
 	j := &judgement{tx: t, jobs: map[int64]*judgedJob{}, alerts: map[int64]*storedAlert{}, tracks: map[int64]alert.Track{},
 		changed: map[int64]bool{}}
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))

@@ -58,7 +58,7 @@ func (s *Store) changeMute(ctx context.Context, app, name, action string, change
 			return nil
 		}
 		id := dispatcher.AlertID(app, name)
-		if err := t.writeMute(ctx, alert, mute); err != nil {
+		if err := writeMute(ctx, t, alert, mute); err != nil {
 			return fmt.Errorf("%s alert %s/%s: %w", action, app, name, err)
 		}
 		// What is kept back is looked at again, because it is now kept back until another time. $1 alert, $2 now
@@ -76,7 +76,7 @@ func (s *Store) changeMute(ctx context.Context, app, name, action string, change
 }
 
 // writeMute stores an operator's mute of an alert; nil: there is none.
-func (t *tx) writeMute(ctx context.Context, alert alert.Alert, mute *alert.Mute) error {
+func writeMute(ctx context.Context, t *tx, alert alert.Alert, mute *alert.Mute) error {
 	var encoded *string
 	if mute != nil {
 		text, err := json.Marshal(mute)
@@ -105,7 +105,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		if err != nil {
 			return err
 		}
-		if err := t.countManual(ctx, app, nil); err != nil {
+		if err := countManual(ctx, t, app, nil); err != nil {
 			return err
 		}
 		attached := alert.Attached().Key()
@@ -126,7 +126,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		}
 		key := run.Key{TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.now,
 			Kind: run.KindAlert}
-		queued, err := t.queueRun(ctx, key, attached, revision, &run.Input{Payload: payload,
+		queued, err := queueRun(ctx, t, key, attached, revision, &run.Input{Payload: payload,
 			Cause: &run.Cause{Alert: name}})
 		if err == nil && !queued {
 			err = fmt.Errorf("alert %s was tested in this millisecond: %w", input.Echo(name), dispatcher.ErrConflict)

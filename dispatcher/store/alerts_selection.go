@@ -18,13 +18,13 @@ import (
 const sweptAtOnce = 500
 
 // followAlertsOf lets the jobs of an app, which is locked, follow a change of its alerts.
-func (t *tx) followAlertsOf(ctx context.Context, app string) error {
+func followAlertsOf(ctx context.Context, t *tx, app string) error {
 	// $1 app
 	const begin = `UPDATE apps SET alerts_swept_to = '' WHERE id = $1`
 	if _, err := t.ExecContext(ctx, begin, run.AppID(app)); err != nil {
 		return err
 	}
-	_, err := t.sweepAlerts(ctx, run.AppID(app), sweptAtOnce)
+	_, err := sweepAlerts(ctx, t, run.AppID(app), sweptAtOnce)
 	return err
 }
 
@@ -36,7 +36,7 @@ type swept struct {
 
 // sweepAlerts lets the next jobs of an app follow its alerts. The app is locked first, so that neither its alerts nor its jobs
 // change meanwhile.
-func (t *tx) sweepAlerts(ctx context.Context, app int64, limit int) (done swept, err error) {
+func sweepAlerts(ctx context.Context, t *tx, app int64, limit int) (done swept, err error) {
 	// $1 id
 	const pending = `SELECT name, alerts_swept_to FROM apps WHERE id = $1 AND alerts_swept_to IS NOT NULL`
 	at, found, err := first(ctx, t, func(row scanner) (at [2]string, err error) { return at, row.Scan(&at[0], &at[1]) },
@@ -57,7 +57,7 @@ func (t *tx) sweepAlerts(ctx context.Context, app int64, limit int) (done swept,
 	if err != nil {
 		return done, err
 	}
-	if done.notified, err = t.followAlerts(ctx, ids, false); err != nil {
+	if done.notified, err = followAlerts(ctx, t, ids, false); err != nil {
 		return done, err
 	}
 	done.jobs, done.more = len(ids), len(ids) == limit
@@ -75,24 +75,24 @@ func (t *tx) sweepAlerts(ctx context.Context, app int64, limit int) (done swept,
 
 // followAlertsOfJob lets a job follow the alerts of its app after a change of the job. What no longer applies to it ends a while
 // later: a job that is renamed is selected again once the alert is changed, too.
-func (t *tx) followAlertsOfJob(ctx context.Context, app string, job int64) error {
+func followAlertsOfJob(ctx context.Context, t *tx, app string, job int64) error {
 	// $1 app, $2 job
 	const concerned = `SELECT 1 FROM alerts WHERE app_id = $1 AND deleted_at IS NULL
 		UNION ALL SELECT 1 FROM alert_states WHERE job_id = $2 LIMIT 1`
 	_, some, err := first(ctx, t, scanInt, concerned, run.AppID(app), job)
 	if err == nil && some {
-		_, err = t.followAlerts(ctx, []int64{job}, true)
+		_, err = followAlerts(ctx, t, []int64{job}, true)
 	}
 	return err
 }
 
 // followAlerts lets jobs follow the alerts that apply to them, and returns how many notifications it queued. With later, what no
 // longer applies ends later.
-func (t *tx) followAlerts(ctx context.Context, jobs []int64, later bool) (int, error) {
+func followAlerts(ctx context.Context, t *tx, jobs []int64, later bool) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
 	}
-	j, err := t.judge(ctx, jobs)
+	j, err := judge(ctx, t, jobs)
 	if err != nil {
 		return 0, err
 	}
@@ -207,19 +207,19 @@ func (j *judgement) writeFollows(ctx context.Context) error {
 }
 
 // endAlertsOf ends what is known of a job that was deleted.
-func (t *tx) endAlertsOf(ctx context.Context, job int64) error {
+func endAlertsOf(ctx context.Context, t *tx, job int64) error {
 	// $1 job
 	_, some, err := first(ctx, t, scanInt, `SELECT 1 FROM alert_states WHERE job_id = $1 LIMIT 1`, job)
 	if err != nil || !some {
 		return err
 	}
-	_, err = t.followAlerts(ctx, []int64{job}, false)
+	_, err = followAlerts(ctx, t, []int64{job}, false)
 	return err
 }
 
 // judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns how many
 // notifications it queued. Runs of backfills, and what follows them, are left out.
-func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, causes map[run.Key]*run.Cause) (int, error) {
+func judgeEnds(ctx context.Context, t *tx, ends []pendingEnd, causes map[run.Key]*run.Cause) (int, error) {
 	var ids []int64
 	leftOut := func(e *pendingEnd) bool {
 		return e.judged || e.follows&run.FollowsAlerts == 0 || e.key.Kind == run.KindBackfill || causes[e.key].OfBackfill()
@@ -232,7 +232,7 @@ func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, causes map[run.Ke
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	j, err := t.judge(ctx, ids)
+	j, err := judge(ctx, t, ids)
 	if err != nil {
 		return 0, err
 	}
@@ -250,7 +250,7 @@ func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, causes map[run.Ke
 			}
 		}
 		if e.event() == run.OnMisfire {
-			document, err := t.documentOf(ctx, e)
+			document, err := documentOf(ctx, t, e)
 			if err != nil {
 				return 0, fmt.Errorf("read missed fires: %w", err)
 			}

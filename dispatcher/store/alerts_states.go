@@ -183,7 +183,7 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 		if err != nil {
 			return err
 		}
-		j, err := t.judge(ctx, []int64{job})
+		j, err := judge(ctx, t, []int64{job})
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time,
 	var portion swept
 	err = s.orAside(ctx, func() error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-			portion, err = t.sweepAlerts(ctx, run.AppID(apps[0]), limit)
+			portion, err = sweepAlerts(ctx, t, run.AppID(apps[0]), limit)
 			return err
 		})
 	}, func(why error) error { return s.setAppAside(ctx, dispatcher.WorkAlerts, apps[0], why, now) })
@@ -106,7 +106,7 @@ func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Ti
 		ids[i], jobs[i] = state.id, state.job
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		j, err := t.judge(ctx, jobs)
+		j, err := judge(ctx, t, jobs)
 		if err != nil {
 			return err
 		}

@@ -122,7 +122,7 @@ func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (
 		jobs[i] = f.job
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		j, err := t.judge(ctx, jobs)
+		j, err := judge(ctx, t, jobs)
 		if err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (j *judgement) writeTracks(ctx context.Context) error {
 	if len(gone) > 0 {
 		// From $1 on: ids
 		remove := `DELETE FROM alert_states WHERE id` + j.in(1)
-		if _, err := j.ExecContext(ctx, remove, j.list(gone)); err != nil {
+		if _, err := j.ExecContext(ctx, remove, list(j.tx, gone)); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (j *judgement) queueNotifications(ctx context.Context) (int, error) {
 		}
 		runs = append(runs, run)
 	}
-	queued, err := j.queueRuns(ctx, runs)
+	queued, err := queueRuns(ctx, j.tx, runs)
 	return len(queued), err
 }
 

@@ -154,7 +154,7 @@ func (a *auditState) hashKey(ctx context.Context, q querier) ([]byte, error) {
 }
 
 // hashed returns secrets with hashes in place of their values.
-func (t *tx) hashed(ctx context.Context, secrets map[string]target.Secret) (map[string]target.Secret, error) {
+func hashed(ctx context.Context, t *tx, secrets map[string]target.Secret) (map[string]target.Secret, error) {
 	for path, secret := range secrets {
 		if secret.Value.IsZero() {
 			continue
@@ -172,12 +172,12 @@ func (t *tx) hashed(ctx context.Context, secrets map[string]target.Secret) (map[
 
 // auditedJob returns what the audit log shows of a job: what was declared and what is paused. The values of its secrets
 // are replaced by hashes; nil is none.
-func (t *tx) auditedJob(ctx context.Context, job *dispatcher.Job) (any, error) {
+func auditedJob(ctx context.Context, t *tx, job *dispatcher.Job) (any, error) {
 	if job == nil {
 		return nil, nil
 	}
 	shown := *job
-	hashes, err := t.hashed(ctx, job.Secrets())
+	hashes, err := hashed(ctx, t, job.Secrets())
 	if err != nil {
 		return nil, err
 	}
@@ -204,8 +204,8 @@ func auditedApp(app access.App) (any, error) {
 	return parts, err
 }
 
-// auditedApp returns what the audit log shows of a stored app; nil if there is none.
-func (t *tx) auditedApp(ctx context.Context, name string) (any, error) {
+// readAuditedApp returns what the audit log shows of a stored app; nil if there is none.
+func readAuditedApp(ctx context.Context, t *tx, name string) (any, error) {
 	app, err := readApp(ctx, t, name, "")
 	if errors.Is(err, dispatcher.ErrNotFound) {
 		return nil, nil
@@ -217,7 +217,7 @@ func (t *tx) auditedApp(ctx context.Context, name string) (any, error) {
 }
 
 // auditApp adds a change of an app to the audit log.
-func (t *tx) auditApp(ctx context.Context, c auditEntry, after access.App) (err error) {
+func auditApp(ctx context.Context, t *tx, c auditEntry, after access.App) (err error) {
 	if c.after, err = auditedApp(after); err != nil {
 		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
 	}
@@ -255,7 +255,7 @@ func sumOf(payload json.RawMessage) any {
 }
 
 // auditImport adds the import of an app to the audit log: the app, and the names of what came with it.
-func (t *tx) auditImport(ctx context.Context, export access.Export, app access.App) error {
+func auditImport(ctx context.Context, t *tx, export access.Export, app access.App) error {
 	shown, err := auditedApp(app)
 	if err != nil {
 		return fmt.Errorf("audit import app %s: %w", app.Name, err)
@@ -276,7 +276,7 @@ func (t *tx) auditImport(ctx context.Context, export access.Export, app access.A
 }
 
 // auditCalendar adds a change of a calendar to the audit log. One without revision is none.
-func (t *tx) auditCalendar(ctx context.Context, c auditEntry, before, after dispatcher.Calendar) (err error) {
+func auditCalendar(ctx context.Context, t *tx, c auditEntry, before, after dispatcher.Calendar) (err error) {
 	if c.before, err = auditedCalendar(before); err == nil {
 		c.after, err = auditedCalendar(after)
 	}
@@ -344,9 +344,9 @@ func keptValues(given, before map[string]target.Secret) map[string]target.Secret
 }
 
 // auditJob adds a change of a job to the audit log.
-func (t *tx) auditJob(ctx context.Context, c auditEntry, before, after *dispatcher.Job) (err error) {
-	if c.before, err = t.auditedJob(ctx, before); err == nil {
-		c.after, err = t.auditedJob(ctx, after)
+func auditJob(ctx context.Context, t *tx, c auditEntry, before, after *dispatcher.Job) (err error) {
+	if c.before, err = auditedJob(ctx, t, before); err == nil {
+		c.after, err = auditedJob(ctx, t, after)
 	}
 	if err != nil {
 		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)

@@ -9,11 +9,11 @@ import (
 
 // auditedGroup returns what the audit log shows of a group: what was declared. The values of its secrets are replaced by
 // hashes; nil is none.
-func (t *tx) auditedGroup(ctx context.Context, group *target.EndpointGroup) (any, error) {
+func auditedGroup(ctx context.Context, t *tx, group *target.EndpointGroup) (any, error) {
 	if group == nil {
 		return nil, nil
 	}
-	hashes, err := t.hashed(ctx, group.Secrets())
+	hashes, err := hashed(ctx, t, group.Secrets())
 	if err != nil {
 		return nil, err
 	}
@@ -23,9 +23,9 @@ func (t *tx) auditedGroup(ctx context.Context, group *target.EndpointGroup) (any
 }
 
 // auditGroup adds a change of a group to the audit log.
-func (t *tx) auditGroup(ctx context.Context, c auditEntry, before, after *target.EndpointGroup) (err error) {
-	if c.before, err = t.auditedGroup(ctx, before); err == nil {
-		c.after, err = t.auditedGroup(ctx, after)
+func auditGroup(ctx context.Context, t *tx, c auditEntry, before, after *target.EndpointGroup) (err error) {
+	if c.before, err = auditedGroup(ctx, t, before); err == nil {
+		c.after, err = auditedGroup(ctx, t, after)
 	}
 	if err != nil {
 		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)

@@ -132,7 +132,7 @@ func (s *Store) CreateBackfill(
 			}
 			return err
 		}
-		if err := t.countManual(ctx, app, plan.Payload); err != nil {
+		if err := countManual(ctx, t, app, plan.Payload); err != nil {
 			return err
 		}
 		id := repeat.NewBackfillID(t.now, rand.Int64())
@@ -149,7 +149,7 @@ func (s *Store) CreateBackfill(
 		}
 		created = row.Backfill
 		t.notify(dispatcher.Notification{Backfill: true})
-		return t.auditBackfill(ctx, "create", created)
+		return auditBackfill(ctx, t, "create", created)
 	})
 	return created, err
 }
@@ -164,7 +164,7 @@ func jsonText(value any) (string, error) {
 }
 
 // auditBackfill adds a change of a backfill to the audit log, without its payload.
-func (t *tx) auditBackfill(ctx context.Context, action string, b repeat.Backfill) error {
+func auditBackfill(ctx context.Context, t *tx, action string, b repeat.Backfill) error {
 	after := map[string]any{"job": b.Job, "trigger": b.Trigger, "from": b.From, "to": b.To, "concurrency": b.Concurrency, "order": b.Order,
 		"pace": b.Pace, "existing": b.Existing, "reason": b.Reason, "state": b.State, "total": b.Total, "queued": b.Queued}
 	if b.Payload != nil {
@@ -199,19 +199,19 @@ func (s *Store) ChangeBackfill(
 			return fmt.Errorf("%s backfill %s: %w", action, id, err)
 		}
 		if to == repeat.BackfillCancelling {
-			if err := t.cancelWaiting(ctx, b.id); err != nil {
+			if err := cancelWaiting(ctx, t, b.id); err != nil {
 				return fmt.Errorf("cancel the runs of backfill %s: %w", id, err)
 			}
 		}
 		changed.State, changed.StepRetries = to, dispatcher.StepRetries{}
 		t.notify(dispatcher.Notification{Backfill: true})
-		return t.auditBackfill(ctx, string(action), changed)
+		return auditBackfill(ctx, t, string(action), changed)
 	})
 	return changed, err
 }
 
 // cancelWaiting cancels the runs of a backfill that no node works on and no target has accepted.
-func (t *tx) cancelWaiting(ctx context.Context, id int64) error {
+func cancelWaiting(ctx context.Context, t *tx, id int64) error {
 	// $1 backfill
 	of := `SELECT` + contenderColumns + ` FROM live_runs AS r JOIN backfill_runs AS f ON f.scheduled_at = r.scheduled_at
 			AND f.trigger_id = r.trigger_id
@@ -226,8 +226,8 @@ func (t *tx) cancelWaiting(ctx context.Context, id int64) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	if err := t.cancelShards(ctx, keysOfEndings(all), t.now.UnixMilli(), "the backfill was cancelled"); err != nil {
+	if err := cancelShards(ctx, t, keysOfEndings(all), t.now.UnixMilli(), "the backfill was cancelled"); err != nil {
 		return err
 	}
-	return t.take(ctx, t.hot.slots.cancel, endingArgs(t, t.now.UnixMilli(), all)...)
+	return take(ctx, t, t.hot.slots.cancel, endingArgs(t, t.now.UnixMilli(), all)...)
 }

@@ -187,12 +187,12 @@ func (f *feeding) noRoom(ctx context.Context, t *tx) (why string, err error) {
 		return "", err
 	}
 	most := app.Bounds.Quotas.WaitingRuns
-	waiting, err := t.waitingRuns(ctx, f.App, most)
+	waiting, err := waitingRunsOf(ctx, t, f.App, most)
 	if err == nil && waiting >= int64(most) {
 		return target.WaitingRunsReached(f.App, waiting, most).Message, nil
 	}
 	if err == nil {
-		err = t.mayKeep(ctx, app, f.Payload)
+		err = mayKeep(ctx, t, app, f.Payload)
 	}
 	if full, is := errors.AsType[*input.Problem](err); is {
 		return full.Message, nil
@@ -271,12 +271,12 @@ func (f *feeding) input() *run.Input {
 
 // queueAll queues fresh runs, and brings others back from the history.
 func (f *feeding) queueAll(ctx context.Context, t *tx, fresh, again []queuedRun) error {
-	queued, err := t.queueRuns(ctx, fresh)
+	queued, err := queueRuns(ctx, t, fresh)
 	if err != nil {
 		return err
 	}
 	for _, run := range again {
-		if err := t.bringBack(ctx, run); err != nil {
+		if err := bringBack(ctx, t, run); err != nil {
 			return fmt.Errorf("run %s: %w", run.Key, err)
 		}
 		queued = append(queued, run.Key)
@@ -307,7 +307,7 @@ func (f *feeding) queueAll(ctx context.Context, t *tx, fresh, again []queuedRun)
 
 // bringBack queues a run of the history again, with a new input. Its attempts stay. A broadcast comes back with the shards that
 // failed, or with all if none did.
-func (t *tx) bringBack(ctx context.Context, r queuedRun) error {
+func bringBack(ctx context.Context, t *tx, r queuedRun) error {
 	shards, err := endedShards(ctx, t, r.Key)
 	if err != nil {
 		return err
@@ -318,12 +318,12 @@ func (t *tx) bringBack(ctx context.Context, r queuedRun) error {
 			counts.Failed++
 		}
 	}
-	if err := t.writeInputs(ctx, []queuedRun{r}); err != nil {
+	if err := writeInputs(ctx, t, []queuedRun{r}); err != nil {
 		return err
 	}
 	key := append(keyArgs(r.Key), r.jobID)
 	if len(shards) > 0 {
-		return t.retryBroadcast(ctx, r.String(), key, counts)
+		return retryBroadcast(ctx, t, r.String(), key, counts)
 	}
 	t.notify(dispatcher.Notification{Adopt: true})
 	for _, step := range []string{keepLatest(isRun), backToLive(0) + isRun, `DELETE FROM runs AS r WHERE` + isRun} {

@@ -131,7 +131,7 @@ func (s *Store) Broadcast(ctx context.Context, r run.HeldRun, endpoints []string
 			return err
 		}
 		t.notify(dispatcher.Notification{Adopt: true})
-		return t.spread(ctx, r, endpoints, string(list))
+		return spread(ctx, t, r, endpoints, string(list))
 	})
 	if err != nil {
 		return false, fmt.Errorf("broadcast run %s: %w", r.Key, err)
@@ -140,7 +140,7 @@ func (s *Store) Broadcast(ctx context.Context, r run.HeldRun, endpoints []string
 }
 
 // spread queues the shards of a run: one for each endpoint, or those that wait for it.
-func (t *tx) spread(ctx context.Context, run run.HeldRun, endpoints []string, list string) error {
+func spread(ctx context.Context, t *tx, run run.HeldRun, endpoints []string, list string) error {
 	key := append(keyArgs(run.Key), run.JobID)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 endpoints
 	const note = `INSERT INTO broadcasts (scheduled_at, trigger_id, kind, endpoints) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
@@ -246,11 +246,11 @@ func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
 ) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		bounded = nil
-		job, _, err := t.lockRun(ctx, key)
+		job, _, err := lockRun(ctx, t, key)
 		if err != nil {
 			return err
 		}
-		if over, err = t.endBroadcast(ctx, key); err != nil || !over {
+		if over, err = endBroadcast(ctx, t, key); err != nil || !over {
 			return err
 		}
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
@@ -280,7 +280,7 @@ func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
 				return err
 			}
 			still := slices.DeleteFunc(slices.Clone(some), func(key run.Key) bool { return !slices.Contains(orphaned, key) })
-			return t.cancelShards(ctx, still, t.now.UnixMilli(), "the run that it is part of has ended")
+			return cancelShards(ctx, t, still, t.now.UnixMilli(), "the run that it is part of has ended")
 		})
 	}, func(key run.Key, why error) error {
 		return s.setAside(ctx, asideRow{work: dispatcher.WorkBroadcast, item: item(key)}, why, now)
@@ -289,7 +289,7 @@ func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
 
 // cancelShards cancels the shards of runs that are about to end. Those in flight keep the slot of their parent until their
 // requests have been given up.
-func (t *tx) cancelShards(ctx context.Context, parents []run.Key, now int64, why string) error {
+func cancelShards(ctx context.Context, t *tx, parents []run.Key, now int64, why string) error {
 	if len(parents) == 0 {
 		return nil
 	}
@@ -314,7 +314,7 @@ func (t *tx) cancelShards(ctx context.Context, parents []run.Key, now int64, why
 			return err
 		}
 	}
-	return t.take(ctx, t.hot.slots.cancel, endingArgs(t, now, all)...)
+	return take(ctx, t, t.hot.slots.cancel, endingArgs(t, now, all)...)
 }
 
 // keysOfEndings returns the keys of runs that end.

@@ -18,7 +18,7 @@ type endedShard struct {
 }
 
 // endBroadcast ends a run, which the transaction has locked, if it waits for shards and none is left.
-func (t *tx) endBroadcast(ctx context.Context, parent run.Key) (ended bool, err error) {
+func endBroadcast(ctx context.Context, t *tx, parent run.Key) (ended bool, err error) {
 	attempt, found, err := first(ctx, t, scanInt, doneAttempt, keyArgs(parent)...)
 	if err != nil || !found {
 		return false, err
@@ -34,13 +34,13 @@ func (t *tx) endBroadcast(ctx context.Context, parent run.Key) (ended bool, err 
 	state, class, why := sumOfShards(shards, len(endpoints))
 	var k keys
 	k.add(parent, 0, int(attempt))
-	err = t.take(ctx, t.hot.broadcast.end, append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind, k.token, k.attempt,
+	err = take(ctx, t, t.hot.broadcast.end, append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind, k.token, k.attempt,
 		[]string{why}, []string{string(state)}, []string{class})...)...)
 	if err != nil {
 		return false, fmt.Errorf("end broadcast %s: %w", parent, err)
 	}
 	t.notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
-	return true, t.notifyEnds(ctx)
+	return true, notifyEnds(ctx, t)
 }
 
 // endedShards returns those of the shards of a run that are over, by index.
@@ -112,7 +112,7 @@ func shortened(text string, most int) string {
 // retryBroadcast brings a shard that has ended back, or those shards of a broadcast that failed, or all if none failed. A
 // parent that has ended is queued, so that it gets a slot again, and its shards wait until it is spread. args are the key of the run
 // and its job, as a runChange gets them.
-func (t *tx) retryBroadcast(ctx context.Context, id string, args []any, counts *run.ShardCounts) error {
+func retryBroadcast(ctx context.Context, t *tx, id string, args []any, counts *run.ShardCounts) error {
 	key, err := run.ParseKey(id)
 	if err != nil {
 		return err

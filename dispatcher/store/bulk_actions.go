@@ -180,13 +180,13 @@ func (s *Store) CreateBulkAction(
 		}
 		created = row.BulkAction
 		t.notify(dispatcher.Notification{Bulk: true})
-		return t.auditBulk(ctx, "create", created)
+		return auditBulk(ctx, t, "create", created)
 	})
 	return created, err
 }
 
 // auditBulk adds a bulk action to the audit log. Each of its changes has an entry of its own.
-func (t *tx) auditBulk(ctx context.Context, action string, b repeat.BulkAction) error {
+func auditBulk(ctx context.Context, t *tx, action string, b repeat.BulkAction) error {
 	return t.auditChange(ctx, auditEntry{action: action, app: b.App, subject: "bulk action " + b.ID, after: map[string]any{
 		"action": b.Action, "filter": b.Filter, "reason": b.Reason, "state": b.State, "total": b.Total, "done": b.Done, "skipped": b.Skipped}})
 }
@@ -206,11 +206,11 @@ func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change inp
 		case repeat.BulkComplete:
 			return fmt.Errorf("bulk action %s is complete: %w", id, dispatcher.ErrConflict)
 		}
-		if err := t.endBulk(ctx, b.id, repeat.BulkCancelled, b.cursor); err != nil {
+		if err := endBulk(ctx, t, b.id, repeat.BulkCancelled, b.cursor); err != nil {
 			return fmt.Errorf("cancel bulk action %s: %w", id, err)
 		}
 		cancelled.State, cancelled.StepRetries, cancelled.EndedAt = repeat.BulkCancelled, dispatcher.StepRetries{}, &t.now
-		return t.auditBulk(ctx, "cancel", cancelled)
+		return auditBulk(ctx, t, "cancel", cancelled)
 	})
 	return cancelled, err
 }

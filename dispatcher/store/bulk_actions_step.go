@@ -108,9 +108,9 @@ func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step rep
 	step.More = next != ""
 	err = s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
 		if next == "" {
-			return t.endBulk(ctx, b.id, repeat.BulkComplete, b.cursor)
+			return endBulk(ctx, t, b.id, repeat.BulkComplete, b.cursor)
 		}
-		return t.moveBulk(ctx, b, next, bulkProgress{})
+		return moveBulk(ctx, t, b, next, bulkProgress{})
 	})
 	if errors.Is(err, errMovedOn) {
 		err = nil
@@ -126,7 +126,7 @@ var errMovedOn = errors.New("the bulk action has moved on")
 func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wait bool, err error) {
 	var unfolded []int64
 	err = s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
-		if err := t.moveBulk(ctx, b, item.cursor, bulkProgress{done: 1}); err != nil {
+		if err := moveBulk(ctx, t, b, item.cursor, bulkProgress{done: 1}); err != nil {
 			return err
 		}
 		unfolded, err = s.doBulk(ctx, t, b, item.name)
@@ -142,7 +142,7 @@ func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 		return false, err
 	case isProblem && (problem.Code == input.CodeBoundQuota || problem.Code == input.CodeBoundSuspended):
 		return true, s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
-			return t.moveBulk(ctx, b, b.cursor, bulkProgress{waits: problem.Message})
+			return moveBulk(ctx, t, b, b.cursor, bulkProgress{waits: problem.Message})
 		})
 	case isProblem:
 		why = item.name + ": " + problem.Message
@@ -155,7 +155,7 @@ func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 		why = item.name + ": " + err.Error()
 	}
 	return false, s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
-		return t.moveBulk(ctx, b, item.cursor, bulkProgress{skipped: 1, problem: why})
+		return moveBulk(ctx, t, b, item.cursor, bulkProgress{skipped: 1, problem: why})
 	})
 }
 
@@ -196,7 +196,7 @@ type bulkProgress struct {
 }
 
 // moveBulk moves a bulk action on from where it was read, to a cursor; errMovedOn if it is no longer there.
-func (t *tx) moveBulk(ctx context.Context, b bulkAction, to string, p bulkProgress) error {
+func moveBulk(ctx context.Context, t *tx, b bulkAction, to string, p bulkProgress) error {
 	// $1 bulk action, $2 from, $3 to, $4 done, $5 skipped, $6 why the latest was refused; empty: as it is, $7 why it waits
 	const move = `UPDATE bulk_actions SET item = $3, done = done + $4, skipped = skipped + $5,
 		problem = CASE WHEN $6 = '' THEN problem ELSE $6 END, waits = $7, tries = 0, try_at = 0 WHERE id = $1 AND item = $2 AND ended_at IS NULL`
@@ -209,7 +209,7 @@ func (t *tx) moveBulk(ctx context.Context, b bulkAction, to string, p bulkProgre
 }
 
 // endBulk ends a bulk action that is at a cursor.
-func (t *tx) endBulk(ctx context.Context, id int64, state repeat.BulkState, at string) error {
+func endBulk(ctx context.Context, t *tx, id int64, state repeat.BulkState, at string) error {
 	// $1 bulk action, $2 state, $3 now, $4 cursor
 	const end = `UPDATE bulk_actions SET state = $2, ended_at = $3, waits = '', tries = 0, try_at = 0
 		WHERE id = $1 AND item = $4 AND ended_at IS NULL`

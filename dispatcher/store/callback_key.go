@@ -70,7 +70,7 @@ func (s *Store) writeCallbackKey(ctx context.Context, t *tx, key []byte) error {
 	text := hex.EncodeToString(key)
 	if s.keys != nil {
 		row := sealedRow{path: callbackKeyPath, Sealed: s.keys.Seal(text, callbackKeyPlace)}
-		if err := t.putSealed(ctx, row); err != nil {
+		if err := putSealed(ctx, t, row); err != nil {
 			return err
 		}
 		text = ""
@@ -91,5 +91,5 @@ func (s *Store) rewrapCallbackKey(ctx context.Context, t *tx) (int, error) {
 	if row.Sealed, err = s.keys.Rewrap(row.Sealed, callbackKeyPlace); err != nil {
 		return 0, fmt.Errorf("key of callbacks: %w", err)
 	}
-	return 1, t.putSealed(ctx, row)
+	return 1, putSealed(ctx, t, row)
 }

@@ -129,7 +129,7 @@ func (s *Store) SetCarriedState(ctx context.Context, app, name string, state jso
 			stored = before
 			return nil
 		}
-		if err := t.setState(ctx, job.Key(), state); err != nil {
+		if err := setState(ctx, t, job.Key(), state); err != nil {
 			return fmt.Errorf("job %s/%s: %w", app, name, err)
 		}
 		if stored, err = carriedState(ctx, t, app, name); err != nil {
@@ -181,7 +181,7 @@ func states(records []dispatcher.Record) []any {
 }
 
 // keepReturned writes the state that a run returned with its callback. seen is the revision that its attempt was given.
-func (t *tx) keepReturned(ctx context.Context, held run.HeldRun, state json.RawMessage, seen int64) error {
+func keepReturned(ctx context.Context, t *tx, held run.HeldRun, state json.RawMessage, seen int64) error {
 	// $1 job, $2 scheduled instant, $3 trigger, $4 kind, $5 now, $6 state, $7 revision
 	const of = `WITH c AS (SELECT CAST($1 AS BIGINT) AS of_job, CAST($2 AS BIGINT) AS of_at, CAST($3 AS BIGINT) AS of_trigger,
 		CAST($4 AS SMALLINT) AS of_kind, CAST($5 AS BIGINT) AS of_end, CAST($6 AS TEXT) AS of_returned, CAST($7 AS BIGINT) AS of_seen)`
@@ -193,7 +193,7 @@ func (t *tx) keepReturned(ctx context.Context, held run.HeldRun, state json.RawM
 }
 
 // setState sets the state of a job, as who changes it says, or clears it if it is nil.
-func (t *tx) setState(ctx context.Context, job int64, state json.RawMessage) error {
+func setState(ctx context.Context, t *tx, job int64, state json.RawMessage) error {
 	var value *string
 	if state != nil {
 		text, err := run.ReadCarriedState(state)

@@ -140,11 +140,11 @@ func (s *Store) PutAlert(ctx context.Context, alert alert.Alert,
 	alert = alert.Resolved()
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's alerts queue at its row, as do those of its jobs.
-		app, err := t.lockReadableApp(ctx, alert.App)
+		app, err := lockReadableApp(ctx, t, alert.App)
 		if err != nil {
 			return err
 		}
-		old, err := t.replacedAlert(ctx, app, alert)
+		old, err := replacedAlert(ctx, t, app, alert)
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (s *Store) PutAlert(ctx context.Context, alert alert.Alert,
 		if stored, err = s.writeAlert(ctx, t, app, alert); err != nil {
 			return err
 		}
-		if err := t.followAlertsOf(ctx, stored.App); err != nil {
+		if err := followAlertsOf(ctx, t, stored.App); err != nil {
 			return err
 		}
 		if stored, err = findAlert(ctx, t, stored.App, stored.Name, ""); err != nil {
@@ -169,7 +169,7 @@ func (s *Store) PutAlert(ctx context.Context, alert alert.Alert,
 		if err != nil {
 			return err
 		}
-		return t.auditAlert(ctx, auditEntry{action: "put", app: alert.App, subject: "alert " + alert.Name, revision: stored.Revision},
+		return auditAlert(ctx, t, auditEntry{action: "put", app: alert.App, subject: "alert " + alert.Name, revision: stored.Revision},
 			before, after)
 	})
 	return stored, created, err
@@ -187,7 +187,7 @@ func (s *Store) unchangedAlert(ctx context.Context, alert alert.Alert, change in
 
 // replacedAlert returns the alert that a PUT replaces, or nil. It refuses one that is outside the bounds of its app, or that
 // is one too many.
-func (t *tx) replacedAlert(ctx context.Context, app access.App, a alert.Alert) (*alert.Alert, error) {
+func replacedAlert(ctx context.Context, t *tx, app access.App, a alert.Alert) (*alert.Alert, error) {
 	old, err := findAlert(ctx, t, app.Name, a.Name, t.lock())
 	exists := err == nil
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
@@ -259,7 +259,7 @@ func inAlert(err error) error {
 // DeleteAlert deletes an alert with its states.
 func (s *Store) DeleteAlert(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := t.lockApp(ctx, app); err != nil {
+		if _, err := lockApp(ctx, t, app); err != nil {
 			return err
 		}
 		alert, _, err := readAlert(ctx, t, app, name, t.lock())
@@ -273,20 +273,20 @@ func (s *Store) DeleteAlert(ctx context.Context, app, name string, change input.
 		if err != nil {
 			return err
 		}
-		if err := t.removeAlert(ctx, alert); err != nil {
+		if err := removeAlert(ctx, t, alert); err != nil {
 			return fmt.Errorf("delete alert %s/%s: %w", app, name, err)
 		}
-		return t.auditAlert(ctx, auditEntry{action: "delete", app: app, subject: "alert " + name, revision: alert.Revision}, before, nil)
+		return auditAlert(ctx, t, auditEntry{action: "delete", app: app, subject: "alert " + name, revision: alert.Revision}, before, nil)
 	})
 }
 
-func (t *tx) removeAlert(ctx context.Context, alert alert.Alert) error {
+func removeAlert(ctx context.Context, t *tx, alert alert.Alert) error {
 	id := dispatcher.AlertID(alert.App, alert.Name)
 	// $1 alert
 	if _, err := t.ExecContext(ctx, `DELETE FROM alert_states WHERE alert_id = $1`, id); err != nil {
 		return err
 	}
-	if err := t.deleteAttached(ctx, alert.Attached().Key()); err != nil {
+	if err := deleteAttached(ctx, t, alert.Attached().Key()); err != nil {
 		return err
 	}
 	// $1 now, $2 alert
@@ -294,7 +294,7 @@ func (t *tx) removeAlert(ctx context.Context, alert alert.Alert) error {
 	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id); err != nil {
 		return err
 	}
-	return t.followAlertsOf(ctx, alert.App)
+	return followAlertsOf(ctx, t, alert.App)
 }
 
 // alertWithValues returns a copy of an alert with the values of its stored secrets, as far as the keys open them; nil if alert
@@ -313,7 +313,7 @@ func (s *Store) alertWithValues(ctx context.Context, q querier, alert *alert.Ale
 }
 
 // auditAlert adds a change of an alert to the audit log. Values of secrets are replaced by hashes.
-func (t *tx) auditAlert(ctx context.Context, c auditEntry, before, after *alert.Alert) error {
+func auditAlert(ctx context.Context, t *tx, c auditEntry, before, after *alert.Alert) error {
 	for _, side := range []struct {
 		alert *alert.Alert
 		into  *any
@@ -321,7 +321,7 @@ func (t *tx) auditAlert(ctx context.Context, c auditEntry, before, after *alert.
 		if side.alert == nil {
 			continue
 		}
-		hashes, err := t.hashed(ctx, side.alert.Destination.Secrets())
+		hashes, err := hashed(ctx, t, side.alert.Destination.Secrets())
 		if err != nil {
 			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
 		}

@@ -69,7 +69,7 @@ func (s *Store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPa
 		return pause, err
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := t.lockApp(ctx, app); err != nil {
+		if _, err := lockApp(ctx, t, app); err != nil {
 			return err
 		}
 		before, err := heldPauses(ctx, t, app)
@@ -84,20 +84,20 @@ func (s *Store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPa
 		if err := problems.Err(); err != nil {
 			return err
 		}
-		if pause, err = t.insertPause(ctx, app, asked); err != nil {
+		if pause, err = insertPause(ctx, t, app, asked); err != nil {
 			return fmt.Errorf("pause app %s: %w", app, err)
 		}
-		if err := t.startFollowing(ctx, app); err != nil {
+		if err := startFollowing(ctx, t, app); err != nil {
 			return err
 		}
-		_, pause.Pending, err = t.followPauses(ctx, app, followAtOnce)
+		_, pause.Pending, err = followPauses(ctx, t, app, followAtOnce)
 		return err
 	})
 	return pause, err
 }
 
 // insertPause writes a pause, and its entry in the audit log.
-func (t *tx) insertPause(ctx context.Context, app string, asked dispatcher.AppPauseRequest) (dispatcher.AppPause, error) {
+func insertPause(ctx context.Context, t *tx, app string, asked dispatcher.AppPauseRequest) (dispatcher.AppPause, error) {
 	asked.Until = inMillis(asked.Until)
 	pause := dispatcher.AppPause{
 		ID: strings.ToLower(rand.Text()[:12]), App: app, AppPauseRequest: asked, PausedBy: t.by.Actor, PausedAt: t.now,
@@ -114,7 +114,7 @@ func (t *tx) insertPause(ctx context.Context, app string, asked dispatcher.AppPa
 }
 
 // startFollowing lets the jobs of an app follow its pauses from the first job on.
-func (t *tx) startFollowing(ctx context.Context, app string) error {
+func startFollowing(ctx context.Context, t *tx, app string) error {
 	// $1 app
 	const start = `UPDATE apps SET paused_to = 0 WHERE id = $1`
 	_, err := t.ExecContext(ctx, start, run.AppID(app))
@@ -125,7 +125,7 @@ func (t *tx) startFollowing(ctx context.Context, app string) error {
 // EndAppPause ends a pause, and lets the first portion of jobs follow.
 func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := t.lockApp(ctx, app); err != nil {
+		if _, err := lockApp(ctx, t, app); err != nil {
 			return err
 		}
 		// $1 app, $2 id
@@ -138,19 +138,19 @@ func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Ch
 		if err != nil {
 			return err
 		}
-		if err := t.endPause(ctx, pause); err != nil {
+		if err := endPause(ctx, t, pause); err != nil {
 			return err
 		}
-		if err := t.startFollowing(ctx, app); err != nil {
+		if err := startFollowing(ctx, t, app); err != nil {
 			return err
 		}
-		_, _, err = t.followPauses(ctx, app, followAtOnce)
+		_, _, err = followPauses(ctx, t, app, followAtOnce)
 		return err
 	})
 }
 
 // endPause ends a pause of an app that is locked.
-func (t *tx) endPause(ctx context.Context, pause dispatcher.AppPause) error {
+func endPause(ctx context.Context, t *tx, pause dispatcher.AppPause) error {
 	// $1 app, $2 id, $3 now, $4 by whom
 	const end = `UPDATE app_pauses SET ended_at = $3, ended_by = $4 WHERE app_id = $1 AND id = $2 AND ended_at IS NULL`
 	if _, err := t.ExecContext(ctx, end, run.AppID(pause.App), pause.ID, t.now.UnixMilli(), t.by.Actor); err != nil {
@@ -162,10 +162,10 @@ func (t *tx) endPause(ctx context.Context, pause dispatcher.AppPause) error {
 }
 
 // endPauses ends the pauses of an app that is deleted.
-func (t *tx) endPauses(ctx context.Context, app string) error {
+func endPauses(ctx context.Context, t *tx, app string) error {
 	pauses, err := heldPauses(ctx, t, app)
 	for _, pause := range pauses {
-		err = errors.Join(err, t.endPause(ctx, pause))
+		err = errors.Join(err, endPause(ctx, t, pause))
 	}
 	return err
 }
@@ -181,12 +181,12 @@ func exportedPauses(ctx context.Context, q querier, app string) (all []dispatche
 
 // importPauses adds the pauses of an export before its jobs, which then follow them at once. Those whose time is over are
 // left out.
-func (t *tx) importPauses(ctx context.Context, export access.Export) error {
+func importPauses(ctx context.Context, t *tx, export access.Export) error {
 	for _, asked := range export.Pauses {
 		if dispatcher.CheckUntil(asked.Until, t.now) != nil {
 			continue
 		}
-		if _, err := t.insertPause(ctx, export.App.Name, asked); err != nil {
+		if _, err := insertPause(ctx, t, export.App.Name, asked); err != nil {
 			return fmt.Errorf("import pause: %w", err)
 		}
 	}

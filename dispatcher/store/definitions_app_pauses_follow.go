@@ -20,7 +20,7 @@ func (s *Store) FollowPauses(ctx context.Context, app string, limit int) (more b
 // followPauses lets the next jobs of an app follow its pauses, and tells the nodes if there were any.
 func (s *Store) followPauses(ctx context.Context, app string, limit int) (followed int, more bool, err error) {
 	_, err = s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
-		followed, more, err = t.followPauses(ctx, app, limit)
+		followed, more, err = followPauses(ctx, t, app, limit)
 		return followed, err
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ type pausable struct {
 // followPauses lets the next jobs of an app follow its pauses, until they have limit triggers or are as many. It returns how
 // many triggers followed, and whether there are more jobs. The app is locked first, so that neither its pauses nor its jobs
 // change meanwhile.
-func (t *tx) followPauses(ctx context.Context, app string, limit int) (followed int, more bool, err error) {
+func followPauses(ctx context.Context, t *tx, app string, limit int) (followed int, more bool, err error) {
 	id := run.AppID(app)
 	// $1 app
 	const pending = `SELECT paused_to FROM apps WHERE id = $1 AND paused_to IS NOT NULL`
@@ -75,7 +75,7 @@ func (t *tx) followPauses(ctx context.Context, app string, limit int) (followed 
 			ids, held, followed = append(ids, j.id), append(held, now), followed+j.triggers
 		}
 	}
-	if err := t.holdJobs(ctx, ids, held); err != nil {
+	if err := holdJobs(ctx, t, ids, held); err != nil {
 		return 0, false, err
 	}
 	var cursor *int64
@@ -90,7 +90,7 @@ func (t *tx) followPauses(ctx context.Context, app string, limit int) (followed 
 
 // holdJobs notes whether pauses of their app hold jobs, and lets the clocks of their triggers follow. The ids are in order,
 // and so are those of the clocks, as claims lock them.
-func (t *tx) holdJobs(ctx context.Context, ids []int64, held []bool) error {
+func holdJobs(ctx context.Context, t *tx, ids []int64, held []bool) error {
 	if len(ids) == 0 {
 		return nil
 	}

@@ -125,7 +125,7 @@ func readApp(ctx context.Context, q querier, name, lock string) (access.App, err
 
 // lockApp returns an app for a change, which no other change may meet. The app may be one that cannot be read. ErrConflict: another
 // change imports it.
-func (t *tx) lockApp(ctx context.Context, name string) (access.App, error) {
+func lockApp(ctx context.Context, t *tx, name string) (access.App, error) {
 	app, err := readApp(ctx, t, name, t.lock())
 	if err == nil && app.Importing && !t.importing {
 		err = importGoesOn(name)
@@ -134,8 +134,8 @@ func (t *tx) lockApp(ctx context.Context, name string) (access.App, error) {
 }
 
 // lockReadableApp is lockApp of an app that can be read.
-func (t *tx) lockReadableApp(ctx context.Context, name string) (access.App, error) {
-	app, err := t.lockApp(ctx, name)
+func lockReadableApp(ctx context.Context, t *tx, name string) (access.App, error) {
+	app, err := lockApp(ctx, t, name)
 	if err == nil {
 		err = app.Err
 	}
@@ -159,7 +159,7 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 		return same, false, nil
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		before, err := t.appBefore(ctx, app.Name)
+		before, err := readAppBefore(ctx, t, app.Name)
 		if err != nil {
 			return err
 		}
@@ -167,11 +167,11 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 			return err
 		}
 		created = before.revision == 0
-		audited, err := t.auditedApp(ctx, app.Name)
+		audited, err := readAuditedApp(ctx, t, app.Name)
 		if err != nil {
 			return err
 		}
-		bounds, err := t.nextBounds(app, before)
+		bounds, err := nextBounds(t, app, before)
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 		}
 		breaks, err := s.broken(ctx, t, app.Name, before.bounds, bounds)
 		if err == nil && created {
-			err = t.takeName(ctx, app.Name)
+			err = takeName(ctx, t, app.Name)
 		}
 		if err != nil {
 			return err
@@ -229,21 +229,21 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 		if err := addUsage(ctx, t, &stored, t.now); err != nil {
 			return err
 		}
-		return t.afterPutApp(ctx, stored, before, created, audited)
+		return afterPutApp(ctx, t, stored, before, created, audited)
 	})
 	return stored, created, err
 }
 
 // afterPutApp does what follows from a change of an app: nodes hear of it, and the audit log says what was before.
-func (t *tx) afterPutApp(ctx context.Context, stored access.App, before appBefore, created bool, audited any) error {
+func afterPutApp(ctx context.Context, t *tx, stored access.App, before appBefore, created bool, audited any) error {
 	if created {
-		if err := t.reserveNames(ctx, stored.Name); err != nil {
+		if err := reserveNames(ctx, t, stored.Name); err != nil {
 			return err
 		}
 	}
 	t.notify(dispatcher.Notification{App: stored.Name})
 	// Claims follow at once: they look at the app. The handler goes on with the clocks that remain.
-	if _, err := t.followApp(ctx, run.AppID(stored.Name), followAtOnce); err != nil {
+	if _, err := followApp(ctx, t, run.AppID(stored.Name), followAtOnce); err != nil {
 		return err
 	}
 	if enabled := stored.Enabled && !stored.Bounds.Suspended; before.enabled != enabled {
@@ -253,7 +253,7 @@ func (t *tx) afterPutApp(ctx context.Context, stored access.App, before appBefor
 		}
 	}
 	c := auditEntry{action: "put", app: stored.Name, subject: "app " + stored.Name, revision: stored.Revision, before: audited}
-	return t.auditApp(ctx, c, stored)
+	return auditApp(ctx, t, c, stored)
 }
 
 // appBefore is what a change of an app has to know of it; no revision: there is none.
@@ -265,8 +265,8 @@ type appBefore struct {
 	unreadable error
 }
 
-// appBefore returns an app that stays locked. A deleted app keeps its bounds.
-func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
+// readAppBefore returns an app that stays locked. A deleted app keeps its bounds.
+func readAppBefore(ctx context.Context, t *tx, name string) (appBefore, error) {
 	before := appBefore{enabled: true}
 	var importing bool
 	var stored string
@@ -287,7 +287,7 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 }
 
 // mustBeEmpty returns ErrNotEmpty with the names of a few jobs, calendars, groups and alerts of an app, if it has any.
-func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
+func mustBeEmpty(ctx context.Context, t *tx, app string) error {
 	const most = 3
 	// $1 id, $2 limit
 	const content = `SELECT 'job "' || name || '"' FROM jobs WHERE app_id = $1 AND deleted_at IS NULL AND part_of = 0
@@ -308,14 +308,14 @@ func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 // DeleteApp deletes an app without jobs, calendars, groups and alerts.
 func (s *Store) DeleteApp(ctx context.Context, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		app, err := t.lockApp(ctx, name)
+		app, err := lockApp(ctx, t, name)
 		if err != nil {
 			return err
 		}
 		if err := t.allow(app.Revision); err != nil {
 			return err
 		}
-		if err := t.mustBeEmpty(ctx, name); err != nil {
+		if err := mustBeEmpty(ctx, t, name); err != nil {
 			return err
 		}
 		// $1 now, $2 id
@@ -323,10 +323,10 @@ func (s *Store) DeleteApp(ctx context.Context, name string, change input.Change)
 		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), run.AppID(name)); err != nil {
 			return err
 		}
-		if err := t.endPauses(ctx, name); err != nil {
+		if err := endPauses(ctx, t, name); err != nil {
 			return err
 		}
-		if err := t.reserveNames(ctx, name); err != nil {
+		if err := reserveNames(ctx, t, name); err != nil {
 			return err
 		}
 		before, err := auditedApp(app)

@@ -16,7 +16,7 @@ import (
 )
 
 // nextBounds returns the bounds of an app after a change, and refuses what is outside them.
-func (t *tx) nextBounds(app access.App, before appBefore) (target.Bounds, error) {
+func nextBounds(t *tx, app access.App, before appBefore) (target.Bounds, error) {
 	if before.unreadable != nil && (app.Bounds == nil || !t.by.Operator) {
 		return target.Bounds{}, before.unreadable
 	}
@@ -127,8 +127,8 @@ func (g groupsOfJobs) of(ctx context.Context, q querier, job dispatcher.Job) (gr
 }
 
 // takeName refuses the name of a new app that differs from another's by _ and - only.
-func (t *tx) takeName(ctx context.Context, name string) error {
-	apps, err := t.appNames(ctx)
+func takeName(ctx context.Context, t *tx, name string) error {
+	apps, err := appNames(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -143,8 +143,8 @@ func (t *tx) takeName(ctx context.Context, name string) error {
 
 // reserveNames lets the apps whose names begin alike know that an app was created or deleted: the variables of secrets
 // belong to the longest name. Nodes read those apps again.
-func (t *tx) reserveNames(ctx context.Context, name string) error {
-	apps, err := t.appNames(ctx)
+func reserveNames(ctx context.Context, t *tx, name string) error {
+	apps, err := appNames(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func longerName(app, other string) bool {
 
 // appNames returns the names of all apps. The row of the installation makes changes that create or delete apps wait for
 // each other.
-func (t *tx) appNames(ctx context.Context) ([]string, error) {
+func appNames(ctx context.Context, t *tx) ([]string, error) {
 	if _, err := collect(ctx, t, scanText, `SELECT id FROM installation`+t.lock()); err != nil {
 		return nil, err
 	}

@@ -172,7 +172,7 @@ func (s *Store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 	change input.Change) (stored dispatcher.Calendar, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's calendars, and of its jobs, queue at its row.
-		if _, err := t.lockApp(ctx, calendar.App); err != nil {
+		if _, err := lockApp(ctx, t, calendar.App); err != nil {
 			return err
 		}
 		next, err := replace(ctx, t, calendar, change)
@@ -180,7 +180,7 @@ func (s *Store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 			return err
 		}
 		created = next.created
-		if stored, err = t.writeCalendar(ctx, calendar, next.definition); err != nil {
+		if stored, err = writeCalendar(ctx, t, calendar, next.definition); err != nil {
 			return fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
 		}
 		if len(next.changed) > 0 {
@@ -189,12 +189,12 @@ func (s *Store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 			}
 		}
 		t.notify(dispatcher.Notification{App: calendar.App})
-		err = t.auditCalendar(ctx, auditEntry{action: "put", app: calendar.App, subject: "calendar " + calendar.Name, revision: stored.Revision},
+		err = auditCalendar(ctx, t, auditEntry{action: "put", app: calendar.App, subject: "calendar " + calendar.Name, revision: stored.Revision},
 			next.current, stored)
 		if err != nil {
 			return err
 		}
-		return t.removeUnused(ctx, calendar.App, dropped(next.current.Bases, stored.Bases))
+		return removeUnused(ctx, t, calendar.App, dropped(next.current.Bases, stored.Bases))
 	})
 	return stored, created, err
 }
@@ -278,7 +278,7 @@ func sameDefinition(current dispatcher.Calendar, text string) (bool, error) {
 }
 
 // writeCalendar writes the row of a calendar, whose definition is given, and returns it.
-func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar, definition string) (dispatcher.Calendar, error) {
+func writeCalendar(ctx context.Context, t *tx, c dispatcher.Calendar, definition string) (dispatcher.Calendar, error) {
 	// $1 app, $2 name, $3 description, $4 definition, $5 now. A deleted calendar's revision goes on.
 	const put = `INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, 1, $5, $5)
@@ -291,7 +291,7 @@ func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar, definitio
 }
 
 // countCalendars counts the app's calendars up, and returns the revision of the lot.
-func (t *tx) countCalendars(ctx context.Context, app string) (int64, error) {
+func countCalendars(ctx context.Context, t *tx, app string) (int64, error) {
 	// $1 app
 	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
 	revision, _, err := first(ctx, t, scanInt, count, run.AppID(app))

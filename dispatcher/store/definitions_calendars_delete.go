@@ -14,14 +14,14 @@ import (
 // DeleteCalendar deletes a calendar that nothing uses.
 func (s *Store) DeleteCalendar(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		all, calendar, err := t.calendarToDelete(ctx, app, name)
+		all, calendar, err := calendarToDelete(ctx, t, app, name)
 		if err == nil {
-			err = t.unused(ctx, all, app, name)
+			err = unused(ctx, t, all, app, name)
 		}
 		if err != nil {
 			return err
 		}
-		return t.removeCalendar(ctx, calendar)
+		return removeCalendar(ctx, t, calendar)
 	})
 }
 
@@ -30,13 +30,13 @@ func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 	change input.Change) (marked *dispatcher.Calendar, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		marked = nil
-		all, calendar, err := t.calendarToDelete(ctx, app, name)
+		all, calendar, err := calendarToDelete(ctx, t, app, name)
 		if err != nil {
 			return err
 		}
-		switch err := t.unused(ctx, all, app, name); {
+		switch err := unused(ctx, t, all, app, name); {
 		case err == nil:
-			return t.removeCalendar(ctx, calendar)
+			return removeCalendar(ctx, t, calendar)
 		case !errors.Is(err, dispatcher.ErrInUse):
 			return err
 		}
@@ -49,7 +49,7 @@ func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 			if err != nil {
 				return fmt.Errorf("mark calendar %s/%s: %w", app, name, err)
 			}
-			err = t.auditCalendar(ctx, auditEntry{action: "delete when unused", app: app, subject: "calendar " + name, revision: stored.Revision},
+			err = auditCalendar(ctx, t, auditEntry{action: "delete when unused", app: app, subject: "calendar " + name, revision: stored.Revision},
 				calendar, stored)
 		}
 		marked = &stored
@@ -60,8 +60,8 @@ func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 
 // calendarToDelete returns the calendars of an app and the one that is to be deleted, and holds off others that change
 // calendars and jobs of the app.
-func (t *tx) calendarToDelete(ctx context.Context, app, name string) (all []dispatcher.Calendar, one dispatcher.Calendar, err error) {
-	if _, err := t.lockApp(ctx, app); err != nil {
+func calendarToDelete(ctx context.Context, t *tx, app, name string) (all []dispatcher.Calendar, one dispatcher.Calendar, err error) {
+	if _, err := lockApp(ctx, t, app); err != nil {
 		return nil, one, err
 	}
 	if _, all, err = appCalendars(ctx, t, app); err != nil {
@@ -75,41 +75,41 @@ func (t *tx) calendarToDelete(ctx context.Context, app, name string) (all []disp
 }
 
 // removeCalendar deletes a calendar that nothing uses, and those that were kept only because it is built on them.
-func (t *tx) removeCalendar(ctx context.Context, calendar dispatcher.Calendar) error {
+func removeCalendar(ctx context.Context, t *tx, calendar dispatcher.Calendar) error {
 	app := calendar.App
-	err := t.dropCalendar(ctx, calendar)
+	err := dropCalendar(ctx, t, calendar)
 	if err == nil {
-		err = t.auditCalendar(ctx, auditEntry{action: "delete", app: app, subject: "calendar " + calendar.Name, revision: calendar.Revision},
+		err = auditCalendar(ctx, t, auditEntry{action: "delete", app: app, subject: "calendar " + calendar.Name, revision: calendar.Revision},
 			calendar, dispatcher.Calendar{})
 	}
 	if err != nil {
 		return err
 	}
-	return t.removeUnused(ctx, app, calendar.Bases)
+	return removeUnused(ctx, t, app, calendar.Bases)
 }
 
 // dropCalendar deletes a calendar, also one that jobs or other calendars use.
-func (t *tx) dropCalendar(ctx context.Context, calendar dispatcher.Calendar) error {
+func dropCalendar(ctx context.Context, t *tx, calendar dispatcher.Calendar) error {
 	app, name := calendar.App, calendar.Name
 	// $1 now, $2 app, $3 name
 	const remove = `UPDATE calendars SET deleted_at = $1, updated_at = $1, removal_requested_at = NULL WHERE app_id = $2 AND name = $3`
 	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), run.AppID(app), name); err != nil {
 		return fmt.Errorf("delete calendar %s/%s: %w", app, name, err)
 	}
-	revision, err := t.countCalendars(ctx, app)
+	revision, err := countCalendars(ctx, t, app)
 	if err == nil {
-		err = t.rememberCalendar(ctx, app, name, nil, revision)
+		err = rememberCalendar(ctx, t, app, name, nil, revision)
 	}
 	return err
 }
 
 // removeUnused deletes those of some calendars, which a change uses no more, that are to go with their last use. The lock of
 // the app makes a request to delete one of them wait: it would mark it after this has looked.
-func (t *tx) removeUnused(ctx context.Context, app string, names []string) error {
+func removeUnused(ctx context.Context, t *tx, app string, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	if _, err := t.lockApp(ctx, app); err != nil {
+	if _, err := lockApp(ctx, t, app); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -121,13 +121,13 @@ func (t *tx) removeUnused(ctx context.Context, app string, names []string) error
 		if i < 0 {
 			continue
 		}
-		switch err := t.unused(ctx, all, app, name); {
+		switch err := unused(ctx, t, all, app, name); {
 		case errors.Is(err, dispatcher.ErrInUse):
 			continue
 		case err != nil:
 			return err
 		}
-		if err := t.removeCalendar(ctx, all[i]); err != nil {
+		if err := removeCalendar(ctx, t, all[i]); err != nil {
 			return err
 		}
 	}
@@ -155,7 +155,7 @@ func dropped(old, others []string) []string {
 
 // unused returns an error that is ErrInUse, and names a user, while calendar name, one of
 // all of its app, has users.
-func (t *tx) unused(ctx context.Context, all []dispatcher.Calendar, app, name string) error {
+func unused(ctx context.Context, t *tx, all []dispatcher.Calendar, app, name string) error {
 	var user string
 	users := 0
 	for _, c := range all {

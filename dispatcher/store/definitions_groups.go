@@ -124,7 +124,7 @@ func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup,
 	group = group.Resolved()
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's groups queue at its row, as do jobs that name one.
-		app, err := t.lockReadableApp(ctx, group.App)
+		app, err := lockReadableApp(ctx, t, group.App)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup,
 			return err
 		}
 		created = old == nil
-		if err := t.admitGroup(ctx, app, old, group); err != nil {
+		if err := admitGroup(ctx, t, app, old, group); err != nil {
 			return err
 		}
 		before, err := s.groupWithValues(ctx, t, old)
@@ -144,7 +144,7 @@ func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup,
 			return err
 		}
 		t.notify(dispatcher.Notification{App: group.App, Group: group.Name})
-		return t.auditGroup(ctx, auditEntry{action: "put", app: group.App, subject: "group " + group.Name, revision: stored.Revision},
+		return auditGroup(ctx, t, auditEntry{action: "put", app: group.App, subject: "group " + group.Name, revision: stored.Revision},
 			before, replacedGroupValues(stored, group, before))
 	})
 	return stored, created, err
@@ -164,7 +164,7 @@ func replacedGroup(ctx context.Context, t *tx, group target.EndpointGroup) (*tar
 
 // admitGroup refuses a group that is outside the bounds of its app, that would send stored secrets elsewhere than old, which
 // it replaces, or that is one too many.
-func (t *tx) admitGroup(ctx context.Context, app access.App, old *target.EndpointGroup, group target.EndpointGroup) error {
+func admitGroup(ctx context.Context, t *tx, app access.App, old *target.EndpointGroup, group target.EndpointGroup) error {
 	var problems input.Problems
 	problems.AddError("", app.Bounds.CheckGroup(group))
 	if old != nil {
@@ -215,10 +215,10 @@ func (s *Store) writeGroup(ctx context.Context, t *tx, old *target.EndpointGroup
 	stored, _, err = first(ctx, t, scanGroup(group.App), put, owner.id, run.AppID(group.App), group.Name, group.Description, definition,
 		t.now.UnixMilli(), orNullAt(group.TLS.CertificateEnd()), len(group.DNS) > 0)
 	if err == nil {
-		err = t.writeSecrets(ctx, before, owner, sealed)
+		err = writeSecrets(ctx, t, before, owner, sealed)
 	}
 	if err == nil {
-		err = t.declareEndpoints(ctx, group)
+		err = declareEndpoints(ctx, t, group)
 	}
 	if err != nil {
 		return stored, fmt.Errorf("put group %s/%s: %w", group.App, group.Name, err)
@@ -229,7 +229,7 @@ func (s *Store) writeGroup(ctx context.Context, t *tx, old *target.EndpointGroup
 // DeleteGroup deletes a group that no job names, with its endpoints.
 func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := t.lockApp(ctx, app); err != nil {
+		if _, err := lockApp(ctx, t, app); err != nil {
 			return err
 		}
 		group, _, err := readGroup(ctx, t, app, name, t.lock())
@@ -237,7 +237,7 @@ func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.
 			err = t.allow(group.Revision)
 		}
 		if err == nil {
-			err = t.unusedGroup(ctx, app, name)
+			err = unusedGroup(ctx, t, app, name)
 		}
 		if err != nil {
 			return err
@@ -246,16 +246,16 @@ func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.
 		if err != nil {
 			return err
 		}
-		if err := t.removeGroup(ctx, run.GroupID(app, name)); err != nil {
+		if err := removeGroup(ctx, t, run.GroupID(app, name)); err != nil {
 			return fmt.Errorf("delete group %s/%s: %w", app, name, err)
 		}
 		t.notify(dispatcher.Notification{App: app, Group: name})
-		return t.auditGroup(ctx, auditEntry{action: "delete", app: app, subject: "group " + name, revision: group.Revision}, before, nil)
+		return auditGroup(ctx, t, auditEntry{action: "delete", app: app, subject: "group " + name, revision: group.Revision}, before, nil)
 	})
 }
 
 // unusedGroup returns an error that is ErrInUse, and names a user, while jobs name a group.
-func (t *tx) unusedGroup(ctx context.Context, app, name string) error {
+func unusedGroup(ctx context.Context, t *tx, app, name string) error {
 	// $1 app, $2 group
 	const users = `SELECT name, COUNT(*) OVER () FROM jobs
 		WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
@@ -273,12 +273,12 @@ func (t *tx) unusedGroup(ctx context.Context, app, name string) error {
 	return fmt.Errorf("group %s is used by %s: %w", input.Echo(name), user, dispatcher.ErrInUse)
 }
 
-func (t *tx) removeGroup(ctx context.Context, id int64) error {
+func removeGroup(ctx context.Context, t *tx, id int64) error {
 	// $1 group
 	if _, err := t.ExecContext(ctx, `DELETE FROM endpoints WHERE group_id = $1`, id); err != nil {
 		return err
 	}
-	if err := t.removeSecrets(ctx, id); err != nil {
+	if err := removeSecrets(ctx, t, id); err != nil {
 		return err
 	}
 	// $1 now, $2 group. It holds no versions of secrets: nothing is stored.
@@ -289,7 +289,7 @@ func (t *tx) removeGroup(ctx context.Context, id int64) error {
 
 // checkGroup returns what is wrong with the group that a target names: it has to exist, and to be of the kind that the target
 // is made for. The pointer is that in a job.
-func (t *tx) checkGroup(ctx context.Context, job dispatcher.Job) error {
+func checkGroup(ctx context.Context, t *tx, job dispatcher.Job) error {
 	name := job.Target.GroupName()
 	if name == "" {
 		return nil

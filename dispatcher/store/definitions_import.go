@@ -36,17 +36,17 @@ func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.C
 
 // importApp writes the row of an app, which stays disabled until finishImport. Its history begins with what was owed when it was
 // exported.
-func (t *tx) importApp(ctx context.Context, export access.Export, until int64) (access.App, error) {
-	before, err := t.appBefore(ctx, export.App.Name)
+func importApp(ctx context.Context, t *tx, export access.Export, until int64) (access.App, error) {
+	before, err := readAppBefore(ctx, t, export.App.Name)
 	if err == nil {
 		err = t.allow(before.revision)
 	}
 	if err != nil {
 		return access.App{}, err
 	}
-	bounds, err := t.nextBounds(export.App, before)
+	bounds, err := nextBounds(t, export.App, before)
 	if err == nil {
-		err = t.takeName(ctx, export.App.Name)
+		err = takeName(ctx, t, export.App.Name)
 	}
 	if err != nil {
 		return access.App{}, err
@@ -94,13 +94,13 @@ func (t *tx) importApp(ctx context.Context, export access.Export, until int64) (
 		err = dispatcher.ErrPrecondition
 	}
 	if err == nil {
-		err = t.reserveNames(ctx, a.Name)
+		err = reserveNames(ctx, t, a.Name)
 	}
 	return app, err
 }
 
 // finishImport makes an app live of which all is written, as its export has it.
-func (t *tx) finishImport(ctx context.Context, export access.Export) (access.App, error) {
+func finishImport(ctx context.Context, t *tx, export access.Export) (access.App, error) {
 	// $1 id, $2 what its owner wants. The clocks of its triggers follow, if it is enabled.
 	const finish = `UPDATE apps SET importing_until = NULL, owner_enabled = $2, enabled = $3, switched_to = CASE WHEN $3 THEN 0 END
 		WHERE id = $1 RETURNING ` + appColumns
@@ -111,19 +111,19 @@ func (t *tx) finishImport(ctx context.Context, export access.Export) (access.App
 	}
 	app, _, err := first(ctx, t, scanApp, finish, id, export.App.Enabled, export.App.Enabled && !written.Bounds.Suspended)
 	if err == nil {
-		_, err = t.followApp(ctx, id, mostImported)
+		_, err = followApp(ctx, t, id, mostImported)
 	}
 	if err != nil {
 		return app, err
 	}
 	t.notify(dispatcher.Notification{App: name})
 	t.notify(dispatcher.Notification{Adopt: true})
-	return app, t.auditImport(ctx, export, app)
+	return app, auditImport(ctx, t, export, app)
 }
 
 // endLeftRuns ends some of what waits of an app that was deleted here, as its nodes would: it went elsewhere with the app, and
 // may be done there. What comes back with the app comes after that. It returns whether there is more.
-func (t *tx) endLeftRuns(ctx context.Context, app string) (more bool, err error) {
+func endLeftRuns(ctx context.Context, t *tx, app string) (more bool, err error) {
 	// $1 app. It stays deleted meanwhile.
 	const deleted = `SELECT 1 FROM apps WHERE id = $1 AND deleted_at IS NOT NULL`
 	if _, is, err := first(ctx, t, scanInt, deleted+t.lock(), run.AppID(app)); err != nil || !is {
@@ -141,7 +141,7 @@ func (t *tx) endLeftRuns(ctx context.Context, app string) (more bool, err error)
 		state: `'cancelled'`, class: `'job_deleted'`, message: `'the app was deleted before this attempt began'`,
 	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id JOIN live_runs AS r ON r.job_id = j.id
 	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT `+strconv.Itoa(mostLeft), lockToDelete, 1, endSteps(t.flavor, "")...)
-	if err := t.take(ctx, left, append([]any{t.now.UnixMilli()}, t.batch([]int64{run.AppID(app)})...)...); err != nil {
+	if err := take(ctx, t, left, append([]any{t.now.UnixMilli()}, t.batch([]int64{run.AppID(app)})...)...); err != nil {
 		return false, fmt.Errorf("end runs from before the app was deleted: %w", err)
 	}
 	return n > mostLeft, nil
@@ -163,17 +163,17 @@ func exportedCalendars(export access.Export) (dispatcher.Calendars, error) {
 	return all, problems.Err()
 }
 
-func (t *tx) importCalendar(ctx context.Context, app string, calendar dispatcher.Calendar) (revision int64, err error) {
+func importCalendar(ctx context.Context, t *tx, app string, calendar dispatcher.Calendar) (revision int64, err error) {
 	calendar.App = app
 	text, err := encodeCalendar(calendar)
 	if err == nil {
-		_, err = t.writeCalendar(ctx, calendar, text)
+		_, err = writeCalendar(ctx, t, calendar, text)
 	}
 	if err == nil {
-		revision, err = t.countCalendars(ctx, app)
+		revision, err = countCalendars(ctx, t, app)
 	}
 	if err == nil {
-		err = t.rememberCalendar(ctx, app, calendar.Name, &text, revision)
+		err = rememberCalendar(ctx, t, app, calendar.Name, &text, revision)
 	}
 	return revision, err
 }
@@ -182,7 +182,7 @@ func (t *tx) importCalendar(ctx context.Context, app string, calendar dispatcher
 func (s *Store) importFollows(ctx context.Context, t *tx, one access.ExportedJob, app access.App) error {
 	job, all, err := s.putFollows(ctx, t, nil, one.WithOrigins(), app)
 	if err == nil {
-		err = t.writeFollowers(ctx, job, all)
+		err = writeFollowers(ctx, t, job, all)
 	}
 	return err
 }
@@ -190,7 +190,7 @@ func (s *Store) importFollows(ctx context.Context, t *tx, one access.ExportedJob
 // importGroup creates a group, which has to be there before jobs name it.
 func (s *Store) importGroup(ctx context.Context, t *tx, group target.EndpointGroup, app access.App) error {
 	group.App = app.Name
-	err := t.admitGroup(ctx, app, nil, group)
+	err := admitGroup(ctx, t, app, nil, group)
 	if err == nil {
 		_, err = s.writeGroup(ctx, t, nil, group.Resolved())
 	}
@@ -200,18 +200,18 @@ func (s *Store) importGroup(ctx context.Context, t *tx, group target.EndpointGro
 // importAlert creates an alert. What holds of it is found out again.
 func (s *Store) importAlert(ctx context.Context, t *tx, alert alert.Alert, app access.App) error {
 	alert.App = app.Name
-	_, err := t.replacedAlert(ctx, app, alert)
+	_, err := replacedAlert(ctx, t, app, alert)
 	if err == nil {
 		_, err = s.writeAlert(ctx, t, app, alert.Resolved())
 	}
 	if err == nil && alert.Muted != nil {
-		err = t.writeMute(ctx, alert, alert.Muted)
+		err = writeMute(ctx, t, alert, alert.Muted)
 	}
 	return err
 }
 
 func (s *Store) importJob(ctx context.Context, t *tx, one access.ExportedJob, calendars imported) error {
-	prior, err := t.takeNames(ctx, one.WithOrigins())
+	prior, err := takeNames(ctx, t, one.WithOrigins())
 	if err != nil {
 		return err
 	}
@@ -223,20 +223,20 @@ func (s *Store) importJob(ctx context.Context, t *tx, one access.ExportedJob, ca
 	if err != nil {
 		return err
 	}
-	app, shared, err := t.lockShared(ctx, job)
+	app, shared, err := lockShared(ctx, t, job)
 	job.AppPaused = shared.paused()
 	job.State = job.RollUp(false)
 	if err == nil {
-		err = t.admit(ctx, app, nil, job)
+		err = admit(ctx, t, app, nil, job)
 	}
 	if err == nil {
-		err = t.writeJob(ctx, nil, job, calendars.revision, shared)
+		err = writeJob(ctx, t, nil, job, calendars.revision, shared)
 	}
 	if err == nil {
-		err = t.writeJobSecrets(ctx, nil, job, secrets)
+		err = writeJobSecrets(ctx, t, nil, job, secrets)
 	}
 	if err == nil && one.CarriedState != nil {
-		err = t.setState(ctx, job.Key(), one.CarriedState)
+		err = setState(ctx, t, job.Key(), one.CarriedState)
 	}
 	if err != nil {
 		return err
@@ -250,12 +250,12 @@ func (s *Store) importJob(ctx context.Context, t *tx, one access.ExportedJob, ca
 	if _, err := t.ExecContext(ctx, end, append([]any{t.now.UnixMilli()}, t.batch(ids)...)...); err != nil {
 		return err
 	}
-	return t.remember(ctx, dispatcher.CauseImport, ids)
+	return remember(ctx, t, dispatcher.CauseImport, ids)
 }
 
 // importRuns queues some of the runs that waited. Each is one of the jobs of the import by its key, as Export.Validate has checked,
 // and takes the place of no run of another job.
-func (t *tx) importRuns(ctx context.Context, jobs map[string]dispatcher.Job, runs []access.ExportedRun) error {
+func importRuns(ctx context.Context, t *tx, jobs map[string]dispatcher.Job, runs []access.ExportedRun) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job. It may have ended here because the app was deleted; see endLeftRuns.
 	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until,
@@ -282,5 +282,5 @@ func (t *tx) importRuns(ctx context.Context, jobs map[string]dispatcher.Job, run
 		}
 		given = append(given, queuedRun{Key: key, input: run.Input})
 	}
-	return t.writeInputs(ctx, given)
+	return writeInputs(ctx, t, given)
 }

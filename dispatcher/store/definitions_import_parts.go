@@ -95,7 +95,7 @@ func (s *Store) beginImport(ctx context.Context, export access.Export, change in
 	}
 	for more := true; more && err == nil; {
 		err = s.change(ctx, change, func(ctx context.Context, t *tx) (err error) {
-			more, err = t.endLeftRuns(ctx, export.App.Name)
+			more, err = endLeftRuns(ctx, t, export.App.Name)
 			return err
 		})
 	}
@@ -114,7 +114,7 @@ func (i *importing) plan() {
 	stage++
 	for n, calendar := range e.Calendars {
 		add(input.Pointer("calendars", strconv.Itoa(n)), 4, func(ctx context.Context, t *tx) (err error) {
-			i.calendars.revision, err = t.importCalendar(ctx, e.App.Name, calendar)
+			i.calendars.revision, err = importCalendar(ctx, t, e.App.Name, calendar)
 			return err
 		})
 	}
@@ -123,7 +123,7 @@ func (i *importing) plan() {
 			return i.s.importGroup(ctx, t, group, i.app)
 		})
 	}
-	add("/pauses", len(e.Pauses), func(ctx context.Context, t *tx) error { return t.importPauses(ctx, e) })
+	add("/pauses", len(e.Pauses), func(ctx context.Context, t *tx) error { return importPauses(ctx, t, e) })
 	stage++
 	for n, one := range e.Jobs {
 		// A trigger has a definition, a clock, and a revision that begins; another may end.
@@ -147,7 +147,7 @@ func (i *importing) plan() {
 	stage++
 	jobs := e.Runnable()
 	for runs := range slices.Chunk(e.Waiting, runsAtOnce) {
-		add("/waiting_runs", rowsOfRun*len(runs), func(ctx context.Context, t *tx) error { return t.importRuns(ctx, jobs, runs) })
+		add("/waiting_runs", rowsOfRun*len(runs), func(ctx context.Context, t *tx) error { return importRuns(ctx, t, jobs, runs) })
 	}
 	add("", mostImported, i.finish)
 }
@@ -170,7 +170,7 @@ func (i *importing) part(ctx context.Context) (more bool, err error) {
 		done, problems, t.importing = i.done, slices.Clone(i.problems), true
 		until = t.now.Add(importLease).UnixMilli()
 		if i.until != 0 {
-			if err := t.holdImport(ctx, i.export.App.Name, i.until, until); err != nil {
+			if err := holdImport(ctx, t, i.export.App.Name, i.until, until); err != nil {
 				return err
 			}
 		}
@@ -200,7 +200,7 @@ func (i *importing) part(ctx context.Context) (more bool, err error) {
 
 // begin writes the app, and refuses what it has no room for.
 func (i *importing) begin(ctx context.Context, t *tx) (err error) {
-	i.app, err = t.importApp(ctx, i.export, t.now.Add(importLease).UnixMilli())
+	i.app, err = importApp(ctx, t, i.export, t.now.Add(importLease).UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -210,16 +210,16 @@ func (i *importing) begin(ctx context.Context, t *tx) (err error) {
 // finish lets jobs follow the alerts, and makes the app live.
 func (i *importing) finish(ctx context.Context, t *tx) (err error) {
 	if len(i.export.Alerts) > 0 {
-		if err := t.followAlertsOf(ctx, i.app.Name); err != nil {
+		if err := followAlertsOf(ctx, t, i.app.Name); err != nil {
 			return err
 		}
 	}
-	i.app, err = t.finishImport(ctx, i.export)
+	i.app, err = finishImport(ctx, t, i.export)
 	return err
 }
 
 // holdImport moves the time on until which an import counts as going on. ErrConflict: it was cut off, and another change has it now.
-func (t *tx) holdImport(ctx context.Context, app string, from, until int64) error {
+func holdImport(ctx context.Context, t *tx, app string, from, until int64) error {
 	// $1 id, $2 from, $3 until
 	const hold = `UPDATE apps SET importing_until = $3 WHERE id = $1 AND importing_until = $2`
 	n, err := t.execute(ctx, hold, run.AppID(app), from, until)

@@ -67,7 +67,7 @@ func (s *Store) removeImport(ctx context.Context, app string, until int64, now t
 		err := s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) (err error) {
 			t.importing = true
 			next = max(t.now.Add(importLease).UnixMilli(), until)
-			if err = t.holdImport(ctx, app, until, next); err == nil {
+			if err = holdImport(ctx, t, app, until, next); err == nil {
 				more, err = s.removePart(ctx, t, app)
 			}
 			return err
@@ -85,17 +85,17 @@ func (s *Store) removeImport(ctx context.Context, app string, until int64, now t
 // about fires and no entries in the audit log.
 func (s *Store) removePart(ctx context.Context, t *tx, app string) (more bool, err error) {
 	for _, remove := range []func() (int, error){
-		func() (int, error) { return t.removeImportedRuns(ctx, app) },
+		func() (int, error) { return removeImportedRuns(ctx, t, app) },
 		func() (int, error) { return s.removeImportedJobs(ctx, t, app) },
-		func() (int, error) { return t.removeImportedAlerts(ctx, app) },
-		func() (int, error) { return t.removeImportedGroups(ctx, app) },
-		func() (int, error) { return t.removeImportedCalendars(ctx, app) },
+		func() (int, error) { return removeImportedAlerts(ctx, t, app) },
+		func() (int, error) { return removeImportedGroups(ctx, t, app) },
+		func() (int, error) { return removeImportedCalendars(ctx, t, app) },
 	} {
 		if n, err := remove(); err != nil || n > 0 {
 			return true, err
 		}
 	}
-	if err := t.endPauses(ctx, app); err != nil {
+	if err := endPauses(ctx, t, app); err != nil {
 		return false, err
 	}
 	// $1 now, $2 id
@@ -104,11 +104,11 @@ func (s *Store) removePart(ctx context.Context, t *tx, app string) (more bool, e
 	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), run.AppID(app)); err != nil {
 		return false, err
 	}
-	return false, t.reserveNames(ctx, app)
+	return false, reserveNames(ctx, t, app)
 }
 
 // removeImportedRuns removes some runs of an app, with their inputs, and returns how many.
-func (t *tx) removeImportedRuns(ctx context.Context, app string) (int, error) {
+func removeImportedRuns(ctx context.Context, t *tx, app string) (int, error) {
 	// $1 app, $2 limit
 	const some = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
 		WHERE j.app_id = $1 LIMIT $2`
@@ -150,7 +150,7 @@ func (s *Store) removeImportedJobs(ctx context.Context, t *tx, app string) (int,
 		if rows += rowsOfFollows(job) + 5*len(job.Triggers); rows > mostImported && removed > 0 {
 			return removed, nil
 		}
-		if err := t.dropJob(ctx, job); err != nil {
+		if err := dropJob(ctx, t, job); err != nil {
 			return removed, err
 		}
 		removed++
@@ -159,14 +159,14 @@ func (s *Store) removeImportedJobs(ctx context.Context, t *tx, app string) (int,
 }
 
 // removeImportedAlerts removes some alerts of an app, and returns how many.
-func (t *tx) removeImportedAlerts(ctx context.Context, app string) (int, error) {
+func removeImportedAlerts(ctx context.Context, t *tx, app string) (int, error) {
 	alerts, err := allAlerts(ctx, t, app)
 	if err != nil {
 		return 0, err
 	}
 	alerts = alerts[:min(len(alerts), mostImported/10)]
 	for _, alert := range alerts {
-		if err := t.removeAlert(ctx, alert); err != nil {
+		if err := removeAlert(ctx, t, alert); err != nil {
 			return 0, err
 		}
 	}
@@ -174,14 +174,14 @@ func (t *tx) removeImportedAlerts(ctx context.Context, app string) (int, error) 
 }
 
 // removeImportedGroups removes some groups of an app, and returns how many.
-func (t *tx) removeImportedGroups(ctx context.Context, app string) (int, error) {
+func removeImportedGroups(ctx context.Context, t *tx, app string) (int, error) {
 	groups, err := allGroups(ctx, t, app)
 	if err != nil {
 		return 0, err
 	}
 	groups = groups[:min(len(groups), mostImported/10)]
 	for _, group := range groups {
-		if err := t.removeGroup(ctx, run.GroupID(app, group.Name)); err != nil {
+		if err := removeGroup(ctx, t, run.GroupID(app, group.Name)); err != nil {
 			return 0, err
 		}
 	}
@@ -189,14 +189,14 @@ func (t *tx) removeImportedGroups(ctx context.Context, app string) (int, error) 
 }
 
 // removeImportedCalendars removes some calendars of an app, and returns how many.
-func (t *tx) removeImportedCalendars(ctx context.Context, app string) (int, error) {
+func removeImportedCalendars(ctx context.Context, t *tx, app string) (int, error) {
 	_, calendars, err := appCalendars(ctx, t, app)
 	if err != nil {
 		return 0, err
 	}
 	calendars = calendars[:min(len(calendars), mostImported/10)]
 	for _, calendar := range calendars {
-		if err := t.dropCalendar(ctx, calendar); err != nil {
+		if err := dropCalendar(ctx, t, calendar); err != nil {
 			return 0, err
 		}
 	}

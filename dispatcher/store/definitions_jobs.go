@@ -286,7 +286,7 @@ func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Cha
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's jobs queue at its row; two that make the same job do, too. So does what lets
 		// clocks follow the app's switch.
-		app, shared, err := t.lockShared(ctx, job)
+		app, shared, err := lockShared(ctx, t, job)
 		if err != nil {
 			return err
 		}
@@ -295,7 +295,7 @@ func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Cha
 			return err
 		}
 		created = old == nil
-		if err := t.admit(ctx, app, old, job); err != nil {
+		if err := admit(ctx, t, app, old, job); err != nil {
 			return err
 		}
 		before, err := s.withValues(ctx, t, old)
@@ -311,12 +311,12 @@ func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Cha
 		}
 		stored.Pauses = shared.pauses
 		t.notify(dispatcher.Notification{JobID: applied.Key()})
-		err = t.auditJob(ctx, auditEntry{action: "put", app: job.App, subject: "job " + job.Name, revision: applied.Revision},
+		err = auditJob(ctx, t, auditEntry{action: "put", app: job.App, subject: "job " + job.Name, revision: applied.Revision},
 			before, replacedValues(applied, job, before))
 		if err != nil {
 			return err
 		}
-		return t.removeUnused(ctx, job.App, dropped(usedCalendars(old), usedCalendars(&applied)))
+		return removeUnused(ctx, t, job.App, dropped(usedCalendars(old), usedCalendars(&applied)))
 	})
 	return stored, created, err
 }
@@ -350,7 +350,7 @@ func (s *Store) replacedJob(ctx context.Context, t *tx, app, name string) (old *
 	if err := t.allow(0); err != nil {
 		return nil, prior, err
 	}
-	prior, err = t.priorJob(ctx, app, name)
+	prior, err = priorJob(ctx, t, app, name)
 	return nil, prior, err
 }
 
@@ -365,7 +365,7 @@ func (s *Store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err != nil {
 		return job, err
 	}
-	if err := t.priorTriggers(ctx, old, job, &prior); err != nil {
+	if err := priorTriggers(ctx, t, old, job, &prior); err != nil {
 		return job, err
 	}
 	job.AppPaused = shared.paused()
@@ -381,23 +381,23 @@ func (s *Store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err != nil {
 		return job, err
 	}
-	err = t.writeJob(ctx, old, applied, revision, shared)
+	err = writeJob(ctx, t, old, applied, revision, shared)
 	if err == nil {
-		err = t.writeJobSecrets(ctx, old, applied, secrets)
+		err = writeJobSecrets(ctx, t, old, applied, secrets)
 	}
 	if err == nil && (applied.FollowMask() != 0 || old != nil && old.FollowMask() != 0) {
-		err = t.writeFollowers(ctx, applied, followers)
+		err = writeFollowers(ctx, t, applied, followers)
 	}
 	if err != nil {
 		return job, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 	}
-	if err := t.insertMisfires(ctx, missed); err != nil {
+	if err := insertMisfires(ctx, t, missed); err != nil {
 		return job, err
 	}
-	if err := t.remember(ctx, dispatcher.CausePut, triggerIDs(applied)); err != nil {
+	if err := remember(ctx, t, dispatcher.CausePut, triggerIDs(applied)); err != nil {
 		return job, err
 	}
-	return applied, t.followAlertsOfJob(ctx, job.App, applied.Key())
+	return applied, followAlertsOfJob(ctx, t, job.App, applied.Key())
 }
 
 // asStored returns a job as reading it back would, so that a PUT need not.
@@ -427,7 +427,7 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 
 // writeJob writes a job and its triggers, and retires those that old had besides. calendars is
 // the revision of the app's calendars.
-func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, calendars int64, shared sharedOff) error {
+func writeJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, calendars int64, shared sharedOff) error {
 	row, err := rowOf(job)
 	if err != nil {
 		return err
@@ -437,11 +437,11 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	if _, err := t.ExecContext(ctx, put, jobFields.values(&row)...); err != nil {
 		return err
 	}
-	if err := errors.Join(t.writeState(ctx, job), t.writeObjective(ctx, job)); err != nil {
+	if err := errors.Join(writeState(ctx, t, job), writeObjective(ctx, t, job)); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.InDefinition)
-	if err := t.writeTriggers(ctx, job, calendars, shared); err != nil || old == nil {
+	if err := writeTriggers(ctx, t, job, calendars, shared); err != nil || old == nil {
 		return err
 	}
 	removed := maps.Clone(old.Triggers)
@@ -449,5 +449,5 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 		_, stays := job.Triggers[name]
 		return stays
 	})
-	return t.retireTriggers(ctx, job, removed)
+	return retireTriggers(ctx, t, job, removed)
 }

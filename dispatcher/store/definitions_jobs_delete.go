@@ -13,7 +13,7 @@ import (
 func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them: removeUnused needs the app.
-		if _, err := t.lockApp(ctx, app); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		if _, err := lockApp(ctx, t, app); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 			return err
 		}
 		job, err := s.readJob(ctx, t, app, name, t.lock())
@@ -23,7 +23,7 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 		if err := t.allow(job.Revision); err != nil {
 			return err
 		}
-		if err := t.notFollowing(ctx, job.Job); err != nil {
+		if err := notFollowing(ctx, t, job.Job); err != nil {
 			return err
 		}
 		if job.Err != nil {
@@ -33,7 +33,7 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 		if err != nil {
 			return err
 		}
-		return t.removeJob(ctx, *before, "delete")
+		return removeJob(ctx, t, *before, "delete")
 	})
 }
 
@@ -44,7 +44,7 @@ func (s *Store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobV
 	parts, err := collect(ctx, t, scanInt, `SELECT id FROM jobs WHERE part_of = $1 AND deleted_at IS NULL`, job.Key())
 	for _, id := range parts {
 		if err == nil {
-			err = t.deleteAttached(ctx, id)
+			err = deleteAttached(ctx, t, id)
 		}
 	}
 	if err != nil {
@@ -64,52 +64,52 @@ func (s *Store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobV
 	for _, one := range triggers {
 		job.Triggers[one.name] = one.Trigger
 	}
-	return t.removeJob(ctx, job.Job, "delete")
+	return removeJob(ctx, t, job.Job, "delete")
 }
 
 // removeJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.
-func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) error {
-	if err := t.dropJob(ctx, job); err != nil {
+func removeJob(ctx context.Context, t *tx, job dispatcher.Job, action string) error {
+	if err := dropJob(ctx, t, job); err != nil {
 		return err
 	}
 	_, calendars, err := calendarsOf(ctx, t, job.App, job)
 	if err != nil {
 		return err
 	}
-	if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
+	if err := insertMisfires(ctx, t, dispatcher.Retire(job, calendars, t.now)); err != nil {
 		return err
 	}
-	err = t.auditJob(ctx, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
+	err = auditJob(ctx, t, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
 	if err != nil {
 		return err
 	}
-	return t.removeUnused(ctx, job.App, usedCalendars(&job))
+	return removeUnused(ctx, t, job.App, usedCalendars(&job))
 }
 
 // dropJob deletes a job, and says nothing of the fires that it owed.
-func (t *tx) dropJob(ctx context.Context, job dispatcher.Job) error {
+func dropJob(ctx context.Context, t *tx, job dispatcher.Job) error {
 	id := job.Key()
 	// $1 now, $2 id
 	const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]', trigger_origins = '', follows = 0 WHERE id = $2`
 	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id); err != nil {
 		return err
 	}
-	if err := t.removeSecrets(ctx, id); err != nil {
+	if err := removeSecrets(ctx, t, id); err != nil {
 		return err
 	}
-	if err := t.removeFollows(ctx, job); err != nil {
+	if err := removeFollows(ctx, t, job); err != nil {
 		return err
 	}
-	if _, err := t.countJobs(ctx, job.App, -1, -len(job.Triggers)); err != nil {
+	if _, err := countJobs(ctx, t, job.App, -1, -len(job.Triggers)); err != nil {
 		return err
 	}
-	if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {
+	if err := retireTriggers(ctx, t, job, job.Triggers); err != nil {
 		return fmt.Errorf("delete job %s/%s: %w", job.App, job.Name, err)
 	}
-	if err := t.endAlertsOf(ctx, id); err != nil {
+	if err := endAlertsOf(ctx, t, id); err != nil {
 		return err
 	}
-	if err := t.endAsides(ctx, id); err != nil {
+	if err := endAsides(ctx, t, id); err != nil {
 		return err
 	}
 	t.notify(dispatcher.Notification{JobID: id})

@@ -18,7 +18,7 @@ import (
 
 // requireLabels notes that a job requires labels, and returns whether a live node has them, which stays so until
 // the transaction ends.
-func (t *tx) requireLabels(ctx context.Context, labels input.Labels) (served bool, err error) {
+func requireLabels(ctx context.Context, t *tx, labels input.Labels) (served bool, err error) {
 	if len(labels) == 0 {
 		return true, nil
 	}
@@ -36,7 +36,7 @@ func (t *tx) requireLabels(ctx context.Context, labels input.Labels) (served boo
 			return served, err
 		}
 		// It may go again in between, if no job required it until now.
-		nodes, err := t.liveLabels(ctx)
+		nodes, err := liveLabels(ctx, t)
 		if err == nil {
 			_, err = t.ExecContext(ctx, add, labels.String(), has(nodes, labels.String()))
 		}
@@ -49,7 +49,7 @@ func (t *tx) requireLabels(ctx context.Context, labels input.Labels) (served boo
 
 // liveLabels returns the different sets of labels that nodes have which are not dead. One that is paused counts: it may
 // resume at any time.
-func (t *tx) liveLabels(ctx context.Context) ([]input.Labels, error) {
+func liveLabels(ctx context.Context, t *tx) ([]input.Labels, error) {
 	const live = `SELECT DISTINCT labels FROM nodes WHERE state <> 'dead'`
 	return collect(ctx, t, func(row scanner) (l input.Labels, err error) {
 		err = row.Scan(labelsColumn(&l))
@@ -64,7 +64,7 @@ func has(nodes []input.Labels, set string) bool {
 }
 
 // lockServed makes others wait that are about to note which sets are served.
-func (t *tx) lockServed(ctx context.Context) error {
+func lockServed(ctx context.Context, t *tx) error {
 	_, _, err := first(ctx, t, scanText, `SELECT id FROM installation`+t.lock())
 	return err
 }
@@ -84,10 +84,10 @@ func scanLabelSet(row scanner) (l labelSet, err error) {
 // some at once, the others in the handler. It also removes the sets that no job requires any more.
 func (s *Store) noteServed(ctx context.Context) error {
 	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
-		if err := t.lockServed(ctx); err != nil {
+		if err := lockServed(ctx, t); err != nil {
 			return err
 		}
-		nodes, err := t.liveLabels(ctx)
+		nodes, err := liveLabels(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -97,12 +97,12 @@ func (s *Store) noteServed(ctx context.Context) error {
 		}
 		changed := slices.DeleteFunc(sets, func(set labelSet) bool { return set.served == has(nodes, set.labels) })
 		if len(changed) > 0 {
-			if err := t.switchSets(ctx, changed); err != nil {
+			if err := switchSets(ctx, t, changed); err != nil {
 				return err
 			}
 			t.notify(dispatcher.Notification{})
 		}
-		return t.dropUnused(ctx)
+		return dropUnused(ctx, t)
 	})
 	if err != nil {
 		return fmt.Errorf("note which labels live nodes have: %w", err)
@@ -111,7 +111,7 @@ func (s *Store) noteServed(ctx context.Context) error {
 }
 
 // switchSets notes that sets of labels are served that were not, and the other way round.
-func (t *tx) switchSets(ctx context.Context, sets []labelSet) error {
+func switchSets(ctx context.Context, t *tx, sets []labelSet) error {
 	var labels []string
 	var served []bool
 	for _, set := range sets {
@@ -123,7 +123,7 @@ func (t *tx) switchSets(ctx context.Context, sets []labelSet) error {
 		return err
 	}
 	for left := followAtOnce; left > 0 && len(labels) > 0; labels = labels[1:] {
-		n, err := t.followLabels(ctx, labels[0], left)
+		n, err := followLabels(ctx, t, labels[0], left)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (t *tx) switchSets(ctx context.Context, sets []labelSet) error {
 
 // dropUnused removes the sets that no job requires. A job that is about to require one has its row locked, so the
 // statement that removes looks again once it has the lock.
-func (t *tx) dropUnused(ctx context.Context) error {
+func dropUnused(ctx context.Context, t *tx) error {
 	const unused = ` NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.node_labels = s.node_labels AND j.node_labels <> '')`
 	find := `SELECT s.node_labels FROM label_sets AS s WHERE` + unused + ` ORDER BY s.node_labels` + lockOf(t.lock(), "s")
 	sets, err := collect(ctx, t, scanText, find)
@@ -160,8 +160,8 @@ func (s *Store) switchedSets(ctx context.Context) ([]string, error) {
 
 // followLabels lets the clocks of the next triggers that require a set of labels follow whether a live node has
 // them, and returns how many. It begins with a look at the nodes, unless noteServed has just done so.
-func (t *tx) followLabels(ctx context.Context, labels string, limit int) (followed int, err error) {
-	if err := t.lockServed(ctx); err != nil {
+func followLabels(ctx context.Context, t *tx, labels string, limit int) (followed int, err error) {
+	if err := lockServed(ctx, t); err != nil {
 		return 0, err
 	}
 	// $1 labels
@@ -178,7 +178,7 @@ func (t *tx) followLabels(ctx context.Context, labels string, limit int) (follow
 		return 0, err
 	}
 	if from.at == 0 {
-		nodes, err := t.liveLabels(ctx)
+		nodes, err := liveLabels(ctx, t)
 		if err != nil {
 			return 0, err
 		}
@@ -188,7 +188,7 @@ func (t *tx) followLabels(ctx context.Context, labels string, limit int) (follow
 	const next = `SELECT id FROM triggers WHERE node_labels = $1 AND node_labels <> '' AND id > $2 ORDER BY id LIMIT $3`
 	ids, err := collect(ctx, t, scanInt, next, labels, from.at, limit)
 	if err == nil {
-		err = t.switchClocks(ctx, ids, offLabels, !from.served)
+		err = switchClocks(ctx, t, ids, offLabels, !from.served)
 	}
 	if err != nil {
 		return 0, err

@@ -24,7 +24,7 @@ func origin(name string, n int) string {
 }
 
 // priorJob returns what is left of a deleted job of a name, and the origin of a new one. The app is locked.
-func (t *tx) priorJob(ctx context.Context, app, name string) (prior dispatcher.Prior, err error) {
+func priorJob(ctx context.Context, t *tx, app, name string) (prior dispatcher.Prior, err error) {
 	// $1 app, $2 name
 	const deleted = `SELECT revision, origin FROM jobs WHERE app_id = $1 AND name = $2`
 	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
@@ -45,7 +45,7 @@ func (t *tx) priorJob(ctx context.Context, app, name string) (prior dispatcher.P
 
 // priorTriggers adds to prior what is left of triggers that old, which is nil for a new job, does not have and job has, and
 // their origins.
-func (t *tx) priorTriggers(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, prior *dispatcher.Prior) error {
+func priorTriggers(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior *dispatcher.Prior) error {
 	var added []string
 	for _, name := range sortedKeys(job.Triggers) {
 		if old == nil || !hasTrigger(*old, name) {
@@ -97,7 +97,7 @@ func hasTrigger(job dispatcher.Job, name string) bool {
 
 // takeNames lets a job that is imported have its name and those of its triggers: deleted ones with other ids are called by
 // their origins and "~" from then on. It returns the latest revision of the job and of one that had its name.
-func (t *tx) takeNames(ctx context.Context, job dispatcher.Job) (prior int64, err error) {
+func takeNames(ctx context.Context, t *tx, job dispatcher.Job) (prior int64, err error) {
 	// $1 id, $2 app, $3 name
 	const latest = `SELECT coalesce(max(revision), 0) FROM jobs WHERE id = $1 OR app_id = $2 AND name = $3`
 	if prior, _, err = first(ctx, t, scanInt, latest, job.Key(), run.AppID(job.App), job.Name); err != nil {
@@ -106,7 +106,7 @@ func (t *tx) takeNames(ctx context.Context, job dispatcher.Job) (prior int64, er
 	if _, err = t.ExecContext(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key()); err != nil {
 		return 0, err
 	}
-	return prior, t.parkTriggers(ctx, job)
+	return prior, parkTriggers(ctx, t, job)
 }
 
 // parkDeleted takes its name from a deleted job of another id.
@@ -116,7 +116,7 @@ const parkDeleted = `UPDATE jobs SET origin = ` + ownOrigin + `, name = ` + ownO
 
 // parkTriggers takes their names from deleted triggers of a job if others of its triggers have them now. "~" is in no name,
 // and each origin has one row, so nothing else is called as they are then.
-func (t *tx) parkTriggers(ctx context.Context, job dispatcher.Job) error {
+func parkTriggers(ctx context.Context, t *tx, job dispatcher.Job) error {
 	ids, names := make([]int64, 0, len(job.Triggers)), sortedKeys(job.Triggers)
 	for _, name := range names {
 		ids = append(ids, job.TriggerKey(name))

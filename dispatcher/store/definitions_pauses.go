@@ -65,12 +65,12 @@ func (s *Store) pauseJob(ctx context.Context, t *tx, app, name, trigger string, 
 		err = s.restartTriggers(ctx, t, &job)
 	} else {
 		job.Revision++
-		err = t.writePauses(ctx, job)
+		err = writePauses(ctx, t, job)
 	}
 	if err != nil {
 		return stored, fmt.Errorf("pause job %s/%s: %w", app, name, err)
 	}
-	if err := t.remember(ctx, cause, triggerIDs(job)); err != nil {
+	if err := remember(ctx, t, cause, triggerIDs(job)); err != nil {
 		return stored, err
 	}
 	if stored, err = s.shownJob(ctx, t, app, name); err != nil {
@@ -108,7 +108,7 @@ func pauseText(p dispatcher.Pause) string {
 }
 
 // writePauses writes the pauses of a job and its triggers, and the revision.
-func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
+func writePauses(ctx context.Context, t *tx, job dispatcher.Job) error {
 	// $1 id, $2 paused, $3 revision, $4 now, $5 pause, $6 since when, $7 until when
 	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4, pause = $5, paused_at = $6, pause_until = $7 WHERE id = $1`
 	jobID := job.Key()
@@ -117,7 +117,7 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 		return err
 	}
 	job.State = job.RollUp(false)
-	if err := t.writeState(ctx, job); err != nil {
+	if err := writeState(ctx, t, job); err != nil {
 		return err
 	}
 	// $1 revision, from $2 on: id, off
@@ -169,9 +169,9 @@ func (s *Store) restartTriggers(ctx context.Context, t *tx, job *dispatcher.Job)
 	if err != nil {
 		return err
 	}
-	if err := t.writeJob(ctx, job, revised, revision, keepShared); err != nil {
+	if err := writeJob(ctx, t, job, revised, revision, keepShared); err != nil {
 		return err
 	}
 	*job = revised
-	return t.insertMisfires(ctx, missed)
+	return insertMisfires(ctx, t, missed)
 }

@@ -17,7 +17,7 @@ func (s *Store) RenameJob(ctx context.Context, app, name string, rename dispatch
 	change input.Change) (stored dispatcher.Job, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them, so that nobody takes a name meanwhile.
-		if _, err := t.lockApp(ctx, app); err != nil {
+		if _, err := lockApp(ctx, t, app); err != nil {
 			return err
 		}
 		job, err := s.findJob(ctx, t, app, name, t.lock())
@@ -30,41 +30,41 @@ func (s *Store) RenameJob(ctx context.Context, app, name string, rename dispatch
 		var problems input.Problems
 		renamed, wrong := rename.Apply(job, t.now)
 		problems.AddError("", wrong)
-		if err := t.checkFree(ctx, &problems, job, rename.Name); err != nil {
+		if err := checkFree(ctx, t, &problems, job, rename.Name); err != nil {
 			return err
 		}
 		if err := problems.Err(); err != nil {
 			return err
 		}
-		if err := t.writeNames(ctx, renamed); err != nil {
+		if err := writeNames(ctx, t, renamed); err != nil {
 			return fmt.Errorf("rename job %s/%s: %w", app, name, err)
 		}
-		if err := t.renameAttached(ctx, renamed); err != nil {
+		if err := renameAttached(ctx, t, renamed); err != nil {
 			return err
 		}
-		if err := t.renameFollower(ctx, job, renamed); err != nil {
+		if err := renameFollower(ctx, t, job, renamed); err != nil {
 			return err
 		}
-		if err := t.renameInAlerts(ctx, job, renamed); err != nil {
+		if err := renameInAlerts(ctx, t, job, renamed); err != nil {
 			return fmt.Errorf("rename job %s/%s in alerts: %w", app, name, err)
 		}
-		if err := t.remember(ctx, dispatcher.CauseRename, triggerIDs(renamed)); err != nil {
+		if err := remember(ctx, t, dispatcher.CauseRename, triggerIDs(renamed)); err != nil {
 			return err
 		}
-		if err := t.followAlertsOfJob(ctx, app, renamed.Key()); err != nil {
+		if err := followAlertsOfJob(ctx, t, app, renamed.Key()); err != nil {
 			return err
 		}
 		if stored, err = s.shownJob(ctx, t, app, renamed.Name); err != nil {
 			return err
 		}
 		t.notify(dispatcher.Notification{JobID: renamed.Key()})
-		return t.auditRename(ctx, job, renamed, rename)
+		return auditRename(ctx, t, job, renamed, rename)
 	})
 	return stored, err
 }
 
 // checkFree adds a problem if another job has the new name of job, or a deleted one whose row is kept.
-func (t *tx) checkFree(ctx context.Context, problems *input.Problems, job dispatcher.Job, name string) error {
+func checkFree(ctx context.Context, t *tx, problems *input.Problems, job dispatcher.Job, name string) error {
 	if name == "" || name == job.Name {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (t *tx) checkFree(ctx context.Context, problems *input.Problems, job dispat
 }
 
 // writeNames writes the names and origins of a job and its triggers, and the revision.
-func (t *tx) writeNames(ctx context.Context, job dispatcher.Job) error {
+func writeNames(ctx context.Context, t *tx, job dispatcher.Job) error {
 	row, err := rowOf(job)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (t *tx) writeNames(ctx context.Context, job dispatcher.Job) error {
 		t.now.UnixMilli()); err != nil {
 		return err
 	}
-	if err := t.parkTriggers(ctx, job); err != nil {
+	if err := parkTriggers(ctx, t, job); err != nil {
 		return err
 	}
 	// $1 revision, from $2 on: ids
@@ -121,7 +121,7 @@ func (t *tx) writeNames(ctx context.Context, job dispatcher.Job) error {
 }
 
 // renameInAlerts gives a job its new name in the alerts that select it by name.
-func (t *tx) renameInAlerts(ctx context.Context, before, after dispatcher.Job) error {
+func renameInAlerts(ctx context.Context, t *tx, before, after dispatcher.Job) error {
 	if before.Name == after.Name {
 		return nil
 	}
@@ -169,7 +169,7 @@ type auditedName struct {
 
 // auditRename adds a rename to the audit log, under the old and the new name of all that it renamed: anyone who looks for one of
 // them finds the other.
-func (t *tx) auditRename(ctx context.Context, before, after dispatcher.Job, rename dispatcher.JobRename) error {
+func auditRename(ctx context.Context, t *tx, before, after dispatcher.Job, rename dispatcher.JobRename) error {
 	renamed := map[string]string{}
 	for from, to := range rename.Triggers {
 		if from != to {

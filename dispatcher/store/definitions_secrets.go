@@ -117,7 +117,7 @@ func (s *Store) sealJobSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatc
 }
 
 // writeSecrets stores secrets of an owner by their paths, and removes those that were before and are no more.
-func (t *tx) writeSecrets(ctx context.Context, before map[string]target.Secret, owner secretOwner,
+func writeSecrets(ctx context.Context, t *tx, before map[string]target.Secret, owner secretOwner,
 	sealed map[string]versionedSecret) error {
 	for path, secret := range before {
 		if !secret.Stored || owner.secrets[path].Stored {
@@ -129,34 +129,34 @@ func (t *tx) writeSecrets(ctx context.Context, before map[string]target.Secret, 
 		}
 	}
 	for path, one := range sealed {
-		if err := t.putSealed(ctx, sealedRow{owner.id, path, one.Sealed}); err != nil {
+		if err := putSealed(ctx, t, sealedRow{owner.id, path, one.Sealed}); err != nil {
 			return fmt.Errorf("store secret %s: %w", path, err)
 		}
 	}
 	if len(sealed) == 0 {
 		return nil // the version of one that is removed opens nothing
 	}
-	return t.writeVersions(ctx, owner, sealed)
+	return writeVersions(ctx, t, owner, sealed)
 }
 
 // writeJobSecrets is writeSecrets for a job that replaces old.
-func (t *tx) writeJobSecrets(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, sealed map[string]versionedSecret) error {
+func writeJobSecrets(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, sealed map[string]versionedSecret) error {
 	var before map[string]target.Secret
 	if old != nil {
 		before = old.Target.Secrets()
 	}
-	return t.writeSecrets(ctx, before, ownerJob(job), sealed)
+	return writeSecrets(ctx, t, before, ownerJob(job), sealed)
 }
 
 // removeSecrets removes all secrets of an owner.
-func (t *tx) removeSecrets(ctx context.Context, owner int64) error {
+func removeSecrets(ctx context.Context, t *tx, owner int64) error {
 	// $1 owner
 	_, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE owner_id = $1`, owner)
 	return err
 }
 
 // writeVersions replaces the versions of those secrets that were stored now.
-func (t *tx) writeVersions(ctx context.Context, owner secretOwner, sealed map[string]versionedSecret) error {
+func writeVersions(ctx context.Context, t *tx, owner secretOwner, sealed map[string]versionedSecret) error {
 	// $1 owner
 	text, _, err := first(ctx, t, scanText, `SELECT secret_versions FROM `+owner.table+` WHERE id = $1`, owner.id)
 	if err != nil {
@@ -184,7 +184,7 @@ func (t *tx) writeVersions(ctx context.Context, owner secretOwner, sealed map[st
 	return err
 }
 
-func (t *tx) putSealed(ctx context.Context, r sealedRow) error {
+func putSealed(ctx context.Context, t *tx, r sealedRow) error {
 	// $1 owner, $2 path, $3 key, $4 data key, $5 ciphertext
 	const put = `INSERT INTO secrets (owner_id, path, key_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (owner_id, path) DO UPDATE SET key_id = excluded.key_id, data_key = excluded.data_key, ciphertext = excluded.ciphertext`
@@ -349,7 +349,7 @@ func (s *Store) rewrap(ctx context.Context, t *tx, others string) (int, error) {
 		if r.Sealed, err = s.keys.Rewrap(r.Sealed, owner.sealedFor(r.path, versions[r.path])); err != nil {
 			return 0, fmt.Errorf("%s: secret %s: %w", owner.name, r.path, err)
 		}
-		if err := t.putSealed(ctx, r.sealedRow); err != nil {
+		if err := putSealed(ctx, t, r.sealedRow); err != nil {
 			return 0, err
 		}
 	}

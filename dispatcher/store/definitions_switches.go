@@ -53,8 +53,8 @@ var keepShared = sharedOff{keep: offApp | offLabels | offPauses}
 // lockShared locks the app of a job and the set of labels that the job requires, in this order, and returns the app and
 // what both and the pauses of the app mean for the job's triggers. The locks make a switch wait whose portions would pass
 // over the triggers.
-func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (app access.App, shared sharedOff, err error) {
-	if app, err = t.lockReadableApp(ctx, job.App); err != nil {
+func lockShared(ctx context.Context, t *tx, job dispatcher.Job) (app access.App, shared sharedOff, err error) {
+	if app, err = lockReadableApp(ctx, t, job.App); err != nil {
 		return app, shared, err
 	}
 	if !app.Enabled || app.Bounds.Suspended {
@@ -67,7 +67,7 @@ func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (app access.App
 	if shared.pauses = dispatcher.HeldBy(pauses, job.Labels); len(shared.pauses) > 0 {
 		shared.set |= offPauses
 	}
-	served, err := t.requireLabels(ctx, job.NodeLabels)
+	served, err := requireLabels(ctx, t, job.NodeLabels)
 	if !served {
 		shared.set |= offLabels
 	}
@@ -80,7 +80,7 @@ const followAtOnce = 2000
 
 // followApp lets the clocks of the next triggers of an app follow the app's switch, and returns how many. The
 // app is locked first, so that neither the switch nor its jobs change meanwhile.
-func (t *tx) followApp(ctx context.Context, app int64, limit int) (followed int, err error) {
+func followApp(ctx context.Context, t *tx, app int64, limit int) (followed int, err error) {
 	// $1 id
 	const pending = `SELECT enabled, switched_to FROM apps WHERE id = $1 AND switched_to IS NOT NULL`
 	type cursor struct {
@@ -98,7 +98,7 @@ func (t *tx) followApp(ctx context.Context, app int64, limit int) (followed int,
 	const next = `SELECT id FROM triggers WHERE app_id = $1 AND id > $2 ORDER BY id LIMIT $3`
 	ids, err := collect(ctx, t, scanInt, next, app, from.at, limit)
 	if err == nil {
-		err = t.switchClocks(ctx, ids, offApp, !from.enabled)
+		err = switchClocks(ctx, t, ids, offApp, !from.enabled)
 	}
 	if err != nil {
 		return 0, err
@@ -119,7 +119,7 @@ func followedTo(ids []int64, limit int) *int64 {
 
 // switchClocks adds a reason to the clocks of triggers, or takes it away. Ids are in the order in which claims
 // lock them.
-func (t *tx) switchClocks(ctx context.Context, ids []int64, reason int, off bool) error {
+func switchClocks(ctx context.Context, t *tx, ids []int64, reason int, off bool) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 	for _, app := range withoutAsides(s, dispatcher.WorkPauses, switched, appItem, wallClock()) {
 		step("the switch of app "+app, appItem(app), app, func() (int, bool, error) {
 			n, err := s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
-				return t.followApp(ctx, run.AppID(app), limit)
+				return followApp(ctx, t, run.AppID(app), limit)
 			})
 			return n, n == limit, err
 		})
@@ -192,7 +192,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 	for _, labels := range sets {
 		step("whether a node has labels "+labels, "labels "+labels, "", func() (int, bool, error) {
 			n, err := s.follow(ctx, dispatcher.Notification{}, func(ctx context.Context, t *tx) (int, error) {
-				return t.followLabels(ctx, labels, limit)
+				return followLabels(ctx, t, labels, limit)
 			})
 			return n, n == limit, err
 		})

@@ -43,13 +43,13 @@ func scanToken(row scanner) (access.APIToken, error) {
 func (s *Store) CreateToken(ctx context.Context, token access.APIToken) error {
 	by := input.Change{Actor: "system", IfAbsent: true, Now: token.CreatedAt}
 	return s.change(ctx, by, func(ctx context.Context, t *tx) error {
-		_, err := t.createToken(ctx, token.Normal())
+		_, err := createToken(ctx, t, token.Normal())
 		return err
 	})
 }
 
 // createToken inserts a token; ErrPrecondition if its name is taken.
-func (t *tx) createToken(ctx context.Context, token access.APIToken) (access.APIToken, error) {
+func createToken(ctx context.Context, t *tx, token access.APIToken) (access.APIToken, error) {
 	scopes, apps, err := encodedToken(token)
 	if err != nil {
 		return token, err
@@ -65,7 +65,7 @@ func (t *tx) createToken(ctx context.Context, token access.APIToken) (access.API
 	if !created {
 		return token, fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
 	}
-	return stored, t.auditToken(ctx, "create", access.APIToken{}, stored)
+	return stored, auditToken(ctx, t, "create", access.APIToken{}, stored)
 }
 
 func encodedToken(token access.APIToken) (scopes, apps string, err error) {
@@ -85,7 +85,7 @@ func (s *Store) PutToken(ctx context.Context, token access.APIToken, change inpu
 	}
 	token = token.Normal()
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		all, err := t.lockTokens(ctx)
+		all, err := lockTokens(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -103,14 +103,14 @@ func (s *Store) PutToken(ctx context.Context, token access.APIToken, change inpu
 			}
 		}
 		if created = at < 0; created {
-			stored, err = t.createToken(ctx, token)
+			stored, err = createToken(ctx, t, token)
 			return err
 		}
 		all[at].Scopes, all[at].ExpiresAt = token.Scopes, token.ExpiresAt
-		if err := t.keepAdmin(old, all); err != nil {
+		if err := keepAdmin(t, old, all); err != nil {
 			return err
 		}
-		stored, err = t.updateToken(ctx, old, token)
+		stored, err = updateToken(ctx, t, old, token)
 		return err
 	})
 	return stored, created, err
@@ -121,7 +121,7 @@ func sameInstant(a, b *time.Time) bool {
 }
 
 // updateToken changes what the creator of a token chooses.
-func (t *tx) updateToken(ctx context.Context, old, token access.APIToken) (access.APIToken, error) {
+func updateToken(ctx context.Context, t *tx, old, token access.APIToken) (access.APIToken, error) {
 	scopes, apps, err := encodedToken(token)
 	if err != nil {
 		return token, err
@@ -133,18 +133,18 @@ func (t *tx) updateToken(ctx context.Context, old, token access.APIToken) (acces
 	if err != nil {
 		return token, err
 	}
-	return stored, t.auditToken(ctx, "put", old, stored)
+	return stored, auditToken(ctx, t, "put", old, stored)
 }
 
 // lockTokens returns all tokens, by id, and keeps them as they are until the transaction ends: two requests must not
 // each leave the other's token as the last admin.
-func (t *tx) lockTokens(ctx context.Context) ([]access.APIToken, error) {
+func lockTokens(ctx context.Context, t *tx) ([]access.APIToken, error) {
 	return collect(ctx, t, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY id`+t.lock())
 }
 
 // keepAdmin refuses a change by a token that takes the place of the last token that can manage tokens. left are
 // those that there are afterwards.
-func (t *tx) keepAdmin(old access.APIToken, left []access.APIToken) error {
+func keepAdmin(t *tx, old access.APIToken, left []access.APIToken) error {
 	administers := func(token access.APIToken) bool { return token.Administers(t.now) }
 	if t.by.TokenID == "" || !administers(old) || slices.ContainsFunc(left, administers) {
 		return nil
@@ -187,7 +187,7 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 		if err != nil {
 			return err
 		}
-		return t.auditToken(ctx, "rotate", old, stored)
+		return auditToken(ctx, t, "rotate", old, stored)
 	})
 	return stored, err
 }
@@ -243,7 +243,7 @@ func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error 
 // DeleteToken revokes a token.
 func (s *Store) DeleteToken(ctx context.Context, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		all, err := t.lockTokens(ctx)
+		all, err := lockTokens(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -255,19 +255,19 @@ func (s *Store) DeleteToken(ctx context.Context, name string, change input.Chang
 		if err := t.allow(old.Revision); err != nil {
 			return err
 		}
-		if err := t.keepAdmin(old, slices.Delete(all, at, at+1)); err != nil {
+		if err := keepAdmin(t, old, slices.Delete(all, at, at+1)); err != nil {
 			return err
 		}
 		// $1 id
 		if _, err := t.execute(ctx, `DELETE FROM api_tokens WHERE id = $1`, old.ID); err != nil {
 			return err
 		}
-		return t.auditToken(ctx, "delete", old, access.APIToken{})
+		return auditToken(ctx, t, "delete", old, access.APIToken{})
 	})
 }
 
 // auditToken adds a change of a token to the audit log. One without id is none.
-func (t *tx) auditToken(ctx context.Context, action string, before, after access.APIToken) (err error) {
+func auditToken(ctx context.Context, t *tx, action string, before, after access.APIToken) (err error) {
 	c := auditEntry{action: action, subject: "token " + cmp.Or(after.Name, before.Name), revision: after.Revision}
 	for _, side := range []struct {
 		token access.APIToken

@@ -182,7 +182,7 @@ func triggerIDs(job dispatcher.Job) []int64 {
 
 // writeTriggers writes the triggers of a job as Apply made them with the app's calendars of
 // that revision.
-func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars int64, shared sharedOff) error {
+func writeTriggers(ctx context.Context, t *tx, job dispatcher.Job, calendars int64, shared sharedOff) error {
 	if len(job.Triggers) == 0 {
 		return nil
 	}
@@ -209,11 +209,11 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars in
 	if _, err := t.ExecContext(ctx, put, t.batch(values...)...); err != nil {
 		return err
 	}
-	return t.writeClocks(ctx, rows, shared.keep)
+	return writeClocks(ctx, t, rows, shared.keep)
 }
 
 // writeClocks writes the clocks of triggers, in whose off the bits of keep stay as they are.
-func (t *tx) writeClocks(ctx context.Context, rows []triggerRow, keep int) error {
+func writeClocks(ctx context.Context, t *tx, rows []triggerRow, keep int) error {
 	columns, values := clockFields.batch(rows)
 	written := clockFields.written()
 	// $1 bits to keep, from $2 on: the fields of a clock
@@ -225,7 +225,7 @@ func (t *tx) writeClocks(ctx context.Context, rows []triggerRow, keep int) error
 }
 
 // retireTriggers ends triggers of a job; the ledger keeps their names, and their clocks keep when they fired last.
-func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
+func retireTriggers(ctx context.Context, t *tx, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
 	// $1 revision, from $2 on: ids
 	stop := t.rows(0, 2, "", idColumns...) + ` UPDATE trigger_clock AS c SET next_fire_time = NULL, due_at = NULL,
 		state = 'complete', off = c.off & ~16, revision = $1 FROM b WHERE c.id = b.id`
@@ -239,7 +239,7 @@ func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers ma
 	if _, err := t.ExecContext(ctx, retire, append([]any{job.Revision, t.now.UnixMilli()}, t.batch(ids)...)...); err != nil {
 		return err
 	}
-	return t.remember(ctx, dispatcher.CauseDelete, ids)
+	return remember(ctx, t, dispatcher.CauseDelete, ids)
 }
 
 // TriggersByID returns what was declared of triggers that were not deleted.

@@ -117,7 +117,7 @@ func (s *Store) endRuns(ctx context.Context, work dispatcher.Work, by statement,
 func (s *Store) announceEnds(ctx context.Context) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		t.notify(dispatcher.Notification{Adopt: true}) // fixed delays go on from here
-		return t.notifyEnds(ctx)
+		return notifyEnds(ctx, t)
 	})
 }
 

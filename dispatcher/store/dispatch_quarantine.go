@@ -14,7 +14,7 @@ import (
 // Quarantine puts a trigger that cannot be evaluated into state error.
 func (s *Store) Quarantine(ctx context.Context, triggerID, revision int64, reason string) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
-		_, _, err := t.putInError(ctx, triggerID, revision, reason)
+		_, _, err := putInError(ctx, t, triggerID, revision, reason)
 		return err
 	})
 }
@@ -25,7 +25,7 @@ func (s *Store) quarantineAlone(ctx context.Context, work dispatcher.Work, trigg
 	shown := dispatcher.SetAside{Work: work, Item: item, Problem: problemOf(why)}
 	done := false
 	err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-		if _, done, err = t.putInError(ctx, triggerID, revision, shown.Problem); err != nil || !done {
+		if _, done, err = putInError(ctx, t, triggerID, revision, shown.Problem); err != nil || !done {
 			return err
 		}
 		// $1 trigger
@@ -62,7 +62,7 @@ func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason str
 			return err
 		}
 		var revision int64
-		revision, done, err = t.putInError(ctx, run.TriggerID, ended.Revision, reason)
+		revision, done, err = putInError(ctx, t, run.TriggerID, ended.Revision, reason)
 		if err != nil || !done {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason str
 // putInError puts a waiting trigger of a revision into state error, and with it its job. The next
 // fire time stays: a change of the definition, or a resume, accounts for what was due. The job is locked first, as
 // by everyone who changes it.
-func (t *tx) putInError(ctx context.Context, triggerID, revision int64, reason string) (of int64, done bool, err error) {
+func putInError(ctx context.Context, t *tx, triggerID, revision int64, reason string) (of int64, done bool, err error) {
 	// $1 trigger
 	job := `SELECT j.id FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id WHERE t.id = $1` + lockOf(t.lock(), "j")
 	jobID, found, err := first(ctx, t, scanInt, job, triggerID)

@@ -70,12 +70,12 @@ const claimsAtOnce = 20
 
 // unfold unfolds those of claims that are still there, and returns them and how many live runs that made. With
 // skip it leaves out those that somebody else has locked.
-func (t *tx) unfold(ctx context.Context, tokens []int64, skip bool) (done []int64, made int64, err error) {
+func unfold(ctx context.Context, t *tx, tokens []int64, skip bool) (done []int64, made int64, err error) {
 	lock := t.hot.unfold.lock
 	if skip {
 		lock = t.hot.unfold.lockFree
 	}
-	done, err = collect(ctx, t, scanInt, lock, t.list(tokens))
+	done, err = collect(ctx, t, scanInt, lock, list(t, tokens))
 	if err != nil || len(done) == 0 {
 		return nil, 0, err
 	}
@@ -84,13 +84,13 @@ func (t *tx) unfold(ctx context.Context, tokens []int64, skip bool) (done []int6
 		return nil, 0, err
 	}
 	if made, err = t.execute(ctx, t.hot.unfold.insert, args...); err == nil {
-		_, err = t.ExecContext(ctx, t.hot.unfold.delete, t.list(done))
+		_, err = t.ExecContext(ctx, t.hot.unfold.delete, list(t, done))
 	}
 	return done, made, err
 }
 
 // list returns the parameter that flavor.in speaks of.
-func (t *tx) list(ids []int64) any { return t.batch(append([]int64{}, ids...))[0] }
+func list(t *tx, ids []int64) any { return t.batch(append([]int64{}, ids...))[0] }
 
 // openArgs returns the parameters of unfoldStatements.open: the days of the fires of claims, and the claims.
 func openArgs(ctx context.Context, q querier, f flavor, span string, tokens []int64) ([]any, error) {
@@ -105,7 +105,7 @@ func openArgs(ctx context.Context, q querier, f flavor, span string, tokens []in
 	return []any{day(*days[0]), day(*days[1]) + dayMillis, list}, nil
 }
 
-// unfold is tx.unfold in a transaction of its own.
+// unfold is unfoldClaims in a transaction of its own.
 func (s *Store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded int, made int64, err error) {
 	tokens = slices.Compact(slices.Sorted(slices.Values(tokens)))
 	for some := range slices.Chunk(tokens, claimsAtOnce) {
@@ -114,7 +114,7 @@ func (s *Store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded
 			var runs int64
 			// Nothing in it depends on the time, which it need not ask the database for.
 			err := s.change(ctx, input.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *tx) (err error) {
-				done, runs, err = t.unfold(ctx, part, skip)
+				done, runs, err = unfold(ctx, t, part, skip)
 				return err
 			})
 			if err != nil {

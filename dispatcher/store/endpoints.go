@@ -86,7 +86,7 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 			return err
 		}
 		created = !there
-		if stored, err = t.writeRegistered(ctx, declared, endpoint); err != nil {
+		if stored, err = writeRegistered(ctx, t, declared, endpoint); err != nil {
 			return fmt.Errorf("register endpoint %s of group %s/%s: %w", endpoint.ID, app, group, err)
 		}
 		t.notify(dispatcher.Notification{App: app, Group: group})
@@ -162,7 +162,7 @@ func countEndpoints(ctx context.Context, q querier, group int64, id string, now 
 
 // writeRegistered writes the row of an endpoint that registers. One that has expired begins again, whether it has been
 // removed or not.
-func (t *tx) writeRegistered(ctx context.Context, group target.EndpointGroup, e target.Endpoint) (target.Endpoint, error) {
+func writeRegistered(ctx context.Context, t *tx, group target.EndpointGroup, e target.Endpoint) (target.Endpoint, error) {
 	// $1 group, $2 id, $3 url, $4 weight, $5 backup, $6 labels, $7 now, $8 milliseconds that it stays
 	const put = `INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, draining, registered_at, expire_after, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, 'registered', FALSE, $7, $8, CAST($7 AS BIGINT) + $8)
@@ -186,7 +186,7 @@ func (s *Store) DeregisterEndpoint(ctx context.Context, app, group, id string, c
 			err = dispatcher.NotFound("registered endpoint", app+"/"+group+"/"+id)
 		}
 		if err == nil {
-			err = t.noteLeft(ctx, []int64{run.GroupID(app, group)})
+			err = noteLeft(ctx, t, []int64{run.GroupID(app, group)})
 		}
 		t.notify(dispatcher.Notification{App: app, Group: group})
 		return err
@@ -227,7 +227,7 @@ func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draini
 
 // declareEndpoints brings the rows of a group's endpoints in line with it: those that it declares are there, keep their
 // drain and how long they have been there; those that it does not declare, or take, any more are gone.
-func (t *tx) declareEndpoints(ctx context.Context, group target.EndpointGroup) error {
+func declareEndpoints(ctx context.Context, t *tx, group target.EndpointGroup) error {
 	key := run.GroupID(group.App, group.Name)
 	// $1 group
 	const all = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 ORDER BY id`
@@ -251,10 +251,10 @@ func (t *tx) declareEndpoints(ctx context.Context, group target.EndpointGroup) e
 		return input.Problems{{Path: "/endpoints", Code: input.CodeTooMany, Message: fmt.Sprintf(
 			"group would have %d endpoints with the %d that are registered; the maximum is %d", n+registered, registered, target.MaxEndpoints)}}
 	}
-	if err := t.removeEndpoints(ctx, key, gone); err != nil {
+	if err := removeEndpoints(ctx, t, key, gone); err != nil {
 		return err
 	}
-	if err := t.writeDeclared(ctx, key, group.Endpoints); err != nil || group.Registration == nil {
+	if err := writeDeclared(ctx, t, key, group.Endpoints); err != nil || group.Registration == nil {
 		return err
 	}
 	// $1 group, $2 milliseconds. What is registered already stays as long as it was to, and then by the new time.
@@ -264,7 +264,7 @@ func (t *tx) declareEndpoints(ctx context.Context, group target.EndpointGroup) e
 }
 
 // removeEndpoints removes endpoints of a group by their ids.
-func (t *tx) removeEndpoints(ctx context.Context, group int64, ids []string) error {
+func removeEndpoints(ctx context.Context, t *tx, group int64, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -275,7 +275,7 @@ func (t *tx) removeEndpoints(ctx context.Context, group int64, ids []string) err
 }
 
 // writeDeclared writes the rows of endpoints that a group declares. One that was registered under an id gives way.
-func (t *tx) writeDeclared(ctx context.Context, group int64, endpoints map[string]target.StaticEndpoint) error {
+func writeDeclared(ctx context.Context, t *tx, group int64, endpoints map[string]target.StaticEndpoint) error {
 	if len(endpoints) == 0 {
 		return nil
 	}
@@ -297,7 +297,7 @@ func (t *tx) writeDeclared(ctx context.Context, group int64, endpoints map[strin
 }
 
 // noteLeft notes that endpoints of groups that had registered expired or left.
-func (t *tx) noteLeft(ctx context.Context, groups []int64) error {
+func noteLeft(ctx context.Context, t *tx, groups []int64) error {
 	// $1 now, from $2 on: the ids
 	note := t.rows(0, 2, "", idColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
 	_, err := t.ExecContext(ctx, note, append([]any{t.now.UnixMilli()}, t.batch(groups)...)...)
@@ -305,7 +305,7 @@ func (t *tx) noteLeft(ctx context.Context, groups []int64) error {
 }
 
 // notifyGroups notifies all nodes of changes of groups, by their ids.
-func (t *tx) notifyGroups(ctx context.Context, groups []int64) error {
+func notifyGroups(ctx context.Context, t *tx, groups []int64) error {
 	// From $1 on: the ids
 	names := t.rows(0, 1, "", idColumns...) + ` SELECT DISTINCT a.name, g.name FROM b
 		JOIN endpoint_groups AS g ON g.id = b.id JOIN apps AS a ON a.id = g.app_id`

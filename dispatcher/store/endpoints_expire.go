@@ -68,10 +68,10 @@ func (s *Store) removeExpired(ctx context.Context, endpoints []expiredEndpoint, 
 		if removed = len(left); err != nil || removed == 0 {
 			return err
 		}
-		if err := t.noteLeft(ctx, left); err != nil {
+		if err := noteLeft(ctx, t, left); err != nil {
 			return err
 		}
-		return t.notifyGroups(ctx, left)
+		return notifyGroups(ctx, t, left)
 	})
 	if err != nil {
 		return 0, err

@@ -122,7 +122,7 @@ func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher
 	err = s.change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *tx) error {
 		ends, err := page.read(ctx, t.flavor, t, t.lockRows(lockToDelete+skipLocked), t.now)
 		if err == nil {
-			done, err = t.followEnds(ctx, ends)
+			done, err = followEnds(ctx, t, ends)
 			done.More = page.more(ends)
 		}
 		return err
@@ -134,35 +134,35 @@ func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher
 }
 
 // followEnds follows ends that are locked, and removes them.
-func (t *tx) followEnds(ctx context.Context, ends []pendingEnd) (done dispatcher.FollowedEnds, err error) {
+func followEnds(ctx context.Context, t *tx, ends []pendingEnd) (done dispatcher.FollowedEnds, err error) {
 	if len(ends) == 0 {
 		return done, nil
 	}
 	done = dispatcher.FollowedEnds{Ends: len(ends), Latest: latestEnds(ends)}
-	causes, err := t.causesOf(ctx, ends)
+	causes, err := causesOf(ctx, t, ends)
 	if err != nil {
 		return done, err
 	}
-	f, err := t.runsThatFollow(ctx, ends, causes)
+	f, err := runsThatFollow(ctx, t, ends, causes)
 	if err != nil {
 		return done, err
 	}
-	if err := t.removePending(ctx, f.without(ends)); err != nil {
+	if err := removePending(ctx, t, f.without(ends)); err != nil {
 		return done, err
 	}
 	failpoint.Hit(failpoint.InFollow)
-	queued, err := t.queueRuns(ctx, f.runs)
+	queued, err := queueRuns(ctx, t, f.runs)
 	if err == nil {
-		err = t.failRefused(ctx, f.refused)
+		err = failRefused(ctx, t, f.refused)
 	}
 	if err != nil {
 		return done, err
 	}
-	notified, err := t.judgeEnds(ctx, ends, causes)
+	notified, err := judgeEnds(ctx, t, ends, causes)
 	if err != nil {
 		return done, err
 	}
-	if done.SetAside, err = t.setEndsAside(ctx, f.aside); err != nil {
+	if done.SetAside, err = setEndsAside(ctx, t, f.aside); err != nil {
 		return done, err
 	}
 	done.Queued = len(queued) + notified
@@ -170,7 +170,7 @@ func (t *tx) followEnds(ctx context.Context, ends []pendingEnd) (done dispatcher
 }
 
 // removePending removes pending ends that are locked.
-func (t *tx) removePending(ctx context.Context, ends []pendingEnd) error {
+func removePending(ctx context.Context, t *tx, ends []pendingEnd) error {
 	var ended, trigger, at []int64
 	var kind []int32
 	for _, e := range ends {
@@ -186,7 +186,7 @@ func (t *tx) removePending(ctx context.Context, ends []pendingEnd) error {
 }
 
 // causesOf returns why runs exist that ended, as far as backfills and chains tell.
-func (t *tx) causesOf(ctx context.Context, ends []pendingEnd) (map[run.Key]*run.Cause, error) {
+func causesOf(ctx context.Context, t *tx, ends []pendingEnd) (map[run.Key]*run.Cause, error) {
 	var keys []run.Key
 	for _, e := range ends {
 		if e.key.Kind == run.KindBackfill || e.key.Kind == run.KindChain {
@@ -207,15 +207,15 @@ func (t *tx) causesOf(ctx context.Context, ends []pendingEnd) (map[run.Key]*run.
 }
 
 // runsThatFollow returns what becomes of some ends, as the jobs declare now what follows them.
-func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[run.Key]*run.Cause) (
+func runsThatFollow(ctx context.Context, t *tx, ends []pendingEnd, causes map[run.Key]*run.Cause) (
 	f following, err error,
 ) {
 	f.rooms = map[string]*followRoom{}
-	all, err := t.followersOf(ctx, ends)
+	all, err := findFollowersOfEnds(ctx, t, ends)
 	if err != nil || len(all) == 0 {
 		return f, err
 	}
-	shards, err := t.shardsOfEnds(ctx, ends)
+	shards, err := shardsOfEnds(ctx, t, ends)
 	if err != nil {
 		return f, err
 	}
@@ -231,12 +231,12 @@ func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[r
 		for _, p := range followers {
 			seen[e.follower(p.follower)] = true
 		}
-		room, err := t.roomOf(ctx, &f, e.app)
+		room, err := roomOf(ctx, t, &f, e.app)
 		if err != nil {
 			return f, err
 		}
 		link, refused := room.quotas.Link(causes[e.key], shards[e.key], len(followers))
-		runs, err := t.followersRuns(ctx, e, followers, room, link, causes[e.key])
+		runs, err := followersRuns(ctx, t, e, followers, room, link, causes[e.key])
 		if err != nil {
 			return f, err
 		}
@@ -246,9 +246,9 @@ func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[r
 }
 
 // followersRuns returns the runs of the followers of an end, with what they are given.
-func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []presentFollower, room *followRoom, link run.ChainLink,
+func followersRuns(ctx context.Context, t *tx, e *pendingEnd, followers []presentFollower, room *followRoom, link run.ChainLink,
 	of *run.Cause) ([]queuedRun, error) {
-	document, err := t.documentOf(ctx, e)
+	document, err := documentOf(ctx, t, e)
 	if err != nil {
 		return nil, fmt.Errorf("what followers of run %s get: %w", e.key, err)
 	}
@@ -263,7 +263,7 @@ func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []prese
 		input := &run.Input{Cause: cause, Missed: e.missed()}
 		if p.result {
 			if encoded == nil {
-				if encoded, err = t.encodeDocument(ctx, e, document, room); err != nil {
+				if encoded, err = encodeDocument(ctx, t, e, document, room); err != nil {
 					return nil, err
 				}
 			}
@@ -286,8 +286,8 @@ type presentFollower struct {
 	revision int64
 }
 
-// followersOf returns what follows the jobs of some ends.
-func (t *tx) followersOf(ctx context.Context, ends []pendingEnd) (map[followed][]presentFollower, error) {
+// findFollowersOfEnds returns what follows the jobs of some ends.
+func findFollowersOfEnds(ctx context.Context, t *tx, ends []pendingEnd) (map[followed][]presentFollower, error) {
 	ids := map[int64]bool{}
 	for _, e := range ends {
 		if e.follows != 0 {
@@ -316,7 +316,7 @@ func (t *tx) followersOf(ctx context.Context, ends []pendingEnd) (map[followed][
 }
 
 // documentOf returns what followers get of an end, without the result.
-func (t *tx) documentOf(ctx context.Context, e *pendingEnd) (dispatcher.FollowDocument, error) {
+func documentOf(ctx context.Context, t *tx, e *pendingEnd) (dispatcher.FollowDocument, error) {
 	document := dispatcher.FollowDocument{Event: e.event(), Parent: dispatcher.FollowedRun{
 		Run: e.run(), App: e.app, Job: e.job, Trigger: e.trigger, ScheduledAt: e.key.ScheduledAt, State: e.state, Class: e.class,
 		Error: e.reason, HTTPStatus: e.httpStatus, Attempts: e.attempt, EndedAt: e.endedAt,
@@ -341,7 +341,7 @@ func (t *tx) documentOf(ctx context.Context, e *pendingEnd) (dispatcher.FollowDo
 }
 
 // encodeDocument returns a document with the response that is stored of the latest attempt, unless its app has no room for it.
-func (t *tx) encodeDocument(ctx context.Context, e *pendingEnd, document dispatcher.FollowDocument, room *followRoom) (
+func encodeDocument(ctx context.Context, t *tx, e *pendingEnd, document dispatcher.FollowDocument, room *followRoom) (
 	json.RawMessage, error,
 ) {
 	if room.full {

@@ -25,7 +25,7 @@ type attachedJob struct {
 }
 
 // findAttached returns the row of an attached job, or nil.
-func (t *tx) findAttached(ctx context.Context, id int64) (*attachedJob, error) {
+func findAttached(ctx context.Context, t *tx, id int64) (*attachedJob, error) {
 	// $1 id
 	const attached = `SELECT j.revision, j.target, j.retry, j.created_at, j.deleted_at IS NOT NULL FROM jobs AS j
 		WHERE j.id = $1 AND j.part_of <> 0`
@@ -46,7 +46,7 @@ func (t *tx) findAttached(ctx context.Context, id int64) (*attachedJob, error) {
 // the app what it leaves out. It returns the target as stored. The error is Problems, with JSON pointers in job.
 func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatcher.Job, app access.App) (target.Target, error) {
 	app.Defaults.Fill(&job)
-	was, err := t.findAttached(ctx, job.Key())
+	was, err := findAttached(ctx, t, job.Key())
 	if err != nil {
 		return job.Target, err
 	}
@@ -72,7 +72,7 @@ func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatc
 	if old != nil && len(secrets) == 0 && old.Declares(job) {
 		return job.Target, nil
 	}
-	if err := t.parkAttached(ctx, job); err != nil {
+	if err := parkAttached(ctx, t, job); err != nil {
 		return job.Target, err
 	}
 	row, err := rowOf(job)
@@ -86,18 +86,18 @@ func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatc
 		return job.Target, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 	}
 	t.notify(dispatcher.Notification{JobID: job.Key()})
-	return job.Target, t.writeJobSecrets(ctx, old, job, secrets)
+	return job.Target, writeJobSecrets(ctx, t, old, job, secrets)
 }
 
 // parkAttached takes its name from a deleted job that had it, and has another id.
-func (t *tx) parkAttached(ctx context.Context, job dispatcher.Job) error {
+func parkAttached(ctx context.Context, t *tx, job dispatcher.Job) error {
 	_, err := t.ExecContext(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key())
 	return err
 }
 
 // deleteAttached deletes the job that made deliveries, if there is one. What of it is under way ends as that of any job that
 // is deleted.
-func (t *tx) deleteAttached(ctx context.Context, id int64) error {
+func deleteAttached(ctx context.Context, t *tx, id int64) error {
 	// $1 now, $2 id
 	n, err := t.execute(ctx, `UPDATE jobs SET deleted_at = $1, updated_at = $1 WHERE id = $2 AND part_of <> 0 AND deleted_at IS NULL`,
 		t.now.UnixMilli(), id)
@@ -105,14 +105,14 @@ func (t *tx) deleteAttached(ctx context.Context, id int64) error {
 		return err
 	}
 	t.notify(dispatcher.Notification{JobID: id})
-	return t.removeSecrets(ctx, id)
+	return removeSecrets(ctx, t, id)
 }
 
 // renameAttached gives the attached jobs of a job names that follow from its new one. before is the job under its old name.
-func (t *tx) renameAttached(ctx context.Context, after dispatcher.Job) error {
+func renameAttached(ctx context.Context, t *tx, after dispatcher.Job) error {
 	for _, event := range run.FollowEvents {
 		attached := after.Attached(event)
-		if err := t.parkAttached(ctx, attached); err != nil {
+		if err := parkAttached(ctx, t, attached); err != nil {
 			return err
 		}
 		// $1 id, $2 name, $3 origin
@@ -138,7 +138,7 @@ func (s *Store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job 
 		attached := job.Attached(event)
 		if attached.Target == (target.Target{}) {
 			if old != nil && old.Attached(event).Target != (target.Target{}) {
-				if err := t.deleteAttached(ctx, attached.Key()); err != nil {
+				if err := deleteAttached(ctx, t, attached.Key()); err != nil {
 					return job, nil, err
 				}
 			}
@@ -152,7 +152,7 @@ func (s *Store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job 
 		problems.AddError("/"+string(event), err)
 		job = job.WithFollowTarget(event, target)
 	}
-	all, err := t.findFollowers(ctx, app, job)
+	all, err := findFollowers(ctx, t, app, job)
 	var wrong input.Problems
 	if err != nil && !errors.As(err, &wrong) {
 		return job, nil, err

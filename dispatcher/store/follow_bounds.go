@@ -39,7 +39,7 @@ type followRoom struct {
 }
 
 // roomOf returns the room of an app, which is read once.
-func (t *tx) roomOf(ctx context.Context, f *following, name string) (*followRoom, error) {
+func roomOf(ctx context.Context, t *tx, f *following, name string) (*followRoom, error) {
 	if room, known := f.rooms[name]; known {
 		return room, nil
 	}
@@ -48,11 +48,11 @@ func (t *tx) roomOf(ctx context.Context, f *following, name string) (*followRoom
 		return nil, err
 	}
 	room := &followRoom{quotas: app.Bounds.Quotas}
-	if room.waiting, err = t.waitingRuns(ctx, name, room.quotas.WaitingRuns); err != nil {
+	if room.waiting, err = waitingRunsOf(ctx, t, name, room.quotas.WaitingRuns); err != nil {
 		return nil, err
 	}
 	if room.waiting >= int64(room.quotas.WaitingRuns) {
-		if room.setAside, err = t.countSetAside(ctx, name, room.quotas.WaitingRuns); err != nil {
+		if room.setAside, err = countSetAside(ctx, t, name, room.quotas.WaitingRuns); err != nil {
 			return nil, err
 		}
 	}
@@ -63,7 +63,7 @@ func (t *tx) roomOf(ctx context.Context, f *following, name string) (*followRoom
 }
 
 // countSetAside counts the ends of an app that are set aside, as far as one above most.
-func (t *tx) countSetAside(ctx context.Context, app string, most int) (int64, error) {
+func countSetAside(ctx context.Context, t *tx, app string, most int) (int64, error) {
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e WHERE e.app_id = $1 AND e.try_at > 0 LIMIT $2) AS aside`
 	aside, _, err := first(ctx, t, scanInt, count, run.AppID(app), most+1)
@@ -105,7 +105,7 @@ func (f *following) take(room *followRoom, e *pendingEnd, runs []queuedRun, link
 // countAdded counts the runs that were queued. It comes last in its transaction, because it locks the rows of apps.
 func (f *following) countAdded(ctx context.Context, t *tx) error {
 	for _, name := range sortedKeys(f.rooms) {
-		if err := t.addWaiting(ctx, name, f.rooms[name].added); err != nil {
+		if err := addWaiting(ctx, t, name, f.rooms[name].added); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (f *following) countAdded(ctx context.Context, t *tx) error {
 }
 
 // failRefused enters runs into the history that were not queued, unless there is a run of their key.
-func (t *tx) failRefused(ctx context.Context, refused []unqueuedRun) error {
+func failRefused(ctx context.Context, t *tx, refused []unqueuedRun) error {
 	if len(refused) == 0 {
 		return nil
 	}
@@ -148,18 +148,18 @@ func (t *tx) failRefused(ctx context.Context, refused []unqueuedRun) error {
 			t.skipped = append(t.skipped, skipped{one.app, one.reason})
 		}
 	}
-	return t.writeInputs(ctx, inputs)
+	return writeInputs(ctx, t, inputs)
 }
 
 // placePauses are the pauses before an end that found no waiting places is tried again.
 var placePauses = backoff.Pauses{First: 10 * time.Second, Most: 5 * time.Minute}
 
 // setEndsAside sets ends aside that find no waiting places. They are judged, so that no alert waits for them.
-func (t *tx) setEndsAside(ctx context.Context, ends []*pendingEnd) (shown []dispatcher.SetAside, err error) {
+func setEndsAside(ctx context.Context, t *tx, ends []*pendingEnd) (shown []dispatcher.SetAside, err error) {
 	told := map[string]bool{}
 	for _, end := range ends {
 		end.judged = true
-		if _, err := t.noteAside(ctx, end, placePauses); err != nil {
+		if _, err := noteAside(ctx, t, end, placePauses); err != nil {
 			return nil, fmt.Errorf("set the end of run %s aside: %w", end.key, err)
 		}
 		if !told[end.app] {
@@ -171,7 +171,7 @@ func (t *tx) setEndsAside(ctx context.Context, ends []*pendingEnd) (shown []disp
 }
 
 // shardsOfEnds returns how many shards the runs had that have ended, as far as their jobs call groups.
-func (t *tx) shardsOfEnds(ctx context.Context, ends []pendingEnd) (map[run.Key]int, error) {
+func shardsOfEnds(ctx context.Context, t *tx, ends []pendingEnd) (map[run.Key]int, error) {
 	var keys []run.Key
 	for _, e := range ends {
 		if e.group && e.key.Kind != "" && e.follows != 0 {

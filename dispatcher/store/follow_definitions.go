@@ -54,8 +54,8 @@ type follower struct {
 
 // findFollowers returns the rows of followers for a job. The error is Problems: a job that it names does not exist, or is
 // followed by this one already. The app is locked, so two jobs that are put at once cannot make a circle.
-func (t *tx) findFollowers(ctx context.Context, app access.App, job dispatcher.Job) ([]follower, error) {
-	ids, err := t.idsOfJobs(ctx, job.App, job.Followers())
+func findFollowers(ctx context.Context, t *tx, app access.App, job dispatcher.Job) ([]follower, error) {
+	ids, err := idsOfJobs(ctx, t, job.App, job.Followers())
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +77,11 @@ func (t *tx) findFollowers(ctx context.Context, app access.App, job dispatcher.J
 			all = append(all, follower{job.Key(), event.Mask(), job.Attached(event).Key(), run.KindFollow, true})
 		}
 	}
-	if err := t.checkChain(ctx, &problems, job, next); err != nil {
+	if err := checkChain(ctx, t, &problems, job, next); err != nil {
 		return nil, err
 	}
 	if len(problems) == 0 { // there is no circle
-		if err := t.checkFanOut(ctx, &problems, app, job, all); err != nil {
+		if err := checkFanOut(ctx, t, &problems, app, job, all); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func (t *tx) findFollowers(ctx context.Context, app access.App, job dispatcher.J
 }
 
 // idsOfJobs returns the ids of the jobs that have names in an app.
-func (t *tx) idsOfJobs(ctx context.Context, app string, names []string) (map[string]int64, error) {
+func idsOfJobs(ctx context.Context, t *tx, app string, names []string) (map[string]int64, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -108,7 +108,7 @@ func (t *tx) idsOfJobs(ctx context.Context, app string, names []string) (map[str
 }
 
 // checkChain adds a problem if a job would follow itself through next, or if too many jobs would follow it.
-func (t *tx) checkChain(ctx context.Context, problems *input.Problems, job dispatcher.Job, next map[int64]bool) error {
+func checkChain(ctx context.Context, t *tx, problems *input.Problems, job dispatcher.Job, next map[int64]bool) error {
 	from := map[int64]int64{} // the job that each job follows on the way
 	level := []int64{}
 	for id := range next {
@@ -142,11 +142,11 @@ func (t *tx) checkChain(ctx context.Context, problems *input.Problems, job dispa
 	if from[job.Key()] == 0 {
 		return nil
 	}
-	return t.addCycle(ctx, problems, job, from)
+	return addCycle(ctx, t, problems, job, from)
 }
 
 // addCycle adds a problem that names the circle of jobs that leads back to a job.
-func (t *tx) addCycle(ctx context.Context, problems *input.Problems, job dispatcher.Job, from map[int64]int64) error {
+func addCycle(ctx context.Context, t *tx, problems *input.Problems, job dispatcher.Job, from map[int64]int64) error {
 	circle := []int64{job.Key()}
 	for at := from[job.Key()]; at != job.Key(); at = from[at] {
 		circle = append(circle, at)
@@ -175,7 +175,7 @@ func (t *tx) addCycle(ctx context.Context, problems *input.Problems, job dispatc
 }
 
 // writeFollowers replaces the rows of followers for a job, whose row is written. What is asked for by alerts stays.
-func (t *tx) writeFollowers(ctx context.Context, job dispatcher.Job, all []follower) error {
+func writeFollowers(ctx context.Context, t *tx, job dispatcher.Job, all []follower) error {
 	// $1 job
 	if _, err := t.ExecContext(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
 		return err
@@ -205,13 +205,13 @@ func (t *tx) writeFollowers(ctx context.Context, job dispatcher.Job, all []follo
 }
 
 // removeFollows removes what follows a job that is deleted.
-func (t *tx) removeFollows(ctx context.Context, job dispatcher.Job) error {
+func removeFollows(ctx context.Context, t *tx, job dispatcher.Job) error {
 	// $1 job
 	if _, err := t.ExecContext(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
 		return err
 	}
 	for event := range job.EachFollow() {
-		if err := t.deleteAttached(ctx, job.Attached(event).Key()); err != nil {
+		if err := deleteAttached(ctx, t, job.Attached(event).Key()); err != nil {
 			return err
 		}
 	}
@@ -222,7 +222,7 @@ func (t *tx) removeFollows(ctx context.Context, job dispatcher.Job) error {
 const mostUsersNamed = 5
 
 // notFollowing returns an error that is ErrInUse if other jobs name a job.
-func (t *tx) notFollowing(ctx context.Context, job dispatcher.Job) error {
+func notFollowing(ctx context.Context, t *tx, job dispatcher.Job) error {
 	// $1 job, $2 limit
 	const users = `SELECT DISTINCT j.name FROM followers AS f JOIN jobs AS j ON j.id = f.job_id WHERE f.follower_id = $1 AND f.kind = 4
 		ORDER BY j.name LIMIT $2`
@@ -243,7 +243,7 @@ func (t *tx) notFollowing(ctx context.Context, job dispatcher.Job) error {
 
 // renameFollower writes the new name of a job into the definitions of the jobs that it follows. They keep their revisions:
 // nothing that they do changes, and a client that renames a job and then declares them by its new name finds them so.
-func (t *tx) renameFollower(ctx context.Context, before, after dispatcher.Job) error {
+func renameFollower(ctx context.Context, t *tx, before, after dispatcher.Job) error {
 	if before.Name == after.Name {
 		return nil
 	}

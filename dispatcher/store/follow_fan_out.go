@@ -21,8 +21,8 @@ type fanOut struct {
 
 // checkFanOut adds a problem if more may follow a run of a job, or of one that it follows, than the bounds of the app allow.
 // What was outside before may stay as it is.
-func (t *tx) checkFanOut(
-	ctx context.Context, problems *input.Problems, app access.App, job dispatcher.Job, after []follower,
+func checkFanOut(
+	ctx context.Context, t *tx, problems *input.Problems, app access.App, job dispatcher.Job, after []follower,
 ) error {
 	if len(after) == 0 {
 		return nil

@@ -43,7 +43,7 @@ const insertPendingMisfires = ` INSERT INTO pending_ends (ended_at, trigger_id, 
 	WHERE c.decision <> 'fire_all' AND (j.follows & 12) <> 0 ON CONFLICT DO NOTHING`
 
 // notifyEnds notifies the nodes if there are pending ends, which this transaction may have left.
-func (t *tx) notifyEnds(ctx context.Context) error {
+func notifyEnds(ctx context.Context, t *tx) error {
 	_, found, err := first(ctx, t, scanInt, anyPending)
 	if found {
 		t.notify(dispatcher.Notification{Ends: true})

@@ -51,7 +51,7 @@ func (s *Store) followOne(ctx context.Context, end *pendingEnd, now time.Time) (
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		ends, err := collect(ctx, t, scanPendingEnd, pendingEnds(oneEnd+t.lockRows(lockToDelete+skipLocked)), end.keyArgs()...)
 		if err == nil {
-			done, err = t.followEnds(ctx, ends)
+			done, err = followEnds(ctx, t, ends)
 		}
 		return err
 	})
@@ -73,7 +73,7 @@ func (s *Store) setEndAside(ctx context.Context, end *pendingEnd, why error, now
 	tries := end.tries
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		aside, end.tries = nil, tries
-		there, err := t.noteAside(ctx, end, asidePauses)
+		there, err := noteAside(ctx, t, end, asidePauses)
 		if there {
 			aside = append(aside, end.setAside())
 		}
@@ -86,7 +86,7 @@ func (s *Store) setEndAside(ctx context.Context, end *pendingEnd, why error, now
 }
 
 // noteAside notes that an end is set aside for its problem, and reports whether it is still pending.
-func (t *tx) noteAside(ctx context.Context, end *pendingEnd, pauses backoff.Pauses) (bool, error) {
+func noteAside(ctx context.Context, t *tx, end *pendingEnd, pauses backoff.Pauses) (bool, error) {
 	end.tries++
 	end.tryAt = t.now.Add(pauses.After(end.tries)).UnixMilli()
 	// $1 to $4: the key, $5 tries, $6 when it is tried again, $7 problem, $8 whether alerts have had it

@@ -12,7 +12,7 @@ import (
 
 // writeState writes the state that a change of the definition makes. Whether a run is live is for
 // the next roll-up to see.
-func (t *tx) writeState(ctx context.Context, job dispatcher.Job) error {
+func writeState(ctx context.Context, t *tx, job dispatcher.Job) error {
 	// $1 id, $2 state, $3 when it became COMPLETE
 	const write = `UPDATE jobs SET state = $2, completed_at = $3 WHERE id = $1`
 	var completed *int64

@@ -43,7 +43,7 @@ func objectiveColumn(o **dispatcher.Objective) any {
 // writeObjective lets the fires of a job with an objective be counted. With another bound than before they are counted
 // again, as far back as the ledger and the window go. What is left of a job that has no objective any more is removed
 // when it is next looked at.
-func (t *tx) writeObjective(ctx context.Context, job dispatcher.Job) error {
+func writeObjective(ctx context.Context, t *tx, job dispatcher.Job) error {
 	if job.Objective == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (t *tx) writeObjective(ctx context.Context, job dispatcher.Job) error {
 			checked_to = excluded.checked_to, pending_after = 0 WHERE objectives.within <> excluded.within`
 	changed, err := t.execute(ctx, put, job.Key(), toMillis(job.Objective.Within), from-from%objectiveHour)
 	if err == nil && changed > 0 {
-		err = t.forgetCounts(ctx, job.Key())
+		err = forgetCounts(ctx, t, job.Key())
 	}
 	if err != nil {
 		return fmt.Errorf("objective of job %s/%s: %w", job.App, job.Name, err)
@@ -63,7 +63,7 @@ func (t *tx) writeObjective(ctx context.Context, job dispatcher.Job) error {
 }
 
 // forgetCounts removes what was counted of a job, and its cursors.
-func (t *tx) forgetCounts(ctx context.Context, job int64) error {
+func forgetCounts(ctx context.Context, t *tx, job int64) error {
 	for _, table := range []string{"objective_triggers", "objective_pending", "objective_counts"} {
 		if _, err := t.ExecContext(ctx, `DELETE FROM `+table+` WHERE job_id = $1`, job); err != nil {
 			return err

@@ -91,7 +91,7 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 		const has = `SELECT 1 FROM jobs WHERE id = $1 AND deleted_at IS NULL AND objective <> ''`
 		if _, wanted, err := first(ctx, t, scanInt, has, job); err != nil || !wanted {
 			if err == nil {
-				err = t.dropObjective(ctx, job)
+				err = dropObjective(ctx, t, job)
 			}
 			return err
 		}
@@ -124,8 +124,8 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 }
 
 // dropObjective removes what is left of the objective of a job that has none any more.
-func (t *tx) dropObjective(ctx context.Context, job int64) error {
-	if err := t.forgetCounts(ctx, job); err != nil {
+func dropObjective(ctx context.Context, t *tx, job int64) error {
+	if err := forgetCounts(ctx, t, job); err != nil {
 		return err
 	}
 	_, err := t.ExecContext(ctx, `DELETE FROM objectives WHERE job_id = $1`, job)

@@ -17,10 +17,10 @@ import (
 // sees what it has counted: two changes at a quota cannot both pass it.
 
 // admit refuses a job that is outside the bounds of its app, and counts it. old is what it replaces; nil: nothing.
-func (t *tx) admit(ctx context.Context, app access.App, old *dispatcher.Job, job dispatcher.Job) error {
+func admit(ctx context.Context, t *tx, app access.App, old *dispatcher.Job, job dispatcher.Job) error {
 	var problems input.Problems
 	problems.AddError("", job.CheckBounds(app.Bounds))
-	if err := t.checkGroup(ctx, job); err != nil {
+	if err := checkGroup(ctx, t, job); err != nil {
 		unknown, is := errors.AsType[*input.Problem](err)
 		if !is {
 			return err
@@ -31,7 +31,7 @@ func (t *tx) admit(ctx context.Context, app access.App, old *dispatcher.Job, job
 	if old != nil {
 		jobs, triggers = 0, triggers-len(old.Triggers)
 	}
-	used, err := t.countJobs(ctx, app.Name, jobs, triggers)
+	used, err := countJobs(ctx, t, app.Name, jobs, triggers)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (t *tx) admit(ctx context.Context, app access.App, old *dispatcher.Job, job
 }
 
 // countJobs adds to the jobs and triggers that an app has, and returns how many there are.
-func (t *tx) countJobs(ctx context.Context, app string, jobs, triggers int) (used target.Usage, err error) {
+func countJobs(ctx context.Context, t *tx, app string, jobs, triggers int) (used target.Usage, err error) {
 	if jobs == 0 && triggers == 0 {
 		return used, nil
 	}
@@ -78,10 +78,10 @@ const (
 // countManual counts a request to run a job, with a payload or without, or to retry a run, and refuses one for which the app has no
 // quota left, or that would wait until an operator lifts the suspension of the app. RunKeys of other runs are not locked: it is
 // counted last.
-func (t *tx) countManual(ctx context.Context, name string, payload []byte) error {
+func countManual(ctx context.Context, t *tx, name string, payload []byte) error {
 	app, err := findApp(ctx, t, name, "")
 	if err == nil {
-		err = t.mayKeep(ctx, app, payload)
+		err = mayKeep(ctx, t, app, payload)
 	}
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (t *tx) countManual(ctx context.Context, name string, payload []byte) error
 				"try again in %d s, or ask an operator for more", name, quotas.ManualRunsPerMinute, 60-now/1000%60)}
 	}
 	if now-counted >= waitingKnown.Milliseconds() || now < counted {
-		if waiting, err = t.countWaiting(ctx, name, quotas.WaitingRuns); err != nil {
+		if waiting, err = countWaitingRuns(ctx, t, name, quotas.WaitingRuns); err != nil {
 			return err
 		}
 		waiting++ // the one that is requested
@@ -121,10 +121,10 @@ func (t *tx) countManual(ctx context.Context, name string, payload []byte) error
 	return nil
 }
 
-// waitingRuns returns how many runs of an app wait. What was queued since they were counted is part of it, and what has begun
+// waitingRunsOf returns how many runs of an app wait. What was queued since they were counted is part of it, and what has begun
 // since is not taken off. So they are counted again before an app is found to have most or more, but not within the time of
 // some 10 us for each run that is counted: an app at a large quota is not to cost the database more than a tenth of a connection.
-func (t *tx) waitingRuns(ctx context.Context, app string, most int) (waiting int64, err error) {
+func waitingRunsOf(ctx context.Context, t *tx, app string, most int) (waiting int64, err error) {
 	var counted int64
 	// $1 app
 	const known = `SELECT waiting_runs, counted_at FROM app_usage WHERE app_id = $1`
@@ -139,11 +139,11 @@ func (t *tx) waitingRuns(ctx context.Context, app string, most int) (waiting int
 	if found && age >= 0 && age < waitingUsable.Milliseconds() && (waiting < int64(most) || age < again.Milliseconds()) {
 		return waiting, nil
 	}
-	return t.countWaiting(ctx, app, most)
+	return countWaitingRuns(ctx, t, app, most)
 }
 
-// countWaiting counts the runs of an app that wait, as far as one above most, and notes how many there are.
-func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting int64, err error) {
+// countWaitingRuns counts the runs of an app that wait, as far as one above most, and notes how many there are.
+func countWaitingRuns(ctx context.Context, t *tx, app string, most int) (waiting int64, err error) {
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
 		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying', 'waiting_callback') LIMIT $2) AS waiting`
@@ -166,8 +166,8 @@ func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.Giv
 	err := inParts(ctx, s, sortedKeys(given), func(apps []string) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 			for _, app := range apps {
-				if err = t.addWaiting(ctx, app, given[app].Given); err == nil {
-					waiting[app], err = t.waitingRuns(ctx, app, given[app].Most)
+				if err = addWaiting(ctx, t, app, given[app].Given); err == nil {
+					waiting[app], err = waitingRunsOf(ctx, t, app, given[app].Most)
 				}
 				if err != nil {
 					return err
@@ -180,7 +180,7 @@ func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.Giv
 }
 
 // addWaiting adds runs to those of an app that wait.
-func (t *tx) addWaiting(ctx context.Context, app string, runs int64) error {
+func addWaiting(ctx context.Context, t *tx, app string, runs int64) error {
 	if runs == 0 {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (t *tx) addWaiting(ctx context.Context, app string, runs int64) error {
 }
 
 // countInputs adds what runs were given to what their apps keep.
-func (t *tx) countInputs(ctx context.Context, jobs, bytes []int64) error {
+func countInputs(ctx context.Context, t *tx, jobs, bytes []int64) error {
 	// $1 day, from $2 on: jobs and bytes
 	add := t.rows(0, 2, "", column{"job_id", bigint}, column{"bytes", bigint}) + ` INSERT INTO app_bytes (app_id, day, bytes)
 		SELECT j.app_id, CAST($1 AS BIGINT), CAST(SUM(b.bytes) AS BIGINT) FROM b JOIN jobs AS j ON j.id = b.job_id WHERE 1 = 1
@@ -207,7 +207,7 @@ func (t *tx) countInputs(ctx context.Context, jobs, bytes []int64) error {
 }
 
 // mayKeep refuses what a run would be given if its app has no room for it.
-func (t *tx) mayKeep(ctx context.Context, app access.App, payload []byte) error {
+func mayKeep(ctx context.Context, t *tx, app access.App, payload []byte) error {
 	if len(payload) == 0 {
 		return nil
 	}

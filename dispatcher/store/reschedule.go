@@ -64,7 +64,7 @@ const moveClocks = ` UPDATE trigger_clock AS c SET next_fire_time = b.next, due_
 
 // writeMoves writes those of some moves whose triggers are still as they were found, with their misfires, and
 // returns the ids of these. calendars is the revision of the app's calendars, if they changed.
-func (t *tx) writeMoves(ctx context.Context, moves map[int64]move, calendars int64) (won []int64, err error) {
+func writeMoves(ctx context.Context, t *tx, moves map[int64]move, calendars int64) (won []int64, err error) {
 	if len(moves) == 0 {
 		return nil, nil
 	}
@@ -85,18 +85,18 @@ func (t *tx) writeMoves(ctx context.Context, moves map[int64]move, calendars int
 		return nil, err
 	}
 	slices.Sort(won)
-	if err := t.writeErrors(ctx, moves, won); err != nil {
+	if err := writeErrors(ctx, t, moves, won); err != nil {
 		return nil, err
 	}
 	var missed []dispatcher.Misfire
 	for _, id := range won {
 		missed = append(missed, moves[id].missed...)
 	}
-	return won, t.insertMisfires(ctx, missed)
+	return won, insertMisfires(ctx, t, missed)
 }
 
 // writeErrors writes why triggers that moved are in error, or are no more.
-func (t *tx) writeErrors(ctx context.Context, moves map[int64]move, won []int64) error {
+func writeErrors(ctx context.Context, t *tx, moves map[int64]move, won []int64) error {
 	var ids []int64
 	var problems []string
 	for _, id := range won {
@@ -222,7 +222,7 @@ func (s *Store) writeRescheduledPart(ctx context.Context, triggers map[int64]res
 		moves[id] = triggers[id].move
 	}
 	err = s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
-		won, err := t.writeMoves(ctx, moves, 0)
+		won, err := writeMoves(ctx, t, moves, 0)
 		if err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 			}
 			t.notify(dispatcher.Notification{JobID: one.jobID})
 		}
-		return t.remember(ctx, dispatcher.CauseZones, won)
+		return remember(ctx, t, dispatcher.CauseZones, won)
 	})
 	return done, err
 }

@@ -52,9 +52,9 @@ func (s *Store) plan(ctx context.Context, calendar dispatcher.Calendar, by input
 // the changed calendar new fire times. Jobs keep their revisions, so that a client that changes a
 // calendar and then a job that it read before gets no conflict.
 func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
-	revision, err := t.countCalendars(ctx, next.app)
+	revision, err := countCalendars(ctx, t, next.app)
 	if err == nil {
-		err = t.rememberCalendar(ctx, next.app, next.name, &next.definition, revision)
+		err = rememberCalendar(ctx, t, next.app, next.name, &next.definition, revision)
 	}
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replaceme
 		return err
 	}
 	for page := range slices.Chunk(ids, movesAtOnce) {
-		keys, err := t.lockClocks(ctx, page)
+		keys, err := lockClocks(ctx, t, page)
 		if err != nil {
 			return err
 		}
@@ -84,9 +84,9 @@ func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replaceme
 		for id := range keys { // the others were deleted meanwhile
 			moves[id] = plan.moves[id]
 		}
-		won, err := t.writeMoves(ctx, moves, revision)
+		won, err := writeMoves(ctx, t, moves, revision)
 		if err == nil {
-			err = t.remember(ctx, dispatcher.CauseCalendar, won)
+			err = remember(ctx, t, dispatcher.CauseCalendar, won)
 		}
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) mo
 }
 
 // lockClocks locks the clocks of triggers that were not deleted, and returns them as they are.
-func (t *tx) lockClocks(ctx context.Context, ids []int64) (map[int64]clockKey, error) {
+func lockClocks(ctx context.Context, t *tx, ids []int64) (map[int64]clockKey, error) {
 	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
 	query := t.rows(0, 1, "", idColumns...) + ` SELECT c.id, c.revision, c.calendar_revision, coalesce(c.prev_fire_time, -1),
 		coalesce(c.next_fire_time, -1), c.state` + theseTriggers + ` WHERE t.deleted_at IS NULL ORDER BY c.id` + lockOf(t.lock(), "c")

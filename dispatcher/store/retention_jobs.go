@@ -57,7 +57,7 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 			return err
 		}
 		// As a PUT locks them: no job comes to name this one meanwhile.
-		switch _, err := tx.lockApp(ctx, app); {
+		switch _, err := lockApp(ctx, tx, app); {
 		case errors.Is(err, dispatcher.ErrConflict): // an import has yet to write the rest of the app
 			return nil
 		case err != nil && !errors.Is(err, dispatcher.ErrNotFound):
@@ -80,13 +80,13 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 			return err
 		}
 		if expired {
-			err := tx.notFollowing(ctx, job)
+			err := notFollowing(ctx, tx, job)
 			if expired = err == nil; err != nil && !errors.Is(err, dispatcher.ErrInUse) {
 				return err
 			}
 		}
 		if removed = expired && job.Complete(); removed {
-			return tx.removeJob(ctx, job, "delete after completion")
+			return removeJob(ctx, tx, job, "delete after completion")
 		}
 		// Its time begins again, so that it is not in the way of others.
 		// $1 id, $2 now

@@ -65,7 +65,7 @@ type revisionRow struct {
 // remember records triggers as they have just been written. A change owes no more of what was
 // before it than the instants up to itself, or to a fire that was claimed ahead of it. A fire that is
 // due and was kept belongs to what was before and to what comes.
-func (t *tx) remember(ctx context.Context, cause dispatcher.Cause, ids []int64) error {
+func remember(ctx context.Context, t *tx, cause dispatcher.Cause, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (t *tx) remember(ctx context.Context, cause dispatcher.Cause, ids []int64) 
 }
 
 // rememberCalendar records what a calendar is from a revision of the lot on; nil: deleted.
-func (t *tx) rememberCalendar(ctx context.Context, app, name string, definition *string, revision int64) error {
+func rememberCalendar(ctx context.Context, t *tx, app, name string, definition *string, revision int64) error {
 	// $1 app, $2 name, $3 now
 	const end = `UPDATE calendar_revisions SET to_at = $3 WHERE app_id = $1 AND name = $2 AND to_at IS NULL`
 	// $1 app, $2 name, $3 now, $4 revision of the lot, $5 definition

@@ -61,7 +61,7 @@ func unsettled(ctx context.Context, q querier) (rollback, bool, error) {
 
 // lockRollback is unsettled, and keeps others from declaring or settling a rollback until the
 // transaction ends.
-func (t *tx) lockRollback(ctx context.Context) (rollback, bool, error) {
+func lockRollback(ctx context.Context, t *tx) (rollback, bool, error) {
 	if _, err := t.ExecContext(ctx, `UPDATE installation SET rolled_back_at = rolled_back_at WHERE rolled_back_at IS NOT NULL`); err != nil {
 		return rollback{}, false, err
 	}
@@ -101,7 +101,7 @@ func (s *Store) declareRollback(ctx context.Context, d declaration) (done dispat
 func (s *Store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice,
 	change input.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		r, found, err := t.lockRollback(ctx)
+		r, found, err := lockRollback(ctx, t)
 		switch {
 		case err != nil:
 			return err
@@ -117,7 +117,7 @@ func (s *Store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 			return err
 		}
 		if choice == dispatcher.RollbackReplay {
-			return t.settleRollback(ctx)
+			return settleRollback(ctx, t)
 		}
 		// $1 choice, $2 now
 		_, err = t.ExecContext(ctx, `UPDATE installation SET rollback_choice = $1, rollback_skip_to = $2`, choice, t.now.UnixMilli())
@@ -127,7 +127,7 @@ func (s *Store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 }
 
 // settleRollback resumes the nodes that the rollback had paused.
-func (t *tx) settleRollback(ctx context.Context) error {
+func settleRollback(ctx context.Context, t *tx) error {
 	// $1 now
 	const settle = `UPDATE installation SET rolled_back_at = NULL, rollback_reason = '', rollback_choice = '', rollback_skip_to = 0,
 		rollback_settled_at = CASE WHEN $1 > rollback_settled_at THEN $1 ELSE rollback_settled_at + 1 END`
@@ -191,20 +191,20 @@ func (s *Store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	}
 	return done, s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// Another rollback may have been noticed meanwhile, about which no operator has decided.
-		if again, found, err := t.lockRollback(ctx); err != nil || !found || again != r {
+		if again, found, err := lockRollback(ctx, t); err != nil || !found || again != r {
 			return err
 		}
-		if err := t.dropRolledBack(ctx, r, reason); err != nil {
+		if err := dropRolledBack(ctx, t, r, reason); err != nil {
 			return err
 		}
-		return t.settleRollback(ctx)
+		return settleRollback(ctx, t)
 	})
 }
 
 // dropRolledBack drops what would ask for requests that may have been sent after the commits that were lost: what follows ends
 // from before, or fires that were skipped, and the rest of backfills and bulk
 // actions.
-func (t *tx) dropRolledBack(ctx context.Context, r rollback, reason string) error {
+func dropRolledBack(ctx context.Context, t *tx, r rollback, reason string) error {
 	// $1 when it was noticed
 	if _, err := t.ExecContext(ctx, `DELETE FROM pending_ends WHERE ended_at <= $1 OR kind = 0`, r.At.UnixMilli()); err != nil {
 		return fmt.Errorf("drop what follows ends from before the rollback: %w", err)

@@ -48,18 +48,18 @@ func queueStatementsOf(f flavor) queueStatements {
 }
 
 // queueRun queues a run of a job unless there is a run of its key, live or in the history, and tells whether it did.
-func (t *tx) queueRun(ctx context.Context, key run.Key, jobID, revision int64, input *run.Input) (bool, error) {
-	queued, err := t.queueRuns(ctx, []queuedRun{{key, jobID, revision, input}})
+func queueRun(ctx context.Context, t *tx, key run.Key, jobID, revision int64, input *run.Input) (bool, error) {
+	queued, err := queueRuns(ctx, t, []queuedRun{{key, jobID, revision, input}})
 	return len(queued) == 1, err
 }
 
 // queueRuns queues those of runs of which there is no run of their key, live or in the history, and returns their keys.
 // However often a run is asked for, it is queued once, as long as the history has it.
-func (t *tx) queueRuns(ctx context.Context, runs []queuedRun) ([]run.Key, error) {
+func queueRuns(ctx context.Context, t *tx, runs []queuedRun) ([]run.Key, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	batch := t.queueBatch(runs)
+	batch := queueBatch(t, runs)
 	queued, err := collect(ctx, t, scanRunKey, t.hot.queue.insert, batch...)
 	if err != nil || len(queued) == 0 {
 		return nil, wrapQueue(len(runs), err)
@@ -87,11 +87,11 @@ func (t *tx) queueRuns(ctx context.Context, runs []queuedRun) ([]run.Key, error)
 	if len(queued) > 0 {
 		t.notify(dispatcher.Notification{Adopt: true})
 	}
-	return queued, t.writeInputs(ctx, fresh)
+	return queued, writeInputs(ctx, t, fresh)
 }
 
 // writeInputs stores the inputs of those of runs that have one, in place of what they had, and counts their bytes.
-func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
+func writeInputs(ctx context.Context, t *tx, runs []queuedRun) error {
 	k, inputs := newKeys(len(runs)), []string(nil)
 	var jobs, bytes []int64
 	for _, run := range runs {
@@ -111,12 +111,12 @@ func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
 	if _, err := t.ExecContext(ctx, t.hot.queue.input, t.batch(k.at, k.trigger, k.kind, inputs)...); err != nil {
 		return fmt.Errorf("write %d inputs of runs: %w", len(inputs), err)
 	}
-	return t.countInputs(ctx, jobs, bytes)
+	return countInputs(ctx, t, jobs, bytes)
 }
 
 // writeRequester adds the trace context of the request that retries a run to what the run was given, so that its next attempts
 // link to that request. The rest stays as it is.
-func (t *tx) writeRequester(ctx context.Context, id string) error {
+func writeRequester(ctx context.Context, t *tx, id string) error {
 	key, err := run.ParseKey(id)
 	if err != nil || t.by.Traceparent == "" {
 		return err
@@ -128,7 +128,7 @@ func (t *tx) writeRequester(ctx context.Context, id string) error {
 	}
 	input := inputs[key]
 	input.Traceparent = t.by.Traceparent
-	return t.writeInputs(ctx, []queuedRun{{Key: key, input: &input}})
+	return writeInputs(ctx, t, []queuedRun{{Key: key, input: &input}})
 }
 
 func wrapQueue(runs int, err error) error {
@@ -139,7 +139,7 @@ func wrapQueue(runs int, err error) error {
 }
 
 // queueBatch returns the bounds of the days of runs, and queuedColumns.
-func (t *tx) queueBatch(runs []queuedRun) []any {
+func queueBatch(t *tx, runs []queuedRun) []any {
 	k := newKeys(len(runs))
 	jobs, revisions, has := make([]int64, 0, len(runs)), make([]int64, 0, len(runs)), make([]bool, 0, len(runs))
 	for _, run := range sortedBy(runs, func(r queuedRun) run.Key { return r.Key }) {

@@ -155,8 +155,8 @@ func over(run run.Run, attempt int) error {
 		dispatcher.ErrConflict)
 }
 
-// calledBack reads the row of a run whose attempt a callback may still end.
-func (t *tx) calledBack(ctx context.Context, r run.Run, attempt int, key []any) (c calledBack, err error) {
+// findCalledBack reads the row of a run whose attempt a callback may still end.
+func findCalledBack(ctx context.Context, t *tx, r run.Run, attempt int, key []any) (c calledBack, err error) {
 	if r.EndedAt != nil || r.Attempt != attempt {
 		return c, over(r, attempt)
 	}
@@ -223,14 +223,14 @@ func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 		if r.EndedAt != nil && r.Attempt == attempt && r.State == run.Succeeded {
 			return errSaid
 		}
-		c, err := t.calledBack(ctx, r, attempt, key)
+		c, err := findCalledBack(ctx, t, r, attempt, key)
 		if err != nil {
 			return err
 		}
 		if c.note != nil && c.note.Failed {
 			return fmt.Errorf("attempt %d of run %s has failed, as an earlier callback said: %w", attempt, runID, dispatcher.ErrConflict)
 		}
-		if err := t.keepResult(ctx, key, attempt, result); err != nil {
+		if err := keepResult(ctx, t, key, attempt, result); err != nil {
 			return err
 		}
 		if result.State != nil {
@@ -241,10 +241,10 @@ func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 		done = c.held
 		t.notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
 		args := endingArgs(t, t.now.UnixMilli(), []ending{{contender: &contender{held: done}}})
-		if err := t.take(ctx, t.hot.slots.complete, args...); err != nil {
+		if err := take(ctx, t, t.hot.slots.complete, args...); err != nil {
 			return err
 		}
-		return t.notifyEnds(ctx)
+		return notifyEnds(ctx, t)
 	})
 	if err == nil && done.JobID != 0 {
 		// Nodes grant what this leaves undecided, and end broadcasts that this does not.
@@ -278,7 +278,7 @@ func (s *Store) keepCompleted(ctx context.Context, t *tx, c calledBack, state js
 	case c.note != nil && c.note.State == nil:
 		return refused("its job did not carry a state when the attempt began")
 	case c.note != nil:
-		return t.keepReturned(ctx, c.held, state, *c.note.State)
+		return keepReturned(ctx, t, c.held, state, *c.note.State)
 	}
 	// $1 job, $2 when the node got the run
 	const seen = `SELECT CASE WHEN s.scheduled_at IS NULL AND s.updated_at > $2 THEN -1 ELSE coalesce(s.revision, 0) END
@@ -290,11 +290,11 @@ func (s *Store) keepCompleted(ctx context.Context, t *tx, c calledBack, state js
 	if !carries {
 		return refused("its job carries no state")
 	}
-	return t.keepReturned(ctx, c.held, state, revision)
+	return keepReturned(ctx, t, c.held, state, revision)
 }
 
 // keepResult adds what a target completes a run with to what is stored of its response to the attempt.
-func (t *tx) keepResult(ctx context.Context, key []any, attempt int, result run.CallbackResult) error {
+func keepResult(ctx context.Context, t *tx, key []any, attempt int, result run.CallbackResult) error {
 	message := cutMessage(result.Message)
 	if message == "" && result.State == nil {
 		return nil
@@ -330,7 +330,7 @@ func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result r
 				return errSaid
 			}
 		}
-		c, err := t.calledBack(ctx, r, attempt, key)
+		c, err := findCalledBack(ctx, t, r, attempt, key)
 		if err != nil {
 			return err
 		}
@@ -346,7 +346,7 @@ func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result r
 			c.deadline = t.now.UnixMilli()
 		}
 		t.notify(dispatcher.Notification{Callback: true})
-		return t.writeNote(ctx, key, note, c.deadline)
+		return writeNote(ctx, t, key, note, c.deadline)
 	})
 }
 
@@ -356,7 +356,7 @@ func (s *Store) ExtendRun(ctx context.Context, runID string, attempt int, within
 	change input.Change,
 ) (run.Run, error) {
 	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *tx, r run.Run, key []any) error {
-		c, err := t.calledBack(ctx, r, attempt, key)
+		c, err := findCalledBack(ctx, t, r, attempt, key)
 		switch {
 		case err != nil:
 			return err
@@ -379,12 +379,12 @@ func (s *Store) ExtendRun(ctx context.Context, runID string, attempt int, within
 		if progress.Percent != nil {
 			note.Percent = progress.Percent
 		}
-		return t.writeNote(ctx, key, note, max(c.deadline, min(now+within.Milliseconds(), last)))
+		return writeNote(ctx, t, key, note, max(c.deadline, min(now+within.Milliseconds(), last)))
 	})
 }
 
 // writeNote writes what is known of an accepted attempt, and when its run is due; 0: a node has it.
-func (t *tx) writeNote(ctx context.Context, key []any, note callbackNote, due int64) error {
+func writeNote(ctx context.Context, t *tx, key []any, note callbackNote, due int64) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 note, $6 when it is due
 	const write = `UPDATE live_runs SET callback = $5, next_attempt_at = coalesce(NULLIF(CAST($6 AS BIGINT), 0), next_attempt_at)
 		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`

@@ -35,7 +35,7 @@ func (s *Store) requestRun(ctx context.Context, t *tx, app, name string, payload
 	if err := job.CheckPayloadOf(payload); err != nil {
 		return r, err
 	}
-	if err := t.countManual(ctx, app, payload); err != nil {
+	if err := countManual(ctx, t, app, payload); err != nil {
 		return r, err
 	}
 	key := run.Key{TriggerID: job.Key(), ScheduledAt: t.now, Kind: run.KindManual}
@@ -43,7 +43,7 @@ func (s *Store) requestRun(ctx context.Context, t *tx, app, name string, payload
 	if payload != nil || t.by.Traceparent != "" {
 		input = &run.Input{Payload: payload, Traceparent: t.by.Traceparent}
 	}
-	if err := t.queue(ctx, &key, job.Revision, input); err != nil {
+	if err := queue(ctx, t, &key, job.Revision, input); err != nil {
 		return r, err
 	}
 	if r, err = s.findRun(ctx, t, key.String()); err != nil {
@@ -55,10 +55,10 @@ func (s *Store) requestRun(ctx context.Context, t *tx, app, name string, payload
 
 // queue inserts a manual run. Requests of one millisecond get instants of their own: key is
 // moved to the first free one.
-func (t *tx) queue(ctx context.Context, key *run.Key, revision int64, input *run.Input) error {
+func queue(ctx context.Context, t *tx, key *run.Key, revision int64, input *run.Input) error {
 	const most = 1000
 	for range most {
-		if queued, err := t.queueRun(ctx, *key, key.TriggerID, revision, input); err != nil || queued {
+		if queued, err := queueRun(ctx, t, *key, key.TriggerID, revision, input); err != nil || queued {
 			return err
 		}
 		key.ScheduledAt = key.ScheduledAt.Add(time.Millisecond)
@@ -87,17 +87,17 @@ func retryRun(ctx context.Context, t *tx, r run.Run, key []any) error {
 	if r.EndedAt == nil && r.State != run.Retrying {
 		return fmt.Errorf("run %s is not finished: %w", r.ID, dispatcher.ErrConflict)
 	}
-	if err := t.countManual(ctx, r.App, nil); err != nil {
+	if err := countManual(ctx, t, r.App, nil); err != nil {
 		return err
 	}
-	if err := t.writeRequester(ctx, r.ID); err != nil {
+	if err := writeRequester(ctx, t, r.ID); err != nil {
 		return err
 	}
 	if r.EndedAt != nil && (r.Shard != nil || r.Shards != nil) {
-		return t.retryBroadcast(ctx, r.ID, key, r.Shards)
+		return retryBroadcast(ctx, t, r.ID, key, r.Shards)
 	}
 	if n := len(r.Attempts); n > 0 {
-		if err := t.insertAttempt(ctx, key[:3:3], r.Attempts[n-1]); err != nil {
+		if err := insertAttempt(ctx, t, key[:3:3], r.Attempts[n-1]); err != nil {
 			return err
 		}
 	}
@@ -162,17 +162,17 @@ func cancelRun(ctx context.Context, t *tx, r run.Run, key []any) error {
 	}
 	const why = "cancelled on request"
 	if held.Shard == 0 {
-		if err := t.cancelShards(ctx, []run.Key{held.Key}, t.now.UnixMilli(), why); err != nil {
+		if err := cancelShards(ctx, t, []run.Key{held.Key}, t.now.UnixMilli(), why); err != nil {
 			return err
 		}
 	}
-	err = t.take(ctx, t.hot.slots.cancel,
+	err = take(ctx, t, t.hot.slots.cancel,
 		endingArgs(t, t.now.UnixMilli(), []ending{{contender: &contender{held: held}, why: why}})...)
 	if err == nil && held.Shard > 0 {
-		_, err = t.endBroadcast(ctx, held.Parent())
+		_, err = endBroadcast(ctx, t, held.Parent())
 	}
 	if err == nil {
-		err = t.forgetAside(ctx, r.ID)
+		err = forgetAside(ctx, t, r.ID)
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func (s *Store) changeRunIn(ctx context.Context, t *tx, id, action string, do ru
 	if err != nil {
 		return r, nil, dispatcher.NotFound("run", id)
 	}
-	job, unfolded, err := t.lockRun(ctx, key)
+	job, unfolded, err := lockRun(ctx, t, key)
 	if err != nil {
 		return r, unfolded, err
 	}
@@ -221,9 +221,9 @@ func (s *Store) changeRunIn(ctx context.Context, t *tx, id, action string, do ru
 
 // lockRun locks the row of a run, in the order in which a run moves: a claim that lists it is unfolded, then it is
 // among the live runs or in the history. It returns the job of the run; 0: there is no such run.
-func (t *tx) lockRun(ctx context.Context, key run.Key) (job int64, unfolded []int64, err error) {
+func lockRun(ctx context.Context, t *tx, key run.Key) (job int64, unfolded []int64, err error) {
 	if key.Shard > 0 { // what ends the parent looks at its shards under this lock
-		if _, _, err := t.lockRun(ctx, key.Parent()); err != nil {
+		if _, _, err := lockRun(ctx, t, key.Parent()); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -231,7 +231,7 @@ func (t *tx) lockRun(ctx context.Context, key run.Key) (job int64, unfolded []in
 	if key.Kind == run.KindSchedule && key.Shard == 0 {
 		tokens, err := collect(ctx, t, scanInt, t.hot.unfold.listing, args[:2]...)
 		if err == nil && len(tokens) > 0 {
-			unfolded, _, err = t.unfold(ctx, tokens, false)
+			unfolded, _, err = unfold(ctx, t, tokens, false)
 		}
 		if err != nil {
 			return 0, nil, err
@@ -248,7 +248,7 @@ func (t *tx) lockRun(ctx context.Context, key run.Key) (job int64, unfolded []in
 }
 
 // insertAttempt writes the row of an attempt that is over. key is that of its run.
-func (t *tx) insertAttempt(ctx context.Context, key []any, a run.Attempt) error {
+func insertAttempt(ctx context.Context, t *tx, key []any, a run.Attempt) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 node, $6 started, $7 ended,
 	// $8 status, $9 state, $10 class, $11 error
 	const insert = `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,

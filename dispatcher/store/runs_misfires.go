@@ -135,7 +135,7 @@ func (s *Store) misfiresOfJobs(ctx context.Context, app int64, of conditions, li
 }
 
 // insertMisfires records what a change of a definition decided, and queues the runs that follow from it.
-func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) error {
+func insertMisfires(ctx context.Context, t *tx, missed []dispatcher.Misfire) error {
 	if len(missed) == 0 {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) er
 			catchUp[len(catchUp)-1] = new(m.To.UnixMilli())
 		}
 	}
-	if err := t.queueSettled(ctx, runs); err != nil || len(from) == 0 {
+	if err := queueSettled(ctx, t, runs); err != nil || len(from) == 0 {
 		return err
 	}
 	batch := t.batch(from, to, trigger, job, count, decision, reason, decided, catchUp)
@@ -179,12 +179,12 @@ func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) er
 	if _, err := t.ExecContext(ctx, follow, batch...); err != nil {
 		return fmt.Errorf("follow %d misfires: %w", len(from), err)
 	}
-	return t.notifyEnds(ctx)
+	return notifyEnds(ctx, t)
 }
 
 // queueSettled queues the runs of pending fires that a change of a definition settled. They wait as retries do: until they are
 // due, and as long as a pause or a switch holds the job or the trigger.
-func (t *tx) queueSettled(ctx context.Context, settled []dispatcher.Misfire) error {
+func queueSettled(ctx context.Context, t *tx, settled []dispatcher.Misfire) error {
 	runs, due := make([]queuedRun, 0, len(settled)), make(map[run.Key]int64, len(settled))
 	for _, m := range settled {
 		key, err := run.ParseKey(m.Run)
@@ -193,7 +193,7 @@ func (t *tx) queueSettled(ctx context.Context, settled []dispatcher.Misfire) err
 		}
 		runs, due[key] = append(runs, queuedRun{Key: key, jobID: m.JobID}), m.RunDueAt.UnixMilli()
 	}
-	queued, err := t.queueRuns(ctx, runs)
+	queued, err := queueRuns(ctx, t, runs)
 	if err != nil || len(queued) == 0 {
 		return err
 	}

@@ -65,13 +65,13 @@ func (s *Store) CreateSession(ctx context.Context, session access.Session, chang
 		if err != nil {
 			return err
 		}
-		further, err := t.endSurplusSessions(ctx, session.ID)
-		return errors.Join(err, t.auditEnded(ctx, append(ended, further...)))
+		further, err := endSurplusSessions(ctx, t, session.ID)
+		return errors.Join(err, auditEnded(ctx, t, append(ended, further...)))
 	})
 }
 
 // endSurplusSessions ends one session if there are more than MaxSessions with the new one; see there for whose.
-func (t *tx) endSurplusSessions(ctx context.Context, created string) ([]string, error) {
+func endSurplusSessions(ctx context.Context, t *tx, created string) ([]string, error) {
 	// $1 most
 	const full = `SELECT 1 FROM sessions LIMIT 1 OFFSET $1`
 	if _, more, err := first(ctx, t, scanInt, full, access.MaxSessions); err != nil || !more {
@@ -104,7 +104,7 @@ func (t *tx) endSurplusSessions(ctx context.Context, created string) ([]string, 
 }
 
 // auditEnded adds to the audit log that a login ended other sessions.
-func (t *tx) auditEnded(ctx context.Context, ids []string) error {
+func auditEnded(ctx context.Context, t *tx, ids []string) error {
 	for _, id := range ids {
 		if err := t.audit(ctx, "logout", "", sessionSubject(id), 0); err != nil {
 			return err
@@ -181,7 +181,7 @@ func (s *Store) EndSessions(ctx context.Context, tokenID string, change input.Ch
 		if err != nil {
 			return err
 		}
-		return t.auditEnded(ctx, ids)
+		return auditEnded(ctx, t, ids)
 	})
 	return ended, err
 }

@@ -268,7 +268,7 @@ func (s *Store) setAside(ctx context.Context, row asideRow, why error, now time.
 	}
 	fresh := true
 	err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-		fresh, err = t.setAside(ctx, row, &shown)
+		fresh, err = setAside(ctx, t, row, &shown)
 		return err
 	})
 	switch {
@@ -294,7 +294,7 @@ func notKept(shown *dispatcher.SetAside, now time.Time, why error) {
 }
 
 // setAside writes a row that is set aside, and completes what is shown of it. fresh is false if another node did so a moment ago.
-func (t *tx) setAside(ctx context.Context, row asideRow, shown *dispatcher.SetAside) (fresh bool, err error) {
+func setAside(ctx context.Context, t *tx, row asideRow, shown *dispatcher.SetAside) (fresh bool, err error) {
 	// $1 work, $2 item
 	const known = `SELECT tries, try_at FROM set_aside WHERE work = $1 AND item = $2`
 	type entry struct{ tries, tryAt int64 }

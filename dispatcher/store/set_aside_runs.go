@@ -26,7 +26,7 @@ func (s *Store) setRunAside(ctx context.Context, run failedRun, now time.Time) e
 	var aside *dispatcher.SetAside
 	hide := func(all bool) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-			aside, err = t.hideRun(ctx, run, all)
+			aside, err = hideRun(ctx, t, run, all)
 			return err
 		})
 	}
@@ -50,15 +50,15 @@ func (s *Store) setRunAside(ctx context.Context, run failedRun, now time.Time) e
 
 // hideRun is setRunAside in a transaction. It returns the row that is set aside; nil: none is. Without all, the run keeps its slots, and
 // does not end if its job was deleted.
-func (t *tx) hideRun(ctx context.Context, failed failedRun, all bool) (*dispatcher.SetAside, error) {
-	run, found, err := t.lockAside(ctx, failed.key)
+func hideRun(ctx context.Context, t *tx, failed failedRun, all bool) (*dispatcher.SetAside, error) {
+	run, found, err := lockAside(ctx, t, failed.key)
 	free := run.dead && failed.token == 0 || failed.token != 0 && run.token == int64(failed.token)
 	if err != nil || !found || run.node == asideNode || !free {
 		return nil, err
 	}
 	row := asideRow{work: failed.work, item: failed.key.String(), job: run.job, key: failed.key, node: run.node, state: run.state}
 	shown := dispatcher.SetAside{Work: failed.work, Run: row.item, Problem: problemOf(failed.why)}
-	if _, err = t.setAside(ctx, row, &shown); err != nil {
+	if _, err = setAside(ctx, t, row, &shown); err != nil {
 		return nil, err
 	}
 	// $1 to $3 key, $4 why, $5 job
@@ -77,8 +77,8 @@ func (t *tx) hideRun(ctx context.Context, failed failedRun, all bool) (*dispatch
 	if _, err = t.ExecContext(ctx, leave, append(keyArgs(failed.key), run.job)...); err != nil || !run.gone {
 		return &shown, err
 	}
-	if err = t.endAside(ctx, failed.key); err == nil {
-		err = t.forgetAside(ctx, row.item)
+	if err = endAside(ctx, t, failed.key); err == nil {
+		err = forgetAside(ctx, t, row.item)
 	}
 	return nil, err
 }
@@ -92,7 +92,7 @@ type asideLive struct {
 }
 
 // lockAside locks a live run.
-func (t *tx) lockAside(ctx context.Context, key run.Key) (asideLive, bool, error) {
+func lockAside(ctx context.Context, t *tx, key run.Key) (asideLive, bool, error) {
 	// $1 to $3 key
 	const read = `SELECT r.job_id, r.node, r.token, r.state, NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = r.node AND o.state <> 'dead')
 			OR r.state IN ('retrying', 'waiting_callback', 'waiting_shards'),
@@ -145,7 +145,7 @@ func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (re
 	for _, entry := range due {
 		again := false
 		err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-			again, err = t.retryAside(ctx, entry)
+			again, err = retryAside(ctx, t, entry)
 			return err
 		})
 		if err != nil && !s.ofStored(ctx, err) {
@@ -169,13 +169,13 @@ func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (re
 }
 
 // retryAside lets a row be tried again, or forgets it if it was, and reports whether a run may be taken now.
-func (t *tx) retryAside(ctx context.Context, entry asideEntry) (again bool, err error) {
+func retryAside(ctx context.Context, t *tx, entry asideEntry) (again bool, err error) {
 	late := entry.tryAt <= t.now.Add(-asideGrace).UnixMilli()
 	switch {
 	case entry.exists && entry.gone:
-		err = t.endAside(ctx, entry.key)
+		err = endAside(ctx, t, entry.key)
 	case entry.exists:
-		again, err = t.bringAsideBack(ctx, entry)
+		again, err = bringAsideBack(ctx, t, entry)
 		if err == nil && again {
 			t.notify(dispatcher.Notification{Adopt: true})
 		}
@@ -193,7 +193,7 @@ func (t *tx) retryAside(ctx context.Context, entry asideEntry) (again bool, err 
 
 // bringAsideBack puts a run back to where it was, so that the next look finds it. A run that its node had begun goes back to that node: it
 // ends as lost once the node is dead.
-func (t *tx) bringAsideBack(ctx context.Context, entry asideEntry) (bool, error) {
+func bringAsideBack(ctx context.Context, t *tx, entry asideEntry) (bool, error) {
 	// $1 to $3 key, $4 node, $5 state, $6 now, $7 job
 	const back = `UPDATE live_runs AS r SET class = '', error = '',
 			node = CASE WHEN $5 IN ('running', 'waiting_shards') OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = $4 AND o.state = 'dead') OR $4 < 0
@@ -207,14 +207,14 @@ func (t *tx) bringAsideBack(ctx context.Context, entry asideEntry) (bool, error)
 }
 
 // endAside ends a run that is set aside and whose job was deleted.
-func (t *tx) endAside(ctx context.Context, key run.Key) error {
+func endAside(ctx context.Context, t *tx, key run.Key) error {
 	// $1 now, from $2 on: the key
 	ended := t.steps(1, t.rows(1, 2, "", keyColumns[:3]...), `SELECT`+chosenEnd(end{
 		state: `'cancelled'`, class: `'job_deleted'`, message: `'the job was deleted before this attempt began'`,
 	})+` FROM n CROSS JOIN b JOIN live_runs AS r ON`+ofBatch(t.flavor)+` AND r.node = -3`, lockToDelete, 1, endSteps(t.flavor, "")...)
 	k := newKeys(1)
 	k.add(key, 0, 0)
-	if err := t.take(ctx, ended, append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind)...)...); err != nil {
+	if err := take(ctx, t, ended, append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind)...)...); err != nil {
 		return fmt.Errorf("end run %s of a deleted job: %w", key, err)
 	}
 	t.notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
@@ -222,12 +222,12 @@ func (t *tx) endAside(ctx context.Context, key run.Key) error {
 }
 
 // endAsides ends the runs of a job that are set aside, and forgets its other rows. The job is being deleted.
-func (t *tx) endAsides(ctx context.Context, job int64) error {
+func endAsides(ctx context.Context, t *tx, job int64) error {
 	// $1 job
 	entries, err := collect(ctx, t, scanAsideEntry, asideEntries(`x.job_id = $1`), job)
 	for _, entry := range entries {
 		if err == nil && entry.exists {
-			err = t.endAside(ctx, entry.key)
+			err = endAside(ctx, t, entry.key)
 		}
 	}
 	if err != nil || len(entries) == 0 {
@@ -238,7 +238,7 @@ func (t *tx) endAsides(ctx context.Context, job int64) error {
 }
 
 // forgetAside forgets that a run was set aside, which ends now.
-func (t *tx) forgetAside(ctx context.Context, id string) error {
+func forgetAside(ctx context.Context, t *tx, id string) error {
 	// $1 run
 	_, err := t.ExecContext(ctx, `DELETE FROM set_aside WHERE item = $1 AND kind > 0`, id)
 	return err

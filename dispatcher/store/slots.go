@@ -204,7 +204,7 @@ func (s *Store) decideSlots(ctx context.Context, runs []run.HeldRun, do decide, 
 func (s *Store) decidePart(ctx context.Context, part []run.HeldRun, do decide) (locked []run.HeldRun, err error) {
 	var done func()
 	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
-		jobs, err := t.lockJobs(ctx, jobsOf(part))
+		jobs, err := lockJobs(ctx, t, jobsOf(part))
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (s *Store) GrantWaiting(ctx context.Context) error {
 // grantWaiting grants free slots of some jobs.
 func (s *Store) grantWaiting(ctx context.Context, some []int64) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
-		jobs, err := t.lockJobs(ctx, some)
+		jobs, err := lockJobs(ctx, t, some)
 		if err != nil || len(jobs) == 0 {
 			return err
 		}
@@ -315,7 +315,7 @@ type lockedJob struct {
 
 // lockJobs locks jobs and returns what bounds their runs, by id. It leaves out jobs that somebody else has
 // locked.
-func (t *tx) lockJobs(ctx context.Context, ids []int64) (map[int64]lockedJob, error) {
+func lockJobs(ctx context.Context, t *tx, ids []int64) (map[int64]lockedJob, error) {
 	jobs := make(map[int64]lockedJob, len(ids))
 	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
 		var id int64

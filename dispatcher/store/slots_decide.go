@@ -176,10 +176,10 @@ func (s *Store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 		now = at.UnixMilli()
 	}
 	granted := append(c.begin[:len(c.begin):len(c.begin)], waitsForEndpoints(c.wait)...)
-	if err := t.cancelShards(ctx, keysOfEndings(c.cancel, c.skip), now, "the run that it is part of has ended"); err != nil {
+	if err := cancelShards(ctx, t, keysOfEndings(c.cancel, c.skip), now, "the run that it is part of has ended"); err != nil {
 		return fmt.Errorf("cancel shards: %w", err)
 	}
-	if err := t.noteSkipped(ctx, c.skip); err != nil {
+	if err := noteSkipped(ctx, t, c.skip); err != nil {
 		return err
 	}
 	for _, step := range []struct {
@@ -198,7 +198,7 @@ func (s *Store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 		if step.count == 0 {
 			continue
 		}
-		if err := t.take(ctx, step.by, step.args()...); err != nil {
+		if err := take(ctx, t, step.by, step.args()...); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
@@ -206,7 +206,7 @@ func (s *Store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 }
 
 // take runs the parts of a hot statement in the transaction.
-func (t *tx) take(ctx context.Context, hot statement, args ...any) error {
+func take(ctx context.Context, t *tx, hot statement, args ...any) error {
 	for _, part := range hot.parts {
 		if _, err := t.ExecContext(ctx, part, args...); err != nil {
 			return err

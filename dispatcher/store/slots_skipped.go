@@ -70,7 +70,7 @@ func (s *skips) count(runs []skipped) {
 }
 
 // noteSkipped notes which runs a transaction skips. Few do, so the names of their apps are read only then.
-func (t *tx) noteSkipped(ctx context.Context, skips []ending) error {
+func noteSkipped(ctx context.Context, t *tx, skips []ending) error {
 	if len(skips) == 0 {
 		return nil
 	}

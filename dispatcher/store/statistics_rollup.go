@@ -79,14 +79,14 @@ func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target in
 ) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		more, counted = false, 0
-		from, to, err := t.portion(ctx, pass, target)
+		from, to, err := nextPortion(ctx, t, pass, target)
 		if err != nil || from >= target {
 			return err
 		}
-		if _, err := t.ExecContext(ctx, countRuns(` AND NOT j.app_id`+t.in(5)), from, to, day(from), pass.final, t.list(without)); err != nil {
+		if _, err := t.ExecContext(ctx, countRuns(` AND NOT j.app_id`+t.in(5)), from, to, day(from), pass.final, list(t, without)); err != nil {
 			return err
 		}
-		if err := t.closeDay(ctx, pass, to); err != nil {
+		if err := closeDay(ctx, t, pass, to); err != nil {
 			return err
 		}
 		more, counted = to < target, 1
@@ -97,8 +97,8 @@ func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target in
 	return more, counted, err
 }
 
-// portion returns which time the next portion of a pass is about, and locks the cursor of the pass.
-func (t *tx) portion(ctx context.Context, pass statisticsPass, target int64) (from, to int64, err error) {
+// nextPortion returns which time the next portion of a pass is about, and locks the cursor of the pass.
+func nextPortion(ctx context.Context, t *tx, pass statisticsPass, target int64) (from, to int64, err error) {
 	// $1 name, $2 the day of the first call
 	const begin = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $2)
 		ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor WHERE l.cursor = 0`
@@ -111,7 +111,7 @@ func (t *tx) portion(ctx context.Context, pass statisticsPass, target int64) (fr
 	if err != nil || from >= target {
 		return from, target, err
 	}
-	to, err = t.endOfPortion(ctx, from, target)
+	to, err = endOfPortion(ctx, t, from, target)
 	return from, to, err
 }
 
@@ -134,9 +134,9 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 			ids[i] = run.AppID(app)
 		}
 		err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
-			from, to, err := t.portion(ctx, pass, target)
+			from, to, err := nextPortion(ctx, t, pass, target)
 			if err == nil && from < target {
-				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.in(5)), from, to, day(from), pass.final, t.list(ids))
+				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.in(5)), from, to, day(from), pass.final, list(t, ids))
 			}
 			return cmp.Or(err, errNotKept)
 		})
@@ -155,7 +155,7 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 }
 
 // endOfPortion returns where a portion ends: it has a bounded number of runs and lies in one day.
-func (t *tx) endOfPortion(ctx context.Context, from, target int64) (int64, error) {
+func endOfPortion(ctx context.Context, t *tx, from, target int64) (int64, error) {
 	to := min(target, day(from)+dayMillis)
 	// $1 from, $2 to, $3 how many runs
 	const (
@@ -208,7 +208,7 @@ const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) 
 		WHERE r.kind < 16 AND `
 
 // closeDay removes, once the second pass has done with a day, what the first counted of it, and days that are not kept.
-func (t *tx) closeDay(ctx context.Context, pass statisticsPass, to int64) error {
+func closeDay(ctx context.Context, t *tx, pass statisticsPass, to int64) error {
 	if !pass.final || to != day(to) {
 		return nil
 	}
