@@ -28,22 +28,6 @@ func (s statement) counts(part int) bool {
 	return slices.Contains(s.counted, part)
 }
 
-// statements are the hot statements.
-type statements struct {
-	claim, claimLive, settle, held, begun, release, begin, idle, adopt, waiting, retry, failLost, loseBegun, late, responses,
-	ended, endedOf, scheduleNext, triggers, dueRetries, retriesByTurns, giveUp, rollbackSkip, noteEmpty statement
-
-	due                 dueStatements
-	record              recordStatements
-	unfold              unfoldStatements
-	slots               slotStatements
-	heartbeat           statement
-	takeLocks, giveBack string
-	markDead            [3]string // run in this order
-	broadcast           broadcastStatements
-	queue               queueStatements
-}
-
 // within bounds the attempts r by the days of the batch, so that the planner leaves the
 // other partitions alone: planning for a month of them made claim and record together up to
 // 1.6 times as slow.
@@ -95,42 +79,4 @@ func write(parts ...string) statement { return statement{parts: parts} }
 // writeAt is write for parts that share now, in the parameter of that number.
 func writeAt(now int, parts ...string) statement {
 	return statement{parts: parts, now: now}
-}
-
-// common returns the hot statements that are the same in both flavors.
-func common(f flavor) statements {
-	asker := f.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
-	return statements{
-		due:            dueStatementsOf(f),
-		triggers:       read(f.rows(0, 1, "", idColumns...) + triggersByID),
-		held:           read(heldRows),
-		begun:          read(begunRows),
-		release:        write(f.rows(0, 1, "", keyColumns...) + releaseRuns + fence(f)),
-		begin:          write(f.rows(0, 1, "", keyColumns...) + beginRuns(f)),
-		record:         recordStatementsOf(f),
-		unfold:         unfoldStatementsOf(f),
-		responses:      write(f.rows(0, 1, "", responseColumns...) + keepResponses),
-		late:           write(f.rows(0, 3, "", lateColumns...) + recordLate),
-		ended:          read(anyEnded),
-		endedOf:        read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
-		scheduleNext:   scheduleNextOn(f),
-		idle:           lookFor(f, idleRuns(f)),
-		dueRetries:     lookFor(f, dueRetries),
-		retriesByTurns: lookFor(f, retriesByTurns(f)),
-		waiting:        lookFor(f, hostWaiters),
-		adopt:          adoptOf(f, takeIdle, whichIdle, insertLost),
-		retry:          adoptOf(f, takeRetries, whichRetries),
-		noteEmpty:      write(f.rows(1, 2, "", idColumns...) + noteEmpty(f)),
-		failLost:       endingOf(f, begunByDeadNodes(f), insertLost),
-		loseBegun: f.steps(1, f.rows(1, 2, "", keyColumns...), chooseBegun(f), lockToDelete, 1,
-			append([]string{insertLost}, followedEndSteps(f, "")...)...),
-		giveUp:       endingOf(f, expiredRetries),
-		rollbackSkip: endingUnfollowed(f, skippableRuns, insertLost),
-		slots:        slotStatementsOf(f),
-		broadcast:    broadcastStatementsOf(f),
-		queue:        queueStatementsOf(f),
-		takeLocks:    f.rows(1, 5, "", nameColumns...) + takeLocks,
-		giveBack:     f.rows(0, 1, "", lockColumns...) + freeLocks,
-		markDead:     [3]string{asker + clampHeartbeats, asker + purgeNodes, asker + markDeadNodes},
-	}
 }

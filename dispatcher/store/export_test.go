@@ -183,7 +183,7 @@ type HotStatement struct {
 func HotStatements(database string, at int64) map[string]HotStatement {
 	flavors := map[string]flavor{"postgres": &postgres{has: AllCapabilities()}, "sqlite": &sqlite{}}
 	f := flavors[database]
-	all := f.statements()
+	all := statementsOf(f)
 	node, token, many, zero := int64(1), int64(1), int64(500), int64(0)
 	days := []any{day(at), day(at) + dayMillis}
 	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}

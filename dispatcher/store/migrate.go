@@ -64,7 +64,7 @@ func migrate(ctx context.Context, a address, without Capabilities) error {
 		err = checkSchema(ctx, db, a)
 	}
 	if err == nil && byDay {
-		err = (&postgres{has: AllCapabilities().Without(without)}).firstDays(ctx, db)
+		err = firstDays(ctx, db, &postgres{has: AllCapabilities().Without(without)})
 	}
 	return errors.Join(err, done())
 }

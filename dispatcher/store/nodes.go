@@ -88,12 +88,13 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	}
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	registration, err := s.rollbacks.identify(ctx)
-	if err != nil {
+	var r registration
+	var err error
+	if r.identity, err = s.identity(ctx); err != nil {
 		return err
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		rolledBack, err := s.rollbacks.check(ctx, t, &registration)
+		rolledBack, err := s.rollbacks.check(ctx, t, &r)
 		if err != nil {
 			return err
 		}
@@ -118,7 +119,8 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	if err != nil {
 		return err
 	}
-	s.rollbacks.registered(node.ID, registration)
+	s.rollbacks.registered(node.ID, r)
+	s.mark(node.ID, 0)
 	return s.noteServed(ctx)
 }
 

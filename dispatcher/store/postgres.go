@@ -23,8 +23,7 @@ type postgres struct {
 	requests         *pgxpool.Pool   // of the API; nil: it uses pool
 	config           *pgxpool.Config // of pool
 	notify           *pgxpool.Config // by which notifications are heard
-	rollbacks        *rollbackDetector
-	claims           *openClaims
+	connections      connectionWatch
 	has              Capabilities
 	mode             pgx.QueryExecMode // of hot statements
 	db               *sql.DB           // of pool
@@ -46,7 +45,16 @@ const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET idl
 	SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; SET max_parallel_workers_per_gather = 0;
 	SET plan_cache_mode = force_custom_plan`
 
-func openPostgres(ctx context.Context, a address, o Options) (*Store, error) {
+// connectionWatch is told of connections to PostgreSQL, any of which may lead to a server that has lost commits.
+type connectionWatch struct {
+	// opened is called for each new connection.
+	opened func()
+	// whole looks whether the server has all that this process knows to be committed, before a connection is used. inUse tells that the
+	// process has a node in the database.
+	whole func(ctx context.Context, conn *pgx.Conn) (inUse bool, err error)
+}
+
+func openPostgres(ctx context.Context, a address, o Options, watch connectionWatch) (*Store, error) {
 	config, err := poolConfig(a)
 	if err != nil {
 		return nil, err
@@ -56,11 +64,10 @@ func openPostgres(ctx context.Context, a address, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{notify: config.Copy(), has: has, mode: config.ConnConfig.DefaultQueryExecMode, claims: newOpenClaims()}
+	p := &postgres{notify: config.Copy(), has: has, mode: config.ConnConfig.DefaultQueryExecMode, connections: watch}
 	if p.mode == pgx.QueryExecModeCacheStatement && !has.Has(SessionSettings) {
 		p.mode = pgx.QueryExecModeCacheDescribe // which is planned each time
 	}
-	p.rollbacks = &rollbackDetector{database: p, anonymous: !has.Has(Identity)}
 	if o.Notify != "" {
 		if p.notify, err = poolConfig(address{url: o.Notify, login: a.login}); err != nil {
 			return nil, fmt.Errorf("where notifications are heard: %w", err)
@@ -72,9 +79,9 @@ func openPostgres(ctx context.Context, a address, o Options) (*Store, error) {
 				return err
 			}
 		}
-		p.claims.forgetPartial()
+		p.connections.opened()
 		encodeArrays(conn.TypeMap())
-		return p.rollbacks.connected(ctx, conn)
+		return p.check(ctx, conn)
 	}
 	statements := newStatementCounter()
 	if o.Metrics != nil {
@@ -96,9 +103,18 @@ func openPostgres(ctx context.Context, a address, o Options) (*Store, error) {
 	db.SetMaxOpenConns(max(1, int(config.MaxConns)-hotConns))
 	p.db, p.config = db, config
 	return &Store{
-		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks, claims: p.claims,
+		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool), requestsGauge(p)},
 	}, nil
+}
+
+// check looks at the server that a connection leads to, and notes its identity if it is whole: after a failover it is another.
+func (p *postgres) check(ctx context.Context, conn *pgx.Conn) error {
+	inUse, err := p.connections.whole(ctx, conn)
+	if err != nil || !inUse || !p.has.Has(Identity) {
+		return err
+	}
+	return noteIdentity(ctx, conn)
 }
 
 func poolConfig(a address) (*pgxpool.Config, error) {

@@ -1,12 +1,9 @@
 package store
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Capability is something that PostgreSQL has, and that another database which speaks its protocol may lack.
@@ -76,22 +73,4 @@ func CapabilitiesOf(s *Store) Capabilities {
 		return p.has
 	}
 	return AllCapabilities()
-}
-
-// briefly is how long a transaction of the clean-up takes that changes tables, where no setting bounds its wait for
-// locks: claims wait behind it.
-const briefly = time.Second
-
-// tryBriefly is tryTransaction for changes of tables.
-func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
-	if p, ok := c.flavor.(*postgres); !ok || p.has.Has(SessionSettings) {
-		return c.tryTransaction(ctx, do)
-	}
-	limited, cancel := context.WithTimeout(ctx, briefly)
-	defer cancel()
-	done, err = c.tryTransaction(limited, do)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return false, nil
-	}
-	return done, err
 }

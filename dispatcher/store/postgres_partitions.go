@@ -5,12 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // dayMillis is a day: the ledger of PostgreSQL has partitions of one UTC day each.
@@ -48,13 +45,15 @@ func parsePartition(name string) (p partition, ok bool) {
 // limitLockWait gives up after the lead by which fires are claimed: a transaction that waits for a
 // lock makes the claims after it wait, too.
 func (p *postgres) limitLockWait(ctx context.Context, tx *sql.Tx) error {
-	if !p.has.Has(SessionSettings) {
-		return nil // see tryBriefly
+	if !p.limitsLockWait() {
+		return nil
 	}
 	// Without statistics the planner would read a whole day to find the few rows of it that are kept.
 	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)
 	return err
 }
+
+func (p *postgres) limitsLockWait() bool { return p.has.Has(SessionSettings) }
 
 func (p *postgres) byDay() bool { return p.has.Has(DayPartitions) }
 
@@ -66,15 +65,15 @@ func (p *postgres) unpartitioned() string {
 	return "runs_default"
 }
 
-func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error) {
+func (p *postgres) rotatePartitions(ctx context.Context, q querier, try tryChange, now, horizon int64) (dropped int, err error) {
 	if !p.byDay() {
 		return 0, nil
 	}
-	there, err := partitions(ctx, c.db)
+	there, err := partitions(ctx, q)
 	if err != nil {
 		return 0, err
 	}
-	errs := []error{makeDays(ctx, c, there, now)}
+	errs := []error{makeDays(ctx, try, there, now)}
 	for _, one := range there {
 		// They are in the order of their days. With the day after it, all that ended less than a day after its instant
 		// has expired, too.
@@ -82,7 +81,7 @@ func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon
 			break
 		}
 		gone := false
-		done, err := c.tryBriefly(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		done, err := try(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			gone, err = one.drop(ctx, tx, horizon)
 			return err
 		})
@@ -133,34 +132,15 @@ func partitions(ctx context.Context, q querier) ([]partition, error) {
 	return all, nil
 }
 
-// firstDays makes the first partitions of a database, so that no day begins in the default one.
-// A node that starts at the same time leaves it to the first.
-func (p *postgres) firstDays(ctx context.Context, db *sql.DB) error {
-	s := &Store{write: db, read: db, flavor: p, hot: p.statements()}
-	c, err := s.cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
-	if err != nil || c == nil {
-		return err
-	}
-	now, err := p.clock(ctx, db)
-	if err != nil {
-		return errors.Join(err, c.end(ctx))
-	}
-	there, err := partitions(ctx, db)
-	if err == nil {
-		err = makeDays(ctx, *c, there, now.UnixMilli())
-	}
-	return errors.Join(err, c.end(ctx))
-}
-
 // makeDays makes the partitions that are missing.
-func makeDays(ctx context.Context, c cleaner, there []partition, now int64) error {
+func makeDays(ctx context.Context, try tryChange, there []partition, now int64) error {
 	for n := -daysBehind; n <= daysAhead; n++ {
 		for _, table := range datedTables {
 			one := partition{table: table, day: day(now) + int64(n)*dayMillis}
 			if slices.Contains(there, one) {
 				continue
 			}
-			done, err := c.tryBriefly(ctx, one.attach)
+			done, err := try(ctx, one.attach)
 			if err != nil {
 				return fmt.Errorf("make partition %s: %w", one.name(), err)
 			}

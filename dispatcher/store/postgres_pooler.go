@@ -56,7 +56,7 @@ func (p *postgres) checkAgain() func(context.Context, *pgx.Conn) (bool, error) {
 		if now.Sub(checked).Abs() < checkedFor {
 			return true, nil
 		}
-		if err := p.rollbacks.connected(ctx, conn); err != nil {
+		if err := p.check(ctx, conn); err != nil {
 			return false, err
 		}
 		checked = now

@@ -148,20 +148,6 @@ func (p *postgres) steps(_ int, with, choose, lock string, counted int, effects 
 	return write(text + effects[last])
 }
 
-func (p *postgres) statements() statements {
-	all := common(p)
-	all.heartbeat = write(`WITH me AS (` + renewHeartbeat(postgresMillis) + `)
-		SELECT * FROM me UNION ALL ` + otherNodes + ` AND EXISTS (SELECT 1 FROM me)`)
-	won := p.rows(3, 5, claimExtra, claimColumns...) + chosen(advance+` RETURNING `+claimedRow+`, b.live`) + `, g AS (` + insertClaim(p) + `)`
-	const fires = ` SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, CAST($2 AS bigint), 1, 0, CAST(NULL AS bigint), c.now, FALSE FROM c`
-	all.claim = write(won + fires)
-	all.claimLive = write(won + `, l AS (` + insertLive + `c.live = c.yes` + returnLive + `)` + fires + ` WHERE c.live = c.no
-		UNION ALL SELECT * FROM l`)
-	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advanceSettled+` RETURNING `+settledRow) +
-		`, m AS (` + insertDecisions + `), e AS (` + insertPendingMisfires + `)` + insertCaughtUp)
-	return all
-}
-
 func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
 	if len(hot.parts) > 1 {
 		return p.runParts(ctx, hot, args, scan)

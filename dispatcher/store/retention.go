@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -77,6 +78,39 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// briefly is how long a transaction of the clean-up takes that changes tables, where no setting bounds its wait for locks:
+// claims wait behind it.
+const briefly = time.Second
+
+// tryBriefly is tryTransaction for changes of tables.
+func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
+	if c.limitsLockWait() {
+		return c.tryTransaction(ctx, do)
+	}
+	limited, cancel := context.WithTimeout(ctx, briefly)
+	defer cancel()
+	done, err = c.tryTransaction(limited, do)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	return done, err
+}
+
+// firstDays makes the first partitions of a database, so that no day begins in the default one.
+// A node that starts at the same time leaves it to the first.
+func firstDays(ctx context.Context, database *sql.DB, f flavor) error {
+	s := &Store{write: database, read: database, flavor: f, hot: statementsOf(f)}
+	c, err := s.cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
+	if err != nil || c == nil {
+		return err
+	}
+	now, err := f.clock(ctx, database)
+	if err == nil {
+		_, err = f.rotatePartitions(ctx, database, c.tryBriefly, now.UnixMilli(), 0)
+	}
+	return errors.Join(err, c.end(ctx))
 }
 
 // Purge removes what is older than its retention, a bounded part of it at a time.
@@ -155,7 +189,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		do   func() error
 	}{
 		{"rotate partitions", func() (err error) {
-			t.result.Partitions, err = t.rotatePartitions(ctx, t.cleaner, present, before)
+			t.result.Partitions, err = t.rotatePartitions(ctx, t.db, t.tryBriefly, present, before)
 			return err
 		}},
 		{"remove what no app keeps", func() error { return t.repeat(ctx, t.size, before, t.removeOldest) }},

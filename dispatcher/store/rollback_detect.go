@@ -20,25 +20,10 @@ import (
 //
 // A node registers (identify, check, registered), sends heartbeats (heartbeat, unknownNode),
 // claims runs (claimed) and hands some back (handedBack); on PostgreSQL each new connection is
-// checked before it is used (connected).
+// checked before it is used (whole).
 type rollbackDetector struct {
-	database identified
-	// mark, if not nil, notes next to the database how many heartbeats of a node are in it.
-	mark func(node run.NodeID, heartbeats int64)
-	// anonymous tells that the database has no identity that could be noted.
-	anonymous bool
-
 	mu   sync.Mutex
 	high highWater
-}
-
-// identified is a database that says which one it is.
-type identified interface {
-	// identity returns the identity of the database: where it is, and which of its histories.
-	identity(ctx context.Context) (string, error)
-	// mismatch tells, when a node registers, why the database seems to have lost commits; empty: it
-	// does not.
-	mismatch(ctx context.Context, t *tx, identity string) (reason string, err error)
 }
 
 // highWater is the latest that this process knows to be committed.
@@ -75,16 +60,10 @@ type registration struct {
 	settled  int64
 }
 
-// identify reads which database the node is about to register in.
-func (d *rollbackDetector) identify(ctx context.Context) (r registration, err error) {
-	r.identity, err = d.database.identity(ctx)
-	return r, err
-}
-
 // check tells, in the transaction in which a node registers, whether the node is to wait because
 // the database lost commits. It declares a rollback that it finds.
 func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (rolledBack bool, err error) {
-	reason, err := d.database.mismatch(ctx, t, r.identity)
+	reason, err := t.mismatch(ctx, t, r.identity)
 	if err == nil && reason != "" {
 		err = declareRollback(ctx, t.execute, declaration{reason: reason, now: t.now, by: input.Change{Actor: "system"}})
 	}
@@ -102,14 +81,6 @@ func (d *rollbackDetector) registered(node run.NodeID, r registration) {
 	d.mu.Lock()
 	d.high = highWater{node: node, heartbeat: wallClock(), settled: r.settled}
 	d.mu.Unlock()
-	d.noteHeartbeats(node, 0)
-}
-
-// noteHeartbeats marks how many heartbeats of a node are in the database.
-func (d *rollbackDetector) noteHeartbeats(node run.NodeID, heartbeats int64) {
-	if d.mark != nil {
-		d.mark(node, heartbeats)
-	}
 }
 
 // heartbeat notes the heartbeats of a node that the database has, and tells whether it has fewer
@@ -123,7 +94,7 @@ func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node run.Nod
 			age: before.age, by: input.Change{Actor: "system", Now: now}})
 	}
 	if err == nil {
-		d.noteHeartbeats(node, heartbeats)
+		s.mark(node, heartbeats)
 	}
 	return lost, err
 }
@@ -258,14 +229,14 @@ func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return found == 0, err
 }
 
-// connected looks, on a new connection and before it is used, whether the server has all that is
-// known to be committed: after a failover a connection is always a new one. It declares a rollback
-// if something is missing. Else this is the database that it was, wherever the server may be.
-func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error {
+// whole looks, on a new connection and before it is used, whether the server has all that is known to be committed: after a
+// failover a connection is always a new one. It declares a rollback if something is missing. It returns whether this process has a
+// node in the database, which then is the one that it was, wherever the server may be.
+func (d *rollbackDetector) whole(ctx context.Context, conn *pgx.Conn) (inUse bool, err error) {
 	high := d.latest()
 	reason, err := d.lost(ctx, conn)
 	if err != nil {
-		return fmt.Errorf("look for what was committed: %w", err)
+		return false, fmt.Errorf("look for what was committed: %w", err)
 	}
 	if reason != "" {
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -279,8 +250,5 @@ func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error 
 			}, declaration{reason: reason, now: now, age: high.age, by: input.Change{Actor: "system"}})
 		})
 	}
-	if err != nil || d.anonymous || !d.latest().holds() {
-		return err
-	}
-	return noteIdentity(ctx, conn)
+	return d.latest().holds(), err
 }

@@ -148,6 +148,9 @@ func (s *sqlite) mismatch(ctx context.Context, t *tx, identity string) (string, 
 	return "", nil
 }
 
+// mark notes nothing: the identity of a server says enough.
+func (p *postgres) mark(run.NodeID, int64) {}
+
 // markFormat is the same number of bytes for each node and count, so that one mark overwrites
 // another whole.
 const markFormat = "%016x %019d\n"

@@ -78,8 +78,7 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *Store, err error)
 		return nil, errors.Join(err, write.Close(), guard.Close())
 	}
 	flavor := &sqlite{write: write, read: read, file: readers, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
-	rollbacks := &rollbackDetector{database: flavor, mark: flavor.mark}
-	return &Store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor, claims: newOpenClaims()}, nil
+	return &Store{write: write, read: read, heartbeat: write, flavor: flavor}, nil
 }
 
 // openReaders opens connections that only read.
@@ -116,9 +115,13 @@ func (s *sqlite) listen(ctx context.Context, notification func(dispatcher.Notifi
 
 func (s *sqlite) limitLockWait(context.Context, *sql.Tx) error { return nil }
 
+func (s *sqlite) limitsLockWait() bool { return true }
+
 func (s *sqlite) daysAhead(context.Context, querier, int64) (*int, error) { return nil, nil }
 
-func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, error) { return 0, nil }
+func (s *sqlite) rotatePartitions(context.Context, querier, tryChange, int64, int64) (int, error) {
+	return 0, nil
+}
 
 func (s *sqlite) unpartitioned() string { return "runs" }
 

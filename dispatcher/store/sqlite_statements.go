@@ -133,20 +133,6 @@ func (s *sqlite) steps(now int, with, choose, _ string, counted int, effects ...
 	return all
 }
 
-func (s *sqlite) statements() statements {
-	all := common(s)
-	all.heartbeat = writeAt(7, renewHeartbeat(sqliteMillis), otherNodes)
-	claim, settle := s.rows(3, 5, claimExtra, claimColumns...), s.rows(3, 5, settleExtra, settleColumns...)
-	const matching = ` FROM b JOIN trigger_clock AS t ON` + advanceMatches
-	won := claim + chosen(`SELECT `+claimedRow+`, b.live`+matching)
-	fires := `SELECT ` + heldFire + ` FROM (` + s.claimedFires() + `) AS f WHERE f.token = $2`
-	all.claim = writeAt(3, won+insertClaim(s), fires, claim+` `+advance)
-	all.claimLive = writeAt(3, won+insertClaim(s), fires, won+insertLive+`c.live = c.yes`+returnLive, claim+` `+advance)
-	caughtUp := settle + chosen(`SELECT `+settledRow+matching)
-	all.settle = writeAt(3, caughtUp+insertDecisions, caughtUp+insertPendingMisfires, caughtUp+insertCaughtUp, settle+` `+advanceSettled)
-	return all
-}
-
 func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
 	parts, err := s.prepare(ctx, hot)
 	if err != nil {

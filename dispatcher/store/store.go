@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -91,16 +92,18 @@ func Open(ctx context.Context, database string, o Options) (*Store, error) {
 		return nil, err
 	}
 	a.login = o.Login
+	rollbacks, claims := &rollbackDetector{}, newOpenClaims()
 	var s *Store
 	if a.path != "" {
 		s, err = openSQLite(ctx, a, o)
 	} else {
-		s, err = openPostgres(ctx, a, o)
+		s, err = openPostgres(ctx, a, o, connectionWatch{opened: claims.forgetPartial, whole: rollbacks.whole})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, access.AuditRetention(o.AuditRetention)
+	s.rollbacks, s.claims = rollbacks, claims
+	s.hot, s.keys, s.margin, s.auditKept = statementsOf(s.flavor), o.Keys, o.ClockMargin, access.AuditRetention(o.AuditRetention)
 	s.audits, s.skips, s.walks = &auditState{}, newSkips(), usualWalks(s.byDay())
 	s.asides = newAsides(cmp.Or(o.Logger, slog.Default()))
 	s.audits.ids.Store(drawAuditID())
@@ -139,6 +142,9 @@ func bound(ctx context.Context, most time.Duration) (context.Context, context.Ca
 func (s *Store) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
 	return s.listen(ctx, notification)
 }
+
+// tryChange runs do in a transaction that gives up where it would make claims wait. done is false if it gave up.
+type tryChange func(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error)
 
 // flavor is what differs between the databases.
 type flavor interface {
@@ -193,8 +199,6 @@ type flavor interface {
 	shareLock() string
 	// clock reads the database's clock.
 	clock(ctx context.Context, q querier) (time.Time, error)
-	// statements returns the hot statements.
-	statements() statements
 	// run runs a hot statement and calls scan for each row of its result; scan may be nil if
 	// there is none. It returns the number of rows that the last part affected.
 	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
@@ -208,11 +212,12 @@ type flavor interface {
 	committed(notifications []dispatcher.Notification)
 	// listen is Store.Listen.
 	listen(ctx context.Context, notification func(dispatcher.Notification)) error
-	// limitLockWait makes a transaction of the clean-up wait for locks only a moment.
+	// limitLockWait makes a transaction of the clean-up wait for locks only a moment, if limitsLockWait.
 	limitLockWait(ctx context.Context, tx *sql.Tx) error
+	limitsLockWait() bool
 	// rotatePartitions makes partitions for the days about now and drops those that expired before horizon, with all
-	// that has ended in them. Both are Unix milliseconds.
-	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error)
+	// that has ended in them. Both are Unix milliseconds. It changes tables by try.
+	rotatePartitions(ctx context.Context, q querier, try tryChange, now, horizon int64) (dropped int, err error)
 	// daysAhead returns for how many days after today there are partitions of all tables; nil: the history has none.
 	daysAhead(ctx context.Context, q querier, now int64) (*int, error)
 	// unpartitioned is the table of the runs that rotatePartitions does not drop.
@@ -234,6 +239,12 @@ type flavor interface {
 	latestOfEach(columns, table, at, conditions string, limit int) string
 	// deadOfEach is endedOfEach of dead letters.
 	deadOfEach(conditions, limit string) string
+	// identity returns the identity of the database: where it is, and which of its histories.
+	identity(ctx context.Context) (string, error)
+	// mismatch tells, when a node registers, why the database seems to have lost commits; empty: it does not.
+	mismatch(ctx context.Context, t *tx, identity string) (reason string, err error)
+	// mark notes next to the database how many heartbeats of a node are in it, where that can be noted.
+	mark(node run.NodeID, heartbeats int64)
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// ofData tells whether an error, which is neither transient nor of the connection, is about the rows of a statement.
