@@ -63,7 +63,7 @@ type registration struct {
 // check tells, in the transaction in which a node registers, whether the node is to wait because
 // the database lost commits. It declares a rollback that it finds.
 func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (rolledBack bool, err error) {
-	reason, err := t.mismatch(ctx, t, r.identity)
+	reason, err := t.mismatch(ctx, t.Tx, t.now, r.identity)
 	if err == nil && reason != "" {
 		err = declareRollback(ctx, t.execute, declaration{reason: reason, now: t.now, by: input.Change{Actor: "system"}})
 	}

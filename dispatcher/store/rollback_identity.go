@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -73,20 +74,20 @@ func (p *postgres) identity(ctx context.Context) (identity string, err error) {
 }
 
 // mismatch compares the identity with the one that was noted last, and notes it.
-func (p *postgres) mismatch(ctx context.Context, t *tx, identity string) (reason string, err error) {
+func (p *postgres) mismatch(ctx context.Context, tx *sql.Tx, now time.Time, identity string) (reason string, err error) {
 	if !p.has.Has(Identity) {
 		return "", nil
 	}
-	known, _, err := first(ctx, t, scanText, `SELECT database_identity FROM installation`)
+	known, _, err := first(ctx, tx, scanText, `SELECT database_identity FROM installation`)
 	if err != nil || known == identity {
 		return "", err
 	}
 	// $1 now, $2 milliseconds
 	var working, latest int64
-	row := t.QueryRowContext(ctx,
+	row := tx.QueryRowContext(ctx,
 		`SELECT count(*) FILTER (WHERE state <> 'dead' AND abs(heartbeat_at - CAST($1 AS bigint)) < $2),
 			COALESCE(max(heartbeat_at), 0) FROM nodes`,
-		t.now.UnixMilli(), settlingTime.Milliseconds())
+		now.UnixMilli(), settlingTime.Milliseconds())
 	if err := row.Scan(&working, &latest); err != nil {
 		return "", err
 	}
@@ -94,7 +95,7 @@ func (p *postgres) mismatch(ctx context.Context, t *tx, identity string) (reason
 		return "", errTooEarly
 	}
 	// $1 identity
-	if _, err := t.ExecContext(ctx, `UPDATE installation SET database_identity = $1`, identity); err != nil {
+	if _, err := tx.ExecContext(ctx, `UPDATE installation SET database_identity = $1`, identity); err != nil {
 		return "", err
 	}
 	if known == "" || latest == 0 {
@@ -120,11 +121,11 @@ func (s *sqlite) identity(context.Context) (string, error) {
 
 // mismatch compares that with the database. A copy that was put into its place has less. A database
 // that comes without its lock file may be a copy of any age.
-func (s *sqlite) mismatch(ctx context.Context, t *tx, identity string) (string, error) {
+func (s *sqlite) mismatch(ctx context.Context, tx *sql.Tx, _ time.Time, identity string) (string, error) {
 	if s.guard == nil || s.shared {
 		return "", nil
 	}
-	latest, _, err := first(ctx, t, scanInt, `SELECT COALESCE(max(heartbeat_at), 0) FROM nodes`)
+	latest, _, err := first(ctx, tx, scanInt, `SELECT COALESCE(max(heartbeat_at), 0) FROM nodes`)
 	if err != nil || latest == 0 {
 		return "", err
 	}
@@ -136,7 +137,7 @@ func (s *sqlite) mismatch(ctx context.Context, t *tx, identity string) (string, 
 	}
 	node := run.NodeID(id)
 	// $1 id
-	stored, found, err := first(ctx, t, scanInt, `SELECT heartbeats FROM nodes WHERE id = $1`, node)
+	stored, found, err := first(ctx, tx, scanInt, `SELECT heartbeats FROM nodes WHERE id = $1`, node)
 	switch {
 	case err != nil:
 		return "", err

@@ -242,7 +242,7 @@ type flavor interface {
 	// identity returns the identity of the database: where it is, and which of its histories.
 	identity(ctx context.Context) (string, error)
 	// mismatch tells, when a node registers, why the database seems to have lost commits; empty: it does not.
-	mismatch(ctx context.Context, t *tx, identity string) (reason string, err error)
+	mismatch(ctx context.Context, tx *sql.Tx, now time.Time, identity string) (reason string, err error)
 	// mark notes next to the database how many heartbeats of a node are in it, where that can be noted.
 	mark(node run.NodeID, heartbeats int64)
 	// transient tells an error after which the same transaction may well succeed.
