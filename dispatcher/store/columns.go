@@ -148,7 +148,7 @@ func (k *keys) add(key run.Key, token run.Token, attempt int) {
 }
 
 // keysOf returns the batch of runs, in the order in which all statements lock them.
-func (s *Store) keysOf(runs []run.HeldRun) []any { return keysIn(s.flavor, runs) }
+func (d *DB) keysOf(runs []run.HeldRun) []any { return keysIn(d.flavor, runs) }
 
 func keysIn(f flavor, runs []run.HeldRun) []any {
 	k := newKeys(len(runs))
@@ -161,14 +161,14 @@ func keysIn(f flavor, runs []run.HeldRun) []any {
 func heldKey(r run.HeldRun) run.Key { return r.Key }
 
 // list returns the parameter that flavor.in speaks of.
-func (s *Store) list(ids []int64) any { return s.batch(append([]int64{}, ids...))[0] }
+func (d *DB) list(ids []int64) any { return d.batch(append([]int64{}, ids...))[0] }
 
 // dated is batch for runs in the order of their instants, which the first column holds, after
 // the bounds of their days: from the first inclusive, to the second exclusive.
-func (s *Store) dated(columns ...any) []any {
+func (d *DB) dated(columns ...any) []any {
 	at := columns[0].([]int64)
 	first, last := day(at[0]), day(at[len(at)-1])
-	return append([]any{first, last + dayMillis}, s.batch(columns...)...)
+	return append([]any{first, last + dayMillis}, d.batch(columns...)...)
 }
 
 // sortedBy returns items in the order of their runs, in which all statements lock them.
@@ -198,3 +198,9 @@ func byTrigger[T any](items []T, id func(T) int64) []T {
 func sortedKeys[V any](m map[string]V) []string {
 	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
 }
+
+// dayMillis is a day: the ledger of PostgreSQL has partitions of one UTC day each.
+const dayMillis = 24 * 60 * 60 * 1000
+
+// day returns the first instant of the day of an instant, which is not before 1970.
+func day(ms int64) int64 { return ms - ms%dayMillis }

@@ -6,30 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
-
-// isDead is the condition of the index runs_dead on rows r of the history, in which no other run has an entry.
-const isDead = `r.state IN ('failed', 'timed_out', 'lost')`
-
-// deadRuns selects the dead letters of the history.
-const deadRuns = endedRuns + ` WHERE ` + isDead
-
-// deadOfEach selects the latest dead letters of each job of the batch.
-func (p *postgres) deadOfEach(conditions, limit string) string {
-	return ` SELECT r.* FROM b CROSS JOIN LATERAL (` + deadRuns + ` AND r.job_id >= b.id AND r.job_id <= b.id` + conditions +
-		strings.Replace(limit, `ORDER BY `, `ORDER BY r.job_id DESC, `, 1) + `) AS r` + limit
-}
-
-// deadOfEach has no LATERAL, as endedOfEach.
-func (s *sqlite) deadOfEach(conditions, limit string) string {
-	return ` SELECT r.* FROM b CROSS JOIN (` + deadRuns + `) AS r WHERE r.job_id = b.id` + conditions + limit
-}
 
 // deadConditions returns those of a query that name neither app nor job.
 func deadConditions(query repeat.DeadLetterQuery) (conditions, error) {

@@ -225,7 +225,3 @@ func (s *Store) servedLabels(ctx context.Context, have input.Labels) ([]string, 
 	sets, err := s.servedSets(ctx)
 	return slices.DeleteFunc(sets, func(labels string) bool { return !have.Have(input.ParseLabels(labels)) }), err
 }
-
-func (p *postgres) shareLock() string { return " FOR SHARE" }
-
-func (s *sqlite) shareLock() string { return "" }

@@ -54,7 +54,7 @@ type connectionWatch struct {
 	whole func(ctx context.Context, conn *pgx.Conn) (inUse bool, err error)
 }
 
-func openPostgres(ctx context.Context, a address, o Options, watch connectionWatch) (*Store, error) {
+func openPostgres(ctx context.Context, a address, o Options, watch connectionWatch) (*DB, error) {
 	config, err := poolConfig(a)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func openPostgres(ctx context.Context, a address, o Options, watch connectionWat
 	db := openDB(p.pool)
 	db.SetMaxOpenConns(max(1, int(config.MaxConns)-hotConns))
 	p.db, p.config = db, config
-	return &Store{
+	return &DB{
 		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool), requestsGauge(p)},
 	}, nil

@@ -10,12 +10,6 @@ import (
 	"time"
 )
 
-// dayMillis is a day: the ledger of PostgreSQL has partitions of one UTC day each.
-const dayMillis = 24 * 60 * 60 * 1000
-
-// day returns the first instant of the day of an instant, which is not before 1970.
-func day(ms int64) int64 { return ms - ms%dayMillis }
-
 // Partitions are made for yesterday, today and some days ahead: fires are claimed within
 // seconds of their instants.
 const (

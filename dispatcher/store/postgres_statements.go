@@ -220,3 +220,41 @@ func scanRows(rows pgx.Rows, scan func(scanner) error) (int64, error) {
 	}
 	return rows.CommandTag().RowsAffected(), rows.Err()
 }
+
+// deadOfEach selects the latest dead letters of each job of the batch.
+func (p *postgres) deadOfEach(conditions, limit string) string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (` + deadRuns + ` AND r.job_id >= b.id AND r.job_id <= b.id` + conditions +
+		strings.Replace(limit, `ORDER BY `, `ORDER BY r.job_id DESC, `, 1) + `) AS r` + limit
+}
+
+func (p *postgres) shareLock() string { return " FOR SHARE" }
+
+// expiredOfJobs selects expired runs of the jobs of a batch, of which each is one look into an index.
+// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit
+func (p *postgres) expiredOfJobs() string {
+	// Without the bounds that look like none, PostgreSQL would begin with all runs of the day.
+	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b
+	CROSS JOIN LATERAL (SELECT * FROM runs AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + expiredIn + `
+		ORDER BY r.job_id, r.scheduled_at, r.trigger_id, r.kind LIMIT $4) AS r LIMIT $4`
+}
+
+// endedOfEach selects the latest ended runs of each job of the batch. The order begins with the job, which is the same
+// for all, and a range of one job takes the place of an equation: so PostgreSQL follows the index of jobs. Of an app with
+// few runs it knows no better than of one with many, for which it would follow the primary key, with the runs of
+// all apps.
+func (p *postgres) endedOfEach(conditions, limit string) string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (
+		SELECT * FROM (` + endedRuns + `) AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + conditions +
+		strings.Replace(limit, `ORDER BY `, `ORDER BY r.job_id DESC, `, 1) + `) AS r` + limit
+}
+
+// endedOfEachKey makes a query of its own of each key, so that PostgreSQL looks into one day for it, and never joins whole days.
+func (p *postgres) endedOfEachKey(is string) string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT * FROM (` + endedRuns + `) AS r WHERE ` + is + ` LIMIT 1) AS r`
+}
+
+// latestOfEach selects the latest rows of each job of a batch. The order begins with the job for the reason that endedOfEach has.
+func (p *postgres) latestOfEach(columns, table, at, conditions string, limit int) string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT ` + columns + ` FROM ` + table + ` AS r WHERE r.job_id >= b.id AND r.job_id <= b.id
+		AND ` + conditions + ` ORDER BY r.job_id DESC, ` + at + ` DESC FETCH FIRST ` + strconv.Itoa(limit) + ` ROWS WITH TIES) AS r`
+}

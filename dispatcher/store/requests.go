@@ -7,16 +7,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ForRequests returns what s has for the requests of the API if it was opened with Options.Requests, otherwise s. It is
-// the same database over connections of its own, so that no number of requests takes those that claims, records and
-// heartbeats need. It ends with s, and is not to be closed.
-func (s *Store) ForRequests() *Store {
-	if s.requests != nil {
-		return s.requests
-	}
-	return s
-}
-
 // apart is connections for requests.
 type apart struct {
 	flavor
@@ -26,37 +16,28 @@ type apart struct {
 	gate chan struct{}
 }
 
-// openRequests opens what ForRequests returns, and makes its first connection, so that a server that has none to spare
-// for it later has given it one.
-func (s *Store) openRequests(ctx context.Context) error {
-	a, err := s.apart(ctx)
+// forRequests returns the same database over connections of its own. It makes the first of them, so that a server that has none to
+// spare for it later has given it one.
+func (d *DB) forRequests(ctx context.Context) (*DB, error) {
+	a, err := d.apart(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	own := *s
+	own := *d
 	own.flavor, own.write, own.read, own.gate = a.flavor, a.write, a.read, a.gate
 	// The clock that requests read is not worth the connection of the heartbeats.
 	own.heartbeat = a.read
-	s.requests = &own
-	return a.read.PingContext(ctx)
-}
-
-// closeRequests closes what openRequests opened, but for what the flavor closes.
-func (s *Store) closeRequests() error {
-	if s.requests == nil {
-		return nil
-	}
-	return s.requests.read.Close()
+	return &own, a.read.PingContext(ctx)
 }
 
 // enter waits until a change may begin, and returns what to call when it has ended.
-func (s *Store) enter(ctx context.Context) (leave func(), err error) {
-	if s.gate == nil {
+func (d *DB) enter(ctx context.Context) (leave func(), err error) {
+	if d.gate == nil {
 		return func() {}, nil
 	}
 	select {
-	case s.gate <- struct{}{}:
-		return func() { <-s.gate }, nil
+	case d.gate <- struct{}{}:
+		return func() { <-d.gate }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

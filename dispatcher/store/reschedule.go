@@ -127,15 +127,6 @@ type rescheduledPage struct {
 	last     int64                        // id of the last trigger that was read; 0: none
 }
 
-// orClock returns now, or the time of the database's clock if now is zero, to the millisecond.
-func (s *Store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
-	var err error
-	if now.IsZero() {
-		now, err = s.clock(ctx, s.read)
-	}
-	return now.UTC().Truncate(time.Millisecond), err
-}
-
 // reschedule works out again the next fires of triggers t, with clocks c, outside a transaction. which selects them;
 // its parameters begin with $1, the id that all are after, and $2, how many.
 func (s *Store) reschedule(ctx context.Context, which string, args []any,

@@ -101,7 +101,7 @@ func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.
 // firstDays makes the first partitions of a database, so that no day begins in the default one.
 // A node that starts at the same time leaves it to the first.
 func firstDays(ctx context.Context, database *sql.DB, f flavor) error {
-	s := &Store{write: database, read: database, flavor: f, hot: statementsOf(f)}
+	s := &Store{DB: &DB{write: database, read: database, flavor: f}, hot: statementsOf(f)}
 	c, err := s.cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
 	if err != nil || c == nil {
 		return err

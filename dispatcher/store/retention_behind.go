@@ -84,8 +84,6 @@ func (s *Store) oldestHistory(ctx context.Context) (oldest, gone int64, found bo
 	return oldest, gone, found, nil
 }
 
-func scanNullInt(row scanner) (n *int64, err error) { return n, row.Scan(&n) }
-
 // retention looks for history that should have been gone for long.
 func (l *looker) retention(ctx context.Context) error {
 	late, err := l.lateRetention(ctx, l.at)

@@ -124,21 +124,6 @@ const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r 
 	WHERE ` + endedLate + ` AND r.ended_at >= $4 AND r.ended_at < $1 AND r.scheduled_at < $4 AND j.app_id = $3
 	ORDER BY r.ended_at LIMIT $2`
 
-// expiredOfJobs selects expired runs of the jobs of a batch, of which each is one look into an index.
-// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit
-func (p *postgres) expiredOfJobs() string {
-	// Without the bounds that look like none, PostgreSQL would begin with all runs of the day.
-	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b
-	CROSS JOIN LATERAL (SELECT * FROM runs AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + expiredIn + `
-		ORDER BY r.job_id, r.scheduled_at, r.trigger_id, r.kind LIMIT $4) AS r LIMIT $4`
-}
-
-func (s *sqlite) expiredOfJobs() string {
-	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b CROSS JOIN runs AS r WHERE r.job_id = b.id` + expiredIn + ` LIMIT $4`
-}
-
-const expiredIn = ` AND r.scheduled_at >= $2 AND r.scheduled_at < $3 AND r.ended_at < $1`
-
 // expiredMisfiresOf are those of the jobs of a batch.
 // $1 before, $2 limit
 const expiredMisfiresOf = ` SELECT m.from_at, m.trigger_id FROM b JOIN misfires AS m ON m.job_id = b.id

@@ -173,10 +173,6 @@ func (h highWater) age() time.Duration {
 	return max(wallClock().Sub(latest), 0)
 }
 
-// wallClock is this process's, without its monotonic part, which stands still while a machine
-// is suspended.
-func wallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // measures how long something was kept
-
 // lost says what a server does not have of what is known to be committed; empty: nothing.
 func (d *rollbackDetector) lost(ctx context.Context, conn *pgx.Conn) (string, error) {
 	high := d.latest()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -143,21 +142,6 @@ func (s *Store) jobsQuery(w conditions, claimed string, app int64, many bool, mo
 	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
 	ended := s.ofJobs(`j.app_id = $`+strconv.Itoa(len(ofApp.args))) + s.endedOfEach(w.text, limit)
 	return runQuery(unionOfRuns(ended, claimed, ofApp.text, limit)), ofApp.args
-}
-
-// endedOfEach selects the latest ended runs of each job of the batch. The order begins with the job, which is the same
-// for all, and a range of one job takes the place of an equation: so PostgreSQL follows the index of jobs. Of an app with
-// few runs it knows no better than of one with many, for which it would follow the primary key, with the runs of
-// all apps.
-func (p *postgres) endedOfEach(conditions, limit string) string {
-	return ` SELECT r.* FROM b CROSS JOIN LATERAL (
-		SELECT * FROM (` + endedRuns + `) AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + conditions +
-		strings.Replace(limit, `ORDER BY `, `ORDER BY r.job_id DESC, `, 1) + `) AS r` + limit
-}
-
-// endedOfEach has no LATERAL, and begins with the jobs by CROSS JOIN.
-func (s *sqlite) endedOfEach(conditions, limit string) string {
-	return ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r WHERE r.job_id = b.id` + conditions + limit
 }
 
 // Fires returns the scheduled runs of a job between two instants, for verify.

@@ -74,13 +74,3 @@ func (s *Store) keysBatch(keys []run.Key) []any {
 	}
 	return append([]any{slices.Min(at), slices.Max(at)}, s.batch(at, trigger, kind)...)
 }
-
-// endedOfEachKey makes a query of its own of each key, so that PostgreSQL looks into one day for it, and never joins whole days.
-func (p *postgres) endedOfEachKey(is string) string {
-	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT * FROM (` + endedRuns + `) AS r WHERE ` + is + ` LIMIT 1) AS r`
-}
-
-// endedOfEachKey has no LATERAL, and begins with the keys by CROSS JOIN.
-func (s *sqlite) endedOfEachKey(is string) string {
-	return ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r WHERE ` + is
-}

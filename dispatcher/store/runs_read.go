@@ -14,25 +14,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// A run is in one of three tables: over, in runs; else in live_runs; or it is a fire of a claim that is in neither of
-// them yet. Each of the following selects the runs of one table, named r, with the same columns.
-const (
-	endedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, coalesce(r.state, 'succeeded') AS state,
-		r.attempt, r.node, r.ended_at - r.claimed_ms AS claimed_at, r.ended_at - r.started_ms AS started_at, r.ended_at,
-		CAST(NULL AS BIGINT) AS next_attempt_at, r.http_status, coalesce(r.class, '') AS class, coalesce(r.error, '') AS error,
-		'' AS waits_for, '' AS waits_at, CAST(NULL AS BIGINT) AS probe_at, CAST(NULL AS TEXT) AS callback
-		FROM runs AS r`
-
-	unendedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, r.state, r.attempt, r.node, r.claimed_at,
-		r.started_at, CAST(NULL AS BIGINT) AS ended_at, CASE WHEN r.waits_for = 0 THEN r.next_attempt_at END AS next_attempt_at,
-		r.http_status, r.class, r.error, coalesce((SELECT h.host FROM host_waits AS h WHERE h.id = r.waits_for), '') AS waits_for,
-		CASE WHEN r.node = -1 THEN coalesce((SELECT s.endpoint FROM slots AS s WHERE s.job_id = r.job_id
-			AND s.scheduled_at = r.scheduled_at AND s.trigger_id = r.trigger_id AND s.kind = r.kind AND s.node = -1), '')
-			ELSE '' END AS waits_at,
-		(SELECT h.probe_at FROM host_waits AS h WHERE h.id = r.waits_for AND h.pause > 0) AS probe_at, r.callback
-		FROM live_runs AS r`
-)
-
 // claimedRuns selects the runs that only a claim holds. Claims are few and young, so the look-ups in the history are,
 // too. A condition on the fires f and what is looked up of them, o, says in which days: PostgreSQL takes a lock on
 // each day that it does not rule out, and makes a plan for it. The limits keep it from joining whole days.
@@ -211,22 +192,6 @@ func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err 
 			key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Code()))
 	}
 	return w, nil
-}
-
-// conditions collects conditions and their parameters. Copies may be added to apart from each other.
-type conditions struct {
-	text string
-	args []any
-}
-
-// add adds a condition; each %s in it stands for a parameter.
-func (w *conditions) add(condition string, args ...any) {
-	names := make([]any, len(args))
-	for i := range args {
-		names[i] = "$" + strconv.Itoa(len(w.args)+i+1)
-	}
-	w.args = append(w.args[:len(w.args):len(w.args)], args...)
-	w.text += fmt.Sprintf(" AND "+condition, names...)
 }
 
 // namedIDs are those of a job and a trigger that a query names; 0: it names none.

@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -176,3 +178,34 @@ func millis(ms int64) input.Duration {
 
 // toMillis turns a duration into a parameter.
 func toMillis(d input.Duration) int64 { return d.Std().Milliseconds() }
+
+// conditions collects conditions and their parameters. Copies may be added to apart from each other.
+type conditions struct {
+	text string
+	args []any
+}
+
+// add adds a condition; each %s in it stands for a parameter.
+func (w *conditions) add(condition string, args ...any) {
+	names := make([]any, len(args))
+	for i := range args {
+		names[i] = "$" + strconv.Itoa(len(w.args)+i+1)
+	}
+	w.args = append(w.args[:len(w.args):len(w.args)], args...)
+	w.text += fmt.Sprintf(" AND "+condition, names...)
+}
+
+// orClock returns now, or the time of the database's clock if now is zero, to the millisecond.
+func (d *DB) orClock(ctx context.Context, now time.Time) (time.Time, error) {
+	var err error
+	if now.IsZero() {
+		now, err = d.clock(ctx, d.read)
+	}
+	return now.UTC().Truncate(time.Millisecond), err
+}
+
+// wallClock is this process's, without its monotonic part, which stands still while a machine
+// is suspended.
+func wallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // measures how long something was kept
+
+func scanNullInt(row scanner) (n *int64, err error) { return n, row.Scan(&n) }

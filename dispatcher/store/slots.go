@@ -24,9 +24,6 @@ const waitingNode = -1
 const lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.endpoint_concurrency
 	FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
 
-// contenderColumns are a contender of a live run r.
-const contenderColumns = ` r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt`
-
 // heldSlots are the slots, and what has become of their runs and nodes. The token of a run that has ended is 0. A run
 // that is attempted again chooses its endpoint again, so it has no slot of one until then.
 func heldSlots(f flavor) string {

@@ -34,7 +34,7 @@ type sqlite struct {
 	prepared map[string]*sql.Stmt // the parts of hot statements that were run
 }
 
-func openSQLite(ctx context.Context, a address, o Options) (_ *Store, err error) {
+func openSQLite(ctx context.Context, a address, o Options) (_ *DB, err error) {
 	if err := errors.Join(checkKind(a.path), checkFileSystem(a.path, fileSystem)); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *Store, err error)
 		return nil, errors.Join(err, write.Close(), guard.Close())
 	}
 	flavor := &sqlite{write: write, read: read, file: readers, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
-	return &Store{write: write, read: read, heartbeat: write, flavor: flavor}, nil
+	return &DB{write: write, read: read, heartbeat: write, flavor: flavor}, nil
 }
 
 // openReaders opens connections that only read.

@@ -223,3 +223,32 @@ func (s *sqlite) fixNow(ctx context.Context, tx *sql.Tx, hot statement, args []a
 	args[hot.now-1] = now.UnixMilli()
 	return args, nil
 }
+
+// deadOfEach has no LATERAL, as endedOfEach.
+func (s *sqlite) deadOfEach(conditions, limit string) string {
+	return ` SELECT r.* FROM b CROSS JOIN (` + deadRuns + `) AS r WHERE r.job_id = b.id` + conditions + limit
+}
+
+func (s *sqlite) shareLock() string { return "" }
+
+func (s *sqlite) expiredOfJobs() string {
+	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b CROSS JOIN runs AS r WHERE r.job_id = b.id` + expiredIn + ` LIMIT $4`
+}
+
+// endedOfEach has no LATERAL, and begins with the jobs by CROSS JOIN.
+func (s *sqlite) endedOfEach(conditions, limit string) string {
+	return ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r WHERE r.job_id = b.id` + conditions + limit
+}
+
+// endedOfEachKey has no LATERAL, and begins with the keys by CROSS JOIN.
+func (s *sqlite) endedOfEachKey(is string) string {
+	return ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r WHERE ` + is
+}
+
+// latestOfEach has no LATERAL: it looks for the oldest of the latest rows of each job first. $1 is before all of them.
+func (s *sqlite) latestOfEach(columns, table, at, conditions string, limit int) string {
+	oldest := `SELECT ` + at + ` FROM ` + table + ` AS r WHERE r.job_id = b.id AND ` + conditions +
+		` ORDER BY ` + at + ` DESC LIMIT 1 OFFSET ` + strconv.Itoa(limit-1)
+	return ` SELECT ` + columns + ` FROM b CROSS JOIN ` + table + ` AS r WHERE r.job_id = b.id
+		AND ` + at + ` >= coalesce((` + oldest + `), $1) AND ` + conditions
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -147,20 +146,6 @@ func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 		job.More = len(job.Marks) >= timelineRuns
 	}
 	return nil
-}
-
-// latestOfEach selects the latest rows of each job of a batch. The order begins with the job for the reason that endedOfEach has.
-func (p *postgres) latestOfEach(columns, table, at, conditions string, limit int) string {
-	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT ` + columns + ` FROM ` + table + ` AS r WHERE r.job_id >= b.id AND r.job_id <= b.id
-		AND ` + conditions + ` ORDER BY r.job_id DESC, ` + at + ` DESC FETCH FIRST ` + strconv.Itoa(limit) + ` ROWS WITH TIES) AS r`
-}
-
-// latestOfEach has no LATERAL: it looks for the oldest of the latest rows of each job first. $1 is before all of them.
-func (s *sqlite) latestOfEach(columns, table, at, conditions string, limit int) string {
-	oldest := `SELECT ` + at + ` FROM ` + table + ` AS r WHERE r.job_id = b.id AND ` + conditions +
-		` ORDER BY ` + at + ` DESC LIMIT 1 OFFSET ` + strconv.Itoa(limit-1)
-	return ` SELECT ` + columns + ` FROM b CROSS JOIN ` + table + ` AS r WHERE r.job_id = b.id
-		AND ` + at + ` >= coalesce((` + oldest + `), $1) AND ` + conditions
 }
 
 // addTimelineMisfires adds the latest misfire decisions of each job.

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+)
+
+// Options tunes a store. The zero value works.
+type Options struct {
+	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats, one to
+	// listen and those of Requests; default 5, or pool_max_conns of the URL.
+	MaxConns int
+	// Requests opens further connections for the API, three for each five of MaxConns; see ForRequests.
+	Requests bool
+	// Notify is the URL by which notifications are heard, where that of the database leads to a
+	// pooler which loses them; empty: that of the database.
+	Notify string
+	// Login is how connections to PostgreSQL log in, those for notifications too.
+	Login Login
+	// Keys encrypt the values of secrets; nil: none can be stored.
+	Keys *seal.Keys
+	// AlongsideNode is for tools that manage tokens or nodes: it opens a SQLite database that a node
+	// may be using, and any database whose secrets are stored under other keys. A store that fires
+	// must not be opened this way.
+	AlongsideNode bool
+	// Shared says that several nodes of this process use a SQLite database, as simulations have
+	// it; otherwise a node that registers is the only one. PostgreSQL makes no difference.
+	Shared bool
+	// Without is what PostgreSQL is to be used without, whether it has that or not.
+	Without Capabilities
+	// ClockMargin is how far the clocks of PostgreSQL's servers differ at most.
+	ClockMargin time.Duration
+	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
+	// access.DefaultAuditRetention.
+	AuditRetention time.Duration
+	// Metrics is where the metrics of PostgreSQL's connections, of runs that are skipped and of rows that are set aside are
+	// registered; nil: nowhere.
+	Metrics prometheus.Registerer
+	// Logger gets a line for each row that is set aside; default slog.Default().
+	Logger *slog.Logger
+}
+
+// How long a call may take whose context sets no deadline. A database that hangs must not
+// hang a node: it gives up, and the next tick tries again.
+const (
+	claimTimeout     = 3 * time.Second
+	heartbeatTimeout = 3 * time.Second
+	recordTimeout    = 10 * time.Second
+	otherTimeout     = 10 * time.Second
+)
+
+// DB is a database that is open: PostgreSQL or SQLite.
+type DB struct {
+	write     *sql.DB // transactions; SQLite has one connection here
+	read      *sql.DB
+	heartbeat *sql.DB // heartbeats, which must not queue behind anything
+	flavor
+	margin  time.Duration          // between the clocks of the database's servers
+	gate    chan struct{}          // that of apart
+	metrics []prometheus.Collector // of a database that is open
+}
+
+func openDatabase(ctx context.Context, a address, o Options, watch connectionWatch) (d *DB, err error) {
+	if a.path != "" {
+		d, err = openSQLite(ctx, a, o)
+	} else {
+		d, err = openPostgres(ctx, a, o, watch)
+	}
+	if err == nil {
+		d.margin = o.ClockMargin
+	}
+	return d, err
+}
+
+// Close releases the database.
+func (d *DB) Close() error {
+	return errors.Join(d.write.Close(), d.read.Close(), d.heartbeat.Close(), d.flavor.close())
+}
+
+// Listen calls notification for each change that nodes should know of, until ctx ends.
+func (d *DB) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+	return d.listen(ctx, notification)
+}
+
+// bound gives ctx a deadline unless it has one.
+func bound(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, most)
+}
