@@ -149,7 +149,7 @@ func TestBroadcastCoversEachShardOnce(t *testing.T) {
 func testBroadcastFleet(t *testing.T, database string, nodes int) {
 	t.Helper()
 	w := &shardServers{hits: map[string][]shardHit{}, came: make(chan struct{}, 1), servers: map[string]*httptest.Server{}}
-	opened, err := store.Open(t.Context(), database, store.Options{AlongsideNode: true})
+	opened, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

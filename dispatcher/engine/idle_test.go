@@ -21,7 +21,7 @@ func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 	database := pgtest.New(t)
 	const nodes, tenth = 4, 10
 	registry := prometheus.NewRegistry()
-	s, err := store.Open(t.Context(), database, store.Options{Metrics: registry})
+	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,8 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	t.Helper()
 	database := newDatabase(t)
 	registry := prometheus.NewRegistry()
-	s, err := store.Open(t.Context(), database, store.Options{Metrics: registry, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	s, err := store.Open(t.Context(), database, store.Options{
+		DatabaseOptions: store.DatabaseOptions{Metrics: registry}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

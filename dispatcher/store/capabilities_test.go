@@ -47,9 +47,9 @@ func TestPostgreSQLWithoutEachCapability(t *testing.T) {
 func suiteWithout(t *testing.T, without store.Capabilities, words ...string) {
 	t.Helper()
 	storetest.Run(t, func(t *testing.T) *store.Store {
-		s := openAs(t, pgtest.New(t, pgtest.Without(without...)), store.Options{Without: without})
+		s := openAs(t, pgtest.New(t, pgtest.Without(without...)), store.Options{DatabaseOptions: store.DatabaseOptions{Without: without}})
 		for _, one := range without {
-			if store.CapabilitiesOf(s).Has(one) {
+			if s.Capabilities().Has(one) {
 				t.Errorf("the store uses %s", one)
 			}
 		}
@@ -59,7 +59,7 @@ func suiteWithout(t *testing.T, without store.Capabilities, words ...string) {
 
 func TestPostgreSQLHasAllCapabilities(t *testing.T) {
 	t.Parallel()
-	if missing := store.AllCapabilities().Without(store.CapabilitiesOf(open(t, pgtest.New(t)))); len(missing) > 0 {
+	if missing := store.AllCapabilities().Without(open(t, pgtest.New(t)).Capabilities()); len(missing) > 0 {
 		t.Errorf("it lacks %s", missing)
 	}
 }
@@ -78,8 +78,8 @@ func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
 			t.Parallel()
 			database := pgtest.New(t, pgtest.Without(tt.first...))
 			must(t, store.MigrateAs(t.Context(), database, store.Login{}, tt.then...))
-			s := openAs(t, database, store.Options{Without: tt.then})
-			if got := store.CapabilitiesOf(s).Has(store.DayPartitions); got != tt.want {
+			s := openAs(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Without: tt.then}})
+			if got := s.Capabilities().Has(store.DayPartitions); got != tt.want {
 				t.Errorf("partitions: got %v, want %v", got, tt.want)
 			}
 			purge(t, s, time.Now())
@@ -94,7 +94,7 @@ func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
 // What nodes leave for each other does not pile up.
 func TestLeftNotificationsAreRemoved(t *testing.T) {
 	t.Parallel()
-	s := openAs(t, pgtest.New(t), store.Options{Without: store.Capabilities{store.Notifications}})
+	s := openAs(t, pgtest.New(t), store.Options{DatabaseOptions: store.DatabaseOptions{Without: store.Capabilities{store.Notifications}}})
 	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
 	must(t, err)
 	if got := count(t, s, `SELECT count(*) FROM notifications`); got != 1 {

@@ -4,17 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
-// Options tunes a store. The zero value works.
-type Options struct {
+// DatabaseOptions tune how a database is opened. The zero value works.
+type DatabaseOptions struct {
 	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats, one to
 	// listen and those of Requests; default 5, or pool_max_conns of the URL.
 	MaxConns int
@@ -25,8 +23,6 @@ type Options struct {
 	Notify string
 	// Login is how connections to PostgreSQL log in, those for notifications too.
 	Login Login
-	// Keys encrypt the values of secrets; nil: none can be stored.
-	Keys *seal.Keys
 	// AlongsideNode is for tools that manage tokens or nodes: it opens a SQLite database that a node
 	// may be using, and any database whose secrets are stored under other keys. A store that fires
 	// must not be opened this way.
@@ -38,14 +34,9 @@ type Options struct {
 	Without Capabilities
 	// ClockMargin is how far the clocks of PostgreSQL's servers differ at most.
 	ClockMargin time.Duration
-	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
-	// access.DefaultAuditRetention.
-	AuditRetention time.Duration
 	// Metrics is where the metrics of PostgreSQL's connections, of runs that are skipped and of rows that are set aside are
 	// registered; nil: nowhere.
 	Metrics prometheus.Registerer
-	// Logger gets a line for each row that is set aside; default slog.Default().
-	Logger *slog.Logger
 }
 
 // How long a call may take whose context sets no deadline. A database that hangs must not
@@ -68,7 +59,7 @@ type DB struct {
 	metrics []prometheus.Collector // of a database that is open
 }
 
-func openDatabase(ctx context.Context, a address, o Options, watch connectionWatch) (d *DB, err error) {
+func openDatabase(ctx context.Context, a address, o DatabaseOptions, watch connectionWatch) (d *DB, err error) {
 	if a.path != "" {
 		d, err = openSQLite(ctx, a, o)
 	} else {

@@ -268,7 +268,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 			}
 		}
 		// A tool without the keys sees no values of secrets.
-		tool, err := store.Open(t.Context(), database, store.Options{AlongsideNode: true})
+		tool, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
 		if err != nil {
 			t.Fatal(err)
 		}

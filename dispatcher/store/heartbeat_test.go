@@ -41,7 +41,7 @@ func sleepers(t *testing.T, s *store.Store, database string, count int, want int
 func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	s, err := store.Open(t.Context(), database, store.Options{MaxConns: 1})
+	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{MaxConns: 1}})
 	must(t, err)
 	defer s.Close()
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, time.Time{}))
@@ -63,7 +63,7 @@ func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	s, err := store.Open(t.Context(), database, store.Options{MaxConns: 3})
+	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{MaxConns: 3}})
 	must(t, err)
 	defer s.Close()
 	t.Run("while the others are taken", func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestHeartbeatOfAServerThatIsAheadStands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, s := t.Context(), openAs(t, pgtest.New(t), store.Options{ClockMargin: test.margin})
+			ctx, s := t.Context(), openAs(t, pgtest.New(t), store.Options{DatabaseOptions: store.DatabaseOptions{ClockMargin: test.margin}})
 			for _, node := range []run.NodeID{firstNode, secondNode} {
 				must(t, s.Register(ctx, dispatcher.Node{ID: node, Name: node.String()}, may1))
 			}

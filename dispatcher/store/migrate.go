@@ -98,7 +98,7 @@ func up(ctx context.Context, p *goose.Provider) error {
 // start together apart; on SQLite the lock file does.
 func migrator(ctx context.Context, a address, without Capabilities) (*sql.DB, []goose.ProviderOption, func() error, error) {
 	if a.path != "" {
-		s, err := openSQLite(ctx, a, Options{})
+		s, err := openSQLite(ctx, a, DatabaseOptions{})
 		if err != nil {
 			return nil, nil, nil, err
 		}

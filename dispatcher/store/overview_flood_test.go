@@ -100,7 +100,7 @@ func TestFloodOfFailuresHidesNoOtherApp(t *testing.T) {
 func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 	t.Parallel()
 	registry, now := prometheus.NewRegistry(), may1.Add(days(30))
-	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Metrics: registry})
+	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	statements := func() float64 {

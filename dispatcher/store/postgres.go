@@ -54,7 +54,7 @@ type connectionWatch struct {
 	whole func(ctx context.Context, conn *pgx.Conn) (inUse bool, err error)
 }
 
-func openPostgres(ctx context.Context, a address, o Options, watch connectionWatch) (*DB, error) {
+func openPostgres(ctx context.Context, a address, o DatabaseOptions, watch connectionWatch) (*DB, error) {
 	config, err := poolConfig(a)
 	if err != nil {
 		return nil, err

@@ -66,10 +66,10 @@ func (c Capabilities) String() string {
 	return strings.Join(names, ", ")
 }
 
-// CapabilitiesOf returns what the database of a store has. SQLite has what it needs: its one process hears its own
+// Capabilities returns what the database has. SQLite has what it needs: its one process hears its own
 // changes, nobody else locks a row, and the lock file says which file it is.
-func CapabilitiesOf(s *Store) Capabilities {
-	if p, ok := s.flavor.(*postgres); ok {
+func (d *DB) Capabilities() Capabilities {
+	if p, ok := d.flavor.(*postgres); ok {
 		return p.has
 	}
 	return AllCapabilities()

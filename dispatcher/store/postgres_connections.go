@@ -42,7 +42,7 @@ func requestsGauge(p *postgres) prometheus.Collector {
 }
 
 // limitConnections sets how many connections a pool has, unless the URL says it.
-func limitConnections(config *pgxpool.Config, a address, o Options) {
+func limitConnections(config *pgxpool.Config, a address, o DatabaseOptions) {
 	switch {
 	case o.MaxConns > 0:
 		config.MaxConns = int32(o.MaxConns)

@@ -16,6 +16,6 @@ func TestPooledPostgreSQL(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) *store.Store {
 		database := pgtest.New(t)
-		return openAs(t, pgtest.NewPooler(t, database).URL(), store.Options{Notify: database})
+		return openAs(t, pgtest.NewPooler(t, database).URL(), store.Options{DatabaseOptions: store.DatabaseOptions{Notify: database}})
 	}, "dispatch/")
 }

@@ -188,7 +188,7 @@ func TestProbeFindsWhatADatabaseLacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, test.before(t, pgtest.New(t)))
-			if diff := cmp.Diff(test.want.String(), store.AllCapabilities().Without(store.CapabilitiesOf(s)).String()); diff != "" {
+			if diff := cmp.Diff(test.want.String(), store.AllCapabilities().Without(s.Capabilities()).String()); diff != "" {
 				t.Errorf("lacks (-want +got):\n%s", diff)
 			}
 			_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})

@@ -19,7 +19,7 @@ import (
 // openForRequests opens a database with connections for requests.
 func openForRequests(t *testing.T, database string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), database, store.Options{Requests: true})
+	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{Requests: true}})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	return s

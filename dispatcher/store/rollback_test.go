@@ -33,7 +33,7 @@ func registered(t *testing.T, database string, without ...store.Capability) (*st
 func registeredAndClaimed(t *testing.T, database string, of time.Time,
 	without ...store.Capability) (*store.Store, run.HeldRun) {
 	t.Helper()
-	ctx, s := t.Context(), openAs(t, database, store.Options{Without: without})
+	ctx, s := t.Context(), openAs(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Without: without}})
 	now := of.UTC().Truncate(time.Second)
 	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
 	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
@@ -382,7 +382,7 @@ func TestRestoreWithoutIdentityIsDeclared(t *testing.T) {
 	ctx, database := t.Context(), pgtest.New(t)
 	s, _ := registered(t, database, store.Identity)
 	must(t, s.Close())
-	copied := openCopy(t, database, store.Options{Without: store.Capabilities{store.Identity}})
+	copied := openCopy(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Without: store.Capabilities{store.Identity}}})
 	later := time.Now().Add(time.Minute)
 	must(t, copied.Register(ctx, dispatcher.Node{ID: secondNode}, later))
 	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {

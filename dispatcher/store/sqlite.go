@@ -34,7 +34,7 @@ type sqlite struct {
 	prepared map[string]*sql.Stmt // the parts of hot statements that were run
 }
 
-func openSQLite(ctx context.Context, a address, o Options) (_ *DB, err error) {
+func openSQLite(ctx context.Context, a address, o DatabaseOptions) (_ *DB, err error) {
 	if err := errors.Join(checkKind(a.path), checkFileSystem(a.path, fileSystem)); err != nil {
 		return nil, err
 	}

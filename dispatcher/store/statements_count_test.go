@@ -17,7 +17,7 @@ import (
 func TestWhatEveryNodeSendsIsOneStatement(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Metrics: registry})
+	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}})
 	must(t, err)
 	defer s.Close()
 	for id := range run.NodeID(3) {

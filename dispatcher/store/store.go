@@ -12,6 +12,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
+// Options tunes a store. The zero value works.
+type Options struct {
+	DatabaseOptions
+	// Keys encrypt the values of secrets; nil: none can be stored.
+	Keys *seal.Keys
+	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
+	// access.DefaultAuditRetention.
+	AuditRetention time.Duration
+	// Logger gets a line for each row that is set aside; default slog.Default().
+	Logger *slog.Logger
+}
+
 // Store keeps definitions and the ledger in PostgreSQL or SQLite. Package storetest says what it must do.
 type Store struct {
 	*DB
@@ -38,7 +50,7 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	}
 	a.login = o.Login
 	rollbacks, claims := &rollbackDetector{}, newOpenClaims()
-	database, err := openDatabase(ctx, a, o, connectionWatch{opened: claims.forgetPartial, whole: rollbacks.whole})
+	database, err := openDatabase(ctx, a, o.DatabaseOptions, connectionWatch{opened: claims.forgetPartial, whole: rollbacks.whole})
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}

@@ -37,7 +37,7 @@ func (b *bench) backfill(ctx context.Context) error {
 	if err := b.declareSteadyAndPast(ctx); err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, b.database, store.Options{AlongsideNode: true})
+	s, err := store.Open(ctx, b.database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ type viewer struct {
 
 // people returns an operator and the readers of two apps, with tokens of theirs.
 func (b *bench) people(ctx context.Context) ([]viewer, error) {
-	s, err := store.Open(ctx, b.database, store.Options{AlongsideNode: true})
+	s, err := store.Open(ctx, b.database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	var err error
 	if o.shares != nil {
 		n.store = o.shares.store
-	} else if n.store, err = store.Open(ctx, o.database, store.Options{Metrics: n.registry}); err != nil {
+	} else if n.store, err = store.Open(ctx, o.database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: n.registry}}); err != nil {
 		return nil, err
 	}
 	options := engine.Options{

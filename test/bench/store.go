@@ -96,7 +96,7 @@ func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
 		c.own = c.own[:1]
 	}
 	var err error
-	if c.store, err = store.Open(ctx, s.database, store.Options{MaxConns: len(c.own)}); err != nil {
+	if c.store, err = store.Open(ctx, s.database, store.Options{DatabaseOptions: store.DatabaseOptions{MaxConns: len(c.own)}}); err != nil {
 		return nil, err
 	}
 	if err := c.store.Register(ctx, dispatcher.Node{ID: c.node}, time.Time{}); err != nil {

@@ -118,7 +118,7 @@ const (
 
 // declare declares apps, the model, and a few of what is not copied.
 func (c *Crowd) declare(ctx context.Context, database string) error {
-	s, err := store.Open(ctx, database, store.Options{AlongsideNode: true})
+	s, err := store.Open(ctx, database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type bench struct {
 
 // openBench opens a store, registers a node and reads the triggers of an app. connections 0: as many as a node has.
 func (d *database) openBench(ctx context.Context, app string, connections int) (*bench, error) {
-	s, err := store.Open(ctx, d.url, store.Options{MaxConns: connections})
+	s, err := store.Open(ctx, d.url, store.Options{DatabaseOptions: store.DatabaseOptions{MaxConns: connections}})
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func runNodes(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("%s: %w", nodesVariable, err)
 	}
 	registry := prometheus.NewRegistry()
-	s, err := store.Open(ctx, config.Database, store.Options{Metrics: registry})
+	s, err := store.Open(ctx, config.Database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}})
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func (w *world) makeTokens(ctx context.Context) error {
 	if err := store.Migrate(ctx, w.url); err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, w.url, store.Options{AlongsideNode: true})
+	s, err := store.Open(ctx, w.url, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
 	if err != nil {
 		return err
 	}

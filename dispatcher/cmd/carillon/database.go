@@ -104,7 +104,8 @@ func maskPairs(database, otherwise string) string {
 
 // open opens the database for a command of the operator; nodes may use it at the same time. The keys may be nil.
 func (f databaseFlag) open(ctx context.Context, keys *seal.Keys) (*store.Store, error) {
-	s, err := store.Open(ctx, f.Database, store.Options{AlongsideNode: true, Login: f.login(), Keys: keys, Without: f.without()})
+	s, err := store.Open(ctx, f.Database, store.Options{
+		DatabaseOptions: store.DatabaseOptions{AlongsideNode: true, Login: f.login(), Without: f.without()}, Keys: keys})
 	if err != nil {
 		return nil, f.wrap(err)
 	}

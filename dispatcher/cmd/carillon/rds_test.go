@@ -118,9 +118,10 @@ func TestNodeWaitsForCredentials(t *testing.T) {
 // With different passwords for two hosts and no TLS to tell these apart, no password is sent.
 func TestPasswordsByHostNeedTLS(t *testing.T) {
 	t.Parallel()
-	_, err := store.Open(t.Context(), "postgres://fleet@127.0.0.1:1,localhost:2/carillon?sslmode=disable", store.Options{Login: store.Login{
+	_, err := store.Open(t.Context(), "postgres://fleet@127.0.0.1:1,localhost:2/carillon?sslmode=disable", store.Options{
+		DatabaseOptions: store.DatabaseOptions{Login: store.Login{
 		Password: func(_ context.Context, at store.Server) (string, error) { return at.Host, nil },
-	}})
+	}}})
 	if err == nil || !strings.Contains(err.Error(), "need TLS") || !store.Unreachable(err) {
 		t.Errorf("open: got %v, want an error about TLS", err)
 	}

@@ -64,8 +64,11 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 			return nil, o.database.wrap(err)
 		}
 	}
-	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys,
-		Requests: true, Without: o.database.without(), ClockMargin: o.engine.ClockMargin, AuditRetention: o.auditRetention, Logger: o.log})
+	s, err := store.Open(ctx, o.database.Database, store.Options{
+		DatabaseOptions: store.DatabaseOptions{Notify: o.notify, Login: login, Metrics: metrics, Requests: true,
+			Without: o.database.without(), ClockMargin: o.engine.ClockMargin},
+		Keys: o.keys, AuditRetention: o.auditRetention, Logger: o.log,
+	})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node cannot send the secrets of its jobs", err)}
@@ -73,7 +76,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 	if err != nil {
 		return nil, o.database.wrap(err)
 	}
-	has := store.CapabilitiesOf(s)
+	has := s.Capabilities()
 	o.log.InfoContext(ctx, "database opened", "has", has.String(), "lacks", store.AllCapabilities().Without(has).String())
 	return s, nil
 }

@@ -83,7 +83,7 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	if err := store.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), database, store.Options{Shared: true})
+	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{Shared: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
