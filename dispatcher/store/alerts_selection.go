@@ -198,7 +198,7 @@ func (j *judgement) writeFollows(ctx context.Context) error {
 		return nil
 	}
 	// From $1 on: id, bit, late
-	write := j.rows(0, 1, "", column{"id", bigint}, column{"bit", integer}, column{"late", bigint}) + ` UPDATE jobs AS j
+	write := j.rows(0, 1, "", col("id", bigint), col("bit", integer), col("late", bigint)) + ` UPDATE jobs AS j
 		SET follows = (j.follows & ~8) | b.bit, alert_late_after = b.late FROM b WHERE j.id = b.id`
 	if _, err := j.ExecContext(ctx, write, j.batch(ids, bits, late)...); err != nil {
 		return fmt.Errorf("let %d jobs follow alerts: %w", len(ids), err)

@@ -204,7 +204,7 @@ const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM
 
 func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]alert.Facts, jobs, since []int64) error {
 	// From $1 on: id, since
-	read := j.rows(0, 1, "", column{"id", bigint}, column{"since", bigint}) + ` SELECT b.id, (SELECT r.ended_at
+	read := j.rows(0, 1, "", col("id", bigint), col("since", bigint)) + ` SELECT b.id, (SELECT r.ended_at
 			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
 				ORDER BY r.scheduled_at DESC LIMIT ` + factsWithin + `) AS r
 			WHERE r.state IS NULL AND r.kind < 16 AND ` + notOfBackfill + ` LIMIT 1) FROM b`

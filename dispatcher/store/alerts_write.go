@@ -13,9 +13,11 @@ import (
 )
 
 var (
-	trackWritten = []column{{"id", bigint}, {"alert_id", bigint}, {"job_id", bigint}, {"of_condition", text}, {"firing", integer},
-		{"armed", integer}, {"kept_back", integer}, {"check_at", bigint}, {"track", text}}
-	eventWritten = []column{{"app_id", bigint}, {"at", bigint}, {"id", bigint}, {"alert", text}, {"job", text}, {"event", text}}
+	trackWritten = []column{col("id", bigint), col("alert_id", bigint), col("job_id", bigint), col("of_condition", text),
+	col("firing", integer),
+		col("armed", integer), col("kept_back", integer), col("check_at", bigint), col("track", text)}
+	eventWritten = []column{col("app_id", bigint), col("at", bigint), col("id", bigint), col("alert", text), col("job", text),
+		col("event", text)}
 )
 
 // flag is a boolean as a column of a batch.

@@ -39,7 +39,8 @@ func newBatchRig(t *testing.T, database string) *batchRig {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	r := &batchRig{T: t, registry: registry, postgres: !strings.HasPrefix(database, "sqlite:"),
-		Store: openAs(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}}), now: time.Now().UTC().Truncate(time.Minute),
+		Store: openAs(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}}),
+		now: time.Now().UTC().Truncate(time.Minute),
 		keys: map[string]run.Key{}}
 	for _, app := range []string{"evil", "victim"} {
 		_, _, err := r.PutApp(t.Context(), access.App{Name: app, Enabled: true}, r.change())

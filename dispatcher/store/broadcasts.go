@@ -59,7 +59,7 @@ type broadcastStatements struct {
 	end      statement // $1 now, from $2 on: broadcastEndColumns
 }
 
-var broadcastEndColumns = append(endColumns[:6:6], column{"state", text}, column{"class", text})
+var broadcastEndColumns = append(endColumns[:6:6], col("state", text), col("class", text))
 
 func broadcastStatementsOf(f flavor) broadcastStatements {
 	const (
@@ -72,7 +72,7 @@ func broadcastStatementsOf(f flavor) broadcastStatements {
 	chooseDone := `SELECT` + chosenEnd(end{at: `b.now`, status: `0`, state: `b.state`, class: `b.class`, message: `b.error`}) +
 		` FROM b JOIN live_runs AS r ON` + fence(f) + isSpread
 	return broadcastStatements{
-		insert: f.rows(0, 3, "", append(keyColumns[:5:5], column{"job_id", bigint})...) + `
+		insert: f.rows(0, 3, "", append(keyColumns[:5:5], col("job_id", bigint))...) + `
 	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, attempt, state, has_input)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, ` + appOf("b.job_id") + `, CAST($1 AS BIGINT), 0, 0, 0, 'queued',
 		CAST($2 AS BOOLEAN) FROM b WHERE 1 = 1

@@ -28,6 +28,9 @@ const (
 	boolean columnType = "boolean"
 )
 
+// col names a column of a batch.
+func col(name string, typ columnType) column { return column{name: name, typ: typ} }
+
 // names joins the columns' names.
 func names(columns []column) string {
 	list := make([]string, len(columns))
@@ -43,15 +46,15 @@ var (
 		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"next", bigint}, {"upto", bigint}, {"upto_due", bigint},
 		{"job_id", bigint},
 	}
-	claimColumns  = append(advanceColumns[:8:8], column{"live", boolean})
+	claimColumns  = append(advanceColumns[:8:8], col("live", boolean))
 	settleColumns = append(advanceColumns[:8:8],
-		column{"to_at", bigint}, column{"missed", bigint}, column{"decision", text}, column{"reason", text}, column{"run_at", bigint})
+		col("to_at", bigint), col("missed", bigint), col("decision", text), col("reason", text), col("run_at", bigint))
 	keyColumns     = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", bigint}}
 	outcomeColumns = []column{{"node", bigint}, {"started_at", bigint}, {"ended_at", bigint}, {"http_status", integer},
 		{"state", text}, {"class", text}, {"error", text}}
 	recordColumns = append(keyColumns[:5:5], outcomeColumns...)
 	// The state that a run returned, and the revision that it was given.
-	returnedColumns = append(recordColumns[:12:12], column{"returned", text}, column{"seen", bigint})
+	returnedColumns = append(recordColumns[:12:12], col("returned", text), col("seen", bigint))
 	// Five are those of a HostWait, the last two those of a Callback.
 	nextColumns = []column{{"next_at", bigint}, {"until_at", bigint}, {"counts", integer}, {"not_attempted", integer}, {"stops", boolean},
 		{"waits_for", bigint}, {"wait_app", bigint}, {"wait_host", text}, {"wait_pause", bigint}, {"wait_probe", bigint},
@@ -64,7 +67,7 @@ var (
 	fireAgainColumns = append(fireColumns[:13:13], nextColumns...)
 	responseColumns  = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer},
 		{"attempt", integer}, {"response", text}}
-	lateColumns         = append(recordColumns[:12:12], column{"late", text})
+	lateColumns         = append(recordColumns[:12:12], col("late", text))
 	scheduleNextColumns = []column{
 		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"anchor", bigint}, {"next", bigint}, {"due", bigint},
 	}
@@ -74,9 +77,9 @@ var (
 	}
 	countColumns   = []column{{"minutes", bigint}, {"from_at", bigint}, {"good", bigint}, {"late", bigint}, {"missed", bigint}}
 	fireKeyColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", bigint}}
-	settledColumns = append(keyColumns[:3:3], column{"due", bigint})
-	endColumns     = append(keyColumns[:5:5], column{"error", text})
-	slotColumns    = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint}, column{"endpoint", text})
+	settledColumns = append(keyColumns[:3:3], col("due", bigint))
+	endColumns     = append(keyColumns[:5:5], col("error", text))
+	slotColumns    = append(keyColumns[:5:5], col("node", bigint), col("job_id", bigint), col("endpoint", text))
 	idColumns      = []column{{"id", bigint}}
 	// Jobs, and endpoints that their runs wait for.
 	waitedColumns = []column{{"id", bigint}, {"endpoint", text}}

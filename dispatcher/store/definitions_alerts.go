@@ -52,13 +52,13 @@ func scanAlert(app string) func(scanner) (alert.Alert, error) {
 		}
 		var d alertDefinition
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return a, unreadable{fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err)}
+			return a, asUnreadable(fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err))
 		}
 		a.Jobs, a.Labels, a.AlertConditionsOf, a.Recovery = d.Jobs, d.Labels, d.AlertConditionsOf, d.Recovery
 		a.Mutes, a.Destination, a.Retry = d.Mutes, d.Destination, d.Retry
 		if muted != nil {
 			if err := json.Unmarshal([]byte(*muted), &a.Muted); err != nil {
-				return a, unreadable{fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err)}
+				return a, asUnreadable(fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err))
 			}
 		}
 		return a, nil

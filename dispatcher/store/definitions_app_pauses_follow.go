@@ -94,7 +94,7 @@ func holdJobs(ctx context.Context, t *tx, ids []int64, held []bool) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	columns := []column{{"id", bigint}, {"held", boolean}}
+	columns := []column{col("id", bigint), col("held", boolean)}
 	// From $1 on: id, whether it is held
 	ofJobs := t.rows(0, 1, "", columns...) + ` UPDATE jobs AS j SET app_paused = b.held FROM b WHERE j.id = b.id`
 	if _, err := t.ExecContext(ctx, ofJobs, t.batch(ids, held)...); err != nil {
@@ -114,7 +114,7 @@ func holdJobs(ctx context.Context, t *tx, ids []int64, held []bool) error {
 		return err
 	}
 	// $1 the reason, from $2 on: id, the reason or 0
-	write := t.rows(0, 2, "", column{"id", bigint}, column{"off", integer}) + ` UPDATE trigger_clock AS c
+	write := t.rows(0, 2, "", col("id", bigint), col("off", integer)) + ` UPDATE trigger_clock AS c
 		SET off = (c.off & ~CAST($1 AS integer)) | b.off FROM b WHERE c.id = b.id`
 	_, err := t.ExecContext(ctx, write, append([]any{offPauses}, t.batch(clocks, off)...)...)
 	return err

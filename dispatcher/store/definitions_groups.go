@@ -53,7 +53,7 @@ func scanGroup(app string) func(scanner) (target.EndpointGroup, error) {
 		}
 		var d groupDefinition
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return g, unreadable{fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err)}
+			return g, asUnreadable(fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err))
 		}
 		g.Kind, g.XXLJobSettings = d.Kind, d.XXLJobSettings
 		g.Path, g.Strategy, g.Signing, g.Auth, g.TLS = d.Path, d.Strategy, d.Signing, d.Auth, d.TLS

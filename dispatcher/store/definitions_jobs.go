@@ -229,7 +229,7 @@ func (s *Store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// From $1 on: the ids
-	query := s.rows(0, 1, "", column{"id", bigint}) + ` SELECT ` + jobColumns +
+	query := s.rows(0, 1, "", col("id", bigint)) + ` SELECT ` + jobColumns +
 		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
 	versions := make([]dispatcher.JobVersion, 0, len(ids))
 	// As a hot statement, because a node reads some hundred at once a moment before they are due.

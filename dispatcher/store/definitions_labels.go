@@ -117,7 +117,7 @@ func switchSets(ctx context.Context, t *tx, sets []labelSet) error {
 	for _, set := range sets {
 		labels, served = append(labels, set.labels), append(served, !set.served)
 	}
-	note := t.rows(0, 1, "", column{"labels", text}, column{"served", boolean}) + ` UPDATE label_sets AS s
+	note := t.rows(0, 1, "", col("labels", text), col("served", boolean)) + ` UPDATE label_sets AS s
 		SET served = b.served, switched_to = 0 FROM b WHERE s.node_labels = b.labels`
 	if _, err := t.ExecContext(ctx, note, t.batch(labels, served)...); err != nil {
 		return err
@@ -141,7 +141,7 @@ func dropUnused(ctx context.Context, t *tx) error {
 	if err != nil || len(sets) == 0 {
 		return err
 	}
-	drop := t.rows(0, 1, "", column{"labels", text}) + ` DELETE FROM label_sets AS s
+	drop := t.rows(0, 1, "", col("labels", text)) + ` DELETE FROM label_sets AS s
 		WHERE s.node_labels IN (SELECT labels FROM b) AND` + unused
 	_, err = t.ExecContext(ctx, drop, t.batch(sets)...)
 	return err

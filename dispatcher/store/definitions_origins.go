@@ -122,7 +122,7 @@ func parkTriggers(ctx context.Context, t *tx, job dispatcher.Job) error {
 		ids = append(ids, job.TriggerKey(name))
 	}
 	// $1 job, from $2 on: id, name
-	park := t.rows(0, 2, "", column{"id", bigint}, column{"name", text}) + ` UPDATE triggers AS t SET origin = ` + ownTriggerOrigin + `,
+	park := t.rows(0, 2, "", col("id", bigint), col("name", text)) + ` UPDATE triggers AS t SET origin = ` + ownTriggerOrigin + `,
 			name = ` + ownTriggerOrigin + ` || '~' FROM b
 		WHERE t.job_id = $1 AND t.name = b.name AND t.id <> b.id AND t.deleted_at IS NOT NULL`
 	_, err := t.ExecContext(ctx, park, append([]any{job.Key()}, t.batch(ids, names)...)...)

@@ -121,11 +121,11 @@ func writePauses(ctx context.Context, t *tx, job dispatcher.Job) error {
 		return err
 	}
 	// $1 revision, from $2 on: id, off
-	ofClocks := t.rows(0, 2, "", column{"id", bigint}, column{"off", integer}) + ` UPDATE trigger_clock AS c
+	ofClocks := t.rows(0, 2, "", col("id", bigint), col("off", integer)) + ` UPDATE trigger_clock AS c
 		SET off = (c.off & ~6) | b.off, revision = $1 FROM b WHERE c.id = b.id`
 	// $1 job paused, $2 revision, from $3 on: id, paused, pause, since when, until when
-	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}, column{"pause", text}, column{"since", bigint},
-		column{"until", bigint}) + ` UPDATE triggers AS t
+	ofTriggers := t.rows(0, 3, "", col("id", bigint), col("paused", boolean), col("pause", text), col("since", bigint),
+		col("until", bigint)) + ` UPDATE triggers AS t
 		SET paused = b.paused, pause = b.pause, paused_at = b.since, pause_until = b.until,
 			 job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
 	var ids []int64

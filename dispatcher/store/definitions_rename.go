@@ -106,7 +106,7 @@ func writeNames(ctx context.Context, t *tx, job dispatcher.Job) error {
 	// $1 revision, from $2 on: ids
 	ofClocks := t.rows(0, 2, "", idColumns...) + ` UPDATE trigger_clock AS c SET revision = $1 FROM b WHERE c.id = b.id`
 	// $1 revision, from $2 on: id, name, origin
-	ofTriggers := t.rows(0, 2, "", column{"id", bigint}, column{"name", text}, column{"origin", text}) + ` UPDATE triggers AS t
+	ofTriggers := t.rows(0, 2, "", col("id", bigint), col("name", text), col("origin", text)) + ` UPDATE triggers AS t
 		SET name = b.name, origin = b.origin, revision = $1 FROM b WHERE t.id = b.id`
 	var ids []int64
 	var origins []string

@@ -55,8 +55,8 @@ func orNever(ms int64) time.Time {
 
 // dueLists are the lists of a query of due triggers side by side, each filled up. Only dueOfJobs has jobs.
 var (
-	dueLists  = []column{{"app", bigint}, {"labels", text}}
-	dueOfJobs = append(dueLists[:2:2], column{"job", bigint})
+	dueLists  = []column{col("app", bigint), col("labels", text)}
+	dueOfJobs = append(dueLists[:2:2], col("job", bigint))
 )
 
 // dueTriggers is one page of the window, by trigger_clock_due: it reads no entry of a trigger that is off, and no

@@ -55,7 +55,7 @@ func (all *statements) inParts(f flavor) {
 
 // common returns the hot statements that are the same in both flavors.
 func common(f flavor) statements {
-	asker := f.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
+	asker := f.rows(1, 3, "", col("id", bigint), col("heartbeat", bigint))
 	return statements{
 		due:            dueStatementsOf(f),
 		triggers:       read(f.rows(0, 1, "", idColumns...) + triggersByID),

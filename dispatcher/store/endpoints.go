@@ -269,7 +269,7 @@ func removeEndpoints(ctx context.Context, t *tx, group int64, ids []string) erro
 		return nil
 	}
 	// $1 group, from $2 on: the ids
-	remove := t.rows(0, 2, "", column{"id", text}) + ` DELETE FROM endpoints WHERE group_id = $1 AND id IN (SELECT id FROM b)`
+	remove := t.rows(0, 2, "", col("id", text)) + ` DELETE FROM endpoints WHERE group_id = $1 AND id IN (SELECT id FROM b)`
 	_, err := t.ExecContext(ctx, remove, append([]any{group}, t.batch(ids)...)...)
 	return err
 }
@@ -287,8 +287,8 @@ func writeDeclared(ctx context.Context, t *tx, group int64, endpoints map[string
 		urls[i], weights[i], backups[i], labels[i] = e.URL, int32(e.Weight), e.Backup, e.Labels.String()
 	}
 	// $1 group, $2 now, from $3 on: the columns of b
-	put := t.rows(0, 3, "", column{"id", text}, column{"url", text}, column{"weight", integer}, column{"backup", boolean},
-		column{"labels", text}) + ` INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, registered_at)
+	put := t.rows(0, 3, "", col("id", text), col("url", text), col("weight", integer), col("backup", boolean),
+		col("labels", text)) + ` INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, registered_at)
 		SELECT $1, b.id, b.url, b.weight, b.backup, b.labels, 'static', $2 FROM b WHERE 1 = 1
 		ON CONFLICT (group_id, id) DO UPDATE SET url = excluded.url, weight = excluded.weight, backup = excluded.backup,
 			labels = excluded.labels, source = excluded.source, expires_at = NULL, expire_after = 0`

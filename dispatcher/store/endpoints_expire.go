@@ -62,7 +62,7 @@ func (s *Store) removeExpired(ctx context.Context, endpoints []expiredEndpoint, 
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 now, from $2 on: the endpoints. PostgreSQL looks at the outer condition again after a heartbeat that came first.
-		remove := t.rows(0, 2, "", column{"group_id", bigint}, column{"id", text}) + ` DELETE FROM endpoints
+		remove := t.rows(0, 2, "", col("group_id", bigint), col("id", text)) + ` DELETE FROM endpoints
 			WHERE expires_at <= $1 AND (group_id, id) IN (SELECT b.group_id, b.id FROM b) RETURNING group_id`
 		left, err := collect(ctx, t, scanInt, remove, append([]any{t.now.UnixMilli()}, t.batch(groups, ids)...)...)
 		if removed = len(left); err != nil || removed == 0 {

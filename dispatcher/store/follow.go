@@ -178,8 +178,8 @@ func removePending(ctx context.Context, t *tx, ends []pendingEnd) error {
 		kind = append(kind, int32(e.key.Kind.Code()))
 	}
 	// From $1 on: the key
-	remove := t.rows(0, 1, "", column{"ended_at", bigint}, column{"trigger_id", bigint}, column{"scheduled_at", bigint},
-		column{"kind", integer}) + ` DELETE FROM pending_ends
+	remove := t.rows(0, 1, "", col("ended_at", bigint), col("trigger_id", bigint), col("scheduled_at", bigint),
+		col("kind", integer)) + ` DELETE FROM pending_ends
 		WHERE (ended_at, trigger_id, scheduled_at, kind) IN (SELECT b.ended_at, b.trigger_id, b.scheduled_at, b.kind FROM b)`
 	_, err := t.ExecContext(ctx, remove, t.batch(ended, trigger, at, kind)...)
 	return err

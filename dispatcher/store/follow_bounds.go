@@ -127,7 +127,7 @@ func failRefused(ctx context.Context, t *tx, refused []unqueuedRun) error {
 		jobs, revisions = append(jobs, run.jobID), append(revisions, run.revision)
 	}
 	// $1 now, from $2 on: the runs
-	insert := t.rows(0, 2, "", append(keyColumns[:3:3], column{"job_id", bigint}, column{"revision", bigint}, column{"why", text})...) + `
+	insert := t.rows(0, 2, "", append(keyColumns[:3:3], col("job_id", bigint), col("revision", bigint), col("why", text))...) + `
 		INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, attempt, http_status, state, class, error)
 		SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, CAST($1 AS BIGINT), 0, 0, 'failed', 'bounds', b.why FROM b
 		WHERE NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id

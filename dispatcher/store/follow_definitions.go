@@ -197,8 +197,8 @@ func writeFollowers(ctx context.Context, t *tx, job dispatcher.Job, all []follow
 		events, kinds = append(events, int32(f.event)), append(kinds, int32(f.kind.Code()))
 	}
 	// From $1 on: the columns
-	insert := t.rows(0, 1, "", column{"job_id", bigint}, column{"event", integer}, column{"follower_id", bigint}, column{"kind", integer},
-		column{"result", boolean}) + ` INSERT INTO followers (job_id, event, follower_id, kind, result)
+	insert := t.rows(0, 1, "", col("job_id", bigint), col("event", integer), col("follower_id", bigint), col("kind", integer),
+		col("result", boolean)) + ` INSERT INTO followers (job_id, event, follower_id, kind, result)
 		SELECT b.job_id, b.event, b.follower_id, b.kind, b.result FROM b`
 	_, err = t.ExecContext(ctx, insert, t.batch(jobs, events, ids, kinds, results)...)
 	return err

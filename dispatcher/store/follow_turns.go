@@ -13,7 +13,7 @@ import (
 // have ended, what follows the runs of others and their alerts wait for none of them.
 
 // afterColumns are up to which ends of which apps a node has looked.
-var afterColumns = []column{{"app", bigint}, {"after_end", bigint}}
+var afterColumns = []column{col("app", bigint), col("after_end", bigint)}
 
 // freshEnds and triedEnds tell the pending ends e of an app a that are not set aside, and those that were and are tried again.
 // $2 lower bound, $3 now

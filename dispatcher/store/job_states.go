@@ -164,7 +164,7 @@ func (s *Store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 		return 0, nil
 	}
 	// $1 now, from $2 on: the columns
-	write := s.rows(1, 2, "", column{"id", bigint}, column{"revision", bigint}, column{"before", text}, column{"after", text}) +
+	write := s.rows(1, 2, "", col("id", bigint), col("revision", bigint), col("before", text), col("after", text)) +
 		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b
 			WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64

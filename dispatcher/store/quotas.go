@@ -196,7 +196,7 @@ func addWaiting(ctx context.Context, t *tx, app string, runs int64) error {
 // countInputs adds what runs were given to what their apps keep.
 func countInputs(ctx context.Context, t *tx, jobs, bytes []int64) error {
 	// $1 day, from $2 on: jobs and bytes
-	add := t.rows(0, 2, "", column{"job_id", bigint}, column{"bytes", bigint}) + ` INSERT INTO app_bytes (app_id, day, bytes)
+	add := t.rows(0, 2, "", col("job_id", bigint), col("bytes", bigint)) + ` INSERT INTO app_bytes (app_id, day, bytes)
 		SELECT j.app_id, CAST($1 AS BIGINT), CAST(SUM(b.bytes) AS BIGINT) FROM b JOIN jobs AS j ON j.id = b.job_id WHERE 1 = 1
 		GROUP BY j.app_id ORDER BY j.app_id
 		ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`

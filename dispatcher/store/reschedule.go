@@ -49,8 +49,9 @@ func orNone(ms *int64) int64 {
 
 // moveColumns are a clock as it was found, and what becomes of it.
 var moveColumns = []column{
-	{"of_trigger", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"from_at", bigint}, {"was", text},
-	{"next", bigint}, {"due", bigint}, {"state", text},
+	col("of_trigger", bigint), col("revision", bigint), col("calendars", bigint), col("prev", bigint), col("from_at", bigint),
+		col("was", text),
+	col("next", bigint), col("due", bigint), col("state", text),
 }
 
 // moveClocks moves the clocks of the batch that are still as they were found.
@@ -108,7 +109,7 @@ func writeErrors(ctx context.Context, t *tx, moves map[int64]move, won []int64) 
 		return nil
 	}
 	// From $1 on: id, error
-	write := t.rows(0, 1, "", column{"id", bigint}, column{"error", text}) + ` UPDATE triggers AS t SET error = b.error
+	write := t.rows(0, 1, "", col("id", bigint), col("error", text)) + ` UPDATE triggers AS t SET error = b.error
 		FROM b WHERE t.id = b.id`
 	_, err := t.ExecContext(ctx, write, t.batch(ids, problems)...)
 	return err

@@ -21,8 +21,8 @@ type queuedRun struct {
 }
 
 var (
-	queuedColumns = append(keyColumns[:3:3], column{"job_id", bigint}, column{"revision", bigint}, column{"has_input", boolean})
-	inputColumns  = append(keyColumns[:3:3], column{"input", text})
+	queuedColumns = append(keyColumns[:3:3], col("job_id", bigint), col("revision", bigint), col("has_input", boolean))
+	inputColumns  = append(keyColumns[:3:3], col("input", text))
 )
 
 // queueStatements queue runs that may have been queued before.
