@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
@@ -149,7 +150,7 @@ func TestBroadcastCoversEachShardOnce(t *testing.T) {
 func testBroadcastFleet(t *testing.T, database string, nodes int) {
 	t.Helper()
 	w := &shardServers{hits: map[string][]shardHit{}, came: make(chan struct{}, 1), servers: map[string]*httptest.Server{}}
-	opened, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
+	opened, err := store.Open(t.Context(), database, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -21,7 +22,7 @@ func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 	database := pgtest.New(t)
 	const nodes, tenth = 4, 10
 	registry := prometheus.NewRegistry()
-	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}})
+	s, err := store.Open(t.Context(), database, store.Options{Options: db.Options{Metrics: registry}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -95,7 +96,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	database := newDatabase(t)
 	registry := prometheus.NewRegistry()
 	s, err := store.Open(t.Context(), database, store.Options{
-		DatabaseOptions: store.DatabaseOptions{Metrics: registry}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		Options: db.Options{Metrics: registry}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -76,21 +77,23 @@ func judge(ctx context.Context, t *tx, ids []int64) (*judgement, error) {
 // lockJobs locks jobs in the order of their ids.
 func (j *judgement) lockJobs(ctx context.Context, ids []int64) error {
 	// From $1 on: ids
-	lock := j.rows(0, 1, "", idColumns...) + ` SELECT j.id FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id` + lockOf(j.lock(), "j")
-	if _, err := collect(ctx, j, scanInt, lock, j.batch(ids)...); err != nil {
+	lock := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT j.id FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id` +
+		db.LockOf(j.ForUpdate(), "j")
+	if _, err := db.Collect(ctx, j, db.ScanInt, lock, j.Batch(ids)...); err != nil {
 		return err
 	}
 	// From $1 on: ids
-	read := j.rows(0, 1, "", idColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.labels, j.deleted_at IS NOT NULL, j.follows,
+	read := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.labels, j.deleted_at IS NOT NULL, j.follows,
 			j.enabled AND a.enabled AND NOT j.paused AND NOT j.app_paused,
 			CASE WHEN j.updated_at > a.updated_at THEN j.updated_at ELSE a.updated_at END,
 			j.alert_late_after, j.objective <> ''
 		FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
-	all, err := collect(ctx, j, func(row scanner) (job judgedJob, err error) {
-		err = row.Scan(&job.id, &job.appID, &job.app, &job.salt, &job.name, labelsColumn(&job.labels), &job.deleted, &job.follows, &job.watched,
-			instantColumn(&job.changedAt), &job.lateAfter, &job.objective)
+	all, err := db.Collect(ctx, j, func(row db.Scanner) (job judgedJob, err error) {
+		err = row.Scan(&job.id, &job.appID, &job.app, &job.salt, &job.name, db.LabelsColumn(&job.labels), &job.deleted, &job.follows,
+			&job.watched,
+			db.InstantColumn(&job.changedAt), &job.lateAfter, &job.objective)
 		return job, err
-	}, read, j.batch(ids)...)
+	}, read, j.Batch(ids)...)
 	for i := range all {
 		j.jobs[all[i].id] = &all[i]
 	}
@@ -129,10 +132,10 @@ func (j *judgement) alertsOf(ctx context.Context, appID int64, app string) ([]*s
 	// $1 app
 	const list = `SELECT ` + alertColumns + `, a.id, a.job_id, COALESCE(d.revision, 0) FROM alerts AS a LEFT JOIN jobs AS d ON d.id = a.job_id
 		WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
-	all, err := collect(ctx, j, func(row scanner) (*storedAlert, error) {
+	all, err := db.Collect(ctx, j, func(row db.Scanner) (*storedAlert, error) {
 		one := &storedAlert{}
 		var err error
-		one.Alert, err = scanAlert(app)(widerRow{scanner: row, after: []any{&one.id, &one.jobID, &one.jobRevision}})
+		one.Alert, err = scanAlert(app)(db.WiderRow{Scanner: row, After: []any{&one.id, &one.jobID, &one.jobRevision}})
 		return one, err
 	}, list, appID)
 	for _, alert := range all {
@@ -149,7 +152,7 @@ type keyedTrack struct {
 	alert.Track
 }
 
-func scanTrack(row scanner) (k keyedTrack, err error) {
+func scanTrack(row db.Scanner) (k keyedTrack, err error) {
 	var text string
 	if err = row.Scan(&k.id, &k.AlertID, &k.JobID, &k.Condition, &k.Firing, &text); err != nil {
 		return k, err
@@ -165,8 +168,8 @@ func scanTrack(row scanner) (k keyedTrack, err error) {
 // readTracks reads the states of the jobs.
 func (j *judgement) readTracks(ctx context.Context, ids []int64) error {
 	// From $1 on: ids
-	read := j.rows(0, 1, "", idColumns...) + ` SELECT ` + trackColumns + ` FROM b JOIN alert_states AS s ON s.job_id = b.id`
-	all, err := collect(ctx, j, scanTrack, read, j.batch(ids)...)
+	read := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + trackColumns + ` FROM b JOIN alert_states AS s ON s.job_id = b.id`
+	all, err := db.Collect(ctx, j, scanTrack, read, j.Batch(ids)...)
 	for _, one := range all {
 		j.tracks[one.id] = one.Track
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -42,7 +43,7 @@ func (s *Store) UnmuteAlert(ctx context.Context, app, name string, change input.
 func (s *Store) changeMute(ctx context.Context, app, name, action string, change input.Change,
 	next func(time.Time) (*alert.Mute, error)) (stored alert.Alert, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		alert, err := findAlert(ctx, t, app, name, t.lock())
+		alert, err := findAlert(ctx, t, app, name, t.ForUpdate())
 		if err == nil {
 			err = t.allow(alert.Revision)
 		}
@@ -113,7 +114,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		var salt run.Salt
 		// $1 id
 		const read = `SELECT j.revision, a.salt FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1`
-		if _, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+		if _, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
 			return struct{}{}, row.Scan(&revision, &salt)
 		}, read, attached); err != nil {
 			return err
@@ -144,39 +145,39 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 
 // AlertEvents returns a page of the transitions of an app, latest first.
 func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]alert.Event, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, query.App, ""); err != nil {
 		return nil, err
 	}
-	var w conditions
-	w.add("app_id = %s", run.AppID(query.App))
+	var w db.Conditions
+	w.Add("app_id = %s", run.AppID(query.App))
 	if query.Alert != "" {
-		w.add("alert = %s", query.Alert)
+		w.Add("alert = %s", query.Alert)
 	}
 	if query.Job != "" {
-		w.add("job = %s", query.Job)
+		w.Add("job = %s", query.Job)
 	}
 	if !query.From.IsZero() {
-		w.add("at >= %s", query.From.UnixMilli())
+		w.Add("at >= %s", query.From.UnixMilli())
 	}
 	if !query.To.IsZero() {
-		w.add("at <= %s", query.To.UnixMilli())
+		w.Add("at <= %s", query.To.UnixMilli())
 	}
 	if query.Page.Cursor != "" {
 		at, id, err := access.ParseAuditID(query.Page.Cursor)
 		if err != nil {
 			return nil, fmt.Errorf("cursor %s is not that of an event of an alert: %w", input.Echo(query.Page.Cursor), err)
 		}
-		w.add("(at, id) < (%s, %s)", at.UnixMilli(), id)
+		w.Add("(at, id) < (%s, %s)", at.UnixMilli(), id)
 	}
-	list := `SELECT at, id, alert, job, event FROM alert_events WHERE ` + strings.TrimPrefix(w.text, " AND ") +
+	list := `SELECT at, id, alert, job, event FROM alert_events WHERE ` + strings.TrimPrefix(w.Text, " AND ") +
 		fmt.Sprintf(` ORDER BY at DESC, id DESC LIMIT %d`, query.Page.Limit)
-	return collect(ctx, s.read, func(row scanner) (e alert.Event, err error) {
+	return db.Collect(ctx, s.Read, func(row db.Scanner) (e alert.Event, err error) {
 		var id int64
 		var at time.Time
 		var alert, job, text string
-		if err = row.Scan(instantColumn(&at), &id, &alert, &job, &text); err != nil {
+		if err = row.Scan(db.InstantColumn(&at), &id, &alert, &job, &text); err != nil {
 			return e, err
 		}
 		if err = json.Unmarshal([]byte(text), &e); err != nil {
@@ -184,5 +185,5 @@ func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]aler
 		}
 		e.At, e.Alert, e.Job, e.Cursor = at, alert, job, access.AuditID(at, id)
 		return e, nil
-	}, list, w.args...)
+	}, list, w.Args...)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -18,7 +19,7 @@ import (
 
 // orderNotifications adds to the inputs of notifications what they wait for, and why they are overtaken.
 func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.Input) error {
-	k, told := newKeys(len(inputs)), map[run.Key]target.AlertNotification{}
+	k, told := db.NewKeys(len(inputs)), map[run.Key]target.AlertNotification{}
 	ids := []int64(nil)
 	for key, input := range inputs {
 		var n target.AlertNotification
@@ -30,7 +31,7 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 		if !input.After.IsZero() {
 			before := key
 			before.ScheduledAt = input.After
-			k.add(before, 0, 0)
+			k.Add(before, 0, 0)
 		}
 	}
 	if len(told) == 0 {
@@ -41,8 +42,8 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 		return fmt.Errorf("look for notifications under way: %w", err)
 	}
 	// From $1 on: ids
-	read := s.rows(0, 1, "", idColumns...) + ` SELECT ` + trackColumns + ` FROM alert_states AS s WHERE s.id IN (SELECT b.id FROM b)`
-	found, err := collect(ctx, s.read, scanTrack, read, s.batch(ids)...)
+	read := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + trackColumns + ` FROM alert_states AS s WHERE s.id IN (SELECT b.id FROM b)`
+	found, err := db.Collect(ctx, s.Read, scanTrack, read, s.Batch(ids)...)
 	if err != nil {
 		return fmt.Errorf("read states of alerts: %w", err)
 	}
@@ -72,15 +73,15 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 
 // underWay returns those of runs that have to end before the next of their condition begins: a node has them, or they have not
 // been attempted, and so wait for one before them. One that waits for its next attempt looks again before it makes it.
-func (s *Store) underWay(ctx context.Context, k *keys) (map[run.Key]bool, error) {
+func (s *Store) underWay(ctx context.Context, k *db.Keys) (map[run.Key]bool, error) {
 	under := map[run.Key]bool{}
-	if len(k.at) == 0 {
+	if len(k.At) == 0 {
 		return under, nil
 	}
 	// From $1 on: the keys
-	read := s.rows(0, 1, "", keyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b JOIN live_runs AS r ON` +
-		ofBatch(s.flavor) + ` WHERE r.attempt = 0 OR r.state IN ('claimed', 'running')`
-	found, err := collect(ctx, s.read, scanRunKey, read, s.batch(k.at, k.trigger, k.kind)...)
+	read := s.Rows(0, 1, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b JOIN live_runs AS r ON` +
+		db.OfBatch(s.Flavor) + ` WHERE r.attempt = 0 OR r.state IN ('claimed', 'running')`
+	found, err := db.Collect(ctx, s.Read, scanRunKey, read, s.Batch(k.At, k.Trigger, k.Kind)...)
 	for _, key := range found {
 		under[key] = true
 	}

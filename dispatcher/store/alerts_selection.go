@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -39,8 +40,8 @@ type swept struct {
 func sweepAlerts(ctx context.Context, t *tx, app int64, limit int) (done swept, err error) {
 	// $1 id
 	const pending = `SELECT name, alerts_swept_to FROM apps WHERE id = $1 AND alerts_swept_to IS NOT NULL`
-	at, found, err := first(ctx, t, func(row scanner) (at [2]string, err error) { return at, row.Scan(&at[0], &at[1]) },
-		pending+t.lock(), app)
+	at, found, err := db.First(ctx, t, func(row db.Scanner) (at [2]string, err error) { return at, row.Scan(&at[0], &at[1]) },
+		pending+t.ForUpdate(), app)
 	if err != nil || !found {
 		return done, err
 	}
@@ -48,7 +49,7 @@ func sweepAlerts(ctx context.Context, t *tx, app int64, limit int) (done swept, 
 	const next = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 AND deleted_at IS NULL ORDER BY name LIMIT $3`
 	var ids []int64
 	last := at[1]
-	_, err = collect(ctx, t, func(row scanner) (struct{}, error) {
+	_, err = db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		err := row.Scan(&id, &last)
 		ids = append(ids, id)
@@ -79,7 +80,7 @@ func followAlertsOfJob(ctx context.Context, t *tx, app string, job int64) error 
 	// $1 app, $2 job
 	const concerned = `SELECT 1 FROM alerts WHERE app_id = $1 AND deleted_at IS NULL
 		UNION ALL SELECT 1 FROM alert_states WHERE job_id = $2 LIMIT 1`
-	_, some, err := first(ctx, t, scanInt, concerned, run.AppID(app), job)
+	_, some, err := db.First(ctx, t, db.ScanInt, concerned, run.AppID(app), job)
 	if err == nil && some {
 		_, err = followAlerts(ctx, t, []int64{job}, true)
 	}
@@ -198,9 +199,9 @@ func (j *judgement) writeFollows(ctx context.Context) error {
 		return nil
 	}
 	// From $1 on: id, bit, late
-	write := j.rows(0, 1, "", col("id", bigint), col("bit", integer), col("late", bigint)) + ` UPDATE jobs AS j
+	write := j.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("bit", db.Integer), db.Col("late", db.Bigint)) + ` UPDATE jobs AS j
 		SET follows = (j.follows & ~8) | b.bit, alert_late_after = b.late FROM b WHERE j.id = b.id`
-	if _, err := j.ExecContext(ctx, write, j.batch(ids, bits, late)...); err != nil {
+	if _, err := j.ExecContext(ctx, write, j.Batch(ids, bits, late)...); err != nil {
 		return fmt.Errorf("let %d jobs follow alerts: %w", len(ids), err)
 	}
 	return nil
@@ -209,7 +210,7 @@ func (j *judgement) writeFollows(ctx context.Context) error {
 // endAlertsOf ends what is known of a job that was deleted.
 func endAlertsOf(ctx context.Context, t *tx, job int64) error {
 	// $1 job
-	_, some, err := first(ctx, t, scanInt, `SELECT 1 FROM alert_states WHERE job_id = $1 LIMIT 1`, job)
+	_, some, err := db.First(ctx, t, db.ScanInt, `SELECT 1 FROM alert_states WHERE job_id = $1 LIMIT 1`, job)
 	if err != nil || !some {
 		return err
 	}

@@ -13,49 +13,50 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // AlertStates returns a page of the states of alerts of an app, by alert, job and condition.
 func (s *Store) AlertStates(ctx context.Context, query alert.StateQuery) ([]alert.State, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, query.App, ""); err != nil {
 		return nil, err
 	}
 	if query.Alert != "" {
-		if _, err := findAlert(ctx, s.read, query.App, query.Alert, ""); err != nil {
+		if _, err := findAlert(ctx, s.Read, query.App, query.Alert, ""); err != nil {
 			return nil, err
 		}
 	}
-	now, err := s.orClock(ctx, query.Now)
+	now, err := s.OrClock(ctx, query.Now)
 	if err != nil {
 		return nil, err
 	}
-	return s.alertStates(ctx, s.read, query, now)
+	return s.alertStates(ctx, s.Read, query, now)
 }
 
 // alertStates is AlertStates within a transaction.
-func (s *Store) alertStates(ctx context.Context, q querier, query alert.StateQuery, now time.Time) (
+func (s *Store) alertStates(ctx context.Context, q db.Querier, query alert.StateQuery, now time.Time) (
 	[]alert.State, error,
 ) {
-	var w conditions
-	w.add("a.app_id = %s", run.AppID(query.App))
+	var w db.Conditions
+	w.Add("a.app_id = %s", run.AppID(query.App))
 	if query.Alert != "" {
-		w.add("a.id = %s", dispatcher.AlertID(query.App, query.Alert))
+		w.Add("a.id = %s", dispatcher.AlertID(query.App, query.Alert))
 	}
 	if query.Job != "" {
-		w.add("j.name = %s", query.Job)
+		w.Add("j.name = %s", query.Job)
 	}
 	if query.Firing {
-		w.text += " AND s.firing"
+		w.Text += " AND s.firing"
 	}
 	if query.Page.Cursor != "" {
 		parts := strings.Split(query.Page.Cursor, "/")
 		if len(parts) != 3 {
 			return nil, fmt.Errorf("cursor %s is not that of a state of an alert", input.Echo(query.Page.Cursor))
 		}
-		w.add("(a.name, j.name, s.condition) > (%s, %s, %s)", parts[0], parts[1], parts[2])
+		w.Add("(a.name, j.name, s.condition) > (%s, %s, %s)", parts[0], parts[1], parts[2])
 	}
 	all, err := listAlertStates(ctx, q, w, query.Page.Limit)
 	if err != nil {
@@ -79,25 +80,25 @@ type shownAlertState struct {
 }
 
 // listAlertStates lists the states s of alerts a for jobs j that meet conditions.
-func listAlertStates(ctx context.Context, q querier, w conditions, limit int) ([]shownAlertState, error) {
+func listAlertStates(ctx context.Context, q db.Querier, w db.Conditions, limit int) ([]shownAlertState, error) {
 	list := `SELECT ` + trackColumns + `, j.app, j.name, ` + alertColumns + ` FROM alerts AS a JOIN alert_states AS s ON s.alert_id = a.id
-		JOIN jobs AS j ON j.id = s.job_id WHERE a.deleted_at IS NULL` + w.text + `
+		JOIN jobs AS j ON j.id = s.job_id WHERE a.deleted_at IS NULL` + w.Text + `
 		ORDER BY a.name, j.name, s.condition LIMIT ` + strconv.Itoa(limit)
-	return collect(ctx, q, func(row scanner) (one shownAlertState, err error) {
+	return db.Collect(ctx, q, func(row db.Scanner) (one shownAlertState, err error) {
 		var app, track string
 		k := &one.keyedTrack
-		one.alert, err = scanAlert("")(widerRow{scanner: row,
-			before: []any{&k.id, &k.AlertID, &k.JobID, &k.Condition, &k.Firing, &track, &app, &one.job}})
+		one.alert, err = scanAlert("")(db.WiderRow{Scanner: row,
+			Before: []any{&k.id, &k.AlertID, &k.JobID, &k.Condition, &k.Firing, &track, &app, &one.job}})
 		one.alert.App = app
 		if err == nil {
 			err = json.Unmarshal([]byte(track), &k.Track)
 		}
 		return one, err
-	}, list, w.args...)
+	}, list, w.Args...)
 }
 
 // addDelivery adds to a state what became of its latest notification.
-func (s *Store) addDelivery(ctx context.Context, q querier, track keyedTrack, state *alert.State) error {
+func (s *Store) addDelivery(ctx context.Context, q db.Querier, track keyedTrack, state *alert.State) error {
 	if track.Told == "" {
 		return nil
 	}
@@ -107,7 +108,7 @@ func (s *Store) addDelivery(ctx context.Context, q querier, track keyedTrack, st
 	const run = `SELECT state, class, error FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
 		UNION ALL SELECT coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, '') FROM runs
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	_, _, err := first(ctx, q, func(row scanner) (struct{}, error) {
+	_, _, err := db.First(ctx, q, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&state.Notification.State, &state.Notification.Class, &state.Notification.Error)
 	}, run, keyArgs(key)[:3]...)
 	return err
@@ -176,7 +177,7 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 		}
 		// $1 app, $2 name
 		const find = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
-		job, there, err := first(ctx, t, scanInt, find, run.AppID(app), jobName)
+		job, there, err := db.First(ctx, t, db.ScanInt, find, run.AppID(app), jobName)
 		if err == nil && !there {
 			err = dispatcher.NotFound("job", app+"/"+jobName)
 		}

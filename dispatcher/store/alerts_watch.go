@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -21,9 +22,9 @@ const unselectedAfter = time.Minute
 func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit int, now time.Time) (
 	done alert.AlertsWatched, last *alert.LateFire, err error,
 ) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.orClock(ctx, now); err != nil {
+	if now, err = s.OrClock(ctx, now); err != nil {
 		return done, nil, err
 	}
 	for _, step := range []struct {
@@ -47,7 +48,7 @@ func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit in
 func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 limit
 	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
-	apps, err := collect(ctx, s.read, scanText, pending, 1+s.asides.count(dispatcher.WorkAlerts))
+	apps, err := db.Collect(ctx, s.Read, db.ScanText, pending, 1+s.asides.count(dispatcher.WorkAlerts))
 	apps = withoutAsides(s, dispatcher.WorkAlerts, apps, appItem, now)
 	if err != nil || len(apps) == 0 {
 		return err
@@ -70,7 +71,7 @@ type dueState struct{ id, job int64 }
 func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 now, $2 limit
 	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
-	states, err := collect(ctx, s.read, func(row scanner) (d dueState, err error) {
+	states, err := db.Collect(ctx, s.Read, func(row db.Scanner) (d dueState, err error) {
 		err = row.Scan(&d.id, &d.job)
 		return d, err
 	}, due, now.UnixMilli(), limit)
@@ -95,7 +96,7 @@ func (s *Store) setStateAside(ctx context.Context, state dueState, why error, no
 	// $1 work, $2 item, $3 state
 	const deferLook = `UPDATE alert_states SET check_at = (SELECT x.try_at FROM set_aside AS x WHERE x.work = $1 AND x.item = $2)
 		WHERE id = $3`
-	_, err := affect(ctx, s.write, deferLook, dispatcher.WorkAlerts, item, state.id)
+	_, err := db.Affect(ctx, s.Write, deferLook, dispatcher.WorkAlerts, item, state.id)
 	return err
 }
 
@@ -204,20 +205,20 @@ const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM
 
 func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]alert.Facts, jobs, since []int64) error {
 	// From $1 on: id, since
-	read := j.rows(0, 1, "", col("id", bigint), col("since", bigint)) + ` SELECT b.id, (SELECT r.ended_at
+	read := j.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("since", db.Bigint)) + ` SELECT b.id, (SELECT r.ended_at
 			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
 				ORDER BY r.scheduled_at DESC LIMIT ` + factsWithin + `) AS r
 			WHERE r.state IS NULL AND r.kind < 16 AND ` + notOfBackfill + ` LIMIT 1) FROM b`
-	_, err := collect(ctx, j, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
 		var job int64
 		var ended *time.Time
-		err := row.Scan(&job, optionalColumn(&ended))
+		err := row.Scan(&job, db.OptionalColumn(&ended))
 		if one := facts[job]; ended != nil && ended.After(one.LastSuccess) {
 			one.LastSuccess = *ended
 			facts[job] = one
 		}
 		return struct{}{}, err
-	}, read, j.batch(jobs, since)...)
+	}, read, j.Batch(jobs, since)...)
 	return err
 }
 
@@ -225,29 +226,29 @@ func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]alert.Fac
 // claim are young: they get rows among the live runs before they can have taken too long.
 func (j *judgement) readRunning(ctx context.Context, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
-	read := j.rows(0, 1, "", idColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
+	read := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
 			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + notOfBackfill + `
 				AND r.state IN ('claimed', 'running', 'waiting_callback')
-		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.claimedFires() + `) AS f ON f.job_id = b.id`
-	_, err := collect(ctx, j, func(row scanner) (struct{}, error) {
+		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.ClaimedFires() + `) AS f ON f.job_id = b.id`
+	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
 		var job int64
 		var key run.Key
 		var since time.Time
-		err := row.Scan(&job, instantColumn(&since), instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
+		err := row.Scan(&job, db.InstantColumn(&since), db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
 		if one := facts[job]; one.OldestSince.IsZero() || since.Before(one.OldestSince) {
 			one.Oldest, one.OldestSince = key, since
 			facts[job] = one
 		}
 		return struct{}{}, err
-	}, read, j.batch(jobs)...)
+	}, read, j.Batch(jobs)...)
 	return err
 }
 
 // readBurns reads how fast the error budgets of jobs burn, by the counts of the latest hours only.
 func (j *judgement) readBurns(ctx context.Context, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
-	ids := j.batch(slices.Compact(slices.Sorted(slices.Values(jobs))))
-	all, err := measuredOf(ctx, j, j.rows(0, 1, "", idColumns...), latestCounts(), ids...)
+	ids := j.Batch(slices.Compact(slices.Sorted(slices.Values(jobs))))
+	all, err := measuredOf(ctx, j, j.Rows(0, 1, "", db.IdColumns...), latestCounts(), ids...)
 	for _, measured := range all {
 		one := facts[measured.id]
 		one.Burn = new(measured.Burn(measured.job))

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit 
 		return nil, nil
 	}
 	const wanted = `SELECT 1 FROM jobs WHERE alert_late_after IS NOT NULL LIMIT 1`
-	if _, found, err := first(ctx, s.read, scanInt, wanted); err != nil || !found {
+	if _, found, err := db.First(ctx, s.Read, db.ScanInt, wanted); err != nil || !found {
 		return nil, err
 	}
 	next := *after
@@ -78,8 +79,8 @@ func (s *Store) lateDue(ctx context.Context, next *alert.LateFire, limit int, no
 	if !next.DueAt.IsZero() {
 		dueAt = next.DueAt.UnixMilli()
 	}
-	fires, err := collect(ctx, s.read, func(row scanner) (f lateFire, err error) {
-		err = row.Scan(instantColumn(&next.DueAt), &next.TriggerID, instantColumn(&f.scheduled), &f.job, &f.after)
+	fires, err := db.Collect(ctx, s.Read, func(row db.Scanner) (f lateFire, err error) {
+		err = row.Scan(db.InstantColumn(&next.DueAt), &next.TriggerID, db.InstantColumn(&f.scheduled), &f.job, &f.after)
 		f.trigger = next.TriggerID
 		return f, err
 	}, late, now.UnixMilli()-time.Second.Milliseconds(), dueAt, next.TriggerID, limit)
@@ -102,9 +103,9 @@ func (s *Store) lateWaiting(ctx context.Context, next *alert.LateFire, limit int
 				AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE)
 			GROUP BY r.job_id ORDER BY r.job_id LIMIT $3) AS w
 		JOIN jobs AS j ON j.id = w.job_id ORDER BY w.job_id`
-	fires, err := collect(ctx, s.read, func(row scanner) (lateFire, error) {
+	fires, err := db.Collect(ctx, s.Read, func(row db.Scanner) (lateFire, error) {
 		f := lateFire{waits: true}
-		err := row.Scan(&f.job, instantColumn(&f.scheduled), &f.after, &f.trigger)
+		err := row.Scan(&f.job, db.InstantColumn(&f.scheduled), &f.after, &f.trigger)
 		next.JobID = f.job
 		return f, err
 	}, late, now.UnixMilli()-time.Second.Milliseconds(), next.JobID, limit)

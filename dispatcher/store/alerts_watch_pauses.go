@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -48,7 +49,7 @@ func (j *judgement) endedPauses(ctx context.Context, app int64) ([]dispatcher.Ap
 	// $1 app, $2 limit
 	const ended = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.app_id = $1 AND p.ended_at IS NOT NULL ORDER BY p.ended_at DESC LIMIT $2`
-	return collect(ctx, j, scanAppPause, ended, app, pausesLookedAt)
+	return db.Collect(ctx, j, scanAppPause, ended, app, pausesLookedAt)
 }
 
 // owed notes since when a run could begin that began late: people who pause a job, or its app, know that its fires are late.

@@ -9,15 +9,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 var (
-	trackWritten = []column{col("id", bigint), col("alert_id", bigint), col("job_id", bigint), col("of_condition", text),
-	col("firing", integer),
-		col("armed", integer), col("kept_back", integer), col("check_at", bigint), col("track", text)}
-	eventWritten = []column{col("app_id", bigint), col("at", bigint), col("id", bigint), col("alert", text), col("job", text),
-		col("event", text)}
+	trackWritten = []db.Column{db.Col("id", db.Bigint), db.Col("alert_id", db.Bigint), db.Col("job_id", db.Bigint),
+		db.Col("of_condition", db.Text),
+		db.Col("firing", db.Integer),
+		db.Col("armed", db.Integer), db.Col("kept_back", db.Integer), db.Col("check_at", db.Bigint), db.Col("track", db.Text)}
+	eventWritten = []db.Column{db.Col("app_id", db.Bigint), db.Col("at", db.Bigint), db.Col("id", db.Bigint), db.Col("alert", db.Text),
+		db.Col("job", db.Text),
+		db.Col("event", db.Text)}
 )
 
 // flag is a boolean as a column of a batch.
@@ -50,12 +53,12 @@ func (j *judgement) writeTracks(ctx context.Context) error {
 		}
 		ids, alerts, jobs = append(ids, id), append(alerts, track.AlertID), append(jobs, track.JobID)
 		firing, armed, kept = append(firing, flag(track.Firing)), append(armed, flag(track.Armed())), append(kept, flag(track.KeptBack()))
-		check = append(check, orNull(track.CheckAt(rule)))
+		check = append(check, db.OrNull(track.CheckAt(rule)))
 		conditions, texts = append(conditions, string(track.Condition)), append(texts, storable(string(encoded)))
 	}
 	if len(gone) > 0 {
 		// From $1 on: ids
-		remove := `DELETE FROM alert_states WHERE id` + j.in(1)
+		remove := `DELETE FROM alert_states WHERE id` + j.In(1)
 		if _, err := j.ExecContext(ctx, remove, list(j.tx, gone)); err != nil {
 			return err
 		}
@@ -64,12 +67,12 @@ func (j *judgement) writeTracks(ctx context.Context) error {
 		return nil
 	}
 	// From $1 on: trackWritten
-	put := j.rows(0, 1, "", trackWritten...) + ` INSERT INTO alert_states
+	put := j.Rows(0, 1, "", trackWritten...) + ` INSERT INTO alert_states
 			(id, alert_id, job_id, condition, firing, armed, kept_back, check_at, track)
 		SELECT b.id, b.alert_id, b.job_id, b.of_condition, b.firing = 1, b.armed = 1, b.kept_back = 1, b.check_at, b.track FROM b WHERE 1 = 1
 		ON CONFLICT (id) DO UPDATE SET firing = excluded.firing, armed = excluded.armed, kept_back = excluded.kept_back,
 			check_at = excluded.check_at, track = excluded.track`
-	_, err := j.ExecContext(ctx, put, j.batch(ids, alerts, jobs, conditions, firing, armed, kept, check, texts)...)
+	_, err := j.ExecContext(ctx, put, j.Batch(ids, alerts, jobs, conditions, firing, armed, kept, check, texts)...)
 	return err
 }
 
@@ -91,9 +94,9 @@ func (j *judgement) writeEvents(ctx context.Context) error {
 		alerts, jobs, events = append(alerts, m.alert.Name), append(jobs, m.job.name), append(events, storable(string(encoded)))
 	}
 	// From $1 on: eventWritten
-	put := j.rows(0, 1, "", eventWritten...) + ` INSERT INTO alert_events (app_id, at, id, alert, job, event)
+	put := j.Rows(0, 1, "", eventWritten...) + ` INSERT INTO alert_events (app_id, at, id, alert, job, event)
 		SELECT b.app_id, b.at, b.id, b.alert, b.job, b.event FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
-	_, err := j.ExecContext(ctx, put, j.batch(apps, at, ids, alerts, jobs, events)...)
+	_, err := j.ExecContext(ctx, put, j.Batch(apps, at, ids, alerts, jobs, events)...)
 	return err
 }
 
@@ -159,15 +162,15 @@ func (j *judgement) triggerNames(ctx context.Context) (map[string]string, error)
 		return nil, nil
 	}
 	// From $1 on: ids
-	read := j.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.name FROM b JOIN triggers AS t ON t.id = b.id`
+	read := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT t.id, t.name FROM b JOIN triggers AS t ON t.id = b.id`
 	byID := map[int64]string{}
-	_, err := collect(ctx, j, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var name string
 		err := row.Scan(&id, &name)
 		byID[id] = name
 		return struct{}{}, err
-	}, read, j.batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
+	}, read, j.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
 	names := make(map[string]string, len(runs))
 	for run, id := range runs {
 		names[run] = byID[id]

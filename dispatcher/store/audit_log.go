@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -139,12 +140,12 @@ type auditState struct {
 
 // hashKey reads the key. It is random, so that nobody who has only the log finds a secret by trying a list; it stays, so that
 // two entries with the same secret have the same hash.
-func (a *auditState) hashKey(ctx context.Context, q querier) ([]byte, error) {
+func (a *auditState) hashKey(ctx context.Context, q db.Querier) ([]byte, error) {
 	if known := a.key.Load(); known != nil {
 		return *known, nil
 	}
 	const stored = `SELECT id || ':' || audit_key FROM installation`
-	text, _, err := first(ctx, q, scanText, stored)
+	text, _, err := db.First(ctx, q, db.ScanText, stored)
 	if err != nil {
 		return nil, fmt.Errorf("read the key of the audit log: %w", err)
 	}
@@ -302,7 +303,7 @@ func without(parts map[string]json.RawMessage, names ...string) {
 }
 
 // withValues returns a copy of a job with the values of its stored secrets, as far as the keys open them; nil if job is.
-func (s *Store) withValues(ctx context.Context, q querier, job *dispatcher.Job) (*dispatcher.Job, error) {
+func (s *Store) withValues(ctx context.Context, q db.Querier, job *dispatcher.Job) (*dispatcher.Job, error) {
 	if job == nil {
 		return nil, nil
 	}

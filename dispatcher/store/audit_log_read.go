@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // maxAuditBytes bounds the definitions in a page of the audit log. One entry more may fit in after it is reached.
@@ -15,10 +16,10 @@ const maxAuditBytes = 2 << 20
 const auditColumns = `a.at, a.id, a.actor, a.token_id, a.address, a.request_id, a.action, a.app, a.subject, a.revision, a.refused,
 	a.before, a.after`
 
-func scanAuditEntry(row scanner) (e access.AuditEntry, err error) {
+func scanAuditEntry(row db.Scanner) (e access.AuditEntry, err error) {
 	var id int64
 	var before, after *string
-	err = row.Scan(instantColumn(&e.At), &id, &e.Actor, &e.TokenID, &e.Address, &e.RequestID, &e.Action, &e.App, &e.Subject, &e.Revision,
+	err = row.Scan(db.InstantColumn(&e.At), &id, &e.Actor, &e.TokenID, &e.Address, &e.RequestID, &e.Action, &e.App, &e.Subject, &e.Revision,
 		&e.Refused, &before, &after)
 	e.ID = access.AuditID(e.At, id)
 	if before != nil {
@@ -32,13 +33,13 @@ func scanAuditEntry(row scanner) (e access.AuditEntry, err error) {
 
 // AuditEntries returns a page of the audit log.
 func (s *Store) AuditEntries(ctx context.Context, query access.AuditQuery) (page access.AuditPage, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	statement, args, err := auditStatement(query)
 	if err != nil {
 		return page, err
 	}
-	rows, err := s.read.QueryContext(ctx, statement, args...)
+	rows, err := s.Read.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return page, fmt.Errorf("read the audit log: %w", err)
 	}

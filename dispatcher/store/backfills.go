@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // backfill is a row of backfills.
@@ -32,13 +33,13 @@ const backfillRows = `SELECT f.id, a.name, j.name, j.deleted_at IS NOT NULL, f.j
 		(SELECT count(*) FROM backfill_runs AS r WHERE r.backfill_id = f.id)
 	FROM backfills AS f JOIN apps AS a ON a.id = f.app_id JOIN jobs AS j ON j.id = f.job_id WHERE `
 
-func scanBackfill(row scanner) (b backfill, err error) {
+func scanBackfill(row db.Scanner) (b backfill, err error) {
 	var spec string
 	var trigger, tryAt int64
 	err = row.Scan(&b.id, &b.App, &b.Job, &b.deleted, &b.jobID, &spec, &b.State, &b.Error,
 		&b.Waits, &b.Tries, &tryAt, &b.Total, &b.Queued, &b.Skipped,
-		&b.Succeeded, &b.Failed, &b.Cancelled, optionalColumn(&b.ReachedAt), &trigger, &b.nextAt, &b.CreatedBy, &b.traceparent,
-		instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt), &b.Running)
+		&b.Succeeded, &b.Failed, &b.Cancelled, db.OptionalColumn(&b.ReachedAt), &trigger, &b.nextAt, &b.CreatedBy, &b.traceparent,
+		db.InstantColumn(&b.CreatedAt), db.OptionalColumn(&b.EndedAt), &b.Running)
 	if err != nil {
 		return b, err
 	}
@@ -54,13 +55,13 @@ func scanBackfill(row scanner) (b backfill, err error) {
 }
 
 // findBackfill returns a backfill of an app, or ErrNotFound. lock locks its row.
-func findBackfill(ctx context.Context, q querier, app, id, lock string) (backfill, error) {
+func findBackfill(ctx context.Context, q db.Querier, app, id, lock string) (backfill, error) {
 	key, err := repeat.ParseBackfillID(id)
 	if err != nil {
 		return backfill{}, dispatcher.NotFound("backfill", input.Echo(id))
 	}
 	// $1 backfill, $2 app
-	found, ok, err := first(ctx, q, scanBackfill, backfillRows+`f.id = $1 AND f.app_id = $2`+lockOf(lock, "f"), key, run.AppID(app))
+	found, ok, err := db.First(ctx, q, scanBackfill, backfillRows+`f.id = $1 AND f.app_id = $2`+db.LockOf(lock, "f"), key, run.AppID(app))
 	if err == nil && !ok {
 		err = dispatcher.NotFound("backfill", id)
 	}
@@ -69,34 +70,34 @@ func findBackfill(ctx context.Context, q querier, app, id, lock string) (backfil
 
 // Backfill returns a backfill.
 func (s *Store) Backfill(ctx context.Context, app, id string) (repeat.Backfill, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	found, err := findBackfill(ctx, s.read, app, id, "")
+	found, err := findBackfill(ctx, s.Read, app, id, "")
 	return found.Backfill, err
 }
 
 // Backfills lists backfills of an app, the latest first.
 func (s *Store) Backfills(ctx context.Context, query repeat.BackfillQuery) ([]repeat.Backfill, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, query.App, query.Job, "")
 	if err != nil {
 		return nil, err
 	}
-	var w conditions
-	w.add("f.app_id = %s", run.AppID(query.App))
+	var w db.Conditions
+	w.Add("f.app_id = %s", run.AppID(query.App))
 	if query.Job != "" {
-		w.add("f.job_id = %s", of.job)
+		w.Add("f.job_id = %s", of.job)
 	}
 	if query.Page.Cursor != "" {
 		after, err := repeat.ParseBackfillID(query.Page.Cursor)
 		if err != nil {
 			return nil, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
-		w.add("f.id < %s", after)
+		w.Add("f.id < %s", after)
 	}
-	rows, err := collect(ctx, s.read, scanBackfill,
-		backfillRows+`1 = 1`+w.text+` ORDER BY f.id DESC LIMIT `+strconv.Itoa(query.Page.Limit), w.args...)
+	rows, err := db.Collect(ctx, s.Read, scanBackfill,
+		backfillRows+`1 = 1`+w.Text+` ORDER BY f.id DESC LIMIT `+strconv.Itoa(query.Page.Limit), w.Args...)
 	all := make([]repeat.Backfill, len(rows))
 	for i, row := range rows {
 		all[i] = row.Backfill
@@ -117,7 +118,7 @@ func (s *Store) CreateBackfill(
 		return created, fmt.Errorf("write the schedules of a backfill: %w", err)
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		job, err := s.findJob(ctx, t, app, name, t.lock())
+		job, err := s.findJob(ctx, t, app, name, t.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func (s *Store) CreateBackfill(
 		}
 		// $1 job
 		const open = `SELECT id FROM backfills WHERE job_id = $1 AND ended_at IS NULL`
-		if other, found, err := first(ctx, t, scanInt, open, job.Key()); err != nil || found {
+		if other, found, err := db.First(ctx, t, db.ScanInt, open, job.Key()); err != nil || found {
 			if found {
 				err = fmt.Errorf("backfill %s of job %s has not ended: %w", repeat.BackfillID(other), name, dispatcher.ErrConflict)
 			}
@@ -178,7 +179,7 @@ func (s *Store) ChangeBackfill(
 	ctx context.Context, app, id string, action repeat.BackfillAction, change input.Change,
 ) (changed repeat.Backfill, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		b, err := findBackfill(ctx, t, app, id, t.lock())
+		b, err := findBackfill(ctx, t, app, id, t.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -213,13 +214,13 @@ func (s *Store) ChangeBackfill(
 // cancelWaiting cancels the runs of a backfill that no node works on and no target has accepted.
 func cancelWaiting(ctx context.Context, t *tx, id int64) error {
 	// $1 backfill
-	of := `SELECT` + contenderColumns + ` FROM live_runs AS r JOIN backfill_runs AS f ON f.scheduled_at = r.scheduled_at
+	of := `SELECT` + db.ContenderColumns + ` FROM live_runs AS r JOIN backfill_runs AS f ON f.scheduled_at = r.scheduled_at
 			AND f.trigger_id = r.trigger_id
 		WHERE f.backfill_id = $1 AND r.kind = 5 AND r.token = 0 AND r.state IN ('queued', 'retrying')
-		ORDER BY r.scheduled_at, r.trigger_id` + lockOf(t.lock(), "r")
-	all, err := collect(ctx, t, func(row scanner) (ending, error) {
+		ORDER BY r.scheduled_at, r.trigger_id` + db.LockOf(t.ForUpdate(), "r")
+	all, err := db.Collect(ctx, t, func(row db.Scanner) (ending, error) {
 		c := &contender{}
-		err := row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.Key), &c.node,
+		err := row.Scan(&c.held.JobID, db.InstantColumn(&c.held.ScheduledAt), &c.held.TriggerID, db.KindColumn(&c.held.Key), &c.node,
 			&c.held.Token, &c.held.Attempt)
 		return ending{contender: c, why: "the backfill was cancelled"}, err
 	}, of, id)

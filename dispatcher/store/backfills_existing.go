@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // known are the runs that the ledger has of instants.
@@ -61,7 +62,7 @@ const skipsPage = 2000
 
 // BackfillSkips counts the instants that a backfill would leave out.
 func (s *Store) BackfillSkips(ctx context.Context, plan repeat.BackfillPlan) (skipped int, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	var after *repeat.BackfillInstant
 	for {
@@ -69,7 +70,7 @@ func (s *Store) BackfillSkips(ctx context.Context, plan repeat.BackfillPlan) (sk
 		if err != nil {
 			return 0, err
 		}
-		known, err := existing(ctx, s.flavor, s.read, page)
+		known, err := existing(ctx, s.Flavor, s.Read, page)
 		if err != nil {
 			return 0, fmt.Errorf("look for runs of the instants of a backfill: %w", err)
 		}
@@ -86,35 +87,35 @@ func (s *Store) BackfillSkips(ctx context.Context, plan repeat.BackfillPlan) (sk
 }
 
 // existing reads what the ledger has of instants: runs that are scheduled, stand for misfires or are of a backfill.
-func existing(ctx context.Context, f flavor, q querier, page []repeat.BackfillInstant) (known, error) {
+func existing(ctx context.Context, f db.Flavor, q db.Querier, page []repeat.BackfillInstant) (known, error) {
 	all := known{}
 	if len(page) == 0 {
 		return all, nil
 	}
 	sorted := slices.Clone(page)
-	sortBy(sorted, keyOfInstant)
+	db.SortBy(sorted, keyOfInstant)
 	var at, trigger []int64
 	for _, one := range sorted {
 		at, trigger = append(at, one.At.UnixMilli()), append(trigger, one.TriggerID)
 	}
 	const of = `.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id`
-	// $1 first day, $2 end of the last, from $3 on: two of keyColumns
-	list := f.rows(0, 3, "", keyColumns[:2]...) + `
-		SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON r` + of + within + `
+	// $1 first day, $2 end of the last, from $3 on: two of db.KeyColumns
+	list := f.Rows(0, 3, "", db.KeyColumns[:2]...) + `
+		SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON r` + of + db.Within + `
 			WHERE r.kind IN (1, 3, 5)
 		UNION ALL SELECT r.scheduled_at, r.trigger_id, r.kind, 'live' FROM b JOIN live_runs AS r ON r` + of + ` WHERE r.kind IN (1, 3, 5)
-		UNION ALL SELECT r.scheduled_at, r.trigger_id, 1, 'claimed' FROM b JOIN (` + f.claimedFires() + `) AS r ON r` + of
-	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
+		UNION ALL SELECT r.scheduled_at, r.trigger_id, 1, 'claimed' FROM b JOIN (` + f.ClaimedFires() + `) AS r ON r` + of
+	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
 		var one repeat.BackfillInstant
 		var key run.Key
 		var state string
-		err := row.Scan(instantColumn(&one.At), &one.TriggerID, kindColumn(&key), &state)
+		err := row.Scan(db.InstantColumn(&one.At), &one.TriggerID, db.KindColumn(&key), &state)
 		if all[one] == nil {
 			all[one] = &knownRuns{}
 		}
 		all[one].add(key.Kind, state)
 		return struct{}{}, err
-	}, list, append([]any{day(at[0]), day(at[len(at)-1]) + dayMillis}, f.batch(at, trigger)...)...)
+	}, list, append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, f.Batch(at, trigger)...)...)
 	return all, err
 }
 
@@ -134,14 +135,14 @@ func (k *knownRuns) add(kind run.Kind, state string) {
 
 // Backfilled counts the runs of backfills of a job, by trigger.
 func (s *Store) Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// $1 job, $2 from, $3 to. Shards do not count.
 	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 5`
 	const list = `SELECT x.trigger_id, count(*) FROM (SELECT r.trigger_id FROM runs` + of + ` UNION ALL
 		SELECT r.trigger_id FROM live_runs` + of + `) AS x GROUP BY x.trigger_id`
 	counts := map[int64]int{}
-	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var trigger int64
 		var count int
 		err := row.Scan(&trigger, &count)

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -39,7 +40,7 @@ type feeding struct {
 func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed repeat.FedBackfill, err error) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 backfill
-		row, found, err := first(ctx, t, scanBackfill, backfillRows+`f.id = $1 AND f.ended_at IS NULL`+lockOf(t.lock(), "f"), id)
+		row, found, err := db.First(ctx, t, scanBackfill, backfillRows+`f.id = $1 AND f.ended_at IS NULL`+db.LockOf(t.ForUpdate(), "f"), id)
 		if err != nil || !found {
 			return err
 		}
@@ -89,7 +90,7 @@ func (f *feeding) countEnded(ctx context.Context, t *tx) error {
 				AND r.kind = 5) AS state,
 			EXISTS (SELECT 1 FROM live_runs AS l WHERE l.scheduled_at = f.scheduled_at AND l.trigger_id = f.trigger_id AND l.kind = 5) AS live
 		FROM backfill_runs AS f WHERE f.backfill_id = $1) AS x WHERE x.state IS NOT NULL OR NOT x.live`
-	all, err := collect(ctx, t, func(row scanner) (r endedRun, err error) {
+	all, err := db.Collect(ctx, t, func(row db.Scanner) (r endedRun, err error) {
 		err = row.Scan(&r.at, &r.trigger, &r.state)
 		return r, err
 	}, ended, f.id)
@@ -114,10 +115,10 @@ func (f *feeding) countEnded(ctx context.Context, t *tx) error {
 	}
 	f.Running -= len(all)
 	f.result.Ended = len(all)
-	// $1 backfill, from $2 on: two of keyColumns
-	forget := t.rows(0, 2, "", keyColumns[:2]...) + ` DELETE FROM backfill_runs
+	// $1 backfill, from $2 on: two of db.KeyColumns
+	forget := t.Rows(0, 2, "", db.KeyColumns[:2]...) + ` DELETE FROM backfill_runs
 		WHERE backfill_id = $1 AND (scheduled_at, trigger_id) IN (SELECT b.scheduled_at, b.trigger_id FROM b)`
-	_, err = t.ExecContext(ctx, forget, append([]any{f.id}, t.batch(at, trigger)...)...)
+	_, err = t.ExecContext(ctx, forget, append([]any{f.id}, t.Batch(at, trigger)...)...)
 	return err
 }
 
@@ -147,7 +148,7 @@ func (s *Store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 	if err != nil || f.State != repeat.BackfillRunning {
 		return false, err
 	}
-	known, err := existing(ctx, t.flavor, t, page)
+	known, err := existing(ctx, t.Flavor, t, page)
 	if err != nil {
 		return false, err
 	}
@@ -203,7 +204,7 @@ func (f *feeding) noRoom(ctx context.Context, t *tx) (why string, err error) {
 // page returns the next instants, unless a trigger of which they are was removed: its runs could not be made.
 func (f *feeding) page(ctx context.Context, t *tx) ([]repeat.BackfillInstant, error) {
 	// $1 backfill
-	text, _, err := first(ctx, t, scanText, `SELECT schedules FROM backfills WHERE id = $1`, f.id)
+	text, _, err := db.First(ctx, t, db.ScanText, `SELECT schedules FROM backfills WHERE id = $1`, f.id)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +232,7 @@ const portion = 100 * time.Millisecond
 // paced returns when the next run may be queued. What was not used in the last second is made up for, so that the pace holds on
 // average.
 func (b backfill) paced(now time.Time) time.Time {
-	last := instant(b.nextAt)
+	last := db.Instant(b.nextAt)
 	if saved := now.Add(-time.Second); last.Before(saved) {
 		last = saved
 	}
@@ -292,10 +293,10 @@ func (f *feeding) queueAll(ctx context.Context, t *tx, fresh, again []queuedRun)
 	for _, key := range queued {
 		at, trigger = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID)
 	}
-	// $1 backfill, from $2 on: two of keyColumns
-	note := t.rows(0, 2, "", keyColumns[:2]...) + ` INSERT INTO backfill_runs (backfill_id, scheduled_at, trigger_id)
+	// $1 backfill, from $2 on: two of db.KeyColumns
+	note := t.Rows(0, 2, "", db.KeyColumns[:2]...) + ` INSERT INTO backfill_runs (backfill_id, scheduled_at, trigger_id)
 		SELECT $1, b.scheduled_at, b.trigger_id FROM b`
-	if _, err := t.ExecContext(ctx, note, append([]any{f.id}, t.batch(at, trigger)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, note, append([]any{f.id}, t.Batch(at, trigger)...)...); err != nil {
 		return err
 	}
 	if pace := time.Duration(f.Pace); pace > 0 {
@@ -349,12 +350,12 @@ func (f *feeding) write(ctx context.Context, t *tx, exhausted bool) error {
 	}
 	at, trigger := (*int64)(nil), int64(0)
 	if f.cursor != nil {
-		at, trigger = orNull(f.cursor.At), f.cursor.TriggerID
+		at, trigger = db.OrNull(f.cursor.At), f.cursor.TriggerID
 	}
 	// $1 backfill, $2 state, $3 why, $4 to $8 counts, $9 and $10 cursor, $11 pace, $12 when it ended, $13 why it waits
 	const write = `UPDATE backfills SET state = $2, error = $3, queued = $4, skipped = $5, succeeded = $6, failed = $7, cancelled = $8,
 		cursor_at = $9, cursor_trigger = $10, next_at = $11, ended_at = $12, waits = $13, tries = 0, try_at = 0 WHERE id = $1`
 	_, err := t.ExecContext(ctx, write, f.id, string(f.State), storable(f.Error), f.Queued, f.Skipped, f.Succeeded, f.Failed,
-		f.Cancelled, at, trigger, f.nextAt, orNullAt(ended), f.waits)
+		f.Cancelled, at, trigger, f.nextAt, db.OrNullAt(ended), f.waits)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -39,9 +40,9 @@ func newBatchRig(t *testing.T, database string) *batchRig {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	r := &batchRig{T: t, registry: registry, postgres: !strings.HasPrefix(database, "sqlite:"),
-		Store: openAs(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}}),
-		now: time.Now().UTC().Truncate(time.Minute),
-		keys: map[string]run.Key{}}
+		Store: openAs(t, database, store.Options{Options: db.Options{Metrics: registry}}),
+		now:   time.Now().UTC().Truncate(time.Minute),
+		keys:  map[string]run.Key{}}
 	for _, app := range []string{"evil", "victim"} {
 		_, _, err := r.PutApp(t.Context(), access.App{Name: app, Enabled: true}, r.change())
 		must(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // A broadcast is a live run in the state waiting_shards, and one run for each of its shards, which has the key of the
@@ -36,9 +37,9 @@ const anyShard = `SELECT 1 FROM live_runs AS x WHERE x.scheduled_at = r.schedule
 		AND x.kind >= 16 AND x.kind % 16 = r.kind LIMIT 1 OFFSET 0`
 
 // shardsOf joins the live shards r of runs of the batch.
-func shardsOf(f flavor) string {
+func shardsOf(f db.Flavor) string {
 	const of = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind >= 16 AND r.kind % 16 = b.kind`
-	if _, lateral := f.(*postgres); lateral { // a query of its own, as in eachRun
+	if _, lateral := f.(*db.Postgres); lateral { // a query of its own, as in db.EachRun
 		return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE` + of + ` OFFSET 0) AS r`
 	}
 	return ` JOIN live_runs AS r ON` + of
@@ -51,17 +52,17 @@ const doneAttempt = `SELECT r.attempt FROM live_runs AS r WHERE r.scheduled_at =
 
 // broadcastStatements are the statements of broadcasts.
 type broadcastStatements struct {
-	insert   string    // $1 the parent's revision, $2 whether it has an input, from $3 on: keyColumns
-	shards   string    // the live shards of runs, as contenders; from $1 on: three of keyColumns
-	keepSlot string    // from $1 on: slotColumns
-	done     string    // $1 limit
-	orphaned string    // $1 limit
-	end      statement // $1 now, from $2 on: broadcastEndColumns
+	insert   string       // $1 the parent's revision, $2 whether it has an input, from $3 on: db.KeyColumns
+	shards   string       // the live shards of runs, as contenders; from $1 on: three of db.KeyColumns
+	keepSlot string       // from $1 on: db.SlotColumns
+	done     string       // $1 limit
+	orphaned string       // $1 limit
+	end      db.Statement // $1 now, from $2 on: broadcastEndColumns
 }
 
-var broadcastEndColumns = append(endColumns[:6:6], col("state", text), col("class", text))
+var broadcastEndColumns = append(db.EndColumns[:6:6], db.Col("state", db.Text), db.Col("class", db.Text))
 
-func broadcastStatementsOf(f flavor) broadcastStatements {
+func broadcastStatementsOf(f db.Flavor) broadcastStatements {
 	const (
 		parentKey = `SELECT r.scheduled_at, r.trigger_id, r.kind`
 		noShard   = ` AND NOT EXISTS (` + anyShard + `)`
@@ -70,15 +71,15 @@ func broadcastStatementsOf(f flavor) broadcastStatements {
 		inOrder  = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind`
 	)
 	chooseDone := `SELECT` + chosenEnd(end{at: `b.now`, status: `0`, state: `b.state`, class: `b.class`, message: `b.error`}) +
-		` FROM b JOIN live_runs AS r ON` + fence(f) + isSpread
+		` FROM b JOIN live_runs AS r ON` + db.Fence(f) + isSpread
 	return broadcastStatements{
-		insert: f.rows(0, 3, "", append(keyColumns[:5:5], col("job_id", bigint))...) + `
+		insert: f.Rows(0, 3, "", append(db.KeyColumns[:5:5], db.Col("job_id", db.Bigint))...) + `
 	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, attempt, state, has_input)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, ` + appOf("b.job_id") + `, CAST($1 AS BIGINT), 0, 0, 0, 'queued',
 		CAST($2 AS BOOLEAN) FROM b WHERE 1 = 1
 	ON CONFLICT DO NOTHING`,
-		shards: f.rows(0, 1, "", keyColumns[:3]...) + ` SELECT` + contenderColumns + ` FROM b` + shardsOf(f) + inOrder,
-		keepSlot: f.rows(0, 1, "", slotColumns...) + ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
+		shards: f.Rows(0, 1, "", db.KeyColumns[:3]...) + ` SELECT` + db.ContenderColumns + ` FROM b` + shardsOf(f) + inOrder,
+		keepSlot: f.Rows(0, 1, "", db.SlotColumns...) + ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
 	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, s.endpoint, b.node, b.token, s.since FROM b
 	JOIN slots AS s ON s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at AND s.trigger_id = b.trigger_id AND s.kind = b.kind % 16
 		AND s.endpoint = ''
@@ -87,7 +88,7 @@ func broadcastStatementsOf(f flavor) broadcastStatements {
 		orphaned: `SELECT DISTINCT r.scheduled_at, r.trigger_id, r.kind % 16 FROM live_runs AS r WHERE r.kind >= 16 AND NOT EXISTS (
 		SELECT 1 FROM live_runs AS p WHERE p.scheduled_at = r.scheduled_at AND p.trigger_id = r.trigger_id AND p.kind = r.kind % 16
 			LIMIT 1 OFFSET 0) LIMIT $1`,
-		end: f.steps(1, f.rows(1, 2, "", broadcastEndColumns...), chooseDone, lockToDelete, 1, followedEndSteps(f, "")...),
+		end: f.Steps(1, f.Rows(1, 2, "", broadcastEndColumns...), chooseDone, db.LockToDelete, 1, followedEndSteps(f, "")...),
 	}
 }
 
@@ -97,12 +98,12 @@ func keyArgs(key run.Key) []any {
 }
 
 // parentArgs are the three columns of a batch of runs.
-func parentArgs(f flavor, keys []run.Key) []any {
-	k := newKeys(len(keys))
-	for _, key := range sortedBy(keys, func(key run.Key) run.Key { return key }) {
-		k.add(key, 0, 0)
+func parentArgs(f db.Flavor, keys []run.Key) []any {
+	k := db.NewKeys(len(keys))
+	for _, key := range db.SortedBy(keys, func(key run.Key) run.Key { return key }) {
+		k.Add(key, 0, 0)
 	}
-	return f.batch(k.at, k.trigger, k.kind)
+	return f.Batch(k.At, k.Trigger, k.Kind)
 }
 
 // Broadcast spreads a run that a node holds.
@@ -154,19 +155,19 @@ func spread(ctx context.Context, t *tx, run run.HeldRun, endpoints []string, lis
 		_, err = t.ExecContext(ctx, wake, key...)
 		return err
 	}
-	k, jobs := newKeys(len(endpoints)), make([]int64, len(endpoints))
+	k, jobs := db.NewKeys(len(endpoints)), make([]int64, len(endpoints))
 	for i := range endpoints {
-		k.add(run.OfIndex(i), 0, 0)
+		k.Add(run.OfIndex(i), 0, 0)
 		jobs[i] = run.JobID
 	}
 	_, err = t.ExecContext(ctx, t.hot.broadcast.insert,
-		append([]any{run.Revision, run.HasInput}, t.batch(k.at, k.trigger, k.kind, k.token, k.attempt, jobs)...)...)
+		append([]any{run.Revision, run.HasInput}, t.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, jobs)...)...)
 	return err
 }
 
 // BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made.
 func (s *Store) BroadcastEndpoints(ctx context.Context, key run.Key) ([]string, error) {
-	endpoints, found, err := endpointsOf(ctx, s.read, key.Parent())
+	endpoints, found, err := endpointsOf(ctx, s.Read, key.Parent())
 	if err == nil && !found {
 		err = dispatcher.NotFound("broadcast", key.Parent().String())
 	}
@@ -174,10 +175,10 @@ func (s *Store) BroadcastEndpoints(ctx context.Context, key run.Key) ([]string, 
 }
 
 // endpointsOf returns the endpoints of the shards of a run; found is false if it has none.
-func endpointsOf(ctx context.Context, q querier, parent run.Key) (endpoints []string, found bool, err error) {
+func endpointsOf(ctx context.Context, q db.Querier, parent run.Key) (endpoints []string, found bool, err error) {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const list = `SELECT endpoints FROM broadcasts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	text, found, err := first(ctx, q, scanText, list, keyArgs(parent)...)
+	text, found, err := db.First(ctx, q, db.ScanText, list, keyArgs(parent)...)
 	if err == nil && found {
 		err = json.Unmarshal([]byte(text), &endpoints)
 	}
@@ -188,25 +189,25 @@ func endpointsOf(ctx context.Context, q querier, parent run.Key) (endpoints []st
 }
 
 // scanRunKey scans scheduled instant, trigger and kind.
-func scanRunKey(row scanner) (key run.Key, err error) {
-	err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
+func scanRunKey(row db.Scanner) (key run.Key, err error) {
+	err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
 	return key, err
 }
 
 // EndBroadcasts ends runs of which all shards have ended.
 func (s *Store) EndBroadcasts(ctx context.Context, parents []run.Key, now time.Time) (ended int, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	var done []run.Key
 	for _, key := range parents {
-		if _, found, err := first(ctx, s.read, scanInt, doneAttempt, keyArgs(key)...); err != nil {
+		if _, found, err := db.First(ctx, s.Read, db.ScanInt, doneAttempt, keyArgs(key)...); err != nil {
 			return 0, fmt.Errorf("look for shards of run %s: %w", key, err)
 		} else if found {
 			done = append(done, key)
 		}
 	}
 	if len(parents) == 0 {
-		if done, err = collect(ctx, s.read, scanRunKey, s.hot.broadcast.done, endBatch); err == nil {
+		if done, err = db.Collect(ctx, s.Read, scanRunKey, s.hot.broadcast.done, endBatch); err == nil {
 			err = s.cancelOrphans(ctx, now)
 		}
 	}
@@ -255,7 +256,7 @@ func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
 		}
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 		const slot = `SELECT 1 FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
-		_, hasSlot, err := first(ctx, t, scanInt, slot, append(keyArgs(key), job)...)
+		_, hasSlot, err := db.First(ctx, t, db.ScanInt, slot, append(keyArgs(key), job)...)
 		if hasSlot {
 			bounded = &run.HeldRun{Key: key, JobID: job}
 		}
@@ -266,16 +267,16 @@ func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
 
 // cancelOrphans cancels shards whose parent has ended: when it is given up, skipped or lost, nothing else ends them.
 func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
-	parents, err := collect(ctx, s.read, scanRunKey, s.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
+	parents, err := db.Collect(ctx, s.Read, scanRunKey, s.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
 	if err != nil || len(parents) == 0 {
 		return err
 	}
 	item := func(key run.Key) string { return "shards of " + key.String() }
-	parents = withoutAsides(s, dispatcher.WorkBroadcast, parents, item, wallClock())
+	parents = withoutAsides(s, dispatcher.WorkBroadcast, parents, item, db.WallClock())
 	return inParts(ctx, s, parents, func(some []run.Key) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 			// One may have been brought back meanwhile.
-			orphaned, err := collect(ctx, t, scanRunKey, t.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
+			orphaned, err := db.Collect(ctx, t, scanRunKey, t.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
 			if err != nil {
 				return err
 			}
@@ -295,9 +296,9 @@ func cancelShards(ctx context.Context, t *tx, parents []run.Key, now int64, why 
 	}
 	var all []ending
 	var inFlight []*contender
-	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
 		c := &contender{}
-		err := row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.Key), &c.node,
+		err := row.Scan(&c.held.JobID, db.InstantColumn(&c.held.ScheduledAt), &c.held.TriggerID, db.KindColumn(&c.held.Key), &c.node,
 			&c.held.Token, &c.held.Attempt)
 		all = append(all, ending{contender: c, why: why})
 		if c.held.Token != 0 {

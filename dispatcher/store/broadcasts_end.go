@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // endedShard is a shard in the history.
@@ -19,7 +20,7 @@ type endedShard struct {
 
 // endBroadcast ends a run, which the transaction has locked, if it waits for shards and none is left.
 func endBroadcast(ctx context.Context, t *tx, parent run.Key) (ended bool, err error) {
-	attempt, found, err := first(ctx, t, scanInt, doneAttempt, keyArgs(parent)...)
+	attempt, found, err := db.First(ctx, t, db.ScanInt, doneAttempt, keyArgs(parent)...)
 	if err != nil || !found {
 		return false, err
 	}
@@ -32,9 +33,9 @@ func endBroadcast(ctx context.Context, t *tx, parent run.Key) (ended bool, err e
 		return false, err
 	}
 	state, class, why := sumOfShards(shards, len(endpoints))
-	var k keys
-	k.add(parent, 0, int(attempt))
-	err = take(ctx, t, t.hot.broadcast.end, append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind, k.token, k.attempt,
+	var k db.Keys
+	k.Add(parent, 0, int(attempt))
+	err = take(ctx, t, t.hot.broadcast.end, append([]any{t.now.UnixMilli()}, t.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt,
 		[]string{why}, []string{string(state)}, []string{class})...)...)
 	if err != nil {
 		return false, fmt.Errorf("end broadcast %s: %w", parent, err)
@@ -44,11 +45,11 @@ func endBroadcast(ctx context.Context, t *tx, parent run.Key) (ended bool, err e
 }
 
 // endedShards returns those of the shards of a run that are over, by index.
-func endedShards(ctx context.Context, q querier, parent run.Key) ([]endedShard, error) {
+func endedShards(ctx context.Context, q db.Querier, parent run.Key) ([]endedShard, error) {
 	const list = `SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
 		FROM runs AS r WHERE` + ofParent + ` ORDER BY r.kind`
-	return collect(ctx, q, func(row scanner) (one endedShard, err error) {
-		err = row.Scan(instantColumn(&one.key.ScheduledAt), &one.key.TriggerID, kindColumn(&one.key), &one.state, &one.class, &one.reason)
+	return db.Collect(ctx, q, func(row db.Scanner) (one endedShard, err error) {
+		err = row.Scan(db.InstantColumn(&one.key.ScheduledAt), &one.key.TriggerID, db.KindColumn(&one.key), &one.state, &one.class, &one.reason)
 		return one, err
 	}, list, keyArgs(parent)...)
 }
@@ -127,7 +128,7 @@ func retryBroadcast(ctx context.Context, t *tx, id string, args []any, counts *r
 	}
 	node := 0
 	const waits = `SELECT 1 FROM live_runs AS r WHERE` + isRun + ` AND r.state = 'waiting_shards'`
-	if _, spread, err := first(ctx, t, scanInt, waits, parent...); err != nil {
+	if _, spread, err := db.First(ctx, t, db.ScanInt, waits, parent...); err != nil {
 		return err
 	} else if !spread {
 		node = heldShard
@@ -172,7 +173,7 @@ func backToLive(node int) string {
 }
 
 // addShards adds to a run which part of a broadcast it is, or what has become of its shards.
-func addShards(ctx context.Context, q querier, r *run.Run, key run.Key) error {
+func addShards(ctx context.Context, q db.Querier, r *run.Run, key run.Key) error {
 	endpoints, found, err := endpointsOf(ctx, q, key.Parent())
 	if err != nil || !found {
 		return err
@@ -197,7 +198,7 @@ func addShards(ctx context.Context, q querier, r *run.Run, key run.Key) error {
 		}
 	}
 	const live = `SELECT count(*) FROM live_runs AS r WHERE` + ofParent
-	alive, _, err := first(ctx, q, scanInt, live, keyArgs(key)...)
+	alive, _, err := db.First(ctx, q, db.ScanInt, live, keyArgs(key)...)
 	counts.Live = int(alive)
 	r.Shards = &counts
 	return err
@@ -210,7 +211,7 @@ func fillShard(run *run.Run, endpoints []string) {
 }
 
 // addEndpoints adds to shards of a run for which endpoints they were made.
-func addEndpoints(ctx context.Context, q querier, parent string, shards []run.Run) error {
+func addEndpoints(ctx context.Context, q db.Querier, parent string, shards []run.Run) error {
 	key, err := run.ParseKey(parent)
 	if err != nil {
 		return err

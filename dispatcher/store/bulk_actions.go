@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // bulkAction is a row of bulk_actions.
@@ -27,12 +28,12 @@ const bulkRows = `SELECT b.id, a.name, b.spec, b.state, b.waits, b.tries, b.try_
 		b.created_by, b.token_id, b.address, b.request_id, b.traceparent, b.created_at, b.ended_at
 	FROM bulk_actions AS b JOIN apps AS a ON a.id = b.app_id WHERE `
 
-func scanBulk(row scanner) (b bulkAction, err error) {
+func scanBulk(row db.Scanner) (b bulkAction, err error) {
 	var spec string
 	var tryAt int64
 	err = row.Scan(&b.id, &b.App, &spec, &b.State, &b.Waits, &b.Tries, &tryAt, &b.Total, &b.More, &b.Done, &b.Skipped, &b.Problem,
 		&b.cursor, &b.CreatedBy, &b.by.TokenID, &b.by.Address, &b.by.RequestID, &b.by.Traceparent,
-		instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt))
+		db.InstantColumn(&b.CreatedAt), db.OptionalColumn(&b.EndedAt))
 	if err != nil {
 		return b, err
 	}
@@ -45,13 +46,13 @@ func scanBulk(row scanner) (b bulkAction, err error) {
 }
 
 // findBulk returns a bulk action of an app, or ErrNotFound. lock locks its row.
-func findBulk(ctx context.Context, q querier, app, id, lock string) (bulkAction, error) {
+func findBulk(ctx context.Context, q db.Querier, app, id, lock string) (bulkAction, error) {
 	key, err := repeat.ParseBulkActionID(id)
 	if err != nil {
 		return bulkAction{}, dispatcher.NotFound("bulk action", input.Echo(id))
 	}
 	// $1 bulk action, $2 app
-	found, ok, err := first(ctx, q, scanBulk, bulkRows+`b.id = $1 AND b.app_id = $2`+lockOf(lock, "b"), key, run.AppID(app))
+	found, ok, err := db.First(ctx, q, scanBulk, bulkRows+`b.id = $1 AND b.app_id = $2`+db.LockOf(lock, "b"), key, run.AppID(app))
 	if err == nil && !ok {
 		err = dispatcher.NotFound("bulk action", id)
 	}
@@ -60,29 +61,29 @@ func findBulk(ctx context.Context, q querier, app, id, lock string) (bulkAction,
 
 // BulkAction returns a bulk action.
 func (s *Store) BulkAction(ctx context.Context, app, id string) (repeat.BulkAction, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	found, err := findBulk(ctx, s.read, app, id, "")
+	found, err := findBulk(ctx, s.Read, app, id, "")
 	return found.BulkAction, err
 }
 
 // BulkActions lists the bulk actions of an app, the latest first.
 func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([]repeat.BulkAction, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
 		return nil, err
 	}
-	var w conditions
-	w.add("b.app_id = %s", run.AppID(app))
+	var w db.Conditions
+	w.Add("b.app_id = %s", run.AppID(app))
 	if page.Cursor != "" {
 		after, err := repeat.ParseBulkActionID(page.Cursor)
 		if err != nil {
 			return nil, fmt.Errorf("cursor %s: %w", input.Echo(page.Cursor), err)
 		}
-		w.add("b.id < %s", after)
+		w.Add("b.id < %s", after)
 	}
-	rows, err := collect(ctx, s.read, scanBulk, bulkRows+`1 = 1`+w.text+` ORDER BY b.id DESC LIMIT `+strconv.Itoa(page.Limit), w.args...)
+	rows, err := db.Collect(ctx, s.Read, scanBulk, bulkRows+`1 = 1`+w.Text+` ORDER BY b.id DESC LIMIT `+strconv.Itoa(page.Limit), w.Args...)
 	all := make([]repeat.BulkAction, len(rows))
 	for i, row := range rows {
 		all[i] = row.BulkAction
@@ -92,14 +93,14 @@ func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([
 
 // CountBulk counts what a bulk action would act on.
 func (s *Store) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec) (count repeat.BulkCount, err error) {
-	if _, err := readApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
 		return count, err
 	}
 	if spec.Action == repeat.BulkRetryRuns {
 		found, err := s.CountDeadLetters(ctx, spec.Filter.Dead(app, input.Page{}), repeat.MostBulkCounted)
 		return repeat.BulkCount{Total: found.Count, More: found.More}, err
 	}
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	counting := s.countUnended
 	if spec.Action.OfJobs() {
@@ -114,15 +115,15 @@ func (s *Store) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec)
 
 // countSelected counts the jobs of an app that a filter selects, up to most.
 func (s *Store) countSelected(ctx context.Context, app string, filter repeat.BulkFilter, most int) (int, error) {
-	now, err := s.clock(ctx, s.read)
+	now, err := s.Now(ctx, s.Read)
 	if err != nil {
 		return 0, err
 	}
-	list := summaryList{query: filter.Jobs(app, input.Page{}), recent: day(now.UnixMilli()) - dayMillis}
+	list := summaryList{query: filter.Jobs(app, input.Page{}), recent: db.Day(now.UnixMilli()) - db.DayMillis}
 	var args statementArgs
 	inner := list.candidates(app, &args)
 	filters := list.filters(&args)
-	n, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT j.id, j.name`+inner+` LIMIT `+
+	n, _, err := db.First(ctx, s.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT j.id, j.name`+inner+` LIMIT `+
 		args.add(mostUnlisted)+`) AS c CROSS JOIN jobs AS j WHERE j.id = c.id`+filters+` LIMIT `+args.add(most)+`) AS found`, args...)
 	return int(n), err
 }
@@ -138,7 +139,7 @@ func (s *Store) countUnended(ctx context.Context, app string, filter repeat.Bulk
 		return 0, err
 	}
 	if of.job != 0 {
-		w.add("r.job_id = %s", of.job)
+		w.Add("r.job_id = %s", of.job)
 	}
 	claimed, err := s.claimedNow(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (s *Store) countUnended(ctx context.Context, app string, filter repeat.Bulk
 		return 0, err
 	}
 	list, args := unendedOfApp(w, claimed, run.AppID(app), many, ` LIMIT `+strconv.Itoa(most))
-	n, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (`+list+`) AS found`, args...)
+	n, _, err := db.First(ctx, s.Read, db.ScanInt, `SELECT count(*) FROM (`+list+`) AS found`, args...)
 	return int(n), err
 }
 
@@ -196,7 +197,7 @@ func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change inp
 	cancelled repeat.BulkAction, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		b, err := findBulk(ctx, t, app, id, t.lock())
+		b, err := findBulk(ctx, t, app, id, t.ForUpdate())
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 const (
@@ -74,7 +75,7 @@ func (s *Store) StepBulkAction(ctx context.Context, id int64, now time.Time) (re
 
 func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step repeat.BulkStep, err error) {
 	// $1 bulk action
-	b, found, err := first(ctx, s.read, scanBulk, bulkRows+`b.id = $1 AND b.ended_at IS NULL`, id)
+	b, found, err := db.First(ctx, s.Read, scanBulk, bulkRows+`b.id = $1 AND b.ended_at IS NULL`, id)
 	if err != nil || !found {
 		return step, err
 	}
@@ -167,7 +168,7 @@ func (s *Store) doBulk(ctx context.Context, t *tx, b bulkAction, name string) (u
 	switch b.Action {
 	case repeat.BulkPauseJobs, repeat.BulkResumeJobs:
 		pause := b.Action == repeat.BulkPauseJobs
-		job, err := s.findJob(ctx, t, b.App, name, t.lock())
+		job, err := s.findJob(ctx, t, b.App, name, t.ForUpdate())
 		if err != nil {
 			return nil, err
 		}
@@ -200,7 +201,7 @@ func moveBulk(ctx context.Context, t *tx, b bulkAction, to string, p bulkProgres
 	// $1 bulk action, $2 from, $3 to, $4 done, $5 skipped, $6 why the latest was refused; empty: as it is, $7 why it waits
 	const move = `UPDATE bulk_actions SET item = $3, done = done + $4, skipped = skipped + $5,
 		problem = CASE WHEN $6 = '' THEN problem ELSE $6 END, waits = $7, tries = 0, try_at = 0 WHERE id = $1 AND item = $2 AND ended_at IS NULL`
-	n, err := affect(ctx, t, move, b.id, b.cursor, to, p.done, p.skipped, storable(shortened(p.problem, mostBulkText)),
+	n, err := db.Affect(ctx, t, move, b.id, b.cursor, to, p.done, p.skipped, storable(shortened(p.problem, mostBulkText)),
 		storable(shortened(p.waits, mostBulkText)))
 	if err == nil && n == 0 {
 		err = errMovedOn
@@ -213,7 +214,7 @@ func endBulk(ctx context.Context, t *tx, id int64, state repeat.BulkState, at st
 	// $1 bulk action, $2 state, $3 now, $4 cursor
 	const end = `UPDATE bulk_actions SET state = $2, ended_at = $3, waits = '', tries = 0, try_at = 0
 		WHERE id = $1 AND item = $4 AND ended_at IS NULL`
-	n, err := affect(ctx, t, end, id, string(state), t.now.UnixMilli(), at)
+	n, err := db.Affect(ctx, t, end, id, string(state), t.now.UnixMilli(), at)
 	if err == nil && n == 0 {
 		err = errMovedOn
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The key of the tokens of callbacks is stored with the secrets, as that of an owner 0, if there are key-encryption keys;
@@ -21,11 +22,11 @@ const callbackKeyPlace = "installation callback_key"
 
 // CallbackKey returns the key by which the tokens of callbacks are made.
 func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
-	key, done, err := s.readCallbackKey(ctx, s.read)
+	key, done, err := s.readCallbackKey(ctx, s.Read)
 	if err == nil && !done {
 		err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 			// Another node may draw one just now.
-			if _, _, err := first(ctx, t, scanText, `SELECT id FROM installation`+t.lock()); err != nil {
+			if _, _, err := db.First(ctx, t, db.ScanText, `SELECT id FROM installation`+t.ForUpdate()); err != nil {
 				return err
 			}
 			if key, done, err = s.readCallbackKey(ctx, t); err != nil || done {
@@ -45,10 +46,10 @@ func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
 }
 
 // readCallbackKey reads the key; nil: there is none. done tells that it is stored as it should be.
-func (s *Store) readCallbackKey(ctx context.Context, q querier) (key []byte, done bool, err error) {
+func (s *Store) readCallbackKey(ctx context.Context, q db.Querier) (key []byte, done bool, err error) {
 	// $1 path
 	const sealed = `SELECT ` + sealedColumns + ` FROM secrets AS s WHERE s.owner_id = 0 AND s.path = $1`
-	row, found, err := first(ctx, q, scanSealed, sealed, callbackKeyPath)
+	row, found, err := db.First(ctx, q, scanSealed, sealed, callbackKeyPath)
 	if err != nil {
 		return nil, false, err
 	}
@@ -56,7 +57,7 @@ func (s *Store) readCallbackKey(ctx context.Context, q querier) (key []byte, don
 	if found {
 		text, err = s.keys.Open(row.Sealed, callbackKeyPlace)
 	} else {
-		text, _, err = first(ctx, q, scanText, `SELECT callback_key FROM installation`)
+		text, _, err = db.First(ctx, q, db.ScanText, `SELECT callback_key FROM installation`)
 	}
 	if err != nil || text == "" {
 		return nil, false, err
@@ -84,7 +85,7 @@ func (s *Store) writeCallbackKey(ctx context.Context, t *tx, key []byte) error {
 func (s *Store) rewrapCallbackKey(ctx context.Context, t *tx) (int, error) {
 	// $1 path, $2 current key
 	const others = `SELECT ` + sealedColumns + ` FROM secrets AS s WHERE s.owner_id = 0 AND s.path = $1 AND s.key_id <> $2`
-	row, found, err := first(ctx, t, scanSealed, others+t.lock(), callbackKeyPath, s.keys.Current())
+	row, found, err := db.First(ctx, t, scanSealed, others+t.ForUpdate(), callbackKeyPath, s.keys.Current())
 	if err != nil || !found {
 		return 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -17,16 +18,16 @@ import (
 func TestPostgreSQLWithoutCapabilities(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
-	suiteWithout(t, store.AllCapabilities())
+	suiteWithout(t, db.AllCapabilities())
 }
 
 // touched are words of the tests that each capability has to do with.
-var touched = map[store.Capability][]string{
-	store.Notifications:   {"listeners", "replace", "cancelled"},
-	store.DayPartitions:   {"retention", "listed", "kept from", "over", "misfires"},
-	store.SkipLocked:      {"dead", "adopt", "retr", "slots", "concurrent"},
-	store.SessionSettings: {"retention", "claim"},
-	store.Identity:        {"rollback", "register"},
+var touched = map[db.Capability][]string{
+	db.Notifications:   {"listeners", "replace", "cancelled"},
+	db.DayPartitions:   {"retention", "listed", "kept from", "over", "misfires"},
+	db.SkipLocked:      {"dead", "adopt", "retr", "slots", "concurrent"},
+	db.SessionSettings: {"retention", "claim"},
+	db.Identity:        {"rollback", "register"},
 }
 
 // Each capability is missed alone, too. Step capabilities of make check runs the whole suite without each.
@@ -39,15 +40,15 @@ func TestPostgreSQLWithoutEachCapability(t *testing.T) {
 		}
 		t.Run(string(one), func(t *testing.T) {
 			t.Parallel()
-			suiteWithout(t, store.Capabilities{one}, words...)
+			suiteWithout(t, db.Capabilities{one}, words...)
 		})
 	}
 }
 
-func suiteWithout(t *testing.T, without store.Capabilities, words ...string) {
+func suiteWithout(t *testing.T, without db.Capabilities, words ...string) {
 	t.Helper()
 	storetest.Run(t, func(t *testing.T) *store.Store {
-		s := openAs(t, pgtest.New(t, pgtest.Without(without...)), store.Options{DatabaseOptions: store.DatabaseOptions{Without: without}})
+		s := openAs(t, pgtest.New(t, pgtest.Without(without...)), store.Options{Options: db.Options{Without: without}})
 		for _, one := range without {
 			if s.Capabilities().Has(one) {
 				t.Errorf("the store uses %s", one)
@@ -59,7 +60,7 @@ func suiteWithout(t *testing.T, without store.Capabilities, words ...string) {
 
 func TestPostgreSQLHasAllCapabilities(t *testing.T) {
 	t.Parallel()
-	if missing := store.AllCapabilities().Without(open(t, pgtest.New(t)).Capabilities()); len(missing) > 0 {
+	if missing := db.AllCapabilities().Without(open(t, pgtest.New(t)).Capabilities()); len(missing) > 0 {
 		t.Errorf("it lacks %s", missing)
 	}
 }
@@ -68,18 +69,18 @@ func TestPostgreSQLHasAllCapabilities(t *testing.T) {
 func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		first, then store.Capabilities
+		first, then db.Capabilities
 		want        bool
 	}{
-		"without, then with": {first: store.Capabilities{store.DayPartitions}, want: false},
-		"with, then without": {then: store.Capabilities{store.DayPartitions}, want: true},
+		"without, then with": {first: db.Capabilities{db.DayPartitions}, want: false},
+		"with, then without": {then: db.Capabilities{db.DayPartitions}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			database := pgtest.New(t, pgtest.Without(tt.first...))
-			must(t, store.MigrateAs(t.Context(), database, store.Login{}, tt.then...))
-			s := openAs(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Without: tt.then}})
-			if got := s.Capabilities().Has(store.DayPartitions); got != tt.want {
+			must(t, store.MigrateAs(t.Context(), database, db.Login{}, tt.then...))
+			s := openAs(t, database, store.Options{Options: db.Options{Without: tt.then}})
+			if got := s.Capabilities().Has(db.DayPartitions); got != tt.want {
 				t.Errorf("partitions: got %v, want %v", got, tt.want)
 			}
 			purge(t, s, time.Now())
@@ -94,7 +95,7 @@ func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
 // What nodes leave for each other does not pile up.
 func TestLeftNotificationsAreRemoved(t *testing.T) {
 	t.Parallel()
-	s := openAs(t, pgtest.New(t), store.Options{DatabaseOptions: store.DatabaseOptions{Without: store.Capabilities{store.Notifications}}})
+	s := openAs(t, pgtest.New(t), store.Options{Options: db.Options{Without: db.Capabilities{db.Notifications}}})
 	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
 	must(t, err)
 	if got := count(t, s, `SELECT count(*) FROM notifications`); got != 1 {

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // keepState writes the states that the runs c returned, each for the revision that its run was given. If that is not the
@@ -42,12 +43,12 @@ type storedState struct {
 	run.CarriedState
 }
 
-func scanCarriedState(row scanner) (s storedState, err error) {
+func scanCarriedState(row db.Scanner) (s storedState, err error) {
 	var text *string
 	var updated *int64
 	var at, discardedAt, trigger, discardedTrigger, kind, discardedKind *int64
 	err = row.Scan(&s.job, &text, &s.Revision, &updated, &s.SetBy, &at, &trigger, &kind, &discardedAt, &discardedTrigger, &discardedKind)
-	s.State, s.UpdatedAt = json.RawMessage("null"), optional(updated)
+	s.State, s.UpdatedAt = json.RawMessage("null"), db.Optional(updated)
 	if text != nil {
 		s.State = json.RawMessage(*text)
 	}
@@ -60,23 +61,23 @@ func optionalRun(at, trigger, kind *int64) string {
 	if at == nil || trigger == nil || kind == nil {
 		return ""
 	}
-	key := run.Key{ScheduledAt: instant(*at), TriggerID: *trigger}
+	key := run.Key{ScheduledAt: db.Instant(*at), TriggerID: *trigger}
 	key.SetCode(int(*kind))
 	return key.String()
 }
 
 // CarriedState returns the state of a job.
 func (s *Store) CarriedState(ctx context.Context, app, job string) (run.CarriedState, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	return carriedState(ctx, s.read, app, job)
+	return carriedState(ctx, s.Read, app, job)
 }
 
-func carriedState(ctx context.Context, q querier, app, job string) (run.CarriedState, error) {
+func carriedState(ctx context.Context, q db.Querier, app, job string) (run.CarriedState, error) {
 	// $1 app, $2 name
 	const of = `SELECT ` + carriedColumns + ` FROM jobs AS j LEFT JOIN carried_states AS s ON s.job_id = j.id
 		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL`
-	found, there, err := first(ctx, q, scanCarriedState, of, run.AppID(app), job)
+	found, there, err := db.First(ctx, q, scanCarriedState, of, run.AppID(app), job)
 	if err == nil && !there {
 		err = dispatcher.NotFound("job", app+"/"+job)
 	}
@@ -85,13 +86,13 @@ func carriedState(ctx context.Context, q querier, app, job string) (run.CarriedS
 
 // CarriedStatesByID returns the states of jobs that have one, or had.
 func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]run.CarriedState, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	states := make(map[int64]run.CarriedState, len(jobs))
 	// From $1 on: the ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + carriedColumns + ` FROM b JOIN jobs AS j ON j.id = b.id
+	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + carriedColumns + ` FROM b JOIN jobs AS j ON j.id = b.id
 		JOIN carried_states AS s ON s.job_id = j.id`
-	_, err := s.run(ctx, read(query), s.batch(jobs), func(row scanner) error {
+	_, err := s.Execute(ctx, db.Reading(query), s.Batch(jobs), func(row db.Scanner) error {
 		one, err := scanCarriedState(row)
 		states[one.job] = one.CarriedState
 		return err
@@ -108,7 +109,7 @@ func (s *Store) SetCarriedState(ctx context.Context, app, name string, state jso
 	stored run.CarriedState, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		job, err := s.findJob(ctx, t, app, name, t.lock())
+		job, err := s.findJob(ctx, t, app, name, t.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -170,7 +171,7 @@ func partReturned(records []dispatcher.Record) (others, returned []dispatcher.Re
 	return others, returned
 }
 
-// states returns the last columns of a batch of records, those of returnedColumns.
+// states returns the last columns of a batch of records, those of db.ReturnedColumns.
 func states(records []dispatcher.Record) []any {
 	var returned []string
 	var seen []int64
@@ -214,11 +215,11 @@ func setState(ctx context.Context, t *tx, job int64, state json.RawMessage) erro
 }
 
 // carriedStatesOfApp returns the states that the jobs of an app carry, by job.
-func carriedStatesOfApp(ctx context.Context, q querier, app string) (map[int64]json.RawMessage, error) {
+func carriedStatesOfApp(ctx context.Context, q db.Querier, app string) (map[int64]json.RawMessage, error) {
 	// $1 app
 	const of = `SELECT ` + carriedColumns + ` FROM jobs AS j JOIN carried_states AS s ON s.job_id = j.id
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.carry_state AND s.state IS NOT NULL`
-	found, err := collect(ctx, q, scanCarriedState, of, run.AppID(app))
+	found, err := db.Collect(ctx, q, scanCarriedState, of, run.AppID(app))
 	states := make(map[int64]json.RawMessage, len(found))
 	for _, one := range found {
 		states[one.job] = one.State

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -37,13 +38,13 @@ type censusRow struct {
 
 // Census counts what there is.
 func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dispatcher.Census, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.clock(ctx, s.read)
+	now, err := s.Now(ctx, s.Read)
 	if err != nil {
 		return c, fmt.Errorf("count what there is: %w", err)
 	}
-	rows, err := collect(ctx, s.read, func(row scanner) (one censusRow, err error) {
+	rows, err := db.Collect(ctx, s.Read, func(row db.Scanner) (one censusRow, err error) {
 		err = row.Scan(&one.what, &one.state, &one.count, &one.at)
 		return one, err
 	}, censusCounts, int64(limit), overdue.UnixMilli(), now.Add(-expiredLately).UnixMilli(),
@@ -67,20 +68,20 @@ func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 			c.SetAside[dispatcher.Work(one.state)] = one.count
 		case "overdue":
 			if c.Overdue = one.count; one.at > 0 {
-				c.Oldest = instant(one.at)
+				c.Oldest = db.Instant(one.at)
 			}
 		case "forgotten":
 			c.Forgotten = one.count
 		case "token":
 			if one.at > 0 {
-				c.TokenExpiry = instant(one.at)
+				c.TokenExpiry = db.Instant(one.at)
 			}
 		}
 	}
 	if err := s.censusCauses(ctx, limit, now, &c); err != nil {
 		return c, err
 	}
-	if c.DaysAhead, err = s.daysAhead(ctx, s.read, now.UnixMilli()); err != nil {
+	if c.DaysAhead, err = s.DaysAhead(ctx, s.Read, now.UnixMilli()); err != nil {
 		return c, fmt.Errorf("count partitions ahead: %w", err)
 	}
 	return c, nil

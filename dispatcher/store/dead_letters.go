@@ -11,22 +11,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // deadConditions returns those of a query that name neither app nor job.
-func deadConditions(query repeat.DeadLetterQuery) (conditions, error) {
+func deadConditions(query repeat.DeadLetterQuery) (db.Conditions, error) {
 	w, err := runConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
 	addOutcome(&w, query)
 	return w, err
 }
 
 // addOutcome adds the conditions of a query on how runs failed.
-func addOutcome(w *conditions, query repeat.DeadLetterQuery) {
+func addOutcome(w *db.Conditions, query repeat.DeadLetterQuery) {
 	if query.State != "" {
-		w.add("r.state = %s", string(query.State))
+		w.Add("r.state = %s", string(query.State))
 	}
 	if query.Class != "" {
-		w.add("r.class = %s", string(query.Class))
+		w.Add("r.class = %s", string(query.Class))
 	}
 }
 
@@ -44,7 +45,7 @@ func (s *Store) ofDeadJobs(args *statementArgs, app string, job int64, replayabl
 
 // DeadLetters returns a page of the runs that failed for good.
 func (s *Store) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) ([]run.Run, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	return s.deadLetters(ctx, query, false)
 }
@@ -63,13 +64,13 @@ func (s *Store) deadLetters(ctx context.Context, query repeat.DeadLetterQuery, r
 }
 
 // deadOfApp returns a page of the runs of an app, or of one of its jobs, that failed for good and meet conditions.
-func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
+func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w db.Conditions, job int64, replayable bool) (
 	[]run.Run, error,
 ) {
-	look := func(w conditions, most int) ([]run.Run, error) {
-		args := statementArgs(slices.Clone(w.args))
-		page := s.ofDeadJobs(&args, query.App, job, replayable) + s.deadOfEach(w.text, latestRuns+` LIMIT `+strconv.Itoa(most))
-		return collect(ctx, s.read, scanRun, runQuery(page), args...)
+	look := func(w db.Conditions, most int) ([]run.Run, error) {
+		args := statementArgs(slices.Clone(w.Args))
+		page := s.ofDeadJobs(&args, query.App, job, replayable) + s.DeadOfEach(w.Text, latestRuns+` LIMIT `+strconv.Itoa(most))
+		return db.Collect(ctx, s.Read, scanRun, runQuery(page), args...)
 	}
 	many, err := s.hasManyJobs(ctx, run.AppID(query.App), s.walks.jobs)
 	if err != nil {
@@ -89,7 +90,7 @@ func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w cond
 func (s *Store) CountDeadLetters(ctx context.Context, query repeat.DeadLetterQuery, most int) (
 	count repeat.DeadLetterCount, err error,
 ) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	query.Page = input.Page{}
 	of, err := s.idsOf(ctx, query.App, query.Job, "")
@@ -120,9 +121,9 @@ func (s *Store) countDead(ctx context.Context, query repeat.DeadLetterQuery, job
 	if err != nil {
 		return 0, err
 	}
-	args := statementArgs(slices.Clone(w.args))
-	n, _, err := first(ctx, s.read, scanInt, s.ofDeadJobs(&args, query.App, job, true)+` SELECT count(*) FROM (SELECT 1
-		FROM b CROSS JOIN runs AS r WHERE `+isDead+` AND r.job_id = b.id`+w.text+` LIMIT `+strconv.Itoa(most)+`) AS dead`, args...)
+	args := statementArgs(slices.Clone(w.Args))
+	n, _, err := db.First(ctx, s.Read, db.ScanInt, s.ofDeadJobs(&args, query.App, job, true)+` SELECT count(*) FROM (SELECT 1
+		FROM b CROSS JOIN runs AS r WHERE `+db.IsDead+` AND r.job_id = b.id`+w.Text+` LIMIT `+strconv.Itoa(most)+`) AS dead`, args...)
 	return int(n), err
 }
 
@@ -158,7 +159,7 @@ func (s *Store) ReplayDeadLetters(ctx context.Context, query repeat.DeadLetterQu
 }
 
 // addFollowers adds to a run the runs that follow it, as far as what it declares now tells.
-func addFollowers(ctx context.Context, q querier, f flavor, r *run.Run, key run.Key) error {
+func addFollowers(ctx context.Context, q db.Querier, f db.Flavor, r *run.Run, key run.Key) error {
 	if key.Shard > 0 {
 		return nil
 	}
@@ -169,7 +170,7 @@ func addFollowers(ctx context.Context, q querier, f flavor, r *run.Run, key run.
 	// $1 app, $2 job
 	const followers = `SELECT f.event, f.follower_id, f.kind, c.name, a.salt FROM followers AS f JOIN jobs AS j ON j.id = f.job_id
 		JOIN jobs AS c ON c.id = f.follower_id JOIN apps AS a ON a.id = j.app_id WHERE j.app_id = $1 AND j.name = $2 ORDER BY f.event, c.name`
-	candidates, err := collect(ctx, q, func(row scanner) (c candidate, err error) {
+	candidates, err := db.Collect(ctx, q, func(row db.Scanner) (c candidate, err error) {
 		var event run.FollowMask
 		var id int64
 		var kind int
@@ -188,17 +189,17 @@ func addFollowers(ctx context.Context, q querier, f flavor, r *run.Run, key run.
 	if err != nil || len(candidates) == 0 {
 		return err
 	}
-	k := newKeys(len(candidates))
+	k := db.NewKeys(len(candidates))
 	for _, c := range candidates {
-		k.add(c.key, 0, 0)
+		k.Add(c.key, 0, 0)
 	}
 	at := key.ScheduledAt.UnixMilli()
 	// $1 first day, $2 end of the last, from $3 on: the keys
-	states := f.rows(0, 3, "", keyColumns[:3]...) + ` SELECT b.trigger_id, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON` +
-		ofBatch(f) + within + ` UNION ALL SELECT b.trigger_id, r.state FROM b JOIN live_runs AS r ON` + ofBatch(f)
-	args := append([]any{day(at), day(at) + dayMillis}, f.batch(k.at, k.trigger, k.kind)...)
+	states := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT b.trigger_id, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON` +
+		db.OfBatch(f) + db.Within + ` UNION ALL SELECT b.trigger_id, r.state FROM b JOIN live_runs AS r ON` + db.OfBatch(f)
+	args := append([]any{db.Day(at), db.Day(at) + db.DayMillis}, f.Batch(k.At, k.Trigger, k.Kind)...)
 	found := map[int64]run.State{}
-	_, err = collect(ctx, q, func(row scanner) (struct{}, error) {
+	_, err = db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var state run.State
 		err := row.Scan(&id, &state)

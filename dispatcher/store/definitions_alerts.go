@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -41,24 +42,24 @@ const alertColumns = `a.name, a.description, a.definition, a.muted, a.revision, 
 const countFiring = `(SELECT COUNT(*) FROM alert_states AS s WHERE s.alert_id = a.id AND s.firing)`
 
 // scanAlert returns the scan function for alerts of an app. Text that this version does not understand is an error.
-func scanAlert(app string) func(scanner) (alert.Alert, error) {
-	return func(row scanner) (alert.Alert, error) {
+func scanAlert(app string) func(db.Scanner) (alert.Alert, error) {
+	return func(row db.Scanner) (alert.Alert, error) {
 		a := alert.Alert{App: app}
 		var text string
 		var muted *string
-		err := row.Scan(&a.Name, &a.Description, &text, &muted, &a.Revision, instantColumn(&a.CreatedAt), instantColumn(&a.UpdatedAt))
+		err := row.Scan(&a.Name, &a.Description, &text, &muted, &a.Revision, db.InstantColumn(&a.CreatedAt), db.InstantColumn(&a.UpdatedAt))
 		if err != nil {
 			return a, err
 		}
 		var d alertDefinition
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return a, asUnreadable(fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err))
+			return a, db.AsUnreadable(fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err))
 		}
 		a.Jobs, a.Labels, a.AlertConditionsOf, a.Recovery = d.Jobs, d.Labels, d.AlertConditionsOf, d.Recovery
 		a.Mutes, a.Destination, a.Retry = d.Mutes, d.Destination, d.Retry
 		if muted != nil {
 			if err := json.Unmarshal([]byte(*muted), &a.Muted); err != nil {
-				return a, asUnreadable(fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err))
+				return a, db.AsUnreadable(fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err))
 			}
 		}
 		return a, nil
@@ -66,10 +67,10 @@ func scanAlert(app string) func(scanner) (alert.Alert, error) {
 }
 
 // scanShownAlert is scanAlert for rows that end with countFiring.
-func scanShownAlert(app string) func(scanner) (alert.Alert, error) {
-	return func(row scanner) (alert.Alert, error) {
+func scanShownAlert(app string) func(db.Scanner) (alert.Alert, error) {
+	return func(row db.Scanner) (alert.Alert, error) {
 		firing := 0
-		a, err := scanAlert(app)(widerRow{scanner: row, after: []any{&firing}})
+		a, err := scanAlert(app)(db.WiderRow{Scanner: row, After: []any{&firing}})
 		a.Firing = firing
 		return a, err
 	}
@@ -77,15 +78,15 @@ func scanShownAlert(app string) func(scanner) (alert.Alert, error) {
 
 // Alert returns an alert by its name, with its warnings.
 func (s *Store) Alert(ctx context.Context, app, name string) (alert.Alert, error) {
-	alert, err := findAlert(ctx, s.read, app, name, "")
+	alert, err := findAlert(ctx, s.Read, app, name, "")
 	if err == nil {
-		err = s.addAlertWarnings(ctx, s.read, &alert)
+		err = s.addAlertWarnings(ctx, s.Read, &alert)
 	}
 	return alert, err
 }
 
 // findAlert returns ErrNotFound if there is no such alert. lock is a flavor's lock, or empty.
-func findAlert(ctx context.Context, q querier, app, name, lock string) (alert.Alert, error) {
+func findAlert(ctx context.Context, q db.Querier, app, name, lock string) (alert.Alert, error) {
 	alert, why, err := readAlert(ctx, q, app, name, lock)
 	if err == nil {
 		err = why
@@ -94,11 +95,11 @@ func findAlert(ctx context.Context, q querier, app, name, lock string) (alert.Al
 }
 
 // readAlert is findAlert of an alert that may be one that cannot be read; why says so.
-func readAlert(ctx context.Context, q querier, app, name, lock string) (a alert.Alert, why, err error) {
+func readAlert(ctx context.Context, q db.Querier, app, name, lock string) (a alert.Alert, why, err error) {
 	// $1 id
 	const one = `SELECT ` + alertColumns + `, ` + countFiring + ` FROM alerts AS a WHERE a.id = $1 AND a.deleted_at IS NULL`
-	scan := evenUnreadable(scanShownAlert(app), func(_ *alert.Alert, is error) { why = is })
-	a, found, err := first(ctx, q, scan, one+lockOf(lock, "a"), dispatcher.AlertID(app, name))
+	scan := db.EvenUnreadable(scanShownAlert(app), func(_ *alert.Alert, is error) { why = is })
+	a, found, err := db.First(ctx, q, scan, one+db.LockOf(lock, "a"), dispatcher.AlertID(app, name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("alert", app+"/"+name)
 	}
@@ -107,24 +108,24 @@ func readAlert(ctx context.Context, q querier, app, name, lock string) (a alert.
 
 // Alerts returns a page of the alerts of an app, by name.
 func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]alert.Alert, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + alertColumns + `, ` + countFiring + ` FROM alerts AS a
 		WHERE a.app_id = $1 AND a.name > $2 AND a.deleted_at IS NULL ORDER BY a.name LIMIT $3`
 	// One that cannot be read must not hide the others.
-	shown := evenUnreadable(scanShownAlert(app), func(a *alert.Alert, why error) { a.Description = why.Error() })
-	return collect(ctx, s.read, shown, list, run.AppID(app), page.Cursor, page.Limit)
+	shown := db.EvenUnreadable(scanShownAlert(app), func(a *alert.Alert, why error) { a.Description = why.Error() })
+	return db.Collect(ctx, s.Read, shown, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // allAlerts returns all alerts of an app, by name.
-func allAlerts(ctx context.Context, q querier, app string) ([]alert.Alert, error) {
+func allAlerts(ctx context.Context, q db.Querier, app string) ([]alert.Alert, error) {
 	// $1 app
 	const list = `SELECT ` + alertColumns + ` FROM alerts AS a WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
-	return collect(ctx, q, scanAlert(app), list, run.AppID(app))
+	return db.Collect(ctx, q, scanAlert(app), list, run.AppID(app))
 }
 
 // PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
@@ -181,14 +182,14 @@ func (s *Store) unchangedAlert(ctx context.Context, alert alert.Alert, change in
 	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(alert) {
 		return stored, false
 	}
-	owner, err := findApp(ctx, s.read, alert.App, "")
+	owner, err := findApp(ctx, s.Read, alert.App, "")
 	return stored, err == nil && owner.Bounds.CheckDestination(alert.App, alert.Destination) == nil
 }
 
 // replacedAlert returns the alert that a PUT replaces, or nil. It refuses one that is outside the bounds of its app, or that
 // is one too many.
 func replacedAlert(ctx context.Context, t *tx, app access.App, a alert.Alert) (*alert.Alert, error) {
-	old, err := findAlert(ctx, t, app.Name, a.Name, t.lock())
+	old, err := findAlert(ctx, t, app.Name, a.Name, t.ForUpdate())
 	exists := err == nil
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return nil, err
@@ -203,7 +204,7 @@ func replacedAlert(ctx context.Context, t *tx, app access.App, a alert.Alert) (*
 	}
 	// $1 app
 	const count = `SELECT COUNT(*) FROM alerts WHERE app_id = $1 AND deleted_at IS NULL`
-	alerts, _, err := first(ctx, t, scanInt, count, run.AppID(app.Name))
+	alerts, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +235,7 @@ func (s *Store) writeAlert(ctx context.Context, t *tx, app access.App, alert ale
 			revision = a.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
 			created_at = CASE WHEN a.deleted_at IS NULL THEN a.created_at ELSE excluded.created_at END
 		RETURNING name, description, definition, muted, revision, created_at, updated_at`
-	stored, _, err := first(ctx, t, scanAlert(alert.App), put, id, run.AppID(alert.App), alert.Name, alert.Description,
+	stored, _, err := db.First(ctx, t, scanAlert(alert.App), put, id, run.AppID(alert.App), alert.Name, alert.Description,
 		definition, t.now.UnixMilli(), attached.Key())
 	if err != nil {
 		return stored, fmt.Errorf("put alert %s/%s: %w", alert.App, alert.Name, err)
@@ -262,7 +263,7 @@ func (s *Store) DeleteAlert(ctx context.Context, app, name string, change input.
 		if _, err := lockApp(ctx, t, app); err != nil {
 			return err
 		}
-		alert, _, err := readAlert(ctx, t, app, name, t.lock())
+		alert, _, err := readAlert(ctx, t, app, name, t.ForUpdate())
 		if err == nil {
 			err = t.allow(alert.Revision)
 		}
@@ -299,7 +300,7 @@ func removeAlert(ctx context.Context, t *tx, alert alert.Alert) error {
 
 // alertWithValues returns a copy of an alert with the values of its stored secrets, as far as the keys open them; nil if alert
 // is.
-func (s *Store) alertWithValues(ctx context.Context, q querier, alert *alert.Alert) (*alert.Alert, error) {
+func (s *Store) alertWithValues(ctx context.Context, q db.Querier, alert *alert.Alert) (*alert.Alert, error) {
 	if alert == nil {
 		return nil, nil
 	}

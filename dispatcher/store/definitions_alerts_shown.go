@@ -9,16 +9,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // addAlertWarnings adds to an alert what of it selects no job. It is no error: a job may be declared later.
-func (s *Store) addAlertWarnings(ctx context.Context, q querier, alert *alert.Alert) error {
+func (s *Store) addAlertWarnings(ctx context.Context, q db.Querier, alert *alert.Alert) error {
 	var warnings input.Problems
 	if len(alert.Jobs) > 0 {
 		// $1 app, from $2 on: names
-		existing := s.rows(0, 2, "", nameColumns...) + ` SELECT j.name FROM b JOIN jobs AS j ON j.name = b.name
+		existing := s.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name FROM b JOIN jobs AS j ON j.name = b.name
 			WHERE j.app_id = $1 AND j.part_of = 0 AND j.deleted_at IS NULL`
-		names, err := collect(ctx, q, scanText, existing, append([]any{run.AppID(alert.App)}, s.batch(alert.Jobs)...)...)
+		names, err := db.Collect(ctx, q, db.ScanText, existing, append([]any{run.AppID(alert.App)}, s.Batch(alert.Jobs)...)...)
 		if err != nil {
 			return fmt.Errorf("look for the jobs of alert %s/%s: %w", alert.App, alert.Name, err)
 		}
@@ -35,7 +36,7 @@ func (s *Store) addAlertWarnings(ctx context.Context, q querier, alert *alert.Al
 		// $1 app, from $2 on: labels
 		labelled := `SELECT 1 FROM jobs AS j WHERE j.app_id = $1 AND j.part_of = 0 AND j.deleted_at IS NULL` +
 			withLabels(alert.Labels, &args) + ` LIMIT 1`
-		_, some, err := first(ctx, q, scanInt, labelled, args...)
+		_, some, err := db.First(ctx, q, db.ScanInt, labelled, args...)
 		if err != nil {
 			return fmt.Errorf("look for jobs with the labels of alert %s/%s: %w", alert.App, alert.Name, err)
 		}

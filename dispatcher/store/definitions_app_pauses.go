@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // A pause of an app reaches the jobs that fit it in portions, as its switch does. Which jobs are held follows from all pauses
@@ -22,18 +23,19 @@ import (
 const pauseColumns = `p.id, a.name, p.labels, p.reason, p.until_at, p.paused_by, p.paused_at, p.ended_at, p.ended_by,
 	a.paused_to IS NOT NULL`
 
-func scanAppPause(row scanner) (p dispatcher.AppPause, err error) {
-	err = row.Scan(&p.ID, &p.App, labelsColumn(&p.Labels), &p.Reason, optionalColumn(&p.Until), &p.PausedBy, instantColumn(&p.PausedAt),
-		optionalColumn(&p.EndedAt), &p.EndedBy, &p.Pending)
+func scanAppPause(row db.Scanner) (p dispatcher.AppPause, err error) {
+	err = row.Scan(&p.ID, &p.App, db.LabelsColumn(&p.Labels), &p.Reason, db.OptionalColumn(&p.Until), &p.PausedBy,
+		db.InstantColumn(&p.PausedAt),
+		db.OptionalColumn(&p.EndedAt), &p.EndedBy, &p.Pending)
 	return p, err
 }
 
 // heldPauses returns the pauses that an app has now, oldest first.
-func heldPauses(ctx context.Context, q querier, app string) ([]dispatcher.AppPause, error) {
+func heldPauses(ctx context.Context, q db.Querier, app string) ([]dispatcher.AppPause, error) {
 	// $1 app
 	const held = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.app_id = $1 AND p.ended_at IS NULL ORDER BY p.paused_at, p.id`
-	pauses, err := collect(ctx, q, scanAppPause, held, run.AppID(app))
+	pauses, err := db.Collect(ctx, q, scanAppPause, held, run.AppID(app))
 	if err != nil {
 		return nil, fmt.Errorf("read pauses of app %s: %w", app, err)
 	}
@@ -41,11 +43,11 @@ func heldPauses(ctx context.Context, q querier, app string) ([]dispatcher.AppPau
 }
 
 // pausesAround returns the pauses that an app had at an instant, and those that it has now.
-func pausesAround(ctx context.Context, q querier, app string, at time.Time) ([]dispatcher.AppPause, error) {
+func pausesAround(ctx context.Context, q db.Querier, app string, at time.Time) ([]dispatcher.AppPause, error) {
 	// $1 app, $2 instant, $3 limit
 	const around = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2 AND p.paused_at <= $2) ORDER BY p.paused_at, p.id LIMIT $3`
-	pauses, err := collect(ctx, q, scanAppPause, around, run.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
+	pauses, err := db.Collect(ctx, q, scanAppPause, around, run.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
 	if err != nil {
 		return nil, fmt.Errorf("read pauses of app %s at %s: %w", app, input.FormatInstant(at), err)
 	}
@@ -54,12 +56,12 @@ func pausesAround(ctx context.Context, q querier, app string, at time.Time) ([]d
 
 // AppPauses returns the pauses that an app has now.
 func (s *Store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPause, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
 		return nil, err
 	}
-	return heldPauses(ctx, s.read, app)
+	return heldPauses(ctx, s.Read, app)
 }
 
 // PauseApp adds a pause, and lets the first portion of jobs follow.
@@ -105,7 +107,7 @@ func insertPause(ctx context.Context, t *tx, app string, asked dispatcher.AppPau
 	// $1 app, $2 id, $3 labels, $4 reason, $5 by whom, $6 now, $7 until when
 	const insert = `INSERT INTO app_pauses (app_id, id, labels, reason, paused_by, paused_at, until_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	if _, err := t.ExecContext(ctx, insert, run.AppID(app), pause.ID, pause.Labels.String(), pause.Reason, pause.PausedBy,
-		t.now.UnixMilli(), orNullAt(pause.Until)); err != nil {
+		t.now.UnixMilli(), db.OrNullAt(pause.Until)); err != nil {
 		return pause, err
 	}
 	return pause, t.auditChange(ctx, auditEntry{
@@ -131,7 +133,7 @@ func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Ch
 		// $1 app, $2 id
 		const find = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 			WHERE p.app_id = $1 AND p.id = $2 AND p.ended_at IS NULL`
-		pause, found, err := first(ctx, t, scanAppPause, find, run.AppID(app), id)
+		pause, found, err := db.First(ctx, t, scanAppPause, find, run.AppID(app), id)
 		if err == nil && !found {
 			err = dispatcher.NotFound("pause", app+"/"+id)
 		}
@@ -171,7 +173,7 @@ func endPauses(ctx context.Context, t *tx, app string) error {
 }
 
 // exportedPauses returns the pauses of an app as another installation takes them.
-func exportedPauses(ctx context.Context, q querier, app string) (all []dispatcher.AppPauseRequest, err error) {
+func exportedPauses(ctx context.Context, q db.Querier, app string) (all []dispatcher.AppPauseRequest, err error) {
 	pauses, err := heldPauses(ctx, q, app)
 	for _, pause := range pauses {
 		all = append(all, pause.AppPauseRequest)

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // FollowPauses lets the next jobs of an app follow its pauses.
@@ -44,7 +45,7 @@ func followPauses(ctx context.Context, t *tx, app string, limit int) (followed i
 	id := run.AppID(app)
 	// $1 app
 	const pending = `SELECT paused_to FROM apps WHERE id = $1 AND paused_to IS NOT NULL`
-	from, found, err := first(ctx, t, scanInt, pending+t.lock(), id)
+	from, found, err := db.First(ctx, t, db.ScanInt, pending+t.ForUpdate(), id)
 	if err != nil || !found {
 		return 0, false, err
 	}
@@ -55,8 +56,8 @@ func followPauses(ctx context.Context, t *tx, app string, limit int) (followed i
 	// $1 app, $2 id of the last job of the portion before, $3 limit
 	const next = `SELECT j.id, j.labels, j.app_paused, (SELECT count(*) FROM triggers AS t WHERE t.job_id = j.id)
 		FROM jobs AS j WHERE j.app_id = $1 AND j.id > $2 AND j.part_of = 0 AND j.deleted_at IS NULL ORDER BY j.id LIMIT $3`
-	jobs, err := collect(ctx, t, func(row scanner) (j pausable, err error) {
-		err = row.Scan(&j.id, labelsColumn(&j.labels), &j.held, &j.triggers)
+	jobs, err := db.Collect(ctx, t, func(row db.Scanner) (j pausable, err error) {
+		err = row.Scan(&j.id, db.LabelsColumn(&j.labels), &j.held, &j.triggers)
 		return j, err
 	}, next, id, from, limit)
 	if err != nil {
@@ -94,37 +95,37 @@ func holdJobs(ctx context.Context, t *tx, ids []int64, held []bool) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	columns := []column{col("id", bigint), col("held", boolean)}
+	columns := []db.Column{db.Col("id", db.Bigint), db.Col("held", db.Boolean)}
 	// From $1 on: id, whether it is held
-	ofJobs := t.rows(0, 1, "", columns...) + ` UPDATE jobs AS j SET app_paused = b.held FROM b WHERE j.id = b.id`
-	if _, err := t.ExecContext(ctx, ofJobs, t.batch(ids, held)...); err != nil {
+	ofJobs := t.Rows(0, 1, "", columns...) + ` UPDATE jobs AS j SET app_paused = b.held FROM b WHERE j.id = b.id`
+	if _, err := t.ExecContext(ctx, ofJobs, t.Batch(ids, held)...); err != nil {
 		return err
 	}
 	// From $1 on: id of the job, whether it is held
-	triggers := t.rows(0, 1, "", columns...) + ` SELECT t.id, b.held FROM b JOIN triggers AS t ON t.job_id = b.id ORDER BY t.id`
+	triggers := t.Rows(0, 1, "", columns...) + ` SELECT t.id, b.held FROM b JOIN triggers AS t ON t.job_id = b.id ORDER BY t.id`
 	var clocks []int64
 	var off []int32
-	if _, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+	if _, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var held bool
 		err := row.Scan(&id, &held)
 		clocks, off = append(clocks, id), append(off, number(held)*offPauses)
 		return struct{}{}, err
-	}, triggers, t.batch(ids, held)...); err != nil || len(clocks) == 0 {
+	}, triggers, t.Batch(ids, held)...); err != nil || len(clocks) == 0 {
 		return err
 	}
 	// $1 the reason, from $2 on: id, the reason or 0
-	write := t.rows(0, 2, "", col("id", bigint), col("off", integer)) + ` UPDATE trigger_clock AS c
+	write := t.Rows(0, 2, "", db.Col("id", db.Bigint), db.Col("off", db.Integer)) + ` UPDATE trigger_clock AS c
 		SET off = (c.off & ~CAST($1 AS integer)) | b.off FROM b WHERE c.id = b.id`
-	_, err := t.ExecContext(ctx, write, append([]any{offPauses}, t.batch(clocks, off)...)...)
+	_, err := t.ExecContext(ctx, write, append([]any{offPauses}, t.Batch(clocks, off)...)...)
 	return err
 }
 
 // ExpirePauses ends the pauses whose time is over: each app, and each job, in a transaction of its own.
 func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.orClock(ctx, now)
+	now, err := s.OrClock(ctx, now)
 	if err != nil {
 		return 0, err
 	}
@@ -138,7 +139,7 @@ func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 	// $1 now, $2 limit
 	const over = `SELECT a.name, p.id FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.until_at IS NOT NULL AND p.ended_at IS NULL AND p.until_at <= $1 ORDER BY p.until_at LIMIT $2`
-	pauses, err := collect(ctx, s.read, func(row scanner) (p dispatcher.AppPause, err error) {
+	pauses, err := db.Collect(ctx, s.Read, func(row db.Scanner) (p dispatcher.AppPause, err error) {
 		err = row.Scan(&p.App, &p.ID)
 		return p, err
 	}, over, now.UnixMilli(), limit+s.asides.count(dispatcher.WorkPauses))
@@ -189,7 +190,7 @@ func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 				WHERE t.pause_until IS NOT NULL AND t.pause_until <= $1 AND t.deleted_at IS NULL AND j.deleted_at IS NULL
 			LIMIT $2`
 	)
-	found, err := collect(ctx, s.read, func(row scanner) (p paused, err error) {
+	found, err := db.Collect(ctx, s.Read, func(row db.Scanner) (p paused, err error) {
 		err = row.Scan(&p.app, &p.job, &p.trigger, &p.revision)
 		return p, err
 	}, over, now.UnixMilli(), limit+s.asides.count(dispatcher.WorkPauses))

@@ -12,18 +12,20 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at,
 	updated_at, importing_until IS NOT NULL`
 
-func scanApp(row scanner) (access.App, error) {
+func scanApp(row db.Scanner) (access.App, error) {
 	var app access.App
 	var stored, longer string
 	var defaults *string
-	err := row.Scan(&app.Name, &app.Description, &app.Enabled, durationColumn(&app.Retention), &defaults, &stored, &longer, &app.AWSExternalID,
-		&app.Revision, instantColumn(&app.CreatedAt), instantColumn(&app.UpdatedAt), &app.Importing)
+	err := row.Scan(&app.Name, &app.Description, &app.Enabled, db.DurationColumn(&app.Retention), &defaults, &stored, &longer,
+		&app.AWSExternalID,
+		&app.Revision, db.InstantColumn(&app.CreatedAt), db.InstantColumn(&app.UpdatedAt), &app.Importing)
 	if err != nil {
 		return app, err
 	}
@@ -63,7 +65,7 @@ func writtenDefaults(app access.App) (*string, error) {
 func (s *Store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDefaults, error) {
 	// $1 id
 	const read = `SELECT defaults FROM apps WHERE id = $1 AND deleted_at IS NULL`
-	stored, _, err := first(ctx, s.read, func(row scanner) (text *string, err error) { return text, row.Scan(&text) },
+	stored, _, err := db.First(ctx, s.Read, func(row db.Scanner) (text *string, err error) { return text, row.Scan(&text) },
 		read, run.AppID(app))
 	if err != nil {
 		return nil, err
@@ -89,22 +91,22 @@ func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) 
 
 // App returns an app by its name.
 func (s *Store) App(ctx context.Context, name string) (access.App, error) {
-	app, err := readApp(ctx, s.read, name, "")
+	app, err := readApp(ctx, s.Read, name, "")
 	if err != nil {
 		return app, err
 	}
-	if app.Pauses, err = heldPauses(ctx, s.read, name); err != nil {
+	if app.Pauses, err = heldPauses(ctx, s.Read, name); err != nil {
 		return app, err
 	}
-	now, err := s.clock(ctx, s.read)
+	now, err := s.Now(ctx, s.Read)
 	if err == nil {
-		err = addUsage(ctx, s.read, &app, now)
+		err = addUsage(ctx, s.Read, &app, now)
 	}
 	return app, err
 }
 
 // findApp is readApp of an app that can be read.
-func findApp(ctx context.Context, q querier, name, lock string) (access.App, error) {
+func findApp(ctx context.Context, q db.Querier, name, lock string) (access.App, error) {
 	app, err := readApp(ctx, q, name, lock)
 	if err == nil {
 		err = app.Err
@@ -113,9 +115,9 @@ func findApp(ctx context.Context, q querier, name, lock string) (access.App, err
 }
 
 // readApp returns ErrNotFound if there is no such app. lock is a flavor's lock, or empty. The app may be one that cannot be read.
-func readApp(ctx context.Context, q querier, name, lock string) (access.App, error) {
+func readApp(ctx context.Context, q db.Querier, name, lock string) (access.App, error) {
 	// $1 id
-	app, found, err := first(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock,
+	app, found, err := db.First(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock,
 		run.AppID(name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", name)
@@ -126,7 +128,7 @@ func readApp(ctx context.Context, q querier, name, lock string) (access.App, err
 // lockApp returns an app for a change, which no other change may meet. The app may be one that cannot be read. ErrConflict: another
 // change imports it.
 func lockApp(ctx context.Context, t *tx, name string) (access.App, error) {
-	app, err := readApp(ctx, t, name, t.lock())
+	app, err := readApp(ctx, t, name, t.ForUpdate())
 	if err == nil && app.Importing && !t.importing {
 		err = importGoesOn(name)
 	}
@@ -146,7 +148,7 @@ func lockReadableApp(ctx context.Context, t *tx, name string) (access.App, error
 func (s *Store) Apps(ctx context.Context, page input.Page) ([]access.App, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + appColumns + ` FROM apps WHERE name > $1 AND deleted_at IS NULL ORDER BY name LIMIT $2`
-	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)
+	return db.Collect(ctx, s.Read, scanApp, list, page.Cursor, page.Limit)
 }
 
 // PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app that is put as it is
@@ -212,7 +214,7 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 			WHERE CASE WHEN apps.deleted_at IS NULL THEN apps.revision ELSE 0 END = $6 OR $6 = -1
 			RETURNING ` + appColumns
 		var found bool
-		stored, found, err = first(ctx, t, scanApp, put,
+		stored, found, err = db.First(ctx, t, scanApp, put,
 			run.AppID(app.Name), app.Name, app.Description, app.Enabled && !bounds.Suspended, t.now.UnixMilli(), expected,
 			app.Enabled, cmp.Or(app.Retention, input.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults,
 			[]byte(run.NewSalt()))
@@ -271,10 +273,10 @@ func readAppBefore(ctx context.Context, t *tx, name string) (appBefore, error) {
 	var importing bool
 	var stored string
 	// $1 id
-	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
+	_, found, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&before.revision, &before.enabled, &importing, &stored)
 	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, importing_until IS NOT NULL, bounds
-		FROM apps WHERE id = $1`+t.lock(), run.AppID(name))
+		FROM apps WHERE id = $1`+t.ForUpdate(), run.AppID(name))
 	if err == nil && importing {
 		err = importGoesOn(name)
 	}
@@ -294,7 +296,7 @@ func mustBeEmpty(ctx context.Context, t *tx, app string) error {
 		UNION ALL SELECT 'calendar "' || name || '"' FROM calendars WHERE app_id = $1 AND deleted_at IS NULL
 		UNION ALL SELECT 'group "' || name || '"' FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL
 		UNION ALL SELECT 'alert "' || name || '"' FROM alerts WHERE app_id = $1 AND deleted_at IS NULL LIMIT $2`
-	found, err := collect(ctx, t, scanText, content, run.AppID(app), most+1)
+	found, err := db.Collect(ctx, t, db.ScanText, content, run.AppID(app), most+1)
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -55,7 +56,7 @@ func (s *Store) broken(ctx context.Context, t *tx, app string, before, next targ
 		return nil, nil
 	}
 	// $1 id
-	longer, _, err := first(ctx, t, scanText, `SELECT longer_names FROM apps WHERE id = $1`, run.AppID(app))
+	longer, _, err := db.First(ctx, t, db.ScanText, `SELECT longer_names FROM apps WHERE id = $1`, run.AppID(app))
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (s *Store) broken(ctx context.Context, t *tx, app string, before, next targ
 	var breaks access.Breaks
 	groups := groupsOfJobs{}
 	for after, more := "", true; more; {
-		rows, err := collect(ctx, t, scanJob, list, run.AppID(app), after, page)
+		rows, err := db.Collect(ctx, t, scanJob, list, run.AppID(app), after, page)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +112,7 @@ func (s *Store) broken(ctx context.Context, t *tx, app string, before, next targ
 type groupsOfJobs map[string]target.EndpointGroup
 
 // of returns the group that a job calls; an empty one if it calls none.
-func (g groupsOfJobs) of(ctx context.Context, q querier, job dispatcher.Job) (group target.EndpointGroup, err error) {
+func (g groupsOfJobs) of(ctx context.Context, q db.Querier, job dispatcher.Job) (group target.EndpointGroup, err error) {
 	name := job.Target.GroupName()
 	if name == "" {
 		return group, nil
@@ -177,8 +178,8 @@ func longerName(app, other string) bool {
 // appNames returns the names of all apps. The row of the installation makes changes that create or delete apps wait for
 // each other.
 func appNames(ctx context.Context, t *tx) ([]string, error) {
-	if _, err := collect(ctx, t, scanText, `SELECT id FROM installation`+t.lock()); err != nil {
+	if _, err := db.Collect(ctx, t, db.ScanText, `SELECT id FROM installation`+t.ForUpdate()); err != nil {
 		return nil, err
 	}
-	return collect(ctx, t, scanText, `SELECT name FROM apps WHERE deleted_at IS NULL`)
+	return db.Collect(ctx, t, db.ScanText, `SELECT name FROM apps WHERE deleted_at IS NULL`)
 }

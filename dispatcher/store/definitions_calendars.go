@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // calendarDefinition is what a calendar's row holds as JSON: all that decides about fires.
@@ -51,12 +52,12 @@ func decodeCalendar(c *dispatcher.Calendar, text string) {
 const calendarColumns = `name, description, definition, revision, created_at, updated_at, removal_requested_at`
 
 // scanCalendar returns the scan function for calendars of an app.
-func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
-	return func(row scanner) (dispatcher.Calendar, error) {
+func scanCalendar(app string) func(db.Scanner) (dispatcher.Calendar, error) {
+	return func(row db.Scanner) (dispatcher.Calendar, error) {
 		c := dispatcher.Calendar{App: app}
 		var text string
-		err := row.Scan(&c.Name, &c.Description, &text, &c.Revision, instantColumn(&c.CreatedAt), instantColumn(&c.UpdatedAt),
-			optionalColumn(&c.RemovalRequestedAt))
+		err := row.Scan(&c.Name, &c.Description, &text, &c.Revision, db.InstantColumn(&c.CreatedAt), db.InstantColumn(&c.UpdatedAt),
+			db.OptionalColumn(&c.RemovalRequestedAt))
 		if err != nil {
 			return c, err
 		}
@@ -69,7 +70,7 @@ func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 func (s *Store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
 	// $1 app, $2 name
 	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
-	found, ok, err := first(ctx, s.read, scanCalendar(app), one, run.AppID(app), name)
+	found, ok, err := db.First(ctx, s.Read, scanCalendar(app), one, run.AppID(app), name)
 	if err == nil && !ok {
 		err = dispatcher.NotFound("calendar", app+"/"+name)
 	}
@@ -81,15 +82,15 @@ func (s *Store) Calendar(ctx context.Context, app, name string) (dispatcher.Cale
 
 // Calendars returns a page of the calendars of an app, by name.
 func (s *Store) Calendars(ctx context.Context, app string, page input.Page) ([]dispatcher.Calendar, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + calendarColumns + ` FROM calendars
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
-	all, err := collectPage(ctx, s.read, page, scanCalendar(app), nil, list, run.AppID(app), page.Cursor, page.Limit)
+	all, err := db.CollectPage(ctx, s.Read, page, scanCalendar(app), nil, list, run.AppID(app), page.Cursor, page.Limit)
 	for i, c := range all {
 		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
 			all[i].Description = c.Err.Error()
@@ -99,7 +100,7 @@ func (s *Store) Calendars(ctx context.Context, app string, page input.Page) ([]d
 }
 
 // appCalendars returns all calendars of an app and the revision of the lot, as of one moment.
-func appCalendars(ctx context.Context, q querier, app string) (revision int64, all []dispatcher.Calendar, err error) {
+func appCalendars(ctx context.Context, q db.Querier, app string) (revision int64, all []dispatcher.Calendar, err error) {
 	// $1 app. An app without calendars has one row, with nothing in it.
 	const list = `SELECT a.calendar_revision, c.name IS NOT NULL, COALESCE(c.name, ''), COALESCE(c.description, ''),
 			COALESCE(c.definition, '{}'), COALESCE(c.revision, 0), COALESCE(c.created_at, 0), COALESCE(c.updated_at, 0),
@@ -108,9 +109,9 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 		WHERE a.id = $1 AND a.deleted_at IS NULL ORDER BY c.name`
 	found := false
 	scan := scanCalendar(app)
-	_, err = collect(ctx, q, func(row scanner) (struct{}, error) {
+	_, err = db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
 		var there bool
-		calendar, err := scan(widerRow{scanner: row, before: []any{&revision, &there}})
+		calendar, err := scan(db.WiderRow{Scanner: row, Before: []any{&revision, &there}})
 		if found = true; there {
 			all = append(all, calendar)
 		}
@@ -124,12 +125,12 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 
 // AppCalendars returns all calendars of an app, and the revision of the lot.
 func (s *Store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
-	return appCalendars(ctx, s.read, app)
+	return appCalendars(ctx, s.Read, app)
 }
 
 // calendarsOf returns the calendars of the app of jobs, and the revision of the lot, if one
 // of them names any.
-func calendarsOf(ctx context.Context, q querier, app string, jobs ...dispatcher.Job) (int64, dispatcher.Calendars, error) {
+func calendarsOf(ctx context.Context, q db.Querier, app string, jobs ...dispatcher.Job) (int64, dispatcher.Calendars, error) {
 	var revision int64
 	var all []dispatcher.Calendar
 	for _, job := range jobs {
@@ -155,7 +156,7 @@ func (s *Store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
 	if err := calendar.Validate(); err != nil {
 		return dispatcher.Calendar{}, false, err
 	}
-	ctx, cancel := bound(ctx, putCalendarTimeout)
+	ctx, cancel := db.Bound(ctx, putCalendarTimeout)
 	defer cancel()
 	if same, is := s.unchangedCalendar(ctx, calendar, change); is {
 		return same, false, nil
@@ -213,7 +214,7 @@ type replacement struct {
 }
 
 // replace returns what changes when calendar is put, and refuses what may not be put.
-func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by input.Change) (replacement, error) {
+func replace(ctx context.Context, q db.Querier, calendar dispatcher.Calendar, by input.Change) (replacement, error) {
 	next := replacement{app: calendar.App, name: calendar.Name}
 	var err error
 	if next.definition, err = encodeCalendar(calendar); err != nil {
@@ -258,7 +259,7 @@ func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool
 	if problems.AddError("", all.Check(name)); len(problems) > 0 {
 		return problems // which would be those of its users, too
 	}
-	for _, user := range sortedKeys(users) {
+	for _, user := range db.SortedKeys(users) {
 		if err := all.Check(user); err != nil {
 			problems.Add("/bases", input.CodeCalendarBase, "calendar %s, which is built on this, could not be used: %v",
 				input.Echo(user), err)
@@ -286,7 +287,7 @@ func writeCalendar(ctx context.Context, t *tx, c dispatcher.Calendar, definition
 			revision = calendars.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL, removal_requested_at = NULL,
 			created_at = CASE WHEN calendars.deleted_at IS NULL THEN calendars.created_at ELSE excluded.created_at END
 		RETURNING ` + calendarColumns
-	stored, _, err := first(ctx, t, scanCalendar(c.App), put, run.AppID(c.App), c.Name, c.Description, definition, t.now.UnixMilli())
+	stored, _, err := db.First(ctx, t, scanCalendar(c.App), put, run.AppID(c.App), c.Name, c.Description, definition, t.now.UnixMilli())
 	return stored, err
 }
 
@@ -294,6 +295,6 @@ func writeCalendar(ctx context.Context, t *tx, c dispatcher.Calendar, definition
 func countCalendars(ctx context.Context, t *tx, app string) (int64, error) {
 	// $1 app
 	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
-	revision, _, err := first(ctx, t, scanInt, count, run.AppID(app))
+	revision, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app))
 	return revision, err
 }

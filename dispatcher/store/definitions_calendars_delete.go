@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // DeleteCalendar deletes a calendar that nothing uses.
@@ -45,7 +46,7 @@ func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 			// $1 now, $2 app, $3 name
 			const mark = `UPDATE calendars SET removal_requested_at = $1, updated_at = $1, revision = revision + 1
 				WHERE app_id = $2 AND name = $3 RETURNING ` + calendarColumns
-			stored, _, err = first(ctx, t, scanCalendar(app), mark, t.now.UnixMilli(), run.AppID(app), name)
+			stored, _, err = db.First(ctx, t, scanCalendar(app), mark, t.now.UnixMilli(), run.AppID(app), name)
 			if err != nil {
 				return fmt.Errorf("mark calendar %s/%s: %w", app, name, err)
 			}
@@ -168,7 +169,7 @@ func unused(ctx context.Context, t *tx, all []dispatcher.Calendar, app, name str
 	// $1 app, $2 calendar
 	const byTriggers = `SELECT j.name, t.name, COUNT(*) OVER () FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
 		WHERE t.app_id = $1 AND t.calendar = $2 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY j.name, t.name LIMIT 1`
-	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+	_, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var job, trigger string
 		var count int
 		err := row.Scan(&job, &trigger, &count)

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // An app moves in two steps that never overlap. ExportApp reads it in one snapshot, once it is disabled and the
@@ -24,7 +25,7 @@ import (
 const left = `r.state = 'claimed' AND r.node IN (SELECT id FROM nodes WHERE state = 'dead')`
 
 // inFlight are the runs of an app that a node works on, and those whose attempt a target has accepted. $1 app
-func inFlight(f flavor) string {
+func inFlight(f db.Flavor) string {
 	return `SELECT r.scheduled_at FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 			WHERE j.app_id = $1 AND (r.callback IS NOT NULL OR r.state NOT IN ('queued', 'retrying') AND NOT (` + left + `))
 		UNION ALL SELECT r.scheduled_at FROM (` + anyClaim(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
@@ -47,13 +48,13 @@ const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.schedul
 
 // ExportApp returns a disabled app with all that belongs to it.
 func (s *Store) ExportApp(ctx context.Context, name string) (export access.Export, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
-	if _, snapshots := s.flavor.(*sqlite); snapshots { // each of its transactions reads one
+	if _, snapshots := s.Flavor.(*db.SQLite); snapshots { // each of its transactions reads one
 		options = nil
 	}
-	tx, err := s.read.BeginTx(ctx, options)
+	tx, err := s.Read.BeginTx(ctx, options)
 	if err != nil {
 		return export, fmt.Errorf("export app %s: %w", name, err)
 	}
@@ -72,7 +73,7 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export a
 	if err = s.movable(ctx, tx, export.App); err != nil {
 		return export, err
 	}
-	now, err := s.clock(ctx, tx)
+	now, err := s.Now(ctx, tx)
 	if err != nil {
 		return export, err
 	}
@@ -80,7 +81,7 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export a
 	// $1 app
 	const identity = `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.salt
 		FROM apps AS a CROSS JOIN installation AS i WHERE a.id = $1`
-	if _, _, err = first(ctx, tx, func(row scanner) (struct{}, error) {
+	if _, _, err = db.First(ctx, tx, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&export.Installation, &export.Salt)
 	}, identity, run.AppID(name)); err != nil {
 		return export, err
@@ -100,11 +101,11 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export a
 	if export.Pauses, err = exportedPauses(ctx, tx, name); err != nil {
 		return export, err
 	}
-	export.Waiting, err = collect(ctx, tx, func(row scanner) (r access.ExportedRun, err error) {
+	export.Waiting, err = db.Collect(ctx, tx, func(row db.Scanner) (r access.ExportedRun, err error) {
 		var key run.Key
 		var given *string
-		err = row.Scan(&r.Job, &r.Trigger, kindColumn(&key), instantColumn(&key.ScheduledAt), &key.TriggerID, &r.State, &r.Attempt,
-			&r.Failures, optionalColumn(&r.NextAttemptAt), optionalColumn(&r.RetryUntil), &given)
+		err = row.Scan(&r.Job, &r.Trigger, db.KindColumn(&key), db.InstantColumn(&key.ScheduledAt), &key.TriggerID, &r.State, &r.Attempt,
+			&r.Failures, db.OptionalColumn(&r.NextAttemptAt), db.OptionalColumn(&r.RetryUntil), &given)
 		r.Kind, r.ScheduledAt = key.Kind, key.ScheduledAt
 		if r.Kind.HasOwnID() {
 			r.Run = key.String()
@@ -130,7 +131,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 	}
 	// $1 app
 	const follows = `SELECT 1 FROM apps WHERE id = $1 AND switched_to IS NOT NULL`
-	if _, pending, err := first(ctx, tx, scanInt, follows, run.AppID(app.Name)); err != nil || pending {
+	if _, pending, err := db.First(ctx, tx, db.ScanInt, follows, run.AppID(app.Name)); err != nil || pending {
 		if pending {
 			err = fmt.Errorf("it was disabled a moment ago, and its triggers have yet to follow; try again: %w", dispatcher.ErrConflict)
 		}
@@ -138,7 +139,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 	}
 	// $1 app
 	const pending = `SELECT 1 FROM pending_ends WHERE app_id = $1 LIMIT 1`
-	if _, left, err := first(ctx, tx, scanInt, pending, run.AppID(app.Name)); err != nil || left {
+	if _, left, err := db.First(ctx, tx, db.ScanInt, pending, run.AppID(app.Name)); err != nil || left {
 		if left {
 			err = fmt.Errorf("runs of it ended a moment ago, and what follows them is not queued yet; try again: %w", dispatcher.ErrConflict)
 		}
@@ -147,7 +148,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 	// $1 app
 	const open = `SELECT f.id, j.name FROM backfills AS f JOIN jobs AS j ON j.id = f.job_id WHERE f.app_id = $1 AND f.ended_at IS NULL
 		ORDER BY f.id`
-	backfills, err := collect(ctx, tx, func(row scanner) (text string, err error) {
+	backfills, err := db.Collect(ctx, tx, func(row db.Scanner) (text string, err error) {
 		var id int64
 		err = row.Scan(&id, &text)
 		return fmt.Sprintf("%s of job %s", repeat.BackfillID(id), text), err
@@ -159,7 +160,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 		}
 		return err
 	}
-	running, err := collect(ctx, tx, scanInt, inFlight(s.flavor), run.AppID(app.Name))
+	running, err := db.Collect(ctx, tx, db.ScanInt, inFlight(s.Flavor), run.AppID(app.Name))
 	if err == nil && len(running) > 0 {
 		err = fmt.Errorf("%d of its runs are in flight; try again when they have ended: %w", len(running), dispatcher.ErrConflict)
 	}
@@ -170,7 +171,7 @@ func (s *Store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]acc
 	// $1 app
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.name`
-	rows, err := collect(ctx, tx, scanJob, list, run.AppID(app))
+	rows, err := db.Collect(ctx, tx, scanJob, list, run.AppID(app))
 	if err != nil {
 		return nil, err
 	}

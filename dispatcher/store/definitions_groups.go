@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -43,17 +44,17 @@ func encodeGroup(g target.EndpointGroup) (string, error) {
 const groupColumns = `name, description, definition, revision, created_at, updated_at`
 
 // scanGroup returns the scan function for groups of an app. Text that this version does not understand is an error.
-func scanGroup(app string) func(scanner) (target.EndpointGroup, error) {
-	return func(row scanner) (target.EndpointGroup, error) {
+func scanGroup(app string) func(db.Scanner) (target.EndpointGroup, error) {
+	return func(row db.Scanner) (target.EndpointGroup, error) {
 		g := target.EndpointGroup{App: app}
 		var text string
-		err := row.Scan(&g.Name, &g.Description, &text, &g.Revision, instantColumn(&g.CreatedAt), instantColumn(&g.UpdatedAt))
+		err := row.Scan(&g.Name, &g.Description, &text, &g.Revision, db.InstantColumn(&g.CreatedAt), db.InstantColumn(&g.UpdatedAt))
 		if err != nil {
 			return g, err
 		}
 		var d groupDefinition
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return g, asUnreadable(fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err))
+			return g, db.AsUnreadable(fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err))
 		}
 		g.Kind, g.XXLJobSettings = d.Kind, d.XXLJobSettings
 		g.Path, g.Strategy, g.Signing, g.Auth, g.TLS = d.Path, d.Strategy, d.Signing, d.Auth, d.TLS
@@ -65,11 +66,11 @@ func scanGroup(app string) func(scanner) (target.EndpointGroup, error) {
 
 // Group returns a group by its name.
 func (s *Store) Group(ctx context.Context, app, name string) (target.EndpointGroup, error) {
-	return findGroup(ctx, s.read, app, name, "")
+	return findGroup(ctx, s.Read, app, name, "")
 }
 
 // findGroup returns ErrNotFound if there is no such group. lock is a flavor's lock, or empty.
-func findGroup(ctx context.Context, q querier, app, name, lock string) (target.EndpointGroup, error) {
+func findGroup(ctx context.Context, q db.Querier, app, name, lock string) (target.EndpointGroup, error) {
 	group, why, err := readGroup(ctx, q, app, name, lock)
 	if err == nil {
 		err = why
@@ -78,11 +79,11 @@ func findGroup(ctx context.Context, q querier, app, name, lock string) (target.E
 }
 
 // readGroup is findGroup of a group that may be one that cannot be read; why says so.
-func readGroup(ctx context.Context, q querier, app, name, lock string) (group target.EndpointGroup, why, err error) {
+func readGroup(ctx context.Context, q db.Querier, app, name, lock string) (group target.EndpointGroup, why, err error) {
 	// $1 id
 	const one = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE id = $1 AND deleted_at IS NULL`
-	scan := evenUnreadable(scanGroup(app), func(_ *target.EndpointGroup, is error) { why = is })
-	group, found, err := first(ctx, q, scan, one+lock, run.GroupID(app, name))
+	scan := db.EvenUnreadable(scanGroup(app), func(_ *target.EndpointGroup, is error) { why = is })
+	group, found, err := db.First(ctx, q, scan, one+lock, run.GroupID(app, name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("group", app+"/"+name)
 	}
@@ -91,24 +92,24 @@ func readGroup(ctx context.Context, q querier, app, name, lock string) (group ta
 
 // Groups returns a page of the groups of an app, by name.
 func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]target.EndpointGroup, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + groupColumns + ` FROM endpoint_groups
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
 	// One that cannot be read must not hide the others.
-	shown := evenUnreadable(scanGroup(app), func(g *target.EndpointGroup, why error) { g.Description = why.Error() })
-	return collectPage(ctx, s.read, page, shown, nil, list, run.AppID(app), page.Cursor, page.Limit)
+	shown := db.EvenUnreadable(scanGroup(app), func(g *target.EndpointGroup, why error) { g.Description = why.Error() })
+	return db.CollectPage(ctx, s.Read, page, shown, nil, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // allGroups returns all groups of an app, by name.
-func allGroups(ctx context.Context, q querier, app string) ([]target.EndpointGroup, error) {
+func allGroups(ctx context.Context, q db.Querier, app string) ([]target.EndpointGroup, error) {
 	// $1 app
 	const list = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL ORDER BY name`
-	return collect(ctx, q, scanGroup(app), list, run.AppID(app))
+	return db.Collect(ctx, q, scanGroup(app), list, run.AppID(app))
 }
 
 // PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group that is put as
@@ -152,7 +153,7 @@ func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup,
 
 // replacedGroup returns the group that a PUT replaces, or nil.
 func replacedGroup(ctx context.Context, t *tx, group target.EndpointGroup) (*target.EndpointGroup, error) {
-	found, err := findGroup(ctx, t, group.App, group.Name, t.lock())
+	found, err := findGroup(ctx, t, group.App, group.Name, t.ForUpdate())
 	switch {
 	case err == nil:
 		return &found, t.allow(found.Revision)
@@ -174,7 +175,7 @@ func admitGroup(ctx context.Context, t *tx, app access.App, old *target.Endpoint
 	}
 	// $1 app
 	const count = `SELECT COUNT(*) FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL`
-	groups, _, err := first(ctx, t, scanInt, count, run.AppID(app.Name))
+	groups, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app.Name))
 	if err != nil {
 		return err
 	}
@@ -212,8 +213,8 @@ func (s *Store) writeGroup(ctx context.Context, t *tx, old *target.EndpointGroup
 			created_at = CASE WHEN endpoint_groups.deleted_at IS NULL THEN endpoint_groups.created_at ELSE excluded.created_at END
 		RETURNING ` + groupColumns
 	owner := ownerGroup(group)
-	stored, _, err = first(ctx, t, scanGroup(group.App), put, owner.id, run.AppID(group.App), group.Name, group.Description, definition,
-		t.now.UnixMilli(), orNullAt(group.TLS.CertificateEnd()), len(group.DNS) > 0)
+	stored, _, err = db.First(ctx, t, scanGroup(group.App), put, owner.id, run.AppID(group.App), group.Name, group.Description, definition,
+		t.now.UnixMilli(), db.OrNullAt(group.TLS.CertificateEnd()), len(group.DNS) > 0)
 	if err == nil {
 		err = writeSecrets(ctx, t, before, owner, sealed)
 	}
@@ -232,7 +233,7 @@ func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.
 		if _, err := lockApp(ctx, t, app); err != nil {
 			return err
 		}
-		group, _, err := readGroup(ctx, t, app, name, t.lock())
+		group, _, err := readGroup(ctx, t, app, name, t.ForUpdate())
 		if err == nil {
 			err = t.allow(group.Revision)
 		}
@@ -261,7 +262,7 @@ func unusedGroup(ctx context.Context, t *tx, app, name string) error {
 		WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
 	var user string
 	count := 0
-	_, used, err := first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&user, &count) },
+	_, used, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) { return struct{}{}, row.Scan(&user, &count) },
 		users, run.AppID(app), name)
 	if err != nil || !used {
 		return err
@@ -307,7 +308,7 @@ func checkGroup(ctx context.Context, t *tx, job dispatcher.Job) error {
 
 // groupWithValues returns a copy of a group with the values of its stored secrets, as far as the keys open them; nil if group
 // is.
-func (s *Store) groupWithValues(ctx context.Context, q querier, group *target.EndpointGroup) (*target.EndpointGroup, error) {
+func (s *Store) groupWithValues(ctx context.Context, q db.Querier, group *target.EndpointGroup) (*target.EndpointGroup, error) {
 	if group == nil {
 		return nil, nil
 	}

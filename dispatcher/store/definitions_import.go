@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -23,7 +24,7 @@ func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.C
 	}
 	// $1 id of an app, which may be deleted
 	const stored = `SELECT bounds FROM apps WHERE id = $1`
-	text, found, err := first(ctx, s.read, scanText, stored, run.AppID(app.Name))
+	text, found, err := db.First(ctx, s.Read, db.ScanText, stored, run.AppID(app.Name))
 	var bounds target.Bounds
 	if err == nil && found {
 		err = json.Unmarshal([]byte(text), &bounds)
@@ -86,7 +87,7 @@ func importApp(ctx context.Context, t *tx, export access.Export, until int64) (a
 		}
 	}
 	a := export.App
-	app, found, err := first(ctx, t, scanApp, put, run.AppID(a.Name), a.Name, a.Description, false, until,
+	app, found, err := db.First(ctx, t, scanApp, put, run.AppID(a.Name), a.Name, a.Description, false, until,
 		cmp.Or(a.Retention, input.DefaultRetention).Std().Milliseconds(),
 		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID, defaults,
 		append([]byte{}, export.Salt...)) // not NULL
@@ -109,7 +110,7 @@ func finishImport(ctx context.Context, t *tx, export access.Export) (access.App,
 	if err != nil {
 		return written, err
 	}
-	app, _, err := first(ctx, t, scanApp, finish, id, export.App.Enabled, export.App.Enabled && !written.Bounds.Suspended)
+	app, _, err := db.First(ctx, t, scanApp, finish, id, export.App.Enabled, export.App.Enabled && !written.Bounds.Suspended)
 	if err == nil {
 		_, err = followApp(ctx, t, id, mostImported)
 	}
@@ -126,22 +127,22 @@ func finishImport(ctx context.Context, t *tx, export access.Export) (access.App,
 func endLeftRuns(ctx context.Context, t *tx, app string) (more bool, err error) {
 	// $1 app. It stays deleted meanwhile.
 	const deleted = `SELECT 1 FROM apps WHERE id = $1 AND deleted_at IS NOT NULL`
-	if _, is, err := first(ctx, t, scanInt, deleted+t.lock(), run.AppID(app)); err != nil || !is {
+	if _, is, err := db.First(ctx, t, db.ScanInt, deleted+t.ForUpdate(), run.AppID(app)); err != nil || !is {
 		return false, err
 	}
 	// $1 app
 	waiting := `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id WHERE j.app_id = $1
 		LIMIT ` + strconv.Itoa(mostLeft+1) + `) AS found`
-	n, _, err := first(ctx, t, scanInt, waiting, run.AppID(app))
+	n, _, err := db.First(ctx, t, db.ScanInt, waiting, run.AppID(app))
 	if err != nil || n == 0 {
 		return false, err
 	}
 	// $1 now, from $2 on: the app
-	left := t.steps(1, t.rows(1, 2, "", idColumns...), `SELECT`+chosenEnd(end{
+	left := t.Steps(1, t.Rows(1, 2, "", db.IdColumns...), `SELECT`+chosenEnd(end{
 		state: `'cancelled'`, class: `'job_deleted'`, message: `'the app was deleted before this attempt began'`,
 	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id JOIN live_runs AS r ON r.job_id = j.id
-	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT `+strconv.Itoa(mostLeft), lockToDelete, 1, endSteps(t.flavor, "")...)
-	if err := take(ctx, t, left, append([]any{t.now.UnixMilli()}, t.batch([]int64{run.AppID(app)})...)...); err != nil {
+	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT `+strconv.Itoa(mostLeft), db.LockToDelete, 1, endSteps(t.Flavor, "")...)
+	if err := take(ctx, t, left, append([]any{t.now.UnixMilli()}, t.Batch([]int64{run.AppID(app)})...)...); err != nil {
 		return false, fmt.Errorf("end runs from before the app was deleted: %w", err)
 	}
 	return n > mostLeft, nil
@@ -243,11 +244,11 @@ func (s *Store) importJob(ctx context.Context, t *tx, one access.ExportedJob, ca
 	}
 	// A fixed delay whose run ended over there goes on from here.
 	// $1 now, from $2 on: ids
-	end := t.rows(0, 2, "", idColumns...) + ` UPDATE trigger_clock AS c SET ended_at = $1 FROM b
+	end := t.Rows(0, 2, "", db.IdColumns...) + ` UPDATE trigger_clock AS c SET ended_at = $1 FROM b
 		WHERE c.id = b.id AND c.delayed AND c.next_fire_time IS NULL AND c.state = 'waiting' AND c.prev_fire_time IS NOT NULL`
 	ids := triggerIDs(job)
 	slices.Sort(ids)
-	if _, err := t.ExecContext(ctx, end, append([]any{t.now.UnixMilli()}, t.batch(ids)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, end, append([]any{t.now.UnixMilli()}, t.Batch(ids)...)...); err != nil {
 		return err
 	}
 	return remember(ctx, t, dispatcher.CauseImport, ids)
@@ -272,8 +273,8 @@ func importRuns(ctx context.Context, t *tx, jobs map[string]dispatcher.Job, runs
 		if _, err := t.ExecContext(ctx, forget, append(keyArgs(key), job.Key())...); err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
-		_, added, err := first(ctx, t, scanInt, put, append(keyArgs(key), job.Key(), job.Revision, run.Attempt, run.Failures,
-			run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil), run.Input != nil)...)
+		_, added, err := db.First(ctx, t, db.ScanInt, put, append(keyArgs(key), job.Key(), job.Revision, run.Attempt, run.Failures,
+			run.State, db.OrNullAt(run.NextAttemptAt), db.OrNullAt(run.RetryUntil), run.Input != nil)...)
 		if err == nil && !added {
 			err = fmt.Errorf("there is a run with this id that the import may not replace: %w", dispatcher.ErrConflict)
 		}

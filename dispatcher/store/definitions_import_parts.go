@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // An import is written in parts, each in a transaction of at most mostImported rows: between them other writers have their turn, as
@@ -23,7 +24,7 @@ const (
 	// mostImported bounds the rows that a part of an import writes, as a list of steps estimates them: no writer waits longer for it
 	// than for a change of a large job.
 	mostImported = 1000
-	// importLease is how long a part of an import may take, which is far longer than otherTimeout.
+	// importLease is how long a part of an import may take, which is far longer than db.OtherTimeout.
 	importLease = time.Minute
 	// runsAtOnce is how many runs one step writes, and rowsOfRun are the rows of each: a run that ended goes, one that waits comes,
 	// with its input.
@@ -70,7 +71,7 @@ func (s *Store) ImportApp(ctx context.Context, export access.Export, change inpu
 	}
 	if i != nil && i.until != 0 {
 		// The caller may have gone, which is no reason to leave it to the handler.
-		rest, cancel := bound(context.WithoutCancel(ctx), otherTimeout)
+		rest, cancel := db.Bound(context.WithoutCancel(ctx), db.OtherTimeout)
 		defer cancel()
 		if removal := s.removeImport(rest, export.App.Name, i.until, change.Now); removal != nil {
 			err = fmt.Errorf("%w (what it wrote is removed in a minute: %w)", err, removal)

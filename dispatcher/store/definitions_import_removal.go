@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // RemoveCutOffImports removes imports that did not come to their end, and returns how many.
@@ -18,7 +19,7 @@ func (s *Store) RemoveCutOffImports(ctx context.Context, now time.Time) (removed
 	}
 	// $1 now
 	const cutOff = `SELECT name FROM apps WHERE importing_until <= $1 ORDER BY importing_until LIMIT 100`
-	apps, err := collect(ctx, s.read, scanText, cutOff, now.UnixMilli())
+	apps, err := db.Collect(ctx, s.Read, db.ScanText, cutOff, now.UnixMilli())
 	if err != nil {
 		return 0, fmt.Errorf("look for imports that were cut off: %w", err)
 	}
@@ -38,7 +39,7 @@ func (s *Store) orNow(ctx context.Context, given time.Time) (time.Time, error) {
 	if !given.IsZero() {
 		return given, nil
 	}
-	return s.clock(ctx, s.read)
+	return s.Now(ctx, s.Read)
 }
 
 // removeCutOff removes an import of an app that was cut off, and returns whether there was one. One that goes on stays.
@@ -49,7 +50,7 @@ func (s *Store) removeCutOff(ctx context.Context, app string, now time.Time) (bo
 	}
 	// $1 id, $2 now
 	const cutOff = `SELECT importing_until FROM apps WHERE id = $1 AND importing_until <= $2`
-	until, found, err := first(ctx, s.read, scanInt, cutOff, run.AppID(app), now.UnixMilli())
+	until, found, err := db.First(ctx, s.Read, db.ScanInt, cutOff, run.AppID(app), now.UnixMilli())
 	if err == nil && found {
 		err = s.removeImport(ctx, app, until, now)
 	}
@@ -112,8 +113,8 @@ func removeImportedRuns(ctx context.Context, t *tx, app string) (int, error) {
 	// $1 app, $2 limit
 	const some = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
 		WHERE j.app_id = $1 LIMIT $2`
-	keys, err := collect(ctx, t, func(row scanner) (key run.Key, err error) {
-		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
+	keys, err := db.Collect(ctx, t, func(row db.Scanner) (key run.Key, err error) {
+		err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
 		return key, err
 	}, some, run.AppID(app), mostImported/rowsOfRun)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 app
@@ -137,13 +138,13 @@ func removeImportedRuns(ctx context.Context, t *tx, app string) (int, error) {
 func (s *Store) removeImportedJobs(ctx context.Context, t *tx, app string) (int, error) {
 	// $1 app, $2 limit
 	const some = `SELECT name FROM jobs WHERE app_id = $1 AND deleted_at IS NULL AND part_of = 0 ORDER BY name LIMIT $2`
-	names, err := collect(ctx, t, scanText, some, run.AppID(app), mostImported/10)
+	names, err := db.Collect(ctx, t, db.ScanText, some, run.AppID(app), mostImported/10)
 	if err != nil {
 		return 0, err
 	}
 	removed, rows := 0, 0
 	for _, name := range names {
-		job, err := s.findJob(ctx, t, app, name, t.lock())
+		job, err := s.findJob(ctx, t, app, name, t.ForUpdate())
 		if err != nil {
 			return removed, err
 		}

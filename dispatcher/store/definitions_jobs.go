@@ -14,62 +14,63 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // jobFields are the columns of jobs AS j, and of their apps AS a.
-var jobFields = fields[jobRow]{
-	{name: "id", ref: func(j *jobRow) any { return &j.ID }, use: neverSet},
-	{name: "app_id", ref: func(j *jobRow) any { return new(run.AppID(j.App)) }, use: onlyNew},
-	{read: "a.name", ref: func(j *jobRow) any { return &j.App }, use: onlyRead},
-	{read: "a.installation", ref: func(j *jobRow) any { return &j.Installation }, use: onlyRead},
-	{read: "a.bounds", ref: func(j *jobRow) any { return &j.bounds }, use: onlyRead},
-	{read: "a.longer_names", ref: func(j *jobRow) any { return &j.longer }, use: onlyRead},
-	{read: "a.external_id", ref: func(j *jobRow) any { return &j.AWSExternalID }, use: onlyRead},
-	{name: "app", ref: func(j *jobRow) any { return &j.App }, use: onlyNew},
-	{name: "name", ref: func(j *jobRow) any { return &j.Name }},
-	{name: "origin", ref: func(j *jobRow) any { return &j.Origin }},
-	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
-	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
-	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
-	{name: "pause", ref: func(j *jobRow) any { return pauseColumn(&j.Pause) }},
-	{name: "paused_at", ref: func(j *jobRow) any { return optionalColumn(&j.PausedAt) }, use: onlyWritten},
-	{name: "pause_until", ref: func(j *jobRow) any { return optionalColumn(&j.PausedUntil) }, use: onlyWritten},
-	{name: "app_paused", ref: func(j *jobRow) any { return &j.AppPaused }},
-	{name: "priority", ref: func(j *jobRow) any { return &j.Priority }},
-	{name: "labels", ref: func(j *jobRow) any { return labelsColumn(&j.Labels) }},
-	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn(&j.NodeLabels) }},
-	{name: "delivery", ref: func(j *jobRow) any { return &j.Delivery }},
-	{name: "concurrency_policy", ref: func(j *jobRow) any { return &j.ConcurrencyPolicy }},
-	{name: "max_concurrency", ref: func(j *jobRow) any { return &j.MaxConcurrency }},
-	{name: "queue_limit", ref: func(j *jobRow) any { return &j.QueueLimit }},
-	{name: "carry_state", ref: func(j *jobRow) any { return &j.CarryState }},
-	{name: "objective", ref: func(j *jobRow) any { return objectiveColumn(&j.Objective) }},
-	{name: "acknowledge", ref: func(j *jobRow) any { return listColumn(&j.Acknowledge) }},
-	{name: "retry", ref: func(j *jobRow) any { return &j.retry }},
-	{name: "target", ref: func(j *jobRow) any { return &j.target }},
-	{name: "target_kind", ref: func(j *jobRow) any { return new(j.Target.Kind()) }, use: onlyWritten},
-	{name: "target_name", ref: func(j *jobRow) any { return new(j.Target.Summary().Name) }, use: onlyWritten},
-	{name: "target_group", ref: func(j *jobRow) any { return new(j.Target.GroupName()) }, use: onlyWritten},
-	{name: "endpoint_concurrency", ref: func(j *jobRow) any { return new(j.EndpointPolicy()) }, use: onlyWritten},
-	{name: "certificate_ends_at", ref: func(j *jobRow) any { return optionalColumn(new(j.CertificateEnd())) }, use: onlyWritten},
-	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
-	{name: "followers", ref: func(j *jobRow) any { return &j.followers }},
-	{read: "j.follows", ref: func(j *jobRow) any { return &j.Follows }, use: onlyRead}, // see writeFollowers
-	{name: "part_of", ref: func(j *jobRow) any { return &j.partOf }, use: onlyNew},
-	{name: "trigger_names", ref: func(j *jobRow) any { return &j.triggers }},
-	{name: "trigger_origins", ref: func(j *jobRow) any { return &j.origins }},
-	{name: "delete_after_completion", ref: func(j *jobRow) any { return durationColumn(&j.DeleteAfterCompletion) }},
-	{read: "j.state", ref: func(j *jobRow) any { return &j.State }, use: onlyRead}, // see writeState
-	{name: "revision", ref: func(j *jobRow) any { return &j.Revision }},
-	{name: "created_at", ref: func(j *jobRow) any { return instantColumn(&j.CreatedAt) }},
-	{name: "updated_at", ref: func(j *jobRow) any { return instantColumn(&j.UpdatedAt) }},
+var jobFields = db.Fields[jobRow]{
+	{Name: "id", Ref: func(j *jobRow) any { return &j.ID }, Use: db.NeverSet},
+	{Name: "app_id", Ref: func(j *jobRow) any { return new(run.AppID(j.App)) }, Use: db.OnlyNew},
+	{Read: "a.name", Ref: func(j *jobRow) any { return &j.App }, Use: db.OnlyRead},
+	{Read: "a.installation", Ref: func(j *jobRow) any { return &j.Installation }, Use: db.OnlyRead},
+	{Read: "a.bounds", Ref: func(j *jobRow) any { return &j.bounds }, Use: db.OnlyRead},
+	{Read: "a.longer_names", Ref: func(j *jobRow) any { return &j.longer }, Use: db.OnlyRead},
+	{Read: "a.external_id", Ref: func(j *jobRow) any { return &j.AWSExternalID }, Use: db.OnlyRead},
+	{Name: "app", Ref: func(j *jobRow) any { return &j.App }, Use: db.OnlyNew},
+	{Name: "name", Ref: func(j *jobRow) any { return &j.Name }},
+	{Name: "origin", Ref: func(j *jobRow) any { return &j.Origin }},
+	{Name: "description", Ref: func(j *jobRow) any { return &j.Description }},
+	{Name: "enabled", Ref: func(j *jobRow) any { return &j.Enabled }},
+	{Name: "paused", Ref: func(j *jobRow) any { return &j.Paused }},
+	{Name: "pause", Ref: func(j *jobRow) any { return pauseColumn(&j.Pause) }},
+	{Name: "paused_at", Ref: func(j *jobRow) any { return db.OptionalColumn(&j.PausedAt) }, Use: db.OnlyWritten},
+	{Name: "pause_until", Ref: func(j *jobRow) any { return db.OptionalColumn(&j.PausedUntil) }, Use: db.OnlyWritten},
+	{Name: "app_paused", Ref: func(j *jobRow) any { return &j.AppPaused }},
+	{Name: "priority", Ref: func(j *jobRow) any { return &j.Priority }},
+	{Name: "labels", Ref: func(j *jobRow) any { return db.LabelsColumn(&j.Labels) }},
+	{Name: "node_labels", Ref: func(j *jobRow) any { return db.LabelsColumn(&j.NodeLabels) }},
+	{Name: "delivery", Ref: func(j *jobRow) any { return &j.Delivery }},
+	{Name: "concurrency_policy", Ref: func(j *jobRow) any { return &j.ConcurrencyPolicy }},
+	{Name: "max_concurrency", Ref: func(j *jobRow) any { return &j.MaxConcurrency }},
+	{Name: "queue_limit", Ref: func(j *jobRow) any { return &j.QueueLimit }},
+	{Name: "carry_state", Ref: func(j *jobRow) any { return &j.CarryState }},
+	{Name: "objective", Ref: func(j *jobRow) any { return objectiveColumn(&j.Objective) }},
+	{Name: "acknowledge", Ref: func(j *jobRow) any { return db.ListColumn(&j.Acknowledge) }},
+	{Name: "retry", Ref: func(j *jobRow) any { return &j.retry }},
+	{Name: "target", Ref: func(j *jobRow) any { return &j.target }},
+	{Name: "target_kind", Ref: func(j *jobRow) any { return new(j.Target.Kind()) }, Use: db.OnlyWritten},
+	{Name: "target_name", Ref: func(j *jobRow) any { return new(j.Target.Summary().Name) }, Use: db.OnlyWritten},
+	{Name: "target_group", Ref: func(j *jobRow) any { return new(j.Target.GroupName()) }, Use: db.OnlyWritten},
+	{Name: "endpoint_concurrency", Ref: func(j *jobRow) any { return new(j.EndpointPolicy()) }, Use: db.OnlyWritten},
+	{Name: "certificate_ends_at", Ref: func(j *jobRow) any { return db.OptionalColumn(new(j.CertificateEnd())) }, Use: db.OnlyWritten},
+	{Name: "payload", Ref: func(j *jobRow) any { return &j.payload }},
+	{Name: "followers", Ref: func(j *jobRow) any { return &j.followers }},
+	{Read: "j.follows", Ref: func(j *jobRow) any { return &j.Follows }, Use: db.OnlyRead}, // see writeFollowers
+	{Name: "part_of", Ref: func(j *jobRow) any { return &j.partOf }, Use: db.OnlyNew},
+	{Name: "trigger_names", Ref: func(j *jobRow) any { return &j.triggers }},
+	{Name: "trigger_origins", Ref: func(j *jobRow) any { return &j.origins }},
+	{Name: "delete_after_completion", Ref: func(j *jobRow) any { return db.DurationColumn(&j.DeleteAfterCompletion) }},
+	{Read: "j.state", Ref: func(j *jobRow) any { return &j.State }, Use: db.OnlyRead}, // see writeState
+	{Name: "revision", Ref: func(j *jobRow) any { return &j.Revision }},
+	{Name: "created_at", Ref: func(j *jobRow) any { return db.InstantColumn(&j.CreatedAt) }},
+	{Name: "updated_at", Ref: func(j *jobRow) any { return db.InstantColumn(&j.UpdatedAt) }},
 }
 
 // jobRead are those that make a job, and jobColumns selects them.
 var (
-	jobRead    = jobFields.read()
-	jobColumns = jobRead.selected("j.")
+	jobRead    = jobFields.Read()
+	jobColumns = jobRead.Selected("j.")
 )
 
 // jobRow is a job without its triggers, as its row holds it.
@@ -83,9 +84,9 @@ type jobRow struct {
 }
 
 // scanJob reads the row of a job. Text that this version does not understand makes the job's Err.
-func scanJob(row scanner) (jobRow, error) {
+func scanJob(row db.Scanner) (jobRow, error) {
 	var j jobRow
-	if err := row.Scan(jobRead.refs(&j)...); err != nil {
+	if err := row.Scan(jobRead.Refs(&j)...); err != nil {
 		return j, err
 	}
 	var err error
@@ -102,7 +103,7 @@ func scanJob(row scanner) (jobRow, error) {
 
 // rowOf returns the row that holds a job.
 func rowOf(job dispatcher.Job) (j jobRow, err error) {
-	j = jobRow{JobVersion: dispatcher.JobVersion{ID: job.Key(), Job: job, TriggerNames: sortedKeys(job.Triggers)}}
+	j = jobRow{JobVersion: dispatcher.JobVersion{ID: job.Key(), Job: job, TriggerNames: db.SortedKeys(job.Triggers)}}
 	j.payload = string(job.Payload)
 	for name, t := range job.Triggers {
 		if t.Origin != "" {
@@ -175,16 +176,16 @@ func (j *jobRow) decodeTriggers() error {
 
 // Job returns a job with its triggers and warnings.
 func (s *Store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	return s.shownJob(ctx, s.read, app, name)
+	return s.shownJob(ctx, s.Read, app, name)
 }
 
 // Jobs returns a page of the jobs of an app, by name.
 func (s *Store) Jobs(ctx context.Context, app string, page input.Page) ([]dispatcher.Job, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
 		return nil, err
 	}
 	args := statementArgs{run.AppID(app), page.Cursor, page.Limit}
@@ -192,14 +193,14 @@ func (s *Store) Jobs(ctx context.Context, app string, page input.Page) ([]dispat
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL AND j.part_of = 0` + withLabels(page.Labels, &args) + `
 		ORDER BY j.name LIMIT $3`
-	rows, ended := collectPage(ctx, s.read, page, scanJob, func(j jobRow) int { return len(j.TriggerNames) * triggerBytes },
+	rows, ended := db.CollectPage(ctx, s.Read, page, scanJob, func(j jobRow) int { return len(j.TriggerNames) * db.TriggerBytes },
 		list, args...)
 	if ended != nil && !errors.Is(ended, dispatcher.ErrPageBytes) {
 		return nil, ended
 	}
-	loaded, err := s.loadTriggers(ctx, s.read, "", rows)
+	loaded, err := s.loadTriggers(ctx, s.Read, "", rows)
 	if err == nil {
-		err = s.addShown(ctx, s.read, app, loaded)
+		err = s.addShown(ctx, s.Read, app, loaded)
 	}
 	jobs := make([]dispatcher.Job, len(loaded))
 	for i, job := range loaded {
@@ -226,14 +227,14 @@ func withLabels(labels input.Labels, args *statementArgs) string {
 
 // JobsByID returns jobs without their triggers, with the values of their secrets.
 func (s *Store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// From $1 on: the ids
-	query := s.rows(0, 1, "", col("id", bigint)) + ` SELECT ` + jobColumns +
+	query := s.Rows(0, 1, "", db.Col("id", db.Bigint)) + ` SELECT ` + jobColumns +
 		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
 	versions := make([]dispatcher.JobVersion, 0, len(ids))
 	// As a hot statement, because a node reads some hundred at once a moment before they are due.
-	_, err := s.run(ctx, read(query), s.batch(ids), func(row scanner) error {
+	_, err := s.Execute(ctx, db.Reading(query), s.Batch(ids), func(row db.Scanner) error {
 		job, err := scanJob(row)
 		versions = append(versions, job.JobVersion)
 		return err
@@ -241,12 +242,12 @@ func (s *Store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	if err != nil {
 		return nil, err
 	}
-	return versions, s.openSecrets(ctx, s.read, versions)
+	return versions, s.openSecrets(ctx, s.Read, versions)
 }
 
 // findJob returns ErrNotFound if there is no such job. Warnings, which are for people and take
 // long to work out, are left out. lock is a flavor's lock, or empty.
-func (s *Store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
+func (s *Store) findJob(ctx context.Context, q db.Querier, app, name, lock string) (dispatcher.Job, error) {
 	job, err := s.readJob(ctx, q, app, name, lock)
 	if err == nil {
 		err = job.Err
@@ -255,11 +256,11 @@ func (s *Store) findJob(ctx context.Context, q querier, app, name, lock string) 
 }
 
 // readJob is findJob of a job that may be one that cannot be read. Such a job has no triggers here unless their names can be read.
-func (s *Store) readJob(ctx context.Context, q querier, app, name, lock string) (job dispatcher.JobVersion, err error) {
+func (s *Store) readJob(ctx context.Context, q db.Querier, app, name, lock string) (job dispatcher.JobVersion, err error) {
 	// $1 app, $2 name
 	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
-		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL AND j.part_of = 0` + lockOf(lock, "j")
-	rows, err := collect(ctx, q, scanJob, query, run.AppID(app), name)
+		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL AND j.part_of = 0` + db.LockOf(lock, "j")
+	rows, err := db.Collect(ctx, q, scanJob, query, run.AppID(app), name)
 	if err != nil {
 		return job, err
 	}
@@ -327,11 +328,11 @@ func (s *Store) checkCost(ctx context.Context, job dispatcher.Job, now time.Time
 	if job.Validate() != nil {
 		return nil //nolint:nilerr // the transaction comes to it again, in the order of its checks
 	}
-	now, err := s.orClock(ctx, now)
+	now, err := s.OrClock(ctx, now)
 	if err != nil {
 		return err
 	}
-	_, calendars, err := calendarsOf(ctx, s.read, job.App, job)
+	_, calendars, err := calendarsOf(ctx, s.Read, job.App, job)
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}
@@ -340,7 +341,7 @@ func (s *Store) checkCost(ctx context.Context, job dispatcher.Job, now time.Time
 
 // replacedJob returns the job that a PUT replaces, or nil, and what is left of that name.
 func (s *Store) replacedJob(ctx context.Context, t *tx, app, name string) (old *dispatcher.Job, prior dispatcher.Prior, err error) {
-	found, err := s.findJob(ctx, t, app, name, t.lock())
+	found, err := s.findJob(ctx, t, app, name, t.ForUpdate())
 	switch {
 	case err == nil:
 		return &found, prior, t.allow(found.Revision)
@@ -417,7 +418,7 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 	row.Triggers = maps.Clone(job.Triggers)
 	for name, t := range row.Triggers {
 		for _, at := range []**time.Time{&t.StartAt, &t.EndAt, &t.PrevFireTime, &t.NextFireTime, &t.DueAt} {
-			*at = optional(orNullAt(*at))
+			*at = db.Optional(db.OrNullAt(*at))
 		}
 		t.State = shownState(t.State, t.Paused || job.Paused || job.AppPaused)
 		row.Triggers[name] = t
@@ -433,8 +434,8 @@ func writeJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Jo
 		return err
 	}
 	// From $1 on: the fields of a job
-	put := jobFields.insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.update() + `, deleted_at = NULL`
-	if _, err := t.ExecContext(ctx, put, jobFields.values(&row)...); err != nil {
+	put := jobFields.Insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.Update() + `, deleted_at = NULL`
+	if _, err := t.ExecContext(ctx, put, jobFields.Values(&row)...); err != nil {
 		return err
 	}
 	if err := errors.Join(writeState(ctx, t, job), writeObjective(ctx, t, job)); err != nil {

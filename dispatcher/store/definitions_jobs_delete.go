@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // DeleteJob deletes a job and retires its triggers. Its ledger stays.
@@ -16,7 +17,7 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 		if _, err := lockApp(ctx, t, app); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 			return err
 		}
-		job, err := s.readJob(ctx, t, app, name, t.lock())
+		job, err := s.readJob(ctx, t, app, name, t.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 // that they are its own.
 func (s *Store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobVersion) error {
 	// $1 job
-	parts, err := collect(ctx, t, scanInt, `SELECT id FROM jobs WHERE part_of = $1 AND deleted_at IS NULL`, job.Key())
+	parts, err := db.Collect(ctx, t, db.ScanInt, `SELECT id FROM jobs WHERE part_of = $1 AND deleted_at IS NULL`, job.Key())
 	for _, id := range parts {
 		if err == nil {
 			err = deleteAttached(ctx, t, id)
@@ -50,14 +51,15 @@ func (s *Store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobV
 	if err != nil {
 		return fmt.Errorf("delete what is part of job %s/%s: %w", job.App, job.Name, err)
 	}
-	ids, err := collect(ctx, t, scanInt, `SELECT id FROM triggers WHERE job_id = $1 AND deleted_at IS NULL ORDER BY id`, job.Key())
+	ids, err := db.Collect(ctx, t, db.ScanInt, `SELECT id FROM triggers WHERE job_id = $1 AND deleted_at IS NULL ORDER BY id`, job.Key())
 	if err != nil {
 		return err
 	}
 	job.Triggers = map[string]dispatcher.Trigger{}
 	// From $1 on: the ids
-	query := t.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + lockOf(t.lock(), "c, t")
-	triggers, err := collect(ctx, t, scanTrigger, query, t.batch(append([]int64{}, ids...))...)
+	query := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` +
+		db.LockOf(t.ForUpdate(), "c, t")
+	triggers, err := db.Collect(ctx, t, scanTrigger, query, t.Batch(append([]int64{}, ids...))...)
 	if err != nil {
 		return fmt.Errorf("read the triggers of job %s/%s: %w", job.App, job.Name, err)
 	}

@@ -5,10 +5,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // shownJob is findJob with Warnings, and with the pauses of its app that hold the job.
-func (s *Store) shownJob(ctx context.Context, q querier, app, name string) (dispatcher.Job, error) {
+func (s *Store) shownJob(ctx context.Context, q db.Querier, app, name string) (dispatcher.Job, error) {
 	job, err := s.findJob(ctx, q, app, name, "")
 	if err != nil {
 		return job, err
@@ -19,7 +20,7 @@ func (s *Store) shownJob(ctx context.Context, q querier, app, name string) (disp
 }
 
 // addWarnings adds to jobs of one app their warnings.
-func (s *Store) addWarnings(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	bare := make([]dispatcher.Job, len(jobs))
 	for i, job := range jobs {
 		bare[i] = job.Job
@@ -46,7 +47,7 @@ func (s *Store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 }
 
 // addShown adds to jobs of one app what only people see.
-func (s *Store) addShown(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	if err := addPauses(ctx, q, app, jobs); err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (s *Store) addShown(ctx context.Context, q querier, app string, jobs []disp
 }
 
 // addPauses adds to jobs of one app the pauses that hold them.
-func addPauses(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+func addPauses(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	var pauses []dispatcher.AppPause
 	for i := range jobs {
 		job := &jobs[i]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The sets of labels that jobs require are few, however many jobs there are. Each has a row that says whether a
@@ -26,12 +27,12 @@ func requireLabels(ctx context.Context, t *tx, labels input.Labels) (served bool
 	const known = `SELECT served FROM label_sets WHERE node_labels = $1`
 	// $1 labels, $2 served
 	const add = `INSERT INTO label_sets (node_labels, served, switched_to) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`
-	scan := func(row scanner) (served bool, err error) {
+	scan := func(row db.Scanner) (served bool, err error) {
 		err = row.Scan(&served)
 		return served, err
 	}
 	for range 5 {
-		served, found, err := first(ctx, t, scan, known+t.shareLock(), labels.String())
+		served, found, err := db.First(ctx, t, scan, known+t.ForShare(), labels.String())
 		if err != nil || found {
 			return served, err
 		}
@@ -51,8 +52,8 @@ func requireLabels(ctx context.Context, t *tx, labels input.Labels) (served bool
 // resume at any time.
 func liveLabels(ctx context.Context, t *tx) ([]input.Labels, error) {
 	const live = `SELECT DISTINCT labels FROM nodes WHERE state <> 'dead'`
-	return collect(ctx, t, func(row scanner) (l input.Labels, err error) {
-		err = row.Scan(labelsColumn(&l))
+	return db.Collect(ctx, t, func(row db.Scanner) (l input.Labels, err error) {
+		err = row.Scan(db.LabelsColumn(&l))
 		return l, err
 	}, live)
 }
@@ -65,7 +66,7 @@ func has(nodes []input.Labels, set string) bool {
 
 // lockServed makes others wait that are about to note which sets are served.
 func lockServed(ctx context.Context, t *tx) error {
-	_, _, err := first(ctx, t, scanText, `SELECT id FROM installation`+t.lock())
+	_, _, err := db.First(ctx, t, db.ScanText, `SELECT id FROM installation`+t.ForUpdate())
 	return err
 }
 
@@ -75,7 +76,7 @@ type labelSet struct {
 	served bool
 }
 
-func scanLabelSet(row scanner) (l labelSet, err error) {
+func scanLabelSet(row db.Scanner) (l labelSet, err error) {
 	err = row.Scan(&l.labels, &l.served)
 	return l, err
 }
@@ -91,7 +92,7 @@ func (s *Store) noteServed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sets, err := collect(ctx, t, scanLabelSet, `SELECT node_labels, served FROM label_sets ORDER BY node_labels`)
+		sets, err := db.Collect(ctx, t, scanLabelSet, `SELECT node_labels, served FROM label_sets ORDER BY node_labels`)
 		if err != nil {
 			return err
 		}
@@ -117,9 +118,9 @@ func switchSets(ctx context.Context, t *tx, sets []labelSet) error {
 	for _, set := range sets {
 		labels, served = append(labels, set.labels), append(served, !set.served)
 	}
-	note := t.rows(0, 1, "", col("labels", text), col("served", boolean)) + ` UPDATE label_sets AS s
+	note := t.Rows(0, 1, "", db.Col("labels", db.Text), db.Col("served", db.Boolean)) + ` UPDATE label_sets AS s
 		SET served = b.served, switched_to = 0 FROM b WHERE s.node_labels = b.labels`
-	if _, err := t.ExecContext(ctx, note, t.batch(labels, served)...); err != nil {
+	if _, err := t.ExecContext(ctx, note, t.Batch(labels, served)...); err != nil {
 		return err
 	}
 	for left := followAtOnce; left > 0 && len(labels) > 0; labels = labels[1:] {
@@ -136,14 +137,14 @@ func switchSets(ctx context.Context, t *tx, sets []labelSet) error {
 // statement that removes looks again once it has the lock.
 func dropUnused(ctx context.Context, t *tx) error {
 	const unused = ` NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.node_labels = s.node_labels AND j.node_labels <> '')`
-	find := `SELECT s.node_labels FROM label_sets AS s WHERE` + unused + ` ORDER BY s.node_labels` + lockOf(t.lock(), "s")
-	sets, err := collect(ctx, t, scanText, find)
+	find := `SELECT s.node_labels FROM label_sets AS s WHERE` + unused + ` ORDER BY s.node_labels` + db.LockOf(t.ForUpdate(), "s")
+	sets, err := db.Collect(ctx, t, db.ScanText, find)
 	if err != nil || len(sets) == 0 {
 		return err
 	}
-	drop := t.rows(0, 1, "", col("labels", text)) + ` DELETE FROM label_sets AS s
+	drop := t.Rows(0, 1, "", db.Col("labels", db.Text)) + ` DELETE FROM label_sets AS s
 		WHERE s.node_labels IN (SELECT labels FROM b) AND` + unused
-	_, err = t.ExecContext(ctx, drop, t.batch(sets)...)
+	_, err = t.ExecContext(ctx, drop, t.Batch(sets)...)
 	return err
 }
 
@@ -151,7 +152,7 @@ func dropUnused(ctx context.Context, t *tx) error {
 func (s *Store) switchedSets(ctx context.Context) ([]string, error) {
 	// $1 limit
 	const pending = `SELECT node_labels FROM label_sets WHERE switched_to IS NOT NULL ORDER BY node_labels LIMIT $1`
-	sets, err := collect(ctx, s.read, scanText, pending, pendingMost)
+	sets, err := db.Collect(ctx, s.Read, db.ScanText, pending, pendingMost)
 	if err != nil {
 		return nil, fmt.Errorf("look for switched labels: %w", err)
 	}
@@ -170,10 +171,10 @@ func followLabels(ctx context.Context, t *tx, labels string, limit int) (followe
 		served bool
 		at     int64
 	}
-	from, found, err := first(ctx, t, func(row scanner) (c cursor, err error) {
+	from, found, err := db.First(ctx, t, func(row db.Scanner) (c cursor, err error) {
 		err = row.Scan(&c.served, &c.at)
 		return c, err
-	}, pending+t.lock(), labels)
+	}, pending+t.ForUpdate(), labels)
 	if err != nil || !found {
 		return 0, err
 	}
@@ -186,7 +187,7 @@ func followLabels(ctx context.Context, t *tx, labels string, limit int) (followe
 	}
 	// $1 labels, $2 id of the last trigger of the portion before, $3 limit
 	const next = `SELECT id FROM triggers WHERE node_labels = $1 AND node_labels <> '' AND id > $2 ORDER BY id LIMIT $3`
-	ids, err := collect(ctx, t, scanInt, next, labels, from.at, limit)
+	ids, err := db.Collect(ctx, t, db.ScanInt, next, labels, from.at, limit)
 	if err == nil {
 		err = switchClocks(ctx, t, ids, offLabels, !from.served)
 	}
@@ -214,7 +215,7 @@ func (s *Store) LabelSets(ctx context.Context) ([]input.Labels, error) {
 
 // servedSets returns the sets of labels that jobs require and a live node has, as texts.
 func (s *Store) servedSets(ctx context.Context) ([]string, error) {
-	return collect(ctx, s.read, scanText, `SELECT node_labels FROM label_sets WHERE served ORDER BY node_labels`)
+	return db.Collect(ctx, s.Read, db.ScanText, `SELECT node_labels FROM label_sets WHERE served ORDER BY node_labels`)
 }
 
 // servedLabels returns those sets of labels that jobs require and a node with these labels has.

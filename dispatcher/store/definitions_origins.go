@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The id of a job's or trigger's row is a hash of its origin, which a rename leaves as it is. So a name can be free while the
@@ -27,7 +28,7 @@ func origin(name string, n int) string {
 func priorJob(ctx context.Context, t *tx, app, name string) (prior dispatcher.Prior, err error) {
 	// $1 app, $2 name
 	const deleted = `SELECT revision, origin FROM jobs WHERE app_id = $1 AND name = $2`
-	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
+	_, found, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&prior.Revision, &prior.Origin)
 	}, deleted, run.AppID(app), name)
 	if err != nil || found {
@@ -36,7 +37,7 @@ func priorJob(ctx context.Context, t *tx, app, name string) (prior dispatcher.Pr
 	for n := 1; ; n++ {
 		job := dispatcher.Job{App: app, Name: name, Origin: origin(name, n)}
 		// $1 id
-		_, taken, err := first(ctx, t, scanInt, `SELECT id FROM jobs WHERE id = $1`, job.Key())
+		_, taken, err := db.First(ctx, t, db.ScanInt, `SELECT id FROM jobs WHERE id = $1`, job.Key())
 		if err != nil || !taken {
 			return dispatcher.Prior{Origin: job.Origin}, err
 		}
@@ -47,7 +48,7 @@ func priorJob(ctx context.Context, t *tx, app, name string) (prior dispatcher.Pr
 // their origins.
 func priorTriggers(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior *dispatcher.Prior) error {
 	var added []string
-	for _, name := range sortedKeys(job.Triggers) {
+	for _, name := range db.SortedKeys(job.Triggers) {
 		if old == nil || !hasTrigger(*old, name) {
 			added = append(added, name)
 		}
@@ -65,8 +66,8 @@ func priorTriggers(ctx context.Context, t *tx, old *dispatcher.Job, job dispatch
 		dispatcher.Trigger
 		name string
 	}
-	rows, err := collect(ctx, t, func(row scanner) (e earlier, err error) {
-		return e, row.Scan(&e.name, &e.Origin, optionalColumn(&e.PrevFireTime))
+	rows, err := db.Collect(ctx, t, func(row db.Scanner) (e earlier, err error) {
+		return e, row.Scan(&e.name, &e.Origin, db.OptionalColumn(&e.PrevFireTime))
 	}, all, job.Key())
 	if err != nil {
 		return fmt.Errorf("read the triggers that job %s/%s had: %w", job.App, job.Name, err)
@@ -100,7 +101,7 @@ func hasTrigger(job dispatcher.Job, name string) bool {
 func takeNames(ctx context.Context, t *tx, job dispatcher.Job) (prior int64, err error) {
 	// $1 id, $2 app, $3 name
 	const latest = `SELECT coalesce(max(revision), 0) FROM jobs WHERE id = $1 OR app_id = $2 AND name = $3`
-	if prior, _, err = first(ctx, t, scanInt, latest, job.Key(), run.AppID(job.App), job.Name); err != nil {
+	if prior, _, err = db.First(ctx, t, db.ScanInt, latest, job.Key(), run.AppID(job.App), job.Name); err != nil {
 		return 0, err
 	}
 	if _, err = t.ExecContext(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key()); err != nil {
@@ -117,15 +118,15 @@ const parkDeleted = `UPDATE jobs SET origin = ` + ownOrigin + `, name = ` + ownO
 // parkTriggers takes their names from deleted triggers of a job if others of its triggers have them now. "~" is in no name,
 // and each origin has one row, so nothing else is called as they are then.
 func parkTriggers(ctx context.Context, t *tx, job dispatcher.Job) error {
-	ids, names := make([]int64, 0, len(job.Triggers)), sortedKeys(job.Triggers)
+	ids, names := make([]int64, 0, len(job.Triggers)), db.SortedKeys(job.Triggers)
 	for _, name := range names {
 		ids = append(ids, job.TriggerKey(name))
 	}
 	// $1 job, from $2 on: id, name
-	park := t.rows(0, 2, "", col("id", bigint), col("name", text)) + ` UPDATE triggers AS t SET origin = ` + ownTriggerOrigin + `,
+	park := t.Rows(0, 2, "", db.Col("id", db.Bigint), db.Col("name", db.Text)) + ` UPDATE triggers AS t SET origin = ` + ownTriggerOrigin + `,
 			name = ` + ownTriggerOrigin + ` || '~' FROM b
 		WHERE t.job_id = $1 AND t.name = b.name AND t.id <> b.id AND t.deleted_at IS NOT NULL`
-	_, err := t.ExecContext(ctx, park, append([]any{job.Key()}, t.batch(ids, names)...)...)
+	_, err := t.ExecContext(ctx, park, append([]any{job.Key()}, t.Batch(ids, names)...)...)
 	return err
 }
 

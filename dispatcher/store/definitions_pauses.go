@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -31,7 +32,7 @@ func (s *Store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 
 // pauseJob is PauseJob in a transaction.
 func (s *Store) pauseJob(ctx context.Context, t *tx, app, name, trigger string, paused bool) (stored dispatcher.Job, err error) {
-	job, err := s.findJob(ctx, t, app, name, t.lock())
+	job, err := s.findJob(ctx, t, app, name, t.ForUpdate())
 	if err != nil {
 		return stored, err
 	}
@@ -82,7 +83,7 @@ func (s *Store) pauseJob(ctx context.Context, t *tx, app, name, trigger string, 
 }
 
 // inMillis is a time as the database keeps it.
-func inMillis(at *time.Time) *time.Time { return optional(orNullAt(at)) }
+func inMillis(at *time.Time) *time.Time { return db.Optional(db.OrNullAt(at)) }
 
 // auditedPause is what the audit log shows of a pause.
 type auditedPause struct {
@@ -113,7 +114,7 @@ func writePauses(ctx context.Context, t *tx, job dispatcher.Job) error {
 	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4, pause = $5, paused_at = $6, pause_until = $7 WHERE id = $1`
 	jobID := job.Key()
 	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli(), pauseColumn(&job.Pause),
-		orNullAt(job.PausedAt), orNullAt(job.PausedUntil)); err != nil {
+		db.OrNullAt(job.PausedAt), db.OrNullAt(job.PausedUntil)); err != nil {
 		return err
 	}
 	job.State = job.RollUp(false)
@@ -121,11 +122,11 @@ func writePauses(ctx context.Context, t *tx, job dispatcher.Job) error {
 		return err
 	}
 	// $1 revision, from $2 on: id, off
-	ofClocks := t.rows(0, 2, "", col("id", bigint), col("off", integer)) + ` UPDATE trigger_clock AS c
+	ofClocks := t.Rows(0, 2, "", db.Col("id", db.Bigint), db.Col("off", db.Integer)) + ` UPDATE trigger_clock AS c
 		SET off = (c.off & ~6) | b.off, revision = $1 FROM b WHERE c.id = b.id`
 	// $1 job paused, $2 revision, from $3 on: id, paused, pause, since when, until when
-	ofTriggers := t.rows(0, 3, "", col("id", bigint), col("paused", boolean), col("pause", text), col("since", bigint),
-		col("until", bigint)) + ` UPDATE triggers AS t
+	ofTriggers := t.Rows(0, 3, "", db.Col("id", db.Bigint), db.Col("paused", db.Boolean), db.Col("pause", db.Text), db.Col("since", db.Bigint),
+		db.Col("until", db.Bigint)) + ` UPDATE triggers AS t
 		SET paused = b.paused, pause = b.pause, paused_at = b.since, pause_until = b.until,
 			 job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
 	var ids []int64
@@ -135,16 +136,16 @@ func writePauses(ctx context.Context, t *tx, job dispatcher.Job) error {
 	var off []int32
 	for name, trigger := range job.Triggers {
 		ids, paused = append(ids, job.TriggerKey(name)), append(paused, trigger.Paused)
-		pauses, since, until = append(pauses, nil), append(since, orNullAt(trigger.PausedAt)), append(until, orNullAt(trigger.PausedUntil))
+		pauses, since, until = append(pauses, nil), append(since, db.OrNullAt(trigger.PausedAt)), append(until, db.OrNullAt(trigger.PausedUntil))
 		if trigger.Paused {
 			pauses[len(pauses)-1] = new(pauseText(trigger.Pause))
 		}
 		off = append(off, int32(ownOff("", trigger.Paused, job.Paused)))
 	}
-	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.batch(ids, off)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.Batch(ids, off)...)...); err != nil {
 		return err
 	}
-	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused, pauses, since, until)...)...)
+	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.Batch(ids, paused, pauses, since, until)...)...)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // RenameJob renames a job and triggers of it. Their rows stay, with all that refers to their ids.
@@ -20,7 +21,7 @@ func (s *Store) RenameJob(ctx context.Context, app, name string, rename dispatch
 		if _, err := lockApp(ctx, t, app); err != nil {
 			return err
 		}
-		job, err := s.findJob(ctx, t, app, name, t.lock())
+		job, err := s.findJob(ctx, t, app, name, t.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -72,8 +73,8 @@ func checkFree(ctx context.Context, t *tx, problems *input.Problems, job dispatc
 	// $1 app, $2 name. What was deleted is kept as long as any app keeps its history, by whole days.
 	const taken = `SELECT j.deleted_at, j.deleted_at + (SELECT max(a.retention) FROM apps AS a) + 86400000
 		FROM jobs AS j WHERE j.app_id = $1 AND j.name = $2`
-	by, found, err := first(ctx, t, func(row scanner) (h holder, err error) {
-		return h, row.Scan(optionalColumn(&h.deleted), optionalColumn(&h.purged))
+	by, found, err := db.First(ctx, t, func(row db.Scanner) (h holder, err error) {
+		return h, row.Scan(db.OptionalColumn(&h.deleted), db.OptionalColumn(&h.purged))
 	}, taken, run.AppID(job.App), name)
 	switch shown := input.Echo(job.App + "/" + name); {
 	case err != nil || !found:
@@ -104,19 +105,19 @@ func writeNames(ctx context.Context, t *tx, job dispatcher.Job) error {
 		return err
 	}
 	// $1 revision, from $2 on: ids
-	ofClocks := t.rows(0, 2, "", idColumns...) + ` UPDATE trigger_clock AS c SET revision = $1 FROM b WHERE c.id = b.id`
+	ofClocks := t.Rows(0, 2, "", db.IdColumns...) + ` UPDATE trigger_clock AS c SET revision = $1 FROM b WHERE c.id = b.id`
 	// $1 revision, from $2 on: id, name, origin
-	ofTriggers := t.rows(0, 2, "", col("id", bigint), col("name", text), col("origin", text)) + ` UPDATE triggers AS t
+	ofTriggers := t.Rows(0, 2, "", db.Col("id", db.Bigint), db.Col("name", db.Text), db.Col("origin", db.Text)) + ` UPDATE triggers AS t
 		SET name = b.name, origin = b.origin, revision = $1 FROM b WHERE t.id = b.id`
 	var ids []int64
 	var origins []string
 	for _, name := range row.TriggerNames {
 		ids, origins = append(ids, job.TriggerKey(name)), append(origins, job.Triggers[name].Origin)
 	}
-	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.batch(ids)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.Batch(ids)...)...); err != nil {
 		return err
 	}
-	_, err = t.ExecContext(ctx, ofTriggers, append([]any{job.Revision}, t.batch(ids, row.TriggerNames, origins)...)...)
+	_, err = t.ExecContext(ctx, ofTriggers, append([]any{job.Revision}, t.Batch(ids, row.TriggerNames, origins)...)...)
 	return err
 }
 
@@ -131,7 +132,7 @@ func renameInAlerts(ctx context.Context, t *tx, before, after dispatcher.Job) er
 	}
 	// $1 app
 	const all = `SELECT id, definition FROM alerts WHERE app_id = $1 AND deleted_at IS NULL ORDER BY id`
-	alerts, err := collect(ctx, t, func(row scanner) (d definition, err error) {
+	alerts, err := db.Collect(ctx, t, func(row db.Scanner) (d definition, err error) {
 		return d, row.Scan(&d.id, &d.text)
 	}, all, run.AppID(after.App))
 	if err != nil {
@@ -187,7 +188,7 @@ func auditRename(ctx context.Context, t *tx, before, after dispatcher.Job, renam
 			return err
 		}
 	}
-	for _, from := range sortedKeys(renamed) {
+	for _, from := range db.SortedKeys(renamed) {
 		to := renamed[from]
 		for _, subject := range []string{"job " + before.Name + " trigger " + from, "job " + after.Name + " trigger " + to} {
 			if err := t.auditChange(ctx, auditEntry{action: string(dispatcher.CauseRename), app: after.App, subject: subject,

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -24,7 +25,7 @@ type sealedRow struct {
 
 const sealedColumns = `s.owner_id, s.path, s.key_id, s.data_key, s.ciphertext`
 
-func scanSealed(row scanner) (r sealedRow, err error) {
+func scanSealed(row db.Scanner) (r sealedRow, err error) {
 	err = row.Scan(&r.ownerID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
 	return r, err
 }
@@ -86,7 +87,7 @@ func (s *Store) sealSecrets(before map[string]target.Secret, next secretOwner) (
 	given := maps.Clone(next.secrets)
 	var problems input.Problems
 	sealed := map[string]versionedSecret{}
-	for _, path := range sortedKeys(given) {
+	for _, path := range db.SortedKeys(given) {
 		secret := given[path]
 		switch at := next.at + path; {
 		case secret.Stored && !before[path].Stored:
@@ -158,7 +159,7 @@ func removeSecrets(ctx context.Context, t *tx, owner int64) error {
 // writeVersions replaces the versions of those secrets that were stored now.
 func writeVersions(ctx context.Context, t *tx, owner secretOwner, sealed map[string]versionedSecret) error {
 	// $1 owner
-	text, _, err := first(ctx, t, scanText, `SELECT secret_versions FROM `+owner.table+` WHERE id = $1`, owner.id)
+	text, _, err := db.First(ctx, t, db.ScanText, `SELECT secret_versions FROM `+owner.table+` WHERE id = $1`, owner.id)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func putSealed(ctx context.Context, t *tx, r sealedRow) error {
 
 // openSecrets puts the values of stored secrets into jobs. One that does not open stays as it
 // is: the attempt that needs it says so.
-func (s *Store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.JobVersion) error {
+func (s *Store) openSecrets(ctx context.Context, q db.Querier, jobs []dispatcher.JobVersion) error {
 	byID := map[int64]*dispatcher.JobVersion{}
 	var owners []secretOwner
 	for i := range jobs {
@@ -221,7 +222,7 @@ func (o secretOwner) hasStored() bool {
 
 // openedSecrets returns the stored secrets of owners in one table with their values, by the owners' ids and their paths, as
 // far as they open.
-func (s *Store) openedSecrets(ctx context.Context, q querier, table string,
+func (s *Store) openedSecrets(ctx context.Context, q db.Querier, table string,
 	owners []secretOwner) (map[int64]map[string]target.Secret, error) {
 	if len(owners) == 0 {
 		return nil, nil
@@ -231,16 +232,16 @@ func (s *Store) openedSecrets(ctx context.Context, q querier, table string,
 		byID[owner.id], ids[i] = owner, owner.id
 	}
 	// From $1 on: the ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + sealedColumns + `, o.secret_versions FROM b
+	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + sealedColumns + `, o.secret_versions FROM b
 		JOIN secrets AS s ON s.owner_id = b.id JOIN ` + table + ` AS o ON o.id = s.owner_id`
 	type versioned struct {
 		sealedRow
 		versions string
 	}
-	rows, err := collect(ctx, q, func(row scanner) (v versioned, err error) {
-		v.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&v.versions}})
+	rows, err := db.Collect(ctx, q, func(row db.Scanner) (v versioned, err error) {
+		v.sealedRow, err = scanSealed(db.WiderRow{Scanner: row, After: []any{&v.versions}})
 		return v, err
-	}, query, s.batch(ids)...)
+	}, query, s.Batch(ids)...)
 	if err != nil {
 		return nil, fmt.Errorf("read secrets: %w", err)
 	}
@@ -264,7 +265,7 @@ func (s *Store) openedSecrets(ctx context.Context, q querier, table string,
 
 // checkKeys refuses a database with secrets that the keys do not open.
 func (s *Store) checkKeys(ctx context.Context) error {
-	missing, err := missingKeys(ctx, s.read, s.keys)
+	missing, err := missingKeys(ctx, s.Read, s.keys)
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("%w: secrets are stored under key %s", dispatcher.ErrKeyMissing, strings.Join(missing, ", "))
 	}
@@ -272,9 +273,9 @@ func (s *Store) checkKeys(ctx context.Context) error {
 }
 
 // missingKeys returns the ids of the keys that secrets are stored under and that are not there.
-func missingKeys(ctx context.Context, q querier, keys *seal.Keys) (missing []string, err error) {
+func missingKeys(ctx context.Context, q db.Querier, keys *seal.Keys) (missing []string, err error) {
 	const used = `SELECT DISTINCT key_id FROM secrets ORDER BY key_id`
-	ids, err := collect(ctx, q, scanText, used)
+	ids, err := db.Collect(ctx, q, db.ScanText, used)
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of secrets: %w", err)
 	}
@@ -326,10 +327,10 @@ func (s *Store) rewrap(ctx context.Context, t *tx, others string) (int, error) {
 		sealedRow
 		app, name, origin, target, versions string
 	}
-	rows, err := collect(ctx, t, func(row scanner) (o owned, err error) {
-		o.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&o.app, &o.name, &o.origin, &o.target, &o.versions}})
+	rows, err := db.Collect(ctx, t, func(row db.Scanner) (o owned, err error) {
+		o.sealedRow, err = scanSealed(db.WiderRow{Scanner: row, After: []any{&o.app, &o.name, &o.origin, &o.target, &o.versions}})
 		return o, err
-	}, others+lockOf(t.lock(), "s"), s.keys.Current())
+	}, others+db.LockOf(t.ForUpdate(), "s"), s.keys.Current())
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -268,7 +269,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 			}
 		}
 		// A tool without the keys sees no values of secrets.
-		tool, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
+		tool, err := store.Open(t.Context(), database, store.Options{Options: db.Options{AlongsideNode: true}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The reasons why a trigger does not fire, which trigger_clock.off adds up.
@@ -87,16 +88,16 @@ func followApp(ctx context.Context, t *tx, app int64, limit int) (followed int, 
 		enabled bool
 		at      int64
 	}
-	from, found, err := first(ctx, t, func(row scanner) (c cursor, err error) {
+	from, found, err := db.First(ctx, t, func(row db.Scanner) (c cursor, err error) {
 		err = row.Scan(&c.enabled, &c.at)
 		return c, err
-	}, pending+t.lock(), app)
+	}, pending+t.ForUpdate(), app)
 	if err != nil || !found {
 		return 0, err
 	}
 	// $1 app, $2 id of the last trigger of the portion before, $3 limit
 	const next = `SELECT id FROM triggers WHERE app_id = $1 AND id > $2 ORDER BY id LIMIT $3`
-	ids, err := collect(ctx, t, scanInt, next, app, from.at, limit)
+	ids, err := db.Collect(ctx, t, db.ScanInt, next, app, from.at, limit)
 	if err == nil {
 		err = switchClocks(ctx, t, ids, offApp, !from.enabled)
 	}
@@ -128,9 +129,9 @@ func switchClocks(ctx context.Context, t *tx, ids []int64, reason int, off bool)
 		set = reason
 	}
 	// $1 reason, $2 the same or 0, from $3 on: ids
-	write := t.rows(0, 3, "", idColumns...) + ` UPDATE trigger_clock AS c SET off = (c.off & ~CAST($1 AS integer)) | CAST($2 AS integer)
+	write := t.Rows(0, 3, "", db.IdColumns...) + ` UPDATE trigger_clock AS c SET off = (c.off & ~CAST($1 AS integer)) | CAST($2 AS integer)
 		FROM b WHERE c.id = b.id AND (c.off & CAST($1 AS integer)) <> CAST($2 AS integer)`
-	_, err := t.ExecContext(ctx, write, append([]any{reason, set}, t.batch(ids)...)...)
+	_, err := t.ExecContext(ctx, write, append([]any{reason, set}, t.Batch(ids)...)...)
 	return err
 }
 
@@ -140,7 +141,7 @@ const pendingMost = 100
 // FollowSwitches lets clocks follow the switches and pauses of apps and the sets of labels that were changed: of each some,
 // in a transaction of its own.
 func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// $1 limit
 	const (
@@ -148,11 +149,11 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 		ofPauses = `SELECT name FROM apps WHERE paused_to IS NOT NULL ORDER BY id LIMIT $1`
 	)
 	most := pendingMost + s.asides.count(dispatcher.WorkPauses)
-	switched, err := collect(ctx, s.read, scanText, ofSwitch, most)
+	switched, err := db.Collect(ctx, s.Read, db.ScanText, ofSwitch, most)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for switched apps: %w", err)
 	}
-	pausing, err := collect(ctx, s.read, scanText, ofPauses, most)
+	pausing, err := db.Collect(ctx, s.Read, db.ScanText, ofPauses, most)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for apps whose pauses changed: %w", err)
 	}
@@ -178,7 +179,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 			errs = append(errs, fmt.Errorf("let %d triggers follow %s: %w", limit, what, err))
 		}
 	}
-	for _, app := range withoutAsides(s, dispatcher.WorkPauses, switched, appItem, wallClock()) {
+	for _, app := range withoutAsides(s, dispatcher.WorkPauses, switched, appItem, db.WallClock()) {
 		step("the switch of app "+app, appItem(app), app, func() (int, bool, error) {
 			n, err := s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
 				return followApp(ctx, t, run.AppID(app), limit)
@@ -186,7 +187,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 			return n, n == limit, err
 		})
 	}
-	for _, app := range withoutAsides(s, dispatcher.WorkPauses, pausing, appItem, wallClock()) {
+	for _, app := range withoutAsides(s, dispatcher.WorkPauses, pausing, appItem, db.WallClock()) {
 		step("the pauses of app "+app, appItem(app), app, func() (int, bool, error) { return s.followPauses(ctx, app, limit) })
 	}
 	for _, labels := range sets {

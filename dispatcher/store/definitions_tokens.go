@@ -13,15 +13,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 const tokenColumns = `id, name, description, hash, scopes, apps, expires_at, last_used_at, rotated_until, revision, created_at`
 
-func scanToken(row scanner) (access.APIToken, error) {
+func scanToken(row db.Scanner) (access.APIToken, error) {
 	var token access.APIToken
 	var hash, scopes, apps string
-	if err := row.Scan(&token.ID, &token.Name, &token.Description, &hash, &scopes, &apps, optionalColumn(&token.ExpiresAt),
-		optionalColumn(&token.LastUsedAt), optionalColumn(&token.RotatedUntil), &token.Revision, instantColumn(&token.CreatedAt)); err != nil {
+	if err := row.Scan(&token.ID, &token.Name, &token.Description, &hash, &scopes, &apps, db.OptionalColumn(&token.ExpiresAt),
+		db.OptionalColumn(&token.LastUsedAt), db.OptionalColumn(&token.RotatedUntil), &token.Revision,
+		db.InstantColumn(&token.CreatedAt)); err != nil {
 		return token, err
 	}
 	if _, err := hex.Decode(token.Hash[:], []byte(hash)); err != nil {
@@ -57,8 +59,8 @@ func createToken(ctx context.Context, t *tx, token access.APIToken) (access.APIT
 	// $1 id, $2 name, $3 description, $4 hash, $5 scopes, $6 apps, $7 when it expires, $8 now
 	const insert = `INSERT INTO api_tokens (id, name, description, hash, scopes, apps, expires_at, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ` + tokenColumns
-	stored, created, err := first(ctx, t, scanToken, insert, token.ID, token.Name, token.Description,
-		hex.EncodeToString(token.Hash[:]), scopes, apps, optionalColumn(&token.ExpiresAt), t.now.UnixMilli())
+	stored, created, err := db.First(ctx, t, scanToken, insert, token.ID, token.Name, token.Description,
+		hex.EncodeToString(token.Hash[:]), scopes, apps, db.OptionalColumn(&token.ExpiresAt), t.now.UnixMilli())
 	if err != nil {
 		return token, err
 	}
@@ -129,7 +131,7 @@ func updateToken(ctx context.Context, t *tx, old, token access.APIToken) (access
 	// $1 name, $2 description, $3 scopes, $4 apps, $5 when it expires
 	const update = `UPDATE api_tokens SET description = $2, scopes = $3, apps = $4, expires_at = $5, revision = revision + 1
 		WHERE name = $1 RETURNING ` + tokenColumns
-	stored, _, err := first(ctx, t, scanToken, update, token.Name, token.Description, scopes, apps, optionalColumn(&token.ExpiresAt))
+	stored, _, err := db.First(ctx, t, scanToken, update, token.Name, token.Description, scopes, apps, db.OptionalColumn(&token.ExpiresAt))
 	if err != nil {
 		return token, err
 	}
@@ -139,7 +141,7 @@ func updateToken(ctx context.Context, t *tx, old, token access.APIToken) (access
 // lockTokens returns all tokens, by id, and keeps them as they are until the transaction ends: two requests must not
 // each leave the other's token as the last admin.
 func lockTokens(ctx context.Context, t *tx) ([]access.APIToken, error) {
-	return collect(ctx, t, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY id`+t.lock())
+	return db.Collect(ctx, t, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY id`+t.ForUpdate())
 }
 
 // keepAdmin refuses a change by a token that takes the place of the last token that can manage tokens. left are
@@ -159,7 +161,7 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 		return stored, err
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		old, err := findToken(ctx, t, name, t.lock())
+		old, err := findToken(ctx, t, name, t.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -183,7 +185,8 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 		// $1 name, $2 new hash, $3 until when the old one works, $4 when the token expires
 		const rotate = `UPDATE api_tokens SET rotated_hash = hash, rotated_until = $3, hash = $2, expires_at = $4, revision = revision + 1
 			WHERE name = $1 RETURNING ` + tokenColumns
-		stored, _, err = first(ctx, t, scanToken, rotate, name, hex.EncodeToString(rotation.Hash[:]), until.UnixMilli(), optionalColumn(&expires))
+		stored, _, err = db.First(ctx, t, scanToken, rotate, name, hex.EncodeToString(rotation.Hash[:]), until.UnixMilli(),
+			db.OptionalColumn(&expires))
 		if err != nil {
 			return err
 		}
@@ -194,12 +197,12 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 
 // Token returns the token of a name.
 func (s *Store) Token(ctx context.Context, name string) (access.APIToken, error) {
-	return findToken(ctx, s.read, name, "")
+	return findToken(ctx, s.Read, name, "")
 }
 
-func findToken(ctx context.Context, q querier, name, lock string) (access.APIToken, error) {
+func findToken(ctx context.Context, q db.Querier, name, lock string) (access.APIToken, error) {
 	// $1 name
-	token, found, err := first(ctx, q, scanToken, `SELECT `+tokenColumns+` FROM api_tokens WHERE name = $1`+lock, name)
+	token, found, err := db.First(ctx, q, scanToken, `SELECT `+tokenColumns+` FROM api_tokens WHERE name = $1`+lock, name)
 	if err == nil && !found {
 		err = dispatcher.NotFound("token", name)
 	}
@@ -210,7 +213,7 @@ func findToken(ctx context.Context, q querier, name, lock string) (access.APITok
 func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
 	// $1 hash
 	const find = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE hash = $1 OR rotated_hash = $1`
-	token, found, err := first(ctx, s.read, scanToken, find, hex.EncodeToString(hash[:]))
+	token, found, err := db.First(ctx, s.Read, scanToken, find, hex.EncodeToString(hash[:]))
 	if err == nil && !found {
 		err = fmt.Errorf("token: %w", dispatcher.ErrNotFound)
 	}
@@ -221,7 +224,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken
 func (s *Store) Tokens(ctx context.Context, page input.Page) ([]access.APIToken, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE name > $1 ORDER BY name LIMIT $2`
-	return collect(ctx, s.read, scanToken, list, page.Cursor, page.Limit)
+	return db.Collect(ctx, s.Read, scanToken, list, page.Cursor, page.Limit)
 }
 
 // UseTokens records when tokens were last used. Nodes that serve one token do not all write: one that finds a

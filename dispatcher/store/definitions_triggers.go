@@ -8,72 +8,73 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // triggerFields are the columns of triggers AS t: what was declared of a trigger.
-var triggerFields = fields[triggerRow]{
-	{name: "id", typ: bigint, ref: func(t *triggerRow) any { return &t.id }, use: neverSet},
-	{name: "job_id", typ: bigint, ref: func(t *triggerRow) any { return &t.jobID }, use: neverSet},
-	{name: "app_id", typ: bigint, ref: func(t *triggerRow) any { return &t.appID }, use: neverSet},
-	{name: "revision", typ: bigint, ref: func(t *triggerRow) any { return &t.revision }},
-	{name: "name", typ: text, ref: func(t *triggerRow) any { return &t.name }},
-	{name: "origin", typ: text, ref: func(t *triggerRow) any { return &t.Origin }},
-	{name: "expression", typ: text, ref: func(t *triggerRow) any { return &t.Expression }},
-	{name: "dialect", typ: text, ref: func(t *triggerRow) any { return &t.Dialect }},
-	{name: "timezone", typ: text, ref: func(t *triggerRow) any { return &t.Timezone }},
-	{name: "start_at", typ: bigint, ref: func(t *triggerRow) any { return optionalColumn(&t.StartAt) }},
-	{name: "end_at", typ: bigint, ref: func(t *triggerRow) any { return optionalColumn(&t.EndAt) }},
-	{name: "repeat_count", typ: integer, ref: func(t *triggerRow) any { return &t.RepeatCount }},
-	{name: "gap", typ: text, ref: func(t *triggerRow) any { return &t.Gap }},
-	{name: "overlap", typ: text, ref: func(t *triggerRow) any { return &t.Overlap }},
-	{name: "misfire_after", typ: bigint, ref: func(t *triggerRow) any { return durationColumn(&t.MisfireAfter) }},
-	{name: "enabled", typ: boolean, ref: func(t *triggerRow) any { return &t.Enabled }},
-	{name: "paused", typ: boolean, ref: func(t *triggerRow) any { return &t.Paused }},
-	{name: "pause", typ: text, ref: func(t *triggerRow) any { return pauseColumn(&t.Pause) }},
-	{name: "paused_at", typ: bigint, ref: func(t *triggerRow) any { return optionalColumn(&t.PausedAt) }, use: onlyWritten},
-	{name: "pause_until", typ: bigint, ref: func(t *triggerRow) any { return optionalColumn(&t.PausedUntil) }, use: onlyWritten},
-	{name: "job_paused", typ: boolean, ref: func(t *triggerRow) any { return &t.jobPaused }},
-	{name: "error", typ: text, ref: func(t *triggerRow) any { return &t.Error }},
-	{name: "anchor_at", typ: bigint, ref: func(t *triggerRow) any { return instantColumn(&t.AnchorAt) }},
-	{name: "jitter", typ: bigint, ref: func(t *triggerRow) any { return durationColumn(&t.Jitter) }},
-	{name: "fired", typ: integer, ref: func(t *triggerRow) any { return &t.Fired }},
-	{name: "counted_from", typ: bigint, ref: func(t *triggerRow) any { return optionalColumn(&t.CountedFrom) }},
-	{name: "drift_hour", typ: boolean, ref: func(t *triggerRow) any { return &t.DriftHour }},
-	{name: "calendar", typ: text, ref: func(t *triggerRow) any { return &t.Calendar }},
-	{name: "on_excluded", typ: text, ref: func(t *triggerRow) any { return &t.OnExcluded }},
-	{name: "node_labels", typ: text, ref: func(t *triggerRow) any { return &t.nodeLabels }},
-	{name: "misfire_policy", typ: text, ref: func(t *triggerRow) any { return policyColumn(&t.MisfirePolicy) }},
-	{name: "catch_up_window", typ: bigint, ref: func(t *triggerRow) any { return windowColumn(&t.CatchUpWindow) }},
-	{name: "attempt_timeout", typ: bigint, ref: func(t *triggerRow) any { return timeoutColumn(&t.timeout) }},
-	{name: "delayed", typ: boolean, ref: func(t *triggerRow) any { return new(t.IsDelay()) }, use: onlyWritten},
+var triggerFields = db.Fields[triggerRow]{
+	{Name: "id", Type: db.Bigint, Ref: func(t *triggerRow) any { return &t.id }, Use: db.NeverSet},
+	{Name: "job_id", Type: db.Bigint, Ref: func(t *triggerRow) any { return &t.jobID }, Use: db.NeverSet},
+	{Name: "app_id", Type: db.Bigint, Ref: func(t *triggerRow) any { return &t.appID }, Use: db.NeverSet},
+	{Name: "revision", Type: db.Bigint, Ref: func(t *triggerRow) any { return &t.revision }},
+	{Name: "name", Type: db.Text, Ref: func(t *triggerRow) any { return &t.name }},
+	{Name: "origin", Type: db.Text, Ref: func(t *triggerRow) any { return &t.Origin }},
+	{Name: "expression", Type: db.Text, Ref: func(t *triggerRow) any { return &t.Expression }},
+	{Name: "dialect", Type: db.Text, Ref: func(t *triggerRow) any { return &t.Dialect }},
+	{Name: "timezone", Type: db.Text, Ref: func(t *triggerRow) any { return &t.Timezone }},
+	{Name: "start_at", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.OptionalColumn(&t.StartAt) }},
+	{Name: "end_at", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.OptionalColumn(&t.EndAt) }},
+	{Name: "repeat_count", Type: db.Integer, Ref: func(t *triggerRow) any { return &t.RepeatCount }},
+	{Name: "gap", Type: db.Text, Ref: func(t *triggerRow) any { return &t.Gap }},
+	{Name: "overlap", Type: db.Text, Ref: func(t *triggerRow) any { return &t.Overlap }},
+	{Name: "misfire_after", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.DurationColumn(&t.MisfireAfter) }},
+	{Name: "enabled", Type: db.Boolean, Ref: func(t *triggerRow) any { return &t.Enabled }},
+	{Name: "paused", Type: db.Boolean, Ref: func(t *triggerRow) any { return &t.Paused }},
+	{Name: "pause", Type: db.Text, Ref: func(t *triggerRow) any { return pauseColumn(&t.Pause) }},
+	{Name: "paused_at", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.OptionalColumn(&t.PausedAt) }, Use: db.OnlyWritten},
+	{Name: "pause_until", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.OptionalColumn(&t.PausedUntil) }, Use: db.OnlyWritten},
+	{Name: "job_paused", Type: db.Boolean, Ref: func(t *triggerRow) any { return &t.jobPaused }},
+	{Name: "error", Type: db.Text, Ref: func(t *triggerRow) any { return &t.Error }},
+	{Name: "anchor_at", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.InstantColumn(&t.AnchorAt) }},
+	{Name: "jitter", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.DurationColumn(&t.Jitter) }},
+	{Name: "fired", Type: db.Integer, Ref: func(t *triggerRow) any { return &t.Fired }},
+	{Name: "counted_from", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.OptionalColumn(&t.CountedFrom) }},
+	{Name: "drift_hour", Type: db.Boolean, Ref: func(t *triggerRow) any { return &t.DriftHour }},
+	{Name: "calendar", Type: db.Text, Ref: func(t *triggerRow) any { return &t.Calendar }},
+	{Name: "on_excluded", Type: db.Text, Ref: func(t *triggerRow) any { return &t.OnExcluded }},
+	{Name: "node_labels", Type: db.Text, Ref: func(t *triggerRow) any { return &t.nodeLabels }},
+	{Name: "misfire_policy", Type: db.Text, Ref: func(t *triggerRow) any { return policyColumn(&t.MisfirePolicy) }},
+	{Name: "catch_up_window", Type: db.Bigint, Ref: func(t *triggerRow) any { return windowColumn(&t.CatchUpWindow) }},
+	{Name: "attempt_timeout", Type: db.Bigint, Ref: func(t *triggerRow) any { return timeoutColumn(&t.timeout) }},
+	{Name: "delayed", Type: db.Boolean, Ref: func(t *triggerRow) any { return new(t.IsDelay()) }, Use: db.OnlyWritten},
 }
 
 // clockFields are the columns of trigger_clock AS c: what each fire rewrites, and copies of what a poll or a
 // claim compares. off is written by writeClocks, which knows what an update of it leaves alone; ended_at is for
 // the end of a run to write.
-var clockFields = fields[triggerRow]{
-	{name: "id", typ: bigint, ref: func(t *triggerRow) any { return &t.id }, use: onlyNew},
-	{name: "app_id", typ: bigint, ref: func(t *triggerRow) any { return &t.appID }, use: onlyNew},
-	{name: "revision", typ: bigint, ref: func(t *triggerRow) any { return &t.revision }, use: onlyWritten},
-	{name: "calendar_revision", typ: bigint, ref: func(t *triggerRow) any { return &t.calendars }},
-	{name: "next_fire_time", typ: bigint, ref: func(t *triggerRow) any { return optionalColumn(&t.NextFireTime) }},
-	{name: "due_at", typ: bigint, ref: func(t *triggerRow) any { return optionalColumn(&t.DueAt) }},
-	{name: "prev_fire_time", typ: bigint, ref: func(t *triggerRow) any { return optionalColumn(&t.PrevFireTime) }},
-	{name: "misfire_after", typ: bigint, ref: func(t *triggerRow) any { return durationColumn(&t.MisfireAfter) }, use: onlyWritten},
-	{name: "attempt_timeout", typ: bigint, ref: func(t *triggerRow) any { return timeoutColumn(&t.timeout) }, use: onlyWritten},
-	{name: "off", typ: integer, ref: func(t *triggerRow) any { return &t.off }, use: onlyNew},
+var clockFields = db.Fields[triggerRow]{
+	{Name: "id", Type: db.Bigint, Ref: func(t *triggerRow) any { return &t.id }, Use: db.OnlyNew},
+	{Name: "app_id", Type: db.Bigint, Ref: func(t *triggerRow) any { return &t.appID }, Use: db.OnlyNew},
+	{Name: "revision", Type: db.Bigint, Ref: func(t *triggerRow) any { return &t.revision }, Use: db.OnlyWritten},
+	{Name: "calendar_revision", Type: db.Bigint, Ref: func(t *triggerRow) any { return &t.calendars }},
+	{Name: "next_fire_time", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.OptionalColumn(&t.NextFireTime) }},
+	{Name: "due_at", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.OptionalColumn(&t.DueAt) }},
+	{Name: "prev_fire_time", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.OptionalColumn(&t.PrevFireTime) }},
+	{Name: "misfire_after", Type: db.Bigint, Ref: func(t *triggerRow) any { return db.DurationColumn(&t.MisfireAfter) }, Use: db.OnlyWritten},
+	{Name: "attempt_timeout", Type: db.Bigint, Ref: func(t *triggerRow) any { return timeoutColumn(&t.timeout) }, Use: db.OnlyWritten},
+	{Name: "off", Type: db.Integer, Ref: func(t *triggerRow) any { return &t.off }, Use: db.OnlyNew},
 	// A fixed delay that is disabled waits for no end of a run: it starts again once it is enabled.
-	{name: "delayed", typ: boolean, ref: func(t *triggerRow) any { return new(t.IsDelay() && t.fires) }, use: onlyWritten},
-	{name: "state", typ: text, ref: func(t *triggerRow) any { return &t.State }},
-	{name: "node_labels", typ: text, ref: func(t *triggerRow) any { return &t.nodeLabels }, use: onlyWritten},
+	{Name: "delayed", Type: db.Boolean, Ref: func(t *triggerRow) any { return new(t.IsDelay() && t.fires) }, Use: db.OnlyWritten},
+	{Name: "state", Type: db.Text, Ref: func(t *triggerRow) any { return &t.State }},
+	{Name: "node_labels", Type: db.Text, Ref: func(t *triggerRow) any { return &t.nodeLabels }, Use: db.OnlyWritten},
 }
 
 // triggerRead and clockRead are those that make a trigger, and triggerColumns selects them from withClock.
 var (
-	triggerRead    = triggerFields.read()
-	clockRead      = clockFields.read()
-	triggerColumns = triggerRead.selected("t.") + ", " + clockRead.selected("c.")
+	triggerRead    = triggerFields.Read()
+	clockRead      = clockFields.Read()
+	triggerColumns = triggerRead.Selected("t.") + ", " + clockRead.Selected("c.")
 )
 
 // withClock joins to triggers AS t what moves of them.
@@ -95,9 +96,9 @@ type triggerRow struct {
 }
 
 // scanTrigger reads the row of a trigger.
-func scanTrigger(row scanner) (triggerRow, error) {
+func scanTrigger(row db.Scanner) (triggerRow, error) {
 	var t triggerRow
-	err := row.Scan(append(triggerRead.refs(&t), clockRead.refs(&t)...)...)
+	err := row.Scan(append(triggerRead.Refs(&t), clockRead.Refs(&t)...)...)
 	t.State = shownState(t.State, t.Paused || t.jobPaused)
 	return t, err
 }
@@ -117,16 +118,16 @@ func policyColumn(p *dispatcher.MisfirePolicy) any {
 }
 
 func windowColumn(d *input.Duration) any {
-	return orDefault(d, dispatcher.MaxCatchUpWindow, millis, toMillis)
+	return orDefault(d, dispatcher.MaxCatchUpWindow, db.Millis, db.ToMillis)
 }
 
 func timeoutColumn(d *input.Duration) any {
-	return orDefault(d, target.DefaultTimeout, millis, toMillis)
+	return orDefault(d, target.DefaultTimeout, db.Millis, db.ToMillis)
 }
 
 // orDefault is a value whose column is NULL for the usual one.
 func orDefault[T comparable, V any](at *T, usual T, from func(V) T, to func(T) V) any {
-	return converted[T, *V]{at, func(v *V) T {
+	return db.ConvertedColumn(at, func(v *V) T {
 		if v == nil {
 			return usual
 		}
@@ -136,11 +137,11 @@ func orDefault[T comparable, V any](at *T, usual T, from func(V) T, to func(T) V
 			return nil
 		}
 		return new(to(t))
-	}}
+	})
 }
 
 // loadTriggers adds the triggers to jobs. A job that cannot be read gets none.
-func (s *Store) loadTriggers(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
+func (s *Store) loadTriggers(ctx context.Context, q db.Querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
@@ -158,8 +159,8 @@ func (s *Store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 	slices.Sort(ids)
 	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock. The clock is
 	// locked first: anyone who writes a row of triggers has the lock of its clock.
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + lockOf(lock, "c, t")
-	triggers, err := collect(ctx, q, scanTrigger, query, s.batch(ids)...)
+	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + db.LockOf(lock, "c, t")
+	triggers, err := db.Collect(ctx, q, scanTrigger, query, s.Batch(ids)...)
 	if err != nil {
 		return nil, err
 	}
@@ -199,14 +200,14 @@ func writeTriggers(ctx context.Context, t *tx, job dispatcher.Job, calendars int
 		}
 		rows = append(rows, row)
 	}
-	rows = byTrigger(rows, func(row triggerRow) int64 { return row.id })
-	columns, values := triggerFields.batch(rows)
-	written := triggerFields.written()
+	rows = db.ByTrigger(rows, func(row triggerRow) int64 { return row.id })
+	columns, values := triggerFields.Batch(rows)
+	written := triggerFields.Written()
 	// From $1 on: the fields of a trigger
-	put := t.rows(0, 1, "", columns...) + ` INSERT INTO triggers (` + written.names("") + `) SELECT ` + written.names("b.") + `
+	put := t.Rows(0, 1, "", columns...) + ` INSERT INTO triggers (` + written.Names("") + `) SELECT ` + written.Names("b.") + `
 		FROM b WHERE 1 = 1
-		ON CONFLICT (id) DO UPDATE SET ` + triggerFields.update() + `, deleted_at = NULL`
-	if _, err := t.ExecContext(ctx, put, t.batch(values...)...); err != nil {
+		ON CONFLICT (id) DO UPDATE SET ` + triggerFields.Update() + `, deleted_at = NULL`
+	if _, err := t.ExecContext(ctx, put, t.Batch(values...)...); err != nil {
 		return err
 	}
 	return writeClocks(ctx, t, rows, shared.keep)
@@ -214,29 +215,29 @@ func writeTriggers(ctx context.Context, t *tx, job dispatcher.Job, calendars int
 
 // writeClocks writes the clocks of triggers, in whose off the bits of keep stay as they are.
 func writeClocks(ctx context.Context, t *tx, rows []triggerRow, keep int) error {
-	columns, values := clockFields.batch(rows)
-	written := clockFields.written()
+	columns, values := clockFields.Batch(rows)
+	written := clockFields.Written()
 	// $1 bits to keep, from $2 on: the fields of a clock
-	put := t.rows(0, 2, "", columns...) + ` INSERT INTO trigger_clock AS c (` + written.names("") + `) SELECT ` + written.names("b.") + `
+	put := t.Rows(0, 2, "", columns...) + ` INSERT INTO trigger_clock AS c (` + written.Names("") + `) SELECT ` + written.Names("b.") + `
 		FROM b WHERE 1 = 1
-		ON CONFLICT (id) DO UPDATE SET ` + clockFields.update() + `, off = (c.off & $1) | excluded.off`
-	_, err := t.ExecContext(ctx, put, append([]any{keep}, t.batch(values...)...)...)
+		ON CONFLICT (id) DO UPDATE SET ` + clockFields.Update() + `, off = (c.off & $1) | excluded.off`
+	_, err := t.ExecContext(ctx, put, append([]any{keep}, t.Batch(values...)...)...)
 	return err
 }
 
 // retireTriggers ends triggers of a job; the ledger keeps their names, and their clocks keep when they fired last.
 func retireTriggers(ctx context.Context, t *tx, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
 	// $1 revision, from $2 on: ids
-	stop := t.rows(0, 2, "", idColumns...) + ` UPDATE trigger_clock AS c SET next_fire_time = NULL, due_at = NULL,
+	stop := t.Rows(0, 2, "", db.IdColumns...) + ` UPDATE trigger_clock AS c SET next_fire_time = NULL, due_at = NULL,
 		state = 'complete', off = c.off & ~16, revision = $1 FROM b WHERE c.id = b.id`
 	// $1 revision, $2 now, from $3 on: ids
-	retire := t.rows(0, 3, "", idColumns...) + ` UPDATE triggers AS t SET deleted_at = $2, revision = $1 FROM b WHERE t.id = b.id`
+	retire := t.Rows(0, 3, "", db.IdColumns...) + ` UPDATE triggers AS t SET deleted_at = $2, revision = $1 FROM b WHERE t.id = b.id`
 	job.Triggers = triggers
 	ids := triggerIDs(job)
-	if _, err := t.ExecContext(ctx, stop, append([]any{job.Revision}, t.batch(ids)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, stop, append([]any{job.Revision}, t.Batch(ids)...)...); err != nil {
 		return err
 	}
-	if _, err := t.ExecContext(ctx, retire, append([]any{job.Revision, t.now.UnixMilli()}, t.batch(ids)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, retire, append([]any{job.Revision, t.now.UnixMilli()}, t.Batch(ids)...)...); err != nil {
 		return err
 	}
 	return remember(ctx, t, dispatcher.CauseDelete, ids)
@@ -244,13 +245,13 @@ func retireTriggers(ctx context.Context, t *tx, job dispatcher.Job, triggers map
 
 // TriggersByID returns what was declared of triggers that were not deleted.
 func (s *Store) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	args := s.batch(slices.Compact(slices.Sorted(slices.Values(ids))))
+	args := s.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))
 	all := make([]dispatcher.TriggerVersion, 0, len(ids))
-	_, err := s.run(ctx, s.hot.triggers, args, func(row scanner) error {
+	_, err := s.Execute(ctx, s.hot.triggers, args, func(row db.Scanner) error {
 		var t triggerRow
-		err := row.Scan(triggerRead.refs(&t)...)
+		err := row.Scan(triggerRead.Refs(&t)...)
 		all = append(all, t.version())
 		return err
 	})
@@ -261,7 +262,7 @@ func (s *Store) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.Tri
 }
 
 // triggersByID reads the triggers of the batch.
-var triggersByID = ` SELECT ` + triggerRead.selected("t.") + ` FROM b JOIN triggers AS t ON t.id = b.id
+var triggersByID = ` SELECT ` + triggerRead.Selected("t.") + ` FROM b JOIN triggers AS t ON t.id = b.id
 	WHERE (t.deleted_at IS NULL) = b.yes`
 
 // version returns what was declared of a trigger, as the engine evaluates it.

@@ -6,6 +6,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -17,24 +18,24 @@ import (
 // the transaction of the change, which comes to it again.
 func (s *Store) unchangedJob(ctx context.Context, app, name string, change input.Change,
 	same func(dispatcher.Job, *target.Bounds) bool) (dispatcher.Job, bool) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	job, err := s.findJob(ctx, s.read, app, name, "")
+	job, err := s.findJob(ctx, s.Read, app, name, "")
 	if err != nil || allow(change, job.Revision) != nil {
 		return job, false
 	}
-	owner, err := findApp(ctx, s.read, app, "")
+	owner, err := findApp(ctx, s.Read, app, "")
 	if err != nil || !same(job, owner.Bounds) {
 		return job, false
 	}
 	shown := []dispatcher.JobVersion{{Job: job}}
-	if err := s.addShown(ctx, s.read, app, shown); err != nil {
+	if err := s.addShown(ctx, s.Read, app, shown); err != nil {
 		return job, false
 	}
 	// The job and its triggers were read one after the other: they belong together if the job has not changed since.
 	// $1 id
 	const current = `SELECT revision FROM jobs WHERE id = $1 AND deleted_at IS NULL`
-	revision, _, err := first(ctx, s.read, scanInt, current, job.Key())
+	revision, _, err := db.First(ctx, s.Read, db.ScanInt, current, job.Key())
 	return shown[0].Job, err == nil && revision == job.Revision
 }
 
@@ -57,7 +58,7 @@ func (s *Store) unchangedGroup(ctx context.Context, group target.EndpointGroup,
 	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(group) {
 		return stored, false
 	}
-	owner, err := findApp(ctx, s.read, group.App, "")
+	owner, err := findApp(ctx, s.Read, group.App, "")
 	return stored, err == nil && owner.Bounds.CheckGroup(group) == nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // goesOnIn tells the apps whose runs go on. Those of a deleted app end, whatever its switch was.
@@ -45,18 +46,18 @@ const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attem
 // adoptRuns gives the node what was chosen. It knows the job as it is now. What is known of an accepted attempt stays until
 // its end is recorded: a node that adopts the run from this one then still knows that there is nothing to call.
 // $1 node, $2 token
-func adoptRuns(f flavor) string {
+func adoptRuns(f db.Flavor) string {
 	return ` UPDATE live_runs AS r SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
 		attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0, http_status = 0, class = '', error = ''
-	FROM c WHERE` + ofChosen(f) + ` RETURNING ` + adoptedColumns
+	FROM c WHERE` + db.OfChosen(f) + ` RETURNING ` + adoptedColumns
 }
 
 // adoptOf is a statement that adopts those live runs r of the batch that meet conditions, after other steps. What another
 // node is adopting is passed over.
-// $1 node, $2 token, $3 now, from $4 on: adoptColumns
-func adoptOf(f flavor, columns, conditions string, before ...string) statement {
-	choose := columns + ` FROM b` + f.eachRun(conditions) + ` JOIN jobs AS j ON j.id = r.job_id WHERE` + stillMay
-	return f.steps(3, f.rows(3, 4, "", adoptColumns...), choose, lockedThere, 1, append(before, adoptRuns(f))...)
+// $1 node, $2 token, $3 now, from $4 on: db.AdoptColumns
+func adoptOf(f db.Flavor, columns, conditions string, before ...string) db.Statement {
+	choose := columns + ` FROM b` + f.EachRun(conditions) + ` JOIN jobs AS j ON j.id = r.job_id WHERE` + stillMay
+	return f.Steps(3, f.Rows(3, 4, "", db.AdoptColumns...), choose, db.LockedThere, 1, append(before, adoptRuns(f))...)
 }
 
 // stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
@@ -65,9 +66,9 @@ const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `)
 	AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // lookFor is a statement that looks for runs to adopt.
-// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, from $6 on: lookColumns
-func lookFor(f flavor, choose string) statement {
-	return read(f.rows(2, 6, "", lookColumns...) + choose)
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, from $6 on: db.LookColumns
+func lookFor(f db.Flavor, choose string) db.Statement {
+	return db.Reading(f.Rows(2, 6, "", db.LookColumns...) + choose)
 }
 
 // appsOf are common table expressions; a has the apps whose runs r a condition selects, if the node may adopt any of them, and after
@@ -103,14 +104,14 @@ const isIdle = `r.node = 0 AND r.state NOT IN ('retrying', 'waiting_callback', '
 // nothing. The sum keeps PostgreSQL from reading the primary key in that order. Runs of a disabled app wait until the app is enabled, and
 // runs of a job that requires labels wait for a node with them. What dead nodes have left is bounded by what nodes hold.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps
-func idleRuns(f flavor) string {
+func idleRuns(f db.Flavor) string {
 	const order = `r.scheduled_at + 0, r.trigger_id, r.kind`
 	return `, ` + appsOf(isIdle) + `, w AS (
-	` + f.eachFirst(adoptableRow+`r.scheduled_at AS due`, ` CROSS JOIN jobs AS j`,
+	` + f.EachFirst(adoptableRow+`r.scheduled_at AS due`, ` CROSS JOIN jobs AS j`,
 		`j.id = r.job_id AND r.app_id = a.app AND `+isIdle+` AND r.scheduled_at + 0 >= a.after_due
 		AND (a.after_at IS NULL OR (`+order+`) > (a.after_at, a.after_trigger, a.after_kind)) AND `+jobMayRun, order) + `
 	UNION ALL SELECT ` + adoptableRow + `r.scheduled_at
-	FROM nodes AS o` + f.runsOf(`o.id`, `r.state NOT IN ('running', 'waiting_shards')`, ` OFFSET 0`) + ` CROSS JOIN jobs AS j
+	FROM nodes AS o` + f.RunsOf(`o.id`, `r.state NOT IN ('running', 'waiting_shards')`, ` OFFSET 0`) + ` CROSS JOIN jobs AS j
 		LEFT JOIN b AS x ON x.app = r.app_id
 	WHERE j.id = r.job_id AND ` + mayHaveLeft + ` AND r.scheduled_at + 0 >= coalesce(x.after_due, $4)
 		AND (x.after_at IS NULL OR (` + order + `) > (x.after_at, x.after_trigger, x.after_kind)) AND ` + mayRun + `)` + inTurns
@@ -130,7 +131,7 @@ const whichIdle = `(r.state IN ('running', 'retrying', 'waiting_callback', 'wait
 
 // Adoptable looks for runs that nobody works on, retries that are due, or runs that wait for a host.
 func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	names, served, err := s.adoptLists(ctx, query.Apps, query.Labels)
 	idle, dead := !query.Retries && query.WaitsFor == 0, []int64(nil)
@@ -142,7 +143,7 @@ func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 	}
 	found, err := s.adoptable(ctx, query, s.lookArgs(query, names, served))
 	if err == nil && len(found) == 0 && len(dead) > 0 {
-		_, err = s.exec(ctx, s.hot.noteEmpty, append([]any{orZero(query.Now)}, s.batch(dead)...))
+		_, err = s.exec(ctx, s.hot.noteEmpty, append([]any{db.OrZero(query.Now)}, s.Batch(dead)...))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
@@ -153,12 +154,12 @@ func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 // adoptable is Adoptable, of the parameters of lookFor. Retries are looked for by time as long as one look finds all that are due, for
 // then there are no turns to be taken.
 func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args []any) (found []dispatcher.Adoptable, err error) {
-	look := func(by statement) error {
+	look := func(by db.Statement) error {
 		found = nil
-		_, err := s.run(ctx, by, args, func(row scanner) error {
+		_, err := s.Execute(ctx, by, args, func(row db.Scanner) error {
 			var one dispatcher.Adoptable
-			err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.Key), &one.JobID, &one.Revision,
-				instantColumn(&one.DueAt), &one.AppID, &one.More)
+			err := row.Scan(db.InstantColumn(&one.ScheduledAt), &one.TriggerID, db.KindColumn(&one.Key), &one.JobID, &one.Revision,
+				db.InstantColumn(&one.DueAt), &one.AppID, &one.More)
 			found = append(found, one)
 			return err
 		})
@@ -184,13 +185,13 @@ func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args
 
 // sortByDue sorts runs that may be adopted by when they are due.
 func sortByDue(found []dispatcher.Adoptable) {
-	sortBy(found, func(run dispatcher.Adoptable) run.Key { return run.Key })
+	db.SortBy(found, func(run dispatcher.Adoptable) run.Key { return run.Key })
 	slices.SortStableFunc(found, func(a, b dispatcher.Adoptable) int { return a.DueAt.Compare(b.DueAt) })
 }
 
 // lookArgs are the parameters of lookFor.
 func (s *Store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []any {
-	fourth := orZero(query.From)
+	fourth := db.OrZero(query.From)
 	if query.WaitsFor != 0 {
 		fourth = query.WaitsFor
 	}
@@ -202,8 +203,8 @@ func (s *Store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []
 		trigger, kind = append(trigger, last.TriggerID), append(kind, int32(last.Code()))
 	}
 	rows := max(len(names), len(app))
-	return append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps))},
-		s.batch(filled(names, rows), filled(served, rows), filled(app, rows), filled(due, rows), filled(at, rows),
+	return append([]any{int64(query.Node), db.OrZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps))},
+		s.Batch(filled(names, rows), filled(served, rows), filled(app, rows), filled(due, rows), filled(at, rows),
 			filled(trigger, rows), filled(kind, rows))...)
 }
 
@@ -221,7 +222,7 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 	}
 	var held []run.HeldRun
 	item := func(run dispatcher.Adoptable) string { return run.String() }
-	runs = withoutAsides(s, work, runs, item, cmp.Or(query.Now, wallClock())) // those that could not even be set aside
+	runs = withoutAsides(s, work, runs, item, cmp.Or(query.Now, db.WallClock())) // those that could not even be set aside
 	err := inParts(ctx, s, runs, func(part []dispatcher.Adoptable) error {
 		adopted, err := s.adoptPart(ctx, query, part)
 		held = append(held, adopted...)
@@ -232,7 +233,7 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 	if err != nil {
 		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
 	}
-	return sortedBy(held, heldKey), nil
+	return db.SortedBy(held, db.HeldKey), nil
 }
 
 // adoptPart is Adopt of runs in one statement.
@@ -243,15 +244,15 @@ func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs
 	}
 	var at, trigger, wait []int64
 	var kind []int32
-	for _, run := range sortedBy(runs, func(r dispatcher.Adoptable) run.Key { return r.Key }) {
+	for _, run := range db.SortedBy(runs, func(r dispatcher.Adoptable) run.Key { return r.Key }) {
 		at, trigger = append(at, run.ScheduledAt.UnixMilli()), append(trigger, run.TriggerID)
 		kind, wait = append(kind, int32(run.Code())), append(wait, query.WaitsFor)
 	}
-	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now)}, s.batch(at, trigger, kind, wait)...)
-	return s.readHeld(ctx, otherTimeout, newAdoptedRow(), adopt, args)
+	args := append([]any{int64(query.Node), int64(query.Token), db.OrZero(query.Now)}, s.Batch(at, trigger, kind, wait)...)
+	return s.readHeld(ctx, db.OtherTimeout, newAdoptedRow(), adopt, args)
 }
 
-// adoptLists returns lookColumns for a node of these apps and labels.
+// adoptLists returns db.LookColumns for a node of these apps and labels.
 func (s *Store) adoptLists(ctx context.Context, apps []string, labels input.Labels) (names, served []string, err error) {
 	if served, err = s.servedLabels(ctx, labels); err != nil {
 		return nil, nil, err
@@ -282,22 +283,22 @@ const deadNodes = ` SELECT o.id FROM nodes AS o WHERE ` + mayHaveLeft + ` ORDER 
 // hasNothing tells that a node o has neither claims nor live runs, also such as this node may not adopt. The limits
 // keep PostgreSQL from joining whole tables. It comes behind a CASE that reads b: PostgreSQL would else ask it of each node.
 const hasNothing = `NOT EXISTS (SELECT 1 FROM claims AS k WHERE k.node = o.id LIMIT 1 OFFSET 0)
-			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND ` + notParked + ` LIMIT 1 OFFSET 0)`
+			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND ` + db.NotParked + ` LIMIT 1 OFFSET 0)`
 
 // noteEmpty notes of which of some dead nodes nothing is left.
-// $1 now, from $2 on: idColumns
-func noteEmpty(f flavor) string {
+// $1 now, from $2 on: db.IdColumns
+func noteEmpty(f db.Flavor) string {
 	return ` UPDATE nodes SET empty_at = (SELECT now FROM n) WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.id = b.id
 		WHERE CASE WHEN o.state = 'dead' AND b.yes THEN ` + hasNothing + ` ELSE b.no END
-		ORDER BY o.id` + f.lockRows(lockToDelete+skipLocked) + `)`
+		ORDER BY o.id` + f.LockRows(db.LockToDelete+db.SkipLockedRows) + `)`
 }
 
 // begunByDeadNodes chooses the begun runs of dead nodes. $2 limit
-func begunByDeadNodes(f flavor) string {
+func begunByDeadNodes(f db.Flavor) string {
 	return ` SELECT` + chosenEnd(end{
 		status: `0`, state: `'lost'`, class: `'other'`,
 		message: `'the node died when the request may have been sent, and the job wants it at most once'`,
 	}) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
-	FROM n CROSS JOIN nodes AS o` + f.runsOf(`o.id`, `r.state = 'running'`, ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`) + `
+	FROM n CROSS JOIN nodes AS o` + f.RunsOf(`o.id`, `r.state = 'running'`, ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`) + `
 	WHERE ` + mayHaveLeft + ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 }

@@ -7,15 +7,16 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // beginRuns begins the runs of the batch that are still held. The fence is part of the update: a run may be
 // cancelled meanwhile.
-func beginRuns(f flavor) string {
-	return chosen(`SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.token AS of_token,
+func beginRuns(f db.Flavor) string {
+	return db.Chosen(`SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.token AS of_token,
 		b.attempt AS over, b.now FROM b`) + `
 	UPDATE live_runs AS r SET state = 'running', started_at = COALESCE(r.started_at, c.now)
-	FROM c WHERE` + ofChosen(f) + ` AND r.token = c.of_token AND r.attempt = c.over RETURNING ` + heldColumns
+	FROM c WHERE` + db.OfChosen(f) + ` AND r.token = c.of_token AND r.attempt = c.over RETURNING ` + heldColumns
 }
 
 // Begin commits that the requests of runs are about to be sent, and returns the runs still held.
@@ -28,7 +29,7 @@ func (s *Store) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, e
 	}
 	var begun []run.HeldRun
 	err := inParts(ctx, s, runs, func(part []run.HeldRun) error {
-		some, err := s.heldRuns(ctx, claimTimeout, len(part), s.hot.begin, s.keysOf(part))
+		some, err := s.heldRuns(ctx, db.ClaimTimeout, len(part), s.hot.begin, s.KeysOf(part))
 		begun = append(begun, some...)
 		return err
 	}, s.heldAside(ctx, dispatcher.WorkBegin))
@@ -60,7 +61,7 @@ func (s *Store) Release(ctx context.Context, runs []run.HeldRun) error {
 	err := s.unfoldRuns(ctx, runs)
 	if err == nil {
 		err = inParts(ctx, s, runs, func(part []run.HeldRun) error {
-			_, err := s.exec(ctx, s.hot.release, s.keysOf(part))
+			_, err := s.exec(ctx, s.hot.release, s.KeysOf(part))
 			return err
 		}, s.heldAside(ctx, dispatcher.WorkBegin))
 	}

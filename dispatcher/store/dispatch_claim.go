@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // advanceMatches is the compare-and-swap of clocks, and all that a claim must check
@@ -37,9 +38,9 @@ const claimedRow = `t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.no
 
 // insertClaim makes one row of all fires c that were won, but of those that want rows of their own.
 // $1 node, $2 token
-func insertClaim(f flavor) string {
-	return ` INSERT INTO claims (token, node, claimed_at, ` + f.claimColumns() + `)
-	SELECT $2, $1, min(c.now), ` + f.claimValues() + ` FROM c WHERE c.live = c.no HAVING count(*) > 0`
+func insertClaim(f db.Flavor) string {
+	return ` INSERT INTO claims (token, node, claimed_at, ` + f.ClaimColumns() + `)
+	SELECT $2, $1, min(c.now), ` + f.ClaimValues() + ` FROM c WHERE c.live = c.no HAVING count(*) > 0`
 }
 
 // insertLive makes live runs of what was won. A trigger that was declared again may have reached an instant that has
@@ -80,7 +81,7 @@ func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.H
 func (s *Store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	a := newAdvances(len(batch.Advances))
 	live, claim := make([]bool, 0, len(batch.Advances)), s.hot.claim
-	for _, one := range byTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
+	for _, one := range db.ByTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
 		if err := checkAdvance(one); err != nil {
 			return nil, err
 		}
@@ -89,10 +90,10 @@ func (s *Store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.H
 			claim = s.hot.claimLive
 		}
 	}
-	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), batch.Lead.Milliseconds()},
-		s.batch(a.columns(live)...)...)
+	args := append([]any{int64(batch.Node), int64(batch.Token), db.OrZero(batch.Now), batch.Lead.Milliseconds()},
+		s.Batch(a.columns(live)...)...)
 	failpoint.During(failpoint.DuringClaim)
-	held, err := s.heldRuns(ctx, claimTimeout, len(batch.Advances), claim, args)
+	held, err := s.heldRuns(ctx, db.ClaimTimeout, len(batch.Advances), claim, args)
 	if err != nil {
 		s.claims.doubted()
 		return nil, err
@@ -105,14 +106,14 @@ func (s *Store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.H
 // advances are the columns of a batch of compare-and-swaps.
 type advances struct {
 	id, revision, calendars, next, job []int64
-	prev, then, thenDue                times
+	prev, then, thenDue                db.Times
 }
 
 func newAdvances(rows int) *advances {
 	ids := func() []int64 { return make([]int64, 0, rows) }
 	return &advances{
 		id: ids(), revision: ids(), calendars: ids(), next: ids(), job: ids(),
-		prev: newTimes(rows), then: newTimes(rows), thenDue: newTimes(rows),
+		prev: db.NewTimes(rows), then: db.NewTimes(rows), thenDue: db.NewTimes(rows),
 	}
 }
 
@@ -120,16 +121,16 @@ func (a *advances) add(one dispatcher.Advance) {
 	a.id = append(a.id, one.TriggerID)
 	a.revision = append(a.revision, one.Revision)
 	a.calendars = append(a.calendars, one.CalendarRevision)
-	a.prev.add(one.Prev)
+	a.prev.Add(one.Prev)
 	a.next = append(a.next, one.Next.UnixMilli())
-	a.then.add(one.Then)
-	a.thenDue.add(dueOr(one.Then, one.ThenDue))
+	a.then.Add(one.Then)
+	a.thenDue.Add(db.DueOr(one.Then, one.ThenDue))
 	a.job = append(a.job, one.JobID)
 }
 
 // columns are in the order of advanceColumns, with more behind them.
 func (a *advances) columns(more ...any) []any {
-	return append([]any{a.id, a.revision, a.calendars, a.prev.cells, a.next, a.then.cells, a.thenDue.cells, a.job}, more...)
+	return append([]any{a.id, a.revision, a.calendars, a.prev.Cells, a.next, a.then.Cells, a.thenDue.Cells, a.job}, more...)
 }
 
 // heldColumns are a HeldRun of a row among the live runs, and whether it is one.
@@ -143,25 +144,25 @@ const heldFire = `f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.token
 const adoptedColumns = heldColumns + `, callback, has_input`
 
 // heldRuns runs a hot statement that returns heldColumns of runs, mostly so many, the latest last.
-func (s *Store) heldRuns(ctx context.Context, most time.Duration, rows int, hot statement, args []any) ([]run.HeldRun, error) {
+func (s *Store) heldRuns(ctx context.Context, most time.Duration, rows int, hot db.Statement, args []any) ([]run.HeldRun, error) {
 	return s.readHeld(ctx, most, newHeldRow(rows), hot, args)
 }
 
 // readHeld is heldRuns for what a row is read into.
-func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow, hot statement, args []any) ([]run.HeldRun, error) {
-	ctx, cancel := bound(ctx, most)
+func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow, hot db.Statement, args []any) ([]run.HeldRun, error) {
+	ctx, cancel := db.Bound(ctx, most)
 	defer cancel()
 	held := make([]run.HeldRun, 0, into.rows)
-	err := retry(ctx, s.transient, func() error {
+	err := retry(ctx, s.Transient, func() error {
 		held = held[:0]
-		_, err := s.run(ctx, hot, args, func(row scanner) error {
+		_, err := s.Execute(ctx, hot, args, func(row db.Scanner) error {
 			run, err := into.scan(row)
 			held = append(held, run)
 			return err
 		})
 		return err
 	})
-	sortBy(held, heldKey)
+	db.SortBy(held, db.HeldKey)
 	return held, err
 }
 
@@ -192,16 +193,16 @@ func newAdoptedRow() *heldRow {
 }
 
 // scan reads the columns.
-func (r *heldRow) scan(row scanner) (run.HeldRun, error) {
+func (r *heldRow) scan(row db.Scanner) (run.HeldRun, error) {
 	err := row.Scan(r.refs...)
 	run := r.run
-	run.ScheduledAt = instant(r.at)
+	run.ScheduledAt = db.Instant(r.at)
 	run.SetCode(int(r.kind))
 	if r.until.Valid {
-		run.RetryUntil = instant(r.until.Int64)
+		run.RetryUntil = db.Instant(r.until.Int64)
 	}
 	if r.claimed.Valid {
-		run.ClaimedAt = instant(r.claimed.Int64)
+		run.ClaimedAt = db.Instant(r.claimed.Int64)
 	}
 	if r.callback != nil && err == nil {
 		run.Accepted = acceptedAttempt(*r.callback)
@@ -212,19 +213,19 @@ func (r *heldRow) scan(row scanner) (run.HeldRun, error) {
 // heldRows are the rows among the live runs that a node holds and has not begun.
 // $1 node, $2 token, 0 for any
 const heldRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r
-	WHERE node = $1 AND (token = $2 OR $2 = 0) AND ` + notParked + ` AND state <> 'running'`
+	WHERE node = $1 AND (token = $2 OR $2 = 0) AND ` + db.NotParked + ` AND state <> 'running'`
 
 // Held returns the runs that a node holds and has not begun. Claims that this process knows to be the node's are
 // left out of those under any token: they are as many as there is work in flight, and to tell which of their
 // fires are open takes a look into the history for each.
 func (s *Store) Held(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error) {
-	ctx, cancel := bound(ctx, claimTimeout)
+	ctx, cancel := db.Bound(ctx, db.ClaimTimeout)
 	defer cancel()
 	// Claims first: what leaves them meanwhile is then found among the live runs.
 	claimed, err := s.heldInClaims(ctx, node, token)
 	var held []run.HeldRun
 	if err == nil {
-		held, err = s.readHeld(ctx, claimTimeout, newAdoptedRow(), s.hot.held, []any{int64(node), int64(token)})
+		held, err = s.readHeld(ctx, db.ClaimTimeout, newAdoptedRow(), s.hot.held, []any{int64(node), int64(token)})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read held runs: %w", err)
@@ -246,7 +247,7 @@ func joinHeld(claimed, live []run.HeldRun) []run.HeldRun {
 			live = append(live, run)
 		}
 	}
-	return sortedBy(live, heldKey)
+	return db.SortedBy(live, db.HeldKey)
 }
 
 // A fire that is caught up by itself has a run of kind schedule, and else there is one of kind
@@ -281,7 +282,7 @@ func (s *Store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run
 	if err != nil {
 		return nil, fmt.Errorf("settle %d triggers: %w", len(batch.Settlements), err)
 	}
-	return sortedBy(held, heldKey), nil
+	return db.SortedBy(held, db.HeldKey), nil
 }
 
 // settle is Settle of triggers in one statement.
@@ -290,16 +291,16 @@ func (s *Store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run
 	var to, missed []int64
 	var decision, reason []string
 	var catchUp []*int64
-	for _, one := range byTrigger(batch.Settlements, func(s dispatcher.Settlement) int64 { return s.TriggerID }) {
+	for _, one := range db.ByTrigger(batch.Settlements, func(s dispatcher.Settlement) int64 { return s.TriggerID }) {
 		if err := checkAdvance(one.Advance); err != nil {
 			return nil, err
 		}
 		a.add(one.Advance)
 		to, missed = append(to, one.To.UnixMilli()), append(missed, int64(one.Count))
 		decision, reason = append(decision, string(one.Decision)), append(reason, one.Reason)
-		catchUp = append(catchUp, orNull(one.CatchUp))
+		catchUp = append(catchUp, db.OrNull(one.CatchUp))
 	}
-	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), int64(0)},
-		s.batch(a.columns(to, missed, decision, reason, catchUp)...)...)
-	return s.heldRuns(ctx, otherTimeout, len(batch.Settlements), s.hot.settle, args)
+	args := append([]any{int64(batch.Node), int64(batch.Token), db.OrZero(batch.Now), int64(0)},
+		s.Batch(a.columns(to, missed, decision, reason, catchUp)...)...)
+	return s.heldRuns(ctx, db.OtherTimeout, len(batch.Settlements), s.hot.settle, args)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // openClaims are the claims of this process with those of their fires that it has not recorded. By them it
@@ -32,14 +33,14 @@ type openClaim struct {
 }
 
 func newOpenClaims() *openClaims {
-	return &openClaims{claims: map[run.Token]*openClaim{}, doubt: wallClock()}
+	return &openClaims{claims: map[run.Token]*openClaim{}, doubt: db.WallClock()}
 }
 
 // doubted notes that the database may have a claim that is not remembered.
 func (o *openClaims) doubted() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.doubt = wallClock()
+	o.doubt = db.WallClock()
 }
 
 // looked notes that the claims of an age were looked for at a local time, and unfolded. A claim whose response was lost may
@@ -97,7 +98,7 @@ func (o *openClaims) forget(tokens ...int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(tokens) > 0 {
-		o.doubt = wallClock()
+		o.doubt = db.WallClock()
 	}
 	for _, token := range tokens {
 		delete(o.claims, run.Token(token))
@@ -111,7 +112,7 @@ func (o *openClaims) forgetPartial() {
 	for token, claim := range o.claims {
 		if claim.partial {
 			delete(o.claims, token)
-			o.doubt = wallClock()
+			o.doubt = db.WallClock()
 		}
 	}
 }
@@ -195,7 +196,7 @@ func (o *openClaims) recorded(records []dispatcher.Record) {
 		if delete(claim.fires, r.TriggerID); len(claim.fires) == 0 {
 			delete(o.claims, r.Token)
 			if !claim.ends { // two records at once, of which neither was the last
-				o.doubt = wallClock()
+				o.doubt = db.WallClock()
 			}
 		}
 	}

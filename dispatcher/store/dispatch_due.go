@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -34,13 +35,13 @@ func newDueRow() *dueRow {
 }
 
 // scan reads dueColumns.
-func (r *dueRow) scan(row scanner) (dispatcher.DueTrigger, error) {
+func (r *dueRow) scan(row db.Scanner) (dispatcher.DueTrigger, error) {
 	err := row.Scan(r.refs...)
 	t := r.trigger
 	t.PrevFireTime, t.NextFireTime, t.DueAt = orNever(r.prev), orNever(r.next), orNever(r.due)
-	t.MisfireAfter, t.NodeLabels = millis(r.misfireAfter).Std(), input.ParseLabels(r.labels)
+	t.MisfireAfter, t.NodeLabels = db.Millis(r.misfireAfter).Std(), input.ParseLabels(r.labels)
 	if t.Timeout = target.DefaultTimeout.Std(); r.timeout >= 0 {
-		t.Timeout = millis(r.timeout).Std()
+		t.Timeout = db.Millis(r.timeout).Std()
 	}
 	return t, err
 }
@@ -50,13 +51,13 @@ func orNever(ms int64) time.Time {
 	if ms < 0 {
 		return time.Time{}
 	}
-	return instant(ms)
+	return db.Instant(ms)
 }
 
 // dueLists are the lists of a query of due triggers side by side, each filled up. Only dueOfJobs has jobs.
 var (
-	dueLists  = []column{col("app", bigint), col("labels", text)}
-	dueOfJobs = append(dueLists[:2:2], col("job", bigint))
+	dueLists  = []db.Column{db.Col("app", db.Bigint), db.Col("labels", db.Text)}
+	dueOfJobs = append(dueLists[:2:2], db.Col("job", db.Bigint))
 )
 
 // dueTriggers is one page of the window, by trigger_clock_due: it reads no entry of a trigger that is off, and no
@@ -91,19 +92,19 @@ const dueOrder = ` ORDER BY t.due_at, t.id LIMIT $5`
 
 // dueStatements are the reads of due triggers. $1 now
 type dueStatements struct {
-	window, overdue, ofJobs, overdueOfJobs statement
+	window, overdue, ofJobs, overdueOfJobs db.Statement
 }
 
-func dueStatementsOf(f flavor) dueStatements {
-	all, ofJobs := f.rows(1, 10, "", dueLists...)+dueTriggers, f.rows(1, 10, "", dueOfJobs...)+dueTriggersOfJobs
+func dueStatementsOf(f db.Flavor) dueStatements {
+	all, ofJobs := f.Rows(1, 10, "", dueLists...)+dueTriggers, f.Rows(1, 10, "", dueOfJobs...)+dueTriggersOfJobs
 	return dueStatements{
-		window: read(all + onTime + dueOrder), overdue: read(all + tooLate + dueOrder),
-		ofJobs: read(ofJobs + onTime + ofJobsEnd + dueOrder), overdueOfJobs: read(ofJobs + tooLate + ofJobsEnd + dueOrder),
+		window: db.Reading(all + onTime + dueOrder), overdue: db.Reading(all + tooLate + dueOrder),
+		ofJobs: db.Reading(ofJobs + onTime + ofJobsEnd + dueOrder), overdueOfJobs: db.Reading(ofJobs + tooLate + ofJobsEnd + dueOrder),
 	}
 }
 
 // of returns the statement for a query.
-func (d *dueStatements) of(query dispatcher.DueQuery) statement {
+func (d *dueStatements) of(query dispatcher.DueQuery) db.Statement {
 	switch {
 	case len(query.JobIDs) > 0 && query.Overdue:
 		return d.overdueOfJobs
@@ -117,11 +118,11 @@ func (d *dueStatements) of(query dispatcher.DueQuery) statement {
 
 // Due reads one page of the triggers that are due in the window, or overdue.
 func (s *Store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	var due []dispatcher.DueTrigger
 	into := newDueRow()
-	_, err := s.run(ctx, s.hot.due.of(query), s.dueArgs(query), func(row scanner) error {
+	_, err := s.Execute(ctx, s.hot.due.of(query), s.dueArgs(query), func(row db.Scanner) error {
 		t, err := into.scan(row)
 		due = append(due, t)
 		return err
@@ -144,8 +145,8 @@ func (s *Store) dueArgs(query dispatcher.DueQuery) []any {
 		last = query.IDTo - 1
 	}
 	lists := dueListsOf(query.Apps, query.LabelSets, query.JobIDs)
-	return append([]any{orZero(query.Now), query.Until.UnixMilli(), after, afterID, int64(query.Limit), query.IDFrom, last,
-		int64(len(query.Apps)), int64(len(query.LabelSets))}, s.batch(lists...)...)
+	return append([]any{db.OrZero(query.Now), query.Until.UnixMilli(), after, afterID, int64(query.Limit), query.IDFrom, last,
+		int64(len(query.Apps)), int64(len(query.LabelSets))}, s.Batch(lists...)...)
 }
 
 // dueListsOf returns the columns of dueLists, or of dueOfJobs if there are jobs. What fills up a list repeats it
@@ -178,7 +179,7 @@ const overdueApps = ` SELECT a.name FROM apps AS a WHERE a.enabled AND a.id IN (
 
 // OverdueApps returns the apps that have overdue triggers for a node of these labels.
 func (s *Store) OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	served, err := s.servedLabels(ctx, labels)
 	if err != nil {
@@ -188,8 +189,8 @@ func (s *Store) OverdueApps(ctx context.Context, apps []string, labels input.Lab
 	if !from.IsZero() {
 		least = from.UnixMilli()
 	}
-	args := append([]any{orZero(now), int64(len(apps)), least}, s.batch(dueListsOf(apps, served, nil)...)...)
-	return collect(ctx, s.read, scanText, s.rows(1, 4, "", dueLists...)+overdueApps, args...)
+	args := append([]any{db.OrZero(now), int64(len(apps)), least}, s.Batch(dueListsOf(apps, served, nil)...)...)
+	return db.Collect(ctx, s.Read, db.ScanText, s.Rows(1, 4, "", dueLists...)+overdueApps, args...)
 }
 
 // upcomingTriggers counts what the window poll would read, up to a limit, by the same index.
@@ -200,11 +201,11 @@ const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM trigger_clock AS 
 
 // Upcoming counts the triggers that are due by until.
 func (s *Store) Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	query := s.rows(0, 4, "", dueLists...) + upcomingTriggers
-	args := append([]any{until.UnixMilli(), int64(limit), int64(len(apps))}, s.batch(dueListsOf(apps, nil, nil)...)...)
-	n, _, err := first(ctx, s.read, scanInt, query, args...)
+	query := s.Rows(0, 4, "", dueLists...) + upcomingTriggers
+	args := append([]any{until.UnixMilli(), int64(limit), int64(len(apps))}, s.Batch(dueListsOf(apps, nil, nil)...)...)
+	n, _, err := db.First(ctx, s.Read, db.ScanInt, query, args...)
 	if err != nil {
 		return 0, fmt.Errorf("count upcoming triggers: %w", err)
 	}
@@ -218,10 +219,10 @@ const awaitedCallbacks = ` SELECT count(*) FROM (SELECT 1 FROM live_runs AS r JO
 
 // AwaitedCallbacks counts the runs that wait for a callback.
 func (s *Store) AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	args := append([]any{int64(limit), int64(len(apps))}, s.batch(dueListsOf(apps, nil, nil)...)...)
-	n, _, err := first(ctx, s.read, scanInt, s.rows(0, 3, "", dueLists...)+awaitedCallbacks, args...)
+	args := append([]any{int64(limit), int64(len(apps))}, s.Batch(dueListsOf(apps, nil, nil)...)...)
+	n, _, err := db.First(ctx, s.Read, db.ScanInt, s.Rows(0, 3, "", dueLists...)+awaitedCallbacks, args...)
 	if err != nil {
 		return 0, fmt.Errorf("count runs that wait for a callback: %w", err)
 	}

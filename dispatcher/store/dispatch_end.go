@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // However a live run ends, it does so by the same steps, in one transaction: it enters the history, the clock of a
@@ -54,7 +55,7 @@ const noteEnd = ` UPDATE trigger_clock AS t SET ended_at = c.of_end FROM c
 	WHERE t.id = c.of_trigger AND t.delayed AND t.prev_fire_time = c.of_at AND c.of_kind IN (1, 3)`
 
 // followedEndSteps are endSteps after which somebody may follow the runs.
-func followedEndSteps(f flavor, condition string) []string {
+func followedEndSteps(f db.Flavor, condition string) []string {
 	return append([]string{insertPending(cmp.Or(condition, allChosen))}, endSteps(f, condition)...)
 }
 
@@ -63,25 +64,25 @@ const allChosen = `1 = 1`
 
 // endSteps are the steps by which those of c end that meet a condition; empty: all. The last deletes their
 // rows.
-func endSteps(f flavor, condition string) []string {
+func endSteps(f db.Flavor, condition string) []string {
 	condition = cmp.Or(condition, allChosen)
 	return []string{
 		insertEnded(` WHERE ` + condition + ` ON CONFLICT DO NOTHING`),
 		noteEnd + ` AND ` + condition,
-		f.deleteChosen(condition),
+		f.DeleteChosen(condition),
 	}
 }
 
 // endingOf is a statement that ends live runs that nobody works on, which choose chooses, a batch at a time.
 // before are steps before the end.
 // $1 now, $2 limit, from $3 on a batch that says nothing
-func endingOf(f flavor, choose string, before ...string) statement {
-	return f.steps(1, f.rows(1, 3, "", idColumns...), choose, skipLocked, 1, append(before, followedEndSteps(f, "")...)...)
+func endingOf(f db.Flavor, choose string, before ...string) db.Statement {
+	return f.Steps(1, f.Rows(1, 3, "", db.IdColumns...), choose, db.SkipLockedRows, 1, append(before, followedEndSteps(f, "")...)...)
 }
 
 // endingUnfollowed is endingOf for runs that nothing is to follow.
-func endingUnfollowed(f flavor, choose string, before ...string) statement {
-	return f.steps(1, f.rows(1, 3, "", idColumns...), choose, skipLocked, 1, append(before, endSteps(f, "")...)...)
+func endingUnfollowed(f db.Flavor, choose string, before ...string) db.Statement {
+	return f.Steps(1, f.Rows(1, 3, "", db.IdColumns...), choose, db.SkipLockedRows, 1, append(before, endSteps(f, "")...)...)
 }
 
 // endBatch bounds what one statement ends; the next round ends the rest.
@@ -89,18 +90,18 @@ const endBatch = 1000
 
 // endRuns ends live runs that nobody works on by one of the statements of endingOf, whose choice of runs is given, and returns how
 // many. Runs that cannot end are set aside.
-func (s *Store) endRuns(ctx context.Context, work dispatcher.Work, by statement, choose string, now time.Time) (int, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+func (s *Store) endRuns(ctx context.Context, work dispatcher.Work, by db.Statement, choose string, now time.Time) (int, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	args := func(limit int) []any { return append([]any{orZero(now), int64(limit)}, s.batch([]int64{0})...) }
+	args := func(limit int) []any { return append([]any{db.OrZero(now), int64(limit)}, s.Batch([]int64{0})...) }
 	ended, last := 0, run.Key{}
 	_, err := inPortions(ctx, s, endBatch, func(limit int) (int, error) {
 		n, err := s.exec(ctx, by, args(limit))
 		ended += int(n)
 		return int(n), err
 	}, func(why error) (bool, error) {
-		which := s.rows(1, 3, "", idColumns...) + ` SELECT c.of_at, c.of_trigger, c.of_kind FROM (` + choose + `) AS c`
-		key, found, err := first(ctx, s.read, scanRunKey, which, args(1)...)
+		which := s.Rows(1, 3, "", db.IdColumns...) + ` SELECT c.of_at, c.of_trigger, c.of_kind FROM (` + choose + `) AS c`
+		key, found, err := db.First(ctx, s.Read, scanRunKey, which, args(1)...)
 		if err != nil || !found || key == last { // it stayed, because somebody else is at it
 			return false, err
 		}
@@ -132,5 +133,5 @@ func (s *Store) GiveUp(ctx context.Context, now time.Time) (int, error) {
 
 // FailLostRuns ends the runs that dead nodes had begun, and returns how many.
 func (s *Store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
-	return s.endRuns(ctx, dispatcher.WorkLost, s.hot.failLost, begunByDeadNodes(s.flavor), now)
+	return s.endRuns(ctx, dispatcher.WorkLost, s.hot.failLost, begunByDeadNodes(s.Flavor), now)
 }

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // endedColumns are a fixed delay and the end of its latest run, of triggers AS d.
-var endedColumns = ` SELECT ` + triggerRead.selected("d.") + `, ` + dueColumns + `, t.ended_at`
+var endedColumns = ` SELECT ` + triggerRead.Selected("d.") + `, ` + dueColumns + `, t.ended_at`
 
 // anyEnded finds all fixed delays that await the end of a run by trigger_clock_delayed. The end is in the clock
 // already: what ends a run writes it there.
@@ -39,28 +40,28 @@ const scheduleNext = `UPDATE trigger_clock AS t SET next_fire_time = b.next, due
 const countFired = ` UPDATE triggers AS d SET anchor_at = c.anchor, fired = d.fired + 1 FROM c WHERE d.id = c.id`
 
 // scheduleNextOn returns the statement: one for PostgreSQL, which locks the clocks first, and two for SQLite.
-func scheduleNextOn(f flavor) statement {
-	batch := f.rows(0, 1, waitingExtra, scheduleNextColumns...)
-	if _, one := f.(*postgres); one {
-		return write(batch + chosen(scheduleNext+` RETURNING t.id, b.anchor`) + countFired)
+func scheduleNextOn(f db.Flavor) db.Statement {
+	batch := f.Rows(0, 1, waitingExtra, db.ScheduleNextColumns...)
+	if _, one := f.(*db.Postgres); one {
+		return db.Writing(batch + db.Chosen(scheduleNext+` RETURNING t.id, b.anchor`) + countFired)
 	}
-	return write(batch+chosen(`SELECT t.id, b.anchor FROM b JOIN trigger_clock AS t ON`+isEnded)+countFired, batch+` `+scheduleNext)
+	return db.Writing(batch+db.Chosen(`SELECT t.id, b.anchor FROM b JOIN trigger_clock AS t ON`+isEnded)+countFired, batch+` `+scheduleNext)
 }
 
 // EndedDelays returns the fixed delays whose latest run has ended.
 func (s *Store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	find, args := s.hot.ended, []any{int64(limit)}
 	if len(ids) > 0 {
-		find, args = s.hot.endedOf, append(args, s.batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
+		find, args = s.hot.endedOf, append(args, s.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
 	}
 	var all []dispatcher.EndedDelay
-	_, err := s.run(ctx, find, args, func(row scanner) error {
+	_, err := s.Execute(ctx, find, args, func(row db.Scanner) error {
 		var t triggerRow
 		var ended int64
-		due, err := newDueRow().scan(widerRow{scanner: row, before: triggerRead.refs(&t), after: []any{&ended}})
-		one := dispatcher.EndedDelay{DueTrigger: due, TriggerVersion: t.version(), EndedAt: instant(ended), Fired: t.Fired}
+		due, err := newDueRow().scan(db.WiderRow{Scanner: row, Before: triggerRead.Refs(&t), After: []any{&ended}})
+		one := dispatcher.EndedDelay{DueTrigger: due, TriggerVersion: t.version(), EndedAt: db.Instant(ended), Fired: t.Fired}
 		one.Spec.Anchor = one.EndedAt
 		all = append(all, one)
 		return err
@@ -90,11 +91,11 @@ func (s *Store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 func (s *Store) scheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
 	var id, revision, calendars, prev, anchor []int64
 	var next, due []*int64
-	for _, one := range byTrigger(delayed, func(f dispatcher.DelayedFire) int64 { return f.TriggerID }) {
+	for _, one := range db.ByTrigger(delayed, func(f dispatcher.DelayedFire) int64 { return f.TriggerID }) {
 		id, revision, calendars = append(id, one.TriggerID), append(revision, one.Revision), append(calendars, one.CalendarRevision)
 		prev, anchor = append(prev, one.Prev.UnixMilli()), append(anchor, one.Anchor.UnixMilli())
-		next, due = append(next, orNull(one.Next)), append(due, orNull(dueOr(one.Next, one.Due)))
+		next, due = append(next, db.OrNull(one.Next)), append(due, db.OrNull(db.DueOr(one.Next, one.Due)))
 	}
-	_, err := s.exec(ctx, s.hot.scheduleNext, s.batch(id, revision, calendars, prev, anchor, next, due))
+	_, err := s.exec(ctx, s.hot.scheduleNext, s.Batch(id, revision, calendars, prev, anchor, next, due))
 	return err
 }

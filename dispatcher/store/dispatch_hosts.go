@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // noteWaits keeps, for the runs c that wait for their host, what they wait for. What several nodes know of a host's pauses
@@ -39,9 +40,9 @@ const (
 // the probes of others, which a long snapshot keeps, cost nothing then. It ends the wait of their runs whose time is over
 // and that were never attempted: these may call their host once, whatever its circuit says. GiveUp ends the others.
 func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dispatcher.HostWait, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.orClock(ctx, query.Now)
+	now, err := s.OrClock(ctx, query.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +50,8 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	for i, app := range query.Apps {
 		apps[i] = run.AppID(app)
 	}
-	args := []any{now.UnixMilli(), s.list(apps), int64(len(apps)), s.list(query.IDs)}
-	wanted := `w.id` + s.in(4)
+	args := []any{now.UnixMilli(), s.List(apps), int64(len(apps)), s.List(query.IDs)}
+	wanted := `w.id` + s.In(4)
 	if !query.Overdue.IsZero() {
 		wanted = `(` + wanted + ` OR w.probe_at <= $5)`
 		args = append(args, query.Overdue.UnixMilli())
@@ -58,9 +59,9 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	// $1 now, $2 apps, $3 how many these are, $4 ids, $5 since when others are due
 	due := `SELECT id, app_id, job_id, host, pause, probe_at FROM (
 		SELECT w.*, row_number() OVER (PARTITION BY w.app_id, w.host ORDER BY w.probe_at, w.id) AS nth FROM host_waits AS w` + probed + `
-			AND w.probe_at <= $1 AND ` + wanted + ` AND ($3 = 0 OR w.app_id` + s.in(2) + `)
+			AND w.probe_at <= $1 AND ` + wanted + ` AND ($3 = 0 OR w.app_id` + s.In(2) + `)
 		) AS w WHERE nth <= ` + dueOfHost + ` ORDER BY probe_at, id LIMIT ` + dueHosts
-	waits, err := collect(ctx, s.read, scanHostWait, due, args...)
+	waits, err := db.Collect(ctx, s.Read, scanHostWait, due, args...)
 	if err != nil || len(waits) == 0 {
 		return nil, err
 	}
@@ -81,40 +82,40 @@ func (s *Store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, no
 		all[i] = wait.ID
 	}
 	// $1 now, $2 waits
-	release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.in(2) + `
+	release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.In(2) + `
 		AND attempt = 0 AND next_attempt_at <= $1`
-	_, err := affect(ctx, s.write, release, now.UnixMilli(), s.list(all))
+	_, err := db.Affect(ctx, s.Write, release, now.UnixMilli(), s.List(all))
 	return err
 }
 
-func scanHostWait(row scanner) (wait dispatcher.HostWait, err error) {
+func scanHostWait(row db.Scanner) (wait dispatcher.HostWait, err error) {
 	var pause int64
-	err = row.Scan(&wait.ID, &wait.AppID, &wait.JobID, &wait.Host, &pause, instantColumn(&wait.ProbeAt))
+	err = row.Scan(&wait.ID, &wait.AppID, &wait.JobID, &wait.Host, &pause, db.InstantColumn(&wait.ProbeAt))
 	wait.Pause = time.Duration(pause) * time.Millisecond
 	return wait, err
 }
 
 // TakeProbe takes the next probe of a wait, unless somebody else did.
 func (s *Store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// $1 wait, $2 when its probe was due, $3 pause, $4 when the next is
 	const take = `UPDATE host_waits SET pause = $3, probe_at = $4 WHERE id = $1 AND probe_at = $2`
-	n, err := affect(ctx, s.write, take, wait.ID, wait.ProbeAt.UnixMilli(), pause.Milliseconds(), next.UnixMilli())
+	n, err := db.Affect(ctx, s.Write, take, wait.ID, wait.ProbeAt.UnixMilli(), pause.Milliseconds(), next.UnixMilli())
 	return n == 1, err
 }
 
 // HostResponded lets all runs of a wait go.
 func (s *Store) HostResponded(ctx context.Context, id int64, now time.Time) error {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.orClock(ctx, now)
+	now, err := s.OrClock(ctx, now)
 	if err != nil {
 		return err
 	}
 	// $1 wait, $2 now
 	const let = `UPDATE host_waits SET pause = 0, probe_at = $2 WHERE id = $1`
-	_, err = affect(ctx, s.write, let, id, now.UnixMilli())
+	_, err = db.Affect(ctx, s.Write, let, id, now.UnixMilli())
 	return err
 }
 
@@ -122,7 +123,7 @@ func (s *Store) HostResponded(ctx context.Context, id int64, now time.Time) erro
 // the node that held the lock before.
 func (s *Store) DropHostWait(ctx context.Context, id int64) (dropped bool, err error) {
 	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
-		if _, err := t.ExecContext(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.lockRows(lockToDelete), id); err != nil {
+		if _, err := t.ExecContext(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.LockRows(db.LockToDelete), id); err != nil {
 			return err
 		}
 		const drop = `DELETE FROM host_waits WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM live_runs WHERE waits_for = $1 AND waits_for <> 0)`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Quarantine puts a trigger that cannot be evaluated into state error.
@@ -31,7 +32,7 @@ func (s *Store) quarantineAlone(ctx context.Context, work dispatcher.Work, trigg
 		// $1 trigger
 		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id
 			WHERE t.id = $1`
-		_, _, err = first(ctx, t, func(row scanner) (struct{}, error) {
+		_, _, err = db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
 			return struct{}{}, row.Scan(&shown.App, &shown.Job, &shown.Item)
 		}, names, triggerID)
 		return err
@@ -56,7 +57,7 @@ const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 
 func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
 	err = s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
 		run := ended.Key
-		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Code()), ended.JobID,
+		_, done, err = db.First(ctx, t, db.ScanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Code()), ended.JobID,
 			int64(ended.Node), ended.Attempt, ended.Outcome.HTTPStatus)
 		if err != nil || !done {
 			return err
@@ -70,7 +71,8 @@ func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason str
 		// $1 trigger
 		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
 			JOIN apps AS a ON a.id = t.app_id WHERE t.id = $1`
-		_, _, err = first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&app, &job, &trigger) }, names, run.TriggerID)
+		_, _, err = db.First(ctx, t, func(row db.Scanner) (struct{}, error) { return struct{}{}, row.Scan(&app, &job, &trigger) }, names,
+			run.TriggerID)
 		if err != nil {
 			return err
 		}
@@ -88,15 +90,15 @@ func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason str
 // by everyone who changes it.
 func putInError(ctx context.Context, t *tx, triggerID, revision int64, reason string) (of int64, done bool, err error) {
 	// $1 trigger
-	job := `SELECT j.id FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id WHERE t.id = $1` + lockOf(t.lock(), "j")
-	jobID, found, err := first(ctx, t, scanInt, job, triggerID)
+	job := `SELECT j.id FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id WHERE t.id = $1` + db.LockOf(t.ForUpdate(), "j")
+	jobID, found, err := db.First(ctx, t, db.ScanInt, job, triggerID)
 	if err != nil || !found {
 		return 0, false, err
 	}
 	// $1 trigger, $2 revision; 16 is offError
 	const stop = `UPDATE trigger_clock SET state = 'error', off = off | 16
 		WHERE id = $1 AND revision = $2 AND state = 'waiting' RETURNING revision`
-	if of, done, err = first(ctx, t, scanInt, stop, triggerID, revision); err != nil || !done {
+	if of, done, err = db.First(ctx, t, db.ScanInt, stop, triggerID, revision); err != nil || !done {
 		return 0, false, err
 	}
 	// $1 trigger, $2 reason

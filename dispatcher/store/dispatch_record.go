@@ -11,19 +11,20 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // recordStatements store outcomes.
 type recordStatements struct {
 	// Of fires of claims. $1 claims that stay, $2 claims that go, $3 on: the batch
-	ended, again statement
+	ended, again db.Statement
 	// Of live runs; liveReturned ends those that returned a state. $1 on: the batch
-	liveEnded, liveReturned, liveAgain statement
+	liveEnded, liveReturned, liveAgain db.Statement
 	// followed are the same for batches in which there are runs that something may follow; nil among these.
 	followed *recordStatements
 }
 
-func recordStatementsOf(f flavor) recordStatements {
+func recordStatementsOf(f db.Flavor) recordStatements {
 	all := recordsOf(f, func(string) []string { return nil })
 	followed := recordsOf(f, func(condition string) []string { return []string{insertPending(condition)} })
 	all.followed = &followed
@@ -31,11 +32,11 @@ func recordStatementsOf(f flavor) recordStatements {
 }
 
 // recordsOf are the statements that take further steps before runs c, of which a condition is given, enter the history.
-func recordsOf(f flavor, before func(condition string) []string) recordStatements {
-	batch := f.rows(0, 3, "", fireColumns...)
-	ended := f.steps(0, batch+f.claimFence(), chooseFires, "", 1, append(before(allChosen), insertEnded(""))...)
-	ended.orElse = f.steps(0, batch+f.claimFence(), chooseFires, "", 1,
-		append(before(notRecorded(f)), insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))...).parts
+func recordsOf(f db.Flavor, before func(condition string) []string) recordStatements {
+	batch := f.Rows(0, 3, "", db.FireColumns...)
+	ended := f.Steps(0, batch+f.ClaimFence(), chooseFires, "", 1, append(before(allChosen), insertEnded(""))...)
+	ended.OrElse = f.Steps(0, batch+f.ClaimFence(), chooseFires, "", 1,
+		append(before(notRecorded(f)), insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))...).Parts
 	// A fire that ends in place of its next attempt, and is recorded again, may be followed again: under the same keys, so that
 	// nothing is queued twice. To look for it in the history would cost each batch more.
 	again := slices.Concat([]string{insertFailed, noteWaits}, before(`NOT `+goesOn),
@@ -44,13 +45,13 @@ func recordsOf(f flavor, before func(condition string) []string) recordStatement
 	liveAgain := slices.Concat([]string{insertFailed, noteWaits, leaveSlots}, before(`NOT `+goesOn), endSteps(f, `NOT `+goesOn),
 		[]string{retryRuns(f)})
 	return recordStatements{
-		ended: f.thenClose(ended),
-		again: f.thenClose(f.steps(0, f.rows(0, 3, "", fireAgainColumns...)+f.claimFence(), chooseFailedFires, "", 2, again...)),
+		ended: f.ThenClose(ended),
+		again: f.ThenClose(f.Steps(0, f.Rows(0, 3, "", db.FireAgainColumns...)+f.ClaimFence(), chooseFailedFires, "", 2, again...)),
 
-		liveEnded: f.steps(0, f.rows(0, 1, "", recordColumns...), chooseEnded(f, ""), lockToDelete, 1, liveEnded...),
-		liveReturned: f.steps(0, f.rows(0, 1, "", returnedColumns...), chooseEnded(f, `, b.returned AS of_returned, b.seen AS of_seen`),
-			lockToDelete, 1, append([]string{keepState}, liveEnded...)...),
-		liveAgain: f.steps(0, f.rows(0, 1, "", againColumns...), chooseFailed(f), lockToDelete, 2, liveAgain...),
+		liveEnded: f.Steps(0, f.Rows(0, 1, "", db.RecordColumns...), chooseEnded(f, ""), db.LockToDelete, 1, liveEnded...),
+		liveReturned: f.Steps(0, f.Rows(0, 1, "", db.ReturnedColumns...), chooseEnded(f, `, b.returned AS of_returned, b.seen AS of_seen`),
+			db.LockToDelete, 1, append([]string{keepState}, liveEnded...)...),
+		liveAgain: f.Steps(0, f.Rows(0, 1, "", db.AgainColumns...), chooseFailed(f), db.LockToDelete, 2, liveAgain...),
 	}
 }
 
@@ -75,9 +76,9 @@ const heldByClaim = ` (b.token IN (SELECT token FROM f)) = b.yes`
 const chooseFires = `SELECT` + firesOfBatch + ` FROM b WHERE` + heldByClaim
 
 // chooseEnded chooses the runs of the batch that are still held. more are further columns.
-func chooseEnded(f flavor, more string) string {
+func chooseEnded(f db.Flavor, more string) string {
 	return `SELECT` + chosenEnd(end{started: `b.started_at`, at: `b.ended_at`, status: `b.http_status`, state: `b.state`, class: `b.class`,
-		message: `b.error`}) + `, b.token AS of_token` + more + ` FROM b JOIN live_runs AS r ON` + fence(f)
+		message: `b.error`}) + `, b.token AS of_token` + more + ` FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
 // leaveSlots frees the slots of the attempts c from their node. A slot stays with its run until that ends.
@@ -87,7 +88,7 @@ const leaveSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM c WHERE s.jo
 // recordLate keeps the results of attempts that were taken from their node. The outcome
 // that the attempt already has, recorded once more, is no late result.
 const recordLate = ` UPDATE attempts AS r SET late_result = b.late FROM b
-	WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + within + `
+	WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + db.Within + `
 		AND r.attempt = b.attempt AND r.node = b.node AND r.late_result IS NULL
 		AND NOT (r.state = b.state AND r.started_at = b.started_at AND r.ended_at = b.ended_at)`
 
@@ -96,7 +97,7 @@ func (s *Store) Record(ctx context.Context, records []dispatcher.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	sorted := sortedBy(records, recordKey)
+	sorted := db.SortedBy(records, recordKey)
 	for i := range sorted {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
 		// Any node may record the end of an attempt that its target accepted.
@@ -141,20 +142,20 @@ func (s *Store) recordOutcomes(ctx context.Context, records []dispatcher.Record)
 	fencedEnded, err := s.recordFires(ctx, s.recordBy(ended).ended, ended)
 	fencedAgain, againErr := s.recordFires(ctx, s.recordBy(again).again, again)
 	if len(fencedEnded)+len(fencedAgain) > 0 {
-		others = sortedBy(append(append(others, fencedEnded...), fencedAgain...), recordKey)
+		others = db.SortedBy(append(append(others, fencedEnded...), fencedAgain...), recordKey)
 	}
 	return errors.Join(err, againErr, s.recordLive(ctx, others))
 }
 
 // recordFires records fires of claims. It returns all of them if some claims were taken meanwhile.
-func (s *Store) recordFires(ctx context.Context, by statement, records []dispatcher.Record) (fenced []dispatcher.Record, err error) {
+func (s *Store) recordFires(ctx context.Context, by db.Statement, records []dispatcher.Record) (fenced []dispatcher.Record, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := bound(ctx, recordTimeout)
+	ctx, cancel := db.Bound(ctx, db.RecordTimeout)
 	defer cancel()
 	// What the process knows of the claims must not be from before the connection.
-	ctx, release, err := s.onOneConnection(ctx)
+	ctx, release, err := s.OnOneConnection(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (s *Store) recordFires(ctx context.Context, by statement, records []dispatc
 	if records[0].Next != nil {
 		columns = append(columns, nextAttempts(records)...)
 	}
-	recorded, err := s.exec(ctx, by, append([]any{s.list(stay), s.list(closed)}, s.batch(columns...)...))
+	recorded, err := s.exec(ctx, by, append([]any{s.List(stay), s.List(closed)}, s.Batch(columns...)...))
 	switch {
 	case err != nil: // whether they are recorded is unknown
 		s.claims.forget(append(stay, closed...)...)
@@ -208,14 +209,14 @@ func (s *Store) recordRows(ctx context.Context, records []dispatcher.Record) (al
 	ended, returned := partReturned(ended)
 	var recorded int64
 	if len(ended) > 0 {
-		recorded, err = s.exec(ctx, s.recordBy(ended).liveEnded, s.batch(attempts(ended)...))
+		recorded, err = s.exec(ctx, s.recordBy(ended).liveEnded, s.Batch(attempts(ended)...))
 	}
 	if len(returned) > 0 {
-		n, returnedErr := s.exec(ctx, s.recordBy(returned).liveReturned, s.batch(append(attempts(returned), states(returned)...)...))
+		n, returnedErr := s.exec(ctx, s.recordBy(returned).liveReturned, s.Batch(append(attempts(returned), states(returned)...)...))
 		recorded, err = recorded+n, errors.Join(err, returnedErr)
 	}
 	if len(again) > 0 {
-		n, againErr := s.exec(ctx, s.recordBy(again).liveAgain, s.batch(append(attempts(again), nextAttempts(again)...)...))
+		n, againErr := s.exec(ctx, s.recordBy(again).liveAgain, s.Batch(append(attempts(again), nextAttempts(again)...)...))
 		recorded, err = recorded+n, errors.Join(err, againErr)
 	}
 	return int(recorded) == len(records), err
@@ -266,16 +267,16 @@ func (o *outcomes) leaveOutUsual() {
 	}
 }
 
-// attempts returns the columns of a batch of records of live runs, recordColumns.
+// attempts returns the columns of a batch of records of live runs, db.RecordColumns.
 func attempts(records []dispatcher.Record) []any {
-	k, o := newKeys(len(records)), outcomesOf(records)
+	k, o := db.NewKeys(len(records)), outcomesOf(records)
 	for i := range records {
-		k.add(records[i].Key, records[i].Token, records[i].Attempt)
+		k.Add(records[i].Key, records[i].Token, records[i].Attempt)
 	}
-	return append([]any{k.at, k.trigger, k.kind, k.token, k.attempt}, o.columns()...)
+	return append([]any{k.At, k.Trigger, k.Kind, k.Token, k.Attempt}, o.columns()...)
 }
 
-// fires returns the columns of a batch of records of claimed fires, fireColumns.
+// fires returns the columns of a batch of records of claimed fires, db.FireColumns.
 func fires(records []dispatcher.Record) []any {
 	n := len(records)
 	at, trigger, token := make([]int64, n), make([]int64, n), make([]int64, n)
@@ -303,16 +304,16 @@ func (s *Store) recordLate(ctx context.Context, records []dispatcher.Record) err
 		}
 		late[i] = string(outcome)
 	}
-	_, err := s.exec(ctx, s.hot.late, s.dated(append(attempts(records), late)...))
+	_, err := s.exec(ctx, s.hot.late, s.Dated(append(attempts(records), late)...))
 	return err
 }
 
 // exec runs a hot statement that returns no rows.
-func (s *Store) exec(ctx context.Context, hot statement, args []any) (affected int64, err error) {
-	ctx, cancel := bound(ctx, recordTimeout)
+func (s *Store) exec(ctx context.Context, hot db.Statement, args []any) (affected int64, err error) {
+	ctx, cancel := db.Bound(ctx, db.RecordTimeout)
 	defer cancel()
-	err = retry(ctx, s.transient, func() error {
-		affected, err = s.run(ctx, hot, args, nil)
+	err = retry(ctx, s.Transient, func() error {
+		affected, err = s.Execute(ctx, hot, args, nil)
 		return err
 	})
 	return affected, err

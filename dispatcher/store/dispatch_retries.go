@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Parts of the hot statements for runs that are attempted again; see dispatch_sql.go for the names.
@@ -29,10 +30,10 @@ const chooseFailedFires = `SELECT` + firesOfBatch + `, b.counts AS of_failures, 
 	FROM b LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id WHERE` + heldByClaim
 
 // chooseFailed chooses the live runs of the batch that are still held.
-func chooseFailed(f flavor) string {
+func chooseFailed(f db.Flavor) string {
 	return `SELECT` + chosenEnd(end{started: `b.started_at`, at: `b.ended_at`, status: `b.http_status`, state: `b.state`, class: `b.class`,
 		message: `b.error`}) + `, r.failures + b.counts AS of_failures, ` + until + `
-	FROM b JOIN live_runs AS r ON` + fence(f) + ` LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id`
+	FROM b JOIN live_runs AS r ON` + db.Fence(f) + ` LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id`
 }
 
 // The row of a run that goes on makes place for its next attempt. An attempt that its target accepted is not over.
@@ -56,7 +57,7 @@ var insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, jo
 
 // retryRuns sets the live runs that go on to retrying or waiting_callback. If the target has said meanwhile that the attempt
 // which it now accepts failed, that is kept, and due. The time of the retries of a run that waits stays as it is.
-func retryRuns(f flavor) string {
+func retryRuns(f db.Flavor) string {
 	return ` UPDATE live_runs AS r SET token = 0, state = ` + goesOnAs + `,
 		next_attempt_at = CASE WHEN c.of_callback IS NOT NULL AND r.callback IS NOT NULL THEN c.of_end ELSE ` + nextAt + ` END,
 		callback_id = c.of_callback_id,
@@ -64,7 +65,7 @@ func retryRuns(f flavor) string {
 		waits_for = c.of_wait, attempt = c.over - c.not_attempted,
 		retry_until = CASE WHEN c.of_callback IS NULL THEN c.until_at ELSE r.retry_until END, failures = c.of_failures,
 		started_at = c.of_started, http_status = c.of_status, class = c.of_class, error = c.of_error
-	FROM c WHERE` + ofChosen(f) + ` AND ` + goesOn
+	FROM c WHERE` + db.OfChosen(f) + ` AND ` + goesOn
 }
 
 // notHeld tells the runs r, retrying or past the deadline of their callback, that no pause holds. A pause, or a switch, of
@@ -84,15 +85,15 @@ const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.re
 		AND ` + mayRun + ` AND ` + notHeld + `
 	ORDER BY r.next_attempt_at LIMIT $3`
 
-const isDueRetry = isParked + ` AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)`
+const isDueRetry = db.IsParked + ` AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)`
 
 // retriesByTurns chooses by turns of apps what dueRetries chooses by time. It reads an index of its own, and so finds the apps that
 // have retries, due or not, however many these are.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps
-func retriesByTurns(f flavor) string {
-	const which, order = isParked + ` AND r.waits_for = 0`, `r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind`
+func retriesByTurns(f db.Flavor) string {
+	const which, order = db.IsParked + ` AND r.waits_for = 0`, `r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind`
 	return `, ` + appsOf(which) + `, w AS (
-	` + f.eachFirst(adoptableRow+`r.next_attempt_at AS due`, ` CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id`,
+	` + f.EachFirst(adoptableRow+`r.next_attempt_at AS due`, ` CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id`,
 		`j.id = r.job_id AND r.app_id = a.app AND `+isDueRetry+` AND r.next_attempt_at >= a.after_due
 		AND (r.retry_until >= (SELECT now FROM n) OR r.attempt = 0 OR r.state = 'waiting_callback')
 		AND (a.after_at IS NULL OR (`+order+`) > (a.after_due, a.after_at, a.after_trigger, a.after_kind))
@@ -105,7 +106,7 @@ const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger
 		CASE WHEN r.state = 'waiting_callback' THEN r.attempt - 1 ELSE r.attempt END AS over, j.revision AS job_revision, b.now`
 
 // How whichRetries compares the state keeps PostgreSQL from the indexes of retrying runs.
-const whichRetries = `(` + isParked + `) = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)`
+const whichRetries = `(` + db.IsParked + `) = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)`
 
 // expiredRetries chooses retrying runs whose time is over, if they were ever attempted. They end as their latest attempts
 // ended, which the class tells. $2 limit
@@ -166,16 +167,16 @@ func number(yes bool) int32 {
 
 // NextRetry returns when the first retries are due, and whether runs wait for a host.
 func (s *Store) NextRetry(ctx context.Context, from, after time.Time) (dispatcher.RetryTimes, error) {
-	const retry = `(SELECT next_attempt_at FROM live_runs AS r WHERE ` + isParked + ` AND waits_for = 0 AND next_attempt_at `
+	const retry = `(SELECT next_attempt_at FROM live_runs AS r WHERE ` + db.IsParked + ` AND waits_for = 0 AND next_attempt_at `
 	// $1 from, $2 after
 	const earliest = `SELECT ` + retry + `>= $1 ORDER BY next_attempt_at LIMIT 1),
 		` + retry + `> $2 ORDER BY next_attempt_at LIMIT 1),
 		EXISTS (SELECT 1 FROM host_waits)`
-	times, _, err := first(ctx, s.read, func(row scanner) (dispatcher.RetryTimes, error) {
+	times, _, err := db.First(ctx, s.Read, func(row db.Scanner) (dispatcher.RetryTimes, error) {
 		var least, next *int64
 		var waits bool
 		err := row.Scan(&least, &next, &waits)
-		return dispatcher.RetryTimes{Least: zeroable(optional(least)), Next: zeroable(optional(next)), Waits: waits}, err
-	}, earliest, orZero(from), after.UnixMilli())
+		return dispatcher.RetryTimes{Least: db.Zeroable(db.Optional(least)), Next: db.Zeroable(db.Optional(next)), Waits: waits}, err
+	}, earliest, db.OrZero(from), after.UnixMilli())
 	return times, err
 }

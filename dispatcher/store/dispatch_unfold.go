@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // A claim only ever loses its whole row: when its last fire is recorded, or when it is unfolded. To unfold a claim is
@@ -31,26 +32,26 @@ type unfoldStatements struct {
 	held                   string // $1 node, $2 token, 0 for any
 	aged                   string // $1 node, $2 the latest claimed_at, $3 limit
 	forgotten              string // $1 the latest claimed_at, $2 limit
-	dead                   string // $1 now, from $2 on: idColumns, which say nothing
+	dead                   string // $1 now, from $2 on: db.IdColumns, which say nothing
 	abandoned              string // $1 nodes, $2 limit
 	listing                string // $1 scheduled instant, $2 trigger
 }
 
-func unfoldStatementsOf(f flavor) unfoldStatements {
+func unfoldStatementsOf(f db.Flavor) unfoldStatements {
 	const byToken = ` ORDER BY token`
-	lock := `SELECT token FROM claims WHERE token` + f.in(1) + byToken
-	fires := ` FROM (` + f.claimedFires() + `) AS f`
+	lock := `SELECT token FROM claims WHERE token` + f.In(1) + byToken
+	fires := ` FROM (` + f.ClaimedFires() + `) AS f`
 	// The limits keep PostgreSQL from joining whole tables: it looks for one fire after the other by its key.
-	open := fires + ` WHERE f.token` + f.in(3) + `
+	open := fires + ` WHERE f.token` + f.In(3) + `
 		AND CASE WHEN EXISTS (SELECT 1 FROM live_runs AS r
 				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1 LIMIT 1 OFFSET 0) THEN FALSE
 			ELSE NOT EXISTS (SELECT 1 FROM runs AS r
-				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1` + within + ` LIMIT 1 OFFSET 0) END`
+				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1` + db.Within + ` LIMIT 1 OFFSET 0) END`
 	return unfoldStatements{
-		lock:     lock + f.lockRows(lockToDelete),
-		lockFree: lock + f.lockRows(lockToDelete+skipLocked),
-		delete:   `DELETE FROM claims WHERE token` + f.in(1),
-		span:     `SELECT min(f.scheduled_at), max(f.scheduled_at)` + fires + ` WHERE f.token` + f.in(1),
+		lock:     lock + f.LockRows(db.LockToDelete),
+		lockFree: lock + f.LockRows(db.LockToDelete+db.SkipLockedRows),
+		delete:   `DELETE FROM claims WHERE token` + f.In(1),
+		span:     `SELECT min(f.scheduled_at), max(f.scheduled_at)` + fires + ` WHERE f.token` + f.In(1),
 		open:     `SELECT ` + heldFire + open,
 		insert: `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, attempt, state)
 	SELECT f.scheduled_at, f.trigger_id, 1, f.job_id, ` + appOf("f.job_id") + `, f.revision, f.node, f.token, f.claimed_at, 1,
@@ -59,8 +60,8 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 		held:      `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0) ORDER BY token + 0`,
 		aged:      `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2 ORDER BY token + 0 LIMIT $3`,
 		forgotten: `SELECT token FROM claims WHERE claimed_at <= $1` + byToken + ` LIMIT $2`,
-		dead:      f.rows(1, 2, "", idColumns...) + deadNodes,
-		abandoned: `SELECT token FROM claims WHERE node` + f.in(1) + ` ORDER BY token + 0 LIMIT $2`,
+		dead:      f.Rows(1, 2, "", db.IdColumns...) + deadNodes,
+		abandoned: `SELECT token FROM claims WHERE node` + f.In(1) + ` ORDER BY token + 0 LIMIT $2`,
 		listing:   `SELECT f.token` + fires + ` WHERE f.scheduled_at = $1 AND f.trigger_id = $2 ORDER BY f.token`,
 	}
 }
@@ -75,11 +76,11 @@ func unfold(ctx context.Context, t *tx, tokens []int64, skip bool) (done []int64
 	if skip {
 		lock = t.hot.unfold.lockFree
 	}
-	done, err = collect(ctx, t, scanInt, lock, list(t, tokens))
+	done, err = db.Collect(ctx, t, db.ScanInt, lock, list(t, tokens))
 	if err != nil || len(done) == 0 {
 		return nil, 0, err
 	}
-	args, err := openArgs(ctx, t, t.flavor, t.hot.unfold.span, done)
+	args, err := openArgs(ctx, t, t.Flavor, t.hot.unfold.span, done)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -90,19 +91,19 @@ func unfold(ctx context.Context, t *tx, tokens []int64, skip bool) (done []int64
 }
 
 // list returns the parameter that flavor.in speaks of.
-func list(t *tx, ids []int64) any { return t.batch(append([]int64{}, ids...))[0] }
+func list(t *tx, ids []int64) any { return t.Batch(append([]int64{}, ids...))[0] }
 
 // openArgs returns the parameters of unfoldStatements.open: the days of the fires of claims, and the claims.
-func openArgs(ctx context.Context, q querier, f flavor, span string, tokens []int64) ([]any, error) {
-	list := f.batch(tokens)[0]
-	days, _, err := first(ctx, q, func(row scanner) (days [2]*int64, err error) {
+func openArgs(ctx context.Context, q db.Querier, f db.Flavor, span string, tokens []int64) ([]any, error) {
+	list := f.Batch(tokens)[0]
+	days, _, err := db.First(ctx, q, func(row db.Scanner) (days [2]*int64, err error) {
 		err = row.Scan(&days[0], &days[1])
 		return days, err
 	}, span, list)
 	if err != nil || days[0] == nil {
 		return []any{int64(0), int64(0), list}, err
 	}
-	return []any{day(*days[0]), day(*days[1]) + dayMillis, list}, nil
+	return []any{db.Day(*days[0]), db.Day(*days[1]) + db.DayMillis, list}, nil
 }
 
 // unfold is unfoldClaims in a transaction of its own.
@@ -140,8 +141,8 @@ func claimItem(token int64) string { return "claim " + strconv.FormatInt(token, 
 // set aside.
 func (s *Store) findClaims(ctx context.Context, most int, find string, args ...any) ([]int64, error) {
 	aside := s.asides.count(dispatcher.WorkUnfold)
-	tokens, err := collect(ctx, s.read, scanInt, find, append(args, int64(most+aside))...)
-	tokens = withoutAsides(s, dispatcher.WorkUnfold, tokens, claimItem, wallClock())
+	tokens, err := db.Collect(ctx, s.Read, db.ScanInt, find, append(args, int64(most+aside))...)
+	tokens = withoutAsides(s, dispatcher.WorkUnfold, tokens, claimItem, db.WallClock())
 	return tokens[:min(len(tokens), most)], err
 }
 
@@ -161,13 +162,13 @@ func (s *Store) unfoldRuns(ctx context.Context, runs []run.HeldRun) error {
 // something just now. So no claim grows old because of one slow attempt. While this process remembers all claims that
 // it made, and none is that old, it sends nothing.
 func (s *Store) UnfoldClaims(ctx context.Context, node run.NodeID, olderThan time.Duration, now time.Time) (int, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.orClock(ctx, now)
+	now, err := s.OrClock(ctx, now)
 	if err != nil {
 		return 0, err
 	}
-	before, begun := now.Add(-olderThan), wallClock()
+	before, begun := now.Add(-olderThan), db.WallClock()
 	if !s.claims.anyBefore(before) {
 		return 0, nil
 	}
@@ -186,7 +187,7 @@ const forgottenAfter = time.Hour
 // removed from the history: it would then be taken for open. So the clean-up does this first, as after
 // days without any node. left tells that somebody else has locked one of them.
 func (s *Store) unfoldForgotten(ctx context.Context, now time.Time) (left bool, err error) {
-	now, err = s.orClock(ctx, now)
+	now, err = s.OrClock(ctx, now)
 	if err != nil {
 		return false, err
 	}
@@ -216,12 +217,12 @@ func (s *Store) unfoldAll(ctx context.Context, find string, args ...any) (unfold
 // unfoldAbandoned unfolds claims of nodes that are dead, until that has made some live runs or there are no more. It
 // returns the dead nodes of which something may be left.
 func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) (dead []int64, err error) {
-	dead, err = collect(ctx, s.read, scanInt, s.hot.unfold.dead, append([]any{orZero(now)}, s.batch([]int64{0})...)...)
+	dead, err = db.Collect(ctx, s.Read, db.ScanInt, s.hot.unfold.dead, append([]any{db.OrZero(now)}, s.Batch([]int64{0})...)...)
 	if err != nil || len(dead) == 0 {
 		return nil, err
 	}
 	for {
-		tokens, err := s.findClaims(ctx, claimsAtOnce, s.hot.unfold.abandoned, s.batch(dead)[0])
+		tokens, err := s.findClaims(ctx, claimsAtOnce, s.hot.unfold.abandoned, s.Batch(dead)[0])
 		if err != nil || len(tokens) == 0 {
 			return dead, err
 		}
@@ -235,18 +236,18 @@ func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) 
 // heldInClaims returns the runs that only claims of a node hold: under a token or, if that is 0, in those that
 // this process does not know.
 func (s *Store) heldInClaims(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error) {
-	tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.held, int64(node), int64(token))
+	tokens, err := db.Collect(ctx, s.Read, db.ScanInt, s.hot.unfold.held, int64(node), int64(token))
 	if token == 0 {
 		tokens = slices.DeleteFunc(tokens, func(t int64) bool { return s.claims.knows(run.Token(t)) })
 	}
 	if err != nil || len(tokens) == 0 {
 		return nil, err
 	}
-	args, err := openArgs(ctx, s.read, s.flavor, s.hot.unfold.span, tokens)
+	args, err := openArgs(ctx, s.Read, s.Flavor, s.hot.unfold.span, tokens)
 	if err != nil {
 		return nil, err
 	}
-	held, err := collect(ctx, s.read, newHeldRow(0).scan, s.hot.unfold.open, args...)
+	held, err := db.Collect(ctx, s.Read, newHeldRow(0).scan, s.hot.unfold.open, args...)
 	if err == nil && token != 0 {
 		s.claims.add(held, true)
 	}

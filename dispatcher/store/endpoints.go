@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -17,49 +18,49 @@ import (
 
 const endpointColumns = `id, url, weight, backup, labels, source, draining, registered_at, expires_at`
 
-func scanEndpoint(row scanner) (e target.Endpoint, err error) {
-	err = row.Scan(&e.ID, &e.URL, &e.Weight, &e.Backup, labelsColumn(&e.Labels), &e.Source, &e.Draining, instantColumn(&e.RegisteredAt),
-		optionalColumn(&e.ExpiresAt))
+func scanEndpoint(row db.Scanner) (e target.Endpoint, err error) {
+	err = row.Scan(&e.ID, &e.URL, &e.Weight, &e.Backup, db.LabelsColumn(&e.Labels), &e.Source, &e.Draining, db.InstantColumn(&e.RegisteredAt),
+		db.OptionalColumn(&e.ExpiresAt))
 	return e, err
 }
 
 // Endpoints returns a page of the endpoints that a group has at now, by id.
 func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]target.Endpoint, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := findGroup(ctx, s.read, app, group, ""); err != nil {
+	if _, err := findGroup(ctx, s.Read, app, group, ""); err != nil {
 		return nil, err
 	}
-	now, err := s.orClock(ctx, now)
+	now, err := s.OrClock(ctx, now)
 	if err != nil {
 		return nil, err
 	}
-	return liveEndpoints(ctx, s.read, run.GroupID(app, group), now, page)
+	return liveEndpoints(ctx, s.Read, run.GroupID(app, group), now, page)
 }
 
 // liveEndpoints returns a page of the endpoints that a group has at now, by id.
-func liveEndpoints(ctx context.Context, q querier, group int64, now time.Time, page input.Page) ([]target.Endpoint, error) {
+func liveEndpoints(ctx context.Context, q db.Querier, group int64, now time.Time, page input.Page) ([]target.Endpoint, error) {
 	// $1 group, $2 now, $3 last id of the page before, $4 limit
 	const list = `SELECT ` + endpointColumns + ` FROM endpoints
 		WHERE group_id = $1 AND id > $3 AND (expires_at IS NULL OR expires_at > $2) ORDER BY id LIMIT $4`
-	return collect(ctx, q, scanEndpoint, list, group, now.UnixMilli(), page.Cursor, page.Limit)
+	return db.Collect(ctx, q, scanEndpoint, list, group, now.UnixMilli(), page.Cursor, page.Limit)
 }
 
 // GroupVersion returns a group with the values of its secrets, and the endpoints that it has at now.
 func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Time) (version target.GroupVersion, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	group, err := findGroup(ctx, s.read, app, name, "")
+	group, err := findGroup(ctx, s.Read, app, name, "")
 	if err != nil {
 		return version, err
 	}
-	opened, err := s.groupWithValues(ctx, s.read, &group)
+	opened, err := s.groupWithValues(ctx, s.Read, &group)
 	if err == nil {
 		version.EndpointGroup = *opened
-		now, err = s.orClock(ctx, now)
+		now, err = s.OrClock(ctx, now)
 	}
 	if err == nil {
-		version.Live, err = liveEndpoints(ctx, s.read, run.GroupID(app, name), now, input.Page{Limit: target.MaxEndpoints})
+		version.Live, err = liveEndpoints(ctx, s.Read, run.GroupID(app, name), now, input.Page{Limit: target.MaxEndpoints})
 	}
 	return version, err
 }
@@ -72,16 +73,16 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 	if err != nil || renewed {
 		return stored, false, err
 	}
-	if change.Now, err = s.orClock(ctx, now); err != nil {
+	if change.Now, err = s.OrClock(ctx, now); err != nil {
 		return stored, false, err
 	}
 	// Those that are refused hold up no other change, however many they are.
-	if _, _, err := admitEndpoint(ctx, s.read, "", app, group, endpoint, change.Now); err != nil {
+	if _, _, err := admitEndpoint(ctx, s.Read, "", app, group, endpoint, change.Now); err != nil {
 		return stored, false, err
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Registrations of one group queue at its row, so that two cannot both be its last.
-		declared, there, err := admitEndpoint(ctx, t, t.lock(), app, group, endpoint, t.now)
+		declared, there, err := admitEndpoint(ctx, t, t.ForUpdate(), app, group, endpoint, t.now)
 		if err != nil {
 			return err
 		}
@@ -98,25 +99,25 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 // renewEndpoint lets an endpoint that is registered stay for longer; renewed is false if it is not there as it is given.
 func (s *Store) renewEndpoint(ctx context.Context, group int64, e target.Endpoint,
 	now time.Time) (stored target.Endpoint, renewed bool, err error) {
-	ctx, cancel := bound(ctx, heartbeatTimeout)
+	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
 	defer cancel()
-	// $1 now, from $2 on: idColumns; then id, url, weight, backup, labels
-	args := append([]any{orZero(now)}, s.batch([]int64{group})...)
+	// $1 now, from $2 on: db.IdColumns; then id, url, weight, backup, labels
+	args := append([]any{db.OrZero(now)}, s.Batch([]int64{group})...)
 	add := func(value any) string {
 		args = append(args, value)
 		return fmt.Sprintf("$%d", len(args))
 	}
-	renew := s.rows(1, 2, "", idColumns...) + ` UPDATE endpoints SET expires_at = (SELECT now FROM n) + expire_after
+	renew := s.Rows(1, 2, "", db.IdColumns...) + ` UPDATE endpoints SET expires_at = (SELECT now FROM n) + expire_after
 		WHERE group_id = (SELECT id FROM b) AND id = ` + add(e.ID) + ` AND source = 'registered' AND expires_at > (SELECT now FROM n)
 			AND url = ` + add(e.URL) + ` AND weight = ` + add(e.Weight) + ` AND backup = ` + add(e.Backup) + ` AND labels = ` +
 		add(e.Labels.String()) + `
 		RETURNING ` + endpointColumns
-	return first(ctx, s.write, scanEndpoint, renew, args...)
+	return db.First(ctx, s.Write, scanEndpoint, renew, args...)
 }
 
 // admitEndpoint refuses an endpoint that its group or the bounds of the app do not take, or that is one too many. It returns
 // the group, and whether the endpoint is there. lock is a flavor's lock, or empty.
-func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e target.Endpoint,
+func admitEndpoint(ctx context.Context, q db.Querier, lock, app, name string, e target.Endpoint,
 	now time.Time) (group target.EndpointGroup, there bool, err error) {
 	if group, err = findGroup(ctx, q, app, name, lock); err != nil {
 		return group, false, err
@@ -148,11 +149,11 @@ func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e tar
 }
 
 // countEndpoints counts the endpoints that a group has at now, without one, and tells whether that is there.
-func countEndpoints(ctx context.Context, q querier, group int64, id string, now time.Time) (others int, there bool, err error) {
+func countEndpoints(ctx context.Context, q db.Querier, group int64, id string, now time.Time) (others int, there bool, err error) {
 	// $1 group, $2 id, $3 now
 	const count = `SELECT COUNT(*), COUNT(CASE WHEN id = $2 THEN 1 END) > 0 FROM endpoints
 		WHERE group_id = $1 AND (expires_at IS NULL OR expires_at > $3)`
-	_, _, err = first(ctx, q, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&others, &there) },
+	_, _, err = db.First(ctx, q, func(row db.Scanner) (struct{}, error) { return struct{}{}, row.Scan(&others, &there) },
 		count, group, id, now.UnixMilli())
 	if there {
 		others--
@@ -171,8 +172,8 @@ func writeRegistered(ctx context.Context, t *tx, group target.EndpointGroup, e t
 			draining = endpoints.draining AND endpoints.expires_at > $7,
 			registered_at = CASE WHEN endpoints.expires_at > $7 THEN endpoints.registered_at ELSE excluded.registered_at END
 		RETURNING ` + endpointColumns
-	stored, _, err := first(ctx, t, scanEndpoint, put, run.GroupID(group.App, group.Name), e.ID, e.URL, e.Weight, e.Backup,
-		e.Labels.String(), t.now.UnixMilli(), toMillis(group.Registration.ExpireAfter))
+	stored, _, err := db.First(ctx, t, scanEndpoint, put, run.GroupID(group.App, group.Name), e.ID, e.URL, e.Weight, e.Backup,
+		e.Labels.String(), t.now.UnixMilli(), db.ToMillis(group.Registration.ExpireAfter))
 	return stored, err
 }
 
@@ -181,7 +182,7 @@ func (s *Store) DeregisterEndpoint(ctx context.Context, app, group, id string, c
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// $1 group, $2 id
 		const remove = `DELETE FROM endpoints WHERE group_id = $1 AND id = $2 AND source = 'registered'`
-		removed, err := affect(ctx, t, remove, run.GroupID(app, group), id)
+		removed, err := db.Affect(ctx, t, remove, run.GroupID(app, group), id)
 		if err == nil && removed == 0 {
 			err = dispatcher.NotFound("registered endpoint", app+"/"+group+"/"+id)
 		}
@@ -205,7 +206,7 @@ func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draini
 		// $1 group, $2 id, $3 now
 		const one = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3)`
 		var found bool
-		stored, found, err = first(ctx, t, scanEndpoint, one+t.lock(), key, id, t.now.UnixMilli())
+		stored, found, err = db.First(ctx, t, scanEndpoint, one+t.ForUpdate(), key, id, t.now.UnixMilli())
 		if err == nil && !found {
 			err = dispatcher.NotFound("endpoint", app+"/"+group+"/"+id)
 		}
@@ -231,7 +232,7 @@ func declareEndpoints(ctx context.Context, t *tx, group target.EndpointGroup) er
 	key := run.GroupID(group.App, group.Name)
 	// $1 group
 	const all = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 ORDER BY id`
-	there, err := collect(ctx, t, scanEndpoint, all+t.lock(), key)
+	there, err := db.Collect(ctx, t, scanEndpoint, all+t.ForUpdate(), key)
 	if err != nil {
 		return err
 	}
@@ -259,7 +260,7 @@ func declareEndpoints(ctx context.Context, t *tx, group target.EndpointGroup) er
 	}
 	// $1 group, $2 milliseconds. What is registered already stays as long as it was to, and then by the new time.
 	const lasts = `UPDATE endpoints SET expire_after = $2 WHERE group_id = $1 AND source = 'registered' AND expire_after <> $2`
-	_, err = t.ExecContext(ctx, lasts, key, toMillis(group.Registration.ExpireAfter))
+	_, err = t.ExecContext(ctx, lasts, key, db.ToMillis(group.Registration.ExpireAfter))
 	return err
 }
 
@@ -269,8 +270,8 @@ func removeEndpoints(ctx context.Context, t *tx, group int64, ids []string) erro
 		return nil
 	}
 	// $1 group, from $2 on: the ids
-	remove := t.rows(0, 2, "", col("id", text)) + ` DELETE FROM endpoints WHERE group_id = $1 AND id IN (SELECT id FROM b)`
-	_, err := t.ExecContext(ctx, remove, append([]any{group}, t.batch(ids)...)...)
+	remove := t.Rows(0, 2, "", db.Col("id", db.Text)) + ` DELETE FROM endpoints WHERE group_id = $1 AND id IN (SELECT id FROM b)`
+	_, err := t.ExecContext(ctx, remove, append([]any{group}, t.Batch(ids)...)...)
 	return err
 }
 
@@ -279,7 +280,7 @@ func writeDeclared(ctx context.Context, t *tx, group int64, endpoints map[string
 	if len(endpoints) == 0 {
 		return nil
 	}
-	ids := sortedKeys(endpoints)
+	ids := db.SortedKeys(endpoints)
 	urls, weights, labels := make([]string, len(ids)), make([]int32, len(ids)), make([]string, len(ids))
 	backups := make([]bool, len(ids))
 	for i, id := range ids {
@@ -287,31 +288,31 @@ func writeDeclared(ctx context.Context, t *tx, group int64, endpoints map[string
 		urls[i], weights[i], backups[i], labels[i] = e.URL, int32(e.Weight), e.Backup, e.Labels.String()
 	}
 	// $1 group, $2 now, from $3 on: the columns of b
-	put := t.rows(0, 3, "", col("id", text), col("url", text), col("weight", integer), col("backup", boolean),
-		col("labels", text)) + ` INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, registered_at)
+	put := t.Rows(0, 3, "", db.Col("id", db.Text), db.Col("url", db.Text), db.Col("weight", db.Integer), db.Col("backup", db.Boolean),
+		db.Col("labels", db.Text)) + ` INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, registered_at)
 		SELECT $1, b.id, b.url, b.weight, b.backup, b.labels, 'static', $2 FROM b WHERE 1 = 1
 		ON CONFLICT (group_id, id) DO UPDATE SET url = excluded.url, weight = excluded.weight, backup = excluded.backup,
 			labels = excluded.labels, source = excluded.source, expires_at = NULL, expire_after = 0`
-	_, err := t.ExecContext(ctx, put, append([]any{group, t.now.UnixMilli()}, t.batch(ids, urls, weights, backups, labels)...)...)
+	_, err := t.ExecContext(ctx, put, append([]any{group, t.now.UnixMilli()}, t.Batch(ids, urls, weights, backups, labels)...)...)
 	return err
 }
 
 // noteLeft notes that endpoints of groups that had registered expired or left.
 func noteLeft(ctx context.Context, t *tx, groups []int64) error {
 	// $1 now, from $2 on: the ids
-	note := t.rows(0, 2, "", idColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
-	_, err := t.ExecContext(ctx, note, append([]any{t.now.UnixMilli()}, t.batch(groups)...)...)
+	note := t.Rows(0, 2, "", db.IdColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
+	_, err := t.ExecContext(ctx, note, append([]any{t.now.UnixMilli()}, t.Batch(groups)...)...)
 	return err
 }
 
 // notifyGroups notifies all nodes of changes of groups, by their ids.
 func notifyGroups(ctx context.Context, t *tx, groups []int64) error {
 	// From $1 on: the ids
-	names := t.rows(0, 1, "", idColumns...) + ` SELECT DISTINCT a.name, g.name FROM b
+	names := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT DISTINCT a.name, g.name FROM b
 		JOIN endpoint_groups AS g ON g.id = b.id JOIN apps AS a ON a.id = g.app_id`
-	changed, err := collect(ctx, t, func(row scanner) (n dispatcher.Notification, err error) {
+	changed, err := db.Collect(ctx, t, func(row db.Scanner) (n dispatcher.Notification, err error) {
 		return n, row.Scan(&n.App, &n.Group)
-	}, names, t.batch(groups)...)
+	}, names, t.Batch(groups)...)
 	t.notifications = append(t.notifications, changed...)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // expiredEndpoint is an endpoint that did not register again in time.
@@ -30,11 +31,11 @@ const expiredEndpoints = `SELECT e.group_id, coalesce(g.app_id, 0), e.id
 // ExpireEndpoints removes endpoints that did not register again in time. One that cannot be removed is set aside. Mostly there are
 // none, and no transaction is needed to find that out.
 func (s *Store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (expired int, err error) {
-	if now, err = s.orClock(ctx, now); err != nil {
+	if now, err = s.OrClock(ctx, now); err != nil {
 		return 0, err
 	}
 	most := limit + s.asides.count(dispatcher.WorkEndpoints)
-	found, err := collect(ctx, s.read, func(row scanner) (e expiredEndpoint, err error) {
+	found, err := db.Collect(ctx, s.Read, func(row db.Scanner) (e expiredEndpoint, err error) {
 		return e, row.Scan(&e.group, &e.app, &e.id)
 	}, expiredEndpoints, now.UnixMilli(), most)
 	if err == nil {
@@ -62,9 +63,9 @@ func (s *Store) removeExpired(ctx context.Context, endpoints []expiredEndpoint, 
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 now, from $2 on: the endpoints. PostgreSQL looks at the outer condition again after a heartbeat that came first.
-		remove := t.rows(0, 2, "", col("group_id", bigint), col("id", text)) + ` DELETE FROM endpoints
+		remove := t.Rows(0, 2, "", db.Col("group_id", db.Bigint), db.Col("id", db.Text)) + ` DELETE FROM endpoints
 			WHERE expires_at <= $1 AND (group_id, id) IN (SELECT b.group_id, b.id FROM b) RETURNING group_id`
-		left, err := collect(ctx, t, scanInt, remove, append([]any{t.now.UnixMilli()}, t.batch(groups, ids)...)...)
+		left, err := db.Collect(ctx, t, db.ScanInt, remove, append([]any{t.now.UnixMilli()}, t.Batch(groups, ids)...)...)
 		if removed = len(left); err != nil || removed == 0 {
 			return err
 		}

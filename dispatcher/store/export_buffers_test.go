@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // DueBuffers returns how many pages of PostgreSQL a read of due triggers touches.
 func DueBuffers(ctx context.Context, s *Store, query dispatcher.DueQuery) (int, error) {
-	return s.buffers(ctx, s.hot.due.of(query).parts[0], s.dueArgs(query))
+	return s.buffers(ctx, s.hot.due.of(query).Parts[0], s.dueArgs(query))
 }
 
 // OverdueAppsBuffers is the same for the look for overdue apps, by a node without labels.
 func OverdueAppsBuffers(ctx context.Context, s *Store, now time.Time) (int, error) {
-	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, s.batch(dueListsOf(nil, nil, nil)...)...)
-	return s.buffers(ctx, s.rows(1, 4, "", dueLists...)+overdueApps, args)
+	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, s.Batch(dueListsOf(nil, nil, nil)...)...)
+	return s.buffers(ctx, s.Rows(1, 4, "", dueLists...)+overdueApps, args)
 }
 
 // AdoptionBuffers is the same for a look for runs that nobody works on.
 func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, err error) {
-	none := s.batch([]int64{0})
+	none := s.Batch([]int64{0})
 	dead := append([]any{now.UnixMilli()}, none...)
-	ids, err := collect(ctx, s.read, scanInt, s.hot.unfold.dead, dead...)
+	ids, err := db.Collect(ctx, s.Read, db.ScanInt, s.hot.unfold.dead, dead...)
 	if err != nil {
 		return 0, err
 	}
@@ -34,8 +35,8 @@ func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, e
 	for query, args := range map[string][]any{
 		s.hot.unfold.dead:       dead,
 		s.hot.unfold.abandoned:  {ids, int64(claimsAtOnce)},
-		s.hot.idle.parts[0]:     look,
-		s.hot.failLost.parts[0]: append([]any{now.UnixMilli(), int64(500)}, none...),
+		s.hot.idle.Parts[0]:     look,
+		s.hot.failLost.Parts[0]: append([]any{now.UnixMilli(), int64(500)}, none...),
 	} {
 		if query == s.hot.unfold.abandoned && len(ids) == 0 {
 			continue
@@ -52,7 +53,7 @@ func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, e
 // RetriesBuffers is the same for a look for retries that are due at some time or later.
 func RetriesBuffers(ctx context.Context, s *Store, from, now time.Time) (int, error) {
 	query := dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now, Retries: true, From: from}
-	return s.buffers(ctx, s.hot.dueRetries.parts[0], s.lookArgs(query, []string{""}, []string{""}))
+	return s.buffers(ctx, s.hot.dueRetries.Parts[0], s.lookArgs(query, []string{""}, []string{""}))
 }
 
 // touched is what EXPLAIN says first of pages: those of the whole statement.
@@ -60,8 +61,8 @@ var touched = regexp.MustCompile(`Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?
 
 func (s *Store) buffers(ctx context.Context, query string, args []any) (pages int, err error) {
 	var plan strings.Builder
-	_, err = s.run(ctx, read("EXPLAIN (ANALYZE, BUFFERS) "+query), args, func(row scanner) error {
-		line, err := scanText(row)
+	_, err = s.Execute(ctx, db.Reading("EXPLAIN (ANALYZE, BUFFERS) "+query), args, func(row db.Scanner) error {
+		line, err := db.ScanText(row)
 		plan.WriteString(line + "\n")
 		return err
 	})
@@ -94,7 +95,7 @@ func ExplainTurns(ctx context.Context, s *Store, retries bool) (string, error) {
 func (s *Store) lookByTurns(now time.Time, retries bool) (string, []any) {
 	args := s.lookArgs(dispatcher.AdoptQuery{Node: 2, Limit: 500, Now: now, Retries: retries}, []string{""}, []string{""})
 	if retries {
-		return s.hot.retriesByTurns.parts[0], args
+		return s.hot.retriesByTurns.Parts[0], args
 	}
-	return s.hot.idle.parts[0], args
+	return s.hot.idle.Parts[0], args
 }

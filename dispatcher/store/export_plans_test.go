@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Queries are those that a store sends to read outside of transactions.
@@ -27,16 +29,16 @@ type Query struct {
 // Watch lets a store note its queries. It is called before the store is used.
 func Watch(s *Store) *Queries {
 	watched := &Queries{}
-	switch f := s.flavor.(type) {
-	case *sqlite:
-		unwatched := s.read
-		s.read = sql.OpenDB(watchedConnector{named{unwatched.Driver(), f.file}, watched})
-		s.read.SetMaxOpenConns(4)
-		f.read = s.read
+	switch f := s.Flavor.(type) {
+	case *db.SQLite:
+		unwatched := s.Read
+		s.Read = sql.OpenDB(watchedConnector{named{unwatched.Driver(), f.File}, watched})
+		s.Read.SetMaxOpenConns(4)
+		f.Read = s.Read
 		_ = unwatched.Close()
-	case *postgres: // the connections that are not watched are those that write
-		s.read = sql.OpenDB(watchedConnector{stdlib.GetPoolConnector(f.pool), watched})
-		s.read.SetMaxIdleConns(0)
+	case *db.Postgres: // the connections that are not watched are those that write
+		s.Read = sql.OpenDB(watchedConnector{stdlib.GetPoolConnector(f.Pool), watched})
+		s.Read.SetMaxIdleConns(0)
 	}
 	return watched
 }
@@ -110,10 +112,10 @@ func (c watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 // query that has a limit may do that in the order of an index. On PostgreSQL the plan is that of a database for which indexes are
 // never too much, so that a small database shows which scans no index can avoid.
 func ReadThrough(ctx context.Context, s *Store, query Query, tables []string) (map[string]string, error) {
-	if s.single() {
+	if s.Single() {
 		return s.readThrough(ctx, query, tables)
 	}
-	tx, err := s.write.BeginTx(ctx, nil)
+	tx, err := s.Write.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func ReadThrough(ctx context.Context, s *Store, query Query, tables []string) (m
 	if _, err := tx.ExecContext(ctx, `SET LOCAL enable_seqscan = off`); err != nil {
 		return nil, err
 	}
-	plan, err := collect(ctx, tx, scanText, "EXPLAIN (COSTS OFF) "+query.Text, query.args...)
+	plan, err := db.Collect(ctx, tx, db.ScanText, "EXPLAIN (COSTS OFF) "+query.Text, query.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +165,7 @@ func limited(before []string, line string) bool {
 func (s *Store) readThrough(ctx context.Context, query Query, tables []string) (map[string]string, error) {
 	type root struct{ table, name string }
 	roots := map[int64]root{}
-	if _, err := collect(ctx, s.write, func(row scanner) (struct{}, error) {
+	if _, err := db.Collect(ctx, s.Write, func(row db.Scanner) (struct{}, error) {
 		var page int64
 		var r root
 		err := row.Scan(&page, &r.table, &r.name)
@@ -176,7 +178,7 @@ func (s *Store) readThrough(ctx context.Context, query Query, tables []string) (
 		code   string
 		p1, p2 int64
 	}
-	program, err := collect(ctx, s.write, func(row scanner) (i instruction, err error) {
+	program, err := db.Collect(ctx, s.Write, func(row db.Scanner) (i instruction, err error) {
 		var address, p3, p5 int64
 		var p4, comment any
 		err = row.Scan(&address, &i.code, &i.p1, &i.p2, &p3, &p4, &p5, &comment)

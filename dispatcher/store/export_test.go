@@ -13,10 +13,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Mask is mask.
-func Mask(database string) string { return mask(database) }
+func Mask(database string) string { return db.Mask(database) }
 
 // Missing returns what a node looks for on a new connection and does not find.
 func Missing(ctx context.Context, s *Store, conn *pgx.Conn) (string, error) {
@@ -25,34 +26,34 @@ func Missing(ctx context.Context, s *Store, conn *pgx.Conn) (string, error) {
 
 // ExplainDue returns the plan of a read of due triggers.
 func ExplainDue(ctx context.Context, s *Store, query dispatcher.DueQuery) (string, error) {
-	return s.explain(ctx, s.hot.due.of(query).parts[0], s.dueArgs(query))
+	return s.explain(ctx, s.hot.due.of(query).Parts[0], s.dueArgs(query))
 }
 
 // ExplainEnded returns the plan of the search for fixed delays that are to be armed.
 func ExplainEnded(ctx context.Context, s *Store) (string, error) {
-	return s.explain(ctx, s.hot.ended.parts[0], []any{int64(500)})
+	return s.explain(ctx, s.hot.ended.Parts[0], []any{int64(500)})
 }
 
 // ExplainRetries returns the plan of the look for retrying runs that are due at now.
 func ExplainRetries(ctx context.Context, s *Store, now int64) (string, error) {
-	args := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Now: instant(now), Limit: 500, Retries: true}, []string{""}, []string{""})
-	return s.explain(ctx, s.hot.dueRetries.parts[0], args)
+	args := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Now: db.Instant(now), Limit: 500, Retries: true}, []string{""}, []string{""})
+	return s.explain(ctx, s.hot.dueRetries.Parts[0], args)
 }
 
 // ExplainAbandoned returns the plans of the look for runs that nobody works on, and of the end of those that
 // dead nodes have begun.
 func ExplainAbandoned(ctx context.Context, s *Store) (look, failLost string, err error) {
 	args := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500}, []string{""}, []string{""})
-	if look, err = s.explain(ctx, s.hot.idle.parts[0], args); err != nil {
+	if look, err = s.explain(ctx, s.hot.idle.Parts[0], args); err != nil {
 		return "", "", err
 	}
-	failLost, err = s.explain(ctx, s.hot.failLost.parts[0], append([]any{int64(0), int64(500)}, s.batch([]int64{0})...))
+	failLost, err = s.explain(ctx, s.hot.failLost.Parts[0], append([]any{int64(0), int64(500)}, s.Batch([]int64{0})...))
 	return look, failLost, err
 }
 
 // ExplainRun returns the plan of finding a run by its key.
 func ExplainRun(ctx context.Context, s *Store, key run.Key) (string, error) {
-	return s.explain(ctx, runQuery(oneRun(s.flavor)),
+	return s.explain(ctx, runQuery(oneRun(s.Flavor)),
 		[]any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
 
@@ -79,42 +80,42 @@ func (s *Store) lookAtRuns(ctx context.Context, app string, from, to time.Time) 
 	if err != nil {
 		return "", nil, err
 	}
-	var w conditions
-	w.add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
+	var w db.Conditions
+	w.Add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
 	query, args := s.jobsQuery(w, claimed, run.AppID(app), false, 100)
 	return query, args, nil
 }
 
 // ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.
 func ExplainRemoveJobs(ctx context.Context, s *Store) (string, error) {
-	triggers := s.rows(0, 1, "", idColumns...) + removeTriggersOf
-	if s.single() {
-		return s.explain(ctx, triggers, s.batch([]int64{1, 2, 3}))
+	triggers := s.Rows(0, 1, "", db.IdColumns...) + removeTriggersOf
+	if s.Single() {
+		return s.explain(ctx, triggers, s.Batch([]int64{1, 2, 3}))
 	}
-	tx, err := s.write.BeginTx(ctx, nil)
+	tx, err := s.Write.BeginTx(ctx, nil)
 	if err != nil {
 		return "", err
 	}
 	defer tx.Rollback()
-	if err := s.limitLockWait(ctx, tx); err != nil {
+	if err := s.LimitLockWait(ctx, tx); err != nil {
 		return "", err
 	}
-	lines, err := collect(ctx, tx, scanText, "EXPLAIN "+triggers, s.batch([]int64{1, 2, 3})...)
+	lines, err := db.Collect(ctx, tx, db.ScanText, "EXPLAIN "+triggers, s.Batch([]int64{1, 2, 3})...)
 	return strings.Join(lines, "\n"), err
 }
 
 // Partitions returns the names of the partitions of PostgreSQL, by day.
 func Partitions(ctx context.Context, s *Store) (names []string, err error) {
-	all, err := partitions(ctx, s.read)
+	all, err := db.Partitions(ctx, s.Read)
 	for _, one := range all {
-		names = append(names, one.name())
+		names = append(names, one.Name())
 	}
 	return names, err
 }
 
 // Count returns the number that a query returns.
 func Count(ctx context.Context, s *Store, query string) (int64, error) {
-	n, _, err := first(ctx, s.read, scanInt, query)
+	n, _, err := db.First(ctx, s.Read, db.ScanInt, query)
 	return n, err
 }
 
@@ -147,15 +148,15 @@ func PurgeMeanwhile(ctx context.Context, s *Store, node run.NodeID, now time.Tim
 
 func (s *Store) explain(ctx context.Context, query string, args []any) (string, error) {
 	explain := "EXPLAIN "
-	if s.single() {
+	if s.Single() {
 		explain = "EXPLAIN QUERY PLAN "
 	}
 	var plan strings.Builder
-	_, err := s.run(ctx, read(explain+query), args, func(row scanner) error {
+	_, err := s.Execute(ctx, db.Reading(explain+query), args, func(row db.Scanner) error {
 		var line string
 		var node, parent, unused int
 		columns := []any{&line}
-		if s.single() {
+		if s.Single() {
 			columns = []any{&node, &parent, &unused, &line}
 		}
 		err := row.Scan(columns...)
@@ -167,7 +168,7 @@ func (s *Store) explain(ctx context.Context, query string, args []any) (string, 
 
 // Exec runs a statement on the store's database.
 func Exec(ctx context.Context, s *Store, statement string) error {
-	_, err := s.write.ExecContext(ctx, statement)
+	_, err := s.Write.ExecContext(ctx, statement)
 	return err
 }
 
@@ -181,97 +182,97 @@ type HotStatement struct {
 
 // HotStatements returns the hot statements of a database, by name.
 func HotStatements(database string, at int64) map[string]HotStatement {
-	flavors := map[string]flavor{"postgres": &postgres{has: AllCapabilities()}, "sqlite": &sqlite{}}
+	flavors := map[string]db.Flavor{"postgres": &db.Postgres{Has: db.AllCapabilities()}, "sqlite": &db.SQLite{}}
 	f := flavors[database]
 	all := statementsOf(f)
 	node, token, many, zero := int64(1), int64(1), int64(500), int64(0)
-	days := []any{day(at), day(at) + dayMillis}
+	days := []any{db.Day(at), db.Day(at) + db.DayMillis}
 	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}
 	claim := []any{node, token, at, zero}
 	adopt, look := []any{node, token, at}, []any{node, at, many, zero, zero}
 	ends, tokens := []any{at, many}, []int64{1, 2, 3}
 	shown := map[string]HotStatement{}
-	add := func(name string, hot statement, args []any, columns ...column) {
+	add := func(name string, hot db.Statement, args []any, columns ...db.Column) {
 		for _, c := range columns {
 			args = append(args[:len(args):len(args)], example(c, at))
 		}
-		shown[name] = HotStatement{Parts: hot.parts, OrElse: strings.Join(hot.orElse, "\n"), Args: args}
+		shown[name] = HotStatement{Parts: hot.Parts, OrElse: strings.Join(hot.OrElse, "\n"), Args: args}
 	}
 	add("due", all.due.window, window, dueLists...)
 	add("due_of_jobs", all.due.ofJobs, window, dueOfJobs...)
 	add("overdue", all.due.overdue, window, dueLists...)
-	add("triggers", all.triggers, nil, idColumns...)
-	add("claim", all.claim, claim, claimColumns...)
-	add("claim_live", all.claimLive, claim, claimColumns...)
-	add("settle", all.settle, claim, settleColumns...)
+	add("triggers", all.triggers, nil, db.IdColumns...)
+	add("claim", all.claim, claim, db.ClaimColumns...)
+	add("claim_live", all.claimLive, claim, db.ClaimColumns...)
+	add("settle", all.settle, claim, db.SettleColumns...)
 	add("held", all.held, []any{node, token})
-	add("release", all.release, nil, keyColumns...)
-	add("begin", all.begin, nil, keyColumns...)
-	add("record", all.record.ended, []any{tokens, tokens}, fireColumns...)
-	add("record_retry", all.record.again, []any{tokens, tokens}, fireAgainColumns...)
-	add("record_followed", all.record.followed.ended, []any{tokens, tokens}, fireColumns...)
-	add("record_followed_retry", all.record.followed.again, []any{tokens, tokens}, fireAgainColumns...)
-	add("record_live", all.record.liveEnded, nil, recordColumns...)
-	add("record_live_retry", all.record.liveAgain, nil, againColumns...)
-	add("record_late", all.late, days, lateColumns...)
-	add("record_responses", all.responses, nil, responseColumns...)
-	add("unfold", write(all.unfold.insert), append(days[:2:2], tokens))
-	add("unfold_find", read(all.unfold.abandoned), []any{tokens, many})
-	add("nodes_dead", read(all.unfold.dead), []any{at}, idColumns...)
-	add("nodes_empty", all.noteEmpty, []any{at}, idColumns...)
-	add("adopt_find", all.idle, look, lookColumns...)
-	add("adopt", all.adopt, adopt, adoptColumns...)
-	add("retry_find", all.dueRetries, look, lookColumns...)
-	add("retry_find_by_turns", all.retriesByTurns, look, lookColumns...)
-	add("retry_find_waiting", all.waiting, []any{node, at, many, node, zero}, lookColumns...)
-	add("retry", all.retry, adopt, adoptColumns...)
+	add("release", all.release, nil, db.KeyColumns...)
+	add("begin", all.begin, nil, db.KeyColumns...)
+	add("record", all.record.ended, []any{tokens, tokens}, db.FireColumns...)
+	add("record_retry", all.record.again, []any{tokens, tokens}, db.FireAgainColumns...)
+	add("record_followed", all.record.followed.ended, []any{tokens, tokens}, db.FireColumns...)
+	add("record_followed_retry", all.record.followed.again, []any{tokens, tokens}, db.FireAgainColumns...)
+	add("record_live", all.record.liveEnded, nil, db.RecordColumns...)
+	add("record_live_retry", all.record.liveAgain, nil, db.AgainColumns...)
+	add("record_late", all.late, days, db.LateColumns...)
+	add("record_responses", all.responses, nil, db.ResponseColumns...)
+	add("unfold", db.Writing(all.unfold.insert), append(days[:2:2], tokens))
+	add("unfold_find", db.Reading(all.unfold.abandoned), []any{tokens, many})
+	add("nodes_dead", db.Reading(all.unfold.dead), []any{at}, db.IdColumns...)
+	add("nodes_empty", all.noteEmpty, []any{at}, db.IdColumns...)
+	add("adopt_find", all.idle, look, db.LookColumns...)
+	add("adopt", all.adopt, adopt, db.AdoptColumns...)
+	add("retry_find", all.dueRetries, look, db.LookColumns...)
+	add("retry_find_by_turns", all.retriesByTurns, look, db.LookColumns...)
+	add("retry_find_waiting", all.waiting, []any{node, at, many, node, zero}, db.LookColumns...)
+	add("retry", all.retry, adopt, db.AdoptColumns...)
 	add("begun", all.begun, []any{node})
-	add("lost", all.failLost, ends, idColumns...)
-	add("lost_begun", all.loseBegun, []any{at}, keyColumns...)
-	add("give_up", all.giveUp, ends, idColumns...)
-	add("rollback_skip", all.rollbackSkip, ends, idColumns...)
+	add("lost", all.failLost, ends, db.IdColumns...)
+	add("lost_begun", all.loseBegun, []any{at}, db.KeyColumns...)
+	add("give_up", all.giveUp, ends, db.IdColumns...)
+	add("rollback_skip", all.rollbackSkip, ends, db.IdColumns...)
 	add("delays_ended", all.ended, []any{many})
-	add("delays_ended_of", all.endedOf, []any{many}, idColumns...)
-	add("schedule_next", all.scheduleNext, nil, scheduleNextColumns...)
+	add("delays_ended_of", all.endedOf, []any{many}, db.IdColumns...)
+	add("schedule_next", all.scheduleNext, nil, db.ScheduleNextColumns...)
 	add("heartbeat", all.heartbeat, []any{node, zero, zero, zero, zero, at, at, at})
-	add("mark_dead", write(all.markDead[:]...), []any{at, int64(15_000)}, col("id", bigint), col("heartbeat", bigint))
-	add("locks_take", write(all.takeLocks), []any{at, node, many, zero}, nameColumns...)
-	add("locks_give_back", write(all.giveBack), nil, lockColumns...)
-	add("slots_lock_jobs", write(all.slots.lockJobs), nil, idColumns...)
-	add("slots_held", write(all.slots.held), nil, idColumns...)
-	add("slots_asking", write(all.slots.asking), nil, keyColumns...)
-	add("slots_waiting", write(all.slots.waiting), nil, idColumns...)
-	add("slots_gone", write(all.slots.gone), nil, waitedColumns...)
-	add("slots_edges", write(all.slots.edges), []any{many}, idColumns...)
-	add("slots_left", read(all.slots.left), []any{node, zero, zero, zero, zero, "", many})
-	add("slots_free", write(all.slots.free), nil, slotColumns...)
-	add("slots_leave", write(all.slots.leave), nil, slotColumns...)
-	add("slots_grant", write(all.slots.grant), nil, slotColumns...)
-	add("slots_wait", write(all.slots.wait), nil, keyColumns...)
-	add("slots_wake", write(all.slots.wake), nil, keyColumns...)
-	add("slots_skip", all.slots.skip, []any{at}, endColumns...)
-	add("slots_cancel", all.slots.cancel, []any{at}, endColumns...)
-	add("broadcast_spread", write(all.broadcast.insert), []any{many, true}, append(keyColumns[:5:5], col("job_id", bigint))...)
-	add("queue", write(all.queue.insert), days, queuedColumns...)
-	add("queue_recheck", write(all.queue.recheck), days, queuedColumns...)
-	add("queue_inputs", write(all.queue.input), nil, inputColumns...)
-	add("broadcast_shards", read(all.broadcast.shards), nil, keyColumns[:3]...)
-	add("broadcast_keep_slot", write(all.broadcast.keepSlot), nil, slotColumns...)
+	add("mark_dead", db.Writing(all.markDead[:]...), []any{at, int64(15_000)}, db.Col("id", db.Bigint), db.Col("heartbeat", db.Bigint))
+	add("locks_take", db.Writing(all.takeLocks), []any{at, node, many, zero}, db.NameColumns...)
+	add("locks_give_back", db.Writing(all.giveBack), nil, db.LockColumns...)
+	add("slots_lock_jobs", db.Writing(all.slots.lockJobs), nil, db.IdColumns...)
+	add("slots_held", db.Writing(all.slots.held), nil, db.IdColumns...)
+	add("slots_asking", db.Writing(all.slots.asking), nil, db.KeyColumns...)
+	add("slots_waiting", db.Writing(all.slots.waiting), nil, db.IdColumns...)
+	add("slots_gone", db.Writing(all.slots.gone), nil, db.WaitedColumns...)
+	add("slots_edges", db.Writing(all.slots.edges), []any{many}, db.IdColumns...)
+	add("slots_left", db.Reading(all.slots.left), []any{node, zero, zero, zero, zero, "", many})
+	add("slots_free", db.Writing(all.slots.free), nil, db.SlotColumns...)
+	add("slots_leave", db.Writing(all.slots.leave), nil, db.SlotColumns...)
+	add("slots_grant", db.Writing(all.slots.grant), nil, db.SlotColumns...)
+	add("slots_wait", db.Writing(all.slots.wait), nil, db.KeyColumns...)
+	add("slots_wake", db.Writing(all.slots.wake), nil, db.KeyColumns...)
+	add("slots_skip", all.slots.skip, []any{at}, db.EndColumns...)
+	add("slots_cancel", all.slots.cancel, []any{at}, db.EndColumns...)
+	add("broadcast_spread", db.Writing(all.broadcast.insert), []any{many, true}, append(db.KeyColumns[:5:5], db.Col("job_id", db.Bigint))...)
+	add("queue", db.Writing(all.queue.insert), days, queuedColumns...)
+	add("queue_recheck", db.Writing(all.queue.recheck), days, queuedColumns...)
+	add("queue_inputs", db.Writing(all.queue.input), nil, inputColumns...)
+	add("broadcast_shards", db.Reading(all.broadcast.shards), nil, db.KeyColumns[:3]...)
+	add("broadcast_keep_slot", db.Writing(all.broadcast.keepSlot), nil, db.SlotColumns...)
 	add("broadcast_end", all.broadcast.end, []any{at}, broadcastEndColumns...)
-	add("broadcasts_done", read(all.broadcast.done), []any{many})
-	add("broadcast_done", read(doneAttempt), []any{at, many, int16(1)})
-	add("broadcasts_orphaned", read(all.broadcast.orphaned), []any{many})
+	add("broadcasts_done", db.Reading(all.broadcast.done), []any{many})
+	add("broadcast_done", db.Reading(doneAttempt), []any{at, many, int16(1)})
+	add("broadcasts_orphaned", db.Reading(all.broadcast.orphaned), []any{many})
 	return shown
 }
 
 // example is a column of a batch of three rows.
-func example(c column, at int64) any {
-	switch c.typ {
-	case text:
+func example(c db.Column, at int64) any {
+	switch c.Type {
+	case db.Text:
 		return []string{"a", "b", "c"}
-	case boolean:
+	case db.Boolean:
 		return []bool{true, true, true}
-	case integer:
+	case db.Integer:
 		return []int32{1, 1, 1}
 	}
 	return []int64{at, at, at}
@@ -280,31 +281,31 @@ func example(c column, at int64) any {
 // PostgresPlan returns the plan of a statement on PostgreSQL, without costs.
 func PostgresPlan(ctx context.Context, s *Store, statement string, args []any) (string, error) {
 	var plan strings.Builder
-	_, err := s.run(ctx, read("EXPLAIN (COSTS OFF) "+statement), args, func(row scanner) error {
-		line, err := scanText(row)
+	_, err := s.Execute(ctx, db.Reading("EXPLAIN (COSTS OFF) "+statement), args, func(row db.Scanner) error {
+		line, err := db.ScanText(row)
 		plan.WriteString(line + "\n")
 		return err
 	})
 	return plan.String(), err
 }
 
-// CheckFileSystem is checkFileSystem.
+// CheckFileSystem is db.CheckFileSystem.
 func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
-	return checkFileSystem(path, kind)
+	return db.CheckFileSystem(path, kind)
 }
 
-// FileSystem is fileSystem.
-func FileSystem(dir string) (uint32, error) { return fileSystem(dir) }
+// FileSystem is db.FileSystem.
+func FileSystem(dir string) (uint32, error) { return db.FileSystem(dir) }
 
 // RemoveNotifications removes the notifications that are too old for any node.
 func RemoveNotifications(ctx context.Context, s *Store) error {
-	return removeLeft(ctx, s.write)
+	return db.RemoveLeft(ctx, s.Write)
 }
 
 // Freeze makes a transaction with one statement, and leaves it open as a node does that is suspended. end gives up the
 // rest of it.
 func Freeze(ctx context.Context, s *Store, statement string) (end func(), err error) {
-	tx, err := s.write.BeginTx(ctx, nil)
+	tx, err := s.Write.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +316,7 @@ func Freeze(ctx context.Context, s *Store, statement string) (end func(), err er
 // Contenders returns how many of the first and last runs of a job a decision about its slots reads.
 func Contenders(ctx context.Context, s *Store, job int64, most int) (int, error) {
 	runs := 0
-	_, err := s.run(ctx, read(s.hot.slots.edges), append([]any{int64(most)}, s.batch([]int64{job})...), func(scanner) error {
+	_, err := s.Execute(ctx, db.Reading(s.hot.slots.edges), append([]any{int64(most)}, s.Batch([]int64{job})...), func(db.Scanner) error {
 		runs++
 		return nil
 	})
@@ -323,7 +324,7 @@ func Contenders(ctx context.Context, s *Store, job int64, most int) (int, error)
 }
 
 // Writers returns how many have waited for a connection that writes.
-func Writers(s *Store) int64 { return s.write.Stats().WaitCount }
+func Writers(s *Store) int64 { return s.Write.Stats().WaitCount }
 
 // ExplainAuditLog returns the plan of reading a page of the audit log.
 func ExplainAuditLog(ctx context.Context, s *Store, query access.AuditQuery) (string, error) {

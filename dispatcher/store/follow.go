@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -91,10 +92,10 @@ const earliestEnds = `SELECT * FROM pending_ends WHERE ended_at >= $2 AND try_at
 // $1 ended, $2 trigger, $3 scheduled instant, $4 kind
 const oneEnd = `SELECT * FROM pending_ends WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
 
-func scanPendingEnd(row scanner) (e pendingEnd, err error) {
+func scanPendingEnd(row db.Scanner) (e pendingEnd, err error) {
 	var kind int
-	err = row.Scan(instantColumn(&e.endedAt), &e.key.TriggerID, instantColumn(&e.key.ScheduledAt), &kind, &e.jobID, &e.appID, &e.attempt,
-		optionalColumn(&e.startedAt), &e.httpStatus, &e.state, &e.class, &e.reason, &e.tries,
+	err = row.Scan(db.InstantColumn(&e.endedAt), &e.key.TriggerID, db.InstantColumn(&e.key.ScheduledAt), &kind, &e.jobID, &e.appID, &e.attempt,
+		db.OptionalColumn(&e.startedAt), &e.httpStatus, &e.state, &e.class, &e.reason, &e.tries,
 		&e.problem, &e.tryAt, &e.judged, &e.group, &e.app, (*[]byte)(&e.salt), &e.job, &e.trigger, &e.follows)
 	e.key.Kind, _ = run.KindOfCode(byte(kind))
 	return e, err
@@ -120,7 +121,7 @@ func (s *Store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (d
 // followPage follows the ends of a page, and passes over those that another node takes.
 func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher.FollowedEnds, err error) {
 	err = s.change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *tx) error {
-		ends, err := page.read(ctx, t.flavor, t, t.lockRows(lockToDelete+skipLocked), t.now)
+		ends, err := page.read(ctx, t.Flavor, t, t.LockRows(db.LockToDelete+db.SkipLockedRows), t.now)
 		if err == nil {
 			done, err = followEnds(ctx, t, ends)
 			done.More = page.more(ends)
@@ -178,10 +179,10 @@ func removePending(ctx context.Context, t *tx, ends []pendingEnd) error {
 		kind = append(kind, int32(e.key.Kind.Code()))
 	}
 	// From $1 on: the key
-	remove := t.rows(0, 1, "", col("ended_at", bigint), col("trigger_id", bigint), col("scheduled_at", bigint),
-		col("kind", integer)) + ` DELETE FROM pending_ends
+	remove := t.Rows(0, 1, "", db.Col("ended_at", db.Bigint), db.Col("trigger_id", db.Bigint), db.Col("scheduled_at", db.Bigint),
+		db.Col("kind", db.Integer)) + ` DELETE FROM pending_ends
 		WHERE (ended_at, trigger_id, scheduled_at, kind) IN (SELECT b.ended_at, b.trigger_id, b.scheduled_at, b.kind FROM b)`
-	_, err := t.ExecContext(ctx, remove, t.batch(ended, trigger, at, kind)...)
+	_, err := t.ExecContext(ctx, remove, t.Batch(ended, trigger, at, kind)...)
 	return err
 }
 
@@ -193,7 +194,7 @@ func causesOf(ctx context.Context, t *tx, ends []pendingEnd) (map[run.Key]*run.C
 			keys = append(keys, e.key)
 		}
 	}
-	inputs, err := inputsOf(ctx, t.flavor, t, keys)
+	inputs, err := inputsOf(ctx, t.Flavor, t, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -298,15 +299,15 @@ func findFollowersOfEnds(ctx context.Context, t *tx, ends []pendingEnd) (map[fol
 		return nil, nil
 	}
 	// From $1 on: the jobs
-	query := t.rows(0, 1, "", idColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, j.revision
+	query := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, j.revision
 		FROM b JOIN followers AS f ON f.job_id = b.id JOIN jobs AS j ON j.id = f.follower_id AND j.deleted_at IS NULL
 		ORDER BY f.job_id, f.event, f.follower_id`
-	rows, err := collect(ctx, t, func(row scanner) (f presentFollower, err error) {
+	rows, err := db.Collect(ctx, t, func(row db.Scanner) (f presentFollower, err error) {
 		var kind int
 		err = row.Scan(&f.job, &f.event, &f.id, &kind, &f.result, &f.revision)
 		f.kind, _ = run.KindOfCode(byte(kind))
 		return f, err
-	}, query, t.batch(slices.Sorted(maps.Keys(ids)))...)
+	}, query, t.Batch(slices.Sorted(maps.Keys(ids)))...)
 	all := map[followed][]presentFollower{}
 	for _, f := range rows {
 		of := followed{f.job, f.event}
@@ -329,9 +330,9 @@ func documentOf(ctx context.Context, t *tx, e *pendingEnd) (dispatcher.FollowDoc
 		WHERE m.from_at = $1 AND m.trigger_id = $2`
 	p := &document.Parent
 	p.Missed = &run.MissedRange{From: e.key.ScheduledAt}
-	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+	_, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var catchUp *time.Time
-		err := row.Scan(instantColumn(&p.Missed.To), &p.Missed.Count, &p.Decision, &p.Reason, optionalColumn(&catchUp))
+		err := row.Scan(db.InstantColumn(&p.Missed.To), &p.Missed.Count, &p.Decision, &p.Reason, db.OptionalColumn(&catchUp))
 		if catchUp != nil {
 			p.Run = run.Key{TriggerID: e.key.TriggerID, ScheduledAt: *catchUp, Kind: run.KindCatchUp}.String()
 		}
@@ -352,7 +353,7 @@ func encodeDocument(ctx context.Context, t *tx, e *pendingEnd, document dispatch
 	if e.attempt > 0 {
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt
 		const kept = `SELECT response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
-		text, found, err := first(ctx, t, scanText, kept, append(keyArgs(e.key), e.attempt)...)
+		text, found, err := db.First(ctx, t, db.ScanText, kept, append(keyArgs(e.key), e.attempt)...)
 		if err == nil && found {
 			err = json.Unmarshal([]byte(text), &response)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -29,9 +30,9 @@ func findAttached(ctx context.Context, t *tx, id int64) (*attachedJob, error) {
 	// $1 id
 	const attached = `SELECT j.revision, j.target, j.retry, j.created_at, j.deleted_at IS NOT NULL FROM jobs AS j
 		WHERE j.id = $1 AND j.part_of <> 0`
-	one, found, err := first(ctx, t, func(row scanner) (a attachedJob, err error) {
+	one, found, err := db.First(ctx, t, func(row db.Scanner) (a attachedJob, err error) {
 		var target, retry string
-		if err = row.Scan(&a.revision, &target, &retry, instantColumn(&a.job.CreatedAt), &a.deleted); err == nil {
+		if err = row.Scan(&a.revision, &target, &retry, db.InstantColumn(&a.job.CreatedAt), &a.deleted); err == nil {
 			err = errors.Join(json.Unmarshal([]byte(target), &a.job.Target), json.Unmarshal([]byte(retry), &a.job.Retry))
 		}
 		return a, err
@@ -81,8 +82,8 @@ func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatc
 	}
 	row.partOf = owner
 	// From $1 on: the fields of a job
-	put := jobFields.insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.update() + `, deleted_at = NULL`
-	if _, err := t.ExecContext(ctx, put, jobFields.values(&row)...); err != nil {
+	put := jobFields.Insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.Update() + `, deleted_at = NULL`
+	if _, err := t.ExecContext(ctx, put, jobFields.Values(&row)...); err != nil {
 		return job.Target, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 	}
 	t.notify(dispatcher.Notification{JobID: job.Key()})

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -56,7 +57,7 @@ func roomOf(ctx context.Context, t *tx, f *following, name string) (*followRoom,
 			return nil, err
 		}
 	}
-	kept, err := bytesKept(ctx, t, name, day(t.now.UnixMilli()))
+	kept, err := bytesKept(ctx, t, name, db.Day(t.now.UnixMilli()))
 	room.full = kept >= room.quotas.BytesKept
 	f.rooms[name] = room
 	return room, err
@@ -66,7 +67,7 @@ func roomOf(ctx context.Context, t *tx, f *following, name string) (*followRoom,
 func countSetAside(ctx context.Context, t *tx, app string, most int) (int64, error) {
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e WHERE e.app_id = $1 AND e.try_at > 0 LIMIT $2) AS aside`
-	aside, _, err := first(ctx, t, scanInt, count, run.AppID(app), most+1)
+	aside, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app), most+1)
 	if err != nil {
 		err = fmt.Errorf("count the ends of app %s that are set aside: %w", app, err)
 	}
@@ -104,7 +105,7 @@ func (f *following) take(room *followRoom, e *pendingEnd, runs []queuedRun, link
 
 // countAdded counts the runs that were queued. It comes last in its transaction, because it locks the rows of apps.
 func (f *following) countAdded(ctx context.Context, t *tx) error {
-	for _, name := range sortedKeys(f.rooms) {
+	for _, name := range db.SortedKeys(f.rooms) {
 		if err := addWaiting(ctx, t, name, f.rooms[name].added); err != nil {
 			return err
 		}
@@ -118,22 +119,23 @@ func failRefused(ctx context.Context, t *tx, refused []unqueuedRun) error {
 		return nil
 	}
 	runs, why := make([]queuedRun, 0, len(refused)), make([]string, 0, len(refused))
-	for _, one := range sortedBy(refused, func(r unqueuedRun) run.Key { return r.Key }) {
+	for _, one := range db.SortedBy(refused, func(r unqueuedRun) run.Key { return r.Key }) {
 		runs, why = append(runs, one.queuedRun), append(why, storable(one.why))
 	}
-	k, jobs, revisions := newKeys(len(runs)), make([]int64, 0, len(runs)), make([]int64, 0, len(runs))
+	k, jobs, revisions := db.NewKeys(len(runs)), make([]int64, 0, len(runs)), make([]int64, 0, len(runs))
 	for _, run := range runs {
-		k.add(run.Key, 0, 0)
+		k.Add(run.Key, 0, 0)
 		jobs, revisions = append(jobs, run.jobID), append(revisions, run.revision)
 	}
 	// $1 now, from $2 on: the runs
-	insert := t.rows(0, 2, "", append(keyColumns[:3:3], col("job_id", bigint), col("revision", bigint), col("why", text))...) + `
+	insert := t.Rows(0, 2, "", append(db.KeyColumns[:3:3],
+		db.Col("job_id", db.Bigint), db.Col("revision", db.Bigint), db.Col("why", db.Text))...) + `
 		INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, attempt, http_status, state, class, error)
 		SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, CAST($1 AS BIGINT), 0, 0, 'failed', 'bounds', b.why FROM b
 		WHERE NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
 			AND r.kind = b.kind) ON CONFLICT DO NOTHING RETURNING scheduled_at, trigger_id, kind`
-	added, err := collect(ctx, t, scanRunKey, insert,
-		append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind, jobs, revisions, why)...)...)
+	added, err := db.Collect(ctx, t, scanRunKey, insert,
+		append([]any{t.now.UnixMilli()}, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, why)...)...)
 	if err != nil {
 		return fmt.Errorf("record %d runs that were not queued: %w", len(runs), err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // followersOf is what jobs has in followers.
@@ -94,16 +95,16 @@ func idsOfJobs(ctx context.Context, t *tx, app string, names []string) (map[stri
 		return nil, nil
 	}
 	// $1 app, from $2 on: names
-	query := t.rows(0, 2, "", nameColumns...) + ` SELECT j.name, j.id FROM b JOIN jobs AS j ON j.name = b.name
+	query := t.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name, j.id FROM b JOIN jobs AS j ON j.name = b.name
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0`
 	ids := map[string]int64{}
-	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var name string
 		var id int64
 		err := row.Scan(&name, &id)
 		ids[name] = id
 		return struct{}{}, err
-	}, query, append([]any{run.AppID(app)}, t.batch(names)...)...)
+	}, query, append([]any{run.AppID(app)}, t.Batch(names)...)...)
 	return ids, err
 }
 
@@ -123,11 +124,11 @@ func checkChain(ctx context.Context, t *tx, problems *input.Problems, job dispat
 		}
 		slices.Sort(level)
 		// From $1 on: the ids
-		edges, err := collect(ctx, t, func(row scanner) (edge [2]int64, err error) {
+		edges, err := db.Collect(ctx, t, func(row db.Scanner) (edge [2]int64, err error) {
 			err = row.Scan(&edge[0], &edge[1])
 			return edge, err
-		}, t.rows(0, 1, "", idColumns...)+` SELECT f.job_id, f.follower_id FROM b JOIN followers AS f ON f.job_id = b.id
-			WHERE f.kind = 4 ORDER BY f.job_id, f.follower_id`, t.batch(level)...)
+		}, t.Rows(0, 1, "", db.IdColumns...)+` SELECT f.job_id, f.follower_id FROM b JOIN followers AS f ON f.job_id = b.id
+			WHERE f.kind = 4 ORDER BY f.job_id, f.follower_id`, t.Batch(level)...)
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func addCycle(ctx context.Context, t *tx, problems *input.Problems, job dispatch
 	names := []string{job.Name}
 	for _, id := range circle {
 		// $1 id
-		name, _, err := first(ctx, t, scanText, `SELECT name FROM jobs WHERE id = $1`, id)
+		name, _, err := db.First(ctx, t, db.ScanText, `SELECT name FROM jobs WHERE id = $1`, id)
 		if err != nil {
 			return err
 		}
@@ -197,10 +198,11 @@ func writeFollowers(ctx context.Context, t *tx, job dispatcher.Job, all []follow
 		events, kinds = append(events, int32(f.event)), append(kinds, int32(f.kind.Code()))
 	}
 	// From $1 on: the columns
-	insert := t.rows(0, 1, "", col("job_id", bigint), col("event", integer), col("follower_id", bigint), col("kind", integer),
-		col("result", boolean)) + ` INSERT INTO followers (job_id, event, follower_id, kind, result)
+	insert := t.Rows(0, 1, "", db.Col("job_id", db.Bigint), db.Col("event", db.Integer), db.Col("follower_id", db.Bigint),
+		db.Col("kind", db.Integer),
+		db.Col("result", db.Boolean)) + ` INSERT INTO followers (job_id, event, follower_id, kind, result)
 		SELECT b.job_id, b.event, b.follower_id, b.kind, b.result FROM b`
-	_, err = t.ExecContext(ctx, insert, t.batch(jobs, events, ids, kinds, results)...)
+	_, err = t.ExecContext(ctx, insert, t.Batch(jobs, events, ids, kinds, results)...)
 	return err
 }
 
@@ -226,7 +228,7 @@ func notFollowing(ctx context.Context, t *tx, job dispatcher.Job) error {
 	// $1 job, $2 limit
 	const users = `SELECT DISTINCT j.name FROM followers AS f JOIN jobs AS j ON j.id = f.job_id WHERE f.follower_id = $1 AND f.kind = 4
 		ORDER BY j.name LIMIT $2`
-	names, err := collect(ctx, t, scanText, users, job.Key(), mostUsersNamed+1)
+	names, err := db.Collect(ctx, t, db.ScanText, users, job.Key(), mostUsersNamed+1)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -254,7 +256,7 @@ func renameFollower(ctx context.Context, t *tx, before, after dispatcher.Job) er
 	// $1 job
 	const parents = `SELECT DISTINCT j.id, j.followers FROM followers AS f JOIN jobs AS j ON j.id = f.job_id
 		WHERE f.follower_id = $1 AND f.kind = 4 ORDER BY j.id`
-	all, err := collect(ctx, t, func(row scanner) (p parent, err error) {
+	all, err := db.Collect(ctx, t, func(row db.Scanner) (p parent, err error) {
 		err = row.Scan(&p.id, &p.followers)
 		return p, err
 	}, parents, after.Key())

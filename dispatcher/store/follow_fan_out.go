@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -80,11 +81,11 @@ func (f *fanOut) read(ctx context.Context, level []int64) error {
 			seen[id] = true
 		}
 		// From $1 on: the ids
-		rows, err := collect(ctx, f, func(row scanner) (one follower, err error) {
+		rows, err := db.Collect(ctx, f, func(row db.Scanner) (one follower, err error) {
 			err = row.Scan(&one.job, &one.event, &one.id)
 			return one, err
-		}, f.rows(0, 1, "", idColumns...)+` SELECT f.job_id, f.event, f.follower_id FROM b JOIN followers AS f ON f.job_id = b.id
-			ORDER BY f.job_id, f.event, f.follower_id`, f.batch(level)...)
+		}, f.Rows(0, 1, "", db.IdColumns...)+` SELECT f.job_id, f.event, f.follower_id FROM b JOIN followers AS f ON f.job_id = b.id
+			ORDER BY f.job_id, f.event, f.follower_id`, f.Batch(level)...)
 		if err != nil {
 			return err
 		}
@@ -124,12 +125,12 @@ func (f *fanOut) before(ctx context.Context, id int64, out dispatcher.FanOut, qu
 	for level := []int64{id}; len(level) > 0 && most.Runs <= quotas.ChainRuns && most.Depth <= quotas.ChainDepth; {
 		slices.Sort(level)
 		// From $1 on: the ids
-		rows, err := collect(ctx, f, func(row scanner) (one leading, err error) {
+		rows, err := db.Collect(ctx, f, func(row db.Scanner) (one leading, err error) {
 			err = row.Scan(&one.job, &one.follower, &one.count)
 			return one, err
-		}, f.rows(0, 1, "", idColumns...)+` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
+		}, f.Rows(0, 1, "", db.IdColumns...)+` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
 				WHERE g.job_id = f.job_id AND g.event = f.event)
-			FROM b JOIN followers AS f ON f.follower_id = b.id ORDER BY f.job_id, f.follower_id`, f.batch(slices.Compact(level))...)
+			FROM b JOIN followers AS f ON f.follower_id = b.id ORDER BY f.job_id, f.follower_id`, f.Batch(slices.Compact(level))...)
 		if err != nil {
 			return nil, most, err
 		}
@@ -177,7 +178,7 @@ func (f *fanOut) path(ctx context.Context, ids []int64, job dispatcher.Job) ([]s
 			var found bool
 			var err error
 			// $1 id
-			if name, found, err = first(ctx, f, scanText, `SELECT name FROM jobs WHERE id = $1`, id); err != nil {
+			if name, found, err = db.First(ctx, f, db.ScanText, `SELECT name FROM jobs WHERE id = $1`, id); err != nil {
 				return nil, err
 			} else if !found {
 				break // a delivery that this change declares

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // What ends of a job that something follows leaves a row among the pending ends, in the statement that puts it into the
@@ -32,8 +33,8 @@ func insertPending(condition string) string {
 }
 
 // notRecorded tells the runs c that are not in the history: what is recorded again is not followed again.
-func notRecorded(f flavor) string {
-	return `NOT EXISTS (SELECT 1 FROM runs AS r WHERE` + ofChosen(f) + `)`
+func notRecorded(f db.Flavor) string {
+	return `NOT EXISTS (SELECT 1 FROM runs AS r WHERE` + db.OfChosen(f) + `)`
 }
 
 // insertPendingMisfires makes pending ends of the decisions c about missed fires.
@@ -44,7 +45,7 @@ const insertPendingMisfires = ` INSERT INTO pending_ends (ended_at, trigger_id, 
 
 // notifyEnds notifies the nodes if there are pending ends, which this transaction may have left.
 func notifyEnds(ctx context.Context, t *tx) error {
-	_, found, err := first(ctx, t, scanInt, anyPending)
+	_, found, err := db.First(ctx, t, db.ScanInt, anyPending)
 	if found {
 		t.notify(dispatcher.Notification{Ends: true})
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // An end that cannot be followed, because of what is stored of it, its job or an alert, must not hold back all that end after it.
@@ -16,11 +17,11 @@ import (
 func (s *Store) followSingly(ctx context.Context, page *endsPage) (all dispatcher.FollowedEnds, err error) {
 	now := page.Now
 	if now.IsZero() {
-		if now, err = s.clock(ctx, s.read); err != nil {
+		if now, err = s.Now(ctx, s.Read); err != nil {
 			return all, err
 		}
 	}
-	ends, err := page.read(ctx, s.flavor, s.read, "", now)
+	ends, err := page.read(ctx, s.Flavor, s.Read, "", now)
 	if err != nil {
 		return all, err
 	}
@@ -49,7 +50,7 @@ func (e *pendingEnd) keyArgs() []any {
 // followOne follows an end, unless another node has followed it or does so just now.
 func (s *Store) followOne(ctx context.Context, end *pendingEnd, now time.Time) (done dispatcher.FollowedEnds, err error) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		ends, err := collect(ctx, t, scanPendingEnd, pendingEnds(oneEnd+t.lockRows(lockToDelete+skipLocked)), end.keyArgs()...)
+		ends, err := db.Collect(ctx, t, scanPendingEnd, pendingEnds(oneEnd+t.LockRows(db.LockToDelete+db.SkipLockedRows)), end.keyArgs()...)
 		if err == nil {
 			done, err = followEnds(ctx, t, ends)
 		}
@@ -64,7 +65,7 @@ func (s *Store) followOne(ctx context.Context, end *pendingEnd, now time.Time) (
 // setAside returns what people are told of an end that is set aside.
 func (e *pendingEnd) setAside() dispatcher.SetAside {
 	return dispatcher.SetAside{Work: dispatcher.WorkFollow, App: e.app, Job: e.job, Run: e.run(), Problem: e.problem, Tries: e.tries,
-		TryAt: instant(e.tryAt)}
+		TryAt: db.Instant(e.tryAt)}
 }
 
 // setEndAside sets an end aside that could not be followed; none: another node has followed it meanwhile.

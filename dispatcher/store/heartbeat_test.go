@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -41,7 +42,7 @@ func sleepers(t *testing.T, s *store.Store, database string, count int, want int
 func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{MaxConns: 1}})
+	s, err := store.Open(t.Context(), database, store.Options{Options: db.Options{MaxConns: 1}})
 	must(t, err)
 	defer s.Close()
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, time.Time{}))
@@ -63,7 +64,7 @@ func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{MaxConns: 3}})
+	s, err := store.Open(t.Context(), database, store.Options{Options: db.Options{MaxConns: 3}})
 	must(t, err)
 	defer s.Close()
 	t.Run("while the others are taken", func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestHeartbeatOfAServerThatIsAheadStands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, s := t.Context(), openAs(t, pgtest.New(t), store.Options{DatabaseOptions: store.DatabaseOptions{ClockMargin: test.margin}})
+			ctx, s := t.Context(), openAs(t, pgtest.New(t), store.Options{Options: db.Options{ClockMargin: test.margin}})
 			for _, node := range []run.NodeID{firstNode, secondNode} {
 				must(t, s.Register(ctx, dispatcher.Node{ID: node, Name: node.String()}, may1))
 			}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -23,18 +24,18 @@ import (
 // may use the database at the same time.
 type Inspection struct {
 	db *sql.DB // nil: a file that does not exist yet
-	a  address
+	a  db.Address
 }
 
 // Inspect connects to a database. A SQLite file that does not exist is no error, if it can be made.
-func Inspect(ctx context.Context, database string, login Login) (*Inspection, error) {
-	a, err := parse(database)
+func Inspect(ctx context.Context, database string, login db.Login) (*Inspection, error) {
+	a, err := db.ParseAddress(database)
 	if err != nil {
 		return nil, err
 	}
-	a.login = login
+	a.Login = login
 	i := &Inspection{a: a}
-	if a.path != "" {
+	if a.Path != "" {
 		err = i.openFile()
 	} else {
 		err = i.openServer()
@@ -49,26 +50,26 @@ func Inspect(ctx context.Context, database string, login Login) (*Inspection, er
 }
 
 func (i *Inspection) openServer() error {
-	config, err := poolConfig(i.a)
+	config, err := db.PoolConfig(i.a)
 	if err != nil {
 		return err
 	}
-	nameNothing(config.ConnConfig) // it may be a pooler
+	db.NameNothing(config.ConnConfig) // it may be a pooler
 	i.db = stdlib.OpenDB(*config.ConnConfig, stdlib.OptionBeforeConnect(config.BeforeConnect))
 	i.db.SetMaxOpenConns(1)
 	return nil
 }
 
 func (i *Inspection) openFile() error {
-	if err := checkFileSystem(i.a.path, fileSystem); err != nil {
+	if err := db.CheckFileSystem(i.a.Path, db.FileSystem); err != nil {
 		return err
 	}
-	if _, err := os.Stat(i.a.path); errors.Is(err, fs.ErrNotExist) {
-		_, err := os.Stat(filepath.Dir(i.a.path))
+	if _, err := os.Stat(i.a.Path); errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat(filepath.Dir(i.a.Path))
 		return err
 	}
 	var err error
-	i.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: filepath.ToSlash(i.a.path)}).EscapedPath()+
+	i.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: filepath.ToSlash(i.a.Path)}).EscapedPath()+
 		"?mode=rw&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
 	return err
 }
@@ -87,17 +88,17 @@ func (i *Inspection) Server(ctx context.Context) (string, error) {
 	switch {
 	case i.db == nil:
 		return "SQLite, a new file", nil
-	case i.a.path != "":
+	case i.a.Path != "":
 		query = `SELECT 'SQLite ' || sqlite_version()`
 	}
-	name, _, err := first(ctx, i.db, scanText, query)
+	name, _, err := db.First(ctx, i.db, db.ScanText, query)
 	return name, err
 }
 
 // Rights reports what a node may not do in the database and has to: it makes and drops tables, in migrations and
 // for each day of the ledger.
 func (i *Inspection) Rights(ctx context.Context) error {
-	if i.a.path != "" {
+	if i.a.Path != "" {
 		return i.fileRights()
 	}
 	// A table that is really made, and rolled back, tells more than a list of privileges.
@@ -115,7 +116,7 @@ func (i *Inspection) Rights(ctx context.Context) error {
 			return fmt.Errorf("create a table: %w", err)
 		}
 	}
-	foreign, err := collect(ctx, tx, scanText, foreignTables)
+	foreign, err := db.Collect(ctx, tx, db.ScanText, foreignTables)
 	if err != nil {
 		return fmt.Errorf("read the owners of the tables: %w", err)
 	}
@@ -139,9 +140,9 @@ const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner
 	ORDER BY c.relname`
 
 // Capabilities tells what the database has, apart from what it is to be used without.
-func (i *Inspection) Capabilities(ctx context.Context, without Capabilities) (has Capabilities, err error) {
-	if i.a.path != "" {
-		return AllCapabilities(), nil
+func (i *Inspection) Capabilities(ctx context.Context, without db.Capabilities) (has db.Capabilities, err error) {
+	if i.a.Path != "" {
+		return db.AllCapabilities(), nil
 	}
 	version, err := i.Schema(ctx)
 	if err != nil {
@@ -152,30 +153,30 @@ func (i *Inspection) Capabilities(ctx context.Context, without Capabilities) (ha
 		return nil, err
 	}
 	err = conn.Raw(func(driver any) error {
-		has, err = probe(ctx, driver.(*stdlib.Conn).Conn(), without)
+		has, err = db.Probe(ctx, driver.(*stdlib.Conn).Conn(), without)
 		return err
 	})
 	if err = errors.Join(err, conn.Close()); err != nil || version.Have > 0 {
 		return has, err
 	}
 	// The first migration is still to come, and makes partitions and what can be locked.
-	byDay, err := partitioned(ctx, i.db, without)
+	byDay, err := db.Partitioned(ctx, i.db, without)
 	if byDay {
-		has = append(has, DayPartitions)
+		has = append(has, db.DayPartitions)
 	}
-	if !without.Has(SkipLocked) {
-		has = append(has, SkipLocked)
+	if !without.Has(db.SkipLocked) {
+		has = append(has, db.SkipLocked)
 	}
 	return has, err
 }
 
 // fileRights requires that the file can be written, and that files can be made next to it: the lock and the log.
 func (i *Inspection) fileRights() error {
-	dir := filepath.Dir(i.a.path)
+	dir := filepath.Dir(i.a.Path)
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("write to directory %s: %w", dir, err)
 	}
-	for _, file := range []string{i.a.path, i.a.path + ".lock", i.a.path + "-wal", i.a.path + "-shm"} {
+	for _, file := range []string{i.a.Path, i.a.Path + ".lock", i.a.Path + "-wal", i.a.Path + "-shm"} {
 		if err := unix.Access(file, unix.R_OK|unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("write to %s: %w", file, err)
 		}
@@ -198,10 +199,10 @@ func (i *Inspection) Schema(ctx context.Context) (v SchemaVersion, err error) {
 		return v, err
 	}
 	query := `SELECT count(*) FROM pg_class WHERE oid = to_regclass('goose_db_version')`
-	if i.a.path != "" {
+	if i.a.Path != "" {
 		query = `SELECT count(*) FROM sqlite_master WHERE name = 'goose_db_version'`
 	}
-	there, _, err := first(ctx, i.db, scanInt, query)
+	there, _, err := db.First(ctx, i.db, db.ScanInt, query)
 	if err != nil || there == 0 {
 		return v, err
 	}
@@ -212,12 +213,12 @@ func (i *Inspection) Schema(ctx context.Context) (v SchemaVersion, err error) {
 // Clock reads the database's clock; it returns how far the clock of this machine, whose time now tells, is ahead
 // of it, and the time that the response took. Of three readings the quickest counts.
 func (i *Inspection) Clock(ctx context.Context, now func() time.Time) (ahead, took time.Duration, err error) {
-	if i.a.path != "" {
+	if i.a.Path != "" {
 		return 0, 0, nil // it is the same clock
 	}
 	for range 3 {
 		asked := now()
-		database, err := (&postgres{}).clock(ctx, i.db)
+		database, err := (&db.Postgres{}).Now(ctx, i.db)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -236,7 +237,7 @@ func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing 
 	if missing, err = missingKeys(ctx, i.db, keys); err != nil {
 		return nil, 0, err
 	}
-	stored, _, err = first(ctx, i.db, scanInt, `SELECT count(*) FROM secrets`)
+	stored, _, err = db.First(ctx, i.db, db.ScanInt, `SELECT count(*) FROM secrets`)
 	return missing, stored, err
 }
 
@@ -245,19 +246,19 @@ func (i *Inspection) SetAside(ctx context.Context, limit int) (aside []dispatche
 	if i.db == nil {
 		return nil, 0, nil
 	}
-	if aside, err = collect(ctx, i.db, scanSetAside, setAsideRows(time.Unix(0, 0), "")+` LIMIT $1`, limit); err != nil {
+	if aside, err = db.Collect(ctx, i.db, scanSetAside, setAsideRows(time.Unix(0, 0), "")+` LIMIT $1`, limit); err != nil {
 		return nil, 0, err
 	}
 	// $1 limit
 	const earliest = `SELECT * FROM pending_ends WHERE try_at > 0 ORDER BY ended_at, trigger_id, scheduled_at, kind LIMIT $1`
-	found, err := collect(ctx, i.db, scanPendingEnd, pendingEnds(earliest), limit)
+	found, err := db.Collect(ctx, i.db, scanPendingEnd, pendingEnds(earliest), limit)
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, end := range found {
 		aside = append(aside, end.setAside())
 	}
-	count, _, err = first(ctx, i.db, scanInt, `SELECT (SELECT count(*) FROM pending_ends WHERE try_at > 0)
+	count, _, err = db.First(ctx, i.db, db.ScanInt, `SELECT (SELECT count(*) FROM pending_ends WHERE try_at > 0)
 		+ (SELECT count(*) FROM (`+setAsideRows(time.Unix(0, 0), "")+`) AS x)`)
 	return aside, count, err
 }

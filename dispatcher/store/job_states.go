@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // writeState writes the state that a change of the definition makes. Whether a run is live is for
@@ -17,7 +18,7 @@ func writeState(ctx context.Context, t *tx, job dispatcher.Job) error {
 	const write = `UPDATE jobs SET state = $2, completed_at = $3 WHERE id = $1`
 	var completed *int64
 	if job.State == dispatcher.JobComplete {
-		completed = orNull(t.now)
+		completed = db.OrNull(t.now)
 	}
 	_, err := t.ExecContext(ctx, write, job.Key(), job.State, completed)
 	return err
@@ -31,9 +32,9 @@ type stateRow struct {
 
 // RollUp works out the states of the next page of jobs, and writes those that changed.
 func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.RolledUp, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	after, err := cursor(ctx, s.read, dispatcher.LockStates)
+	after, err := cursor(ctx, s.Read, dispatcher.LockStates)
 	if err != nil {
 		return rolled, err
 	}
@@ -42,7 +43,7 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 			j.revision, j.state
 		FROM jobs AS j
 		JOIN apps AS a ON a.id = j.app_id WHERE j.id > $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.id LIMIT $2`
-	jobs, err := collect(ctx, s.read, func(row scanner) (j stateRow, err error) {
+	jobs, err := db.Collect(ctx, s.Read, func(row db.Scanner) (j stateRow, err error) {
 		err = row.Scan(&j.ID, &j.App, &j.Name, &j.Origin, &j.Enabled, &j.Paused, &j.AppPaused, &j.triggers, &j.origins, &j.Revision, &j.State)
 		return j, err
 	}, page, after, limit)
@@ -50,7 +51,7 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 		return rolled, err
 	}
 	of := func(j stateRow) string { return jobItem(j.ID) }
-	err = inParts(ctx, s, withoutAsides(s, dispatcher.WorkStates, jobs, of, wallClock()), func(part []stateRow) error {
+	err = inParts(ctx, s, withoutAsides(s, dispatcher.WorkStates, jobs, of, db.WallClock()), func(part []stateRow) error {
 		changed, err := s.rollUpPage(ctx, part)
 		rolled.Changed += changed
 		return err
@@ -64,7 +65,7 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 	if rolled.More = len(jobs) == limit; rolled.More {
 		next = jobs[limit-1].ID
 	}
-	return rolled, moveCursor(ctx, s.write, dispatcher.LockStates, after, next)
+	return rolled, moveCursor(ctx, s.Write, dispatcher.LockStates, after, next)
 }
 
 // rollUpPage works out the states of some jobs, and returns how many changed.
@@ -125,15 +126,15 @@ func (s *Store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]t
 	slices.Sort(ids)
 	states := make(map[int64]triggerRow, len(ids))
 	// From $1 on: ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, c.state
+	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, c.state
 		FROM b JOIN triggers AS t ON t.id = b.id JOIN trigger_clock AS c ON c.id = t.id`
 	for some := range slices.Chunk(ids, movesAtOnce) {
-		_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+		_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 			var t triggerRow
 			err := row.Scan(&t.id, &t.name, &t.Enabled, &t.Paused, &t.State)
 			states[t.id] = t
 			return struct{}{}, err
-		}, query, s.batch(some)...)
+		}, query, s.Batch(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -148,9 +149,9 @@ func (s *Store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, erro
 		return nil, nil
 	}
 	// From $1 on: ids
-	live := s.rows(0, 1, "", idColumns...) + ` SELECT b.id FROM b WHERE EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = b.id)
-		UNION SELECT f.job_id FROM (` + s.claimedFires() + `) AS f`
-	found, err := collect(ctx, s.read, scanInt, live, s.batch(ids)...)
+	live := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT b.id FROM b WHERE EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = b.id)
+		UNION SELECT f.job_id FROM (` + s.ClaimedFires() + `) AS f`
+	found, err := db.Collect(ctx, s.Read, db.ScanInt, live, s.Batch(ids)...)
 	busy := make(map[int64]bool, len(found))
 	for _, id := range found {
 		busy[id] = true
@@ -164,13 +165,13 @@ func (s *Store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 		return 0, nil
 	}
 	// $1 now, from $2 on: the columns
-	write := s.rows(1, 2, "", col("id", bigint), col("revision", bigint), col("before", text), col("after", text)) +
+	write := s.Rows(1, 2, "", db.Col("id", db.Bigint), db.Col("revision", db.Bigint), db.Col("before", db.Text), db.Col("after", db.Text)) +
 		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b
 			WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64
 	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		var err error
-		changed, err = t.execute(ctx, write, append([]any{t.now.UnixMilli()}, s.batch(ids, revisions, from, to)...)...)
+		changed, err = t.execute(ctx, write, append([]any{t.now.UnixMilli()}, s.Batch(ids, revisions, from, to)...)...)
 		return err
 	})
 	if err != nil {

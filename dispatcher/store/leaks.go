@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // notJustEnded tells that a run, by the columns that name it, did not end after $2. Then nodes may be about to free what it has.
@@ -45,13 +46,13 @@ var leaks = `SELECT l.kind_of_leak, l.job, l.scheduled_at, l.trigger_id, l.kind,
 
 // Leaks returns what is held for runs of an app that have ended, or keeps runs of it from going on.
 func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit int) ([]dispatcher.Leak, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	found, err := collect(ctx, s.read, func(row scanner) (leak dispatcher.Leak, err error) {
+	found, err := db.Collect(ctx, s.Read, func(row db.Scanner) (leak dispatcher.Leak, err error) {
 		var key run.Key
 		var node run.NodeID
 		var since int64
-		err = row.Scan(&leak.Kind, &leak.Job, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &leak.Of, &node, &since)
+		err = row.Scan(&leak.Kind, &leak.Job, db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &leak.Of, &node, &since)
 		if key.TriggerID != 0 {
 			leak.Run = key.String()
 		}
@@ -59,7 +60,7 @@ func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit i
 			leak.Node = &node
 		}
 		if since != 0 {
-			at := instant(since)
+			at := db.Instant(since)
 			leak.Since = &at
 		}
 		return leak, err

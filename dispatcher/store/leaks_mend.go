@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Slots are freed by the nodes that have them, a host without runs by its next probe, and ends are followed by any node. The leaks
@@ -36,14 +37,14 @@ type leakToMend struct {
 
 // MendLeaks lets runs go on that nothing else would let go. One that cannot be mended is set aside.
 func (s *Store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended []dispatcher.Leak, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	item := func(l leakToMend) string { return l.key.String() }
-	leaks, err := collect(ctx, s.read, func(row scanner) (f leakToMend, err error) {
-		return f, row.Scan(&f.kind, instantColumn(&f.key.ScheduledAt), &f.key.TriggerID, kindColumn(&f.key), &f.job)
+	leaks, err := db.Collect(ctx, s.Read, func(row db.Scanner) (f leakToMend, err error) {
+		return f, row.Scan(&f.kind, db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.job)
 	}, leaksToMend, limit+s.asides.count(dispatcher.WorkRetry))
 	if err == nil && len(leaks) > 0 {
-		if now, err = s.orClock(ctx, now); err == nil {
+		if now, err = s.OrClock(ctx, now); err == nil {
 			leaks = withoutAsides(s, dispatcher.WorkRetry, leaks, item, now)
 		}
 	}
@@ -79,6 +80,6 @@ func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (b
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5 AND state = 'waiting_callback' AND next_attempt_at IS NULL`
 		last = run.MostCallbackWait.Milliseconds()
 	}
-	n, err := affect(ctx, s.write, mend, append(keyArgs(leak.key), last, leak.job)...)
+	n, err := db.Affect(ctx, s.Write, mend, append(keyArgs(leak.key), last, leak.job)...)
 	return n > 0, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The statements of locks. Each is a transaction by itself, because every node asks for locks all the time. Now is
@@ -25,7 +26,7 @@ const (
 		WHERE l.locked_until <= excluded.locked_until - $3 OR l.locked_until > excluded.locked_until + $3
 		RETURNING name, fence`
 
-	// From $1 on: lockColumns
+	// From $1 on: db.LockColumns
 	freeLocks = ` UPDATE locks AS l SET locked_until = l.free_at FROM b WHERE l.name = b.name AND l.holder = b.holder AND l.fence = b.fence`
 
 	// $1 name, $2 holder, $3 fence, $4 now
@@ -39,11 +40,12 @@ func (s *Store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks
 	}
 	// In order, so that two nodes that ask for the same cannot deadlock.
 	names := slices.Compact(slices.Sorted(slices.Values(request.Names)))
-	args := append([]any{orZero(request.Now), request.Node, request.AtMost.Milliseconds(), request.AtLeast.Milliseconds()}, s.batch(names)...)
-	ctx, cancel := bound(ctx, otherTimeout)
+	args := append([]any{db.OrZero(request.Now), request.Node, request.AtMost.Milliseconds(), request.AtLeast.Milliseconds()},
+		s.Batch(names)...)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	err = retry(ctx, s.transient, func() error {
-		locks, err = collect(ctx, s.write, func(row scanner) (dispatcher.Lock, error) {
+	err = retry(ctx, s.Transient, func() error {
+		locks, err = db.Collect(ctx, s.Write, func(row db.Scanner) (dispatcher.Lock, error) {
 			lock := dispatcher.Lock{Node: request.Node}
 			return lock, row.Scan(&lock.Name, &lock.Fence)
 		}, s.hot.takeLocks, args...)
@@ -65,10 +67,10 @@ func (s *Store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	for _, lock := range slices.SortedFunc(slices.Values(locks), func(a, b dispatcher.Lock) int { return cmp.Compare(a.Name, b.Name) }) {
 		names, holders, fences = append(names, lock.Name), append(holders, int64(lock.Node)), append(fences, lock.Fence)
 	}
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	err := retry(ctx, s.transient, func() error {
-		_, err := s.write.ExecContext(ctx, s.hot.giveBack, s.batch(names, holders, fences)...)
+	err := retry(ctx, s.Transient, func() error {
+		_, err := s.Write.ExecContext(ctx, s.hot.giveBack, s.Batch(names, holders, fences)...)
 		return err
 	})
 	if err != nil {
@@ -79,14 +81,14 @@ func (s *Store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 
 // holds tells whether a lock is still its holder's, which stays so until the transaction ends: who
 // wants to take it waits for that.
-func holds(ctx context.Context, q querier, f flavor, lock dispatcher.Lock, now time.Time) (bool, error) {
+func holds(ctx context.Context, q db.Querier, f db.Flavor, lock dispatcher.Lock, now time.Time) (bool, error) {
 	if now.IsZero() {
 		var err error
-		if now, err = f.clock(ctx, q); err != nil {
+		if now, err = f.Now(ctx, q); err != nil {
 			return false, err
 		}
 	}
-	_, held, err := first(ctx, q, scanInt, lockHeld+f.lock(), lock.Name, lock.Node, lock.Fence, now.UnixMilli())
+	_, held, err := db.First(ctx, q, db.ScanInt, lockHeld+f.ForUpdate(), lock.Name, lock.Node, lock.Fence, now.UnixMilli())
 	return held, err
 }
 
@@ -94,14 +96,14 @@ func holds(ctx context.Context, q querier, f flavor, lock dispatcher.Lock, now t
 // comes to its end on any number of nodes, however often they start.
 
 // cursor returns from where the work under a lock goes on; 0: from the beginning.
-func cursor(ctx context.Context, q querier, lock string) (int64, error) {
+func cursor(ctx context.Context, q db.Querier, lock string) (int64, error) {
 	// $1 name
-	at, _, err := first(ctx, q, scanInt, `SELECT cursor FROM locks WHERE name = $1`, lock)
+	at, _, err := db.First(ctx, q, db.ScanInt, `SELECT cursor FROM locks WHERE name = $1`, lock)
 	return at, err
 }
 
 // moveCursor moves the cursor of a lock, unless another node has moved it meanwhile.
-func moveCursor(ctx context.Context, q querier, lock string, from, to int64) error {
+func moveCursor(ctx context.Context, q db.Querier, lock string, from, to int64) error {
 	if from == to {
 		return nil
 	}

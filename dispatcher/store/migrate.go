@@ -20,51 +20,52 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/migrations"
 )
 
 // Migrate brings the schema of a database up to date. Any number of nodes may call it at the
 // same time. The error is ErrSchemaTooNew if a newer version has migrated the database.
-func Migrate(ctx context.Context, database string) error { return MigrateAs(ctx, database, Login{}) }
+func Migrate(ctx context.Context, database string) error { return MigrateAs(ctx, database, db.Login{}) }
 
 // MigrateAs is Migrate for a database whose login is not in its URL, or that is to be used without something.
-func MigrateAs(ctx context.Context, database string, login Login, without ...Capability) error {
-	a, err := parse(database)
+func MigrateAs(ctx context.Context, database string, login db.Login, without ...db.Capability) error {
+	a, err := db.ParseAddress(database)
 	if err != nil {
 		return err
 	}
-	a.login = login
+	a.Login = login
 	if err := migrate(ctx, a, without); err != nil {
 		return fmt.Errorf("migrate database %s: %w", a, err)
 	}
 	return nil
 }
 
-func migrate(ctx context.Context, a address, without Capabilities) error {
-	db, options, done, err := migrator(ctx, a, without)
+func migrate(ctx context.Context, a db.Address, without db.Capabilities) error {
+	database, options, done, err := migrator(ctx, a, without)
 	if err != nil {
 		return err
 	}
 	dialect, scripts := scriptsOf(a)
 	byDay := false
-	if a.path == "" {
-		if byDay, err = partitioned(ctx, db, without); err != nil {
+	if a.Path == "" {
+		if byDay, err = db.Partitioned(ctx, database, without); err != nil {
 			return errors.Join(err, done())
 		}
 		if !byDay {
 			scripts = migrations.Plain(scripts)
 		}
 	}
-	provider, err := goose.NewProvider(dialect, db, scripts, append(options, goose.WithDisableGlobalRegistry(true))...)
+	provider, err := goose.NewProvider(dialect, database, scripts, append(options, goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
 		return errors.Join(err, done())
 	}
 	failpoint.During(failpoint.DuringMigration)
 	if err = up(ctx, provider); err == nil {
-		err = checkSchema(ctx, db, a)
+		err = checkSchema(ctx, database, a)
 	}
 	if err == nil && byDay {
-		err = firstDays(ctx, db, &postgres{has: AllCapabilities().Without(without)})
+		err = firstDays(ctx, database, &db.Postgres{Has: db.AllCapabilities().Without(without)})
 	}
 	return errors.Join(err, done())
 }
@@ -82,7 +83,7 @@ const (
 func up(ctx context.Context, p *goose.Provider) error {
 	locked := func(err error) bool {
 		var refused *pgconn.PgError
-		return errors.As(err, &refused) && refused.Code == lockNotAvailable
+		return errors.As(err, &refused) && refused.Code == db.LockNotAvailable
 	}
 	err := backoff.Pauses{First: scriptPause, Most: scriptPause}.Repeat(ctx, func() error {
 		_, err := p.Up(ctx)
@@ -96,25 +97,25 @@ func up(ctx context.Context, p *goose.Provider) error {
 
 // migrator opens the database for migration. On PostgreSQL a row with a lease keeps nodes that
 // start together apart; on SQLite the lock file does.
-func migrator(ctx context.Context, a address, without Capabilities) (*sql.DB, []goose.ProviderOption, func() error, error) {
-	if a.path != "" {
-		s, err := openSQLite(ctx, a, DatabaseOptions{})
+func migrator(ctx context.Context, a db.Address, without db.Capabilities) (*sql.DB, []goose.ProviderOption, func() error, error) {
+	if a.Path != "" {
+		s, err := db.OpenSQLite(ctx, a, db.Options{})
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		return s.write, nil, s.Close, nil
+		return s.Write, nil, s.Close, nil
 	}
-	config, err := poolConfig(a)
+	config, err := db.PoolConfig(a)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	nameNothing(config.ConnConfig) // to find out whether that is needed is not worth it for a few statements
+	db.NameNothing(config.ConnConfig) // to find out whether that is needed is not worth it for a few statements
 	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionBeforeConnect(config.BeforeConnect),
 		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-			if without.Has(SessionSettings) {
+			if without.Has(db.SessionSettings) {
 				return nil
 			}
-			if err := conn.PgConn().Exec(ctx, scriptLocks).Close(); err != nil && !lacks(err) {
+			if err := conn.PgConn().Exec(ctx, scriptLocks).Close(); err != nil && !db.Lacks(err) {
 				return err
 			}
 			return nil
@@ -133,9 +134,9 @@ func migrator(ctx context.Context, a address, without Capabilities) (*sql.DB, []
 	return db, []goose.ProviderOption{goose.WithLocker(locker)}, db.Close, nil
 }
 
-func scriptsOf(a address) (goose.Dialect, fs.FS) {
+func scriptsOf(a db.Address) (goose.Dialect, fs.FS) {
 	dialect, scripts, dir := goose.DialectPostgres, migrations.Postgres, "postgres"
-	if a.path != "" {
+	if a.Path != "" {
 		dialect, scripts, dir = goose.DialectSQLite3, migrations.SQLite, "sqlite"
 	}
 	sub, err := fs.Sub(scripts, dir)
@@ -151,7 +152,7 @@ func scriptsOf(a address) (goose.Dialect, fs.FS) {
 const family = 1000
 
 // checkSchema compares the schema's version with the newest script.
-func checkSchema(ctx context.Context, db *sql.DB, a address) error {
+func checkSchema(ctx context.Context, db *sql.DB, a db.Address) error {
 	have, err := appliedVersion(ctx, db)
 	if err != nil {
 		if pingErr := db.PingContext(ctx); pingErr != nil {

@@ -5,52 +5,42 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // nodeFields are the columns of nodes.
-var nodeFields = fields[nodeRow]{
-	{name: "id", ref: func(n *nodeRow) any { return &n.ID }},
-	{name: "name", ref: func(n *nodeRow) any { return &n.Name }},
-	{name: "version", ref: func(n *nodeRow) any { return &n.Version }},
-	{name: "state", ref: func(n *nodeRow) any { return &n.State }},
-	{name: "apps", ref: func(n *nodeRow) any { return appsColumn(&n.Apps) }},
-	{name: "labels", ref: func(n *nodeRow) any { return labelsColumn(&n.Labels) }},
-	{name: "started_at", ref: func(n *nodeRow) any { return instantColumn(&n.StartedAt) }},
-	{name: "heartbeat_at", ref: func(n *nodeRow) any { return instantColumn(&n.HeartbeatAt) }},
-	{name: "in_flight", ref: func(n *nodeRow) any { return &n.InFlight }},
-	{name: "fires", ref: func(n *nodeRow) any { return &n.Fires }},
-	{name: "lag", ref: func(n *nodeRow) any { return durationColumn(&n.Lag) }},
-	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn(&n.ClockOffset) }},
-	{name: "certificate_ends_at", ref: func(n *nodeRow) any { return optionalColumn(&n.CertificateEndsAt) }},
-	{name: "long_since", ref: func(n *nodeRow) any { return optionalColumn(&n.LongSince) }},
-	{name: "api_addresses", ref: func(n *nodeRow) any { return appsColumn(&n.APIAddresses) }},
-	{name: "deregistered", ref: func(n *nodeRow) any { return &n.Deregistered }},
-	{name: "zones", ref: func(n *nodeRow) any { return &n.Zones }},
-	{name: "paused_by_rollback", ref: func(n *nodeRow) any { return &n.pausedByRollback }, use: onlyNew},
+var nodeFields = db.Fields[nodeRow]{
+	{Name: "id", Ref: func(n *nodeRow) any { return &n.ID }},
+	{Name: "name", Ref: func(n *nodeRow) any { return &n.Name }},
+	{Name: "version", Ref: func(n *nodeRow) any { return &n.Version }},
+	{Name: "state", Ref: func(n *nodeRow) any { return &n.State }},
+	{Name: "apps", Ref: func(n *nodeRow) any { return db.ListColumn(&n.Apps) }},
+	{Name: "labels", Ref: func(n *nodeRow) any { return db.LabelsColumn(&n.Labels) }},
+	{Name: "started_at", Ref: func(n *nodeRow) any { return db.InstantColumn(&n.StartedAt) }},
+	{Name: "heartbeat_at", Ref: func(n *nodeRow) any { return db.InstantColumn(&n.HeartbeatAt) }},
+	{Name: "in_flight", Ref: func(n *nodeRow) any { return &n.InFlight }},
+	{Name: "fires", Ref: func(n *nodeRow) any { return &n.Fires }},
+	{Name: "lag", Ref: func(n *nodeRow) any { return db.DurationColumn(&n.Lag) }},
+	{Name: "clock_offset", Ref: func(n *nodeRow) any { return db.DurationColumn(&n.ClockOffset) }},
+	{Name: "certificate_ends_at", Ref: func(n *nodeRow) any { return db.OptionalColumn(&n.CertificateEndsAt) }},
+	{Name: "long_since", Ref: func(n *nodeRow) any { return db.OptionalColumn(&n.LongSince) }},
+	{Name: "api_addresses", Ref: func(n *nodeRow) any { return db.ListColumn(&n.APIAddresses) }},
+	{Name: "deregistered", Ref: func(n *nodeRow) any { return &n.Deregistered }},
+	{Name: "zones", Ref: func(n *nodeRow) any { return &n.Zones }},
+	{Name: "paused_by_rollback", Ref: func(n *nodeRow) any { return &n.pausedByRollback }, Use: db.OnlyNew},
 }
 
 // nodeRead are those that make a node, and nodeColumns selects them.
 var (
-	nodeRead    = nodeFields.read()
-	nodeColumns = nodeRead.selected("")
+	nodeRead    = nodeFields.Read()
+	nodeColumns = nodeRead.Selected("")
 )
-
-// appsColumn holds names, joined with commas.
-func appsColumn(apps *[]string) any {
-	return converted[[]string, string]{apps, func(text string) []string {
-		if text == "" {
-			return nil
-		}
-		return strings.Split(text, ",")
-	}, func(names []string) string { return strings.Join(names, ",") }}
-}
 
 // nodeRow is a node as its row holds it.
 type nodeRow struct {
@@ -59,15 +49,15 @@ type nodeRow struct {
 }
 
 // scanNode reads the row of a node.
-func scanNode(row scanner) (dispatcher.Node, error) {
+func scanNode(row db.Scanner) (dispatcher.Node, error) {
 	var n nodeRow
-	err := row.Scan(nodeRead.refs(&n)...)
+	err := row.Scan(nodeRead.Refs(&n)...)
 	return n.Node, err
 }
 
 // Installation returns the random id of this database.
 func (s *Store) Installation(ctx context.Context) (string, error) {
-	id, found, err := first(ctx, s.read, scanText, `SELECT id FROM installation`)
+	id, found, err := db.First(ctx, s.Read, db.ScanText, `SELECT id FROM installation`)
 	if err == nil && !found {
 		err = fmt.Errorf("installation: %w", dispatcher.ErrNotFound)
 	}
@@ -76,9 +66,9 @@ func (s *Store) Installation(ctx context.Context) (string, error) {
 
 // Clock reads the database's clock.
 func (s *Store) Clock(ctx context.Context) (time.Time, error) {
-	ctx, cancel := bound(ctx, heartbeatTimeout)
+	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
 	defer cancel()
-	return s.clock(ctx, s.heartbeat)
+	return s.Now(ctx, s.Heartbeats)
 }
 
 // Register adds a node to the fleet, paused if the database lost commits.
@@ -86,11 +76,11 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	if node.State != dispatcher.NodePaused {
 		node.State = dispatcher.NodeActive
 	}
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	var r registration
 	var err error
-	if r.identity, err = s.identity(ctx); err != nil {
+	if r.identity, err = s.Identity(ctx); err != nil {
 		return err
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
@@ -98,7 +88,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		if err != nil {
 			return err
 		}
-		if t.single() {
+		if t.Single() {
 			// Who holds the lock file is alone: anyone who is in the table is gone.
 			if _, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead'`); err != nil {
 				return err
@@ -112,7 +102,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		if rolledBack && row.State == dispatcher.NodeActive {
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
-		_, err = t.ExecContext(ctx, nodeFields.insert("nodes"), nodeFields.values(&row)...)
+		_, err = t.ExecContext(ctx, nodeFields.Insert("nodes"), nodeFields.Values(&row)...)
 		t.notify(dispatcher.Notification{Nodes: true})
 		return err
 	})
@@ -120,7 +110,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		return err
 	}
 	s.rollbacks.registered(node.ID, r)
-	s.mark(node.ID, 0)
+	s.Mark(node.ID, 0)
 	return s.noteServed(ctx)
 }
 
@@ -146,15 +136,15 @@ type renewedNode struct {
 	pausedByRollback, rolledBack bool
 }
 
-func scanRenewed(row scanner) (n renewedNode, err error) {
-	n.Node, err = scanNode(widerRow{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
+func scanRenewed(row db.Scanner) (n renewedNode, err error) {
+	n.Node, err = scanNode(db.WiderRow{Scanner: row, After: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
 	return n, err
 }
 
 // Heartbeat renews the row of a node, and returns its state and the live nodes.
 func (s *Store) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.NodeReport,
 	now time.Time) (dispatcher.HeartbeatReply, error) {
-	ctx, cancel := bound(ctx, heartbeatTimeout)
+	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
 	defer cancel()
 	all, err := s.renew(ctx, id, report, now)
 	if err != nil {
@@ -201,15 +191,15 @@ func (s *Store) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.
 func (s *Store) renew(ctx context.Context, id run.NodeID, report dispatcher.NodeReport, now time.Time) (
 	all []renewedNode, err error,
 ) {
-	if now.IsZero() && s.hot.heartbeat.now != 0 {
-		if now, err = s.clock(ctx, s.heartbeat); err != nil {
+	if now.IsZero() && s.hot.heartbeat.Now != 0 {
+		if now, err = s.Now(ctx, s.Heartbeats); err != nil {
 			return nil, err
 		}
 	}
 	args := []any{id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(),
-		orNullAt(report.LongSince), orZero(now), orNullAt(report.CertificateEndsAt)}
-	for _, part := range s.hot.heartbeat.parts {
-		some, err := collect(ctx, s.heartbeat, scanRenewed, part, args...)
+		db.OrNullAt(report.LongSince), db.OrZero(now), db.OrNullAt(report.CertificateEndsAt)}
+	for _, part := range s.hot.heartbeat.Parts {
+		some, err := db.Collect(ctx, s.Heartbeats, scanRenewed, part, args...)
 		if err != nil || len(some) == 0 && len(all) == 0 {
 			return nil, err
 		}
@@ -263,9 +253,9 @@ const unwellNodes = ` SELECT 1 FROM b CROSS JOIN nodes AS o
 // MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
 func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration,
 	now time.Time) (dead int, err error) {
-	args := append([]any{orZero(now), s.margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()},
-		s.batch([]int64{0})...)
-	_, found, err := first(ctx, s.read, scanInt, s.rows(1, 5, "", idColumns...)+unwellNodes, args...)
+	args := append([]any{db.OrZero(now), s.Margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()},
+		s.Batch([]int64{0})...)
+	_, found, err := db.First(ctx, s.Read, db.ScanInt, s.Rows(1, 5, "", db.IdColumns...)+unwellNodes, args...)
 	if err != nil || !found {
 		return 0, err
 	}
@@ -273,8 +263,8 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
 		// still find their node.
-		for i, age := range []time.Duration{s.margin, purgeNodeAfter, after} {
-			args := append([]any{orZero(now), age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
+		for i, age := range []time.Duration{s.Margin, purgeNodeAfter, after} {
+			args := append([]any{db.OrZero(now), age.Milliseconds()}, t.Batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
 			var err error
 			if affected, err = t.execute(ctx, s.hot.markDead[i], args...); err != nil {
 				return err
@@ -293,7 +283,7 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 
 // Nodes returns all nodes, dead ones too until they are purged.
 func (s *Store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
-	nodes, err := collect(ctx, s.read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
+	nodes, err := db.Collect(ctx, s.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
 	dispatcher.SetShares(nodes)
 	return nodes, err
 }
@@ -310,19 +300,19 @@ func (s *Store) SetNodeState(ctx context.Context, id run.NodeID, state dispatche
 			}
 		}
 		// $1 id
-		before, _, err := first(ctx, t, scanText, `SELECT state FROM nodes WHERE id = $1`+t.lock(), id)
+		before, _, err := db.First(ctx, t, db.ScanText, `SELECT state FROM nodes WHERE id = $1`+t.ForUpdate(), id)
 		if err != nil {
 			return err
 		}
 		// $1 id, $2 state
 		set := `UPDATE nodes SET state = $2, paused_by_rollback = FALSE WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
 		var found bool
-		if node, found, err = first(ctx, t, scanNode, set, id, state); err != nil {
+		if node, found, err = db.First(ctx, t, scanNode, set, id, state); err != nil {
 			return err
 		}
 		if !found {
 			// $1 id
-			if _, found, err = first(ctx, t, scanInt, `SELECT 1 FROM nodes WHERE id = $1`, id); err != nil {
+			if _, found, err = db.First(ctx, t, db.ScanInt, `SELECT 1 FROM nodes WHERE id = $1`, id); err != nil {
 				return err
 			}
 			if !found {

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Buckets of objective_counts, in milliseconds, and how long they are kept.
@@ -22,7 +23,7 @@ const (
 
 // objectiveColumn is the empty text for no objective.
 func objectiveColumn(o **dispatcher.Objective) any {
-	return converted[*dispatcher.Objective, string]{o, func(text string) *dispatcher.Objective {
+	return db.ConvertedColumn(o, func(text string) *dispatcher.Objective {
 		var objective dispatcher.Objective
 		if text == "" || json.Unmarshal([]byte(text), &objective) != nil {
 			return nil
@@ -37,7 +38,7 @@ func objectiveColumn(o **dispatcher.Objective) any {
 			panic(err) // a duration and a text always marshal
 		}
 		return string(text)
-	}}
+	})
 }
 
 // writeObjective lets the fires of a job with an objective be counted. With another bound than before they are counted
@@ -52,7 +53,7 @@ func writeObjective(ctx context.Context, t *tx, job dispatcher.Job) error {
 	const put = `INSERT INTO objectives (job_id, within, counted_from, checked_to) VALUES ($1, $2, $3, $3)
 		ON CONFLICT (job_id) DO UPDATE SET within = excluded.within, counted_from = excluded.counted_from,
 			checked_to = excluded.checked_to, pending_after = 0 WHERE objectives.within <> excluded.within`
-	changed, err := t.execute(ctx, put, job.Key(), toMillis(job.Objective.Within), from-from%objectiveHour)
+	changed, err := t.execute(ctx, put, job.Key(), db.ToMillis(job.Objective.Within), from-from%objectiveHour)
 	if err == nil && changed > 0 {
 		err = forgetCounts(ctx, t, job.Key())
 	}
@@ -92,7 +93,7 @@ const (
 
 // measuredOf returns what was counted of jobs that have an objective, by their names. jobs is a WITH clause whose b has their ids. The
 // buckets c that counted selects are read; empty: all.
-func measuredOf(ctx context.Context, q querier, jobs, counted string, args ...any) (all []measuredJob, err error) {
+func measuredOf(ctx context.Context, q db.Querier, jobs, counted string, args ...any) (all []measuredJob, err error) {
 	query := jobs + ` SELECT j.id, a.name, j.name, j.objective, o.counted_from, o.checked_to,
 		(SELECT count(*) FROM objective_pending AS p WHERE p.job_id = o.job_id), c.band, c.good, c.late, c.missed
 	FROM (SELECT o.job_id, ` + objectiveBand() + ` AS band, sum(c.good) AS good, sum(c.late) AS late, sum(c.missed) AS missed
@@ -100,7 +101,7 @@ func measuredOf(ctx context.Context, q querier, jobs, counted string, args ...an
 		GROUP BY o.job_id, 2) AS c
 	JOIN objectives AS o ON o.job_id = c.job_id JOIN jobs AS j ON j.id = c.job_id JOIN apps AS a ON a.id = j.app_id
 	WHERE j.objective <> '' AND j.deleted_at IS NULL ORDER BY a.name, j.name, j.id, c.band`
-	bands, err := collect(ctx, q, scanMeasured, query, args...)
+	bands, err := db.Collect(ctx, q, scanMeasured, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +134,9 @@ type measuredBand struct {
 	dispatcher.ObjectiveCounts
 }
 
-func scanMeasured(row scanner) (b measuredBand, err error) {
+func scanMeasured(row db.Scanner) (b measuredBand, err error) {
 	var good, late, missed *int64
-	err = row.Scan(&b.id, &b.job.App, &b.job.Name, objectiveColumn(&b.job.Objective), instantColumn(&b.From), instantColumn(&b.To),
+	err = row.Scan(&b.id, &b.job.App, &b.job.Name, objectiveColumn(&b.job.Objective), db.InstantColumn(&b.From), db.InstantColumn(&b.To),
 		&b.Pending, &b.band, &good, &late, &missed)
 	if err != nil {
 		return b, err
@@ -169,18 +170,18 @@ func (j *measuredJob) add(of measuredBand) {
 
 // ObjectiveStatus returns how a job does by its objective.
 func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// $1 app, $2 name
 	const named = `WITH b AS MATERIALIZED (SELECT id FROM jobs WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL)`
-	found, err := measuredOf(ctx, s.read, named, ``, run.AppID(app), job)
+	found, err := measuredOf(ctx, s.Read, named, ``, run.AppID(app), job)
 	if err != nil {
 		return dispatcher.ObjectiveStatus{}, err
 	}
 	if len(found) > 0 {
 		return found[0].Status(found[0].job), nil
 	}
-	if _, err := s.findJob(ctx, s.read, app, job, ""); errors.Is(err, dispatcher.ErrNotFound) {
+	if _, err := s.findJob(ctx, s.Read, app, job, ""); errors.Is(err, dispatcher.ErrNotFound) {
 		return dispatcher.ObjectiveStatus{}, err
 	}
 	return dispatcher.ObjectiveStatus{}, fmt.Errorf("job %s has no objective; declare objective in its definition: %w",
@@ -189,15 +190,15 @@ func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 
 // ObjectiveStatuses returns a page of the jobs of an app that have an objective, by name.
 func (s *Store) ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit. The page is chosen before anything is counted.
 	const listed = `WITH b AS MATERIALIZED (SELECT id FROM jobs
 		WHERE app_id = $1 AND name > $2 AND objective <> '' AND deleted_at IS NULL ORDER BY name LIMIT $3)`
-	found, err := measuredOf(ctx, s.read, listed, ``, run.AppID(app), page.Cursor, page.Limit)
+	found, err := measuredOf(ctx, s.Read, listed, ``, run.AppID(app), page.Cursor, page.Limit)
 	statuses := make([]dispatcher.ObjectiveStatus, len(found))
 	for i, one := range found {
 		statuses[i] = one.Status(one.job)

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // How fires are counted exactly once, although nothing of a fire tells of it:
@@ -31,20 +32,20 @@ const (
 
 // RollUpObjectives counts fires of some jobs, each in a transaction of its own.
 func (s *Store) RollUpObjectives(ctx context.Context, limit int, now time.Time) (rolled dispatcher.ObjectivesRolled, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.orClock(ctx, now); err != nil {
+	if now, err = s.OrClock(ctx, now); err != nil {
 		return rolled, err
 	}
 	target := now.Add(-objectiveLag).UnixMilli()
 	target -= target % objectiveBucket
-	after, err := cursor(ctx, s.read, dispatcher.LockObjectives)
+	after, err := cursor(ctx, s.Read, dispatcher.LockObjectives)
 	if err != nil {
 		return rolled, err
 	}
 	// $1 last job of the call before, $2 up to when fires are counted, $3 limit
 	const behind = `SELECT job_id FROM objectives WHERE job_id > $1 AND checked_to < $2 ORDER BY job_id LIMIT $3`
-	jobs, err := collect(ctx, s.read, scanInt, behind, after, target, limit)
+	jobs, err := db.Collect(ctx, s.Read, db.ScanInt, behind, after, target, limit)
 	if err != nil {
 		return rolled, fmt.Errorf("look for objectives: %w", err)
 	}
@@ -64,7 +65,7 @@ func (s *Store) RollUpObjectives(ctx context.Context, limit int, now time.Time) 
 		rolled.Jobs++
 	}
 	rolled.More = rolled.More || next != 0
-	return rolled, moveCursor(ctx, s.write, dispatcher.LockObjectives, after, next)
+	return rolled, moveCursor(ctx, s.Write, dispatcher.LockObjectives, after, next)
 }
 
 // objectiveStep is one step of a job.
@@ -81,15 +82,15 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 		// $1 job. What a PUT changes of it waits for this step.
 		const of = `SELECT o.within, o.checked_to, o.pending_after FROM objectives AS o WHERE o.job_id = $1`
 		type row struct{ within, checked, pendingAfter int64 }
-		o, found, err := first(ctx, t, func(r scanner) (o row, err error) {
+		o, found, err := db.First(ctx, t, func(r db.Scanner) (o row, err error) {
 			err = r.Scan(&o.within, &o.checked, &o.pendingAfter)
 			return o, err
-		}, of+lockOf(t.lock(), "o"), job)
+		}, of+db.LockOf(t.ForUpdate(), "o"), job)
 		if err != nil || !found || o.checked >= target {
 			return err
 		}
 		const has = `SELECT 1 FROM jobs WHERE id = $1 AND deleted_at IS NULL AND objective <> ''`
-		if _, wanted, err := first(ctx, t, scanInt, has, job); err != nil || !wanted {
+		if _, wanted, err := db.First(ctx, t, db.ScanInt, has, job); err != nil || !wanted {
 			if err == nil {
 				err = dropObjective(ctx, t, job)
 			}
@@ -152,7 +153,7 @@ func (s *objectiveStep) countTriggers(ctx context.Context, checked int64) (int64
 	const cursors = `SELECT o.trigger_id, o.rolled_to, CASE WHEN c.delayed AND c.next_fire_time IS NULL AND c.state = 'waiting'
 			THEN coalesce(c.prev_fire_time, 0) + 1 ELSE c.next_fire_time END FROM objective_triggers AS o
 		LEFT JOIN trigger_clock AS c ON c.id = o.trigger_id WHERE o.job_id = $1 ORDER BY o.trigger_id`
-	triggers, err := collect(ctx, s, func(row scanner) (c cursor, err error) {
+	triggers, err := db.Collect(ctx, s, func(row db.Scanner) (c cursor, err error) {
 		err = row.Scan(&c.trigger, &c.at, &c.owed)
 		return c, err
 	}, cursors, s.job)
@@ -184,12 +185,12 @@ func (s *objectiveStep) countTriggers(ctx context.Context, checked int64) (int64
 // countSpan counts the fires of some triggers in a span.
 func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64) error {
 	// $1 job, $2 from, $3 to, $4 on: triggers
-	batch := s.rows(0, 4, "", idColumns...)
-	args := append([]any{s.job, of.from, of.to}, s.batch(triggers)...)
+	batch := s.Rows(0, 4, "", db.IdColumns...)
+	args := append([]any{s.job, of.from, of.to}, s.Batch(triggers)...)
 	pending := batch + ` INSERT INTO objective_pending (job_id, scheduled_at, trigger_id, kind)
 		SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r
 		WHERE r.job_id = $1 AND r.scheduled_at + 0 >= $2 AND r.scheduled_at + 0 < $3 AND r.kind = 1 AND r.trigger_id IN (SELECT id FROM b)
-		UNION SELECT f.job_id, f.scheduled_at, f.trigger_id, 1 FROM (` + s.claimedFires() + `) AS f
+		UNION SELECT f.job_id, f.scheduled_at, f.trigger_id, 1 FROM (` + s.ClaimedFires() + `) AS f
 		WHERE f.job_id = $1 AND f.scheduled_at >= $2 AND f.scheduled_at < $3 AND f.trigger_id IN (SELECT id FROM b)
 		ON CONFLICT DO NOTHING`
 	if _, err := s.ExecContext(ctx, pending, args...); err != nil {
@@ -201,7 +202,7 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 		WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at < $3 AND r.kind = 1 AND r.trigger_id IN (SELECT id FROM b)
 			AND NOT EXISTS (SELECT 1 FROM objective_pending AS p WHERE p.job_id = r.job_id AND p.scheduled_at = r.scheduled_at
 				AND p.trigger_id = r.trigger_id AND p.kind = r.kind)`
-	fires, err := collect(ctx, s, scanEndedFire, ended, args...)
+	fires, err := db.Collect(ctx, s, scanEndedFire, ended, args...)
 	if err != nil {
 		return fmt.Errorf("read fires: %w", err)
 	}
@@ -210,7 +211,7 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 	}
 	missed := batch + ` SELECT m.to_at, m.count FROM misfires AS m
 		WHERE m.job_id = $1 AND m.from_at >= $2 AND m.from_at < $3 AND m.trigger_id IN (SELECT id FROM b)`
-	misfires, err := collect(ctx, s, func(row scanner) (m [2]int64, err error) {
+	misfires, err := db.Collect(ctx, s, func(row db.Scanner) (m [2]int64, err error) {
 		err = row.Scan(&m[0], &m[1])
 		return m, err
 	}, missed, args...)
@@ -221,9 +222,9 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 		s.at(m[0]).Missed += m[1]
 	}
 	// $1 job, $2 up to when, $3 on: triggers
-	move := s.rows(0, 3, "", idColumns...) + ` UPDATE objective_triggers SET rolled_to = $2
+	move := s.Rows(0, 3, "", db.IdColumns...) + ` UPDATE objective_triggers SET rolled_to = $2
 		WHERE job_id = $1 AND trigger_id IN (SELECT id FROM b)`
-	_, err = s.ExecContext(ctx, move, append([]any{s.job, of.to}, s.batch(triggers)...)...)
+	_, err = s.ExecContext(ctx, move, append([]any{s.job, of.to}, s.Batch(triggers)...)...)
 	return err
 }
 
@@ -237,7 +238,7 @@ type endedFire struct {
 	state     run.State
 }
 
-func scanEndedFire(row scanner) (f endedFire, err error) {
+func scanEndedFire(row db.Scanner) (f endedFire, err error) {
 	err = row.Scan(&f.scheduled, &f.started, &f.state)
 	return f, err
 }
@@ -271,7 +272,7 @@ func (s *objectiveStep) countPending(ctx context.Context, after int64) (next int
 	// $1 job, $2 instant, $3 limit
 	const page = `SELECT p.scheduled_at, p.trigger_id, p.kind FROM objective_pending AS p WHERE p.job_id = $1 AND p.scheduled_at > $2
 		ORDER BY p.scheduled_at, p.trigger_id, p.kind LIMIT $3`
-	keys, err := collect(ctx, s, func(row scanner) (k [3]int64, err error) {
+	keys, err := db.Collect(ctx, s, func(row db.Scanner) (k [3]int64, err error) {
 		err = row.Scan(&k[0], &k[1], &k[2])
 		return k, err
 	}, page, s.job, after, pendingAtOnce+dispatcher.MaxTriggers)
@@ -291,16 +292,16 @@ func (s *objectiveStep) resolve(ctx context.Context, keys [][3]int64) error {
 	for _, k := range keys {
 		at, trigger, kind = append(at, k[0]), append(trigger, k[1]), append(kind, k[2])
 	}
-	batch, args := s.rows(0, 1, "", fireKeyColumns...), s.batch(at, trigger, kind)
+	batch, args := s.Rows(0, 1, "", db.FireKeyColumns...), s.Batch(at, trigger, kind)
 	ended := batch + ` SELECT r.trigger_id, r.kind, r.scheduled_at, ` + firstStart + `, coalesce(r.state, 'succeeded')
-		FROM b JOIN runs AS r ON` + s.sameRun("r", "b.scheduled_at", "b.trigger_id", "b.kind") + ` LEFT JOIN attempts AS a ON r.attempt > 1 AND` +
-		s.sameRun("a", "r.scheduled_at", "r.trigger_id", "r.kind") + ` AND a.attempt = 1`
+		FROM b JOIN runs AS r ON` + s.SameRun("r", "b.scheduled_at", "b.trigger_id", "b.kind") + ` LEFT JOIN attempts AS a ON r.attempt > 1 AND` +
+		s.SameRun("a", "r.scheduled_at", "r.trigger_id", "r.kind") + ` AND a.attempt = 1`
 	attempted := batch + ` SELECT a.trigger_id, a.kind, a.scheduled_at, a.started_at, a.state
-		FROM b JOIN attempts AS a ON` + s.sameRun("a", "b.scheduled_at", "b.trigger_id", "b.kind") + ` AND a.attempt = 1`
+		FROM b JOIN attempts AS a ON` + s.SameRun("a", "b.scheduled_at", "b.trigger_id", "b.kind") + ` AND a.attempt = 1`
 	over := map[[3]int64]endedFire{}
 	for _, query := range []string{attempted, ended} { // what the history says of a run comes last, as it is what is counted of others
-		_, err := collect(ctx, s, func(row scanner) (key [3]int64, err error) {
-			fire, err := scanEndedFire(widerRow{scanner: row, before: []any{&key[1], &key[2]}})
+		_, err := db.Collect(ctx, s, func(row db.Scanner) (key [3]int64, err error) {
+			fire, err := scanEndedFire(db.WiderRow{Scanner: row, Before: []any{&key[1], &key[2]}})
 			key[0] = fire.scheduled
 			over[key] = fire
 			return key, err
@@ -324,9 +325,9 @@ func (s *objectiveStep) resolve(ctx context.Context, keys [][3]int64) error {
 		return nil
 	}
 	// $1 job, from $2 on: the fires
-	remove := s.rows(0, 2, "", fireKeyColumns...) + ` DELETE FROM objective_pending WHERE job_id = $1
+	remove := s.Rows(0, 2, "", db.FireKeyColumns...) + ` DELETE FROM objective_pending WHERE job_id = $1
 		AND (scheduled_at, trigger_id, kind) IN (SELECT b.scheduled_at, b.trigger_id, b.kind FROM b)`
-	_, err := s.ExecContext(ctx, remove, append([]any{s.job}, s.batch(at, trigger, kind)...)...)
+	_, err := s.ExecContext(ctx, remove, append([]any{s.job}, s.Batch(at, trigger, kind)...)...)
 	return err
 }
 
@@ -344,12 +345,12 @@ func (s *objectiveStep) writeCounts(ctx context.Context) error {
 	}
 	if len(from) > 0 {
 		// $1 job, $2 on: the counts
-		add := s.rows(0, 2, "", countColumns...) + ` INSERT INTO objective_counts AS c (job_id, minutes, from_at, good, late, missed)
+		add := s.Rows(0, 2, "", db.CountColumns...) + ` INSERT INTO objective_counts AS c (job_id, minutes, from_at, good, late, missed)
 			SELECT CAST($1 AS BIGINT), b.minutes, b.from_at, sum(b.good), sum(b.late), sum(b.missed) FROM b WHERE 1 = 1
 			GROUP BY b.minutes, b.from_at ORDER BY b.minutes, b.from_at
 			ON CONFLICT (job_id, minutes, from_at) DO UPDATE SET good = c.good + excluded.good, late = c.late + excluded.late,
 				missed = c.missed + excluded.missed`
-		if _, err := s.ExecContext(ctx, add, append([]any{s.job}, s.batch(minutes, from, good, late, missed)...)...); err != nil {
+		if _, err := s.ExecContext(ctx, add, append([]any{s.job}, s.Batch(minutes, from, good, late, missed)...)...); err != nil {
 			return fmt.Errorf("add counts: %w", err)
 		}
 	}

@@ -12,15 +12,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // Attention returns what asks for attention: each kind by one or a few statements over what is small, such as the pauses
 // that there are, or by an index in the order of the list.
 func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (view.Attention, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.orClock(ctx, now)
+	now, err := s.OrClock(ctx, now)
 	if err != nil {
 		return view.Attention{}, err
 	}
@@ -62,8 +63,8 @@ func (l *looker) ofApps(column string, args *statementArgs) string {
 	if len(l.apps) == 0 {
 		return ""
 	}
-	*args = append(*args, l.list(l.apps))
-	return ` AND ` + column + l.in(len(*args))
+	*args = append(*args, l.List(l.apps))
+	return ` AND ` + column + l.In(len(*args))
 }
 
 // shownMost is the LIMIT of a list: what is shown, and one more.
@@ -78,10 +79,10 @@ func begin[T any](all []T) view.Newest[T] {
 }
 
 // foundFirst collects the beginning of a list.
-func foundFirst[T any](ctx context.Context, l *looker, scan func(scanner) (T, error), query string, args ...any) (
+func foundFirst[T any](ctx context.Context, l *looker, scan func(db.Scanner) (T, error), query string, args ...any) (
 	view.Newest[T], error,
 ) {
-	all, err := collect(ctx, l.read, scan, query+` LIMIT `+strconv.Itoa(shownMost), args...)
+	all, err := db.Collect(ctx, l.Read, scan, query+` LIMIT `+strconv.Itoa(shownMost), args...)
 	return begin(all), err
 }
 
@@ -98,8 +99,8 @@ func (l *looker) overdue(ctx context.Context) (err error) {
 	args := statementArgs{l.at.Add(-view.OverdueAfter).UnixMilli()}
 	due := `SELECT c.id, c.due_at, c.next_fire_time FROM trigger_clock AS c
 		WHERE c.off = 0 AND c.due_at IS NOT NULL AND c.due_at <= $1` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.due_at, c.id`
-	l.found.Overdue, err = foundFirst(ctx, l, func(row scanner) (t view.OverdueTrigger, err error) {
-		err = row.Scan(&t.App, &t.Job, &t.Trigger, instantColumn(&t.NextFireTime), instantColumn(&t.DueAt))
+	l.found.Overdue, err = foundFirst(ctx, l, func(row db.Scanner) (t view.OverdueTrigger, err error) {
+		err = row.Scan(&t.App, &t.Job, &t.Trigger, db.InstantColumn(&t.NextFireTime), db.InstantColumn(&t.DueAt))
 		t.Overdue = input.Duration(l.at.Sub(t.DueAt))
 		return t, err
 	}, `SELECT j.app, j.name, t.name, coalesce(c.next_fire_time, c.due_at), c.due_at FROM (`+due+` LIMIT `+strconv.Itoa(shownMost)+`) AS c
@@ -110,7 +111,7 @@ func (l *looker) overdue(ctx context.Context) (err error) {
 // quarantined looks for triggers in state error. They are few, so that they are found first, whatever the apps.
 func (l *looker) quarantined(ctx context.Context) (err error) {
 	var args statementArgs
-	l.found.Quarantined, err = foundFirst(ctx, l, func(row scanner) (t view.QuarantinedTrigger, err error) {
+	l.found.Quarantined, err = foundFirst(ctx, l, func(row db.Scanner) (t view.QuarantinedTrigger, err error) {
 		err = row.Scan(&t.App, &t.Job, &t.Trigger, &t.Error)
 		return t, err
 	}, `SELECT j.app, j.name, t.name, t.error FROM triggers AS t JOIN trigger_clock AS c ON c.id = t.id JOIN jobs AS j ON j.id = t.job_id
@@ -145,27 +146,27 @@ func (l *looker) pauses(ctx context.Context) error {
 		}})
 	}
 	slices.SortStableFunc(all, func(a, b view.StandingPause) int {
-		return cmp.Or(zeroable(a.PausedAt).Compare(zeroable(b.PausedAt)), cmp.Compare(a.App, b.App), cmp.Compare(a.Job, b.Job))
+		return cmp.Or(db.Zeroable(a.PausedAt).Compare(db.Zeroable(b.PausedAt)), cmp.Compare(a.App, b.App), cmp.Compare(a.Job, b.Job))
 	})
 	l.found.Paused = begin(all)
 	l.found.Paused.More = l.found.Paused.More || jobs.More || triggers.More || apps.More
 	return nil
 }
 
-func scanStanding(row scanner) (p view.StandingPause, err error) {
+func scanStanding(row db.Scanner) (p view.StandingPause, err error) {
 	err = row.Scan(&p.App, &p.Job, &p.Trigger, pauseColumn(&p.Pause))
 	return p, err
 }
 
 // alerts looks for conditions that hold.
 func (l *looker) alerts(ctx context.Context) error {
-	var w conditions
-	w.text = " AND s.firing"
+	var w db.Conditions
+	w.Text = " AND s.firing"
 	if len(l.apps) > 0 {
-		w.args = append(w.args, l.list(l.apps))
-		w.text += " AND a.app_id" + l.in(len(w.args))
+		w.Args = append(w.Args, l.List(l.apps))
+		w.Text += " AND a.app_id" + l.In(len(w.Args))
 	}
-	shown, err := listAlertStates(ctx, l.read, w, shownMost)
+	shown, err := listAlertStates(ctx, l.Read, w, shownMost)
 	states := make([]alert.State, len(shown))
 	for i, one := range shown {
 		states[i] = one.State(one.alert, one.job, l.at)
@@ -178,10 +179,10 @@ func (l *looker) alerts(ctx context.Context) error {
 // defers leaves a row.
 func (l *looker) circuits(ctx context.Context) (err error) {
 	var args statementArgs
-	l.found.Circuits, err = foundFirst(ctx, l, func(row scanner) (c view.OpenCircuit, err error) {
+	l.found.Circuits, err = foundFirst(ctx, l, func(row db.Scanner) (c view.OpenCircuit, err error) {
 		var since *time.Time
-		err = row.Scan(&c.App, &c.Host, &c.Jobs, &c.Job, instantColumn(&c.ProbeAt), &c.Runs, optionalColumn(&since), &c.Error)
-		c.Since = zeroable(since)
+		err = row.Scan(&c.App, &c.Host, &c.Jobs, &c.Job, db.InstantColumn(&c.ProbeAt), &c.Runs, db.OptionalColumn(&since), &c.Error)
+		c.Since = db.Zeroable(since)
 		return c, err
 	}, `SELECT c.app, c.host, c.jobs, c.job, c.probe_at, (SELECT count(*) FROM (SELECT 1`+waiters+`) AS r),
 			(SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at`+waiters+`) AS r),
@@ -197,7 +198,7 @@ func (l *looker) circuits(ctx context.Context) (err error) {
 func (l *looker) setAside(ctx context.Context) error {
 	var args statementArgs
 	rows := setAsideRows(l.at, l.ofApps(`x.app_id`, &args))
-	aside, err := collect(ctx, l.read, scanSetAside, rows+` LIMIT `+strconv.Itoa(shownMost), args...)
+	aside, err := db.Collect(ctx, l.Read, scanSetAside, rows+` LIMIT `+strconv.Itoa(shownMost), args...)
 	if err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func (l *looker) setAside(ctx context.Context) error {
 		chosen += ` AND EXISTS (SELECT 1 FROM jobs AS of WHERE of.id = e.job_id` + l.ofApps(`of.app_id`, &args) + `)`
 	}
 	chosen += ` ORDER BY e.ended_at LIMIT ` + strconv.Itoa(shownMost)
-	ends, err := collect(ctx, l.read, scanPendingEnd, pendingEnds(chosen), args...)
+	ends, err := db.Collect(ctx, l.Read, scanPendingEnd, pendingEnds(chosen), args...)
 	for i := range ends {
 		aside = append(aside, ends[i].setAside())
 	}
@@ -226,19 +227,19 @@ func (l *looker) nodes(ctx context.Context) error {
 	if len(l.apps) > 0 {
 		return nil
 	}
-	nodes, err := collect(ctx, l.read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state <> 'dead' ORDER BY name, started_at, id`)
+	nodes, err := db.Collect(ctx, l.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state <> 'dead' ORDER BY name, started_at, id`)
 	if err != nil {
 		return err
 	}
 	dispatcher.SetShares(nodes)
 	unwell := view.Unwell(nodes, l.at)
 	// $1 since when
-	vanished, err := collect(ctx, l.read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
+	vanished, err := db.Collect(ctx, l.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
 		AND heartbeat_at >= $1 ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(view.MaxAttention), l.since.UnixMilli())
 	if err != nil {
 		return err
 	}
-	all, _, err := first(ctx, l.read, scanInt, `SELECT count(*) FROM nodes WHERE state = 'dead' AND NOT deregistered`)
+	all, _, err := db.First(ctx, l.Read, db.ScanInt, `SELECT count(*) FROM nodes WHERE state = 'dead' AND NOT deregistered`)
 	if err != nil {
 		return err
 	}

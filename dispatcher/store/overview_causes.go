@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -25,8 +26,8 @@ const silentGroups = `endpoint_groups AS g JOIN apps AS a ON a.id = g.app_id
 // silent looks for groups without an endpoint.
 func (l *looker) silent(ctx context.Context) (err error) {
 	args := statementArgs{l.at.UnixMilli()}
-	l.found.Groups, err = foundFirst(ctx, l, func(row scanner) (g view.SilentGroup, err error) {
-		err = row.Scan(&g.App, &g.Group, &g.Draining, optionalColumn(&g.LeftAt), &g.Jobs, &g.Job)
+	l.found.Groups, err = foundFirst(ctx, l, func(row db.Scanner) (g view.SilentGroup, err error) {
+		err = row.Scan(&g.App, &g.Group, &g.Draining, db.OptionalColumn(&g.LeftAt), &g.Jobs, &g.Job)
 		return g, err
 	}, `SELECT a.name, g.name,
 			(SELECT count(*) FROM endpoints AS e WHERE e.group_id = g.id AND e.draining AND (e.expires_at IS NULL OR e.expires_at > $1)),
@@ -47,8 +48,8 @@ UNION ALL SELECT a.name, '', g.name, g.certificate_ends_at FROM endpoint_groups 
 func (l *looker) certificates(ctx context.Context) (err error) {
 	args := statementArgs{l.at.Add(dispatcher.CertificateWarning).UnixMilli()}
 	of := fmt.Sprintf(endingCertificates, l.ofApps(`j.app_id`, &args), l.ofApps(`g.app_id`, &args))
-	l.found.Certificates, err = foundFirst(ctx, l, func(row scanner) (c view.EndingCertificate, err error) {
-		err = row.Scan(&c.App, &c.Job, &c.Group, instantColumn(&c.EndsAt))
+	l.found.Certificates, err = foundFirst(ctx, l, func(row db.Scanner) (c view.EndingCertificate, err error) {
+		err = row.Scan(&c.App, &c.Job, &c.Group, db.InstantColumn(&c.EndsAt))
 		return c, err
 	}, `SELECT c.app, c.job, c.grp, c.ends FROM (`+of+`) AS c WHERE c.ends < $1 ORDER BY c.ends, c.app, c.job, c.grp`, args...)
 	return err
@@ -66,12 +67,12 @@ const forgottenPauses = `SELECT 'forgotten', '', (SELECT count(*) FROM (SELECT 1
 // censusCauses counts what else asks for attention.
 func (s *Store) censusCauses(ctx context.Context, limit int, now time.Time, c *dispatcher.Census) error {
 	// $1 now, $2 limit
-	silent, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM `+silentGroups+` LIMIT $2) AS g`, now.UnixMilli(),
+	silent, _, err := db.First(ctx, s.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM `+silentGroups+` LIMIT $2) AS g`, now.UnixMilli(),
 		limit)
 	if err != nil {
 		return fmt.Errorf("count groups without endpoints: %w", err)
 	}
-	end, _, err := first(ctx, s.read, scanNullInt, `SELECT min(c.ends) FROM (`+fmt.Sprintf(endingCertificates, ``, ``)+`) AS c`)
+	end, _, err := db.First(ctx, s.Read, db.ScanNullInt, `SELECT min(c.ends) FROM (`+fmt.Sprintf(endingCertificates, ``, ``)+`) AS c`)
 	if err != nil {
 		return fmt.Errorf("look for certificates that end: %w", err)
 	}
@@ -81,7 +82,7 @@ func (s *Store) censusCauses(ctx context.Context, limit int, now time.Time, c *d
 	}
 	c.SilentGroups = int(silent)
 	if end != nil {
-		c.CertificateEnd = instant(*end)
+		c.CertificateEnd = db.Instant(*end)
 	}
 	if len(late) > 0 {
 		c.RetentionBehind = slices.MaxFunc(late, func(a, b view.LateRetention) int { return cmp.Compare(a.Behind, b.Behind) }).Behind.Std()

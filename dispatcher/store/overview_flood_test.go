@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -100,7 +101,7 @@ func TestFloodOfFailuresHidesNoOtherApp(t *testing.T) {
 func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 	t.Parallel()
 	registry, now := prometheus.NewRegistry(), may1.Add(days(30))
-	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}})
+	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Options: db.Options{Metrics: registry}})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	statements := func() float64 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 const (
@@ -20,13 +21,13 @@ const (
 
 // HealthOfJobs returns how the first jobs do, and how many more there are.
 func (s *Store) HealthOfJobs(ctx context.Context, apps []string, most int, now time.Time) ([]dispatcher.JobHealth, int, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.orClock(ctx, now)
+	now, err := s.OrClock(ctx, now)
 	if err != nil {
 		return nil, 0, err
 	}
-	recent := day(now.UnixMilli()) - dayMillis
+	recent := db.Day(now.UnixMilli()) - db.DayMillis
 	list := summaryList{query: dispatcher.JobQuery{Apps: apps, Page: input.Page{Limit: most}}, left: examinedNames, recent: recent}
 	if err := s.selectSummaries(ctx, &list); err != nil {
 		return nil, 0, fmt.Errorf("list jobs: %w", err)
@@ -62,7 +63,7 @@ func (s *Store) countJobs(ctx context.Context, apps []string, most int) (count i
 	for _, app := range slices.Compact(slices.Sorted(slices.Values(apps))) {
 		var args statementArgs
 		of := `SELECT count(*) FROM (SELECT 1` + (&summaryList{}).candidates(app, &args) + ` LIMIT ` + args.add(most) + `) AS j`
-		n, _, err := first(ctx, s.read, scanInt, of, args...)
+		n, _, err := db.First(ctx, s.Read, db.ScanInt, of, args...)
 		if err != nil {
 			return 0, err
 		}
@@ -84,14 +85,14 @@ func (s *Store) addSuccesses(ctx context.Context, rows []summaryRow, jobs []disp
 			WHERE coalesce(r.state, 'succeeded') = 'succeeded')`
 	}
 	// From $1 on: jobs. The latest days come first, because each day has an index of its own.
-	successes := s.rows(0, 1, "", idColumns...) + ` SELECT b.id, coalesce(` +
+	successes := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT b.id, coalesce(` +
 		latest(` AND r.scheduled_at >= `+strconv.FormatInt(recent, 10)) + `, ` + latest(``) + `) FROM b`
-	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var ended *time.Time
-		err := row.Scan(&id, optionalColumn(&ended))
+		err := row.Scan(&id, db.OptionalColumn(&ended))
 		jobs[at[id]].LastSuccess = ended
 		return struct{}{}, err
-	}, successes, s.batch(ids)...)
+	}, successes, s.Batch(ids)...)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // How many jobs a page of summaries looks at, for those that a query selects: names are in an index, states and labels in
@@ -33,21 +34,21 @@ type summaryRow struct {
 	id int64
 }
 
-func scanSummary(row scanner) (j summaryRow, err error) {
-	err = row.Scan(&j.id, &j.App, &j.Name, &j.Description, labelsColumn(&j.Labels), &j.State, &j.Enabled, &j.Paused, pauseColumn(&j.Pause),
+func scanSummary(row db.Scanner) (j summaryRow, err error) {
+	err = row.Scan(&j.id, &j.App, &j.Name, &j.Description, db.LabelsColumn(&j.Labels), &j.State, &j.Enabled, &j.Paused, pauseColumn(&j.Pause),
 		&j.AppPaused, &j.Revision, &j.Target.Kind, &j.Target.Name)
 	return j, err
 }
 
 // JobSummaries returns a page of summaries of jobs.
 func (s *Store) JobSummaries(ctx context.Context, query dispatcher.JobQuery) ([]dispatcher.JobSummary, string, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.orClock(ctx, query.Now)
+	now, err := s.OrClock(ctx, query.Now)
 	if err != nil {
 		return nil, "", err
 	}
-	list := summaryList{query: query, left: examinedNames, recent: day(now.UnixMilli()) - dayMillis}
+	list := summaryList{query: query, left: examinedNames, recent: db.Day(now.UnixMilli()) - db.DayMillis}
 	switch {
 	case query.Result != "":
 		list.left = examinedResults
@@ -125,7 +126,7 @@ func (s *Store) summariesOf(ctx context.Context, list *summaryList, app string) 
 	statement := `SELECT ` + summaryColumns + ` FROM (SELECT j.id, j.app, j.name` + inner + ` LIMIT ` + args.add(looked) + `) AS c
 		CROSS JOIN jobs AS j WHERE j.id = c.id` + filters + ` ORDER BY ` + order + ` LIMIT ` + args.add(wanted+1)
 	page := input.Page{Bytes: list.query.Page.Bytes}
-	found, err := collectPage(ctx, s.read, page, scanSummary, nil, statement, args...)
+	found, err := db.CollectPage(ctx, s.Read, page, scanSummary, nil, statement, args...)
 	early := errors.Is(err, dispatcher.ErrPageBytes)
 	if err != nil && !early {
 		return err
@@ -149,7 +150,7 @@ func (s *Store) summariesOf(ctx context.Context, list *summaryList, app string) 
 func (s *Store) lookOn(ctx context.Context, list *summaryList, app string) error {
 	var args statementArgs
 	last := `SELECT j.app, j.name` + list.candidates(app, &args) + ` LIMIT 1 OFFSET ` + args.add(list.left-1)
-	next, _, err := first(ctx, s.read, func(row scanner) (string, error) {
+	next, _, err := db.First(ctx, s.Read, func(row db.Scanner) (string, error) {
 		var app, job string
 		err := row.Scan(&app, &job)
 		return dispatcher.JobCursor(app, job), err
@@ -177,7 +178,7 @@ func (l *summaryList) candidates(app string, args *statementArgs) string {
 }
 
 // latestOf is a query for one value of the run of a job that was scheduled last among the runs r of a table, of those that
-// meet conditions. The order begins with the job, as in endedOfEach.
+// meet conditions. The order begins with the job, as in db.EndedOfEach.
 func latestOf(value, table, job, conditions string) string {
 	at := `r.scheduled_at`
 	if table == "live_runs" {
@@ -189,7 +190,7 @@ func latestOf(value, table, job, conditions string) string {
 
 // earlier is how long before the latest days the days reach in which most of the other jobs have run: PostgreSQL looks into an index for
 // each day, and those of ninety days take it thirty times as long as those of the latest.
-const earlier = 14 * dayMillis
+const earlier = 14 * db.DayMillis
 
 // latestEndOf is latestOf for the history. It looks into the latest days first, because each day has an index of its own, and into all
 // days last.
@@ -231,17 +232,17 @@ func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 	}
 	ids, at := summaryIDs(jobs)
 	// From $1 on: jobs
-	fires := s.rows(0, 1, "", idColumns...) + ` SELECT t.job_id, count(*), min(CASE WHEN c.off = 0 THEN c.next_fire_time END)
+	fires := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT t.job_id, count(*), min(CASE WHEN c.off = 0 THEN c.next_fire_time END)
 		FROM b JOIN triggers AS t ON t.job_id = b.id JOIN trigger_clock AS c ON c.id = t.id WHERE t.deleted_at IS NULL GROUP BY t.job_id`
-	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var triggers int
 		var next *time.Time
-		err := row.Scan(&id, &triggers, optionalColumn(&next))
+		err := row.Scan(&id, &triggers, db.OptionalColumn(&next))
 		job := &jobs[at[id]]
 		job.Triggers, job.NextFireTime = triggers, next
 		return struct{}{}, err
-	}, fires, s.batch(ids)...)
+	}, fires, s.Batch(ids)...)
 	return err
 }
 
@@ -267,14 +268,14 @@ func readLatest(text string) (r dispatcher.RunSummary, err error) {
 	}
 	var key run.Key
 	key.SetCode(int(numbers[2]))
-	key.ScheduledAt, key.TriggerID = instant(numbers[0]), numbers[1]
+	key.ScheduledAt, key.TriggerID = db.Instant(numbers[0]), numbers[1]
 	r = dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: run.State(parts[6]),
 		Class: run.Class(parts[7])}
 	if ended := numbers[4]; ended >= 0 {
-		r.EndedAt = new(instant(ended))
+		r.EndedAt = new(db.Instant(ended))
 	}
 	if started := numbers[5]; started >= 0 && numbers[3] == 1 {
-		r.Lateness = new(millis(started - numbers[0]))
+		r.Lateness = new(db.Millis(started - numbers[0]))
 	}
 	return r, nil
 }
@@ -286,9 +287,9 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 	}
 	ids, at := summaryIDs(jobs)
 	// From $1 on: jobs
-	latest := s.rows(0, 1, "", idColumns...) + ` SELECT b.id, ` + latestEndOf(summarizedEnd, `b.id`, recent) + `, ` +
+	latest := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT b.id, ` + latestEndOf(summarizedEnd, `b.id`, recent) + `, ` +
 		latestOf(summarizedLive, `live_runs`, `b.id`, ``) + ` FROM b`
-	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var ended, live *string
 		if err := row.Scan(&id, &ended, &live); err != nil {
@@ -309,20 +310,20 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 			job.consider(run)
 		}
 		return struct{}{}, nil
-	}, latest, s.batch(ids)...)
+	}, latest, s.Batch(ids)...)
 	if err != nil {
 		return err
 	}
 	// From $1 on: jobs. A fire that has ended stays in its claim until the others have; then the history has it, too.
-	claimed := s.rows(0, 1, "", idColumns...) + ` SELECT f.job_id, f.scheduled_at, f.trigger_id
-		FROM (` + s.claimedFires() + `) AS f JOIN b ON b.id = f.job_id`
-	_, err = collect(ctx, s.read, func(row scanner) (struct{}, error) {
+	claimed := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT f.job_id, f.scheduled_at, f.trigger_id
+		FROM (` + s.ClaimedFires() + `) AS f JOIN b ON b.id = f.job_id`
+	_, err = db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		key := run.Key{Kind: run.KindSchedule}
-		err := row.Scan(&id, instantColumn(&key.ScheduledAt), &key.TriggerID)
+		err := row.Scan(&id, db.InstantColumn(&key.ScheduledAt), &key.TriggerID)
 		jobs[at[id]].consider(dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: run.Claimed})
 		return struct{}{}, err
-	}, claimed, s.batch(ids)...)
+	}, claimed, s.Batch(ids)...)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -16,6 +17,6 @@ func TestPooledPostgreSQL(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) *store.Store {
 		database := pgtest.New(t)
-		return openAs(t, pgtest.NewPooler(t, database).URL(), store.Options{DatabaseOptions: store.DatabaseOptions{Notify: database}})
+		return openAs(t, pgtest.NewPooler(t, database).URL(), store.Options{Options: db.Options{Notify: database}})
 	}, "dispatch/")
 }

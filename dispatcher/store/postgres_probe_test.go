@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -164,31 +164,31 @@ func TestProbeFindsWhatADatabaseLacks(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		lacking
-		want store.Capabilities
+		want db.Capabilities
 	}{
 		"nothing": {},
 		"LISTEN is refused": {
-			lacking: lacking{refuse: "LISTEN", code: "0A000"}, want: store.Capabilities{store.Notifications},
+			lacking: lacking{refuse: "LISTEN", code: "0A000"}, want: db.Capabilities{db.Notifications},
 		},
 		"LISTEN is no statement": {
-			lacking: lacking{refuse: "LISTEN", code: "42601"}, want: store.Capabilities{store.Notifications},
+			lacking: lacking{refuse: "LISTEN", code: "42601"}, want: db.Capabilities{db.Notifications},
 		},
-		"notifications are never heard": {lacking: lacking{deaf: true}, want: store.Capabilities{store.Notifications}},
+		"notifications are never heard": {lacking: lacking{deaf: true}, want: db.Capabilities{db.Notifications}},
 		"SKIP LOCKED is no clause": {
-			lacking: lacking{refuse: "SKIP LOCKED", code: "42601"}, want: store.Capabilities{store.SkipLocked},
+			lacking: lacking{refuse: "SKIP LOCKED", code: "42601"}, want: db.Capabilities{db.SkipLocked},
 		},
 		"a setting is not known": {
-			lacking: lacking{refuse: "enable_hashjoin", code: "42704"}, want: store.Capabilities{store.SessionSettings},
+			lacking: lacking{refuse: "enable_hashjoin", code: "42704"}, want: db.Capabilities{db.SessionSettings},
 		},
 		"tables have no ids": {
-			lacking: lacking{refuse: "regclass AS oid", code: "42704"}, want: store.Capabilities{store.Identity},
+			lacking: lacking{refuse: "regclass AS oid", code: "42704"}, want: db.Capabilities{db.Identity},
 		},
 		"only the server hides what it is": {lacking: lacking{refuse: "pg_control_system", code: "42501"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, test.before(t, pgtest.New(t)))
-			if diff := cmp.Diff(test.want.String(), store.AllCapabilities().Without(s.Capabilities()).String()); diff != "" {
+			if diff := cmp.Diff(test.want.String(), db.AllCapabilities().Without(s.Capabilities()).String()); diff != "" {
 				t.Errorf("lacks (-want +got):\n%s", diff)
 			}
 			_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})

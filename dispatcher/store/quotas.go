@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -58,7 +59,7 @@ func countJobs(ctx context.Context, t *tx, app string, jobs, triggers int) (used
 	const count = `INSERT INTO app_usage (app_id, jobs, triggers) VALUES ($1, $2, $3)
 		ON CONFLICT (app_id) DO UPDATE SET jobs = app_usage.jobs + excluded.jobs, triggers = app_usage.triggers + excluded.triggers
 		RETURNING jobs, triggers`
-	used, _, err = first(ctx, t, func(row scanner) (u target.Usage, err error) {
+	used, _, err = db.First(ctx, t, func(row db.Scanner) (u target.Usage, err error) {
 		err = row.Scan(&u.Jobs, &u.Triggers)
 		return u, err
 	}, count, run.AppID(app), jobs, triggers)
@@ -99,7 +100,7 @@ func countManual(ctx context.Context, t *tx, name string, payload []byte) error 
 			manual_runs = CASE WHEN app_usage.minute = excluded.minute THEN app_usage.manual_runs + 1 ELSE 1 END
 		RETURNING manual_runs, waiting_runs, counted_at`
 	var manual, waiting, counted int64
-	if _, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+	if _, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&manual, &waiting, &counted)
 	}, count, run.AppID(name), now-now%time.Minute.Milliseconds()); err != nil {
 		return fmt.Errorf("count manual runs of app %s: %w", name, err)
@@ -128,7 +129,7 @@ func waitingRunsOf(ctx context.Context, t *tx, app string, most int) (waiting in
 	var counted int64
 	// $1 app
 	const known = `SELECT waiting_runs, counted_at FROM app_usage WHERE app_id = $1`
-	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
+	_, found, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&waiting, &counted)
 	}, known, run.AppID(app))
 	if err != nil {
@@ -147,7 +148,7 @@ func countWaitingRuns(ctx context.Context, t *tx, app string, most int) (waiting
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
 		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying', 'waiting_callback') LIMIT $2) AS waiting`
-	waiting, _, err = first(ctx, t, scanInt, count, run.AppID(app), most+1)
+	waiting, _, err = db.First(ctx, t, db.ScanInt, count, run.AppID(app), most+1)
 	if err == nil {
 		// $1 app, $2 count, $3 now
 		_, err = t.ExecContext(ctx, `INSERT INTO app_usage (app_id, waiting_runs, counted_at) VALUES ($1, $2, $3)
@@ -163,7 +164,7 @@ func countWaitingRuns(ctx context.Context, t *tx, app string, most int) (waiting
 // WaitingRuns adds places that a node has given, and returns how many runs of each of these apps wait.
 func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
 	waiting := map[string]int64{}
-	err := inParts(ctx, s, sortedKeys(given), func(apps []string) error {
+	err := inParts(ctx, s, db.SortedKeys(given), func(apps []string) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 			for _, app := range apps {
 				if err = addWaiting(ctx, t, app, given[app].Given); err == nil {
@@ -196,11 +197,11 @@ func addWaiting(ctx context.Context, t *tx, app string, runs int64) error {
 // countInputs adds what runs were given to what their apps keep.
 func countInputs(ctx context.Context, t *tx, jobs, bytes []int64) error {
 	// $1 day, from $2 on: jobs and bytes
-	add := t.rows(0, 2, "", col("job_id", bigint), col("bytes", bigint)) + ` INSERT INTO app_bytes (app_id, day, bytes)
+	add := t.Rows(0, 2, "", db.Col("job_id", db.Bigint), db.Col("bytes", db.Bigint)) + ` INSERT INTO app_bytes (app_id, day, bytes)
 		SELECT j.app_id, CAST($1 AS BIGINT), CAST(SUM(b.bytes) AS BIGINT) FROM b JOIN jobs AS j ON j.id = b.job_id WHERE 1 = 1
 		GROUP BY j.app_id ORDER BY j.app_id
 		ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
-	if _, err := t.ExecContext(ctx, add, append([]any{day(t.now.UnixMilli())}, t.batch(jobs, bytes)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, add, append([]any{db.Day(t.now.UnixMilli())}, t.Batch(jobs, bytes)...)...); err != nil {
 		return fmt.Errorf("count the bytes of %d inputs: %w", len(jobs), err)
 	}
 	return nil
@@ -211,7 +212,7 @@ func mayKeep(ctx context.Context, t *tx, app access.App, payload []byte) error {
 	if len(payload) == 0 {
 		return nil
 	}
-	kept, err := bytesKept(ctx, t, app.Name, day(t.now.UnixMilli()))
+	kept, err := bytesKept(ctx, t, app.Name, db.Day(t.now.UnixMilli()))
 	if err == nil && kept+int64(len(payload)) > app.Bounds.Quotas.BytesKept {
 		return &input.Problem{Code: input.CodeBoundQuota,
 			Message: target.BytesKeptReached(app.Name, app.Bounds.Quotas.BytesKept)}
@@ -223,7 +224,7 @@ func mayKeep(ctx context.Context, t *tx, app access.App, payload []byte) error {
 // removes what lies further back than the longest retention.
 func (s *Store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
 	kept = map[string]int64{}
-	err = inParts(ctx, s, sortedKeys(added), func(apps []string) error { return s.keepBytes(ctx, added, apps, kept, now) },
+	err = inParts(ctx, s, db.SortedKeys(added), func(apps []string) error { return s.keepBytes(ctx, added, apps, kept, now) },
 		func(app string, why error) error { return s.setAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
 	return kept, err
 }
@@ -231,7 +232,7 @@ func (s *Store) KeepBytes(ctx context.Context, added map[string]int64, now time.
 // keepBytes is KeepBytes of some apps, in one transaction.
 func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []string, kept map[string]int64, now time.Time) error {
 	return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-		today := day(t.now.UnixMilli())
+		today := db.Day(t.now.UnixMilli())
 		for _, app := range apps {
 			// $1 app, $2 day, $3 bytes
 			const add = `INSERT INTO app_bytes (app_id, day, bytes) VALUES ($1, $2, $3)
@@ -255,11 +256,11 @@ func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []st
 }
 
 // bytesKept is how many bytes of responses and inputs an app keeps, by its retention.
-func bytesKept(ctx context.Context, q querier, app string, today int64) (int64, error) {
+func bytesKept(ctx context.Context, q db.Querier, app string, today int64) (int64, error) {
 	// $1 app, $2 today
 	const sum = `SELECT CAST(COALESCE(SUM(b.bytes), 0) AS BIGINT) FROM app_bytes AS b JOIN apps AS a ON a.id = b.app_id
 		WHERE b.app_id = $1 AND b.day >= $2 - a.retention`
-	kept, _, err := first(ctx, q, scanInt, sum, run.AppID(app), today)
+	kept, _, err := db.First(ctx, q, db.ScanInt, sum, run.AppID(app), today)
 	if err != nil {
 		err = fmt.Errorf("sum the bytes of app %s: %w", app, err)
 	}
@@ -267,15 +268,15 @@ func bytesKept(ctx context.Context, q querier, app string, today int64) (int64, 
 }
 
 // addUsage adds to an app how much of its quotas it uses.
-func addUsage(ctx context.Context, q querier, app *access.App, now time.Time) error {
+func addUsage(ctx context.Context, q db.Querier, app *access.App, now time.Time) error {
 	// $1 app
 	const counted = `SELECT jobs, triggers FROM app_usage WHERE app_id = $1`
-	used, _, err := first(ctx, q, func(row scanner) (u target.Usage, err error) {
+	used, _, err := db.First(ctx, q, func(row db.Scanner) (u target.Usage, err error) {
 		err = row.Scan(&u.Jobs, &u.Triggers)
 		return u, err
 	}, counted, run.AppID(app.Name))
 	if err == nil {
-		used.BytesKept, err = bytesKept(ctx, q, app.Name, day(now.UnixMilli()))
+		used.BytesKept, err = bytesKept(ctx, q, app.Name, db.Day(now.UnixMilli()))
 	}
 	app.Usage = &used
 	return err

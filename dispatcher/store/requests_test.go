@@ -13,13 +13,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // openForRequests opens a database with connections for requests.
 func openForRequests(t *testing.T, database string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{Requests: true}})
+	s, err := store.Open(t.Context(), database, store.Options{Options: db.Options{Requests: true}})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	return s

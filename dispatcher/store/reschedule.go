@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The fire times of triggers are worked out again when a calendar or the time zone database changes, and after a
@@ -34,8 +35,8 @@ type move struct {
 // moved returns the move of a trigger that was read.
 func (t triggerRow) moved(to dispatcher.Trigger, missed []dispatcher.Misfire) move {
 	return move{
-		from: clockKey{t.revision, t.calendars, orNone(orNullAt(t.PrevFireTime)), orNone(orNullAt(t.NextFireTime)), t.State.Stored()},
-		next: orNullAt(to.NextFireTime), due: orNullAt(to.DueAt), state: to.State.Stored(), err: to.Error, missed: missed,
+		from: clockKey{t.revision, t.calendars, orNone(db.OrNullAt(t.PrevFireTime)), orNone(db.OrNullAt(t.NextFireTime)), t.State.Stored()},
+		next: db.OrNullAt(to.NextFireTime), due: db.OrNullAt(to.DueAt), state: to.State.Stored(), err: to.Error, missed: missed,
 	}
 }
 
@@ -48,10 +49,11 @@ func orNone(ms *int64) int64 {
 }
 
 // moveColumns are a clock as it was found, and what becomes of it.
-var moveColumns = []column{
-	col("of_trigger", bigint), col("revision", bigint), col("calendars", bigint), col("prev", bigint), col("from_at", bigint),
-		col("was", text),
-	col("next", bigint), col("due", bigint), col("state", text),
+var moveColumns = []db.Column{
+	db.Col("of_trigger", db.Bigint), db.Col("revision", db.Bigint), db.Col("calendars", db.Bigint), db.Col("prev", db.Bigint),
+	db.Col("from_at", db.Bigint),
+	db.Col("was", db.Text),
+	db.Col("next", db.Bigint), db.Col("due", db.Bigint), db.Col("state", db.Text),
 }
 
 // moveClocks moves the clocks of the batch that are still as they were found.
@@ -80,9 +82,9 @@ func writeMoves(ctx context.Context, t *tx, moves map[int64]move, calendars int6
 		next, due, state = append(next, m.next), append(due, m.due), append(state, string(m.state))
 	}
 	// $1 calendars, from $2 on: moveColumns
-	write := t.rows(0, 2, "", moveColumns...) + moveClocks
-	args := append([]any{calendars}, t.batch(ids, revision, known, prev, from, was, next, due, state)...)
-	if won, err = collect(ctx, t, scanInt, write, args...); err != nil {
+	write := t.Rows(0, 2, "", moveColumns...) + moveClocks
+	args := append([]any{calendars}, t.Batch(ids, revision, known, prev, from, was, next, due, state)...)
+	if won, err = db.Collect(ctx, t, db.ScanInt, write, args...); err != nil {
 		return nil, err
 	}
 	slices.Sort(won)
@@ -109,9 +111,9 @@ func writeErrors(ctx context.Context, t *tx, moves map[int64]move, won []int64) 
 		return nil
 	}
 	// From $1 on: id, error
-	write := t.rows(0, 1, "", col("id", bigint), col("error", text)) + ` UPDATE triggers AS t SET error = b.error
+	write := t.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("error", db.Text)) + ` UPDATE triggers AS t SET error = b.error
 		FROM b WHERE t.id = b.id`
-	_, err := t.ExecContext(ctx, write, t.batch(ids, problems)...)
+	_, err := t.ExecContext(ctx, write, t.Batch(ids, problems)...)
 	return err
 }
 
@@ -140,8 +142,8 @@ func (s *Store) reschedule(ctx context.Context, which string, args []any,
 		triggerRow
 		app, job, origin string
 	}
-	found, err := collect(ctx, s.read, func(row scanner) (r named, err error) {
-		r.triggerRow, err = scanTrigger(widerRow{scanner: row, after: []any{&r.app, &r.job, &r.origin}})
+	found, err := db.Collect(ctx, s.Read, func(row db.Scanner) (r named, err error) {
+		r.triggerRow, err = scanTrigger(db.WiderRow{Scanner: row, After: []any{&r.app, &r.job, &r.origin}})
 		return r, err
 	}, page, args...)
 	if err != nil {
@@ -236,16 +238,16 @@ func (s *Store) ZonesChanged(ctx context.Context) (bool, error) {
 	const changed = `SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.zones <> $1 AND o.state <> 'dead')
 			AND (i.zones <> $1 OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.zones <> $1 AND o.heartbeat_at >= i.zones_checked_at))
 		THEN 1 ELSE 0 END FROM installation AS i`
-	n, _, err := first(ctx, s.read, scanInt, changed, schedule.ZonesVersion())
+	n, _, err := db.First(ctx, s.Read, db.ScanInt, changed, schedule.ZonesVersion())
 	return n == 1, err
 }
 
 // RescheduleForZones works out again the fire times of a page of triggers that depend on time
 // zones.
 func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.Rescheduled, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.orClock(ctx, now); err != nil {
+	if now, err = s.OrClock(ctx, now); err != nil {
 		return done, err
 	}
 	// Only fires that depend on the rules of a time zone can move. UTC has none.

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // movesAtOnce is how many triggers one statement moves.
@@ -26,22 +27,22 @@ type movePlan struct {
 // way the triggers, and in SQLite all writers, are locked for the latter only. What happens to
 // a trigger meanwhile voids its part of the plan, which costs time and nothing else.
 func (s *Store) plan(ctx context.Context, calendar dispatcher.Calendar, by input.Change) (movePlan, error) {
-	next, err := replace(ctx, s.read, calendar, by)
+	next, err := replace(ctx, s.Read, calendar, by)
 	if err != nil || len(next.changed) == 0 {
 		return movePlan{}, nil // the transaction comes to it again, and it decides
 	}
 	if by.Now.IsZero() {
-		if by.Now, err = s.clock(ctx, s.read); err != nil {
+		if by.Now, err = s.Now(ctx, s.Read); err != nil {
 			return movePlan{}, err
 		}
 	}
-	ids, err := s.users(ctx, s.read, next)
+	ids, err := s.users(ctx, s.Read, next)
 	if err != nil {
 		return movePlan{}, err
 	}
 	plan := movePlan{next.revision, make(map[int64]move, len(ids))}
 	for page := range slices.Chunk(ids, movesAtOnce) {
-		if err := s.planMoves(ctx, s.read, page, next, by.Now.UTC().Truncate(time.Millisecond), plan); err != nil {
+		if err := s.planMoves(ctx, s.Read, page, next, by.Now.UTC().Truncate(time.Millisecond), plan); err != nil {
 			return movePlan{}, err
 		}
 	}
@@ -96,30 +97,30 @@ func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replaceme
 }
 
 // users returns the triggers that a change concerns, in the order in which claims lock them.
-func (s *Store) users(ctx context.Context, q querier, next replacement) ([]int64, error) {
+func (s *Store) users(ctx context.Context, q db.Querier, next replacement) ([]int64, error) {
 	// $1 app, from $2 on: names
-	query := s.rows(0, 2, "", nameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
+	query := s.Rows(0, 2, "", db.NameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
 		WHERE t.app_id = $1 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY t.id`
-	return collect(ctx, q, scanInt, query, append([]any{run.AppID(next.app)}, s.batch(sortedKeys(next.changed))...)...)
+	return db.Collect(ctx, q, db.ScanInt, query, append([]any{run.AppID(next.app)}, s.Batch(db.SortedKeys(next.changed))...)...)
 }
 
 // planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
 // decides whether they fire: a job that this version cannot read has fire times nevertheless.
-func (s *Store) planMoves(ctx context.Context, q querier, ids []int64, next replacement, now time.Time, plan movePlan) error {
+func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next replacement, now time.Time, plan movePlan) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	// From $1 on: ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.origin, j.enabled` + theseTriggers + `
+	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.origin, j.enabled` + theseTriggers + `
 		JOIN jobs AS j ON j.id = t.job_id`
-	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
 		job := dispatcher.Job{App: next.app}
-		t, err := scanTrigger(widerRow{scanner: row, after: []any{&job.Name, &job.Origin, &job.Enabled}})
+		t, err := scanTrigger(db.WiderRow{Scanner: row, After: []any{&job.Name, &job.Origin, &job.Enabled}})
 		if err == nil {
 			plan.moves[t.id] = t.move(job, next, now)
 		}
 		return struct{}{}, err
-	}, query, s.batch(ids)...)
+	}, query, s.Batch(ids)...)
 	return err
 }
 
@@ -137,15 +138,15 @@ func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) mo
 // lockClocks locks the clocks of triggers that were not deleted, and returns them as they are.
 func lockClocks(ctx context.Context, t *tx, ids []int64) (map[int64]clockKey, error) {
 	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
-	query := t.rows(0, 1, "", idColumns...) + ` SELECT c.id, c.revision, c.calendar_revision, coalesce(c.prev_fire_time, -1),
-		coalesce(c.next_fire_time, -1), c.state` + theseTriggers + ` WHERE t.deleted_at IS NULL ORDER BY c.id` + lockOf(t.lock(), "c")
+	query := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT c.id, c.revision, c.calendar_revision, coalesce(c.prev_fire_time, -1),
+		coalesce(c.next_fire_time, -1), c.state` + theseTriggers + ` WHERE t.deleted_at IS NULL ORDER BY c.id` + db.LockOf(t.ForUpdate(), "c")
 	keys := make(map[int64]clockKey, len(ids))
-	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var key clockKey
 		err := row.Scan(&id, &key.revision, &key.calendars, &key.prev, &key.next, &key.state)
 		keys[id] = key
 		return struct{}{}, err
-	}, query, t.batch(ids)...)
+	}, query, t.Batch(ids)...)
 	return keys, err
 }

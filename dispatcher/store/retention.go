@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Bounds of the clean-up: what one call deletes in a step, what one transaction, and how many jobs are looked
@@ -42,7 +43,7 @@ func (s *Store) cleaner(ctx context.Context, node run.NodeID, now time.Time) (*c
 	if err != nil || len(locks) == 0 {
 		return nil, err
 	}
-	return &cleaner{Store: s, db: s.write, lock: locks[0], now: now}, nil
+	return &cleaner{Store: s, db: s.Write, lock: locks[0], now: now}, nil
 }
 
 // end gives the lock back.
@@ -53,17 +54,17 @@ func (c *cleaner) end(ctx context.Context) error {
 // tryTransaction runs do in a transaction that gives up when it has to wait for another. done is
 // false if it gave up, or if the lock is lost; then nothing was changed.
 func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	tx, err := c.db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback()
-	err = c.limitLockWait(ctx, tx)
+	err = c.LimitLockWait(ctx, tx)
 	held := false
 	if err == nil {
-		held, err = holds(ctx, tx, c.flavor, c.lock, c.now)
+		held, err = holds(ctx, tx, c.Flavor, c.lock, c.now)
 	}
 	if err == nil && !held {
 		return false, nil
@@ -74,7 +75,7 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 	if err == nil {
 		err = tx.Commit()
 	}
-	if err != nil && c.transient(err) {
+	if err != nil && c.Transient(err) {
 		return false, nil
 	}
 	return err == nil, err
@@ -86,7 +87,7 @@ const briefly = time.Second
 
 // tryBriefly is tryTransaction for changes of tables.
 func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
-	if c.limitsLockWait() {
+	if c.LimitsLockWait() {
 		return c.tryTransaction(ctx, do)
 	}
 	limited, cancel := context.WithTimeout(ctx, briefly)
@@ -100,15 +101,15 @@ func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.
 
 // firstDays makes the first partitions of a database, so that no day begins in the default one.
 // A node that starts at the same time leaves it to the first.
-func firstDays(ctx context.Context, database *sql.DB, f flavor) error {
-	s := &Store{DB: &DB{write: database, read: database, flavor: f}, hot: statementsOf(f)}
+func firstDays(ctx context.Context, database *sql.DB, f db.Flavor) error {
+	s := &Store{DB: &db.DB{Write: database, Read: database, Flavor: f}, hot: statementsOf(f)}
 	c, err := s.cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
 	if err != nil || c == nil {
 		return err
 	}
-	now, err := f.clock(ctx, database)
+	now, err := f.Now(ctx, database)
 	if err == nil {
-		_, err = f.rotatePartitions(ctx, database, c.tryBriefly, now.UnixMilli(), 0)
+		_, err = f.RotatePartitions(ctx, database, c.tryBriefly, now.UnixMilli(), 0)
 	}
 	return errors.Join(err, c.end(ctx))
 }
@@ -136,7 +137,7 @@ func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (disp
 // purge returns a call of Purge for the holder of the lock.
 func (s *Store) purge(c *cleaner) *purge {
 	t := &purge{cleaner: *c, size: purgeRows}
-	if s.single() {
+	if s.Single() {
 		t.size = singleRows
 	}
 	return t
@@ -182,14 +183,14 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		longest = apps[0].kept // too long is harmless
 		errs = append(errs, err)
 	}
-	before := day(present - longest)
-	audited := day(present - t.auditKept.Milliseconds())
+	before := db.Day(present - longest)
+	audited := db.Day(present - t.auditKept.Milliseconds())
 	for _, step := range []struct {
 		name string
 		do   func() error
 	}{
 		{"rotate partitions", func() (err error) {
-			t.result.Partitions, err = t.rotatePartitions(ctx, t.db, t.tryBriefly, present, before)
+			t.result.Partitions, err = t.RotatePartitions(ctx, t.db, t.tryBriefly, present, before)
 			return err
 		}},
 		{"remove what no app keeps", func() error { return t.repeat(ctx, t.size, before, t.removeOldest) }},
@@ -200,7 +201,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		{"remove ended sessions", func() error { return t.repeat(ctx, t.size, present, t.purgeSessions) }},
 		{"remove entries of the switches of apps", func() error { return t.repeat(ctx, t.size, min(before, audited), t.purgeSwitches) }},
 		// The last day before goes a day later, and may have many runs of the job.
-		{"remove triggers", func() error { return t.repeat(ctx, t.size, before-dayMillis, t.removeTriggers) }},
+		{"remove triggers", func() error { return t.repeat(ctx, t.size, before-db.DayMillis, t.removeTriggers) }},
 		{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, before, t.removeDeleted) }},
 		{"remove deleted alerts", func() error { return t.repeat(ctx, t.size, before, t.removeAlerts) }},
 		{"delete completed jobs", func() error { return t.removeExpired(ctx, present) }},
@@ -219,16 +220,16 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 
 // retentions returns those of all apps that may have history, longest first, and now.
 func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention, present int64, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	if now.IsZero() {
-		if now, err = t.clock(ctx, t.read); err != nil {
+		if now, err = t.Now(ctx, t.Read); err != nil {
 			return nil, 0, err
 		}
 	}
 	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL, a.sweep_from, a.sweep_to, a.sweep_after FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id) ORDER BY a.retention DESC, a.id`
-	apps, err = collect(ctx, t.read, func(row scanner) (r retention, err error) {
+	apps, err = db.Collect(ctx, t.Read, func(row db.Scanner) (r retention, err error) {
 		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted, &r.sweep.from, &r.sweep.to, &r.sweep.after)
 		return r, err
 	}, list)
@@ -245,7 +246,7 @@ func (t *purge) longest(ctx context.Context, apps []retention) (int64, error) {
 		found := !app.deleted
 		if app.deleted {
 			var err error
-			if _, found, err = first(ctx, t.read, scanInt, history, app.app); err != nil {
+			if _, found, err = db.First(ctx, t.Read, db.ScanInt, history, app.app); err != nil {
 				return 0, fmt.Errorf("look for history of deleted apps: %w", err)
 			}
 		}
@@ -291,7 +292,7 @@ func (t *purge) repeat(ctx context.Context, size int, before int64, batch remova
 			t.used = t.batches == purgeMost/t.size
 		}
 		// What waits for a batch where there is one writer is a claim, and its record comes after.
-		if t.single() && removed >= size && !t.used {
+		if t.Single() && removed >= size && !t.used {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 	// As purge.retentions: the history of a deleted app is kept as long as that of others.
 	const list = `SELECT a.name, a.retention, a.history_from, a.sweep_from, a.created_at, a.deleted_at IS NOT NULL FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id)`
-	apps, err := collect(ctx, s.read, func(row scanner) (k kept, err error) {
+	apps, err := db.Collect(ctx, s.Read, func(row db.Scanner) (k kept, err error) {
 		err = row.Scan(&k.name, &k.retention, &k.from, &k.sweptTo, &k.createdAt, &k.deleted)
 		return k, err
 	}, list)
@@ -37,9 +38,9 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 	longest := slices.MaxFunc(apps, func(a, b kept) int { return cmp.Compare(a.retention, b.retention) }).retention
 	var late []view.LateRetention
 	add := func(app string, retention, oldest, gone int64) {
-		if behind := day(now.UnixMilli()-retention) - gone; behind > 0 {
-			late = append(late, view.LateRetention{App: app, Retention: millis(retention), Oldest: instant(oldest),
-				Behind: millis(behind)})
+		if behind := db.Day(now.UnixMilli()-retention) - gone; behind > 0 {
+			late = append(late, view.LateRetention{App: app, Retention: db.Millis(retention), Oldest: db.Instant(oldest),
+				Behind: db.Millis(behind)})
 		}
 	}
 	oldest, gone, found, err := s.oldestHistory(ctx)
@@ -51,7 +52,7 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 	}
 	for _, app := range apps {
 		// What is from before the app was created is a backfill's, and is kept by when it ended.
-		if from := max(app.from, app.sweptTo, day(app.createdAt)); app.retention < longest && !app.deleted {
+		if from := max(app.from, app.sweptTo, db.Day(app.createdAt)); app.retention < longest && !app.deleted {
 			add(app.name, app.retention, from, from)
 		}
 	}
@@ -64,22 +65,22 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 // oldestHistory returns where the runs that there are begin, and from when on retention has to have removed them to be up to
 // date.
 func (s *Store) oldestHistory(ctx context.Context) (oldest, gone int64, found bool, err error) {
-	if s.byDay() {
-		there, err := partitions(ctx, s.read)
+	if s.ByDay() {
+		there, err := db.Partitions(ctx, s.Read)
 		if err != nil {
 			return 0, 0, false, err
 		}
-		if len(there) > 0 { // it goes with the day after it; see rotatePartitions
-			oldest, gone, found = there[0].day, there[0].day+2*dayMillis, true
+		if len(there) > 0 { // it goes with the day after it; see db.RotatePartitions
+			oldest, gone, found = there[0].Day, there[0].Day+2*db.DayMillis, true
 		}
 	}
-	one, other, err := first(ctx, s.read, scanNullInt, `SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at, r.ended_at FROM `+
-		s.unpartitioned()+` AS r ORDER BY r.scheduled_at LIMIT `+strconv.Itoa(oldestExamined)+`) AS r WHERE NOT (`+endedLate+`)`)
+	one, other, err := db.First(ctx, s.Read, db.ScanNullInt, `SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at, r.ended_at FROM `+
+		s.Unpartitioned()+` AS r ORDER BY r.scheduled_at LIMIT `+strconv.Itoa(oldestExamined)+`) AS r WHERE NOT (`+endedLate+`)`)
 	if err != nil {
 		return 0, 0, false, fmt.Errorf("look for the oldest runs: %w", err)
 	}
-	if other && one != nil && (!found || *one+dayMillis < gone) {
-		oldest, gone, found = *one, *one+dayMillis, true
+	if other && one != nil && (!found || *one+db.DayMillis < gone) {
+		oldest, gone, found = *one, *one+db.DayMillis, true
 	}
 	return oldest, gone, found, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The statements of Purge. Expired means: before $1, the start of a UTC day. A run is kept from its end on, so one
@@ -49,7 +50,7 @@ const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT sche
 
 // removeOldest removes what is older than every retention, of whatever app, where no partition is dropped with it.
 func (t *purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-	keys, err := t.removable(ctx, tx, size, expiredRuns(t.unpartitioned())+oldestRuns, func(most int) []any { return []any{before, most} })
+	keys, err := t.removable(ctx, tx, size, expiredRuns(t.Unpartitioned())+oldestRuns, func(most int) []any { return []any{before, most} })
 	if err != nil {
 		return 0, err
 	}
@@ -66,14 +67,14 @@ type expiredKey struct {
 	kind        int32
 }
 
-func scanKey(row scanner) (k expiredKey, err error) {
+func scanKey(row db.Scanner) (k expiredKey, err error) {
 	err = row.Scan(&k.at, &k.trigger, &k.kind)
 	return k, err
 }
 
 // item names a run that is to go and cannot.
 func (k expiredKey) item() string {
-	key := run.Key{ScheduledAt: instant(k.at), TriggerID: k.trigger}
+	key := run.Key{ScheduledAt: db.Instant(k.at), TriggerID: k.trigger}
 	key.SetCode(int(k.kind))
 	return "history of run " + key.String()
 }
@@ -81,7 +82,7 @@ func (k expiredKey) item() string {
 // removable returns the keys of at most size runs that a query selects, without those that are set aside. args are its parameters,
 // with a limit.
 func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
-	keys, err := collect(ctx, tx, scanKey, query, args(size+t.asides.count(dispatcher.WorkPurge))...)
+	keys, err := db.Collect(ctx, tx, scanKey, query, args(size+t.asides.count(dispatcher.WorkPurge))...)
 	keys = withoutAsides(t.Store, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
 	t.looked = keys[:min(len(keys), size)]
 	return t.looked, err
@@ -90,7 +91,7 @@ func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query strin
 // present is now, as rows that are set aside are looked at by.
 func (t *purge) present() time.Time {
 	if t.now.IsZero() {
-		return wallClock()
+		return db.WallClock()
 	}
 	return t.now
 }
@@ -103,7 +104,7 @@ func (t *purge) leave(ctx context.Context, why error) (bool, error) {
 	k := t.looked[0]
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const of = `SELECT job_id FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	job, _, err := first(ctx, t.read, scanInt, of, k.at, k.trigger, k.kind)
+	job, _, err := db.First(ctx, t.Read, db.ScanInt, of, k.at, k.trigger, k.kind)
 	if err != nil {
 		return false, err
 	}
@@ -115,13 +116,13 @@ func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) e
 	if len(keys) == 0 {
 		return nil
 	}
-	removed, err := collect(ctx, tx, scanKey, t.rows(0, 3, "", keyColumns[:3]...)+deleteRuns, t.expired(keys)...)
+	removed, err := db.Collect(ctx, tx, scanKey, t.Rows(0, 3, "", db.KeyColumns[:3]...)+deleteRuns, t.expired(keys)...)
 	if err != nil || len(removed) == 0 {
 		return err
 	}
 	t.result.Runs += len(removed)
 	for _, statement := range []string{deleteAttempts, deleteResponses, deleteBroadcasts, deleteInputs} {
-		if _, err := tx.ExecContext(ctx, t.rows(0, 3, "", keyColumns[:3]...)+statement, t.expired(removed)...); err != nil {
+		if _, err := tx.ExecContext(ctx, t.Rows(0, 3, "", db.KeyColumns[:3]...)+statement, t.expired(removed)...); err != nil {
 			return err
 		}
 	}
@@ -136,12 +137,12 @@ func (t *purge) expired(keys []expiredKey) []any {
 	for _, k := range keys {
 		at, trigger, kind = append(at, k.at), append(trigger, k.trigger), append(kind, k.kind)
 	}
-	return append([]any{day(at[0]), day(at[len(at)-1]) + dayMillis}, t.batch(at, trigger, kind)...)
+	return append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, t.Batch(at, trigger, kind)...)
 }
 
 // removeMisfires deletes the misfires that a query of their keys returns.
 func (t *purge) removeMisfires(ctx context.Context, tx *sql.Tx, query string, args ...any) (int, error) {
-	n, err := affect(ctx, tx, deleteMisfires+query+`)`, args...)
+	n, err := db.Affect(ctx, tx, deleteMisfires+query+`)`, args...)
 	t.result.Misfires += int(n)
 	return int(n), err
 }
@@ -163,7 +164,7 @@ func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64, s
 		`DELETE FROM app_pauses WHERE (app_id, id) IN (
 			SELECT app_id, id FROM app_pauses WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)`,
 	} {
-		n, err := affect(ctx, tx, statement, before, size)
+		n, err := db.Affect(ctx, tx, statement, before, size)
 		if err != nil {
 			return 0, err
 		}
@@ -188,7 +189,7 @@ func (t *purge) purgeAlertEvents(ctx context.Context, tx *sql.Tx, present int64,
 	// $1 now, $2 limit
 	const remove = `DELETE FROM alert_events WHERE (app_id, at, id) IN (SELECT e.app_id, e.at, e.id FROM apps AS a
 		JOIN alert_events AS e ON e.app_id = a.id AND e.at < $1 - a.retention LIMIT $2)`
-	n, err := affect(ctx, tx, remove, present, size)
+	n, err := db.Affect(ctx, tx, remove, present, size)
 	return int(n), err
 }
 
@@ -204,7 +205,7 @@ func (t *purge) purgeSwitches(ctx context.Context, tx *sql.Tx, before int64, siz
 }
 
 func (t *purge) removeEntries(ctx context.Context, tx *sql.Tx, remove string, before int64, size int) (int, error) {
-	n, err := affect(ctx, tx, remove, before, size)
+	n, err := db.Affect(ctx, tx, remove, before, size)
 	t.result.AuditEntries += int(n)
 	return int(n), err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // removeExpired deletes jobs some time after their completion, where that was declared. They are
 // looked at again under their locks: anyone who changes a job or runs it meanwhile comes first.
 func (t *purge) removeExpired(ctx context.Context, present int64) error {
-	jobs, err := collect(ctx, t.read, func(row scanner) (j dispatcher.Job, err error) {
+	jobs, err := db.Collect(ctx, t.Read, func(row db.Scanner) (j dispatcher.Job, err error) {
 		err = row.Scan(&j.App, &j.Name)
 		return j, err
 	}, expiredJobs, present, purgeExpired+t.asides.count(dispatcher.WorkPurge))
@@ -50,10 +51,10 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 	removed := false
 	err := t.change(ctx, input.Change{Actor: "system", Now: t.now}, func(ctx context.Context, tx *tx) error {
 		removed = false
-		if err := t.limitLockWait(ctx, tx.Tx); err != nil {
+		if err := t.LimitLockWait(ctx, tx.Tx); err != nil {
 			return err
 		}
-		if held, err := holds(ctx, tx, t.flavor, t.lock, t.now); err != nil || !held {
+		if held, err := holds(ctx, tx, t.Flavor, t.lock, t.now); err != nil || !held {
 			return err
 		}
 		// As a PUT locks them: no job comes to name this one meanwhile.
@@ -63,7 +64,7 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		case err != nil && !errors.Is(err, dispatcher.ErrNotFound):
 			return err
 		}
-		job, err := t.findJob(ctx, tx, app, name, tx.lock())
+		job, err := t.findJob(ctx, tx, app, name, tx.ForUpdate())
 		if job.Name == "" { // of one that cannot be read there is at least that
 			if errors.Is(err, dispatcher.ErrNotFound) {
 				return nil
@@ -73,9 +74,9 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		// $1 id, $2 now
 		over := `SELECT 1 FROM jobs AS j WHERE j.id = $1 AND j.completed_at + j.delete_after_completion <= $2
 			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
-			AND NOT EXISTS (SELECT 1 FROM (` + anyClaim(t.flavor) + `) AS r WHERE r.job_id = j.id)`
+			AND NOT EXISTS (SELECT 1 FROM (` + anyClaim(t.Flavor) + `) AS r WHERE r.job_id = j.id)`
 		id := job.Key()
-		_, expired, err := first(ctx, tx, scanInt, over, id, present)
+		_, expired, err := db.First(ctx, tx, db.ScanInt, over, id, present)
 		if err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		_, err = tx.ExecContext(ctx, `UPDATE jobs SET completed_at = $2 WHERE id = $1 AND completed_at IS NOT NULL`, id, present)
 		return err
 	})
-	if err != nil && t.transient(err) {
+	if err != nil && t.Transient(err) {
 		t.stopped = true
 		return nil
 	}
@@ -114,24 +115,24 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id AND r.scheduled_at < $3)
 		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
 		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id) ORDER BY j.deleted_at LIMIT $2`
-	jobs, err := collect(ctx, tx, scanInt, outdated, before, size, before+triggerReach)
+	jobs, err := db.Collect(ctx, tx, db.ScanInt, outdated, before, size, before+triggerReach)
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}
 	// $1 before, from $2 on: ids. One of them may have been declared again meanwhile.
-	remove := t.rows(0, 2, "", idColumns...) + ` DELETE FROM jobs WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
-	if jobs, err = collect(ctx, tx, scanInt, remove, append([]any{before}, t.batch(jobs)...)...); err != nil || len(jobs) == 0 {
+	remove := t.Rows(0, 2, "", db.IdColumns...) + ` DELETE FROM jobs WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
+	if jobs, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.Batch(jobs)...)...); err != nil || len(jobs) == 0 {
 		return 0, err
 	}
 	// Slots are released under the lock of their job's row, so one that outlived it would stay.
 	for _, table := range []string{"carried_states", "slots", "host_waits"} {
 		// From $1 on: ids
-		with := t.rows(0, 1, "", idColumns...) + ` DELETE FROM ` + table + ` WHERE job_id IN (SELECT id FROM b)`
-		if _, err := tx.ExecContext(ctx, with, t.batch(jobs)...); err != nil {
+		with := t.Rows(0, 1, "", db.IdColumns...) + ` DELETE FROM ` + table + ` WHERE job_id IN (SELECT id FROM b)`
+		if _, err := tx.ExecContext(ctx, with, t.Batch(jobs)...); err != nil {
 			return 0, fmt.Errorf("remove the %s of deleted jobs: %w", table, err)
 		}
 	}
-	triggers, err := collect(ctx, tx, scanInt, t.rows(0, 1, "", idColumns...)+removeTriggersOf, t.batch(jobs)...)
+	triggers, err := db.Collect(ctx, tx, db.ScanInt, t.Rows(0, 1, "", db.IdColumns...)+removeTriggersOf, t.Batch(jobs)...)
 	if err != nil {
 		return 0, err
 	}
@@ -146,12 +147,12 @@ func (t *purge) removeAlerts(ctx context.Context, tx *sql.Tx, before int64, size
 		AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = a.job_id)
 		AND NOT EXISTS (SELECT 1 FROM alert_events AS e WHERE e.app_id = a.app_id AND e.alert = a.name)
 		ORDER BY a.deleted_at LIMIT $2)`
-	n, err := affect(ctx, tx, remove, before, size)
+	n, err := db.Affect(ctx, tx, remove, before, size)
 	return int(n), err
 }
 
 // removeTriggersOf removes the triggers of jobs.
-// From $1 on: idColumns
+// From $1 on: db.IdColumns
 const removeTriggersOf = ` DELETE FROM triggers WHERE job_id IN (SELECT id FROM b) RETURNING id`
 
 // triggerReach is how long after a trigger or a job was removed it may have a run: a fire is claimed a little ahead of
@@ -168,13 +169,13 @@ func (t *purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, si
 		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = t.job_id AND r.trigger_id = t.id)
 		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = t.job_id AND m.from_at < $3 AND m.trigger_id = t.id)
 		ORDER BY t.deleted_at LIMIT $2`
-	ids, err := collect(ctx, tx, scanInt, unnamed, before, size, before+triggerReach)
+	ids, err := db.Collect(ctx, tx, db.ScanInt, unnamed, before, size, before+triggerReach)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
 	// $1 before, from $2 on: ids. One of them may have been declared again meanwhile.
-	remove := t.rows(0, 2, "", idColumns...) + ` DELETE FROM triggers WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
-	if ids, err = collect(ctx, tx, scanInt, remove, append([]any{before}, t.batch(ids)...)...); err != nil {
+	remove := t.Rows(0, 2, "", db.IdColumns...) + ` DELETE FROM triggers WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
+	if ids, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.Batch(ids)...)...); err != nil {
 		return 0, err
 	}
 	return len(ids), t.removeClocks(ctx, tx, ids)
@@ -186,7 +187,7 @@ func (t *purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) 
 		return nil
 	}
 	// From $1 on: ids
-	_, err := tx.ExecContext(ctx, t.rows(0, 1, "", idColumns...)+` DELETE FROM trigger_clock WHERE id IN (SELECT id FROM b)`,
-		t.batch(triggers)...)
+	_, err := tx.ExecContext(ctx, t.Rows(0, 1, "", db.IdColumns...)+` DELETE FROM trigger_clock WHERE id IN (SELECT id FROM b)`,
+		t.Batch(triggers)...)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The sweep of an app removes the runs that the app does not keep, out of days of which others keep theirs. It looks at
@@ -27,7 +28,7 @@ const (
 
 // sweepOverlap is how far each sweep of an app goes back behind the one before. Sweeps go by days and may be late; a
 // longer retention is noted to the millisecond.
-const sweepOverlap = 2 * dayMillis
+const sweepOverlap = 2 * db.DayMillis
 
 // sweep is how far the sweep of an app is: nothing is left from before from. In the days that follow, it is done with
 // the jobs up to after by name. It ends at to; 0: none is under way.
@@ -40,12 +41,12 @@ type sweep struct {
 // ended, so that no app waits for another that has much to remove, and one that fails stops no other.
 func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, present int64) error {
 	aged := slices.DeleteFunc(slices.Clone(apps), func(a retention) bool {
-		return a.kept >= longest || a.from >= day(present-a.kept)
+		return a.kept >= longest || a.from >= db.Day(present-a.kept)
 	})
 	if len(aged) == 0 {
 		return nil
 	}
-	last, err := cursor(ctx, t.read, dispatcher.LockHistory)
+	last, err := cursor(ctx, t.Read, dispatcher.LockHistory)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 	var errs []error
 	reached := last
 	for i, app := range aged {
-		if err := t.sweepApp(ctx, app, day(present-app.kept)); err != nil {
+		if err := t.sweepApp(ctx, app, db.Day(present-app.kept)); err != nil {
 			errs = append(errs, fmt.Errorf("app %d: %w", app.app, err))
 		}
 		reached = app.app
@@ -68,19 +69,19 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 			break
 		}
 	}
-	return errors.Join(append(errs, moveCursor(ctx, t.write, dispatcher.LockHistory, last, reached))...)
+	return errors.Join(append(errs, moveCursor(ctx, t.Write, dispatcher.LockHistory, last, reached))...)
 }
 
 // sweepApp goes on with the sweep of an app, or begins one, of what is from before an instant.
 func (t *purge) sweepApp(ctx context.Context, app retention, before int64) error {
-	start := max(day(app.from)-sweepOverlap, 0)
+	start := max(db.Day(app.from)-sweepOverlap, 0)
 	s := app.sweep
 	if s.to == 0 || s.to > before { // none is under way, or the retention is longer now
 		first, err := t.firstDay(ctx)
 		if err != nil {
 			return err
 		}
-		s = sweep{from: min(max(start, first), before-dayMillis), to: before} // its last part takes misfires along
+		s = sweep{from: min(max(start, first), before-db.DayMillis), to: before} // its last part takes misfires along
 	}
 	begun, err := s, error(nil)
 	for looks := 0; s.from < s.to && err == nil && !t.over(); {
@@ -111,11 +112,11 @@ func (t *purge) sweepApp(ctx context.Context, app retention, before int64) error
 
 // firstDay returns the first day of which there are runs; the end of time if there are none.
 func (t *purge) firstDay(ctx context.Context) (int64, error) {
-	earliest, found, err := first(ctx, t.read, scanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
+	earliest, found, err := db.First(ctx, t.Read, db.ScanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
 	if err != nil || !found {
 		return 1<<63 - 1, err
 	}
-	return day(earliest), nil
+	return db.Day(earliest), nil
 }
 
 // expiredLate are those that ended late since a sweep began, of an app. From then on they are found by their jobs.
@@ -132,14 +133,14 @@ const expiredMisfiresOf = ` SELECT m.from_at, m.trigger_id FROM b JOIN misfires 
 // sweepPage removes the expired history of some jobs in the days that a sweep is at.
 func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) error {
 	end, days := s.to, int64(1)
-	if t.byDay() {
-		end = min(end, day(s.from)+sweepDays*dayMillis)
-		days = max(1, (end-s.from)/dayMillis)
+	if t.ByDay() {
+		end = min(end, db.Day(s.from)+sweepDays*db.DayMillis)
+		days = max(1, (end-s.from)/db.DayMillis)
 	}
 	last := s.after
 	// $1 app, $2 last name of the page before, $3 limit
 	const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
-	ids, err := collect(ctx, t.read, func(row scanner) (id int64, err error) {
+	ids, err := db.Collect(ctx, t.Read, func(row db.Scanner) (id int64, err error) {
 		err = row.Scan(&id, &last)
 		return id, err
 	}, jobs, app, s.after, purgeJobs)
@@ -162,8 +163,8 @@ func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) 
 func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
 	if part.to == before {
 		if err := t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			return t.removeMisfires(ctx, tx, t.rows(0, 3, "", idColumns...)+expiredMisfiresOf,
-				append([]any{before, size}, t.batch(jobs)...)...)
+			return t.removeMisfires(ctx, tx, t.Rows(0, 3, "", db.IdColumns...)+expiredMisfiresOf,
+				append([]any{before, size}, t.Batch(jobs)...)...)
 		}); err != nil || t.over() {
 			return err
 		}
@@ -175,8 +176,8 @@ func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before i
 			group, runs = append(group, found[0].job), runs+found[0].runs
 		}
 		err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			keys, err := t.removable(ctx, tx, size, t.rows(0, 5, "", idColumns...)+t.expiredOfJobs(),
-				func(most int) []any { return append([]any{before, part.from, part.to, most}, t.batch(group)...) })
+			keys, err := t.removable(ctx, tx, size, t.Rows(0, 5, "", db.IdColumns...)+t.ExpiredOfJobs(),
+				func(most int) []any { return append([]any{before, part.from, part.to, most}, t.Batch(group)...) })
 			if err != nil {
 				return 0, err
 			}
@@ -196,15 +197,15 @@ type runsOfJob struct {
 // jobs that fill it: where each would look again at all jobs from the first on, it would pass what a snapshot keeps of
 // the runs that the batches before have removed.
 func (t *purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, before int64) ([]runsOfJob, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
-	counts := t.rows(0, 5, "", idColumns...) + ` SELECT b.id, (SELECT count(*) FROM
-		(SELECT 1 FROM runs AS r WHERE r.job_id = b.id` + expiredIn + ` LIMIT $4) AS counted) FROM b`
-	found, err := collect(ctx, t.read, func(row scanner) (one runsOfJob, err error) {
+	counts := t.Rows(0, 5, "", db.IdColumns...) + ` SELECT b.id, (SELECT count(*) FROM
+		(SELECT 1 FROM runs AS r WHERE r.job_id = b.id` + db.ExpiredIn + ` LIMIT $4) AS counted) FROM b`
+	found, err := db.Collect(ctx, t.Read, func(row db.Scanner) (one runsOfJob, err error) {
 		err = row.Scan(&one.job, &one.runs)
 		return one, err
-	}, counts, append([]any{before, part.from, part.to, t.size}, t.batch(jobs)...)...)
+	}, counts, append([]any{before, part.from, part.to, t.size}, t.Batch(jobs)...)...)
 	return slices.DeleteFunc(found, func(one runsOfJob) bool { return one.runs == 0 }), err
 }
 

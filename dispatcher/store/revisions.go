@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // The revisions of triggers and calendars tell past schedules from current ones. They are written with
@@ -18,43 +19,43 @@ import (
 // revisionFields are the columns of trigger_revisions: those of the trigger t and its clock c, named the same,
 // and what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause
 // or $3 zones.
-var revisionFields = fields[revisionRow]{
-	{name: "job_id", ref: func(r *revisionRow) any { return &r.jobID }},
-	{name: "id", ref: func(r *revisionRow) any { return &r.id }},
-	{name: "revision", ref: func(r *revisionRow) any { return &r.Revision }},
-	{name: "calendar_revision", ref: func(r *revisionRow) any { return &r.CalendarRevision }, read: "c.calendar_revision"},
-	{name: "next_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.NextFireTime) }, read: "c.next_fire_time"},
-	{name: "prev_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.PrevFireTime) }, read: "c.prev_fire_time"},
-	{name: "name", ref: func(r *revisionRow) any { return &r.Name }},
-	{name: "expression", ref: func(r *revisionRow) any { return &r.Expression }},
-	{name: "dialect", ref: func(r *revisionRow) any { return &r.Dialect }},
-	{name: "timezone", ref: func(r *revisionRow) any { return &r.Timezone }},
-	{name: "start_at", ref: func(r *revisionRow) any { return optionalColumn(&r.StartAt) }},
-	{name: "end_at", ref: func(r *revisionRow) any { return optionalColumn(&r.EndAt) }},
-	{name: "repeat_count", ref: func(r *revisionRow) any { return &r.RepeatCount }},
-	{name: "gap", ref: func(r *revisionRow) any { return &r.Gap }},
-	{name: "overlap", ref: func(r *revisionRow) any { return &r.Overlap }},
-	{name: "drift_hour", ref: func(r *revisionRow) any { return &r.DriftHour }},
-	{name: "calendar", ref: func(r *revisionRow) any { return &r.Calendar }},
-	{name: "on_excluded", ref: func(r *revisionRow) any { return &r.OnExcluded }},
-	{name: "jitter", ref: func(r *revisionRow) any { return durationColumn(&r.Jitter) }},
-	{name: "misfire_after", ref: func(r *revisionRow) any { return durationColumn(&r.MisfireAfter) }},
-	{name: "anchor_at", ref: func(r *revisionRow) any { return instantColumn(&r.AnchorAt) }},
-	{name: "fired", ref: func(r *revisionRow) any { return &r.Fired }},
-	{name: "counted_from", ref: func(r *revisionRow) any { return optionalColumn(&r.CountedFrom) }},
-	{name: "enabled", ref: func(r *revisionRow) any { return &r.Enabled }, read: `t.enabled AND j.enabled AND t.deleted_at IS NULL`},
-	{name: "paused", ref: func(r *revisionRow) any { return &r.Paused }, read: `t.paused OR t.job_paused`},
-	{name: "labels", ref: func(r *revisionRow) any { return labelsColumn(&r.Labels) }, read: "j.labels"},
-	{name: "cause", ref: func(r *revisionRow) any { return &r.Cause }, read: `$2`},
-	{name: "from_at", ref: func(r *revisionRow) any { return instantColumn(&r.From) }, read: `b.now`},
+var revisionFields = db.Fields[revisionRow]{
+	{Name: "job_id", Ref: func(r *revisionRow) any { return &r.jobID }},
+	{Name: "id", Ref: func(r *revisionRow) any { return &r.id }},
+	{Name: "revision", Ref: func(r *revisionRow) any { return &r.Revision }},
+	{Name: "calendar_revision", Ref: func(r *revisionRow) any { return &r.CalendarRevision }, Read: "c.calendar_revision"},
+	{Name: "next_fire_time", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.NextFireTime) }, Read: "c.next_fire_time"},
+	{Name: "prev_fire_time", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.PrevFireTime) }, Read: "c.prev_fire_time"},
+	{Name: "name", Ref: func(r *revisionRow) any { return &r.Name }},
+	{Name: "expression", Ref: func(r *revisionRow) any { return &r.Expression }},
+	{Name: "dialect", Ref: func(r *revisionRow) any { return &r.Dialect }},
+	{Name: "timezone", Ref: func(r *revisionRow) any { return &r.Timezone }},
+	{Name: "start_at", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.StartAt) }},
+	{Name: "end_at", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.EndAt) }},
+	{Name: "repeat_count", Ref: func(r *revisionRow) any { return &r.RepeatCount }},
+	{Name: "gap", Ref: func(r *revisionRow) any { return &r.Gap }},
+	{Name: "overlap", Ref: func(r *revisionRow) any { return &r.Overlap }},
+	{Name: "drift_hour", Ref: func(r *revisionRow) any { return &r.DriftHour }},
+	{Name: "calendar", Ref: func(r *revisionRow) any { return &r.Calendar }},
+	{Name: "on_excluded", Ref: func(r *revisionRow) any { return &r.OnExcluded }},
+	{Name: "jitter", Ref: func(r *revisionRow) any { return db.DurationColumn(&r.Jitter) }},
+	{Name: "misfire_after", Ref: func(r *revisionRow) any { return db.DurationColumn(&r.MisfireAfter) }},
+	{Name: "anchor_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.AnchorAt) }},
+	{Name: "fired", Ref: func(r *revisionRow) any { return &r.Fired }},
+	{Name: "counted_from", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.CountedFrom) }},
+	{Name: "enabled", Ref: func(r *revisionRow) any { return &r.Enabled }, Read: `t.enabled AND j.enabled AND t.deleted_at IS NULL`},
+	{Name: "paused", Ref: func(r *revisionRow) any { return &r.Paused }, Read: `t.paused OR t.job_paused`},
+	{Name: "labels", Ref: func(r *revisionRow) any { return db.LabelsColumn(&r.Labels) }, Read: "j.labels"},
+	{Name: "cause", Ref: func(r *revisionRow) any { return &r.Cause }, Read: `$2`},
+	{Name: "from_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.From) }, Read: `b.now`},
 	// A removed trigger's revision has ended as it begins.
-	{name: "to_at", use: onlyNew, read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
-	{name: "zones", ref: func(r *revisionRow) any { return &r.Zones }, read: `$3`},
-	{name: "settled_at", ref: func(r *revisionRow) any { return instantColumn(&r.Settled) },
-		read: `CASE WHEN c.prev_fire_time > b.now THEN c.prev_fire_time ELSE b.now END`},
+	{Name: "to_at", Use: db.OnlyNew, Read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
+	{Name: "zones", Ref: func(r *revisionRow) any { return &r.Zones }, Read: `$3`},
+	{Name: "settled_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.Settled) },
+		Read: `CASE WHEN c.prev_fire_time > b.now THEN c.prev_fire_time ELSE b.now END`},
 }
 
-var revisionRead = revisionFields.read()
+var revisionRead = revisionFields.Read()
 
 // revisionRow is a revision of a trigger with its keys.
 type revisionRow struct {
@@ -69,17 +70,17 @@ func remember(ctx context.Context, t *tx, cause dispatcher.Cause, ids []int64) e
 	if len(ids) == 0 {
 		return nil
 	}
-	// $1 now, from $2 on: idColumns
-	end := t.rows(1, 2, "", idColumns...) + ` UPDATE trigger_revisions AS r SET to_at = b.now FROM b JOIN triggers AS t ON t.id = b.id
+	// $1 now, from $2 on: db.IdColumns
+	end := t.Rows(1, 2, "", db.IdColumns...) + ` UPDATE trigger_revisions AS r SET to_at = b.now FROM b JOIN triggers AS t ON t.id = b.id
 		WHERE r.job_id = t.job_id AND r.id = t.id AND r.to_at IS NULL`
-	// $1 now, $2 cause, $3 zones, from $4 on: idColumns
-	insert := t.rows(1, 4, "", idColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.names("") + `)
-		SELECT ` + revisionFields.selected("t.") + theseTriggers + ` JOIN jobs AS j ON j.id = t.job_id`
+	// $1 now, $2 cause, $3 zones, from $4 on: db.IdColumns
+	insert := t.Rows(1, 4, "", db.IdColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.Names("") + `)
+		SELECT ` + revisionFields.Selected("t.") + theseTriggers + ` JOIN jobs AS j ON j.id = t.job_id`
 	now := t.now.UnixMilli()
-	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.batch(ids)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.Batch(ids)...)...); err != nil {
 		return fmt.Errorf("end revisions of %d triggers: %w", len(ids), err)
 	}
-	if _, err := t.ExecContext(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.batch(ids)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.Batch(ids)...)...); err != nil {
 		return fmt.Errorf("write revisions of %d triggers: %w", len(ids), err)
 	}
 	return nil
@@ -105,12 +106,12 @@ func rememberCalendar(ctx context.Context, t *tx, app, name string, definition *
 
 // AppHistory returns how far the history of an app goes back, and whether it was enabled.
 func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (dispatcher.AppHistory, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	var record dispatcher.AppHistory
 	if now.IsZero() {
 		var err error
-		if now, err = s.clock(ctx, s.read); err != nil {
+		if now, err = s.Now(ctx, s.Read); err != nil {
 			return record, err
 		}
 	}
@@ -121,7 +122,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	var kept, from int64
 	var bounds string
 	// $1 id
-	_, found, err := first(ctx, s.read, func(row scanner) (struct{}, error) {
+	_, found, err := db.First(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&kept, &from, &bounds, &record.DisabledNow)
 	}, `SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, run.AppID(app))
 	if err == nil && !found {
@@ -137,17 +138,17 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	if given.Suspended {
 		record.Suspended = access.App{Name: app, Bounds: given}.SuspendedMessage()
 	}
-	record.Since = instant(max(from, day(record.Now.UnixMilli()-kept)))
-	if record.Pauses, err = pausesAround(ctx, s.read, app, at); err != nil {
+	record.Since = db.Instant(max(from, db.Day(record.Now.UnixMilli()-kept)))
+	if record.Pauses, err = pausesAround(ctx, s.Read, app, at); err != nil {
 		return record, err
 	}
 	// $1 app, $2 its subject, $3 at
 	const switched = `SELECT at, action FROM audit_log WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at <= $3
 		ORDER BY at DESC LIMIT 1`
 	record.Enabled = true
-	_, _, err = first(ctx, s.read, func(row scanner) (struct{}, error) {
+	_, _, err = db.First(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var action string
-		err := row.Scan(optionalColumn(&record.Changed), &action)
+		err := row.Scan(db.OptionalColumn(&record.Changed), &action)
 		record.Enabled = action == "enable"
 		return struct{}{}, err
 	}, switched, app, "app "+app, at.UnixMilli())
@@ -158,7 +159,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 func (s *Store) EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error) {
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 ORDER BY name LIMIT $3`
-	return collect(ctx, s.read, scanText, list, run.AppID(app), page.Cursor, page.Limit)
+	return db.Collect(ctx, s.Read, db.ScanText, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // settledLate is how long after its own end a revision may owe an instant: that of a fire that
@@ -169,21 +170,21 @@ const settledLate = 10_000 // milliseconds
 func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time) ([]dispatcher.TriggerHistory, error) {
 	// $1 job, $2 since. One statement, so that the
 	// revisions and what is next are of one moment.
-	list := `SELECT ` + revisionRead.names("r.") + `, t.name, coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name),
+	list := `SELECT ` + revisionRead.Names("r.") + `, t.name, coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name),
 			a.name, c.next_fire_time, t.error
 		FROM trigger_revisions AS r JOIN triggers AS t ON t.id = r.id` + withClock + `
 			JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id
 		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
 		ORDER BY t.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
 	var records []dispatcher.TriggerHistory
-	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var next *int64
 		var name, trigger, job, app, quarantined string
 		var r revisionRow
-		err := row.Scan(append(revisionRead.refs(&r), &name, &trigger, &job, &app, &next, &quarantined)...)
+		err := row.Scan(append(revisionRead.Refs(&r), &name, &trigger, &job, &app, &next, &quarantined)...)
 		if n := len(records); n == 0 || records[n-1].ID != r.id {
 			records = append(records, dispatcher.TriggerHistory{
-				Name: name, ID: r.id, Identity: dispatcher.Identity(app, job, trigger), Next: zeroable(optional(next)), Error: quarantined,
+				Name: name, ID: r.id, Identity: dispatcher.Identity(app, job, trigger), Next: db.Zeroable(db.Optional(next)), Error: quarantined,
 			})
 		}
 		last := &records[len(records)-1]
@@ -199,7 +200,7 @@ func (s *Store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 	const list = `SELECT r.name, r.definition FROM calendar_revisions AS r WHERE r.app_id = $1 AND r.definition IS NOT NULL
 		AND r.calendar_revision = (SELECT max(n.calendar_revision) FROM calendar_revisions AS n
 			WHERE n.app_id = r.app_id AND n.name = r.name AND n.calendar_revision <= $2)`
-	return collect(ctx, s.read, func(row scanner) (dispatcher.Calendar, error) {
+	return db.Collect(ctx, s.Read, func(row db.Scanner) (dispatcher.Calendar, error) {
 		c := dispatcher.Calendar{App: app}
 		var text string
 		err := row.Scan(&c.Name, &text)

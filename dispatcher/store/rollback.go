@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // declaration is a rollback that somebody has noticed.
@@ -51,10 +52,10 @@ type rollback struct {
 }
 
 // unsettled reads the rollback that is not settled yet.
-func unsettled(ctx context.Context, q querier) (rollback, bool, error) {
+func unsettled(ctx context.Context, q db.Querier) (rollback, bool, error) {
 	const read = `SELECT rolled_back_at, rollback_reason, rollback_choice, rollback_skip_to FROM installation WHERE rolled_back_at IS NOT NULL`
-	return first(ctx, q, func(row scanner) (r rollback, err error) {
-		err = row.Scan(instantColumn(&r.At), &r.Reason, &r.Choice, instantColumn(&r.skipTo))
+	return db.First(ctx, q, func(row db.Scanner) (r rollback, err error) {
+		err = row.Scan(db.InstantColumn(&r.At), &r.Reason, &r.Choice, db.InstantColumn(&r.skipTo))
 		return r, err
 	}, read)
 }
@@ -70,7 +71,7 @@ func lockRollback(ctx context.Context, t *tx) (rollback, bool, error) {
 
 // Rollback returns the rollback that is not settled yet, or nil.
 func (s *Store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
-	r, found, err := unsettled(ctx, s.read)
+	r, found, err := unsettled(ctx, s.Read)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -149,12 +150,12 @@ func settleRollback(ctx context.Context, t *tx) error {
 // SkipRolledBack skips a page of what was due before a rollback was resolved, and settles the
 // rollback at the end.
 func (s *Store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.orClock(ctx, now); err != nil {
+	if now, err = s.OrClock(ctx, now); err != nil {
 		return done, err
 	}
-	r, found, err := unsettled(ctx, s.read)
+	r, found, err := unsettled(ctx, s.Read)
 	if err != nil || !found || r.Choice != dispatcher.RollbackSkip {
 		return done, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // rollbackDetector notices that the database lost commits, as after a restore or a failover. It
@@ -63,7 +64,7 @@ type registration struct {
 // check tells, in the transaction in which a node registers, whether the node is to wait because
 // the database lost commits. It declares a rollback that it finds.
 func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (rolledBack bool, err error) {
-	reason, err := t.mismatch(ctx, t.Tx, t.now, r.identity)
+	reason, err := t.Mismatch(ctx, t.Tx, t.now, r.identity)
 	if err == nil && reason != "" {
 		err = declareRollback(ctx, t.execute, declaration{reason: reason, now: t.now, by: input.Change{Actor: "system"}})
 	}
@@ -71,7 +72,7 @@ func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (r
 		_, rolledBack, err = unsettled(ctx, t)
 	}
 	if err == nil {
-		r.settled, _, err = first(ctx, t, scanInt, `SELECT rollback_settled_at FROM installation`)
+		r.settled, _, err = db.First(ctx, t, db.ScanInt, `SELECT rollback_settled_at FROM installation`)
 	}
 	return rolledBack, err
 }
@@ -79,7 +80,7 @@ func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (r
 // registered begins a new high-water mark, once a node has registered.
 func (d *rollbackDetector) registered(node run.NodeID, r registration) {
 	d.mu.Lock()
-	d.high = highWater{node: node, heartbeat: wallClock(), settled: r.settled}
+	d.high = highWater{node: node, heartbeat: db.WallClock(), settled: r.settled}
 	d.mu.Unlock()
 }
 
@@ -94,7 +95,7 @@ func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node run.Nod
 			age: before.age, by: input.Change{Actor: "system", Now: now}})
 	}
 	if err == nil {
-		s.mark(node, heartbeats)
+		s.Mark(node, heartbeats)
 	}
 	return lost, err
 }
@@ -110,7 +111,7 @@ func (d *rollbackDetector) repeated(node run.NodeID, heartbeats, settled int64) 
 	if settled != d.high.settled {
 		d.high.claim = claimedRun{}
 	}
-	d.high.heartbeats, d.high.heartbeat, d.high.settled = heartbeats, wallClock(), settled
+	d.high.heartbeats, d.high.heartbeat, d.high.settled = heartbeats, db.WallClock(), settled
 	return repeated
 }
 
@@ -118,7 +119,7 @@ func (d *rollbackDetector) repeated(node run.NodeID, heartbeats, settled int64) 
 func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node run.NodeID, now time.Time) error {
 	// $1 id
 	const settledAt = `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`
-	settled, unknown, err := first(ctx, s.heartbeat, scanInt, settledAt, node)
+	settled, unknown, err := db.First(ctx, s.Heartbeats, db.ScanInt, settledAt, node)
 	high := d.latest()
 	if err != nil || !unknown || node != high.node || !high.holds() || settled > high.settled {
 		return err
@@ -133,7 +134,7 @@ func (d *rollbackDetector) claimed(node run.NodeID, held []run.HeldRun) {
 	if len(held) == 0 {
 		return
 	}
-	latest, now := held[len(held)-1], wallClock() // they are in the order of their instants
+	latest, now := held[len(held)-1], db.WallClock() // they are in the order of their instants
 	if now.Sub(latest.ScheduledAt) > claimReaches {
 		return
 	}
@@ -161,7 +162,7 @@ func (d *rollbackDetector) latest() highWater {
 
 // holds tells whether the row of the node must still be in the database: it was not long ago.
 func (h highWater) holds() bool {
-	return h.node != 0 && wallClock().Sub(h.heartbeat) < nodeKept
+	return h.node != 0 && db.WallClock().Sub(h.heartbeat) < nodeKept
 }
 
 // age is how long ago the latest of the mark was known to be committed.
@@ -170,7 +171,7 @@ func (h highWater) age() time.Duration {
 	if h.claim.at.After(latest) {
 		latest = h.claim.at
 	}
-	return max(wallClock().Sub(latest), 0)
+	return max(db.WallClock().Sub(latest), 0)
 }
 
 // lost says what a server does not have of what is known to be committed; empty: nothing.
@@ -195,7 +196,7 @@ func (d *rollbackDetector) lost(ctx context.Context, conn *pgx.Conn) (string, er
 		return "", err
 	case settled < high.settled:
 		return fmt.Sprintf("an earlier rollback was settled at %s, and the database does not know that",
-			instant(high.settled).Format(time.RFC3339)), nil
+			db.Instant(high.settled).Format(time.RFC3339)), nil
 	case state == "":
 		return fmt.Sprintf("node %s has registered, and the database does not know it", high.node), nil
 	case stored < high.heartbeats:
@@ -208,7 +209,7 @@ func (d *rollbackDetector) lost(ctx context.Context, conn *pgx.Conn) (string, er
 
 // lost tells whether a server does not have a claim.
 func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	if wallClock().Sub(c.at) > claimKept {
+	if db.WallClock().Sub(c.at) > claimKept {
 		return false, nil
 	}
 	// It is in the claim that won it, or has become an attempt: that one, a later one, or nobody's.

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -24,16 +25,16 @@ import (
 const firstNode, secondNode run.NodeID = 0x77, 0x78
 
 // registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
-func registered(t *testing.T, database string, without ...store.Capability) (*store.Store, run.HeldRun) {
+func registered(t *testing.T, database string, without ...db.Capability) (*store.Store, run.HeldRun) {
 	t.Helper()
 	return registeredAndClaimed(t, database, time.Now(), without...)
 }
 
 // registeredAndClaimed is registered with a fire of about that instant.
 func registeredAndClaimed(t *testing.T, database string, of time.Time,
-	without ...store.Capability) (*store.Store, run.HeldRun) {
+	without ...db.Capability) (*store.Store, run.HeldRun) {
 	t.Helper()
-	ctx, s := t.Context(), openAs(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Without: without}})
+	ctx, s := t.Context(), openAs(t, database, store.Options{Options: db.Options{Without: without}})
 	now := of.UTC().Truncate(time.Second)
 	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
 	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
@@ -144,7 +145,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		// Nothing of that needs to know which server it is.
 		t.Run(name+", without identity", func(t *testing.T) {
 			t.Parallel()
-			lost(t, test.lose, test.do, test.want, store.Identity)
+			lost(t, test.lose, test.do, test.want, db.Identity)
 		})
 	}
 }
@@ -152,7 +153,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 // lost lets a node do something, then the database lose something and the connections. It wants a rollback for a reason,
 // or none.
 func lost(t *testing.T, lose string, do func(context.Context, *store.Store, run.HeldRun) error, want string,
-	without ...store.Capability) {
+	without ...db.Capability) {
 	t.Helper()
 	ctx, database := t.Context(), pgtest.New(t)
 	s, run := registered(t, database, without...)
@@ -380,9 +381,9 @@ func openCopy(t *testing.T, database string, o store.Options) *store.Store {
 func TestRestoreWithoutIdentityIsDeclared(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
-	s, _ := registered(t, database, store.Identity)
+	s, _ := registered(t, database, db.Identity)
 	must(t, s.Close())
-	copied := openCopy(t, database, store.Options{DatabaseOptions: store.DatabaseOptions{Without: store.Capabilities{store.Identity}}})
+	copied := openCopy(t, database, store.Options{Options: db.Options{Without: db.Capabilities{db.Identity}}})
 	later := time.Now().Add(time.Minute)
 	must(t, copied.Register(ctx, dispatcher.Node{ID: secondNode}, later))
 	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {

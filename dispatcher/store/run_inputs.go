@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // hasInput tells whether a run r, or the run of which it is a shard, was given an input.
@@ -21,26 +22,26 @@ type queuedRun struct {
 }
 
 var (
-	queuedColumns = append(keyColumns[:3:3], col("job_id", bigint), col("revision", bigint), col("has_input", boolean))
-	inputColumns  = append(keyColumns[:3:3], col("input", text))
+	queuedColumns = append(db.KeyColumns[:3:3], db.Col("job_id", db.Bigint), db.Col("revision", db.Bigint), db.Col("has_input", db.Boolean))
+	inputColumns  = append(db.KeyColumns[:3:3], db.Col("input", db.Text))
 )
 
 // queueStatements queue runs that may have been queued before.
 // $1 first day, $2 end of the last, from $3 on: queuedColumns, or inputColumns for input
 type queueStatements struct{ insert, recheck, input string }
 
-func queueStatementsOf(f flavor) queueStatements {
+func queueStatementsOf(f db.Flavor) queueStatements {
 	const inHistory = `EXISTS (SELECT 1 FROM runs AS r WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
-		AND r.kind = b.kind` + within + `)`
-	batch := f.rows(0, 3, "", queuedColumns...)
+		AND r.kind = b.kind` + db.Within + `)`
+	batch := f.Rows(0, 3, "", queuedColumns...)
 	return queueStatements{
 		insert: batch + `
 	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, attempt, state, has_input)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, ` + appOf("b.job_id") + `, b.revision, 0, 0, 0, 'queued', b.has_input FROM b
 	WHERE NOT ` + inHistory + ` ON CONFLICT DO NOTHING RETURNING scheduled_at, trigger_id, kind`,
 		recheck: batch + `, c AS MATERIALIZED (SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind FROM b
-		WHERE ` + inHistory + `)` + f.deleteChosen(`c.of_kind > 0`) + ` RETURNING scheduled_at, trigger_id, kind`,
-		input: f.rows(0, 1, "", inputColumns...) + `
+		WHERE ` + inHistory + `)` + f.DeleteChosen(`c.of_kind > 0`) + ` RETURNING scheduled_at, trigger_id, kind`,
+		input: f.Rows(0, 1, "", inputColumns...) + `
 	INSERT INTO run_inputs (scheduled_at, trigger_id, kind, input)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.input FROM b WHERE 1 = 1
 	ON CONFLICT (scheduled_at, trigger_id, kind) DO UPDATE SET input = excluded.input`,
@@ -60,13 +61,13 @@ func queueRuns(ctx context.Context, t *tx, runs []queuedRun) ([]run.Key, error) 
 		return nil, nil
 	}
 	batch := queueBatch(t, runs)
-	queued, err := collect(ctx, t, scanRunKey, t.hot.queue.insert, batch...)
+	queued, err := db.Collect(ctx, t, scanRunKey, t.hot.queue.insert, batch...)
 	if err != nil || len(queued) == 0 {
 		return nil, wrapQueue(len(runs), err)
 	}
 	// A run that ended during the insert was live when that looked into the history, and in the history when it
 	// came to the key.
-	again, err := collect(ctx, t, scanRunKey, t.hot.queue.recheck, batch...)
+	again, err := db.Collect(ctx, t, scanRunKey, t.hot.queue.recheck, batch...)
 	if err != nil {
 		return nil, wrapQueue(len(runs), err)
 	}
@@ -79,7 +80,7 @@ func queueRuns(ctx context.Context, t *tx, runs []queuedRun) ([]run.Key, error) 
 	}
 	queued = queued[:0]
 	var fresh []queuedRun
-	for _, run := range sortedBy(runs, func(r queuedRun) run.Key { return r.Key }) {
+	for _, run := range db.SortedBy(runs, func(r queuedRun) run.Key { return r.Key }) {
 		if added[run.Key] {
 			queued, fresh = append(queued, run.Key), append(fresh, run)
 		}
@@ -92,7 +93,7 @@ func queueRuns(ctx context.Context, t *tx, runs []queuedRun) ([]run.Key, error) 
 
 // writeInputs stores the inputs of those of runs that have one, in place of what they had, and counts their bytes.
 func writeInputs(ctx context.Context, t *tx, runs []queuedRun) error {
-	k, inputs := newKeys(len(runs)), []string(nil)
+	k, inputs := db.NewKeys(len(runs)), []string(nil)
 	var jobs, bytes []int64
 	for _, run := range runs {
 		if run.input == nil {
@@ -102,13 +103,13 @@ func writeInputs(ctx context.Context, t *tx, runs []queuedRun) error {
 		if err != nil {
 			return fmt.Errorf("input of run %s: %w", run.Key, err)
 		}
-		k.add(run.Key, 0, 0)
+		k.Add(run.Key, 0, 0)
 		inputs, jobs, bytes = append(inputs, text), append(jobs, run.jobID), append(bytes, int64(len(text)))
 	}
 	if len(inputs) == 0 {
 		return nil
 	}
-	if _, err := t.ExecContext(ctx, t.hot.queue.input, t.batch(k.at, k.trigger, k.kind, inputs)...); err != nil {
+	if _, err := t.ExecContext(ctx, t.hot.queue.input, t.Batch(k.At, k.Trigger, k.Kind, inputs)...); err != nil {
 		return fmt.Errorf("write %d inputs of runs: %w", len(inputs), err)
 	}
 	return countInputs(ctx, t, jobs, bytes)
@@ -122,7 +123,7 @@ func writeRequester(ctx context.Context, t *tx, id string) error {
 		return err
 	}
 	key = key.Parent()
-	inputs, err := inputsOf(ctx, t.flavor, t, []run.Key{key})
+	inputs, err := inputsOf(ctx, t.Flavor, t, []run.Key{key})
 	if err != nil || inputs[key].Err != nil { // an input that cannot be read fails the run, and stays for anyone who looks into that
 		return err
 	}
@@ -140,21 +141,21 @@ func wrapQueue(runs int, err error) error {
 
 // queueBatch returns the bounds of the days of runs, and queuedColumns.
 func queueBatch(t *tx, runs []queuedRun) []any {
-	k := newKeys(len(runs))
+	k := db.NewKeys(len(runs))
 	jobs, revisions, has := make([]int64, 0, len(runs)), make([]int64, 0, len(runs)), make([]bool, 0, len(runs))
-	for _, run := range sortedBy(runs, func(r queuedRun) run.Key { return r.Key }) {
-		k.add(run.Key, 0, 0)
+	for _, run := range db.SortedBy(runs, func(r queuedRun) run.Key { return r.Key }) {
+		k.Add(run.Key, 0, 0)
 		jobs, revisions, has = append(jobs, run.jobID), append(revisions, run.revision), append(has, run.input != nil)
 	}
-	bounds := []any{day(k.at[0]), day(k.at[len(k.at)-1]) + dayMillis}
-	return append(bounds, t.batch(k.at, k.trigger, k.kind, jobs, revisions, has)...)
+	bounds := []any{db.Day(k.At[0]), db.Day(k.At[len(k.At)-1]) + db.DayMillis}
+	return append(bounds, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, has)...)
 }
 
 // RunInputs returns the inputs of runs, and which notifications of alerts wait or are overtaken.
 func (s *Store) RunInputs(ctx context.Context, keys []run.Key) (map[run.Key]run.Input, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	inputs, err := inputsOf(ctx, s.flavor, s.read, keys)
+	inputs, err := inputsOf(ctx, s.Flavor, s.Read, keys)
 	if err == nil {
 		err = s.orderNotifications(ctx, inputs)
 	}
@@ -163,25 +164,25 @@ func (s *Store) RunInputs(ctx context.Context, keys []run.Key) (map[run.Key]run.
 
 // inputsOf returns the inputs of those of runs that have one. A shard has that of its parent.
 func inputsOf(
-	ctx context.Context, f flavor, q querier, keys []run.Key,
+	ctx context.Context, f db.Flavor, q db.Querier, keys []run.Key,
 ) (map[run.Key]run.Input, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	k, shards := newKeys(len(keys)), make(map[run.Key][]run.Key, len(keys))
+	k, shards := db.NewKeys(len(keys)), make(map[run.Key][]run.Key, len(keys))
 	for _, key := range keys {
 		if parent := key.Parent(); shards[parent] == nil {
-			k.add(parent, 0, 0)
+			k.Add(parent, 0, 0)
 			shards[parent] = []run.Key{key}
 		} else {
 			shards[parent] = append(shards[parent], key)
 		}
 	}
 	// $1 first day, $2 end of the last, from $3 on: the keys
-	query := f.rows(0, 3, "", keyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.input
-		FROM b JOIN run_inputs AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + within
-	bounds := []any{day(slices.Min(k.at)), day(slices.Max(k.at)) + dayMillis}
-	found, err := collect(ctx, q, scanGiven, query, append(bounds, f.batch(k.at, k.trigger, k.kind)...)...)
+	query := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.input
+		FROM b JOIN run_inputs AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + db.Within
+	bounds := []any{db.Day(slices.Min(k.At)), db.Day(slices.Max(k.At)) + db.DayMillis}
+	found, err := db.Collect(ctx, q, scanGiven, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the inputs of %d runs: %w", len(keys), err)
 	}
@@ -200,9 +201,9 @@ type given struct {
 	input run.Input
 }
 
-func scanGiven(row scanner) (one given, err error) {
+func scanGiven(row db.Scanner) (one given, err error) {
 	var text string
-	if err := row.Scan(instantColumn(&one.key.ScheduledAt), &one.key.TriggerID, kindColumn(&one.key), &text); err != nil {
+	if err := row.Scan(db.InstantColumn(&one.key.ScheduledAt), &one.key.TriggerID, db.KindColumn(&one.key), &text); err != nil {
 		return one, err
 	}
 	if one.input, err = run.DecodeInput(text); err != nil {

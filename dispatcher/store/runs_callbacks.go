@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // callbackNote is what live_runs has in callback: what is known of an attempt that its target accepted. If the target says
@@ -78,7 +79,7 @@ func acceptedAttempt(text string) *run.AcceptedAttempt {
 		HTTPStatus: n.Status, Failed: n.Failed, TimedOut: n.TimedOut, Message: n.Message, Within: time.Duration(n.Within) * time.Millisecond,
 	}
 	if n.Started != 0 {
-		a.StartedAt = instant(n.Started)
+		a.StartedAt = db.Instant(n.Started)
 	}
 	return a
 }
@@ -90,7 +91,7 @@ func showCallback(r *run.Run, text string) {
 		r.Error = "what is stored of the accepted attempt cannot be read: " + err.Error()
 	}
 	r.Callback = &run.CallbackState{
-		Deadline: zeroable(r.NextAttemptAt), HeartbeatAt: optional(n.Heartbeat), Progress: n.Progress, Percent: n.Percent,
+		Deadline: db.Zeroable(r.NextAttemptAt), HeartbeatAt: db.Optional(n.Heartbeat), Progress: n.Progress, Percent: n.Percent,
 	}
 	r.NextAttemptAt = nil
 }
@@ -108,10 +109,10 @@ func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found
 	// $1 number, $2 app
 	const find = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.callback FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 		WHERE r.callback_id = $1 AND r.state = 'waiting_callback' AND j.app_id = $2`
-	found, there, err := first(ctx, s.read, func(row scanner) (f run.AwaitedAttempt, err error) {
+	found, there, err := db.First(ctx, s.Read, func(row db.Scanner) (f run.AwaitedAttempt, err error) {
 		var key run.Key
 		var text string
-		if err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &f.Attempt, &text); err != nil {
+		if err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &f.Attempt, &text); err != nil {
 			return f, err
 		}
 		note, err := readCallbackNote(text)
@@ -126,10 +127,10 @@ func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found
 
 // chooseCompleted chooses runs that their targets complete. Of one whose node has not recorded yet that the target accepted
 // the attempt, the row of the attempt takes that as a late result.
-func chooseCompleted(f flavor) string {
+func chooseCompleted(f db.Flavor) string {
 	return `SELECT` + chosenEnd(end{at: `b.now`, state: `'succeeded'`, class: `''`, message: `b.error`}) + `,
 		CASE WHEN r.state <> 'waiting_callback' AND r.node > 0 AND r.claimed_at IS NOT NULL THEN 1 ELSE 0 END AS attempted
-	FROM b JOIN live_runs AS r ON` + fence(f)
+	FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
 const insertCompleted = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
@@ -161,13 +162,13 @@ func findCalledBack(ctx context.Context, t *tx, r run.Run, attempt int, key []an
 		return c, over(r, attempt)
 	}
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
-	const of = `SELECT` + contenderColumns + `, r.state, coalesce(r.next_attempt_at, 0), coalesce(r.claimed_at, 0), r.callback
+	const of = `SELECT` + db.ContenderColumns + `, r.state, coalesce(r.next_attempt_at, 0), coalesce(r.claimed_at, 0), r.callback
 		FROM live_runs AS r
 		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 	var note *string
-	c, _, err = first(ctx, t, func(row scanner) (c calledBack, err error) {
+	c, _, err = db.First(ctx, t, func(row db.Scanner) (c calledBack, err error) {
 		var node run.NodeID
-		err = row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.Key), &node,
+		err = row.Scan(&c.held.JobID, db.InstantColumn(&c.held.ScheduledAt), &c.held.TriggerID, db.KindColumn(&c.held.Key), &node,
 			&c.held.Token, &c.held.Attempt, &c.state, &c.deadline, &c.claimed, &note)
 		return c, err
 	}, of, key...)
@@ -265,7 +266,7 @@ func (s *Store) keepCompleted(ctx context.Context, t *tx, c calledBack, state js
 		problems.Add("/state", input.CodeCarryState, "%s; complete the run without state", why)
 		return problems.Err()
 	}
-	inputs, err := inputsOf(ctx, t.flavor, t, []run.Key{c.held.Key})
+	inputs, err := inputsOf(ctx, t.Flavor, t, []run.Key{c.held.Key})
 	if err != nil {
 		return err
 	}
@@ -283,7 +284,7 @@ func (s *Store) keepCompleted(ctx context.Context, t *tx, c calledBack, state js
 	// $1 job, $2 when the node got the run
 	const seen = `SELECT CASE WHEN s.scheduled_at IS NULL AND s.updated_at > $2 THEN -1 ELSE coalesce(s.revision, 0) END
 		FROM jobs AS j LEFT JOIN carried_states AS s ON s.job_id = j.id WHERE j.id = $1 AND j.carry_state`
-	revision, carries, err := first(ctx, t, scanInt, seen, c.held.JobID, c.claimed)
+	revision, carries, err := db.First(ctx, t, db.ScanInt, seen, c.held.JobID, c.claimed)
 	if err != nil {
 		return fmt.Errorf("read the state that run %s was given: %w", c.held.Key, err)
 	}
@@ -303,7 +304,7 @@ func keepResult(ctx context.Context, t *tx, key []any, attempt int, result run.C
 	const of = ` FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
 	args := append(key[:3:3], attempt)
 	var response run.Response
-	text, there, err := first(ctx, t, scanText, `SELECT response`+of, args...)
+	text, there, err := db.First(ctx, t, db.ScanText, `SELECT response`+of, args...)
 	if err == nil && there {
 		err = json.Unmarshal([]byte(text), &response)
 	}

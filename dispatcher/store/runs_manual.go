@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // RequestRun queues a manual run of a job.
@@ -143,11 +144,11 @@ func cancelRun(ctx context.Context, t *tx, r run.Run, key []any) error {
 		return fmt.Errorf("run %s is finished: %w", r.ID, dispatcher.ErrConflict)
 	}
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
-	const of = `SELECT` + contenderColumns + ` FROM live_runs AS r
+	const of = `SELECT` + db.ContenderColumns + ` FROM live_runs AS r
 		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
-	held, _, err := first(ctx, t, func(row scanner) (held run.HeldRun, err error) {
+	held, _, err := db.First(ctx, t, func(row db.Scanner) (held run.HeldRun, err error) {
 		var node run.NodeID
-		err = row.Scan(&held.JobID, instantColumn(&held.ScheduledAt), &held.TriggerID, kindColumn(&held.Key), &node, &held.Token,
+		err = row.Scan(&held.JobID, db.InstantColumn(&held.ScheduledAt), &held.TriggerID, db.KindColumn(&held.Key), &node, &held.Token,
 			&held.Attempt)
 		return held, err
 	}, of, key...)
@@ -229,7 +230,7 @@ func lockRun(ctx context.Context, t *tx, key run.Key) (job int64, unfolded []int
 	}
 	args := keyArgs(key)
 	if key.Kind == run.KindSchedule && key.Shard == 0 {
-		tokens, err := collect(ctx, t, scanInt, t.hot.unfold.listing, args[:2]...)
+		tokens, err := db.Collect(ctx, t, db.ScanInt, t.hot.unfold.listing, args[:2]...)
 		if err == nil && len(tokens) > 0 {
 			unfolded, _, err = unfold(ctx, t, tokens, false)
 		}
@@ -239,8 +240,8 @@ func lockRun(ctx context.Context, t *tx, key run.Key) (job int64, unfolded []int
 	}
 	for _, table := range []string{"live_runs", "runs"} {
 		// $1 scheduled instant, $2 trigger, $3 kind
-		lock := `SELECT job_id FROM ` + table + ` WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3` + t.lock()
-		if job, found, err := first(ctx, t, scanInt, lock, args...); err != nil || found {
+		lock := `SELECT job_id FROM ` + table + ` WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3` + t.ForUpdate()
+		if job, found, err := db.First(ctx, t, db.ScanInt, lock, args...); err != nil || found {
 			return job, unfolded, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // misfireQuery completes a query for rows of misfires to one that scanMisfire reads.
@@ -23,12 +24,13 @@ func misfireQuery(picked string) string {
 // triggerThere is the condition that the trigger of a misfire r is not yet purged. Others have no name to be shown.
 const triggerThere = `EXISTS (SELECT 1 FROM triggers AS t WHERE t.id = r.trigger_id)`
 
-func scanMisfire(row scanner) (dispatcher.Misfire, error) {
+func scanMisfire(row db.Scanner) (dispatcher.Misfire, error) {
 	var m dispatcher.Misfire
 	var catchUp *time.Time
 	var node run.NodeID
-	err := row.Scan(&m.App, &m.Job, &m.Trigger, &m.JobID, &m.TriggerID, instantColumn(&m.From), instantColumn(&m.To), &m.Count, &m.Decision,
-		&m.Reason, optionalColumn(&catchUp), &node, instantColumn(&m.DecidedAt))
+	err := row.Scan(&m.App, &m.Job, &m.Trigger, &m.JobID, &m.TriggerID, db.InstantColumn(&m.From), db.InstantColumn(&m.To), &m.Count,
+		&m.Decision,
+		&m.Reason, db.OptionalColumn(&catchUp), &node, db.InstantColumn(&m.DecidedAt))
 	if catchUp != nil {
 		m.Run = run.Key{TriggerID: m.TriggerID, ScheduledAt: *catchUp, Kind: run.KindCatchUp}.String()
 	}
@@ -40,7 +42,7 @@ func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 
 // Misfires returns a page of the decisions about missed fires, latest first.
 func (s *Store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, query.App, query.Job, query.Trigger)
 	if err != nil {
@@ -51,10 +53,10 @@ func (s *Store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 		return nil, err
 	}
 	if query.Job != "" {
-		w.add("r.job_id = %s", of.job)
+		w.Add("r.job_id = %s", of.job)
 	}
 	if query.Trigger != "" {
-		w.add("r.trigger_id = %s", of.trigger)
+		w.Add("r.trigger_id = %s", of.trigger)
 	}
 	if query.App != "" && query.Job == "" {
 		return s.misfiresOfApp(ctx, query, w)
@@ -63,20 +65,20 @@ func (s *Store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 }
 
 // misfireConditions returns those of a query that name neither app nor job.
-func misfireConditions(query dispatcher.RunQuery) (w conditions, err error) {
-	w.add("r.from_at >= %s", int64(math.MinInt64)) // as latestOfEach wants it
+func misfireConditions(query dispatcher.RunQuery) (w db.Conditions, err error) {
+	w.Add("r.from_at >= %s", int64(math.MinInt64)) // as db.LatestOfEach wants it
 	if !query.From.IsZero() {
-		w.add("r.to_at >= %s", query.From.UnixMilli())
+		w.Add("r.to_at >= %s", query.From.UnixMilli())
 	}
 	if !query.To.IsZero() {
-		w.add("r.from_at <= %s", query.To.UnixMilli())
+		w.Add("r.from_at <= %s", query.To.UnixMilli())
 	}
 	if query.Page.Cursor != "" {
 		key, err := run.ParseKey(query.Page.Cursor)
 		if err != nil {
 			return w, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
-		w.add("(r.from_at, r.trigger_id) < (%s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID)
+		w.Add("(r.from_at, r.trigger_id) < (%s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID)
 	}
 	return w, nil
 }
@@ -87,14 +89,14 @@ func latestFirst(limit int) string {
 }
 
 // latestMisfires returns those that meet conditions.
-func (s *Store) latestMisfires(ctx context.Context, w conditions, limit int) ([]dispatcher.Misfire, error) {
-	picked := `SELECT r.* FROM misfires AS r WHERE ` + triggerThere + w.text + latestFirst(limit)
-	return collect(ctx, s.read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`, w.args...)
+func (s *Store) latestMisfires(ctx context.Context, w db.Conditions, limit int) ([]dispatcher.Misfire, error) {
+	picked := `SELECT r.* FROM misfires AS r WHERE ` + triggerThere + w.Text + latestFirst(limit)
+	return db.Collect(ctx, s.Read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`, w.Args...)
 }
 
 // misfiresOfApp returns the latest misfires of an app: those of many jobs by a walk through the misfires of all apps, as the lists of
 // runs do, and what is before that job by job.
-func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions) ([]dispatcher.Misfire, error) {
+func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w db.Conditions) ([]dispatcher.Misfire, error) {
 	app := run.AppID(query.App)
 	many, err := s.hasManyJobs(ctx, app, s.walks.jobs)
 	if err != nil {
@@ -109,29 +111,29 @@ func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w 
 	}
 	past := w
 	if end != nil {
-		past.add("r.from_at >= %s", *end)
+		past.Add("r.from_at >= %s", *end)
 	}
-	past.add(ofAppID, app)
+	past.Add(ofAppID, app)
 	page, err := s.latestMisfires(ctx, past, query.Page.Limit)
 	if err != nil || end == nil || len(page) == query.Page.Limit {
 		return page, err
 	}
-	w.add("r.from_at < %s", *end)
+	w.Add("r.from_at < %s", *end)
 	further, err := s.misfiresOfJobs(ctx, app, w, query.Page.Limit-len(page))
 	return append(page, further...), err
 }
 
 // misfiresOfJobs looks for the latest misfires of an app job by job.
-func (s *Store) misfiresOfJobs(ctx context.Context, app int64, of conditions, limit int) ([]dispatcher.Misfire, error) {
+func (s *Store) misfiresOfJobs(ctx context.Context, app int64, of db.Conditions, limit int) ([]dispatcher.Misfire, error) {
 	// $1 app
-	jobs, err := collect(ctx, s.read, scanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
+	jobs, err := db.Collect(ctx, s.Read, db.ScanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
-	picked := s.rows(0, len(of.args)+1, "", idColumns...) + ` SELECT r.* FROM (` +
-		s.latestOfEach(`r.*`, `misfires`, `r.from_at`, triggerThere+of.text, limit) + `) AS r` + latestFirst(limit)
-	return collect(ctx, s.read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`,
-		append(of.args[:len(of.args):len(of.args)], s.batch(jobs)...)...)
+	picked := s.Rows(0, len(of.Args)+1, "", db.IdColumns...) + ` SELECT r.* FROM (` +
+		s.LatestOfEach(`r.*`, `misfires`, `r.from_at`, triggerThere+of.Text, limit) + `) AS r` + latestFirst(limit)
+	return db.Collect(ctx, s.Read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`,
+		append(of.Args[:len(of.Args):len(of.Args)], s.Batch(jobs)...)...)
 }
 
 // insertMisfires records what a change of a definition decided, and queues the runs that follow from it.
@@ -162,17 +164,17 @@ func insertMisfires(ctx context.Context, t *tx, missed []dispatcher.Misfire) err
 	if err := queueSettled(ctx, t, runs); err != nil || len(from) == 0 {
 		return err
 	}
-	batch := t.batch(from, to, trigger, job, count, decision, reason, decided, catchUp)
-	// From $1 on: misfireColumns
-	insert := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision,
+	batch := t.Batch(from, to, trigger, job, count, decision, reason, decided, catchUp)
+	// From $1 on: db.MisfireColumns
+	insert := t.Rows(0, 1, "", db.MisfireColumns...) + ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision,
 		reason, catch_up, node, decided_at)
 		SELECT b.from_at, b.to_at, b.trigger_id, b.job_id, b.missed, b.decision, b.reason, b.run_at, 0, b.decided_at FROM b WHERE 1 = 1
 		ON CONFLICT DO NOTHING`
 	if _, err := t.ExecContext(ctx, insert, batch...); err != nil {
 		return fmt.Errorf("insert %d misfires: %w", len(from), err)
 	}
-	// From $1 on: misfireColumns
-	follow := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id,
+	// From $1 on: db.MisfireColumns
+	follow := t.Rows(0, 1, "", db.MisfireColumns...) + ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id,
 		attempt, http_status, state, class, error)
 		SELECT b.decided_at, b.trigger_id, b.from_at, 0, b.job_id, j.app_id, 0, 0, '', '', '' FROM b
 		JOIN jobs AS j ON j.id = b.job_id AND j.follows <> 0 WHERE (j.follows & 12) <> 0 ON CONFLICT DO NOTHING`
@@ -197,17 +199,17 @@ func queueSettled(ctx context.Context, t *tx, settled []dispatcher.Misfire) erro
 	if err != nil || len(queued) == 0 {
 		return err
 	}
-	k := newKeys(len(queued))
+	k := db.NewKeys(len(queued))
 	dueAt := make([]int64, 0, len(queued))
 	for _, key := range queued {
-		k.add(key, 0, 0)
+		k.Add(key, 0, 0)
 		dueAt = append(dueAt, due[key])
 	}
-	// From $1 on: settledColumns
-	wait := t.rows(0, 1, "", settledColumns...) + ` UPDATE live_runs AS r SET state = 'retrying', next_attempt_at = b.due,
+	// From $1 on: db.SettledColumns
+	wait := t.Rows(0, 1, "", db.SettledColumns...) + ` UPDATE live_runs AS r SET state = 'retrying', next_attempt_at = b.due,
 		revision = (SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)
 		FROM b WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind`
-	if _, err := t.ExecContext(ctx, wait, t.batch(k.at, k.trigger, k.kind, dueAt)...); err != nil {
+	if _, err := t.ExecContext(ctx, wait, t.Batch(k.At, k.Trigger, k.Kind, dueAt)...); err != nil {
 		return fmt.Errorf("queue %d runs of pending fires: %w", len(queued), err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // An app has no index of its own in the history: it would cost each fire an entry, for the sake of one list. Its
@@ -30,7 +31,7 @@ const (
 
 // runsOfApp returns a page of the runs of all jobs of an app. Of runs in a state in which they are not over it leaves the history
 // alone, which has none of them; those that failed for good have an index of their own.
-func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of conditions) ([]run.Run, error) {
+func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of db.Conditions) ([]run.Run, error) {
 	app := run.AppID(query.App)
 	if slices.Contains(repeat.DeadLetterStates, query.State) {
 		return s.deadOfApp(ctx, query, of, 0, false)
@@ -45,11 +46,11 @@ func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of con
 	}
 	if slices.Contains(dispatcher.LiveStates, query.State) {
 		list, args := unendedOfApp(of, claimed, app, many, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit))
-		return collect(ctx, s.read, scanRun, runQuery(list), args...)
+		return db.Collect(ctx, s.Read, scanRun, runQuery(list), args...)
 	}
-	look := func(w conditions, most int) ([]run.Run, error) {
+	look := func(w db.Conditions, most int) ([]run.Run, error) {
 		list, args := s.jobsQuery(w, claimed, app, many, most)
-		return collect(ctx, s.read, scanRun, list, args...)
+		return db.Collect(ctx, s.Read, scanRun, list, args...)
 	}
 	if !many {
 		return s.lookBack(ctx, query, of, firstSpan, look)
@@ -63,27 +64,27 @@ func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of con
 
 // addApp adds the condition that a run r, one of few that are not over, is of an app. If the app has many jobs, it is looked up row by
 // row: SQLite would else look for runs of each of them.
-func addApp(w *conditions, app int64, many bool) {
+func addApp(w *db.Conditions, app int64, many bool) {
 	if many {
-		w.add(ofAppID, app)
+		w.Add(ofAppID, app)
 	} else {
-		w.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
+		w.Add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
 	}
 }
 
 // unendedOfApp is a query for the runs of an app that are not over and meet conditions. limit orders and limits them.
-func unendedOfApp(w conditions, claimed string, app int64, many bool, limit string) (query string, args []any) {
+func unendedOfApp(w db.Conditions, claimed string, app int64, many bool, limit string) (query string, args []any) {
 	addApp(&w, app, many)
-	of := func(runs string) string { return `SELECT * FROM (` + runs + `) AS r WHERE 1 = 1` + w.text + limit }
-	return `SELECT * FROM (SELECT * FROM (` + of(unendedRuns) + `) AS live UNION ALL SELECT * FROM (` + of(claimed) + `) AS claimed) AS r` +
-		limit, w.args
+	of := func(runs string) string { return `SELECT * FROM (` + runs + `) AS r WHERE 1 = 1` + w.Text + limit }
+	return `SELECT * FROM (SELECT * FROM (` + of(db.UnendedRuns) + `) AS live UNION ALL SELECT * FROM (` + of(claimed) + `) AS claimed) AS r` +
+		limit, w.Args
 }
 
 // look finds runs of an app, job by job, that meet conditions, the latest first and at most so many.
-type look func(w conditions, most int) ([]run.Run, error)
+type look func(w db.Conditions, most int) ([]run.Run, error)
 
 // lookBack returns a page of the runs of an app, of which it looks through a span of time first.
-func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of conditions, span time.Duration, look look) (
+func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, span time.Duration, look look) (
 	[]run.Run, error,
 ) {
 	latest, err := s.latestInstant(ctx, query)
@@ -94,11 +95,11 @@ func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of cond
 	for before := time.Duration(0); ; before, span = span, span*spanGrowth {
 		w, from := of, latest.Add(-span)
 		if before > 0 {
-			w.add("r.scheduled_at < %s", latest.Add(-before).UnixMilli())
+			w.Add("r.scheduled_at < %s", latest.Add(-before).UnixMilli())
 		}
 		last := span >= lastSpan || from.Before(query.From)
 		if !last {
-			w.add("r.scheduled_at >= %s", from.UnixMilli())
+			w.Add("r.scheduled_at >= %s", from.UnixMilli())
 		}
 		found, err := look(w, query.Page.Limit-len(page))
 		if err != nil {
@@ -114,7 +115,7 @@ func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of cond
 
 // latestInstant returns from where a list looks back. What is scheduled after it belongs to the first look, too.
 func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (time.Time, error) {
-	latest, err := s.clock(ctx, s.read)
+	latest, err := s.Now(ctx, s.Read)
 	if err != nil {
 		return latest, err
 	}
@@ -132,16 +133,16 @@ func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (t
 // ofJobs begins a query with the ids of the jobs j that meet a condition as b. PostgreSQL takes them for few, so that it looks into an
 // index for each and never reads the history of all.
 func (s *Store) ofJobs(condition string) string {
-	return `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE ` + condition + s.seemingFew(`j.id`) + ` ORDER BY j.id)`
+	return `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE ` + condition + s.SeemingFew(`j.id`) + ` ORDER BY j.id)`
 }
 
 // jobsQuery returns a query for the latest runs of an app, job by job, that meet conditions, and its parameters.
-func (s *Store) jobsQuery(w conditions, claimed string, app int64, many bool, most int) (string, []any) {
+func (s *Store) jobsQuery(w db.Conditions, claimed string, app int64, many bool, most int) (string, []any) {
 	ofApp := w
 	addApp(&ofApp, app, many)
 	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
-	ended := s.ofJobs(`j.app_id = $`+strconv.Itoa(len(ofApp.args))) + s.endedOfEach(w.text, limit)
-	return runQuery(unionOfRuns(ended, claimed, ofApp.text, limit)), ofApp.args
+	ended := s.ofJobs(`j.app_id = $`+strconv.Itoa(len(ofApp.Args))) + s.EndedOfEach(w.Text, limit)
+	return runQuery(unionOfRuns(ended, claimed, ofApp.Text, limit)), ofApp.Args
 }
 
 // Fires returns the scheduled runs of a job between two instants, for verify.
@@ -154,15 +155,15 @@ func (s *Store) Fires(ctx context.Context, job int64, from, to time.Time, limit 
 		return nil, err
 	}
 	var list string
-	for i, runs := range []string{endedRuns, unendedRuns, claimed} {
+	for i, runs := range []string{db.EndedRuns, db.UnendedRuns, claimed} {
 		if i > 0 {
 			list += ` UNION ALL `
 		}
 		list += `SELECT * FROM (SELECT r.scheduled_at, r.trigger_id FROM (` + runs + `)` + of + first + `) AS part` + strconv.Itoa(i)
 	}
-	return collect(ctx, s.read, func(row scanner) (run.Key, error) {
+	return db.Collect(ctx, s.Read, func(row db.Scanner) (run.Key, error) {
 		key := run.Key{Kind: run.KindSchedule}
-		err := row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID)
+		err := row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID)
 		return key, err
 	}, `SELECT * FROM (`+list+`) AS r`+first, job, from.UnixMilli(), to.UnixMilli())
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // claimedRuns selects the runs that only a claim holds. Claims are few and young, so the look-ups in the history are,
 // too. A condition on the fires f and what is looked up of them, o, says in which days: PostgreSQL takes a lock on
 // each day that it does not rule out, and makes a plan for it. The limits keep it from joining whole days.
-func claimedRuns(f flavor, of, lookedUp string) string {
+func claimedRuns(f db.Flavor, of, lookedUp string) string {
 	const (
 		found = ` AS o WHERE o.scheduled_at = f.scheduled_at AND o.trigger_id = f.trigger_id AND o.kind = 1`
 		one   = ` LIMIT 1 OFFSET 0)`
@@ -26,19 +27,19 @@ func claimedRuns(f flavor, of, lookedUp string) string {
 		1 AS attempt, f.node, f.claimed_at, CAST(NULL AS BIGINT) AS started_at, CAST(NULL AS BIGINT) AS ended_at,
 		CAST(NULL AS BIGINT) AS next_attempt_at, CAST(0 AS SMALLINT) AS http_status, '' AS class, '' AS error, '' AS waits_for,
 		'' AS waits_at, CAST(NULL AS BIGINT) AS probe_at, CAST(NULL AS TEXT) AS callback
-		FROM (` + f.claimedFires() + `) AS f
+		FROM (` + f.ClaimedFires() + `) AS f
 		WHERE NOT EXISTS (SELECT 1 FROM runs` + found + lookedUp + one + `
 			AND NOT EXISTS (SELECT 1 FROM live_runs` + found + one + of
 }
 
 // anyClaim selects of claimedRuns those of all claims, whatever their days.
-func anyClaim(f flavor) string { return claimedRuns(f, "", "") }
+func anyClaim(f db.Flavor) string { return claimedRuns(f, "", "") }
 
 // claimedNow is claimedRuns for the days of the fires that are claimed now. A fire of another day that is claimed later
 // is left out, as if the list had been read before.
 func (s *Store) claimedNow(ctx context.Context) (string, error) {
-	span := `SELECT min(f.scheduled_at), max(f.scheduled_at) FROM (` + s.claimedFires() + `) AS f`
-	days, _, err := first(ctx, s.read, func(row scanner) (days [2]*int64, err error) {
+	span := `SELECT min(f.scheduled_at), max(f.scheduled_at) FROM (` + s.ClaimedFires() + `) AS f`
+	days, _, err := db.First(ctx, s.Read, func(row db.Scanner) (days [2]*int64, err error) {
 		err = row.Scan(&days[0], &days[1])
 		return days, err
 	}, span)
@@ -47,12 +48,12 @@ func (s *Store) claimedNow(ctx context.Context) (string, error) {
 	}
 	from, to := int64(0), int64(0)
 	if days[0] != nil {
-		from, to = day(*days[0]), day(*days[1])+dayMillis
+		from, to = db.Day(*days[0]), db.Day(*days[1])+db.DayMillis
 	}
 	within := func(name string) string {
 		return fmt.Sprintf(` AND %s.scheduled_at >= %d AND %[1]s.scheduled_at < %[3]d`, name, from, to)
 	}
-	return claimedRuns(s.flavor, within("f"), within("o")), nil
+	return claimedRuns(s.Flavor, within("f"), within("o")), nil
 }
 
 // latestRuns orders runs, the latest scheduled first.
@@ -73,7 +74,7 @@ func runQuery(picked string) string {
 		CROSS JOIN installation AS i` + latestRuns
 }
 
-func scanRun(row scanner) (run.Run, error) {
+func scanRun(row db.Scanner) (run.Run, error) {
 	var r run.Run
 	var installation, job, trigger string // what the event id is of
 	var key run.Key
@@ -81,10 +82,10 @@ func scanRun(row scanner) (run.Run, error) {
 	var from, to, missed *int64
 	var held string
 	var callback *string
-	err := row.Scan(&installation, &r.App, &r.Job, &r.Trigger, &job, &trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
-		kindColumn(&key), &r.Revision, &r.State, &r.Attempt, &node, optionalColumn(&r.ClaimedAt),
-		optionalColumn(&r.StartedAt), optionalColumn(&r.EndedAt), optionalColumn(&r.NextAttemptAt), &r.HTTPStatus,
-		&r.Class, &r.Error, &r.WaitsFor, &r.WaitsForEndpoint, optionalColumn(&r.ProbeAt), &callback, &held, &from, &to, &missed)
+	err := row.Scan(&installation, &r.App, &r.Job, &r.Trigger, &job, &trigger, db.InstantColumn(&key.ScheduledAt), &key.TriggerID,
+		db.KindColumn(&key), &r.Revision, &r.State, &r.Attempt, &node, db.OptionalColumn(&r.ClaimedAt),
+		db.OptionalColumn(&r.StartedAt), db.OptionalColumn(&r.EndedAt), db.OptionalColumn(&r.NextAttemptAt), &r.HTTPStatus,
+		&r.Class, &r.Error, &r.WaitsFor, &r.WaitsForEndpoint, db.OptionalColumn(&r.ProbeAt), &callback, &held, &from, &to, &missed)
 	if err != nil {
 		return r, err
 	}
@@ -107,14 +108,14 @@ func scanRun(row scanner) (run.Run, error) {
 		r.Node = &node
 	}
 	if from != nil && to != nil && missed != nil {
-		r.Missed = &run.MissedRange{From: instant(*from), To: instant(*to), Count: int(*missed)}
+		r.Missed = &run.MissedRange{From: db.Instant(*from), To: db.Instant(*to), Count: int(*missed)}
 	}
 	return r, nil
 }
 
 // Runs reads the runs of a job or trigger by its job, and those of all apps by the primary key, backwards.
 func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, query.App, query.Job, query.Trigger)
 	if err != nil {
@@ -126,9 +127,9 @@ func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run,
 	}
 	switch {
 	case query.Job != "":
-		w.add("r.job_id = %s", of.job)
+		w.Add("r.job_id = %s", of.job)
 	case query.Parent != "" && query.App != "":
-		w.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", run.AppID(query.App))
+		w.Add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", run.AppID(query.App))
 	case query.App != "":
 		return s.runsOfApp(ctx, query, w)
 	}
@@ -137,13 +138,13 @@ func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run,
 	if err != nil {
 		return nil, err
 	}
-	page := unionOfRuns(`SELECT * FROM (`+endedRuns+`) AS r WHERE 1 = 1`+w.text+limit, claimed, w.text, limit)
-	runs, err := collect(ctx, s.read, scanRun, runQuery(page), w.args...)
+	page := unionOfRuns(`SELECT * FROM (`+db.EndedRuns+`) AS r WHERE 1 = 1`+w.Text+limit, claimed, w.Text, limit)
+	runs, err := db.Collect(ctx, s.Read, scanRun, runQuery(page), w.Args...)
 	if err == nil && query.Parent != "" {
-		err = addEndpoints(ctx, s.read, query.Parent, runs)
+		err = addEndpoints(ctx, s.Read, query.Parent, runs)
 	}
 	if err == nil && query.Job != "" {
-		err = addFirstStarts(ctx, s.flavor, s.read, runs)
+		err = addFirstStarts(ctx, s.Flavor, s.Read, runs)
 	}
 	return runs, err
 }
@@ -153,34 +154,34 @@ func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run,
 func unionOfRuns(ended, claimed, conditions, limit string) string {
 	return `SELECT * FROM (
 		SELECT * FROM (` + ended + `) AS ended UNION ALL
-		SELECT * FROM (SELECT * FROM (` + unendedRuns + `) AS r WHERE 1 = 1` + conditions + limit + `) AS live UNION ALL
+		SELECT * FROM (SELECT * FROM (` + db.UnendedRuns + `) AS r WHERE 1 = 1` + conditions + limit + `) AS live UNION ALL
 		SELECT * FROM (SELECT * FROM (` + claimed + `) AS r WHERE 1 = 1` + conditions + limit + `) AS claimed
 		) AS r` + limit
 }
 
 // runConditions returns those of a query that do not name an app or job. trigger is the key of its trigger.
-func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err error) {
+func runConditions(query dispatcher.RunQuery, trigger int64) (w db.Conditions, err error) {
 	if query.Parent == "" {
-		w.text = " AND r.kind < 16" // no shards
+		w.Text = " AND r.kind < 16" // no shards
 	} else {
 		of, err := run.ParseKey(query.Parent)
 		if err != nil || of.Shard > 0 {
 			return w, dispatcher.NotFound("run", query.Parent)
 		}
-		w.add("r.scheduled_at = %s AND r.trigger_id = %s AND r.kind > %s AND r.kind %% 16 = %s", of.ScheduledAt.UnixMilli(), of.TriggerID,
+		w.Add("r.scheduled_at = %s AND r.trigger_id = %s AND r.kind > %s AND r.kind %% 16 = %s", of.ScheduledAt.UnixMilli(), of.TriggerID,
 			int64(of.Code()), int64(of.Code()))
 	}
 	if !query.From.IsZero() {
-		w.add("r.scheduled_at >= %s", query.From.UnixMilli())
+		w.Add("r.scheduled_at >= %s", query.From.UnixMilli())
 	}
 	if !query.To.IsZero() {
-		w.add("r.scheduled_at <= %s", query.To.UnixMilli())
+		w.Add("r.scheduled_at <= %s", query.To.UnixMilli())
 	}
 	if query.State != "" {
-		w.add("r.state = %s", string(query.State))
+		w.Add("r.state = %s", string(query.State))
 	}
 	if query.Trigger != "" {
-		w.add("r.trigger_id = %s", trigger)
+		w.Add("r.trigger_id = %s", trigger)
 	}
 	if query.Page.Cursor != "" {
 		key, err := run.ParseKey(query.Page.Cursor)
@@ -188,7 +189,7 @@ func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err 
 			return w, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
 		// The first of these says nothing new, and lets PostgreSQL pass over the days after it.
-		w.add("r.scheduled_at <= %s AND (r.scheduled_at, r.trigger_id, r.kind) < (%s, %s, %s)", key.ScheduledAt.UnixMilli(),
+		w.Add("r.scheduled_at <= %s AND (r.scheduled_at, r.trigger_id, r.kind) < (%s, %s, %s)", key.ScheduledAt.UnixMilli(),
 			key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Code()))
 	}
 	return w, nil
@@ -226,7 +227,7 @@ func (s *Store) JobKey(ctx context.Context, app, name string) (int64, error) {
 
 // idOf returns the id that a query finds, or ErrNotFound of what is shown so.
 func (s *Store) idOf(ctx context.Context, kind, shown, query string, args ...any) (int64, error) {
-	id, found, err := first(ctx, s.read, scanInt, query, args...)
+	id, found, err := db.First(ctx, s.Read, db.ScanInt, query, args...)
 	if err == nil && !found {
 		err = dispatcher.NotFound(kind, shown)
 	}
@@ -235,9 +236,9 @@ func (s *Store) idOf(ctx context.Context, kind, shown, query string, args ...any
 
 // Run returns a run with its attempts.
 func (s *Store) Run(ctx context.Context, id string) (run.Run, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	r, err := s.findRun(ctx, s.read, id)
+	r, err := s.findRun(ctx, s.Read, id)
 	if err != nil {
 		return r, err
 	}
@@ -245,25 +246,25 @@ func (s *Store) Run(ctx context.Context, id string) (run.Run, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, addFollowers(ctx, s.read, s.flavor, &r, key)
+	return r, addFollowers(ctx, s.Read, s.Flavor, &r, key)
 }
 
 // oneRun is the run of a key. In the history it is looked for in one partition.
 // $1 scheduled instant, $2 trigger, $3 kind
-func oneRun(f flavor) string {
+func oneRun(f db.Flavor) string {
 	const is = ` AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
-	return `SELECT * FROM (` + endedRuns + `)` + is + ` UNION ALL SELECT * FROM (` + unendedRuns + `)` + is +
+	return `SELECT * FROM (` + db.EndedRuns + `)` + is + ` UNION ALL SELECT * FROM (` + db.UnendedRuns + `)` + is +
 		` UNION ALL SELECT * FROM (` + claimedRuns(f, "", ` AND o.scheduled_at = $1`) + `)` + is
 }
 
 // findRun returns a run with its attempts, or ErrNotFound.
-func (s *Store) findRun(ctx context.Context, q querier, id string) (run.Run, error) {
+func (s *Store) findRun(ctx context.Context, q db.Querier, id string) (run.Run, error) {
 	key, err := run.ParseKey(id)
 	if err != nil {
 		return run.Run{}, dispatcher.NotFound("run", id)
 	}
 	args := keyArgs(key)
-	r, found, err := first(ctx, q, scanRun, runQuery(oneRun(s.flavor)), args...)
+	r, found, err := db.First(ctx, q, scanRun, runQuery(oneRun(s.Flavor)), args...)
 	if err != nil || !found {
 		if err == nil {
 			err = dispatcher.NotFound("run", id)
@@ -273,7 +274,7 @@ func (s *Store) findRun(ctx context.Context, q querier, id string) (run.Run, err
 	if err := addShards(ctx, q, &r, key); err != nil {
 		return r, err
 	}
-	inputs, err := inputsOf(ctx, s.flavor, q, []run.Key{key})
+	inputs, err := inputsOf(ctx, s.Flavor, q, []run.Key{key})
 	if err = cmp.Or(err, inputs[key].Err); err != nil {
 		return r, err
 	}
@@ -281,7 +282,7 @@ func (s *Store) findRun(ctx context.Context, q querier, id string) (run.Run, err
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const attempts = `SELECT attempt, node, state, started_at, ended_at, http_status, class, error, late_result
 		FROM attempts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 ORDER BY attempt`
-	if r.Attempts, err = collect(ctx, q, scanAttempt, attempts, args...); err != nil {
+	if r.Attempts, err = db.Collect(ctx, q, scanAttempt, attempts, args...); err != nil {
 		return r, err
 	}
 	if latest, ok := latestAttempt(r); ok {
@@ -290,10 +291,10 @@ func (s *Store) findRun(ctx context.Context, q querier, id string) (run.Run, err
 	return r, addResponses(ctx, q, &r, args)
 }
 
-func scanAttempt(row scanner) (run.Attempt, error) {
+func scanAttempt(row db.Scanner) (run.Attempt, error) {
 	var a run.Attempt
 	var late *string
-	err := row.Scan(&a.Attempt, &a.Node, &a.State, instantColumn(&a.StartedAt), instantColumn(&a.EndedAt), &a.HTTPStatus,
+	err := row.Scan(&a.Attempt, &a.Node, &a.State, db.InstantColumn(&a.StartedAt), db.InstantColumn(&a.EndedAt), &a.HTTPStatus,
 		&a.Class, &a.Error, &late)
 	if err != nil {
 		return a, err

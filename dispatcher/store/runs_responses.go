@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // keepResponses keeps the responses to attempts in a table of their own, for the rows of runs are hot.
@@ -37,7 +38,7 @@ func (s *Store) recordResponses(ctx context.Context, records []dispatcher.Record
 
 // insertResponses stores the responses of some records.
 func (s *Store) insertResponses(ctx context.Context, records []dispatcher.Record) error {
-	var k keys
+	var k db.Keys
 	var responses []string
 	for _, r := range records {
 		if r.Outcome.Response == nil {
@@ -47,26 +48,26 @@ func (s *Store) insertResponses(ctx context.Context, records []dispatcher.Record
 		if err != nil {
 			return err
 		}
-		k.add(r.Key, r.Token, r.Attempt)
+		k.Add(r.Key, r.Token, r.Attempt)
 		responses = append(responses, string(text))
 	}
 	if len(responses) == 0 {
 		return nil
 	}
-	_, err := s.exec(ctx, s.hot.responses, s.batch(k.at, k.trigger, k.kind, k.attempt, responses))
+	_, err := s.exec(ctx, s.hot.responses, s.Batch(k.At, k.Trigger, k.Kind, k.Attempt, responses))
 	return err
 }
 
 // addResponses adds to the attempts of a run what is kept of their responses, and to a run that waits for a callback which
 // endpoint accepted it. key is that of the run.
-func addResponses(ctx context.Context, q querier, one *run.Run, key []any) error {
+func addResponses(ctx context.Context, q db.Querier, one *run.Run, key []any) error {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const kept = `SELECT attempt, response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	type row struct {
 		attempt  int
 		response run.Response
 	}
-	rows, err := collect(ctx, q, func(s scanner) (r row, err error) {
+	rows, err := db.Collect(ctx, q, func(s db.Scanner) (r row, err error) {
 		var text string
 		if err = s.Scan(&r.attempt, &text); err == nil {
 			err = json.Unmarshal([]byte(text), &r.response)

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // To look once into an index for each job costs more the more jobs an app has. But the more of all jobs are its own, the sooner
@@ -46,23 +47,23 @@ const ofJobsThere = `(r.job_id IN (SELECT of.id FROM jobs AS of WHERE of.app_id 
 // hasManyJobs tells whether an app has so many jobs, with those that are deleted.
 func (s *Store) hasManyJobs(ctx context.Context, app int64, jobs int) (bool, error) {
 	// $1 app
-	_, many, err := first(ctx, s.read, scanInt, `SELECT j.app_id FROM jobs AS j WHERE j.app_id = $1 LIMIT 1 OFFSET `+
+	_, many, err := db.First(ctx, s.Read, db.ScanInt, `SELECT j.app_id FROM jobs AS j WHERE j.app_id = $1 LIMIT 1 OFFSET `+
 		strconv.Itoa(jobs-1), app)
 	return many, err
 }
 
 // walkEnd returns the time of the last row that a walk past so many comes past, nil if it comes past all. Each table has rows with a time
 // that meet conditions, which are about their keys only.
-func (s *Store) walkEnd(ctx context.Context, w conditions, rows int, at string, tables ...string) (*int64, error) {
+func (s *Store) walkEnd(ctx context.Context, w db.Conditions, rows int, at string, tables ...string) (*int64, error) {
 	list := ``
 	for i, table := range tables {
 		if i > 0 {
 			list += ` UNION ALL `
 		}
-		list += `SELECT (SELECT ` + at + ` FROM ` + table + w.text + ` ORDER BY ` + at + ` DESC LIMIT 1 OFFSET ` +
+		list += `SELECT (SELECT ` + at + ` FROM ` + table + w.Text + ` ORDER BY ` + at + ` DESC LIMIT 1 OFFSET ` +
 			strconv.Itoa(rows-1) + `) AS last`
 	}
-	end, _, err := first(ctx, s.read, scanNullInt, `SELECT max(w.last) FROM (`+list+`) AS w`, w.args...)
+	end, _, err := db.First(ctx, s.Read, db.ScanNullInt, `SELECT max(w.last) FROM (`+list+`) AS w`, w.Args...)
 	if err != nil {
 		return nil, fmt.Errorf("look how far to walk: %w", err)
 	}
@@ -77,7 +78,7 @@ type walked struct {
 }
 
 // walkRuns walks through the latest runs of all apps for those of an app that meet conditions.
-func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of conditions, claimed string) (found walked, err error) {
+func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, claimed string) (found walked, err error) {
 	latest, err := s.latestInstant(ctx, query)
 	if err != nil {
 		return found, err
@@ -87,7 +88,7 @@ func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of cond
 	if err != nil {
 		return found, err
 	}
-	keys.add("r.scheduled_at >= %s", rest)
+	keys.Add("r.scheduled_at >= %s", rest)
 	end, err := s.walkEnd(ctx, keys, s.walks.rows, `r.scheduled_at`, `runs AS r WHERE 1 = 1`, `live_runs AS r WHERE 1 = 1`)
 	if err != nil {
 		return found, err
@@ -96,25 +97,25 @@ func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of cond
 		rest = *end
 	}
 	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
-	w.add("r.scheduled_at >= %s AND "+ofAppID, rest, run.AppID(query.App))
-	page := unionOfRuns(`SELECT * FROM (`+endedRuns+`) AS r WHERE 1 = 1`+w.text+limit, claimed, w.text, limit)
-	found.runs, err = collect(ctx, s.read, scanRun, runQuery(page), w.args...)
+	w.Add("r.scheduled_at >= %s AND "+ofAppID, rest, run.AppID(query.App))
+	page := unionOfRuns(`SELECT * FROM (`+db.EndedRuns+`) AS r WHERE 1 = 1`+w.Text+limit, claimed, w.Text, limit)
+	found.runs, err = db.Collect(ctx, s.Read, scanRun, runQuery(page), w.Args...)
 	if rest > query.From.UnixMilli() {
 		found.rest = &rest
 	}
 	// Each look costs a search for each job. The fewer runs of the app the walk came past, the further back the page reaches.
 	further := time.Duration(min(4*query.Page.Limit/(len(found.runs)+1)+1, spanGrowth))
-	found.span = max(firstSpan, further*latest.Sub(instant(rest)))
+	found.span = max(firstSpan, further*latest.Sub(db.Instant(rest)))
 	return found, err
 }
 
 // walkDead is walkRuns of dead letters, which have an index in the order of the page.
-func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of conditions, replayable bool) (found walked, err error) {
+func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, replayable bool) (found walked, err error) {
 	keys, err := deadKeys(query)
 	if err != nil {
 		return found, err
 	}
-	if found.rest, err = s.walkEnd(ctx, keys, s.walks.rows, `r.scheduled_at`, `runs AS r WHERE `+isDead); err != nil {
+	if found.rest, err = s.walkEnd(ctx, keys, s.walks.rows, `r.scheduled_at`, `runs AS r WHERE `+db.IsDead); err != nil {
 		return found, err
 	}
 	from := int64(math.MinInt64)
@@ -126,17 +127,17 @@ func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of cond
 		ofApp = ofAppThere
 	}
 	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
-	w.add("r.scheduled_at >= %s AND "+ofApp, from, run.AppID(query.App))
+	w.Add("r.scheduled_at >= %s AND "+ofApp, from, run.AppID(query.App))
 	found.span = firstSpan
-	found.runs, err = collect(ctx, s.read, scanRun, runQuery(deadRuns+w.text+limit), w.args...)
+	found.runs, err = db.Collect(ctx, s.Read, scanRun, runQuery(db.DeadRuns+w.Text+limit), w.Args...)
 	return found, err
 }
 
 // deadKeys returns the conditions of a query on the keys of dead letters.
-func deadKeys(query dispatcher.RunQuery) (conditions, error) {
+func deadKeys(query dispatcher.RunQuery) (db.Conditions, error) {
 	keys, err := runConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
 	// With a beginning, if only that of all time, SQLite takes the index in the order of the page.
-	keys.add("r.scheduled_at >= %s", int64(math.MinInt64))
+	keys.Add("r.scheduled_at >= %s", int64(math.MinInt64))
 	return keys, err
 }
 
@@ -152,31 +153,31 @@ func (s *Store) countPastDead(ctx context.Context, query repeat.DeadLetterQuery,
 		columns += `, r.class`
 	}
 	ofApp := ofAppThere
-	if !s.single() {
+	if !s.Single() {
 		ofApp = ofJobsThere
 	}
-	of := conditions{args: keys.args}
-	of.add(ofApp, run.AppID(query.App))
+	of := db.Conditions{Args: keys.Args}
+	of.Add(ofApp, run.AppID(query.App))
 	addOutcome(&of, query)
-	counted, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT `+columns+` FROM runs AS r
-		WHERE `+isDead+keys.text+` ORDER BY r.scheduled_at DESC LIMIT `+strconv.Itoa(s.walks.counted)+`) AS r WHERE 1 = 1`+of.text+`
-		LIMIT `+strconv.Itoa(most)+`) AS dead`, of.args...)
+	counted, _, err := db.First(ctx, s.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT `+columns+` FROM runs AS r
+		WHERE `+db.IsDead+keys.Text+` ORDER BY r.scheduled_at DESC LIMIT `+strconv.Itoa(s.walks.counted)+`) AS r WHERE 1 = 1`+of.Text+`
+		LIMIT `+strconv.Itoa(most)+`) AS dead`, of.Args...)
 	if err != nil || int(counted) == most {
 		return int(counted), true, err
 	}
-	end, err := s.walkEnd(ctx, keys, s.walks.counted, `r.scheduled_at`, `runs AS r WHERE `+isDead)
+	end, err := s.walkEnd(ctx, keys, s.walks.counted, `r.scheduled_at`, `runs AS r WHERE `+db.IsDead)
 	return int(counted), end == nil, err
 }
 
 // restOfPage completes a page that a walk began: look finds what is before it.
-func (s *Store) restOfPage(ctx context.Context, query dispatcher.RunQuery, of conditions, found walked, look look) (
+func (s *Store) restOfPage(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, found walked, look look) (
 	[]run.Run, error,
 ) {
 	if found.rest == nil || len(found.runs) == query.Page.Limit {
 		return found.runs, nil
 	}
-	of.add("r.scheduled_at < %s", *found.rest)
-	query.To, query.Page.Limit = instant(*found.rest-1), query.Page.Limit-len(found.runs)
+	of.Add("r.scheduled_at < %s", *found.rest)
+	query.To, query.Page.Limit = db.Instant(*found.rest-1), query.Page.Limit-len(found.runs)
 	rest, err := s.lookBack(ctx, query, of, found.span, look)
 	return append(found.runs, rest...), err
 }

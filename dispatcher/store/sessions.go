@@ -14,17 +14,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 const sessionColumns = `id, hash, token_id, identity, rules, created_at, used_at, ends_at`
 
 // scanSession scans a session. Its token has its id only, unless the session is that of an identity.
-func scanSession(row scanner) (access.Session, error) {
+func scanSession(row db.Scanner) (access.Session, error) {
 	var s access.Session
 	var hash, tokenID string
 	var identity *string
-	if err := row.Scan(&s.ID, &hash, &tokenID, &identity, &s.Rules, instantColumn(&s.CreatedAt), instantColumn(&s.UsedAt),
-		instantColumn(&s.EndsAt)); err != nil {
+	if err := row.Scan(&s.ID, &hash, &tokenID, &identity, &s.Rules, db.InstantColumn(&s.CreatedAt), db.InstantColumn(&s.UsedAt),
+		db.InstantColumn(&s.EndsAt)); err != nil {
 		return s, err
 	}
 	if identity != nil {
@@ -61,7 +62,7 @@ func (s *Store) CreateSession(ctx context.Context, session access.Session, chang
 		// $1 token, $2 the new session, $3 how many others stay
 		const surplus = `DELETE FROM sessions WHERE token_id = $1 AND id <> $2 AND id NOT IN (
 			SELECT id FROM sessions WHERE token_id = $1 AND id <> $2 ORDER BY used_at DESC, id DESC LIMIT $3) RETURNING id`
-		ended, err := collect(ctx, t, scanText, surplus, session.Token.ID, session.ID, access.MaxTokenSessions-1)
+		ended, err := db.Collect(ctx, t, db.ScanText, surplus, session.Token.ID, session.ID, access.MaxTokenSessions-1)
 		if err != nil {
 			return err
 		}
@@ -74,14 +75,14 @@ func (s *Store) CreateSession(ctx context.Context, session access.Session, chang
 func endSurplusSessions(ctx context.Context, t *tx, created string) ([]string, error) {
 	// $1 most
 	const full = `SELECT 1 FROM sessions LIMIT 1 OFFSET $1`
-	if _, more, err := first(ctx, t, scanInt, full, access.MaxSessions); err != nil || !more {
+	if _, more, err := db.First(ctx, t, db.ScanInt, full, access.MaxSessions); err != nil || !more {
 		return nil, err
 	}
 	type group struct {
 		apps  string
 		count int
 	}
-	groups, err := collect(ctx, t, func(row scanner) (g group, err error) {
+	groups, err := db.Collect(ctx, t, func(row db.Scanner) (g group, err error) {
 		err = row.Scan(&g.apps, &g.count)
 		return g, err
 	}, `SELECT apps, count(*) FROM sessions GROUP BY apps ORDER BY count(*) DESC, apps`)
@@ -100,7 +101,7 @@ func endSurplusSessions(ctx context.Context, t *tx, created string) ([]string, e
 	// $1 apps, $2 the new session
 	const end = `DELETE FROM sessions WHERE id IN (
 		SELECT id FROM sessions WHERE apps = $1 AND id <> $2 ORDER BY used_at, id LIMIT 1) RETURNING id`
-	return collect(ctx, t, scanText, end, largest, created)
+	return db.Collect(ctx, t, db.ScanText, end, largest, created)
 }
 
 // auditEnded adds to the audit log that a login ended other sessions.
@@ -120,13 +121,13 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 	none := fmt.Errorf("session: %w", dispatcher.ErrNotFound)
 	if now.IsZero() {
 		var err error
-		if now, err = s.clock(ctx, s.read); err != nil {
+		if now, err = s.Now(ctx, s.Read); err != nil {
 			return access.Session{}, err
 		}
 	}
 	// $1 hash
 	const find = `SELECT ` + sessionColumns + ` FROM sessions WHERE hash = $1`
-	session, found, err := first(ctx, s.read, scanSession, find, hex.EncodeToString(hash[:]))
+	session, found, err := db.First(ctx, s.Read, scanSession, find, hex.EncodeToString(hash[:]))
 	if err == nil && !found {
 		err = none
 	}
@@ -136,7 +137,7 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 	if session.Rules == "" {
 		// $1 id
 		const ofID = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE id = $1`
-		if session.Token, found, err = first(ctx, s.read, scanToken, ofID, session.Token.ID); err != nil {
+		if session.Token, found, err = db.First(ctx, s.Read, scanToken, ofID, session.Token.ID); err != nil {
 			return access.Session{}, err
 		}
 	}
@@ -176,7 +177,7 @@ func (s *Store) EndSession(ctx context.Context, id string, change input.Change) 
 func (s *Store) EndSessions(ctx context.Context, tokenID string, change input.Change) (ended int, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// $1 token
-		ids, err := collect(ctx, t, scanText, `DELETE FROM sessions WHERE token_id = $1 RETURNING id`, tokenID)
+		ids, err := db.Collect(ctx, t, db.ScanText, `DELETE FROM sessions WHERE token_id = $1 RETURNING id`, tokenID)
 		ended = len(ids)
 		if err != nil {
 			return err
@@ -190,6 +191,6 @@ func (s *Store) EndSessions(ctx context.Context, tokenID string, change input.Ch
 func (t *purge) purgeSessions(ctx context.Context, tx *sql.Tx, now int64, size int) (int, error) {
 	// $1 the latest use of a session that has ended, $2 now, $3 how many
 	const ended = `DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE used_at <= $1 OR ends_at <= $2 LIMIT $3)`
-	n, err := affect(ctx, tx, ended, now-access.SessionIdle.Milliseconds(), now, size)
+	n, err := db.Affect(ctx, tx, ended, now-access.SessionIdle.Milliseconds(), now, size)
 	return int(n), err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/series"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Work on the rows of several jobs is done in batches. One row that its statement cannot digest, such as a number beyond the
@@ -52,7 +53,7 @@ func (s *Store) ofStored(ctx context.Context, err error) bool {
 	case err == nil, ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
 	}
-	return !s.transient(err) && !Unreachable(err) && s.ofData(err)
+	return !s.Transient(err) && !db.Unreachable(err) && s.OfData(err)
 }
 
 // inParts calls do with rows. If that fails for what is stored in them, it calls do with each half, and so on, until the rows that
@@ -232,9 +233,9 @@ func setAsideRows(now time.Time, and string) string {
 		ORDER BY x.since, x.work, x.item`
 }
 
-func scanSetAside(row scanner) (one dispatcher.SetAside, err error) {
+func scanSetAside(row db.Scanner) (one dispatcher.SetAside, err error) {
 	var kind int
-	err = row.Scan(&one.Work, &one.App, &one.Job, &one.Item, &kind, &one.Problem, &one.Tries, instantColumn(&one.TryAt))
+	err = row.Scan(&one.Work, &one.App, &one.Job, &one.Item, &kind, &one.Problem, &one.Tries, db.InstantColumn(&one.TryAt))
 	if kind != 0 {
 		one.Run, one.Item = one.Item, ""
 	}
@@ -289,7 +290,7 @@ func (s *Store) setAside(ctx context.Context, row asideRow, why error, now time.
 
 // notKept completes what is shown of a row that cannot even be set aside, and that this process leaves out.
 func notKept(shown *dispatcher.SetAside, now time.Time, why error) {
-	shown.Tries, shown.TryAt = 1, cmp.Or(now, wallClock()).Add(asidePauses.Most)
+	shown.Tries, shown.TryAt = 1, cmp.Or(now, db.WallClock()).Add(asidePauses.Most)
 	shown.Problem += "; and it cannot be set aside: " + problemOf(why)
 }
 
@@ -298,15 +299,15 @@ func setAside(ctx context.Context, t *tx, row asideRow, shown *dispatcher.SetAsi
 	// $1 work, $2 item
 	const known = `SELECT tries, try_at FROM set_aside WHERE work = $1 AND item = $2`
 	type entry struct{ tries, tryAt int64 }
-	before, found, err := first(ctx, t, func(r scanner) (e entry, err error) {
+	before, found, err := db.First(ctx, t, func(r db.Scanner) (e entry, err error) {
 		err = r.Scan(&e.tries, &e.tryAt)
 		return e, err
-	}, known+t.lock(), row.work, row.item)
+	}, known+t.ForUpdate(), row.work, row.item)
 	if err != nil {
 		return false, err
 	}
 	if found && before.tryAt > t.now.UnixMilli() && row.key.Kind == "" {
-		shown.Tries, shown.TryAt = int(before.tries), instant(before.tryAt)
+		shown.Tries, shown.TryAt = int(before.tries), db.Instant(before.tryAt)
 		return false, nil
 	}
 	shown.Tries = int(before.tries) + 1
@@ -314,7 +315,7 @@ func setAside(ctx context.Context, t *tx, row asideRow, shown *dispatcher.SetAsi
 	// $1 job, $2 app
 	const names = `SELECT a.name, COALESCE(j.name, ''), a.id FROM apps AS a LEFT JOIN jobs AS j ON j.app_id = a.id AND j.id = $1
 		WHERE a.id = $2 OR j.id = $1`
-	_, _, err = first(ctx, t, func(r scanner) (struct{}, error) { return struct{}{}, r.Scan(&shown.App, &shown.Job, &row.app) },
+	_, _, err = db.First(ctx, t, func(r db.Scanner) (struct{}, error) { return struct{}{}, r.Scan(&shown.App, &shown.Job, &row.app) },
 		names, row.job, row.app)
 	if err != nil {
 		return false, err
@@ -326,7 +327,7 @@ func setAside(ctx context.Context, t *tx, row asideRow, shown *dispatcher.SetAsi
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (work, item) DO UPDATE SET node = excluded.node, state = excluded.state, tries = excluded.tries,
 			try_at = excluded.try_at, problem = excluded.problem`
-	_, err = t.ExecContext(ctx, note, row.work, row.item, row.app, row.job, orZero(row.key.ScheduledAt), row.key.TriggerID,
+	_, err = t.ExecContext(ctx, note, row.work, row.item, row.app, row.job, db.OrZero(row.key.ScheduledAt), row.key.TriggerID,
 		row.key.Code(), row.node, row.state, shown.Tries, t.now.UnixMilli(), shown.TryAt.UnixMilli(), shown.Problem)
 	return true, err
 }

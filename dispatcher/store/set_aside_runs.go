@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // failedRun is a live run of which some work failed alone.
@@ -98,10 +99,10 @@ func lockAside(ctx context.Context, t *tx, key run.Key) (asideLive, bool, error)
 			OR r.state IN ('retrying', 'waiting_callback', 'waiting_shards'),
 			EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = r.job_id AND j.deleted_at IS NOT NULL)
 		FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
-	return first(ctx, t, func(row scanner) (run asideLive, err error) {
+	return db.First(ctx, t, func(row db.Scanner) (run asideLive, err error) {
 		err = row.Scan(&run.job, &run.node, &run.token, &run.state, &run.dead, &run.gone)
 		return run, err
-	}, read+lockOf(t.lock(), "r"), keyArgs(key)[:3]...)
+	}, read+db.LockOf(t.ForUpdate(), "r"), keyArgs(key)[:3]...)
 }
 
 // asideEntry is a row of set_aside.
@@ -113,8 +114,8 @@ type asideEntry struct {
 	gone   bool // its job or app is deleted
 }
 
-func scanAsideEntry(row scanner) (e asideEntry, err error) {
-	err = row.Scan(&e.work, &e.item, &e.app, &e.job, instantColumn(&e.key.ScheduledAt), &e.key.TriggerID, kindColumn(&e.key), &e.node,
+func scanAsideEntry(row db.Scanner) (e asideEntry, err error) {
+	err = row.Scan(&e.work, &e.item, &e.app, &e.job, db.InstantColumn(&e.key.ScheduledAt), &e.key.TriggerID, db.KindColumn(&e.key), &e.node,
 		&e.state, &e.tries, &e.tryAt, &e.exists, &e.gone)
 	return e, err
 }
@@ -131,13 +132,13 @@ func asideEntries(condition string) string {
 
 // RetrySetAside lets the runs whose pause is over be found again, and learns which rows other nodes have set aside.
 func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (retried int, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.orClock(ctx, now); err != nil {
+	if now, err = s.OrClock(ctx, now); err != nil {
 		return 0, err
 	}
 	// $1 now, $2 limit
-	due, err := collect(ctx, s.read, scanAsideEntry, asideEntries(`x.try_at <= $1 ORDER BY x.try_at LIMIT $2`), now.UnixMilli(), limit)
+	due, err := db.Collect(ctx, s.Read, scanAsideEntry, asideEntries(`x.try_at <= $1 ORDER BY x.try_at LIMIT $2`), now.UnixMilli(), limit)
 	if err != nil {
 		return 0, fmt.Errorf("look for rows that are set aside: %w", err)
 	}
@@ -160,10 +161,10 @@ func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (re
 	}
 	s.asides.prune(now)
 	// $1 now, $2 limit
-	left, err := collect(ctx, s.read, scanAsideEntry, asideEntries(`x.try_at > $1 AND x.kind = 0 ORDER BY x.try_at LIMIT $2`),
+	left, err := db.Collect(ctx, s.Read, scanAsideEntry, asideEntries(`x.try_at > $1 AND x.kind = 0 ORDER BY x.try_at LIMIT $2`),
 		now.UnixMilli(), limit)
 	for _, entry := range left {
-		s.asides.remember(entry.work, entry.item, instant(entry.tryAt))
+		s.asides.remember(entry.work, entry.item, db.Instant(entry.tryAt))
 	}
 	return retried, errors.Join(append(errs, err)...)
 }
@@ -209,12 +210,12 @@ func bringAsideBack(ctx context.Context, t *tx, entry asideEntry) (bool, error) 
 // endAside ends a run that is set aside and whose job was deleted.
 func endAside(ctx context.Context, t *tx, key run.Key) error {
 	// $1 now, from $2 on: the key
-	ended := t.steps(1, t.rows(1, 2, "", keyColumns[:3]...), `SELECT`+chosenEnd(end{
+	ended := t.Steps(1, t.Rows(1, 2, "", db.KeyColumns[:3]...), `SELECT`+chosenEnd(end{
 		state: `'cancelled'`, class: `'job_deleted'`, message: `'the job was deleted before this attempt began'`,
-	})+` FROM n CROSS JOIN b JOIN live_runs AS r ON`+ofBatch(t.flavor)+` AND r.node = -3`, lockToDelete, 1, endSteps(t.flavor, "")...)
-	k := newKeys(1)
-	k.add(key, 0, 0)
-	if err := take(ctx, t, ended, append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind)...)...); err != nil {
+	})+` FROM n CROSS JOIN b JOIN live_runs AS r ON`+db.OfBatch(t.Flavor)+` AND r.node = -3`, db.LockToDelete, 1, endSteps(t.Flavor, "")...)
+	k := db.NewKeys(1)
+	k.Add(key, 0, 0)
+	if err := take(ctx, t, ended, append([]any{t.now.UnixMilli()}, t.Batch(k.At, k.Trigger, k.Kind)...)...); err != nil {
 		return fmt.Errorf("end run %s of a deleted job: %w", key, err)
 	}
 	t.notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
@@ -224,7 +225,7 @@ func endAside(ctx context.Context, t *tx, key run.Key) error {
 // endAsides ends the runs of a job that are set aside, and forgets its other rows. The job is being deleted.
 func endAsides(ctx context.Context, t *tx, job int64) error {
 	// $1 job
-	entries, err := collect(ctx, t, scanAsideEntry, asideEntries(`x.job_id = $1`), job)
+	entries, err := db.Collect(ctx, t, scanAsideEntry, asideEntries(`x.job_id = $1`), job)
 	for _, entry := range entries {
 		if err == nil && entry.exists {
 			err = endAside(ctx, t, entry.key)

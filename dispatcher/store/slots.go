@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
@@ -26,27 +27,27 @@ const lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.que
 
 // heldSlots are the slots, and what has become of their runs and nodes. The token of a run that has ended is 0. A run
 // that is attempted again chooses its endpoint again, so it has no slot of one until then.
-func heldSlots(f flavor) string {
+func heldSlots(f db.Flavor) string {
 	return ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, coalesce(r.node, 0), coalesce(r.token, 0), coalesce(r.attempt, 0),
 		r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying'), s.node, s.token, coalesce(o.state, 'dead'),
 		CASE WHEN r.state = 'waiting_shards' THEN CASE WHEN EXISTS (` + shardsInFlight + `) THEN 1 ELSE 0 END ELSE 0 END, s.endpoint
 	FROM b JOIN slots AS s ON s.job_id = b.id
-		LEFT JOIN live_runs AS r ON` + f.sameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
+		LEFT JOIN live_runs AS r ON` + f.SameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
 		LEFT JOIN nodes AS o ON o.id = s.node`
 }
 
 // waitingRuns are the live runs that wait for a slot, of which a job has as many as its queue_limit allows.
-func waitingRuns(f flavor) string {
-	return ` SELECT` + contenderColumns + ` FROM b` + f.runsOf(`b.waits`, `r.job_id = b.id`, ` OFFSET 0`)
+func waitingRuns(f db.Flavor) string {
+	return ` SELECT` + db.ContenderColumns + ` FROM b` + f.RunsOf(`b.waits`, `r.job_id = b.id`, ` OFFSET 0`)
 }
 
-// From $1 on: slotColumns
+// From $1 on: db.SlotColumns
 const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
 	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.endpoint, b.node, b.token, b.now FROM b WHERE 1 = 1
 	ON CONFLICT (job_id, scheduled_at, trigger_id, kind, endpoint) DO UPDATE SET node = excluded.node, token = excluded.token,
 		since = CASE WHEN slots.node = -1 THEN excluded.since ELSE slots.since END`
 
-// From here on: from $1 on slotColumns
+// From here on: from $1 on db.SlotColumns
 const freeSlots = ` DELETE FROM slots
 	WHERE (job_id, scheduled_at, trigger_id, kind, endpoint) IN (SELECT job_id, scheduled_at, trigger_id, kind, endpoint FROM b)`
 
@@ -60,18 +61,18 @@ const waitRuns = ` UPDATE live_runs AS r SET state = 'queued', node = -1, token 
 const wakeRuns = ` UPDATE live_runs AS r SET node = 0 FROM b WHERE`
 
 // chooseSkipped chooses runs that are skipped, which have made no attempt.
-func chooseSkipped(f flavor) string {
+func chooseSkipped(f db.Flavor) string {
 	return `SELECT` + chosenEnd(end{
 		at: `b.now`, attempt: `CASE WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END`, status: `0`, state: `'skipped'`,
 		class: `''`, message: `b.error`,
-	}) + ` FROM b JOIN live_runs AS r ON` + fence(f)
+	}) + ` FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
 // chooseCancelled chooses runs that are cancelled. They were attempted if a node has them.
-func chooseCancelled(f flavor) string {
+func chooseCancelled(f db.Flavor) string {
 	return `SELECT` + chosenEnd(end{at: `b.now`, state: `'cancelled'`, class: `'cancelled'`, message: `b.error`}) + `,
 		CASE WHEN r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' THEN 1 ELSE 0 END AS attempted
-	FROM b JOIN live_runs AS r ON` + fence(f)
+	FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
 // The row of a cancelled attempt takes its late result.
@@ -82,9 +83,9 @@ const insertCancelled = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, 
 	FROM c WHERE c.attempted = 1 ON CONFLICT DO NOTHING`
 
 // contendedJobs are jobs of which runs wait, or slots are left of runs that have ended.
-func contendedJobs(f flavor) string {
-	return `SELECT r.job_id FROM live_runs AS r WHERE r.node = -1 AND ` + notParked + `
-	UNION SELECT s.job_id FROM slots AS s LEFT JOIN live_runs AS r ON` + f.sameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
+func contendedJobs(f db.Flavor) string {
+	return `SELECT r.job_id FROM live_runs AS r WHERE r.node = -1 AND ` + db.NotParked + `
+	UNION SELECT s.job_id FROM slots AS s LEFT JOIN live_runs AS r ON` + f.SameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
 	WHERE r.job_id IS NULL`
 }
 
@@ -92,29 +93,29 @@ func contendedJobs(f flavor) string {
 type slotStatements struct {
 	contended, lockJobs, leave, held, asking, waiting, edges string
 	left                                                     string // see leftSlots
-	gone                                                     string // from $1 on: waitedColumns
+	gone                                                     string // from $1 on: db.WaitedColumns
 	free                                                     string
-	cancel, skip, complete                                   statement // $1 now, from $2 on: endColumns
+	cancel, skip, complete                                   db.Statement // $1 now, from $2 on: db.EndColumns
 	wait, wake, grant                                        string
 }
 
 // slotStatementsOf returns the statements of slots in a flavor.
-func slotStatementsOf(f flavor) slotStatements {
-	jobs, slots, keys := f.rows(0, 1, "", idColumns...), f.rows(0, 1, "", slotColumns...), f.rows(0, 1, "", keyColumns...)
-	ends := f.rows(1, 2, "", endColumns...)
+func slotStatementsOf(f db.Flavor) slotStatements {
+	jobs, slots, keys := f.Rows(0, 1, "", db.IdColumns...), f.Rows(0, 1, "", db.SlotColumns...), f.Rows(0, 1, "", db.KeyColumns...)
+	ends := f.Rows(1, 2, "", db.EndColumns...)
 	return slotStatements{
 		contended: contendedJobs(f), left: leftSlots(f),
-		lockJobs: jobs + lockBounds + lockOf(f.lock(), "j") + f.lockRows(skipLocked),
+		lockJobs: jobs + lockBounds + db.LockOf(f.ForUpdate(), "j") + f.LockRows(db.SkipLockedRows),
 		held:     jobs + heldSlots(f),
-		asking:   keys + ` SELECT` + contenderColumns + ` FROM b JOIN live_runs AS r ON` + fence(f),
-		waiting:  f.rows(0, 1, "-1 AS waits", idColumns...) + waitingRuns(f),
-		edges:    f.edges(),
-		gone:     f.rows(0, 1, "", waitedColumns...) + goneEndpoints,
+		asking:   keys + ` SELECT` + db.ContenderColumns + ` FROM b JOIN live_runs AS r ON` + db.Fence(f),
+		waiting:  f.Rows(0, 1, "-1 AS waits", db.IdColumns...) + waitingRuns(f),
+		edges:    f.Edges(),
+		gone:     f.Rows(0, 1, "", db.WaitedColumns...) + goneEndpoints,
 		free:     slots + freeSlots, leave: slots + backSlots,
-		wait: keys + waitRuns + fence(f), wake: keys + wakeRuns + ofBatch(f) + ` AND r.node = -1`,
-		skip:     f.steps(1, ends, chooseSkipped(f), lockToDelete, 1, endSteps(f, "")...),
-		cancel:   f.steps(1, ends, chooseCancelled(f), lockToDelete, 1, append([]string{insertCancelled}, endSteps(f, "")...)...),
-		complete: f.steps(1, ends, chooseCompleted(f), lockToDelete, 1, append([]string{insertCompleted}, followedEndSteps(f, "")...)...),
+		wait: keys + waitRuns + db.Fence(f), wake: keys + wakeRuns + db.OfBatch(f) + ` AND r.node = -1`,
+		skip:     f.Steps(1, ends, chooseSkipped(f), db.LockToDelete, 1, endSteps(f, "")...),
+		cancel:   f.Steps(1, ends, chooseCancelled(f), db.LockToDelete, 1, append([]string{insertCancelled}, endSteps(f, "")...)...),
+		complete: f.Steps(1, ends, chooseCompleted(f), db.LockToDelete, 1, append([]string{insertCompleted}, followedEndSteps(f, "")...)...),
 		grant:    slots + grantSlots,
 	}
 }
@@ -138,7 +139,7 @@ func (s *Store) Acquire(ctx context.Context, runs []run.HeldRun) (granted []run.
 	if err != nil {
 		err = fmt.Errorf("acquire slots for %d runs: %w", len(runs), err)
 	}
-	return sortedBy(granted, heldKey), err
+	return db.SortedBy(granted, db.HeldKey), err
 }
 
 // ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
@@ -173,7 +174,7 @@ const (
 // decideSlots decides about the jobs of runs in portions. Runs that fail alone are handed to alone. Runs of jobs that stay locked
 // are in its error, a dispatcher.UndecidedError.
 func (s *Store) decideSlots(ctx context.Context, runs []run.HeldRun, do decide, alone func(run.HeldRun, error) error) error {
-	left := sortedBy(runs, heldKey)
+	left := db.SortedBy(runs, db.HeldKey)
 	for round := 1; len(left) > 0; round++ {
 		var locked []run.HeldRun
 		for part := range slices.Chunk(left, slotsAtOnce) {
@@ -228,11 +229,11 @@ func (s *Store) decidePart(ctx context.Context, part []run.HeldRun, do decide) (
 
 // GrantWaiting grants free slots to waiting runs of all jobs. A job that is locked waits for the next round.
 func (s *Store) GrantWaiting(ctx context.Context) error {
-	contended, err := collect(ctx, s.read, scanInt, s.hot.slots.contended)
+	contended, err := db.Collect(ctx, s.Read, db.ScanInt, s.hot.slots.contended)
 	if err != nil {
 		return fmt.Errorf("look for slots to grant: %w", err)
 	}
-	contended = withoutAsides(s, dispatcher.WorkSlots, contended, jobItem, wallClock())
+	contended = withoutAsides(s, dispatcher.WorkSlots, contended, jobItem, db.WallClock())
 	for part := range slices.Chunk(contended, slotsAtOnce) {
 		err := inParts(ctx, s, part, func(some []int64) error { return s.grantWaiting(ctx, some) }, func(job int64, why error) error {
 			return s.setJobAside(ctx, dispatcher.WorkSlots, job, why, time.Time{})
@@ -258,7 +259,7 @@ func (s *Store) grantWaiting(ctx context.Context, some []int64) error {
 
 // Slots returns the slots of a job that are taken.
 func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, app, job, "")
 	if err != nil {
@@ -272,11 +273,11 @@ func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 		WHERE s.job_id = $1 AND s.node >= 0
 			AND (r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying') OR o.id IS NOT NULL)
 		ORDER BY s.scheduled_at, s.trigger_id, s.kind, s.endpoint`
-	return collect(ctx, s.read, func(row scanner) (slot dispatcher.Slot, err error) {
+	return db.Collect(ctx, s.Read, func(row db.Scanner) (slot dispatcher.Slot, err error) {
 		var key run.Key
 		var node run.NodeID
-		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &slot.Endpoint, &node,
-			instantColumn(&slot.Since), &slot.Ended)
+		err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &slot.Endpoint, &node,
+			db.InstantColumn(&slot.Since), &slot.Ended)
 		slot.Run = key.String()
 		if node != 0 {
 			slot.Node = &node
@@ -301,7 +302,7 @@ func (s *Store) slotsOf(runs []run.HeldRun) []any {
 	for i, run := range runs {
 		all[i] = &contender{held: run}
 	}
-	return slotArgs(s.flavor, all)
+	return slotArgs(s.Flavor, all)
 }
 
 // lockedJob is what bounds the runs of a job, and those at each endpoint.
@@ -314,12 +315,12 @@ type lockedJob struct {
 // locked.
 func lockJobs(ctx context.Context, t *tx, ids []int64) (map[int64]lockedJob, error) {
 	jobs := make(map[int64]lockedJob, len(ids))
-	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var j lockedJob
 		err := row.Scan(&id, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit, &j.atEndpoint)
 		jobs[id] = j
 		return struct{}{}, err
-	}, t.hot.slots.lockJobs, t.batch(ids)...)
+	}, t.hot.slots.lockJobs, t.Batch(ids)...)
 	return jobs, err
 }

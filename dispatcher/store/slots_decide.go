@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -169,7 +170,7 @@ func (s *Store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 	slots, now := t.hot.slots, t.now.UnixMilli()
 	if len(c.cancel)+len(c.skip) > 0 && t.by.Now.IsZero() {
 		// The jobs' locks may have been waited for, and the runs in whose favor others end came meanwhile.
-		at, err := t.clock(ctx, t)
+		at, err := t.Now(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -184,16 +185,16 @@ func (s *Store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 	}
 	for _, step := range []struct {
 		what  string
-		by    statement
+		by    db.Statement
 		count int
 		args  func() []any
 	}{
-		{"free slots", write(slots.free), len(c.stale), func() []any { return slotArgs(t, c.stale) }},
+		{"free slots", db.Writing(slots.free), len(c.stale), func() []any { return slotArgs(t, c.stale) }},
 		{"cancel runs", slots.cancel, len(c.cancel), func() []any { return endingArgs(t, now, c.cancel) }},
 		{"skip runs", slots.skip, len(c.skip), func() []any { return endingArgs(t, now, c.skip) }},
-		{"make runs wait", write(slots.wait), len(c.wait), func() []any { return keysIn(t, runsOf(c.wait)) }},
-		{"wake runs", write(slots.wake), len(c.wake), func() []any { return keysIn(t, runsOf(c.wake)) }},
-		{"grant slots", write(slots.grant), len(granted), func() []any { return slotArgs(t, granted) }},
+		{"make runs wait", db.Writing(slots.wait), len(c.wait), func() []any { return db.KeysIn(t, runsOf(c.wait)) }},
+		{"wake runs", db.Writing(slots.wake), len(c.wake), func() []any { return db.KeysIn(t, runsOf(c.wake)) }},
+		{"grant slots", db.Writing(slots.grant), len(granted), func() []any { return slotArgs(t, granted) }},
 	} {
 		if step.count == 0 {
 			continue
@@ -206,8 +207,8 @@ func (s *Store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 }
 
 // take runs the parts of a hot statement in the transaction.
-func take(ctx context.Context, t *tx, hot statement, args ...any) error {
-	for _, part := range hot.parts {
+func take(ctx context.Context, t *tx, hot db.Statement, args ...any) error {
+	for _, part := range hot.Parts {
 		if _, err := t.ExecContext(ctx, part, args...); err != nil {
 			return err
 		}
@@ -226,24 +227,24 @@ func runsOf(contenders []*contender) []run.HeldRun {
 
 // endingArgs returns the parameters of runs that end: now and the batch, with reasons, in the order in which all
 // statements lock them.
-func endingArgs(f flavor, now int64, all []ending) []any {
-	var k keys
+func endingArgs(f db.Flavor, now int64, all []ending) []any {
+	var k db.Keys
 	var why []string
-	for _, one := range sortedBy(all, func(e ending) run.Key { return e.held.Key }) {
-		k.add(one.held.Key, one.held.Token, one.held.Attempt)
+	for _, one := range db.SortedBy(all, func(e ending) run.Key { return e.held.Key }) {
+		k.Add(one.held.Key, one.held.Token, one.held.Attempt)
 		why = append(why, one.why)
 	}
-	return append([]any{now}, f.batch(k.at, k.trigger, k.kind, k.token, k.attempt, why)...)
+	return append([]any{now}, f.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, why)...)
 }
 
 // slotArgs returns the batch of slots.
-func slotArgs(f flavor, all []*contender) []any {
-	var k keys
+func slotArgs(f db.Flavor, all []*contender) []any {
+	var k db.Keys
 	var node, job []int64
 	var endpoint []string
 	for _, r := range all {
-		k.add(r.held.Key, r.held.Token, r.held.Attempt)
+		k.Add(r.held.Key, r.held.Token, r.held.Attempt)
 		node, job, endpoint = append(node, int64(r.node)), append(job, r.held.JobID), append(endpoint, r.endpoint)
 	}
-	return f.batch(k.at, k.trigger, k.kind, k.token, k.attempt, node, job, endpoint)
+	return f.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, node, job, endpoint)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -21,7 +22,7 @@ import (
 // goneEndpoints are those of the batch that get no requests any more. Those of a group with members from DNS may be such,
 // which no table has: who waits for one that is gone is woken when the run there ends. The limit lets PostgreSQL look for one after the
 // other by its key.
-// From $1 on: waitedColumns
+// From $1 on: db.WaitedColumns
 const goneEndpoints = ` SELECT b.id, b.endpoint FROM b WHERE NOT EXISTS (
 	SELECT 1 FROM jobs AS j JOIN endpoint_groups AS g ON g.app_id = j.app_id AND g.name = j.target_group AND g.deleted_at IS NULL
 		JOIN endpoints AS e ON e.group_id = g.id
@@ -124,9 +125,9 @@ func (r *reading) gone(ctx context.Context) error {
 	for _, of := range waited {
 		jobs, endpoints = append(jobs, of.job), append(endpoints, of.endpoint)
 	}
-	gone, err := collect(ctx, r.t, func(row scanner) (of slotKey, err error) {
+	gone, err := db.Collect(ctx, r.t, func(row db.Scanner) (of slotKey, err error) {
 		return of, row.Scan(&of.job, &of.endpoint)
-	}, r.t.hot.slots.gone, r.t.batch(jobs, endpoints)...)
+	}, r.t.hot.slots.gone, r.t.Batch(jobs, endpoints)...)
 	for _, of := range gone {
 		for _, c := range slices.Clone(r.all[of]) {
 			if c.slotNode == waitingNode {

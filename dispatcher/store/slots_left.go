@@ -7,16 +7,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // leftSlots are the slots of a page that a node has, although it does not work on their runs under the token of the slot, and the
 // last of the page. A run that the node does work on, by what the database knows, is for reclaim. The page follows the
 // primary key, so that it needs no index of nodes, which each slot that is granted or left would have to change.
 // $1 node, $2 job, $3 scheduled instant, $4 trigger, $5 kind, $6 endpoint of the last slot of the page before, $7 limit
-func leftSlots(f flavor) string {
+func leftSlots(f db.Flavor) string {
 	return `SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, s.endpoint, s.token, s.gone, s.place FROM (
 		SELECT p.*, CASE WHEN p.node = $1 THEN NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE` +
-		f.sameRun("r", "p.scheduled_at", "p.trigger_id", "p.kind") + ` AND r.node = p.node AND r.token = p.token LIMIT 1 OFFSET 0)
+		f.SameRun("r", "p.scheduled_at", "p.trigger_id", "p.kind") + ` AND r.node = p.node AND r.token = p.token LIMIT 1 OFFSET 0)
 			ELSE FALSE END AS gone
 		FROM (SELECT x.job_id, x.scheduled_at, x.trigger_id, x.kind, x.endpoint, x.node, x.token,
 				row_number() OVER (ORDER BY x.job_id, x.scheduled_at, x.trigger_id, x.kind, x.endpoint) AS place
@@ -29,12 +30,12 @@ func leftSlots(f flavor) string {
 func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher.SlotKey, limit int) (
 	left dispatcher.LeftSlots, err error,
 ) {
-	_, err = collect(ctx, s.read, func(row scanner) (struct{}, error) {
+	_, err = db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var key dispatcher.SlotKey
 		var token run.Token
 		var gone bool
 		var place int
-		err := row.Scan(&key.JobID, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key.Key), &key.Endpoint, &token,
+		err := row.Scan(&key.JobID, db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key.Key), &key.Endpoint, &token,
 			&gone, &place)
 		if gone {
 			left.Runs = append(left.Runs, run.HeldRun{Key: key.Key, JobID: key.JobID, Token: token})
@@ -61,7 +62,7 @@ func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) 
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4
 			AND node > 0 RETURNING job_id`
-		job, found, err := first(ctx, t, scanInt, leave, key...)
+		job, found, err := db.First(ctx, t, db.ScanInt, leave, key...)
 		switch {
 		case err != nil:
 			return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // slotKey names what runs contend for: the slots of a job or, with an endpoint, the one slot that the job has there.
@@ -44,7 +45,7 @@ func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question
 		return err
 	}
 	if len(q.runs) > 0 {
-		if err := r.runs(ctx, hot.asking, r.asks(q), keysIn(r.t, q.runs)...); err != nil {
+		if err := r.runs(ctx, hot.asking, r.asks(q), db.KeysIn(r.t, q.runs)...); err != nil {
 			return err
 		}
 	}
@@ -56,7 +57,7 @@ func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question
 		}
 		edge = max(edge, n)
 	}
-	ids := r.t.batch(r.jobs)
+	ids := r.t.Batch(r.jobs)
 	err := r.runs(ctx, hot.waiting, r.add, ids...)
 	if edge += r.most; err == nil && edge > 0 {
 		err = r.runs(ctx, hot.edges, r.add, append([]any{int64(edge)}, ids...)...)
@@ -70,9 +71,9 @@ func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question
 
 // runs adds live runs.
 func (r *reading) runs(ctx context.Context, query string, add func(*contender) *contender, args ...any) error {
-	_, err := collect(ctx, r.t, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, r.t, func(row db.Scanner) (struct{}, error) {
 		c := &contender{Contender: dispatcher.Contender{Live: true}}
-		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.Key), &c.node,
+		err := row.Scan(&c.held.JobID, db.InstantColumn(&c.ScheduledAt), &c.TriggerID, db.KindColumn(&c.Key), &c.node,
 			&c.held.Token, &c.held.Attempt)
 		add(c)
 		return struct{}{}, err
@@ -142,11 +143,11 @@ func (r *reading) waits() {
 // lives and has not said that the attempt is over.
 func (r *reading) slots(ctx context.Context, query string) error {
 	taken := map[int64]int{}
-	_, err := collect(ctx, r.t, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, r.t, func(row db.Scanner) (struct{}, error) {
 		c := &contender{}
 		var state dispatcher.NodeState
 		var shards int
-		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.Key), &c.node, &c.held.Token,
+		err := row.Scan(&c.held.JobID, db.InstantColumn(&c.ScheduledAt), &c.TriggerID, db.KindColumn(&c.Key), &c.node, &c.held.Token,
 			&c.held.Attempt, &c.Live, &c.slotNode, &c.slotToken, &state, &shards, &c.endpoint)
 		c.Slot = c.slotNode != waitingNode
 		c.Busy = c.slotNode > 0 && state != dispatcher.NodeDead || shards > 0
@@ -165,6 +166,6 @@ func (r *reading) slots(ctx context.Context, query string) error {
 			r.most = max(r.most, taken[c.held.JobID])
 		}
 		return struct{}{}, err
-	}, query, r.t.batch(r.jobs)...)
+	}, query, r.t.Batch(r.jobs)...)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/series"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // skipReason says why a run that wanted a slot was skipped.
@@ -79,15 +80,15 @@ func noteSkipped(ctx context.Context, t *tx, skips []ending) error {
 		ids[i] = one.held.JobID
 	}
 	apps := map[int64]string{}
-	query := t.rows(0, 1, "", idColumns...) + ` SELECT DISTINCT j.id, a.name FROM b JOIN jobs AS j ON j.id = b.id
+	query := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT DISTINCT j.id, a.name FROM b JOIN jobs AS j ON j.id = b.id
 		JOIN apps AS a ON a.id = j.app_id`
-	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var app string
 		err := row.Scan(&id, &app)
 		apps[id] = app
 		return struct{}{}, err
-	}, query, t.batch(ids)...)
+	}, query, t.Batch(ids)...)
 	if err != nil {
 		return fmt.Errorf("read the apps of skipped runs: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Headers, payloads and responses are in the file, so other users of the machine must not read it.
@@ -35,7 +36,7 @@ func TestFilesOfSQLiteAreForTheirOwnerOnly(t *testing.T) {
 			t.Errorf("the file %q of the database has mode %o, want 600", suffix, mode)
 		}
 	}
-	if exposed := store.ExposedFiles(database); len(exposed) != 0 {
+	if exposed := db.ExposedFiles(database); len(exposed) != 0 {
 		t.Errorf("exposed files are %v, want none", exposed)
 	}
 }
@@ -50,10 +51,10 @@ func TestFilesThatOthersCanReadAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{file, file + "-wal"}, store.ExposedFiles(database)); diff != "" {
+	if diff := cmp.Diff([]string{file, file + "-wal"}, db.ExposedFiles(database)); diff != "" {
 		t.Errorf("exposed files (-want +got):\n%s", diff)
 	}
-	if exposed := store.ExposedFiles("postgres://localhost/x"); exposed != nil {
+	if exposed := db.ExposedFiles("postgres://localhost/x"); exposed != nil {
 		t.Errorf("exposed files of PostgreSQL are %v", exposed)
 	}
 }
@@ -93,7 +94,7 @@ func TestDatabaseThatCannotBeMadeLeavesNoFile(t *testing.T) {
 	if _, err := os.Stat(dir + ".lock"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("next to the directory is a lock file: %v", err)
 	}
-	if got := store.ExposedFiles("sqlite:" + dir); got != nil {
+	if got := db.ExposedFiles("sqlite:" + dir); got != nil {
 		t.Errorf("ExposedFiles of a directory = %v, want none", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestWhatEveryNodeSendsIsOneStatement(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}})
+	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Options: db.Options{Metrics: registry}})
 	must(t, err)
 	defer s.Close()
 	for id := range run.NodeID(3) {

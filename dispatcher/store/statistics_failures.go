@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -28,10 +29,10 @@ func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err
 	// $1 name of the cursor, $2 since when, $3 how many
 	const (
 		at  = `coalesce((SELECT l.cursor FROM locks AS l WHERE l.name = $1), 0)`
-		end = `SELECT ` + at + `, count(*), coalesce(max(r.ended_at), 0) FROM (SELECT r.ended_at FROM runs AS r WHERE ` + isDead + `
+		end = `SELECT ` + at + `, count(*), coalesce(max(r.ended_at), 0) FROM (SELECT r.ended_at FROM runs AS r WHERE ` + db.IsDead + `
 			AND r.kind < 16 AND r.ended_at >= $2 AND r.ended_at >= ` + at + ` ORDER BY r.ended_at LIMIT $3) AS r`
 	)
-	p, _, err := first(ctx, s.read, func(row scanner) (p portion, err error) {
+	p, _, err := db.First(ctx, s.Read, func(row db.Scanner) (p portion, err error) {
 		err = row.Scan(&p.at, &p.count, &p.to)
 		return p, err
 	}, end, lockFailures, since, failuresAtOnce)
@@ -68,7 +69,7 @@ const noteLatest = `INSERT INTO app_failures AS f (app_id, ended_at, scheduled_a
 		SELECT j.app_id, r.ended_at, r.scheduled_at, r.trigger_id, r.kind,
 			row_number() OVER (PARTITION BY j.app_id ORDER BY r.ended_at DESC, r.scheduled_at DESC, r.trigger_id DESC) AS place
 		FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
-		WHERE ` + isDead + ` AND r.kind < 16 AND r.ended_at >= $1 AND r.ended_at <= $2) AS d
+		WHERE ` + db.IsDead + ` AND r.kind < 16 AND r.ended_at >= $1 AND r.ended_at <= $2) AS d
 	WHERE d.place = 1 ORDER BY d.app_id
 	ON CONFLICT (app_id) DO UPDATE SET ended_at = excluded.ended_at, scheduled_at = excluded.scheduled_at,
 		trigger_id = excluded.trigger_id, kind = excluded.kind WHERE excluded.ended_at >= f.ended_at`

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -31,7 +32,7 @@ type statisticsPass struct {
 var statisticsPasses = []statisticsPass{
 	{dispatcher.LockStatistics, false, 2 * 60_000},
 	// What a node records more than an hour late, because it did not reach the database, does not count.
-	{dispatcher.LockStatistics + "_final", true, dayMillis + 60*60_000},
+	{dispatcher.LockStatistics + "_final", true, db.DayMillis + 60*60_000},
 }
 
 const (
@@ -43,15 +44,15 @@ const (
 
 // RollUpStatistics counts a portion for each pass.
 func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled view.StatisticsRolled, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.orClock(ctx, now); err != nil {
+	if now, err = s.OrClock(ctx, now); err != nil {
 		return rolled, err
 	}
 	for _, pass := range statisticsPasses {
 		target := now.UnixMilli() - pass.lag
 		target -= target % statisticsStep
-		at, err := cursor(ctx, s.read, pass.cursor)
+		at, err := cursor(ctx, s.Read, pass.cursor)
 		if err != nil {
 			return rolled, err
 		}
@@ -83,7 +84,8 @@ func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target in
 		if err != nil || from >= target {
 			return err
 		}
-		if _, err := t.ExecContext(ctx, countRuns(` AND NOT j.app_id`+t.in(5)), from, to, day(from), pass.final, list(t, without)); err != nil {
+		if _, err := t.ExecContext(ctx, countRuns(` AND NOT j.app_id`+t.In(5)), from, to, db.Day(from), pass.final,
+			list(t, without)); err != nil {
 			return err
 		}
 		if err := closeDay(ctx, t, pass, to); err != nil {
@@ -102,12 +104,12 @@ func nextPortion(ctx context.Context, t *tx, pass statisticsPass, target int64) 
 	// $1 name, $2 the day of the first call
 	const begin = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $2)
 		ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor WHERE l.cursor = 0`
-	if _, err := t.ExecContext(ctx, begin, pass.cursor, day(t.now.UnixMilli())); err != nil {
+	if _, err := t.ExecContext(ctx, begin, pass.cursor, db.Day(t.now.UnixMilli())); err != nil {
 		return 0, 0, err
 	}
 	// $1 name
 	const of = `SELECT l.cursor FROM locks AS l WHERE l.name = $1`
-	from, _, err = first(ctx, t, scanInt, of+lockOf(t.lock(), "l"), pass.cursor)
+	from, _, err = db.First(ctx, t, db.ScanInt, of+db.LockOf(t.ForUpdate(), "l"), pass.cursor)
 	if err != nil || from >= target {
 		return from, target, err
 	}
@@ -123,7 +125,7 @@ var errNotKept = errors.New("the transaction was a trial")
 func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, target int64, now time.Time) (
 	more bool, counted int, err error,
 ) {
-	apps, err := collect(ctx, s.read, scanText, `SELECT name FROM apps ORDER BY id`)
+	apps, err := db.Collect(ctx, s.Read, db.ScanText, `SELECT name FROM apps ORDER BY id`)
 	if err != nil {
 		return false, 0, err
 	}
@@ -136,7 +138,7 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 		err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 			from, to, err := nextPortion(ctx, t, pass, target)
 			if err == nil && from < target {
-				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.in(5)), from, to, day(from), pass.final, list(t, ids))
+				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.In(5)), from, to, db.Day(from), pass.final, list(t, ids))
 			}
 			return cmp.Or(err, errNotKept)
 		})
@@ -156,7 +158,7 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 
 // endOfPortion returns where a portion ends: it has a bounded number of runs and lies in one day.
 func endOfPortion(ctx context.Context, t *tx, from, target int64) (int64, error) {
-	to := min(target, day(from)+dayMillis)
+	to := min(target, db.Day(from)+db.DayMillis)
 	// $1 from, $2 to, $3 how many runs
 	const (
 		inTime = `SELECT r.scheduled_at FROM runs AS r WHERE r.scheduled_at >= $1 AND r.scheduled_at < $2
@@ -165,7 +167,7 @@ func endOfPortion(ctx context.Context, t *tx, from, target int64) (int64, error)
 			AND r.ended_at - r.scheduled_at >= 86400000 ORDER BY r.ended_at LIMIT 1 OFFSET $3`
 	)
 	for _, next := range []string{inTime, late} {
-		at, found, err := first(ctx, t, scanInt, next, from, to, statisticsRuns)
+		at, found, err := db.First(ctx, t, db.ScanInt, next, from, to, statisticsRuns)
 		if err != nil {
 			return to, err
 		}
@@ -209,7 +211,7 @@ const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) 
 
 // closeDay removes, once the second pass has done with a day, what the first counted of it, and days that are not kept.
 func closeDay(ctx context.Context, t *tx, pass statisticsPass, to int64) error {
-	if !pass.final || to != day(to) {
+	if !pass.final || to != db.Day(to) {
 		return nil
 	}
 	// $1 the end of the day, $2 the first day that is kept

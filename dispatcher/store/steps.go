@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // Backfills and bulk actions move on in steps. A step that fails for what is stored of its object is tried again after a pause that
@@ -24,18 +25,18 @@ func orNothing(at int64) *time.Time {
 	if at == 0 {
 		return nil
 	}
-	return new(instant(at))
+	return new(db.Instant(at))
 }
 
 // openSteps returns the objects of a table that have not ended.
 func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenSteps, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	return collect(ctx, s.read, func(row scanner) (one dispatcher.OpenSteps, err error) {
+	return db.Collect(ctx, s.Read, func(row db.Scanner) (one dispatcher.OpenSteps, err error) {
 		var at int64
 		err = row.Scan(&one.ID, &at)
 		if at > 0 {
-			one.TryAt = instant(at)
+			one.TryAt = db.Instant(at)
 		}
 		return one, err
 	}, `SELECT id, try_at FROM `+table+` WHERE ended_at IS NULL AND `+noRollback+` ORDER BY tries, id`)
@@ -49,7 +50,7 @@ func (s *Store) setStepAside(ctx context.Context, table string, id int64, why er
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 object
-		tries, found, err := first(ctx, t, scanInt, `SELECT tries FROM `+table+` WHERE id = $1 AND ended_at IS NULL`+t.lock(), id)
+		tries, found, err := db.First(ctx, t, db.ScanInt, `SELECT tries FROM `+table+` WHERE id = $1 AND ended_at IS NULL`+t.ForUpdate(), id)
 		if err != nil || !found {
 			return err
 		}

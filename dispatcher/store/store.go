@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
 // Options tunes a store. The zero value works.
 type Options struct {
-	DatabaseOptions
+	db.Options
 	// Keys encrypt the values of secrets; nil: none can be stored.
 	Keys *seal.Keys
 	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
@@ -26,7 +27,7 @@ type Options struct {
 
 // Store keeps definitions and the ledger in PostgreSQL or SQLite. Package storetest says what it must do.
 type Store struct {
-	*DB
+	*db.DB
 	keys      *seal.Keys
 	auditKept time.Duration // the audit log
 	rollbacks *rollbackDetector
@@ -44,23 +45,23 @@ type Store struct {
 // ErrSchemaTooNew if a newer version has migrated it, ErrKeyMissing if it has secrets that the
 // keys do not open.
 func Open(ctx context.Context, address string, o Options) (*Store, error) {
-	a, err := parse(address)
+	a, err := db.ParseAddress(address)
 	if err != nil {
 		return nil, err
 	}
-	a.login = o.Login
+	a.Login = o.Login
 	rollbacks, claims := &rollbackDetector{}, newOpenClaims()
-	database, err := openDatabase(ctx, a, o.DatabaseOptions, connectionWatch{opened: claims.forgetPartial, whole: rollbacks.whole})
+	database, err := db.Open(ctx, a, o.Options, db.ConnectionWatch{Opened: claims.forgetPartial, Whole: rollbacks.whole})
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
 	s := &Store{DB: database, keys: o.Keys, auditKept: access.AuditRetention(o.AuditRetention), rollbacks: rollbacks, claims: claims,
-		hot: statementsOf(database.flavor), audits: &auditState{}, skips: newSkips(), asides: newAsides(cmp.Or(o.Logger, slog.Default())),
-		walks: usualWalks(database.byDay())}
+		hot: statementsOf(database.Flavor), audits: &auditState{}, skips: newSkips(), asides: newAsides(cmp.Or(o.Logger, slog.Default())),
+		walks: usualWalks(database.ByDay())}
 	s.audits.ids.Store(drawAuditID())
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	err = checkSchema(ctx, s.read, a)
+	err = checkSchema(ctx, s.Read, a)
 	if err == nil && !o.AlongsideNode {
 		err = s.checkKeys(ctx)
 	}
@@ -71,7 +72,7 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
 	}
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(append(s.metrics, s.skips.total, s.asides.total)...)
+		o.Metrics.MustRegister(append(s.Metrics, s.skips.total, s.asides.total)...)
 	}
 	return s, nil
 }
@@ -79,7 +80,7 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 // Close releases the database.
 func (s *Store) Close() error {
 	if s.requests != nil {
-		return errors.Join(s.requests.read.Close(), s.DB.Close())
+		return errors.Join(s.requests.Read.Close(), s.DB.Close())
 	}
 	return s.DB.Close()
 }
@@ -96,7 +97,7 @@ func (s *Store) ForRequests() *Store {
 
 // openRequests opens what ForRequests returns.
 func (s *Store) openRequests(ctx context.Context) error {
-	database, err := s.forRequests(ctx)
+	database, err := s.Apart(ctx)
 	if err == nil {
 		own := *s
 		own.DB, s.requests = database, &own

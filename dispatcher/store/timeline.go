@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -19,7 +20,7 @@ const (
 	timelineDead     = 100 // the latest that failed
 	timelineMisfires = 100
 	// timelineMissed is how long before the timeline a misfire may begin that reaches into it.
-	timelineMissed = 31 * dayMillis
+	timelineMissed = 31 * db.DayMillis
 )
 
 // timelineJob is a row of a timeline with its job.
@@ -32,10 +33,10 @@ type timelineJob struct {
 // Timeline returns a page of the jobs of an app with their runs, misfires and planned fires. It takes the same number of
 // statements for each page.
 func (s *Store) Timeline(ctx context.Context, query view.TimelineQuery) (page view.Timeline, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	page = view.Timeline{From: query.From, To: query.To, Items: []view.TimelineRow{}}
-	if page.Now, err = s.orClock(ctx, query.Now); err != nil {
+	if page.Now, err = s.OrClock(ctx, query.Now); err != nil {
 		return page, err
 	}
 	step := view.TimelineStep(query.From, query.To)
@@ -73,13 +74,13 @@ func (s *Store) Timeline(ctx context.Context, query view.TimelineQuery) (page vi
 
 // timelineJobs returns the jobs of a page and one more, if there is one.
 func (s *Store) timelineJobs(ctx context.Context, query view.TimelineQuery) ([]timelineJob, error) {
-	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.Read, query.App, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 how many, $4 the only name; empty: any
 	const list = `SELECT j.id, j.name, j.origin FROM jobs AS j WHERE j.app_id = $1 AND j.name > $2 AND j.part_of = 0
 		AND j.deleted_at IS NULL AND ($4 = '' OR j.name = $4) ORDER BY j.name LIMIT $3`
-	jobs, err := collect(ctx, s.read, func(row scanner) (j timelineJob, err error) {
+	jobs, err := db.Collect(ctx, s.Read, func(row db.Scanner) (j timelineJob, err error) {
 		j.App = query.App
 		err = row.Scan(&j.id, &j.Name, &j.Origin)
 		j.TimelineRow.Job, j.Marks = j.Name, []view.TimelineMark{}
@@ -97,11 +98,11 @@ type timelineRun struct {
 	view.TimelineMark
 }
 
-func scanTimelineRun(row scanner) (r timelineRun, err error) {
+func scanTimelineRun(row db.Scanner) (r timelineRun, err error) {
 	var key run.Key
 	r.What, r.Count = view.MarkRun, 1
-	err = row.Scan(&r.job, &r.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &r.State, &r.Class,
-		optionalColumn(&r.StartedAt), optionalColumn(&r.EndedAt))
+	err = row.Scan(&r.job, &r.Trigger, db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &r.State, &r.Class,
+		db.OptionalColumn(&r.StartedAt), db.OptionalColumn(&r.EndedAt))
 	r.ScheduledAt, r.Run = key.ScheduledAt, key.String()
 	return r, err
 }
@@ -116,17 +117,18 @@ func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 		inTime = `r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND r.kind < 16`
 	)
 	// $1 from, $2 to, $3 on: the jobs
-	list := s.rows(0, 3, "", idColumns...) + ` SELECT r.job_id, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.state, r.class,
-			r.started_at, r.ended_at
-		FROM (` + s.latestOfEach(ended, `runs`, `r.scheduled_at`, inTime, timelineRuns) + `
-			UNION ` + s.latestOfEach(ended, `runs`, `r.scheduled_at`, inTime+` AND `+isDead, timelineDead) + `
-			UNION ` + s.latestOfEach(live, `live_runs`, `r.scheduled_at + 0`, `r.scheduled_at + 0 >= $1 AND r.scheduled_at + 0 <= $2
+	list := s.Rows(0, 3, "", db.IdColumns...) + ` SELECT r.job_id, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.state,
+			r.class, r.started_at, r.ended_at
+		FROM (` + s.LatestOfEach(ended, `runs`, `r.scheduled_at`, inTime, timelineRuns) + `
+			UNION ` + s.LatestOfEach(ended, `runs`, `r.scheduled_at`, inTime+` AND `+db.IsDead, timelineDead) + `
+			UNION ` + s.LatestOfEach(live, `live_runs`, `r.scheduled_at + 0`, `r.scheduled_at + 0 >= $1 AND r.scheduled_at + 0 <= $2
 				AND r.kind < 16`, timelineRuns) + `
 			UNION SELECT f.job_id, f.scheduled_at, f.trigger_id, CAST(1 AS SMALLINT), 'claimed', '', CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
-			FROM (` + s.claimedFires() + `) AS f WHERE f.job_id IN (SELECT b.id FROM b) AND f.scheduled_at >= $1 AND f.scheduled_at <= $2
+			FROM (` + s.ClaimedFires() + `) AS f WHERE f.job_id IN (SELECT b.id FROM b) AND f.scheduled_at >= $1 AND f.scheduled_at <= $2
 		) AS r LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		ORDER BY r.job_id, r.scheduled_at DESC, r.trigger_id, r.kind`
-	runs, err := collect(ctx, s.read, scanTimelineRun, list, append([]any{query.From.UnixMilli(), query.To.UnixMilli()}, s.batch(ids)...)...)
+	runs, err := db.Collect(ctx, s.Read, scanTimelineRun, list,
+		append([]any{query.From.UnixMilli(), query.To.UnixMilli()}, s.Batch(ids)...)...)
 	if err != nil {
 		return fmt.Errorf("runs: %w", err)
 	}
@@ -151,21 +153,21 @@ func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 // addTimelineMisfires adds the latest misfire decisions of each job.
 func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery) error {
 	// $1 the earliest beginning, $2 to, $3 from, $4 on: the jobs
-	list := s.rows(0, 4, "", idColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
-		s.latestOfEach(`r.*`, `misfires`, `r.from_at`, `r.from_at >= $1 AND r.from_at <= $2 AND r.to_at >= $3`, timelineMisfires) +
+	list := s.Rows(0, 4, "", db.IdColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
+		s.LatestOfEach(`r.*`, `misfires`, `r.from_at`, `r.from_at >= $1 AND r.from_at <= $2 AND r.to_at >= $3`, timelineMisfires) +
 		`) AS m JOIN triggers AS t ON t.id = m.trigger_id ORDER BY m.from_at DESC`
 	type missed struct {
 		job int64
 		view.TimelineMark
 	}
-	all, err := collect(ctx, s.read, func(row scanner) (m missed, err error) {
+	all, err := db.Collect(ctx, s.Read, func(row db.Scanner) (m missed, err error) {
 		m.What = view.MarkMisfire
-		err = row.Scan(&m.job, &m.Trigger, instantColumn(&m.ScheduledAt), optionalColumn(&m.Last), &m.Count, &m.Decision)
+		err = row.Scan(&m.job, &m.Trigger, db.InstantColumn(&m.ScheduledAt), db.OptionalColumn(&m.Last), &m.Count, &m.Decision)
 		if m.Last != nil && m.Last.Equal(m.ScheduledAt) {
 			m.Last = nil
 		}
 		return m, err
-	}, list, append([]any{query.From.UnixMilli() - timelineMissed, query.To.UnixMilli(), query.From.UnixMilli()}, s.batch(ids)...)...)
+	}, list, append([]any{query.From.UnixMilli() - timelineMissed, query.To.UnixMilli(), query.From.UnixMilli()}, s.Batch(ids)...)...)
 	if err != nil {
 		return fmt.Errorf("misfires: %w", err)
 	}
@@ -183,9 +185,9 @@ func (s *Store) addPlanned(
 		return nil
 	}
 	// $1 to, $2 on: the jobs
-	list := s.rows(0, 2, "", idColumns...) + ` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.job_id = b.id` + withClock + `
+	list := s.Rows(0, 2, "", db.IdColumns...) + ` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.job_id = b.id` + withClock + `
 		WHERE c.next_fire_time <= $1 AND c.state = 'waiting' AND c.off = 0 AND t.deleted_at IS NULL`
-	triggers, err := collect(ctx, s.read, scanTrigger, list, append([]any{query.To.UnixMilli()}, s.batch(ids)...)...)
+	triggers, err := db.Collect(ctx, s.Read, scanTrigger, list, append([]any{query.To.UnixMilli()}, s.Batch(ids)...)...)
 	if err != nil {
 		return fmt.Errorf("triggers: %w", err)
 	}

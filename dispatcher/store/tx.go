@@ -9,12 +9,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // tx is one transaction of a change.
 type tx struct {
 	*sql.Tx
-	flavor
+	db.Flavor
 	by            input.Change
 	now           time.Time // of the change: given, or by the database's clock
 	notifications []dispatcher.Notification
@@ -27,23 +28,23 @@ type tx struct {
 // change runs do in a transaction and sends its notifications to all nodes once it is committed. A
 // transaction that failed for reasons of concurrency is run again, so do must not keep state.
 func (s *Store) change(ctx context.Context, by input.Change, do func(context.Context, *tx) error) error {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	leave, err := s.enter(ctx)
+	leave, err := s.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return retry(ctx, s.transient, func() error {
-		sqlTx, err := s.write.BeginTx(ctx, nil)
+	return retry(ctx, s.Transient, func() error {
+		sqlTx, err := s.Write.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
-		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot,
+		t := &tx{Tx: sqlTx, Flavor: s.Flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot,
 			audits: s.audits}
 		defer t.Rollback()
 		if by.Now.IsZero() {
-			now, err := s.clock(ctx, t)
+			now, err := s.Now(ctx, t)
 			if err != nil {
 				return err
 			}
@@ -52,14 +53,14 @@ func (s *Store) change(ctx context.Context, by input.Change, do func(context.Con
 		if err := do(ctx, t); err != nil {
 			return err
 		}
-		notifications := coalesced(t.notifications)
-		if err := s.sendNotifications(ctx, t.Tx, notifications); err != nil {
+		notifications := db.Coalesced(t.notifications)
+		if err := s.SendNotifications(ctx, t.Tx, notifications); err != nil {
 			return err
 		}
 		if err := t.Commit(); err != nil {
 			return err
 		}
-		s.committed(notifications)
+		s.Committed(notifications)
 		s.skips.count(t.skipped)
 		return nil
 	})
@@ -69,7 +70,7 @@ func (s *Store) change(ctx context.Context, by input.Change, do func(context.Con
 type execute func(ctx context.Context, statement string, args ...any) (int64, error)
 
 func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64, error) {
-	return affect(ctx, t, statement, args...)
+	return db.Affect(ctx, t, statement, args...)
 }
 
 // announce notifies all nodes of what a statement without a transaction of its own has changed.

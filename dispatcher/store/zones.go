@@ -9,27 +9,28 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // zoneSetting selects the setting without its data, which take half a megabyte. There is one row at most.
 const zoneSetting = `SELECT release, sum, set_at, set_by FROM zone_data`
 
-func scanZoneSetting(row scanner) (z dispatcher.ZoneSetting, err error) {
-	err = row.Scan(&z.Release, &z.Sum, optionalColumn(&z.SetAt), &z.SetBy)
+func scanZoneSetting(row db.Scanner) (z dispatcher.ZoneSetting, err error) {
+	err = row.Scan(&z.Release, &z.Sum, db.OptionalColumn(&z.SetAt), &z.SetBy)
 	return z, err
 }
 
 // ZoneSetting returns which time zone data all nodes compute with.
 func (s *Store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error) {
-	setting, _, err := first(ctx, s.read, scanZoneSetting, zoneSetting)
+	setting, _, err := db.First(ctx, s.Read, scanZoneSetting, zoneSetting)
 	return setting, err
 }
 
 // ZoneArchive returns the data of the setting with a sum.
 func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	archive, found, err := first(ctx, s.read, func(row scanner) (archive []byte, err error) {
+	archive, found, err := db.First(ctx, s.Read, func(row db.Scanner) (archive []byte, err error) {
 		return archive, row.Scan(&archive)
 	}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
 	if err == nil && !found {
@@ -43,7 +44,7 @@ func (s *Store) SetZones(ctx context.Context, release string, archive []byte, ch
 	set dispatcher.ZoneSetting, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		before, _, err := first(ctx, t, scanZoneSetting, zoneSetting)
+		before, _, err := db.First(ctx, t, scanZoneSetting, zoneSetting)
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func (s *Store) NoteZones(ctx context.Context, id run.NodeID, release string) er
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 node, $2 release
 		const other = `SELECT 1 FROM nodes WHERE id = $1 AND zones <> $2`
-		if _, differs, err := first(ctx, t, scanInt, other, id, release); err != nil || !differs {
+		if _, differs, err := db.First(ctx, t, db.ScanInt, other, id, release); err != nil || !differs {
 			return err
 		}
 		if _, err := t.ExecContext(ctx, `UPDATE installation SET zones = ''`); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -37,7 +38,7 @@ func (b *bench) backfill(ctx context.Context) error {
 	if err := b.declareSteadyAndPast(ctx); err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, b.database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
+	s, err := store.Open(ctx, b.database, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/crowd"
 )
 
@@ -83,7 +84,7 @@ type viewer struct {
 
 // people returns an operator and the readers of two apps, with tokens of theirs.
 func (b *bench) people(ctx context.Context) ([]viewer, error) {
-	s, err := store.Open(ctx, b.database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
+	s, err := store.Open(ctx, b.database, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
 		return nil, err
 	}

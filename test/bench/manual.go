@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // manualRuns are requested one after the other within manualTime.
@@ -30,7 +31,7 @@ func (b *bench) manual(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, n.stop()) }()
 	s := n.store
 	if b.pool != nil { // as of another node, or of the API
-		if s, err = store.Open(ctx, b.database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}}); err != nil {
+		if s, err = store.Open(ctx, b.database, store.Options{Options: db.Options{AlongsideNode: true}}); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()

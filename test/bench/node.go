@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -51,7 +52,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	var err error
 	if o.shares != nil {
 		n.store = o.shares.store
-	} else if n.store, err = store.Open(ctx, o.database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: n.registry}}); err != nil {
+	} else if n.store, err = store.Open(ctx, o.database, store.Options{Options: db.Options{Metrics: n.registry}}); err != nil {
 		return nil, err
 	}
 	options := engine.Options{

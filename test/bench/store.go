@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // store measures claims with the insert of their runs and the records, through the store alone,
@@ -96,7 +97,7 @@ func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
 		c.own = c.own[:1]
 	}
 	var err error
-	if c.store, err = store.Open(ctx, s.database, store.Options{DatabaseOptions: store.DatabaseOptions{MaxConns: len(c.own)}}); err != nil {
+	if c.store, err = store.Open(ctx, s.database, store.Options{Options: db.Options{MaxConns: len(c.own)}}); err != nil {
 		return nil, err
 	}
 	if err := c.store.Register(ctx, dispatcher.Node{ID: c.node}, time.Time{}); err != nil {

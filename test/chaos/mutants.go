@@ -28,7 +28,7 @@ var mutants = []mutant{
 	{
 		name: "no_fence", what: "an outcome is stored without a check of its token", kills: "stop K8,stop K9", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/dispatch_sql.go", "return ofBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`", "return ofBatch(f)"},
+			{"dispatcher/store/db/sql.go", "return OfBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`", "return OfBatch(f)"},
 			{"dispatcher/store/dispatch_record.go", "(b.token IN (SELECT token FROM f)) = b.yes",
 				"(b.token IN (SELECT token FROM f) OR b.yes) = b.yes"},
 		},
@@ -36,17 +36,17 @@ var mutants = []mutant{
 	{
 		name: "careless_unfold", what: "what is recorded of a claim is not looked for when the claim is unfolded", kills: "K6,K8,K9",
 		faults: "none",
-		edits: []edit{{"dispatcher/store/dispatch_unfold.go", "r.trigger_id = f.trigger_id AND r.kind = 1` + within",
-			"r.trigger_id = f.trigger_id AND r.kind = 9` + within"}},
+		edits: []edit{{"dispatcher/store/dispatch_unfold.go", "r.trigger_id = f.trigger_id AND r.kind = 1` + db.Within",
+			"r.trigger_id = f.trigger_id AND r.kind = 9` + db.Within"}},
 	},
 	{
 		name: "split_claim", what: "the trigger is advanced in one statement and the claim inserted in another", kills: "K3", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/postgres_statements.go", "	all.claim = write(won + fires)\n",
-				"	rows := p.rows(3, 5, claimExtra, claimColumns...)\n	all.claim = write(rows+` `+advance+` AND $2::bigint <> 0`,\n" +
-					"		rows+chosen(`SELECT `+claimedRow+`, b.live FROM b JOIN trigger_clock AS t ON t.id = b.id" +
-					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+`, g AS (`+insertClaim(p)+`)`+fires)\n"},
-			{"dispatcher/store/postgres_statements.go", "		return p.runParts(ctx, hot, args, scan)\n",
+			{"dispatcher/store/dispatch_statements.go", "	all.claim = db.Writing(won + fires)\n",
+				"	rows := f.Rows(3, 5, claimExtra, db.ClaimColumns...)\n	all.claim = db.Writing(rows+` `+advance+` AND $2::bigint <> 0`,\n" +
+					"		rows+db.Chosen(`SELECT `+claimedRow+`, b.live FROM b JOIN trigger_clock AS t ON t.id = b.id" +
+					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+`, g AS (`+insertClaim(f)+`)`+fires)\n"},
+			{"dispatcher/store/db/postgres_statements.go", "		return p.runParts(ctx, hot, args, scan)\n",
 				"		for _, part := range hot.parts {\n			if affected, err = p.query(ctx, part, args, scan); err != nil {\n" +
 					"				break\n			}\n		}\n		return affected, err\n"},
 		},
@@ -68,7 +68,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "silent_settle", what: "missed fires leave no record", kills: "none", faults: "restart,disk",
-		edits: []edit{{"dispatcher/store/postgres_statements.go",
+		edits: []edit{{"dispatcher/store/dispatch_statements.go",
 			"\n		`, m AS (` + insertDecisions + `), e AS (` + insertPendingMisfires + `)` + insertCaughtUp", " insertCaughtUp"}},
 	},
 	{
@@ -121,8 +121,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "skipped_instants", what: "a backfill leaves out instants that it has no room for", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/store/backfills_feed.go", "queued, err := t.queueRuns(ctx, fresh)",
-			"queued, err := t.queueRuns(ctx, fresh[len(fresh)/2:])"}},
+		edits: []edit{{"dispatcher/store/backfills_feed.go", "queued, err := queueRuns(ctx, t, fresh)",
+			"queued, err := queueRuns(ctx, t, fresh[len(fresh)/2:])"}},
 	},
 	{
 		name: "forgotten_callbacks", what: "a callback that comes before its acceptance is stored is confirmed and forgotten",

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -118,7 +119,7 @@ const (
 
 // declare declares apps, the model, and a few of what is not copied.
 func (c *Crowd) declare(ctx context.Context, database string) error {
-	s, err := store.Open(ctx, database, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
+	s, err := store.Open(ctx, database, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
 		return err
 	}

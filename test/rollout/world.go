@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/program"
@@ -82,7 +83,7 @@ func (w *world) declare(ctx context.Context, o options) error {
 	if err := store.Migrate(ctx, w.url); err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, w.url, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
+	s, err := store.Open(ctx, w.url, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // batchSize is how many fires the measured claims, records and retries handle.
@@ -30,7 +31,7 @@ type bench struct {
 
 // openBench opens a store, registers a node and reads the triggers of an app. connections 0: as many as a node has.
 func (d *database) openBench(ctx context.Context, app string, connections int) (*bench, error) {
-	s, err := store.Open(ctx, d.url, store.Options{DatabaseOptions: store.DatabaseOptions{MaxConns: connections}})
+	s, err := store.Open(ctx, d.url, store.Options{Options: db.Options{MaxConns: connections}})
 	if err != nil {
 		return nil, err
 	}

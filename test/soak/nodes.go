@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // nodesVariable holds what a process with nodes is to run, as JSON.
@@ -50,7 +51,7 @@ func runNodes(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("%s: %w", nodesVariable, err)
 	}
 	registry := prometheus.NewRegistry()
-	s, err := store.Open(ctx, config.Database, store.Options{DatabaseOptions: store.DatabaseOptions{Metrics: registry}})
+	s, err := store.Open(ctx, config.Database, store.Options{Options: db.Options{Metrics: registry}})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/program"
@@ -102,7 +103,7 @@ func (w *world) makeTokens(ctx context.Context) error {
 	if err := store.Migrate(ctx, w.url); err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, w.url, store.Options{DatabaseOptions: store.DatabaseOptions{AlongsideNode: true}})
+	s, err := store.Open(ctx, w.url, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
 		return err
 	}

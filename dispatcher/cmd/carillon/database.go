@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -23,15 +24,15 @@ type databaseFlag struct {
 }
 
 // without returns the capabilities that the database is to be used without.
-func (f databaseFlag) without() store.Capabilities {
-	parsed, _ := store.ParseCapabilities(f.DatabaseWithout) // Validate has tried
+func (f databaseFlag) without() db.Capabilities {
+	parsed, _ := db.ParseCapabilities(f.DatabaseWithout) // Validate has tried
 	return parsed
 }
 
 // Validate refuses any value but a database URL, and logins that do not fit it. The message never shows a
 // password. It holds for all commands that have this flag.
 func (f databaseFlag) Validate() error {
-	if _, err := store.ParseCapabilities(f.DatabaseWithout); err != nil {
+	if _, err := db.ParseCapabilities(f.DatabaseWithout); err != nil {
 		return fmt.Errorf("--database-without (CARILLON_DATABASE_WITHOUT): %w", err)
 	}
 	if file, ok := strings.CutPrefix(f.Database, "sqlite:"); ok && file != "" || isPostgres(f.Database) {
@@ -105,7 +106,7 @@ func maskPairs(database, otherwise string) string {
 // open opens the database for a command of the operator; nodes may use it at the same time. The keys may be nil.
 func (f databaseFlag) open(ctx context.Context, keys *seal.Keys) (*store.Store, error) {
 	s, err := store.Open(ctx, f.Database, store.Options{
-		DatabaseOptions: store.DatabaseOptions{AlongsideNode: true, Login: f.login(), Without: f.without()}, Keys: keys})
+		Options: db.Options{AlongsideNode: true, Login: f.login(), Without: f.without()}, Keys: keys})
 	if err != nil {
 		return nil, f.wrap(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
-	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // loginFlags say how to log in to PostgreSQL, where the URL does not.
@@ -134,22 +134,22 @@ func cutLast(text, separator string) (before, after string, found bool) {
 }
 
 // login returns what the store needs to log in.
-func (f loginFlags) login() store.Login {
+func (f loginFlags) login() db.Login {
 	switch {
 	case f.DatabaseAuth == rdsIAM:
 		tokens := &platform.RDSTokens{}
-		return store.Login{
-			Password: func(ctx context.Context, at store.Server) (string, error) {
+		return db.Login{
+			Password: func(ctx context.Context, at db.Server) (string, error) {
 				return tokens.Token(ctx, at.Host, at.Port, at.User)
 			},
 			Roots: platform.RDSRoots(),
 		}
 	case f.DatabasePassword != "":
-		return store.Login{Password: func(context.Context, store.Server) (string, error) { return f.DatabasePassword, nil }}
+		return db.Login{Password: func(context.Context, db.Server) (string, error) { return f.DatabasePassword, nil }}
 	case f.DatabasePasswordFile != "":
-		return store.Login{Password: func(context.Context, store.Server) (string, error) { return readPassword(f.DatabasePasswordFile) }}
+		return db.Login{Password: func(context.Context, db.Server) (string, error) { return readPassword(f.DatabasePasswordFile) }}
 	}
-	return store.Login{}
+	return db.Login{}
 }
 
 // readPassword reads a password from a file, without the newline at its end.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // checkDatabase connects, and tells how long that took.
@@ -72,7 +73,7 @@ func (e *examination) databaseAction(err error) string {
 		return "create the directory"
 	case !isPostgres(e.Database):
 		return "let this user write a file on a disk of this machine; if the file is damaged, restore a backup"
-	case store.Unreachable(err):
+	case db.Unreachable(err):
 		return "check host and port, name resolution, security group or firewall, and that the server runs"
 	}
 	return "correct --database (CARILLON_DATABASE)"
@@ -125,12 +126,12 @@ func (e *examination) checkSchema(ctx context.Context) {
 }
 
 // withoutCapability is what a node does instead.
-var withoutCapability = map[store.Capability]string{
-	store.Notifications:   "nodes look for changes once a second",
-	store.DayPartitions:   "old history is deleted row by row",
-	store.SkipLocked:      "nodes wait for rows that another node is about to take",
-	store.SessionSettings: "a wait for a lock ends with the deadline of its call, and the planner may choose slower plans",
-	store.Identity:        "a restore is noticed only by nodes that were at work before it",
+var withoutCapability = map[db.Capability]string{
+	db.Notifications:   "nodes look for changes once a second",
+	db.DayPartitions:   "old history is deleted row by row",
+	db.SkipLocked:      "nodes wait for rows that another node is about to take",
+	db.SessionSettings: "a wait for a lock ends with the deadline of its call, and the planner may choose slower plans",
+	db.Identity:        "a restore is noticed only by nodes that were at work before it",
 }
 
 // checkCapabilities tells what the database lacks of what PostgreSQL has. A node works without.
@@ -154,7 +155,7 @@ func (e *examination) checkCapabilities(ctx context.Context) {
 		return
 	}
 	var lacks []string
-	for _, one := range store.AllCapabilities().Without(has) {
+	for _, one := range db.AllCapabilities().Without(has) {
 		lacks = append(lacks, fmt.Sprintf("%s (%s)", one, withoutCapability[one]))
 	}
 	if len(lacks) > 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
@@ -119,10 +120,10 @@ func TestNodeWaitsForCredentials(t *testing.T) {
 func TestPasswordsByHostNeedTLS(t *testing.T) {
 	t.Parallel()
 	_, err := store.Open(t.Context(), "postgres://fleet@127.0.0.1:1,localhost:2/carillon?sslmode=disable", store.Options{
-		DatabaseOptions: store.DatabaseOptions{Login: store.Login{
-		Password: func(_ context.Context, at store.Server) (string, error) { return at.Host, nil },
-	}}})
-	if err == nil || !strings.Contains(err.Error(), "need TLS") || !store.Unreachable(err) {
+		Options: db.Options{Login: db.Login{
+			Password: func(_ context.Context, at db.Server) (string, error) { return at.Host, nil },
+		}}})
+	if err == nil || !strings.Contains(err.Error(), "need TLS") || !db.Unreachable(err) {
 		t.Errorf("open: got %v, want an error about TLS", err)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // warnExposedFiles logs each file that other users of the machine can read, though it holds what jobs send and receive, or
 // the keys of their secrets. A group may be meant to read keys: containers give them to a node so.
 func warnExposedFiles(ctx context.Context, log *slog.Logger, database, keys string) {
-	for _, path := range store.ExposedFiles(database) {
+	for _, path := range db.ExposedFiles(database) {
 		warnExposed(ctx, log, path, "database")
 	}
 	if info, err := os.Stat(keys); keys != "" && err == nil && info.Mode().Perm()&0o027 != 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -65,7 +66,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 		}
 	}
 	s, err := store.Open(ctx, o.database.Database, store.Options{
-		DatabaseOptions: store.DatabaseOptions{Notify: o.notify, Login: login, Metrics: metrics, Requests: true,
+		Options: db.Options{Notify: o.notify, Login: login, Metrics: metrics, Requests: true,
 			Without: o.database.without(), ClockMargin: o.engine.ClockMargin},
 		Keys: o.keys, AuditRetention: o.auditRetention, Logger: o.log,
 	})
@@ -77,7 +78,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 		return nil, o.database.wrap(err)
 	}
 	has := s.Capabilities()
-	o.log.InfoContext(ctx, "database opened", "has", has.String(), "lacks", store.AllCapabilities().Without(has).String())
+	o.log.InfoContext(ctx, "database opened", "has", has.String(), "lacks", db.AllCapabilities().Without(has).String())
 	return s, nil
 }
 
@@ -276,7 +277,7 @@ func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registere
 		s, err = openStore(ctx, o, metrics)
 		return err
 	}, func(f backoff.Failure) bool {
-		if !store.Unreachable(f.Err) {
+		if !db.Unreachable(f.Err) {
 			return false
 		}
 		o.log.WarnContext(ctx, "waiting for the database", "err", f.Err)

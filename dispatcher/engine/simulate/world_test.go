@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -83,7 +84,7 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	if err := store.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), database, store.Options{DatabaseOptions: store.DatabaseOptions{Shared: true}})
+	s, err := store.Open(t.Context(), database, store.Options{Options: db.Options{Shared: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

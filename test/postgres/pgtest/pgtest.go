@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
@@ -26,7 +27,7 @@ type Option func(*wanted)
 // wanted is a database as the options want it.
 type wanted struct {
 	durable bool
-	without store.Capabilities
+	without db.Capabilities
 }
 
 // Fsync asks for a server that writes through to disk, as in production. It is for benchmarks; with
@@ -34,7 +35,7 @@ type wanted struct {
 func Fsync(w *wanted) { w.durable = true }
 
 // Without asks for a database that was migrated to be used without something.
-func Without(without ...store.Capability) Option {
+func Without(without ...db.Capability) Option {
 	return func(w *wanted) { w.without = without }
 }
 
@@ -56,7 +57,7 @@ func New(t testing.TB, options ...Option) (databaseURL string) {
 	}
 	if given := os.Getenv("DATABASE_URL"); given != "" {
 		database := create(t, given, "")
-		if err := store.MigrateAs(t.Context(), database, store.Login{}, w.without...); err != nil {
+		if err := store.MigrateAs(t.Context(), database, db.Login{}, w.without...); err != nil {
 			t.Fatal(err)
 		}
 		return database

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
@@ -20,10 +21,10 @@ type server struct {
 }
 
 // template returns the name of a migrated database, with partitions or not. The first call makes it.
-func (s *server) template(ctx context.Context, without store.Capabilities) (string, error) {
-	name, by := "carillon_template", store.Capabilities(nil)
-	if without.Has(store.DayPartitions) {
-		name, by = "carillon_template_plain", store.Capabilities{store.DayPartitions}
+func (s *server) template(ctx context.Context, without db.Capabilities) (string, error) {
+	name, by := "carillon_template", db.Capabilities(nil)
+	if without.Has(db.DayPartitions) {
+		name, by = "carillon_template_plain", db.Capabilities{db.DayPartitions}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +34,7 @@ func (s *server) template(ctx context.Context, without store.Capabilities) (stri
 	if err := s.Execute(ctx, "postgres", "CREATE DATABASE "+name); err != nil {
 		return "", err
 	}
-	if err := store.MigrateAs(ctx, s.URL(name), store.Login{}, by...); err != nil {
+	if err := store.MigrateAs(ctx, s.URL(name), db.Login{}, by...); err != nil {
 		return "", err
 	}
 	s.templates[name] = true

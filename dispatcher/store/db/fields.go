@@ -1,0 +1,220 @@
+package db
+
+import (
+	"cmp"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
+
+// field is a column of a table, and where a T holds it. The fields of a table are listed once;
+// what is selected, inserted, updated and scanned follows from that list.
+type field[T any] struct {
+	Name string
+	Type columnType // in a batch; only triggers are written as one
+	// Ref returns a pointer to the value, which is scanned into and written from. A value that its
+	// column holds in another form is one of those below, which convert it.
+	Ref func(*T) any
+	Use use
+	// Read is what is selected; empty: the column.
+	Read string
+}
+
+// use says which statements a field is not part of.
+type use int
+
+const (
+	notRead use = 1 << iota // selected
+	notNew                  // inserted
+	notSet                  // an update leaves it alone
+
+	Always      use = 0
+	NeverSet        = notSet
+	OnlyRead        = notNew | notSet // read names it with its table
+	OnlyWritten     = notRead
+	OnlyNew         = notRead | notSet
+)
+
+// Fields are the columns of a table.
+type Fields[T any] []field[T]
+
+// without returns the fields that are part of a statement.
+func (all Fields[T]) without(not use) Fields[T] {
+	return slices.DeleteFunc(slices.Clone(all), func(f field[T]) bool { return f.Use&not != 0 })
+}
+
+func (all Fields[T]) Read() Fields[T]    { return all.without(notRead) }
+func (all Fields[T]) Written() Fields[T] { return all.without(notNew) }
+
+// list joins what text makes of each field.
+func (all Fields[T]) list(text func(field[T]) string) string {
+	list := make([]string, len(all))
+	for i, f := range all {
+		list[i] = text(f)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Selected lists what a query of a table selects, for refs to scan.
+func (all Fields[T]) Selected(table string) string {
+	return all.list(func(f field[T]) string { return cmp.Or(f.Read, table+f.Name) })
+}
+
+// Names lists the columns, each after a prefix.
+func (all Fields[T]) Names(prefix string) string {
+	return all.list(func(f field[T]) string { return prefix + f.Name })
+}
+
+// Insert returns the insertion of one row, whose values are the parameters from $1 on.
+func (all Fields[T]) Insert(table string) string {
+	values := make([]string, len(all.Written()))
+	for i := range values {
+		values[i] = fmt.Sprintf("$%d", i+1)
+	}
+	return `INSERT INTO ` + table + ` (` + all.Written().Names("") + `) VALUES (` + strings.Join(values, ", ") + `)`
+}
+
+// Update is the list of assignments by which an insertion replaces a row that exists.
+func (all Fields[T]) Update() string {
+	return all.without(notSet).list(func(f field[T]) string { return f.Name + " = excluded." + f.Name })
+}
+
+// Refs returns where the columns of a row are scanned into.
+func (all Fields[T]) Refs(into *T) []any {
+	refs := make([]any, len(all))
+	for i, f := range all {
+		refs[i] = f.Ref(into)
+	}
+	return refs
+}
+
+// Values returns the parameters of an insertion.
+func (all Fields[T]) Values(from *T) []any {
+	some := all.Written()
+	values := make([]any, len(some))
+	for i, f := range some {
+		values[i] = f.value(from)
+	}
+	return values
+}
+
+// value returns what a column is to hold.
+func (f field[T]) value(from *T) driver.Value {
+	value, err := driver.DefaultParameterConverter.ConvertValue(f.Ref(from))
+	if err != nil {
+		panic(fmt.Sprintf("column %s: %v", f.Name, err)) // the type of a field is wrong
+	}
+	return value
+}
+
+// Batch returns the columns of rows that are inserted as one batch, and their values.
+func (all Fields[T]) Batch(rows []T) (columns []Column, values []any) {
+	for _, f := range all.Written() {
+		columns = append(columns, Column{f.Name, f.Type})
+		switch f.Type {
+		case Text:
+			values = append(values, valuesOf[string](f, rows))
+		case Boolean:
+			values = append(values, valuesOf[bool](f, rows))
+		default:
+			values = append(values, valuesOf[int64](f, rows))
+		}
+	}
+	return columns, values
+}
+
+// valuesOf returns the values of a field in all rows; nil is NULL.
+func valuesOf[V, T any](f field[T], rows []T) []*V {
+	all := make([]*V, len(rows))
+	for i := range rows {
+		if value, ok := f.value(&rows[i]).(V); ok {
+			all[i] = &value
+		}
+	}
+	return all
+}
+
+// converted is a value that its column holds as a V.
+type converted[T, V any] struct {
+	at   *T
+	from func(V) T
+	to   func(T) V
+}
+
+// Scan and Value convert a column to and from what it points to.
+// The poll scans every due trigger, so the usual forms skip sql.Null, which costs several allocations.
+func (c converted[T, V]) Scan(src any) error {
+	var v V
+	switch usual := src.(type) {
+	case nil:
+		*c.at = c.from(v)
+		return nil
+	case V:
+		*c.at = c.from(usual)
+		return nil
+	case int64:
+		if pointer, ok := any(&usual).(V); ok {
+			*c.at = c.from(pointer)
+			return nil
+		}
+	}
+	var other sql.Null[V]
+	err := other.Scan(src)
+	*c.at = c.from(other.V)
+	return err
+}
+
+func (c converted[T, V]) Value() (driver.Value, error) {
+	return driver.DefaultParameterConverter.ConvertValue(c.to(*c.at))
+}
+
+// ConvertedColumn holds at in another form.
+func ConvertedColumn[T, V any](at *T, from func(V) T, to func(T) V) any {
+	return converted[T, V]{at, from, to}
+}
+
+// InstantColumn holds milliseconds, as do OptionalColumn, which may be NULL, and DurationColumn.
+func InstantColumn(t *time.Time) any {
+	return converted[time.Time, int64]{t, Instant, time.Time.UnixMilli}
+}
+
+func OptionalColumn(t **time.Time) any {
+	return converted[*time.Time, *int64]{t, Optional, OrNullAt}
+}
+
+func DurationColumn(d *input.Duration) any {
+	return converted[input.Duration, int64]{d, Millis, ToMillis}
+}
+
+func LabelsColumn(l *input.Labels) any {
+	return converted[input.Labels, string]{l, input.ParseLabels, input.Labels.String}
+}
+
+// ListColumn holds words that have no comma.
+func ListColumn(l *[]string) any {
+	return converted[[]string, string]{l, func(text string) []string {
+		if text == "" {
+			return nil
+		}
+		return strings.Split(text, ",")
+	}, func(words []string) string { return strings.Join(words, ",") }}
+}
+
+// KindColumn holds the kind and the shard of a key.
+func KindColumn(k *run.Key) any { return kindScanner{k} }
+
+type kindScanner struct{ key *run.Key }
+
+// Scan reads what run.Key.Code wrote.
+func (s kindScanner) Scan(src any) error {
+	var code sql.Null[int]
+	err := code.Scan(src)
+	s.key.SetCode(code.V)
+	return err
+}

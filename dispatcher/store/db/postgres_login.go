@@ -1,0 +1,138 @@
+package db
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Login is how connections to PostgreSQL log in, where their URL does not say it. The zero value leaves all of
+// it to the URL.
+type Login struct {
+	// Password returns the password for a server. It is called again for each connection, and for each server
+	// that the URL names; so a password that was changed, or a token that lasts minutes, is used from the next
+	// connection on. nil: the URL says it. Nodes wait and try again while it returns an error.
+	Password func(context.Context, Server) (string, error)
+	// Roots, unless nil, are the root certificates that the certificate of a server must lead to, unless the URL
+	// names others (sslrootcert). Connections then need TLS and the right host name.
+	Roots *x509.CertPool
+}
+
+// Server is a server that a connection logs in to.
+type Server struct {
+	Host string
+	Port uint16
+	User string
+}
+
+// loginError is a password that cannot be had, for now.
+type loginError struct{ error }
+
+func (e *loginError) Unwrap() error { return e.error }
+
+// withTLS has the URL ask for TLS if the login needs it. A URL that asks for less is refused when the
+// connection is configured, see trust.
+func (l Login) withTLS(database string) string {
+	if l.Roots == nil || parameter(database, "sslmode") != "" {
+		return database
+	}
+	separator := "?"
+	if strings.Contains(database, "?") {
+		separator = "&"
+	}
+	return database + separator + "sslmode=verify-full"
+}
+
+// parameter returns a parameter of a URL, which may name several hosts; net/url refuses some of these.
+func parameter(database, name string) string {
+	_, query, _ := strings.Cut(database, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return ""
+	}
+	return values.Get(name)
+}
+
+// trust sets the root certificates. It refuses a server that would be reached without TLS or without a check of
+// its name: it would get a password that somebody else could use.
+func (l Login) trust(a Address, config *pgx.ConnConfig) error {
+	if l.Roots == nil {
+		return nil
+	}
+	named := parameter(a.url, "sslrootcert") != ""
+	for _, s := range servers(config) {
+		if s.TLSConfig == nil || s.TLSConfig.InsecureSkipVerify {
+			return fmt.Errorf("the login needs sslmode=verify-full, and %s would be reached without", s.Host)
+		}
+		if !named {
+			s.TLSConfig.RootCAs = l.Roots
+		}
+	}
+	return nil
+}
+
+// enter gives the connection its passwords, one for each server that it may lead to.
+func (l Login) enter(ctx context.Context, config *pgx.ConnConfig) error {
+	if l.Password == nil {
+		return nil
+	}
+	all := servers(config)
+	passwords, differ := make([]string, len(all)), false
+	for i, s := range all {
+		password, err := l.Password(ctx, Server{Host: s.Host, Port: s.Port, User: config.User})
+		if err != nil {
+			at := net.JoinHostPort(s.Host, strconv.Itoa(int(s.Port)))
+			return &loginError{fmt.Errorf("password of %s at %s: %w", config.User, at, err)}
+		}
+		passwords[i] = password
+		differ = differ || password != passwords[0]
+	}
+	config.Password = passwords[0]
+	if differ {
+		return passwordByServer(config, all, passwords)
+	}
+	return nil
+}
+
+// passwordByServer has the connection log in to each server by its own password. The driver has one password for
+// all servers; but the TLS handshake tells which of them it has reached, and the password is sent after that.
+func passwordByServer(config *pgx.ConnConfig, all []*pgconn.FallbackConfig, passwords []string) error {
+	var reached string // the handshake and what follows are steps of one goroutine
+	for i, s := range all {
+		if s.TLSConfig == nil {
+			return &loginError{errors.New("servers with different passwords need TLS")}
+		}
+		s.TLSConfig = s.TLSConfig.Clone() // servers may share it
+		s.TLSConfig.VerifyConnection = func(tls.ConnectionState) error {
+			reached = passwords[i]
+			return nil
+		}
+	}
+	config.TLSConfig, config.Fallbacks = all[0].TLSConfig, all[1:]
+	config.AfterNetConnect = func(ctx context.Context, config *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		// The driver would leave the handshake to its first message.
+		if encrypted, ok := conn.(*tls.Conn); ok {
+			if err := encrypted.HandshakeContext(ctx); err != nil {
+				return conn, err
+			}
+		}
+		config.Password = reached
+		return conn, nil
+	}
+	return nil
+}
+
+// servers lists the servers of a configuration in the order in which they are tried.
+func servers(config *pgx.ConnConfig) []*pgconn.FallbackConfig {
+	first := &pgconn.FallbackConfig{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}
+	return append([]*pgconn.FallbackConfig{first}, config.Fallbacks...)
+}

@@ -1,0 +1,167 @@
+package db
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Probe tries what a database has, apart from what is to be done without.
+func Probe(ctx context.Context, conn *pgx.Conn, without Capabilities) (has Capabilities, err error) {
+	for _, one := range []struct {
+		Capability
+		try func(context.Context, *pgx.Conn) (bool, error)
+	}{
+		{Notifications, hearsItself}, {DayPartitions, isPartitioned}, {SkipLocked, skipsLocked},
+		{SessionSettings, takesSettings}, {Identity, tellsIdentity},
+	} {
+		if without.Has(one.Capability) && one.Capability != DayPartitions { // these are in the schema
+			continue
+		}
+		found, err := one.try(ctx, conn)
+		if err != nil && !Lacks(err) {
+			return nil, fmt.Errorf("try whether the database has %s: %w", one.Capability, err)
+		}
+		if err == nil && found {
+			has = append(has, one.Capability)
+		}
+	}
+	return has, nil
+}
+
+// Lacks tells whether an error means that a database does not have what was tried, now and later.
+func Lacks(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && slices.Contains([]string{
+		"0A000", // feature_not_supported
+		"42601", // syntax_error
+		"42883", // undefined_function
+		"42704", // undefined_object, as of a setting
+		"42703", // undefined_column
+		"42P01", // undefined_table
+		"42501", // insufficient_privilege
+		"22023", // invalid_parameter_value
+	}, refused.Code)
+}
+
+// hearTime is how long a notification may take that a connection sends to itself. PostgreSQL sends it with the
+// response. Some databases accept LISTEN and deliver nothing.
+const hearTime = time.Second
+
+// hearsItself listens and notifies in one exchange, which a pooler leaves together.
+func hearsItself(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	channel := "carillon_probe_" + strings.ToLower(rand.Text())
+	err := conn.PgConn().Exec(ctx, "LISTEN "+channel+"; SELECT pg_notify('"+channel+"', '')").Close()
+	if err != nil {
+		return false, err
+	}
+	if heard, err := hears(ctx, conn, channel); err != nil || !heard {
+		return false, err
+	}
+	return true, conn.PgConn().Exec(ctx, "UNLISTEN "+channel).Close()
+}
+
+// hears waits a moment for a notification of a channel.
+func hears(ctx context.Context, conn *pgx.Conn, channel string) (bool, error) {
+	waiting, cancel := context.WithTimeout(ctx, hearTime)
+	defer cancel()
+	for {
+		heard, err := conn.WaitForNotification(waiting)
+		switch {
+		case err == nil && heard.Channel == channel:
+			return true, nil
+		case err == nil:
+		case waiting.Err() != nil && ctx.Err() == nil:
+			return false, nil
+		default:
+			return false, err
+		}
+	}
+}
+
+// kindOfRuns tells whether the table runs has partitions, if there is one.
+const kindOfRuns = `SELECT CASE WHEN relkind = 'p' THEN 1 ELSE 0 END FROM pg_class WHERE oid = to_regclass('runs')`
+
+// isPartitioned looks at what the first migration has made.
+func isPartitioned(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	var made int
+	err := conn.QueryRow(ctx, kindOfRuns, pgx.QueryExecModeExec).Scan(&made)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return made == 1, err
+}
+
+// skipsLocked locks no row.
+func skipsLocked(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	return true, conn.PgConn().Exec(ctx, `SELECT name FROM locks WHERE name = '' FOR UPDATE`+SkipLockedRows).Close()
+}
+
+// takesSettings makes the settings of a session.
+func takesSettings(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	return true, conn.PgConn().Exec(ctx, session).Close()
+}
+
+// tellsIdentity reads the identity.
+func tellsIdentity(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	identity, err := identityOf(ctx, conn)
+	return identity != "", err
+}
+
+// Partitioned tells whether the history of a database has partitions: as its first migration has made it, else as
+// the database can.
+func Partitioned(ctx context.Context, db *sql.DB, without Capabilities) (bool, error) {
+	made, found, err := First(ctx, db, ScanInt, kindOfRuns)
+	switch {
+	case err != nil && !Lacks(err):
+		return false, fmt.Errorf("look for the table runs: %w", err)
+	case err == nil && found:
+		return made == 1, nil
+	case without.Has(DayPartitions):
+		return false, nil
+	}
+	return canPartition(ctx, db)
+}
+
+// canPartition makes a partition as the clean-up does. Nothing of that stays.
+func canPartition(ctx context.Context, db *sql.DB) (bool, error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	table := "carillon_probe_" + strings.ToLower(rand.Text())
+	for _, statement := range []string{
+		`CREATE TABLE %[1]s (day BIGINT NOT NULL PRIMARY KEY) PARTITION BY RANGE (day)`,
+		`CREATE TABLE %[1]s_0 PARTITION OF %[1]s DEFAULT`,
+		`CREATE TABLE %[1]s_1 (LIKE %[1]s INCLUDING ALL)`,
+		`ALTER TABLE %[1]s ATTACH PARTITION %[1]s_1 FOR VALUES FROM (1) TO (2)`,
+		`LOCK TABLE %[1]s_1, %[1]s_0 IN ACCESS EXCLUSIVE MODE`,
+		`DROP TABLE %[1]s_1`,
+	} {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(statement, table)); err != nil {
+			if !Lacks(err) || privilege(err) {
+				return false, fmt.Errorf("try whether the database has %s: %w", DayPartitions, err)
+			}
+			_ = tx.Rollback() // frees the connection
+			// Some databases commit each change of a table at once.
+			_, err := db.ExecContext(ctx, fmt.Sprintf(`DROP TABLE IF EXISTS %[1]s_1, %[1]s`, table))
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// privilege tells whether a user may not do what another user could.
+func privilege(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == "42501"
+}

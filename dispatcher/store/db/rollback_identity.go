@@ -1,0 +1,166 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
+
+// The identity of a database is the server, its timeline, and the database and table in it. A
+// restored dump has another identity than its source, and so has a server that was restored to a
+// point in time or was a standby before. A server that does not tell its system or timeline, like
+// some managed ones, has a shorter identity.
+const (
+	tableIdentity  = `(SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || CAST('installation'::regclass AS oid)`
+	serverIdentity = `SELECT (SELECT system_identifier
+		FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || ` + tableIdentity
+)
+
+// identityOf returns the identity of the database that a connection leads to.
+func identityOf(ctx context.Context, conn *pgx.Conn) (identity string, err error) {
+	err = conn.QueryRow(ctx, serverIdentity, pgx.QueryExecModeExec).Scan(&identity)
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		switch e.Code {
+		case "42883", "42501", "0A000": // undefined_function, insufficient_privilege, feature_not_supported
+			err = conn.QueryRow(ctx, `SELECT `+tableIdentity, pgx.QueryExecModeExec).Scan(&identity)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the identity of the database: %w", err)
+	}
+	return identity, nil
+}
+
+// noteIdentity notes that the database which nodes use has another identity now, and is whole.
+func noteIdentity(ctx context.Context, conn *pgx.Conn) error {
+	identity, err := identityOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	// $1 identity
+	_, err = conn.Exec(ctx, `UPDATE installation SET database_identity = $1 WHERE database_identity <> $1`, pgx.QueryExecModeExec, identity)
+	return err
+}
+
+// settlingTime is how soon after a failover the nodes that were at work have looked whether
+// something is missing: they come back within five seconds, but for the jitter.
+const settlingTime = 30 * time.Second
+
+// errTooEarly says that it is too early to tell whether the database lost commits.
+var errTooEarly = errors.New("the database has another identity than before, and the nodes that used it have " +
+	"not said yet whether something is missing")
+
+// Identity reads the identity of the database on a connection of its own.
+func (p *Postgres) Identity(ctx context.Context) (identity string, err error) {
+	if !p.Has.Has(Identity) {
+		return "", nil
+	}
+	err = p.Pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		identity, err = identityOf(ctx, conn.Conn())
+		return err
+	})
+	return identity, err
+}
+
+// Mismatch compares the identity with the one that was noted last, and notes it.
+func (p *Postgres) Mismatch(ctx context.Context, tx *sql.Tx, now time.Time, identity string) (reason string, err error) {
+	if !p.Has.Has(Identity) {
+		return "", nil
+	}
+	known, _, err := First(ctx, tx, ScanText, `SELECT database_identity FROM installation`)
+	if err != nil || known == identity {
+		return "", err
+	}
+	// $1 now, $2 milliseconds
+	var working, latest int64
+	row := tx.QueryRowContext(ctx,
+		`SELECT count(*) FILTER (WHERE state <> 'dead' AND abs(heartbeat_at - CAST($1 AS bigint)) < $2),
+			COALESCE(max(heartbeat_at), 0) FROM nodes`,
+		now.UnixMilli(), settlingTime.Milliseconds())
+	if err := row.Scan(&working, &latest); err != nil {
+		return "", err
+	}
+	if known != "" && working > 0 {
+		return "", errTooEarly
+	}
+	// $1 identity
+	if _, err := tx.ExecContext(ctx, `UPDATE installation SET database_identity = $1`, identity); err != nil {
+		return "", err
+	}
+	if known == "" || latest == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("its identity was %s when nodes last used it, and is %s now; the latest heartbeat in it is of %s",
+		known, identity, Instant(latest).Format(time.RFC3339)), nil
+}
+
+// Identity is what the lock file says: the node that used the database last, and how many heartbeats
+// of it are in there.
+func (s *SQLite) Identity(context.Context) (string, error) {
+	if s.guard == nil || s.shared {
+		return "", nil
+	}
+	said := make([]byte, mostMark)
+	n, err := s.guard.ReadAt(said, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read lock file: %w", err)
+	}
+	return strings.TrimRight(string(said[:n]), "\x00"), nil // of a file without a mark, only the process id is written
+}
+
+// Mismatch compares that with the database. A copy that was put into its place has less. A database
+// that comes without its lock file may be a copy of any age.
+func (s *SQLite) Mismatch(ctx context.Context, tx *sql.Tx, _ time.Time, identity string) (string, error) {
+	if s.guard == nil || s.shared {
+		return "", nil
+	}
+	latest, _, err := First(ctx, tx, ScanInt, `SELECT COALESCE(max(heartbeat_at), 0) FROM nodes`)
+	if err != nil || latest == 0 {
+		return "", err
+	}
+	until := "; the latest heartbeat in it is of " + Instant(latest).Format(time.RFC3339)
+	var id uint64
+	var heartbeats int64
+	if read, _ := fmt.Sscanf(identity, markFormat, &id, &heartbeats); read < 2 {
+		return "the file came without the lock file of its last use" + until, nil
+	}
+	node := run.NodeID(id)
+	// $1 id
+	stored, found, err := First(ctx, tx, ScanInt, `SELECT heartbeats FROM nodes WHERE id = $1`, node)
+	switch {
+	case err != nil:
+		return "", err
+	case !found:
+		return fmt.Sprintf("node %s has used it last, and it does not know that node", node) + until, nil
+	case stored < heartbeats:
+		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", node, heartbeats, stored) + until, nil
+	}
+	return "", nil
+}
+
+// Mark notes nothing: the identity of a server says enough.
+func (p *Postgres) Mark(run.NodeID, int64) {}
+
+// markFormat is the same number of bytes for each node and count, so that one mark overwrites
+// another whole.
+const markFormat = "%016x %019d\n"
+
+// Mark writes the lock file after the commit of what it says, so that it never promises too much.
+// One that fails, or that a loss of power takes away, leaves a rollback unnoticed, and does no
+// other harm.
+func (s *SQLite) Mark(node run.NodeID, heartbeats int64) {
+	if s.guard != nil && !s.shared {
+		_, _ = s.guard.WriteAt(fmt.Appendf(nil, markFormat, uint64(node), heartbeats), 0)
+	}
+}

@@ -1,0 +1,211 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// Instant turns a column into a time.
+func Instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// Optional turns a column that may be NULL into a time or nil.
+func Optional(ms *int64) *time.Time {
+	if ms == nil {
+		return nil
+	}
+	t := Instant(*ms)
+	return &t
+}
+
+// Zeroable returns the time that t points to, the zero time if it is nil.
+func Zeroable(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// OrNull turns a time into a parameter: NULL if it is zero.
+func OrNull(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	ms := t.UnixMilli()
+	return &ms
+}
+
+// Times is a column of times, NULL where they are zero. The values lie in one array: each fire has three, and one allocation for
+// each would be a third of all that a fire makes.
+type Times struct {
+	Cells  []*int64
+	values []int64
+}
+
+func NewTimes(rows int) Times { return Times{make([]*int64, 0, rows), make([]int64, 0, rows)} }
+
+func (t *Times) Add(one time.Time) {
+	if one.IsZero() {
+		t.Cells = append(t.Cells, nil)
+		return
+	}
+	t.values = append(t.values, one.UnixMilli())
+	t.Cells = append(t.Cells, &t.values[len(t.values)-1])
+}
+
+// OrNullAt is OrNull for a time that may be nil.
+func OrNullAt(t *time.Time) *int64 {
+	if t == nil {
+		return nil
+	}
+	return OrNull(*t)
+}
+
+// DueOr is when a fire is due: at its instant, unless due says otherwise. It is zero exactly if the instant is.
+func DueOr(instant, due time.Time) time.Time {
+	if instant.IsZero() || due.IsZero() {
+		return instant
+	}
+	return due
+}
+
+// OrZero turns a time into a parameter: 0 if it is zero, which stands for the database's clock.
+func OrZero(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// Scanner is a row.
+type Scanner interface{ Scan(dest ...any) error }
+
+// Querier is a database or a transaction.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// wider is a row that has columns before and after those which its scan function knows.
+type WiderRow struct {
+	Scanner
+	Before, After []any
+}
+
+func (w WiderRow) Scan(dest ...any) error {
+	return w.Scanner.Scan(slices.Concat(w.Before, dest, w.After)...)
+}
+
+// Collect returns all rows of a query; the rows are closed when it returns.
+func Collect[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
+	ctx, cancel := Bound(ctx, OtherTimeout)
+	defer cancel()
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var all []T
+	err = each(rows, func(row Scanner) error {
+		one, err := scan(row)
+		all = append(all, one)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// each calls scan for each of rows, which are closed when it returns.
+func each(rows *sql.Rows, scan func(Scanner) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// First returns the first row of a query, or false.
+func First[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) (T, bool, error) {
+	all, err := Collect(ctx, q, scan, query, args...)
+	if err != nil || len(all) == 0 {
+		var none T
+		return none, false, err
+	}
+	return all[0], true, nil
+}
+
+// Affect runs a statement and returns how many rows it affected.
+func Affect(ctx context.Context, q Querier, statement string, args ...any) (int64, error) {
+	result, err := q.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// LockOf makes a flavor's lock, unless it is empty, one of the rows of a table.
+func LockOf(lock, table string) string {
+	if lock == "" {
+		return ""
+	}
+	return lock + " OF " + table
+}
+
+// ScanInt scans a row of one number.
+func ScanInt(row Scanner) (n int64, err error) {
+	err = row.Scan(&n)
+	return n, err
+}
+
+// ScanText scans a row of one text.
+func ScanText(row Scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
+}
+
+// Millis turns a column into a duration.
+func Millis(ms int64) input.Duration {
+	return input.Duration(time.Duration(ms) * time.Millisecond)
+}
+
+// ToMillis turns a duration into a parameter.
+func ToMillis(d input.Duration) int64 { return d.Std().Milliseconds() }
+
+// Conditions collects conditions and their parameters. Copies may be added to apart from each other.
+type Conditions struct {
+	Text string
+	Args []any
+}
+
+// Add adds a condition; each %s in it stands for a parameter.
+func (w *Conditions) Add(condition string, args ...any) {
+	names := make([]any, len(args))
+	for i := range args {
+		names[i] = "$" + strconv.Itoa(len(w.Args)+i+1)
+	}
+	w.Args = append(w.Args[:len(w.Args):len(w.Args)], args...)
+	w.Text += fmt.Sprintf(" AND "+condition, names...)
+}
+
+// OrClock returns now, or the time of the database's clock if now is zero, to the millisecond.
+func (d *DB) OrClock(ctx context.Context, now time.Time) (time.Time, error) {
+	var err error
+	if now.IsZero() {
+		now, err = d.Now(ctx, d.Read)
+	}
+	return now.UTC().Truncate(time.Millisecond), err
+}
+
+// WallClock is this process's, without its monotonic part, which stands still while a machine
+// is suspended.
+func WallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // measures how long something was kept
+
+func ScanNullInt(row Scanner) (n *int64, err error) { return n, row.Scan(&n) }

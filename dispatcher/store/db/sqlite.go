@@ -1,0 +1,217 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	driver "modernc.org/sqlite" // registers the driver "sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// SQLite is the flavor of SQLite: one process, one writer.
+type SQLite struct {
+	write *sql.DB
+	Read  *sql.DB
+	File  string // for further readers
+	hub   *hub
+	guard *os.File // holds the lock for as long as it is open; nil next to a node
+	// shared tells that several nodes of this process use the database.
+	shared bool
+
+	mu       sync.Mutex
+	prepared map[string]*sql.Stmt // the parts of hot statements that were run
+}
+
+func OpenSQLite(ctx context.Context, a Address, o Options) (_ *DB, err error) {
+	if err := errors.Join(checkKind(a.Path), CheckFileSystem(a.Path, FileSystem)); err != nil {
+		return nil, err
+	}
+	var guard *os.File // closing a nil one is a harmless error
+	if !o.AlongsideNode {
+		if guard, err = lockFile(a.Path + ".lock"); err != nil {
+			return nil, err
+		}
+	}
+	created, err := createFile(a.Path)
+	if err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
+	defer func() {
+		if err != nil && created {
+			err = errors.Join(err, removeEmpty(a.Path))
+		}
+	}()
+	// Closing the database removes the log. It is there after a crash, or while a node is at work.
+	log, err := os.Stat(a.Path + "-wal")
+	crashed := !o.AlongsideNode && err == nil && log.Size() > 0
+	// FULL: after a loss of power nothing that was committed is missing, so no fire comes twice.
+	const pragmas = `_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)`
+	file := "file:" + (&url.URL{Path: filepath.ToSlash(a.Path)}).EscapedPath() + "?"
+	write, err := sql.Open("sqlite", file+pragmas+"&_txlock=immediate")
+	if err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
+	write.SetMaxOpenConns(1)
+	if err := write.PingContext(ctx); err != nil { // prepares the file, which readers cannot
+		return nil, errors.Join(err, write.Close(), guard.Close())
+	}
+	if crashed {
+		if err := checkFile(ctx, write, a.Path); err != nil {
+			return nil, errors.Join(err, write.Close(), guard.Close())
+		}
+	}
+	readers := file + pragmas + "&_pragma=query_only(1)"
+	read, err := openReaders(readers)
+	if err != nil {
+		return nil, errors.Join(err, write.Close(), guard.Close())
+	}
+	flavor := &SQLite{write: write, Read: read, File: readers, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
+	return &DB{Write: write, Read: read, Heartbeats: write, Flavor: flavor}, nil
+}
+
+// openReaders opens connections that only read.
+func openReaders(database string) (*sql.DB, error) {
+	read, err := sql.Open("sqlite", database)
+	if err != nil {
+		return nil, err
+	}
+	read.SetMaxOpenConns(4)
+	read.SetMaxIdleConns(4) // to open one takes longer than to read
+	return read, nil
+}
+
+// SQLiteMillis is the clock of this machine.
+const SQLiteMillis = `CAST(unixepoch('subsec') * 1000 AS INTEGER)`
+
+func (s *SQLite) ForUpdate() string { return "" }
+
+// clock is this process's own: SQLite has no other, and shows only milliseconds of it.
+func (s *SQLite) Now(context.Context, Querier) (time.Time, error) {
+	return time.Now().UTC().Truncate(time.Microsecond), nil //nolint:forbidigo // the database's clock is this one
+}
+
+func (s *SQLite) SendNotifications(context.Context, *sql.Tx, []dispatcher.Notification) error {
+	return nil
+}
+
+func (s *SQLite) Committed(notifications []dispatcher.Notification) { s.hub.publish(notifications) }
+
+func (s *SQLite) listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+	s.hub.listen(ctx, notification)
+	return nil
+}
+
+func (s *SQLite) LimitLockWait(context.Context, *sql.Tx) error { return nil }
+
+func (s *SQLite) LimitsLockWait() bool { return true }
+
+func (s *SQLite) DaysAhead(context.Context, Querier, int64) (*int, error) { return nil, nil }
+
+func (s *SQLite) RotatePartitions(context.Context, Querier, tryChange, int64, int64) (int, error) {
+	return 0, nil
+}
+
+func (s *SQLite) Unpartitioned() string { return "runs" }
+
+func (s *SQLite) ByDay() bool { return false }
+
+// Transient is false: the lock that would be busy is this process's own, and it waits for it.
+func (s *SQLite) Transient(error) bool { return false }
+
+func (s *SQLite) OfData(err error) bool {
+	var e *driver.Error
+	if errors.As(err, &e) {
+		switch e.Code() & 0xff {
+		case lib.SQLITE_ERROR: // of values, as of JSON, but also of a schema that another version has; no code tells them apart
+			return !strings.Contains(e.Error(), "no such ")
+		case lib.SQLITE_TOOBIG, lib.SQLITE_CONSTRAINT, lib.SQLITE_MISMATCH, lib.SQLITE_RANGE:
+			return true
+		}
+		return false
+	}
+	return !connectionLost(err)
+}
+
+func (s *SQLite) Single() bool { return !s.shared }
+
+func (s *SQLite) close() error {
+	if s.guard == nil {
+		return nil
+	}
+	// A child that was forked and has not yet executed its program shares the lock and would
+	// keep it beyond Close.
+	_ = unix.Flock(int(s.guard.Fd()), unix.LOCK_UN)
+	if err := s.guard.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// checkTime bounds the check of a file, so that a large one does not keep a node from its work:
+// what is read within it is checked.
+const checkTime = 3 * time.Second
+
+// checkFile looks after a crash whether the file is sound. A ledger that is not, as after a disk
+// that lied about what it had written, must not fire.
+func checkFile(ctx context.Context, db *sql.DB, path string) error {
+	within, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	problems, err := Collect(within, db, ScanText, `PRAGMA quick_check(10)`)
+	switch {
+	case within.Err() != nil && ctx.Err() == nil:
+		return nil
+	case err != nil: // what is beyond listing
+		problems = []string{err.Error()}
+	case len(problems) == 1 && problems[0] == "ok":
+		return nil
+	}
+	return fmt.Errorf("%s is damaged: %s; restore a backup of it, or save what can be read with sqlite3's .recover",
+		path, strings.Join(problems, "; "))
+}
+
+// The lock file holds the mark of the rollback detection (see markFormat), and after it the id of the process that locked it
+// last.
+const (
+	mostMark = 64 // bytes
+	mostPID  = 20
+)
+
+// lockFile makes and locks a file, or says which process is in the way.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		err = errors.Join(err, f.Close())
+		return nil, fmt.Errorf("%s is locked: another process (pid %s) uses this database; stop it, or use PostgreSQL for several nodes: %w",
+			path, holderOf(path), err)
+	}
+	_, _ = f.WriteAt(fmt.Appendf(nil, "%-*d\n", mostPID, os.Getpid()), mostMark) // only for messages
+	return f, nil
+}
+
+// holderOf returns the id of the process that locked a file, for a message. It may not have written it yet.
+func holderOf(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil || len(text) < mostMark {
+		return "unknown"
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text[mostMark:min(len(text), mostMark+mostPID)])))
+	if err != nil {
+		return "unknown"
+	}
+	return strconv.Itoa(pid)
+}
