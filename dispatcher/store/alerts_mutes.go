@@ -127,8 +127,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		}
 		key := run.Key{TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.now,
 			Kind: run.KindAlert}
-		queued, err := queueRun(ctx, t, key, attached, revision, &run.Input{Payload: payload,
-			Cause: &run.Cause{Alert: name}})
+		queued, err := queueRun(ctx, t, queuedRun{key, attached, revision, &run.Input{Payload: payload, Cause: &run.Cause{Alert: name}}})
 		if err == nil && !queued {
 			err = fmt.Errorf("alert %s was tested in this millisecond: %w", input.Echo(name), dispatcher.ErrConflict)
 		}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -35,16 +34,18 @@ func (t *tx) audit(ctx context.Context, action, app, subject string, revision in
 
 // auditChange is audit of a change that tells what was before it and what is after it.
 func (t *tx) auditChange(ctx context.Context, c auditEntry) error {
-	return insertAuditEntry(ctx, t.execute, t.now, t.audits.ids.Add(1), t.by, c)
+	by := t.by
+	by.Now = t.now
+	return insertAuditEntry(ctx, t.execute, t.audits.ids.Add(1), by, c)
 }
 
 // drawAuditID draws the id of the first entry of a node. Those that follow count up, so that they stay in order.
 func drawAuditID() int64 { return rand.Int64N(1 << 62) }
 
 // insertAuditEntry writes the entry of a change.
-func insertAuditEntry(ctx context.Context, do execute, now time.Time, id int64, by input.Change, c auditEntry) error {
+func insertAuditEntry(ctx context.Context, do execute, id int64, by input.Change, c auditEntry) error {
 	e := access.AuditEntry{
-		At: now, Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
+		At: by.Now, Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
 		Action: c.action, App: c.app, Subject: c.subject, Revision: c.revision,
 	}
 	for _, side := range []struct {

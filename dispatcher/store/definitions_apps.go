@@ -231,14 +231,14 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 		if err := addUsage(ctx, t, &stored, t.now); err != nil {
 			return err
 		}
-		return afterPutApp(ctx, t, stored, before, created, audited)
+		return afterPutApp(ctx, t, stored, before, audited)
 	})
 	return stored, created, err
 }
 
 // afterPutApp does what follows from a change of an app: nodes hear of it, and the audit log says what was before.
-func afterPutApp(ctx context.Context, t *tx, stored access.App, before appBefore, created bool, audited any) error {
-	if created {
+func afterPutApp(ctx context.Context, t *tx, stored access.App, before appBefore, audited any) error {
+	if before.revision == 0 {
 		if err := reserveNames(ctx, t, stored.Name); err != nil {
 			return err
 		}

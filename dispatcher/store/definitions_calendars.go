@@ -290,11 +290,3 @@ func writeCalendar(ctx context.Context, t *tx, c dispatcher.Calendar, definition
 	stored, _, err := db.First(ctx, t, scanCalendar(c.App), put, run.AppID(c.App), c.Name, c.Description, definition, t.now.UnixMilli())
 	return stored, err
 }
-
-// countCalendars counts the app's calendars up, and returns the revision of the lot.
-func countCalendars(ctx context.Context, t *tx, app string) (int64, error) {
-	// $1 app
-	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
-	revision, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app))
-	return revision, err
-}

@@ -97,10 +97,7 @@ func dropCalendar(ctx context.Context, t *tx, calendar dispatcher.Calendar) erro
 	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), run.AppID(app), name); err != nil {
 		return fmt.Errorf("delete calendar %s/%s: %w", app, name, err)
 	}
-	revision, err := countCalendars(ctx, t, app)
-	if err == nil {
-		err = rememberCalendar(ctx, t, app, name, nil, revision)
-	}
+	_, err := rememberCalendar(ctx, t, app, name, nil)
 	return err
 }
 

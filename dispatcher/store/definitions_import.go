@@ -171,10 +171,7 @@ func importCalendar(ctx context.Context, t *tx, app string, calendar dispatcher.
 		_, err = writeCalendar(ctx, t, calendar, text)
 	}
 	if err == nil {
-		revision, err = countCalendars(ctx, t, app)
-	}
-	if err == nil {
-		err = rememberCalendar(ctx, t, app, calendar.Name, &text, revision)
+		revision, err = rememberCalendar(ctx, t, app, calendar.Name, &text)
 	}
 	return revision, err
 }

@@ -82,7 +82,7 @@ func findFollowers(ctx context.Context, t *tx, app access.App, job dispatcher.Jo
 		return nil, err
 	}
 	if len(problems) == 0 { // there is no circle
-		if err := checkFanOut(ctx, t, &problems, app, job, all); err != nil {
+		if problems, err = checkFanOut(ctx, t, app, job, all); err != nil {
 			return nil, err
 		}
 	}

@@ -20,13 +20,11 @@ type fanOut struct {
 	known     map[int64]dispatcher.FanOut
 }
 
-// checkFanOut adds a problem if more may follow a run of a job, or of one that it follows, than the bounds of the app allow.
+// checkFanOut returns a problem if more may follow a run of a job, or of one that it follows, than the bounds of the app allow.
 // What was outside before may stay as it is.
-func checkFanOut(
-	ctx context.Context, t *tx, problems *input.Problems, app access.App, job dispatcher.Job, after []follower,
-) error {
+func checkFanOut(ctx context.Context, t *tx, app access.App, job dispatcher.Job, after []follower) (problems input.Problems, err error) {
 	if len(after) == 0 {
-		return nil
+		return nil, nil
 	}
 	f := fanOut{tx: t, followers: map[followed][]int64{}, known: map[int64]dispatcher.FanOut{}}
 	ids := make([]int64, len(after))
@@ -34,7 +32,7 @@ func checkFanOut(
 		ids[i] = one.id
 	}
 	if err := f.read(ctx, append(ids, job.Key())); err != nil {
-		return err
+		return nil, err
 	}
 	before := f.of(job.Key())
 	for _, event := range run.FollowEvents {
@@ -47,15 +45,15 @@ func checkFanOut(
 	delete(f.known, job.Key())
 	now := f.of(job.Key())
 	if now.Runs <= before.Runs && now.Depth <= before.Depth {
-		return nil
+		return nil, nil
 	}
 	first, most, err := f.before(ctx, job.Key(), now, app.Bounds.Quotas)
 	if err != nil || most.Runs <= app.Bounds.Quotas.ChainRuns && most.Depth <= app.Bounds.Quotas.ChainDepth {
-		return err
+		return nil, err
 	}
 	path, err := f.path(ctx, append(first, job.Key()), job)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	quotas := app.Bounds.Quotas
 	if most.Runs > quotas.ChainRuns {
@@ -68,7 +66,7 @@ func checkFanOut(
 			"app %s allow %d (quotas.chain_depth); make the chain shorter, or ask an operator for more", most.Depth, path[0],
 			strings.Join(path, " -> "), app.Name, quotas.ChainDepth)
 	}
-	return nil
+	return problems, nil
 }
 
 // read reads what follows jobs, directly and through others.

@@ -53,10 +53,7 @@ func (s *Store) plan(ctx context.Context, calendar dispatcher.Calendar, by input
 // the changed calendar new fire times. Jobs keep their revisions, so that a client that changes a
 // calendar and then a job that it read before gets no conflict.
 func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
-	revision, err := countCalendars(ctx, t, next.app)
-	if err == nil {
-		err = rememberCalendar(ctx, t, next.app, next.name, &next.definition, revision)
-	}
+	revision, err := rememberCalendar(ctx, t, next.app, next.name, &next.definition)
 	if err != nil {
 		return err
 	}

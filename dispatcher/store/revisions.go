@@ -86,22 +86,26 @@ func remember(ctx context.Context, t *tx, cause dispatcher.Cause, ids []int64) e
 	return nil
 }
 
-// rememberCalendar records what a calendar is from a revision of the lot on; nil: deleted.
-func rememberCalendar(ctx context.Context, t *tx, app, name string, definition *string, revision int64) error {
+// rememberCalendar counts the app's calendars up, and records what one of them is from that revision of the lot on; nil: deleted.
+func rememberCalendar(ctx context.Context, t *tx, app, name string, definition *string) (revision int64, err error) {
+	// $1 app
+	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
 	// $1 app, $2 name, $3 now
 	const end = `UPDATE calendar_revisions SET to_at = $3 WHERE app_id = $1 AND name = $2 AND to_at IS NULL`
 	// $1 app, $2 name, $3 now, $4 revision of the lot, $5 definition
 	const insert = `INSERT INTO calendar_revisions (app_id, name, calendar_revision, definition, to_at)
 		VALUES ($1, $2, $4, CAST($5 AS TEXT), CASE WHEN CAST($5 AS TEXT) IS NULL THEN CAST($3 AS BIGINT) END)`
 	id, now := run.AppID(app), t.now.UnixMilli()
-	_, err := t.ExecContext(ctx, end, id, name, now)
-	if err == nil {
+	if revision, _, err = db.First(ctx, t, db.ScanInt, count, id); err != nil {
+		return 0, err
+	}
+	if _, err = t.ExecContext(ctx, end, id, name, now); err == nil {
 		_, err = t.ExecContext(ctx, insert, id, name, now, revision, definition)
 	}
 	if err != nil {
-		return fmt.Errorf("write revision of calendar %s/%s: %w", app, name, err)
+		return 0, fmt.Errorf("write revision of calendar %s/%s: %w", app, name, err)
 	}
-	return nil
+	return revision, nil
 }
 
 // AppHistory returns how far the history of an app goes back, and whether it was enabled.

@@ -33,7 +33,8 @@ func declareRollback(ctx context.Context, do execute, d declaration) error {
 	}
 	noted, err := do(ctx, note, d.now.UnixMilli(), storable(d.reason), committed.UnixMilli())
 	if err == nil && noted > 0 {
-		err = insertAuditEntry(ctx, do, d.now, drawAuditID(), d.by,
+		d.by.Now = d.now
+		err = insertAuditEntry(ctx, do, drawAuditID(), d.by,
 			auditEntry{action: "rolled_back", subject: "rollback", after: map[string]string{"reason": d.reason}})
 	}
 	if err == nil {

@@ -49,8 +49,8 @@ func queueStatementsOf(f db.Flavor) queueStatements {
 }
 
 // queueRun queues a run of a job unless there is a run of its key, live or in the history, and tells whether it did.
-func queueRun(ctx context.Context, t *tx, key run.Key, jobID, revision int64, input *run.Input) (bool, error) {
-	queued, err := queueRuns(ctx, t, []queuedRun{{key, jobID, revision, input}})
+func queueRun(ctx context.Context, t *tx, one queuedRun) (bool, error) {
+	queued, err := queueRuns(ctx, t, []queuedRun{one})
 	return len(queued) == 1, err
 }
 

@@ -59,7 +59,7 @@ func (s *Store) requestRun(ctx context.Context, t *tx, app, name string, payload
 func queue(ctx context.Context, t *tx, key *run.Key, revision int64, input *run.Input) error {
 	const most = 1000
 	for range most {
-		if queued, err := queueRun(ctx, t, *key, key.TriggerID, revision, input); err != nil || queued {
+		if queued, err := queueRun(ctx, t, queuedRun{*key, key.TriggerID, revision, input}); err != nil || queued {
 			return err
 		}
 		key.ScheduledAt = key.ScheduledAt.Add(time.Millisecond)
