@@ -17,10 +17,7 @@ import (
 // alertModel is a carillon_alert in configuration, plan and state. A mute of an operator and what fires now are not in it:
 // both change without Terraform.
 type alertModel struct {
-	ID           types.String   `tfsdk:"id"`
-	App          types.String   `tfsdk:"app"`
-	Name         types.String   `tfsdk:"name"`
-	Description  types.String   `tfsdk:"description"`
+	definitionModel
 	Jobs         types.List     `tfsdk:"jobs"`
 	Labels       types.Map      `tfsdk:"labels"`
 	Failure      types.Object   `tfsdk:"failure"`
@@ -33,7 +30,6 @@ type alertModel struct {
 	Mutes        types.List     `tfsdk:"mute"`
 	Destination  types.Object   `tfsdk:"destination"`
 	Retry        types.Object   `tfsdk:"retry"`
-	Revision     types.Int64    `tfsdk:"revision"`
 }
 
 type alertFailureModel struct {
@@ -170,26 +166,22 @@ func flattenAlert(ctx context.Context, diags *diag.Diagnostics, a alert.Alert, p
 	var leftOut alert.Alert
 	leftOut.SetDefaults()
 	return alertModel{
-		ID:           types.StringValue(a.App + "/" + a.Name),
-		App:          types.StringValue(a.App),
-		Name:         types.StringValue(a.Name),
-		Description:  types.StringValue(a.Description),
-		Jobs:         flattenStrings(ctx, diags, a.Jobs, prior.Jobs),
-		Labels:       flattenStringMap(ctx, diags, a.Labels, prior.Labels),
-		Failure:      flattenFailures(ctx, diags, a.Failure),
-		Missed:       types.BoolValue(a.Missed),
-		LateAfter:    flattenSomeTime(a.LateAfter),
-		OverrunAfter: flattenSomeTime(a.OverrunAfter),
-		NoSuccessFor: flattenSomeTime(a.NoSuccessFor),
-		Objective:    types.BoolValue(a.Objective),
-		Recovery:     types.BoolValue(a.Recovery),
-		Mutes:        flattenMutes(ctx, diags, a.Mutes, prior.Mutes),
+		definitionModel: flattenDefinition(a.App, a.Name, a.Description, a.Revision),
+		Jobs:            flattenStrings(ctx, diags, a.Jobs, prior.Jobs),
+		Labels:          flattenStringMap(ctx, diags, a.Labels, prior.Labels),
+		Failure:         flattenFailures(ctx, diags, a.Failure),
+		Missed:          types.BoolValue(a.Missed),
+		LateAfter:       flattenSomeTime(a.LateAfter),
+		OverrunAfter:    flattenSomeTime(a.OverrunAfter),
+		NoSuccessFor:    flattenSomeTime(a.NoSuccessFor),
+		Objective:       types.BoolValue(a.Objective),
+		Recovery:        types.BoolValue(a.Recovery),
+		Mutes:           flattenMutes(ctx, diags, a.Mutes, prior.Mutes),
 		Destination: flattenObject(ctx, diags, destinationAttribute().GetType().(types.ObjectType), alertDestinationModel{
 			Webhook: flattenAlertWebhook(ctx, diags, a.Destination.Webhook, before.Webhook),
 			SNS:     flattenAlertTopic(ctx, diags, a.Destination.SNS, before.SNS),
 		}),
-		Retry:    flattenAlertRetry(ctx, diags, a.Retry, prior.Retry, leftOut.Retry),
-		Revision: types.Int64Value(a.Revision),
+		Retry: flattenAlertRetry(ctx, diags, a.Retry, prior.Retry, leftOut.Retry),
 	}
 }
 

@@ -1,22 +1,20 @@
 package provider
 
 import (
-	"context"
 	"maps"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func (r *alertResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+func alertSchema() schema.Schema {
 	retry := retryAttribute()
 	retry.MarkdownDescription = "When a notification is sent again that could not be delivered, under the same event id; as `retry` of a " +
 		"job, without `stop_at_next_fire`. Default: for 24 hours, 15 minutes apart in the end."
-	resp.Schema = schema.Schema{
+	return schema.Schema{
 		MarkdownDescription: "An alert: it tells people when jobs of its app fail, miss fires, are late, take too long, have not succeeded " +
 			"for a time or burn their error budget, and when that ends. Each transition is told once. Import it by `app/alert`.\n\n" +
 			"An alert selects jobs by `jobs`, by `labels`, or both. One that selects nothing is a **default of its app**: it applies to the " +

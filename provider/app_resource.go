@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -22,17 +21,33 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-var (
-	_ resource.ResourceWithConfigure      = (*appResource)(nil)
-	_ resource.ResourceWithImportState    = (*appResource)(nil)
-	_ resource.ResourceWithValidateConfig = (*appResource)(nil)
-	_ resource.ResourceWithModifyPlan     = (*appResource)(nil)
-)
+// appKind is what messages call an app.
+const appKind = "app"
 
-// appResource is carillon_app.
-type appResource struct{ conn *connection }
-
-func newAppResource() resource.Resource { return &appResource{} }
+// apps is carillon_app.
+func apps(c *connection) kind[appModel] {
+	return &definition[access.App, appModel]{
+		heading: heading{appKind, appSchema, importApp}, conn: c,
+		expand: expandApp, flatten: flattenApp, check: access.App.Validate,
+		api: requests[access.App]{
+			put: (*client.Client).PutApp,
+			get: func(c *client.Client, ctx context.Context, _, name string) (access.App, error) {
+				return c.App(ctx, name)
+			},
+			remove: func(c *client.Client, ctx context.Context, _, name string, cond client.Condition) error {
+				return c.DeleteApp(ctx, name, cond)
+			},
+			revision: func(app access.App) int64 { return app.Revision },
+		},
+		planning: planApp,
+		onRead:   func(c *connection, diags *diag.Diagnostics, app access.App) { c.warnOfAppPauses(diags, app.Pauses) },
+		onWrite: func(c *connection, diags *diag.Diagnostics, app access.App) {
+			c.bounds.set(app.Name, app.Bounds)
+			c.defaults.set(app.Name, plannedDefaults{app.Defaults, true})
+			warnOfBreaks(diags, app)
+		},
+	}
+}
 
 // appModel is a carillon_app in configuration, plan and state.
 type appModel struct {
@@ -52,12 +67,12 @@ type appModel struct {
 	Revision types.Int64 `tfsdk:"revision"`
 }
 
-func (r *appResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_app"
+func (m appModel) identity() identity {
+	return identity{name: m.Name.ValueString(), importID: m.Name.ValueString(), revision: m.Revision.ValueInt64()}
 }
 
-func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func appSchema() schema.Schema {
+	return schema.Schema{
 		MarkdownDescription: "An app: a namespace of jobs that you enable and disable as a whole. " +
 			"Import it by name. You cannot destroy an app that still has jobs, calendars or endpoint groups.",
 		Attributes: map[string]schema.Attribute{
@@ -92,87 +107,21 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 	}
 }
 
-func (r *appResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
-	r.conn = configured(req.ProviderData)
-}
-
-func (r *appResource) ValidateConfig(
-	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
-) {
-	var config appModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	if resp.Diagnostics.HasError() {
+// planApp notes the bounds and defaults that the plan gives the app, so that its jobs are planned with them.
+func planApp(_ context.Context, c *connection, _ *diag.Diagnostics, p planned[access.App]) {
+	name, bounds := p.declared.Name, p.declared.Bounds
+	if p.e.isUnknown("/name") {
 		return
 	}
-	var e expander
-	app := expandApp(ctx, &e, config)
-	reportProblems(&resp.Diagnostics, e.problemsWith(app.Validate()))
-}
-
-// ModifyPlan notes the bounds and defaults that the plan gives the app, so that its jobs are planned with them.
-func (r *appResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if req.Plan.Raw.IsNull() || r.conn == nil {
-		return
-	}
-	var config appModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	if resp.Diagnostics.HasError() || config.Name.IsUnknown() {
-		return
-	}
-	var e expander
-	name := config.Name.ValueString()
-	defaults := expandDefaults(ctx, &e, config)
-	r.conn.defaults.set(name, plannedDefaults{defaults, e.allKnown("/defaults")})
-	bounds := expandBounds(ctx, &e, config.Bounds)
+	c.defaults.set(name, plannedDefaults{p.declared.Defaults, p.e.allKnown("/defaults")})
 	switch {
-	case !e.allKnown("/bounds"):
-		r.conn.bounds.set(name, nil)
+	case !p.e.allKnown("/bounds"):
+		c.bounds.set(name, nil)
 	case bounds != nil:
-		r.conn.bounds.set(name, new(bounds.WithDefaults(name)))
-	case req.State.Raw.IsNull(): // an app that was deleted keeps its bounds, so only the API knows them
-		r.conn.bounds.set(name, nil)
+		c.bounds.set(name, new(bounds.WithDefaults(name)))
+	case p.isNew: // an app that was deleted keeps its bounds, so only the API knows them
+		c.bounds.set(name, nil)
 	}
-}
-
-func (r *appResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan appModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	app, err := r.conn.PutApp(ctx, expandApp(ctx, &expander{}, plan), client.Condition{Absent: true})
-	if err != nil {
-		r.conn.reportCreate(&resp.Diagnostics, "app", plan.Name.ValueString(), err)
-		return
-	}
-	r.stored(ctx, &resp.State, &resp.Diagnostics, app, plan)
-}
-
-func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state appModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	app, err := r.conn.App(ctx, state.Name.ValueString())
-	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
-		resp.State.RemoveResource(ctx)
-		return
-	}
-	if err != nil {
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", state.Name.ValueString()), err)
-		return
-	}
-	r.conn.warnOfAppPauses(&resp.Diagnostics, app.Pauses)
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(ctx, &resp.Diagnostics, app, state))
-}
-
-// stored sets the state after a change, and warns of the jobs and alerts that it breaks.
-func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, app access.App, plan appModel) {
-	r.conn.bounds.set(app.Name, app.Bounds)
-	r.conn.defaults.set(app.Name, plannedDefaults{app.Defaults, true})
-	warnOfBreaks(diags, app)
-	setState(ctx, state, diags, flattenApp(ctx, diags, app, plan))
 }
 
 // warnOfBreaks warns of what a change of bounds breaks.
@@ -198,48 +147,7 @@ func warnOfBreaks(diags *diag.Diagnostics, app access.App) {
 	}
 }
 
-func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan, state appModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
-	app, err := r.conn.PutApp(ctx, expandApp(ctx, &expander{}, plan), client.Condition{Revision: revision})
-	if isConflict(err) { // read the app again, so that the error can name both revisions
-		current, readErr := r.conn.App(ctx, name)
-		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err, readErr)
-		return
-	}
-	if err != nil {
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update app %q", name), err)
-		return
-	}
-	r.stored(ctx, &resp.State, &resp.Diagnostics, app, plan)
-}
-
-func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state appModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
-	err := r.conn.DeleteApp(ctx, name, client.Condition{Revision: revision})
-	switch {
-	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
-	case isConflict(err):
-		current, readErr := r.conn.App(ctx, name)
-		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err, readErr)
-	default:
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete app %q", name), err)
-	}
-}
-
-func (r *appResource) ImportState(
-	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
-) {
+func importApp(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	var problems input.Problems
 	input.CheckName(&problems, "", req.ID)
 	if len(problems) > 0 {

@@ -63,6 +63,20 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 	)
 }
 
+func TestUnknownValuesOfAppsAreCheckedAtApply(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	config := func(retention string) string {
+		return f.config(laterOf("l", retention) + "resource \"carillon_app\" \"a\" {\n name = \"crm\"\n" +
+			" retention = terraform_data.l.output\n}\n")
+	}
+	f.run(t,
+		resource.TestStep{Config: config(`"4w"`), ExpectError: words("retention: duration \"4w\" uses weeks")},
+		resource.TestStep{Config: config(`"48h"`), Check: resource.TestCheckResourceAttr("carillon_app.a", "retention", "48h")},
+	)
+}
+
 func TestAppWithForeignJobsIsNotDestroyed(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()

@@ -29,10 +29,10 @@ func isNotFound(err error) bool {
 // revision that the plan was made from. A deleted thing is at none.
 func isConflict(err error) bool { return errors.Is(err, dispatcher.ErrPrecondition) || isNotFound(err) }
 
-// isInUse reports whether a delete failed because a job refers to the endpoint group or job.
-func isInUse(err error) bool {
+// isRefused reports whether the API refused a request with a code.
+func isRefused(err error, code string) bool {
 	var response *client.Error
-	return errors.As(err, &response) && (hasCode(response, input.CodeGroupInUse) || hasCode(response, input.CodeJobInUse))
+	return errors.As(err, &response) && hasCode(response, code)
 }
 
 func hasCode(response *client.Error, code string) bool {
@@ -110,25 +110,4 @@ func doneBy(done string, refused error) string {
 		return ""
 	}
 	return fmt.Sprintf(", %s by %s at %s", done, input.Echo(response.ChangedBy), response.ChangedAt.UTC().Format(time.RFC3339))
-}
-
-// reportConflict adds the error of an update or delete that failed because the thing changed
-// after the plan was made. refused is the response. The caller reads the thing again: current is its revision now, and
-// err the error of that read.
-func (c *connection) reportConflict(
-	diags *diag.Diagnostics, kind, importID string, planned, current int64, refused, err error,
-) {
-	const again = "Nothing was written. Run terraform plan again to see what changed."
-	switch {
-	case isNotFound(err):
-		diags.AddError(fmt.Sprintf("The %s was deleted outside of Terraform", kind),
-			fmt.Sprintf("The plan was made for revision %d of %s %q, which no longer exists%s. %s",
-				planned, kind, importID, doneBy("deleted", refused), again))
-	case err != nil:
-		c.report(diags, fmt.Sprintf("read %s %q, which changed outside of Terraform,", kind, importID), err)
-	default:
-		diags.AddError(fmt.Sprintf("The %s was changed outside of Terraform", kind),
-			fmt.Sprintf("The plan was made for revision %d of %s %q, but it is now at revision %d%s. %s",
-				planned, kind, importID, current, doneBy("changed", refused), again))
-	}
 }

@@ -4,10 +4,11 @@
 //
 // # A resource
 //
-// Each resource reads from top to bottom: type, model, Metadata, Schema, Configure, Create,
-// Read, Update, Delete and ImportState, then two functions between its model and the domain.
-// expandJob turns a model into a dispatcher.Job, flattenJob turns a job from the API into a
-// model. The job is too large for one file; the files job_*.go and target_*.go hold its parts.
+// Each kind of definition (app, calendar, endpoint group, alert and job) is a row: the struct definition with its schema, its
+// requests, what a plan checks, and two functions between its model and the domain. expandJob turns a model into a
+// dispatcher.Job, flattenJob turns a job from the API into a model. definition.go plans, reads, writes and deletes by such a
+// row, and definition_resource.go has the methods that Terraform's framework calls. Jobs replace what they do in another way;
+// the files job_*.go and target_*.go hold their parts.
 //
 // # Blocks
 //

@@ -15,10 +15,7 @@ import (
 // groupModel is a carillon_endpoint_group in configuration, plan and state. Its objects and maps are Terraform values and
 // not structs, because any of them may be unknown in a plan.
 type groupModel struct {
-	ID           types.String `tfsdk:"id"`
-	App          types.String `tfsdk:"app"`
-	Name         types.String `tfsdk:"name"`
-	Description  types.String `tfsdk:"description"`
+	definitionModel
 	Kind         types.String `tfsdk:"kind"`
 	AppName      types.String `tfsdk:"app_name"`
 	AccessToken  types.Object `tfsdk:"access_token"`
@@ -34,7 +31,6 @@ type groupModel struct {
 	DNS          types.Map    `tfsdk:"dns"`
 	HealthCheck  types.Object `tfsdk:"health_check"`
 	EjectAfter   types.Number `tfsdk:"eject_after"`
-	Revision     types.Int64  `tfsdk:"revision"`
 }
 
 type probeModel struct {
@@ -181,25 +177,21 @@ func flattenGroup(ctx context.Context, diags *diag.Diagnostics, g target.Endpoin
 	expandGroup(ctx, &e, prior)
 	secrets := secretFlattener{diags: diags, versions: e.versions}
 	m := groupModel{
-		ID:           types.StringValue(g.App + "/" + g.Name),
-		App:          types.StringValue(g.App),
-		Name:         types.StringValue(g.Name),
-		Description:  types.StringValue(g.Description),
-		Kind:         types.StringValue(string(cmp.Or(g.Kind, target.GroupHTTP))),
-		AppName:      flattenOptional(g.AppName),
-		AccessToken:  flattenAccessToken(ctx, secrets, g.AccessToken),
-		Path:         flattenOptional(g.Path),
-		Strategy:     types.StringValue(string(cmp.Or(g.Strategy, target.RoundRobin))),
-		Signing:      flattenSigning(ctx, secrets, signingAttribute().GetType().(types.ObjectType), g.Signing),
-		Auth:         flattenAuth(ctx, secrets, authAttribute().GetType().(types.ObjectType), g.Auth),
-		TLS:          flattenTLS(ctx, secrets, tlsAttribute().GetType().(types.ObjectType), g.TLS),
-		ServerName:   flattenOptional(g.ServerName),
-		Probe:        flattenProbe(ctx, diags, g.Probe, prior.Probe),
-		Registration: flattenRegistration(ctx, diags, g.Registration),
-		DNS:          flattenNames(ctx, diags, g.DNS, prior.DNS),
-		HealthCheck:  flattenHealthCheck(ctx, diags, g.HealthCheck),
-		EjectAfter:   flattenNumber(g.EjectAfter),
-		Revision:     types.Int64Value(g.Revision),
+		definitionModel: flattenDefinition(g.App, g.Name, g.Description, g.Revision),
+		Kind:            types.StringValue(string(cmp.Or(g.Kind, target.GroupHTTP))),
+		AppName:         flattenOptional(g.AppName),
+		AccessToken:     flattenAccessToken(ctx, secrets, g.AccessToken),
+		Path:            flattenOptional(g.Path),
+		Strategy:        types.StringValue(string(cmp.Or(g.Strategy, target.RoundRobin))),
+		Signing:         flattenSigning(ctx, secrets, signingAttribute().GetType().(types.ObjectType), g.Signing),
+		Auth:            flattenAuth(ctx, secrets, authAttribute().GetType().(types.ObjectType), g.Auth),
+		TLS:             flattenTLS(ctx, secrets, tlsAttribute().GetType().(types.ObjectType), g.TLS),
+		ServerName:      flattenOptional(g.ServerName),
+		Probe:           flattenProbe(ctx, diags, g.Probe, prior.Probe),
+		Registration:    flattenRegistration(ctx, diags, g.Registration),
+		DNS:             flattenNames(ctx, diags, g.DNS, prior.DNS),
+		HealthCheck:     flattenHealthCheck(ctx, diags, g.HealthCheck),
+		EjectAfter:      flattenNumber(g.EjectAfter),
 	}
 	endpoints, before := map[string]endpointModel{}, prior.Endpoints.Elements()
 	for id, endpoint := range g.Endpoints {

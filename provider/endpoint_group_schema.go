@@ -1,10 +1,8 @@
 package provider
 
 import (
-	"context"
 	"fmt"
 
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -13,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func (r *groupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func groupSchema() schema.Schema {
+	return schema.Schema{
 		MarkdownDescription: "An endpoint group: several HTTP endpoints that do the same work. A job whose `target` is the group " +
 			"sends each run to one of them. Endpoints are declared here, register themselves by heartbeat, or come from DNS. Import it by " +
 			"`app/group`.\n\n" +

@@ -17,22 +17,22 @@ import (
 // importID returns the import id of a thing that belongs to an app.
 func importID(app, name types.String) string { return app.ValueString() + "/" + name.ValueString() }
 
-// importNested reads an import id of the form app/name into both attributes.
-func importNested(
-	ctx context.Context, kind, example string, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
-) {
-	app, name, _ := strings.Cut(req.ID, "/")
-	var problems input.Problems
-	input.CheckName(&problems, "", app)
-	input.CheckName(&problems, "", name)
-	if len(problems) > 0 {
-		resp.Diagnostics.AddError("Invalid import id (import_id)",
-			fmt.Sprintf("The id %s does not have the form app/%s, such as %s. Each part is %s.",
-				input.Echo(req.ID), kind, example, strings.ReplaceAll(nameRule, "`", "")))
-		return
+// importNested returns a function that reads an import id of the form app/name into both attributes.
+func importNested(kind, example string) func(context.Context, resource.ImportStateRequest, *resource.ImportStateResponse) {
+	return func(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+		app, name, _ := strings.Cut(req.ID, "/")
+		var problems input.Problems
+		input.CheckName(&problems, "", app)
+		input.CheckName(&problems, "", name)
+		if len(problems) > 0 {
+			resp.Diagnostics.AddError("Invalid import id (import_id)",
+				fmt.Sprintf("The id %s does not have the form app/%s, such as %s. Each part is %s.",
+					input.Echo(req.ID), kind, example, strings.ReplaceAll(nameRule, "`", "")))
+			return
+		}
+		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("app"), app)...)
+		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
 	}
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("app"), app)...)
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
 }
 
 func idAttribute(kind string, plan ...planmodifier.String) schema.StringAttribute {

@@ -43,6 +43,10 @@ type jobModel struct {
 	NextFireTimes     types.Map      `tfsdk:"next_fire_times"`
 }
 
+func (m jobModel) identity() identity {
+	return definitionModel{App: m.App, Name: m.Name, Revision: m.Revision}.identity()
+}
+
 // expandJob returns the job that a model describes.
 func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	var job dispatcher.Job

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -15,27 +14,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// ValidateConfig checks all known values by the rules of the domain. ModifyPlan warns, because
-// Terraform validates each resource several times, and before it knows the values of for_each.
-func (r *jobResource) ValidateConfig(
-	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
-) {
-	var config jobModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	r.validate(ctx, &resp.Diagnostics, config)
-}
-
 // validate adds what the domain says about the known values of a configuration.
 func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
 	var e expander
 	// The defaults of the app are known at plan.
 	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, diags, config))
 	var problems input.Problems
-	input.CheckName(&problems, "/app", job.App)               // Validate leaves it out: the API has it in the URL
-	problems.AddError("", withOmittedSecrets(job).Validate()) // ModifyPlan knows whether there is a stored value
+	input.CheckName(&problems, "/app", job.App)                                   // Validate leaves it out: the API has it in the URL
+	problems.AddError("", job.WithSecrets(withOmitted(job.Secrets())).Validate()) // ModifyPlan knows whether there is a stored value
 	if from, known := renamedFrom(config); known {
 		problems.AddError("", from.Check(job.Triggers))
 	}
@@ -59,35 +45,9 @@ func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendar
 	return job.Warn(calendars)
 }
 
-// jobChange is what a plan, or its apply, makes of a job.
-type jobChange struct {
-	config, plan, state jobModel
-	isNew               bool // there is no state
-}
-
-// ModifyPlan changes the plan of a job as planned says.
-func (r *jobResource) ModifyPlan(
-	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
-) {
-	if req.Plan.Raw.IsNull() {
-		return // a destroy
-	}
-	change := jobChange{isNew: req.State.Raw.IsNull()}
-	resp.Diagnostics.Append(req.Config.Get(ctx, &change.config)...)
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &change.plan)...)
-	if !change.isNew {
-		resp.Diagnostics.Append(req.State.Get(ctx, &change.state)...)
-	}
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	planned := r.planned(ctx, &resp.Diagnostics, change)
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &planned)...)
-}
-
 // planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
 // attributes as unknown only if something else changes. After an error the plan is as it was.
-func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change jobChange) jobModel {
+func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change[jobModel]) jobModel {
 	plan, state := change.plan, change.state
 	var old *dispatcher.Job
 	var renames renaming
@@ -99,9 +59,9 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	config := r.filled(ctx, diags, change.config)
 	var e expander
 	job := expandJob(ctx, &e, config)
-	reportProblems(diags, missingSecretProblems(ctx, &e, job, change))
+	reportProblems(diags, r.missingSecrets(ctx, &e, job, change.config, r.before(change)))
 	checkTimezones(diags, &e, job)
-	r.checkBounds(ctx, diags, &e, job)
+	r.checkBounds(ctx, diags, &e, config, job)
 	r.checkCalendars(ctx, diags, &e, job)
 	r.checkGroup(ctx, diags, &e, job)
 	r.checkFollows(ctx, diags, &e, job)
@@ -116,8 +76,8 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	var kept bool
 	if old != nil {
 		replaced := !plan.App.Equal(state.App)
-		if !replaced {
-			reportProblems(diags, keptSecretProblems(ctx, plan, config, state))
+		if !replaced && leadsElsewhere(plan, state) {
+			reportProblems(diags, r.keptSecrets(ctx, plan, config, state))
 		}
 		plan.State, plan.Revision = state.State, state.Revision
 		plan.NextFireTimes = renames.keys(ctx, diags, state.NextFireTimes)
@@ -137,13 +97,10 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	return plan
 }
 
-// checkBounds refuses a job that is outside the bounds of its app, as far as both are known.
-func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
-	bounds := r.conn.boundsOf(ctx, job.App)
-	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
-		return
-	}
-	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(job.CheckBounds(bounds)))
+// leadsElsewhere reports whether a job may send its secrets elsewhere than before. Most plans of most jobs do not.
+func leadsElsewhere(plan, state jobModel) bool {
+	return !plan.Target.Equal(state.Target) || !plan.OnSuccess.Equal(state.OnSuccess) || !plan.OnFailure.Equal(state.OnFailure) ||
+		!plan.OnMisfire.Equal(state.OnMisfire)
 }
 
 // checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.

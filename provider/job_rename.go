@@ -27,11 +27,10 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 	if reportProblems(diags, problems); len(problems) > 0 || !renames.any() {
 		return state, false
 	}
-	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
-	job, err := r.conn.RenameJob(ctx, stored.App, stored.Name, renames.JobRename, client.Condition{Revision: revision})
+	id := state.identity()
+	job, err := r.conn.RenameJob(ctx, id.app, id.name, renames.JobRename, client.Condition{Revision: id.revision})
 	if isConflict(err) {
-		current, readErr := r.conn.Job(ctx, stored.App, stored.Name)
-		r.conn.reportConflict(diags, "job", id, revision, current.Revision, err, readErr)
+		r.reportConflict(ctx, diags, id, err)
 		return state, false
 	}
 	var refused *client.Error
@@ -39,7 +38,7 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 		refused.Problems = renames.inFiles(refused.Problems)
 	}
 	if err != nil {
-		r.conn.report(diags, fmt.Sprintf("rename job %q", id), err)
+		r.conn.report(diags, fmt.Sprintf("rename job %q", id.importID), err)
 		return state, false
 	}
 	state.Triggers = renames.triggers(ctx, diags, state.Triggers)

@@ -1,18 +1,15 @@
 package provider
 
 import (
-	"context"
-
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func jobSchema() schema.Schema {
+	return schema.Schema{
 		MarkdownDescription: "A job: a target to call, a payload to send, and named triggers that say when. " +
 			"Import it by `app/job`.\n\n" +
 			"Expressions, time zones, durations, URLs and headers are checked at plan by the rules of the API. " +

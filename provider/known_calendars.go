@@ -4,10 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -43,23 +41,4 @@ func (r *jobResource) checkCalendars(ctx context.Context, diags *diag.Diagnostic
 		r.conn.checkCalendar(ctx, &problems, at, job.App, job.Triggers[name].Calendar)
 	}
 	reportProblems(diags, e.aboutKnown(problems))
-}
-
-// checkBases refuses bases that neither exist nor are created by the same plan.
-func (r *calendarResource) checkBases(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	var config calendarModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	var e expander
-	calendar := expandCalendar(ctx, &e, config)
-	var problems input.Problems
-	for i, base := range calendar.Bases {
-		if base != calendar.Name { // another rule refuses that
-			r.conn.checkCalendar(ctx, &problems, "/bases/"+strconv.Itoa(i), calendar.App, base)
-		}
-	}
-	reportProblems(&resp.Diagnostics, e.aboutKnown(problems))
-	r.conn.calendars.named.add(calendar.App, calendar.Name)
 }

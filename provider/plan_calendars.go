@@ -4,15 +4,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
-	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
-
-var _ resource.ResourceWithModifyPlan = (*calendarResource)(nil)
 
 // knownCalendars are the calendars of apps, with which the fires of jobs are compared: as they are stored, and
 // as this plan leaves them.
@@ -113,22 +112,19 @@ func (c *connection) calendarsAfter(ctx context.Context, job dispatcher.Job) dis
 	return calendars
 }
 
-// ModifyPlan notes the calendar as the plan leaves it, so that the plans of jobs show what it does to their fires.
-func (r *calendarResource) ModifyPlan(
-	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
-) {
-	if req.Plan.Raw.IsNull() || r.conn == nil {
-		return
+// planCalendar refuses bases that neither exist nor are created by the same plan, and notes the calendar as the plan leaves it,
+// so that the plans of jobs show what it does to their fires.
+func planCalendar(ctx context.Context, c *connection, diags *diag.Diagnostics, p planned[dispatcher.Calendar]) {
+	calendar := p.declared
+	var problems input.Problems
+	for i, base := range calendar.Bases {
+		if base != calendar.Name { // another rule refuses that
+			c.checkCalendar(ctx, &problems, "/bases/"+strconv.Itoa(i), calendar.App, base)
+		}
 	}
-	r.checkBases(ctx, req, resp)
-	if req.Plan.Raw.Equal(req.State.Raw) {
-		return
-	}
-	var plan calendarModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	var e expander
-	calendar := expandCalendar(ctx, &e, plan)
-	if !resp.Diagnostics.HasError() && len(e.unknown) == 0 && len(e.problems) == 0 {
-		r.conn.calendars.plan(calendar)
+	reportProblems(diags, p.e.aboutKnown(problems))
+	c.calendars.named.add(calendar.App, calendar.Name)
+	if p.changes && !diags.HasError() && len(p.e.unknown) == 0 && len(p.e.problems) == 0 {
+		c.calendars.plan(calendar)
 	}
 }

@@ -99,7 +99,10 @@ func (p *carillonProvider) Configure(ctx context.Context, req provider.Configure
 }
 
 func (p *carillonProvider) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newAppResource, newCalendarResource, newGroupResource, newAlertResource, newJobResource}
+	return []func() resource.Resource{
+		resourceOf(apps), resourceOf(calendars), resourceOf(groups), resourceOf(alerts),
+		resourceOf(func(c *connection) kind[jobModel] { return jobs(c) }),
+	}
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {

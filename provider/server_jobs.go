@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
@@ -28,9 +27,8 @@ type jobServer struct {
 const jobType = "carillon_job"
 
 func newJobServer(ctx context.Context) jobServer {
-	var resp resource.SchemaResponse
-	newJobResource().Schema(ctx, resource.SchemaRequest{}, &resp)
-	return jobServer{resp.Schema.Type().(types.ObjectType), resp.Schema.Version, attributesIn(ctx, resp.Schema.Attributes)}
+	schema := jobSchema()
+	return jobServer{schema.Type().(types.ObjectType), schema.Version, attributesIn(ctx, schema.Attributes)}
 }
 
 // upgrade returns the state as it is stored. Terraform has removed what the schema no longer has, and takes what is not
@@ -59,7 +57,7 @@ func (s jobServer) validate(
 		return nil
 	}
 	var diags diag.Diagnostics
-	(&jobResource{conn: conn, now: clock}).validate(ctx, &diags, config)
+	jobs(conn).validate(ctx, &diags, config)
 	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: protocolDiagnostics(diags)}
 }
 
@@ -77,7 +75,7 @@ func (s jobServer) read(
 	}
 	resp := &tfprotov6.ReadResourceResponse{NewState: req.CurrentState}
 	var diags diag.Diagnostics
-	model, found := (&jobResource{conn: conn, now: clock}).read(ctx, &diags, state)
+	model, found := jobs(conn).read(ctx, &diags, state)
 	resp.Diagnostics = protocolDiagnostics(diags)
 	switch {
 	case diags.HasError():
@@ -117,11 +115,11 @@ func (s jobServer) plan(
 	diags.Append(each(s.attributes, path.Empty(), config, plan, before, filledIn)...)
 	changes := isNew || !equalValues(plan, before)
 	diags.Append(each(s.attributes, path.Empty(), config, plan, before, resolved(ctx, changes, !isNew, &replace))...)
-	change := jobChange{isNew: isNew}
+	change := change[jobModel]{isNew: isNew}
 	if diags.HasError() || !assign(config, &change.config) || !assign(plan, &change.plan) || !isNew && !assign(before, &change.state) {
 		return nil, nil
 	}
-	planned := (&jobResource{conn: conn, now: clock}).planned(ctx, &diags, change)
+	planned := jobs(conn).planned(ctx, &diags, change)
 	resp := &tfprotov6.PlanResourceChangeResponse{
 		PlannedState: req.PriorState, Diagnostics: protocolDiagnostics(diags), RequiresReplace: protocolPaths(replace),
 	}
@@ -151,13 +149,13 @@ func (s jobServer) apply(
 		sources = append(sources, req.PriorState)
 	}
 	values, ok := s.decode(ctx, sources...)
-	change := jobChange{isNew: isNew}
+	change := change[jobModel]{isNew: isNew}
 	if !ok || !assign(values[0].Attributes(), &change.config) || !assign(values[1].Attributes(), &change.plan) ||
 		!isNew && !assign(values[2].Attributes(), &change.state) {
 		return nil, nil
 	}
 	var diags diag.Diagnostics
-	model, done := (&jobResource{conn: conn, now: clock}).written(ctx, &diags, change)
+	model, done := jobs(conn).written(ctx, &diags, change)
 	resp := &tfprotov6.ApplyResourceChangeResponse{NewState: req.PriorState}
 	if done {
 		var err error

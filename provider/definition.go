@@ -1,0 +1,347 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// definition is a kind of thing that a configuration defines, such as alerts, as one row: what tells the kind from others. T is
+// its type in the domain, M its model. Functions that a kind does not need are nil. The methods are those of kind, which do the
+// same for every row.
+type definition[T any, M interface{ identity() identity }] struct {
+	heading
+	conn    *connection
+	expand  func(context.Context, *expander, M) T
+	flatten func(ctx context.Context, diags *diag.Diagnostics, stored T, prior M) M
+	check   func(T) error // by the rules of the domain
+	api     requests[T]
+	secrets secretsOf[T]
+	// bounds returns problems with what the bounds of the app forbid.
+	bounds func(*target.Bounds, T) error
+	// planning is what else a plan checks and remembers.
+	planning func(context.Context, *connection, *diag.Diagnostics, planned[T])
+	// onRead and onWrite warn of what was read or written, or remember it.
+	onRead, onWrite func(*connection, *diag.Diagnostics, T)
+	// gone reports whether something that can be read counts as deleted.
+	gone func(T) bool
+	// inUse is the code with which the API refuses to delete what others refer to, and what to do then.
+	inUse input.Problem
+}
+
+// requests are those of a kind of definition.
+type requests[T any] struct {
+	put      func(*client.Client, context.Context, T, client.Condition) (T, error)
+	get      func(c *client.Client, ctx context.Context, app, name string) (T, error)
+	remove   func(c *client.Client, ctx context.Context, app, name string, cond client.Condition) error
+	revision func(T) int64
+}
+
+// secretsOf is how to get at the secrets of a kind of definition.
+type secretsOf[T any] struct {
+	all  func(T) map[string]target.Secret // by their pointers
+	with func(T, map[string]target.Secret) T
+	// checkKept returns a problem for each secret that keeps its stored value although it would now be sent elsewhere.
+	checkKept func(written, old T) error
+	// destination reports whether it is known where the secret at a pointer is sent.
+	destination func(e *expander, pointer string) bool
+}
+
+// identity is what requests and messages call a definition by, and the revision that the state has.
+type identity struct {
+	app, name string
+	importID  string
+	revision  int64
+}
+
+// definitionModel is what the models of definitions that belong to an app have in common.
+type definitionModel struct {
+	ID          types.String `tfsdk:"id"`
+	App         types.String `tfsdk:"app"`
+	Name        types.String `tfsdk:"name"`
+	Description types.String `tfsdk:"description"`
+	Revision    types.Int64  `tfsdk:"revision"`
+}
+
+func flattenDefinition(app, name, description string, revision int64) definitionModel {
+	return definitionModel{
+		ID: types.StringValue(app + "/" + name), App: types.StringValue(app), Name: types.StringValue(name),
+		Description: types.StringValue(description), Revision: types.Int64Value(revision),
+	}
+}
+
+func (m definitionModel) identity() identity {
+	return identity{m.App.ValueString(), m.Name.ValueString(), importID(m.App, m.Name), m.Revision.ValueInt64()}
+}
+
+// planned is what a plan leaves of a definition, as far as its configuration is known.
+type planned[T any] struct {
+	declared       T
+	e              *expander // it has expanded declared
+	isNew, changes bool
+}
+
+func (d *definition[T, M]) validate(ctx context.Context, diags *diag.Diagnostics, config M) {
+	var e expander
+	declared := d.expand(ctx, &e, config)
+	if d.secrets.all != nil { // a plan knows whether there is a stored value
+		declared = d.secrets.with(declared, withOmitted(d.secrets.all(declared)))
+	}
+	var problems input.Problems
+	if d.kind != appKind {
+		input.CheckName(&problems, "/app", config.identity().app) // check leaves it out: the API has it in the URL
+	}
+	problems.AddError("", d.check(declared))
+	reportProblems(diags, e.problemsWith(problems.Err()))
+}
+
+// planned refuses what only the state or the app tells: a secret without a value, a stored secret that would go elsewhere, and
+// what is outside the bounds of the app. It marks the revision as unknown only if something changes.
+func (d *definition[T, M]) planned(ctx context.Context, diags *diag.Diagnostics, change change[M]) M {
+	if d.conn == nil {
+		return change.plan
+	}
+	var e expander
+	declared := d.expand(ctx, &e, change.config)
+	before := d.before(change)
+	reportProblems(diags, d.missingSecrets(ctx, &e, declared, change.config, before))
+	d.checkBounds(ctx, diags, &e, change.config, declared)
+	plan, changes := withRevision(change)
+	if d.planning != nil {
+		d.planning(ctx, d.conn, diags, planned[T]{declared, &e, change.isNew, changes})
+	}
+	if before != nil {
+		reportProblems(diags, d.keptSecrets(ctx, change.plan, change.config, *before))
+	}
+	if diags.HasError() {
+		return change.plan
+	}
+	return plan
+}
+
+// before returns the model that a change replaces by another revision: nil if it creates a definition, also in place of one
+// with another name.
+func (d *definition[T, M]) before(change change[M]) *M {
+	if change.isNew || change.config.identity().importID != change.state.identity().importID {
+		return nil
+	}
+	return &change.state
+}
+
+// withRevision returns a plan with the revision of the state if there is no change, or only another way to write the same.
+func withRevision[M any](change change[M]) (plan M, changes bool) {
+	after, before := attributesOf(change.plan), attributesOf(change.state)
+	after["revision"] = before["revision"]
+	if changes = change.isNew || !equalValues(after, before); changes {
+		after["revision"] = types.Int64Unknown()
+	}
+	assign(after, &change.plan)
+	return change.plan, changes
+}
+
+// checkBounds refuses a definition that is outside the bounds of its app, as far as both are known.
+func (d *definition[T, M]) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *expander, config M, declared T) {
+	if d.bounds == nil {
+		return
+	}
+	bounds := d.conn.boundsOf(ctx, config.identity().app)
+	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
+		return
+	}
+	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(d.bounds(bounds, declared)))
+}
+
+func (d *definition[T, M]) read(ctx context.Context, diags *diag.Diagnostics, state M) (model M, found bool) {
+	if !d.conn.ready(diags) {
+		return model, false
+	}
+	id := state.identity()
+	stored, err := d.api.get(d.conn.Client, ctx, id.app, id.name)
+	if isNotFound(err) || err == nil && d.gone != nil && d.gone(stored) { // so the plan creates it again
+		return model, false
+	}
+	if err != nil {
+		d.conn.report(diags, fmt.Sprintf("read %s %q", d.kind, id.importID), err)
+		return model, false
+	}
+	if d.onRead != nil {
+		d.onRead(d.conn, diags, stored)
+	}
+	return d.flatten(ctx, diags, stored, state), true
+}
+
+func (d *definition[T, M]) written(ctx context.Context, diags *diag.Diagnostics, change change[M]) (model M, done bool) {
+	if !d.conn.ready(diags) {
+		return model, false
+	}
+	condition, before := client.Condition{Absent: true}, d.before(change)
+	if !change.isNew {
+		condition = client.Condition{Revision: change.state.identity().revision}
+	}
+	// Problems that could not be found at plan because values were unknown are reported before any request is made.
+	declared, problems := d.toWrite(ctx, change.plan, change.config, before)
+	if reportProblems(diags, problems); diags.HasError() {
+		return model, false
+	}
+	stored, err := d.api.put(d.conn.Client, ctx, declared, condition)
+	if err != nil {
+		d.reportWrite(ctx, diags, change, err)
+		return model, false
+	}
+	if d.onWrite != nil {
+		d.onWrite(d.conn, diags, stored)
+	}
+	model = d.flatten(ctx, diags, stored, change.plan)
+	return model, !diags.HasError()
+}
+
+// toWrite returns what a plan declares, with the secrets that must be sent, and what is wrong with it. before is nil for a
+// new definition.
+func (d *definition[T, M]) toWrite(ctx context.Context, plan, config M, before *M) (T, input.Problems) {
+	var e expander
+	declared := d.expand(ctx, &e, plan)
+	if d.secrets.all != nil {
+		declared = d.secrets.with(declared, d.secretsToWrite(ctx, &e, declared, config, before))
+	}
+	return declared, e.problemsWith(d.check(declared))
+}
+
+// reportWrite says why a definition was neither created nor updated.
+func (d *definition[T, M]) reportWrite(ctx context.Context, diags *diag.Diagnostics, change change[M], err error) {
+	switch id := change.state.identity(); {
+	case change.isNew:
+		d.conn.reportCreate(diags, d.kind, change.plan.identity().importID, err)
+	case isConflict(err):
+		d.reportConflict(ctx, diags, id, err)
+	default:
+		d.conn.report(diags, fmt.Sprintf("update %s %q", d.kind, id.importID), err)
+	}
+}
+
+// reportConflict adds the error of an update or delete that was refused because the definition changed after the plan was made.
+// It reads the definition again, so that the error can name both revisions.
+func (d *definition[T, M]) reportConflict(ctx context.Context, diags *diag.Diagnostics, planned identity, refused error) {
+	const again = "Nothing was written. Run terraform plan again to see what changed."
+	current, err := d.api.get(d.conn.Client, ctx, planned.app, planned.name)
+	switch {
+	case isNotFound(err):
+		diags.AddError(fmt.Sprintf("The %s was deleted outside of Terraform", d.kind),
+			fmt.Sprintf("The plan was made for revision %d of %s %q, which no longer exists%s. %s",
+				planned.revision, d.kind, planned.importID, doneBy("deleted", refused), again))
+	case err != nil:
+		d.conn.report(diags, fmt.Sprintf("read %s %q, which changed outside of Terraform,", d.kind, planned.importID), err)
+	default:
+		diags.AddError(fmt.Sprintf("The %s was changed outside of Terraform", d.kind),
+			fmt.Sprintf("The plan was made for revision %d of %s %q, but it is now at revision %d%s. %s",
+				planned.revision, d.kind, planned.importID, d.api.revision(current), doneBy("changed", refused), again))
+	}
+}
+
+func (d *definition[T, M]) deleted(ctx context.Context, diags *diag.Diagnostics, state M) {
+	if !d.conn.ready(diags) {
+		return
+	}
+	id := state.identity()
+	err := d.api.remove(d.conn.Client, ctx, id.app, id.name, client.Condition{Revision: id.revision})
+	switch {
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
+	case isConflict(err):
+		d.reportConflict(ctx, diags, id, err)
+	case d.inUse.Code != "" && isRefused(err, d.inUse.Code):
+		diags.AddError(input.RowOf(d.inUse.Code).Title,
+			fmt.Sprintf("Could not delete %s %q: %v.\n\n%s", d.kind, id.importID, err, d.inUse.Message))
+	default:
+		d.conn.report(diags, fmt.Sprintf("delete %s %q", d.kind, id.importID), err)
+	}
+}
+
+// secretsToWrite returns the secrets of a planned definition, by their pointers in it. A reference is written as it is. A value
+// is sent only if the secret is new or its value_version changed; otherwise the API is told to keep the stored one, which
+// Terraform does not know. e must have expanded declared, and before is nil for a new definition.
+func (d *definition[T, M]) secretsToWrite(ctx context.Context, e *expander, declared T, config M, before *M) map[string]target.Secret {
+	var eBefore expander
+	var stored map[string]target.Secret
+	if before != nil {
+		stored = d.secrets.all(d.expand(ctx, &eBefore, *before))
+	}
+	planned, configured := d.secrets.all(declared), d.secrets.all(d.expand(ctx, &expander{}, config))
+	for pointer, secret := range planned {
+		if secret.Reference != "" {
+			continue
+		}
+		old, exists := stored[pointer]
+		if exists && old.Reference == "" && eBefore.versions[pointer].Equal(e.versions[pointer]) {
+			planned[pointer] = target.Secret{Stored: true}
+		} else {
+			planned[pointer] = configured[pointer]
+		}
+	}
+	return planned
+}
+
+// missingSecrets returns a problem for each secret with neither reference nor value, unless the definition in the state has a
+// stored value that stays. e must have expanded declared.
+func (d *definition[T, M]) missingSecrets(ctx context.Context, e *expander, declared T, config M, before *M) input.Problems {
+	if d.secrets.all == nil || !slices.Contains(slices.Collect(maps.Values(d.secrets.all(declared))), target.Secret{}) {
+		return nil
+	}
+	secrets := d.secretsToWrite(ctx, e, declared, config, before)
+	var problems, missing input.Problems
+	problems.AddError("", d.check(d.secrets.with(declared, secrets)))
+	for _, p := range e.aboutKnown(problems) {
+		if secret, is := secrets[p.Path]; is && secret == (target.Secret{}) {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}
+
+// keptSecrets returns a problem for each secret that would keep its stored value although it is now sent to another server,
+// network or port. Each points to the value_version, which must change so that the value is sent again.
+func (d *definition[T, M]) keptSecrets(ctx context.Context, plan, config, state M) input.Problems {
+	if d.secrets.all == nil {
+		return nil
+	}
+	var e expander
+	declared, old := d.expand(ctx, &e, plan), d.expand(ctx, &expander{}, state)
+	stored := d.secrets.all(old)
+	for pointer, secret := range stored {
+		if secret.Reference == "" {
+			stored[pointer] = target.Secret{Stored: true}
+		}
+	}
+	written := d.secrets.with(declared, d.secretsToWrite(ctx, &e, declared, config, &state))
+	var problems input.Problems
+	problems.AddError("", d.secrets.checkKept(written, d.secrets.with(old, stored)))
+	problems = slices.DeleteFunc(problems, func(p input.Problem) bool { return !d.secrets.destination(&e, p.Path) }) // known at apply
+	for i, p := range problems {
+		problems[i].Path = strings.TrimSuffix(p.Path, "/stored") + "/value_version"
+	}
+	return problems
+}
+
+// withOmitted returns secrets as if each with neither reference nor value had a stored value. So does the configuration that
+// Terraform generates for what was imported: it cannot know the value.
+func withOmitted(secrets map[string]target.Secret) map[string]target.Secret {
+	for pointer, secret := range secrets {
+		if secret == (target.Secret{}) {
+			secrets[pointer] = target.Secret{Stored: true}
+		}
+	}
+	return secrets
+}
+
+// webhookKnown reports whether it is known where the webhook sends that has a secret at a pointer.
+func webhookKnown(e *expander, pointer string) bool {
+	at, _, _ := strings.Cut(pointer, "/webhook/")
+	return e.allKnown(at+"/webhook/url") && e.allKnown(at+"/webhook/auth/oauth2/token_url")
+}
