@@ -6,15 +6,14 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-var _ datasource.DataSourceWithConfigure = (*alertDataSource)(nil)
-
-// alertDataSource is carillon_alert: an alert that somebody else declares, and what it knows now.
-type alertDataSource struct{ conn *connection }
-
-func newAlertDataSource() datasource.DataSource { return &alertDataSource{} }
+// newAlertDataSource returns carillon_alert: an alert that somebody else declares, and what it knows now.
+func newAlertDataSource() datasource.DataSource {
+	return &dataSource[alertDataModel]{name: "alert", schema: alertDataSchema, read: readAlert}
+}
 
 type alertDataModel struct {
 	App         types.String  `tfsdk:"app"`
@@ -31,12 +30,8 @@ type alertDataModel struct {
 	Revision    types.Int64   `tfsdk:"revision"`
 }
 
-func (d *alertDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_alert"
-}
-
-func (d *alertDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func alertDataSchema() schema.Schema {
+	return schema.Schema{
 		MarkdownDescription: "An alert: which jobs it selects, how many conditions hold now, and whether an operator has muted it. A plan " +
 			"fails if it does not exist.",
 		Attributes: map[string]schema.Attribute{
@@ -64,29 +59,23 @@ func (d *alertDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, 
 	}
 }
 
-func (d *alertDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *alertDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var m alertDataModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) || !validNames(&resp.Diagnostics, m.App, m.Name) {
-		return
+func readAlert(ctx context.Context, c *connection, diags *diag.Diagnostics, m alertDataModel) alertDataModel {
+	if !validNames(diags, m.App, m.Name) {
+		return m
 	}
-	a, err := d.conn.Alert(ctx, m.App.ValueString(), m.Name.ValueString())
+	a, err := c.Alert(ctx, m.App.ValueString(), m.Name.ValueString())
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read alert %q", importID(m.App, m.Name)), err)
-		return
+		c.report(diags, fmt.Sprintf("read alert %q", importID(m.App, m.Name)), err)
+		return m
 	}
 	m.ID, m.Description = types.StringValue(a.App+"/"+a.Name), types.StringValue(a.Description)
-	m.Jobs = flattenList(ctx, &resp.Diagnostics, types.StringType, a.Jobs)
-	m.Labels = flattenMap(ctx, &resp.Diagnostics, types.StringType, a.Labels)
+	m.Jobs = flattenList(ctx, diags, types.StringType, a.Jobs)
+	m.Labels = flattenMap(ctx, diags, types.StringType, a.Labels)
 	m.Firing, m.Revision = types.Int64Value(int64(a.Firing)), types.Int64Value(a.Revision)
 	m.Muted, m.MutedUntil = types.BoolValue(a.Muted != nil), flattenInstant(nil)
 	if a.Muted != nil {
 		m.MutedBy, m.MuteReason = flattenOptional(a.Muted.By), flattenOptional(a.Muted.Reason)
 		m.MutedUntil = flattenInstant(a.Muted.Until)
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, m)
+	return m
 }

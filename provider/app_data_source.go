@@ -7,18 +7,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-var _ datasource.DataSourceWithConfigure = (*appDataSource)(nil)
-
-// appDataSource is carillon_app: an app with its bounds.
-type appDataSource struct{ conn *connection }
-
-func newAppDataSource() datasource.DataSource { return &appDataSource{} }
+// newAppDataSource returns carillon_app: an app with its bounds.
+func newAppDataSource() datasource.DataSource {
+	return &dataSource[appDataModel]{name: "app", schema: appDataSchema, read: readApp}
+}
 
 // appDataModel is an app as it is now.
 type appDataModel struct {
@@ -36,13 +35,9 @@ type appPauseModel struct {
 	Until    timetypes.RFC3339 `tfsdk:"until"`
 }
 
-func (d *appDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_app"
-}
-
-func (d *appDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+func appDataSchema() schema.Schema {
 	of := boundsType()
-	resp.Schema = schema.Schema{
+	return schema.Schema{
 		MarkdownDescription: "An app, with the bounds that operators have set and the external id for trust policies in AWS.",
 		Attributes: map[string]schema.Attribute{
 			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
@@ -86,36 +81,25 @@ func (d *appDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 	}
 }
 
-func (d *appDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *appDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var config appDataModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
-		return
-	}
+func readApp(ctx context.Context, c *connection, diags *diag.Diagnostics, config appDataModel) appDataModel {
 	name := config.Name.ValueString()
 	var problems input.Problems
 	if input.CheckName(&problems, "/name", name); len(problems) > 0 {
-		reportProblems(&resp.Diagnostics, problems)
-		return
+		reportProblems(diags, problems)
+		return config
 	}
-	app, err := d.conn.App(ctx, name)
+	app, err := c.App(ctx, name)
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", name), err)
-		return
+		c.report(diags, fmt.Sprintf("read app %q", name), err)
+		return config
 	}
 	model := appDataModel{
-		appModel: flattenApp(ctx, &resp.Diagnostics, app, appModel{Bounds: nullObject(boundsType())}), Pauses: flattenPauses(app.Pauses),
+		appModel: flattenApp(ctx, diags, app, appModel{Bounds: nullObject(boundsType())}), Pauses: flattenPauses(app.Pauses),
 	}
 	if app.Bounds != nil {
-		model.Bounds = flattenObject(ctx, &resp.Diagnostics, boundsType(), boundsModelOf(ctx, &resp.Diagnostics, *app.Bounds))
+		model.Bounds = flattenObject(ctx, diags, boundsType(), boundsModelOf(ctx, diags, *app.Bounds))
 	}
-	if !resp.Diagnostics.HasError() {
-		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
-	}
+	return model
 }
 
 func flattenPauses(pauses []dispatcher.AppPause) []appPauseModel {

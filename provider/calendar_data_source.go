@@ -6,22 +6,17 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-var _ datasource.DataSourceWithConfigure = (*calendarDataSource)(nil)
-
-// calendarDataSource is carillon_calendar: a calendar that somebody else declares.
-type calendarDataSource struct{ conn *connection }
-
-func newCalendarDataSource() datasource.DataSource { return &calendarDataSource{} }
-
-func (d *calendarDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_calendar"
+// newCalendarDataSource returns carillon_calendar: a calendar that somebody else declares.
+func newCalendarDataSource() datasource.DataSource {
+	return &dataSource[calendarModel]{name: "calendar", schema: calendarDataSchema, read: readCalendar}
 }
 
-func (d *calendarDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func calendarDataSchema() schema.Schema {
+	return schema.Schema{
 		MarkdownDescription: "A calendar, so that a trigger can name one that another configuration declares. A plan fails if it does not exist.",
 		Attributes: map[string]schema.Attribute{
 			"app":         schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
@@ -40,20 +35,14 @@ func (d *calendarDataSource) Schema(_ context.Context, _ datasource.SchemaReques
 	}
 }
 
-func (d *calendarDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *calendarDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var m calendarModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) || !validNames(&resp.Diagnostics, m.App, m.Name) {
-		return
+func readCalendar(ctx context.Context, c *connection, diags *diag.Diagnostics, m calendarModel) calendarModel {
+	if !validNames(diags, m.App, m.Name) {
+		return m
 	}
-	calendar, err := d.conn.Calendar(ctx, m.App.ValueString(), m.Name.ValueString())
+	calendar, err := c.Calendar(ctx, m.App.ValueString(), m.Name.ValueString())
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read calendar %q", importID(m.App, m.Name)), err)
-		return
+		c.report(diags, fmt.Sprintf("read calendar %q", importID(m.App, m.Name)), err)
+		return m
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
+	return flattenCalendar(ctx, diags, calendar)
 }

@@ -7,18 +7,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-var _ datasource.DataSourceWithConfigure = (*endpointsDataSource)(nil)
-
-// endpointsDataSource is carillon_endpoints: the endpoints that a group has now.
-type endpointsDataSource struct{ conn *connection }
-
-func newEndpointsDataSource() datasource.DataSource { return &endpointsDataSource{} }
+// newEndpointsDataSource returns carillon_endpoints: the endpoints that a group has now.
+func newEndpointsDataSource() datasource.DataSource {
+	return &dataSource[endpointsModel]{name: "endpoints", schema: endpointsDataSchema, read: readEndpoints}
+}
 
 type endpointsModel struct {
 	App       types.String        `tfsdk:"app"`
@@ -39,12 +38,8 @@ type endpointDataModel struct {
 	ServerName   types.String      `tfsdk:"server_name"`
 }
 
-func (d *endpointsDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_endpoints"
-}
-
-func (d *endpointsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func endpointsDataSchema() schema.Schema {
+	return schema.Schema{
 		MarkdownDescription: "The endpoints that an endpoint group has now: those that the group declares, those that registered " +
 			"themselves, and those from DNS. They come and go, so each plan may read others.",
 		Attributes: map[string]schema.Attribute{
@@ -73,28 +68,19 @@ func (d *endpointsDataSource) Schema(_ context.Context, _ datasource.SchemaReque
 	}
 }
 
-func (d *endpointsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *endpointsDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var m endpointsModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
-		return
-	}
+func readEndpoints(ctx context.Context, c *connection, diags *diag.Diagnostics, m endpointsModel) endpointsModel {
 	var problems input.Problems
 	input.CheckName(&problems, "/app", m.App.ValueString())
 	input.CheckName(&problems, "/group", m.Group.ValueString())
-	if reportProblems(&resp.Diagnostics, problems); len(problems) > 0 {
-		return
+	if reportProblems(diags, problems); len(problems) > 0 {
+		return m
 	}
 	m.Endpoints = []endpointDataModel{}
 	for page := (input.Page{}); ; {
-		list, err := d.conn.Endpoints(ctx, m.App.ValueString(), m.Group.ValueString(), page)
+		list, err := c.Endpoints(ctx, m.App.ValueString(), m.Group.ValueString(), page)
 		if err != nil {
-			d.conn.report(&resp.Diagnostics, fmt.Sprintf("list the endpoints of group %q", importID(m.App, m.Group)), err)
-			return
+			c.report(diags, fmt.Sprintf("list the endpoints of group %q", importID(m.App, m.Group)), err)
+			return m
 		}
 		for _, endpoint := range list.Items {
 			if endpoint.Refused == "" { // others are no endpoints of the group, and only operators see them
@@ -105,7 +91,7 @@ func (d *endpointsDataSource) Read(ctx context.Context, req datasource.ReadReque
 			break
 		}
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, m)
+	return m
 }
 
 func flattenEndpoint(e target.Endpoint) endpointDataModel {

@@ -16,12 +16,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-var _ datasource.DataSourceWithConfigure = (*jobDataSource)(nil)
-
-// jobDataSource is carillon_job: a job as it is now.
-type jobDataSource struct{ conn *connection }
-
-func newJobDataSource() datasource.DataSource { return &jobDataSource{} }
+// newJobDataSource returns carillon_job: a job as it is now.
+func newJobDataSource() datasource.DataSource {
+	return &dataSource[jobDataModel]{name: "job", schema: jobDataSchema, read: readJob}
+}
 
 type jobDataModel struct {
 	App         types.String                `tfsdk:"app"`
@@ -60,11 +58,7 @@ type triggerDataModel struct {
 	Next          timetypes.RFC3339 `tfsdk:"next_fire_time"`
 }
 
-func (d *jobDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_job"
-}
-
-func (d *jobDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+func jobDataSchema() schema.Schema {
 	attributes := map[string]schema.Attribute{
 		"app":         schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
 		"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the job."},
@@ -83,7 +77,7 @@ func (d *jobDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 		},
 	}
 	maps.Copy(attributes, policiesDataAttributes())
-	resp.Schema = schema.Schema{
+	return schema.Schema{
 		MarkdownDescription: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
 			"resource, each plan reads these again.",
 		Attributes: attributes,
@@ -94,33 +88,27 @@ func computedBool(description string) schema.Attribute {
 	return schema.BoolAttribute{Computed: true, MarkdownDescription: description}
 }
 
-func (d *jobDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *jobDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var m jobDataModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) || !validNames(&resp.Diagnostics, m.App, m.Name) {
-		return
+func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m jobDataModel) jobDataModel {
+	if !validNames(diags, m.App, m.Name) {
+		return m
 	}
-	job, err := d.conn.Job(ctx, m.App.ValueString(), m.Name.ValueString())
+	job, err := c.Job(ctx, m.App.ValueString(), m.Name.ValueString())
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read job %q", importID(m.App, m.Name)), err)
-		return
+		c.report(diags, fmt.Sprintf("read job %q", importID(m.App, m.Name)), err)
+		return m
 	}
 	m = flattenJobData(job)
 	if job.Objective != nil {
-		status, err := d.conn.Objective(ctx, job.App, job.Name)
+		status, err := c.Objective(ctx, job.App, job.Name)
 		if err != nil && !errors.Is(err, dispatcher.ErrNotFound) { // it was taken away a moment ago
-			d.conn.report(&resp.Diagnostics, fmt.Sprintf("read the objective of job %q", job.App+"/"+job.Name), err)
-			return
+			c.report(diags, fmt.Sprintf("read the objective of job %q", job.App+"/"+job.Name), err)
+			return m
 		}
 		if err == nil {
 			m.Objective = flattenObjectiveStatus(status)
 		}
 	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	return m
 }
 
 // validNames reports whether app and name can be names. If not, it adds errors that say why.

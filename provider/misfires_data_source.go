@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -15,12 +16,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-var _ datasource.DataSourceWithConfigure = (*misfiresDataSource)(nil)
-
-// misfiresDataSource is carillon_misfires: the fires of an app that were missed.
-type misfiresDataSource struct{ conn *connection }
-
-func newMisfiresDataSource() datasource.DataSource { return &misfiresDataSource{} }
+// newMisfiresDataSource returns carillon_misfires: the fires of an app that were missed.
+func newMisfiresDataSource() datasource.DataSource {
+	return &dataSource[misfiresModel]{name: "misfires", schema: misfiresDataSchema, read: readMisfires}
+}
 
 type misfiresModel struct {
 	App      types.String   `tfsdk:"app"`
@@ -44,12 +43,8 @@ type misfireModel struct {
 	DecidedAt timetypes.RFC3339 `tfsdk:"decided_at"`
 }
 
-func (d *misfiresDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_misfires"
-}
-
-func (d *misfiresDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func misfiresDataSchema() schema.Schema {
+	return schema.Schema{
 		MarkdownDescription: "The missed fires of an app, with the latest first: how many, when, and what was decided about them.",
 		Attributes: map[string]schema.Attribute{
 			"app": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
@@ -89,26 +84,17 @@ func (d *misfiresDataSource) Schema(_ context.Context, _ datasource.SchemaReques
 	}
 }
 
-func (d *misfiresDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *misfiresDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var m misfiresModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
-		return
-	}
+func readMisfires(ctx context.Context, c *connection, diags *diag.Diagnostics, m misfiresModel) misfiresModel {
 	var e expander
 	query := expandRunQuery(&e, runsModel{App: m.App, Job: m.Job, Trigger: m.Trigger, From: m.From, To: m.To, Limit: m.Limit})
 	input.CheckName(&e.problems, "/app", query.App)
-	if reportProblems(&resp.Diagnostics, e.problems); resp.Diagnostics.HasError() {
-		return
+	if reportProblems(diags, e.problems); diags.HasError() {
+		return m
 	}
-	list, err := d.conn.Misfires(ctx, query)
+	list, err := c.Misfires(ctx, query)
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("list the misfires of app %q", query.App), err)
-		return
+		c.report(diags, fmt.Sprintf("list the misfires of app %q", query.App), err)
+		return m
 	}
 	m.Misfires = []misfireModel{}
 	for _, misfire := range list.Items {
@@ -120,5 +106,5 @@ func (d *misfiresDataSource) Read(ctx context.Context, req datasource.ReadReques
 			DecidedAt: timetypes.NewRFC3339TimeValue(misfire.DecidedAt),
 		})
 	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	return m
 }

@@ -12,12 +12,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-var _ datasource.DataSourceWithConfigure = (*nodesDataSource)(nil)
-
-// nodesDataSource is carillon_nodes: all nodes of the fleet.
-type nodesDataSource struct{ conn *connection }
-
-func newNodesDataSource() datasource.DataSource { return &nodesDataSource{} }
+// newNodesDataSource returns carillon_nodes: all nodes of the fleet.
+func newNodesDataSource() datasource.DataSource {
+	return &dataSource[nodesModel]{name: "nodes", schema: nodesDataSchema, read: readNodes}
+}
 
 type nodesModel struct {
 	Nodes []nodeModel `tfsdk:"nodes"`
@@ -38,12 +36,8 @@ type nodeModel struct {
 	ClockOffset types.String      `tfsdk:"clock_offset"`
 }
 
-func (d *nodesDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_nodes"
-}
-
-func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func nodesDataSchema() schema.Schema {
+	return schema.Schema{
 		MarkdownDescription: "The dispatcher nodes, including dead ones until Carillon purges them. Needs a token " +
 			"that is bound to no app.",
 		Attributes: map[string]schema.Attribute{
@@ -76,26 +70,17 @@ func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, 
 	}
 }
 
-func (d *nodesDataSource) Configure(
-	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
-) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, resp *datasource.ReadResponse) {
-	if !d.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	list, err := d.conn.Nodes(ctx)
+func readNodes(ctx context.Context, c *connection, diags *diag.Diagnostics, _ nodesModel) nodesModel {
+	list, err := c.Nodes(ctx)
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, "list the nodes", err)
-		return
+		c.report(diags, "list the nodes", err)
+		return nodesModel{}
 	}
 	m := nodesModel{Nodes: []nodeModel{}}
 	for _, node := range list.Items {
-		m.Nodes = append(m.Nodes, flattenNode(ctx, &resp.Diagnostics, node))
+		m.Nodes = append(m.Nodes, flattenNode(ctx, diags, node))
 	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	return m
 }
 
 func flattenNode(ctx context.Context, diags *diag.Diagnostics, node dispatcher.Node) nodeModel {

@@ -7,22 +7,20 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-var _ datasource.DataSourceWithConfigure = (*runDataSource)(nil)
-
-// runDataSource is carillon_run: one run with its attempts.
-type runDataSource struct{ conn *connection }
-
-func newRunDataSource() datasource.DataSource { return &runDataSource{} }
+// newRunDataSource returns carillon_run: one run with its attempts.
+func newRunDataSource() datasource.DataSource {
+	return &dataSource[singleRunModel]{name: "run", schema: runDataSchema, read: readRun}
+}
 
 type singleRunModel struct {
-	App string `tfsdk:"app"`
+	App types.String `tfsdk:"app"`
 	runModel
 	Payload  types.String      `tfsdk:"payload"`
 	Cause    *causeModel       `tfsdk:"cause"`
@@ -67,11 +65,7 @@ type phasesModel struct {
 	LastByte  types.String `tfsdk:"last_byte"`
 }
 
-func (d *runDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_run"
-}
-
-func (d *runDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+func runDataSchema() schema.Schema {
 	attributes := runAttributes(runStates())
 	attributes["id"] = schema.StringAttribute{Required: true, MarkdownDescription: "Id of the run."}
 	attributes["app"] = computedString("Name of the app.")
@@ -92,7 +86,7 @@ func (d *runDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 			"response":    responseAttribute(),
 		}},
 	}
-	resp.Schema = schema.Schema{
+	return schema.Schema{
 		MarkdownDescription: "One run of a job with its attempts: their responses, and how long each phase took.",
 		Attributes:          attributes,
 	}
@@ -139,29 +133,18 @@ func responseAttribute() schema.Attribute {
 	}
 }
 
-func (d *runDataSource) Configure(
-	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
-) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *runDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var id types.String
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("id"), &id)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	run, err := d.conn.Run(ctx, id.ValueString())
+func readRun(ctx context.Context, c *connection, diags *diag.Diagnostics, m singleRunModel) singleRunModel {
+	run, err := c.Run(ctx, m.ID.ValueString())
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read run %q", id.ValueString()), err)
-		return
+		c.report(diags, fmt.Sprintf("read run %q", m.ID.ValueString()), err)
+		return m
 	}
-	m := singleRunModel{App: run.App, runModel: flattenRun(run), Payload: flattenOptional(string(run.Payload)),
+	m = singleRunModel{App: types.StringValue(run.App), runModel: flattenRun(run), Payload: flattenOptional(string(run.Payload)),
 		Cause: flattenCause(run.Cause), Shards: flattenShardCounts(run.Shards), Attempts: []attemptModel{}}
 	for _, a := range run.Attempts {
 		m.Attempts = append(m.Attempts, flattenAttempt(a))
 	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	return m
 }
 
 func flattenAttempt(a run.Attempt) attemptModel {

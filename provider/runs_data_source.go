@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -17,15 +18,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-var (
-	_ datasource.DataSourceWithConfigure      = (*runsDataSource)(nil)
-	_ datasource.DataSourceWithValidateConfig = (*runsDataSource)(nil)
-)
-
-// runsDataSource is carillon_runs: the runs of an app that match a query.
-type runsDataSource struct{ conn *connection }
-
-func newRunsDataSource() datasource.DataSource { return &runsDataSource{} }
+// newRunsDataSource returns carillon_runs: the runs of an app that match a query.
+func newRunsDataSource() datasource.DataSource {
+	return &dataSource[runsModel]{name: "runs", schema: runsDataSchema, read: readRuns, validate: validateRuns}
+}
 
 type runsModel struct {
 	App     types.String  `tfsdk:"app"`
@@ -65,19 +61,15 @@ type runModel struct {
 	Callback *runCallbackModel `tfsdk:"callback"`
 }
 
-func (d *runsDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_runs"
-}
-
 // The numbers of runs that one read returns. A page of the API holds at most maxLimit.
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
 )
 
-func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+func runsDataSchema() schema.Schema {
 	states := runStates()
-	resp.Schema = schema.Schema{
+	return schema.Schema{
 		MarkdownDescription: "The runs of an app, with the latest scheduled time first.",
 		Attributes: map[string]schema.Attribute{
 			"app": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
@@ -156,20 +148,7 @@ func runAttributes(states []string) map[string]schema.Attribute {
 	}
 }
 
-func (d *runsDataSource) Configure(
-	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
-) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *runsDataSource) ValidateConfig(
-	ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse,
-) {
-	var config runsModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
+func validateRuns(diags *diag.Diagnostics, config runsModel) {
 	var e expander
 	query := expandRunQuery(&e, config)
 	var problems input.Problems
@@ -180,31 +159,26 @@ func (d *runsDataSource) ValidateConfig(
 	if query.Trigger != "" {
 		input.CheckName(&problems, "/trigger", query.Trigger)
 	}
-	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
+	reportProblems(diags, e.problemsWith(problems.Err()))
 }
 
-func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var m runsModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
-		return
-	}
+func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m runsModel) runsModel {
 	var e expander
 	query := expandRunQuery(&e, m)
 	// ValidateConfig could not check values that were unknown then.
-	if reportProblems(&resp.Diagnostics, e.problems); resp.Diagnostics.HasError() {
-		return
+	if reportProblems(diags, e.problems); diags.HasError() {
+		return m
 	}
-	list, err := d.conn.Runs(ctx, query)
+	list, err := c.Runs(ctx, query)
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("list the runs of app %q", m.App.ValueString()), err)
-		return
+		c.report(diags, fmt.Sprintf("list the runs of app %q", m.App.ValueString()), err)
+		return m
 	}
 	m.Runs = []runModel{}
 	for _, run := range list.Items {
 		m.Runs = append(m.Runs, flattenRun(run))
 	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	return m
 }
 
 // expandRunQuery returns the query that a model describes. It asks for one page, which holds as

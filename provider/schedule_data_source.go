@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -19,12 +20,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-var _ datasource.DataSourceWithConfigure = (*scheduleDataSource)(nil)
-
-// scheduleDataSource is carillon_schedule: when a schedule would fire if it were declared now.
-type scheduleDataSource struct{ conn *connection }
-
-func newScheduleDataSource() datasource.DataSource { return &scheduleDataSource{} }
+// newScheduleDataSource returns carillon_schedule: when a schedule would fire if it were declared now.
+func newScheduleDataSource() datasource.DataSource {
+	return &dataSource[scheduleModel]{name: "schedule", schema: scheduleDataSchema, read: readSchedule}
+}
 
 type scheduleModel struct {
 	Expression  types.String        `tfsdk:"expression"`
@@ -43,15 +42,11 @@ type scheduleModel struct {
 	LocalTimes  []types.String      `tfsdk:"local_times"`
 }
 
-func (d *scheduleDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_schedule"
-}
-
-func (d *scheduleDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+func scheduleDataSchema() schema.Schema {
 	optional := func(description string) schema.Attribute {
 		return schema.StringAttribute{Optional: true, MarkdownDescription: description}
 	}
-	resp.Schema = schema.Schema{
+	return schema.Schema{
 		MarkdownDescription: "When a schedule would fire if it were declared now, with the exclusions of a calendar. A node works it out, " +
 			"so the result moves with time; the function `next_fires` does not.",
 		Attributes: map[string]schema.Attribute{
@@ -92,30 +87,21 @@ func (d *scheduleDataSource) Schema(_ context.Context, _ datasource.SchemaReques
 	}
 }
 
-func (d *scheduleDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
-	d.conn = configured(req.ProviderData)
-}
-
-func (d *scheduleDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var m scheduleModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
-		return
-	}
+func readSchedule(ctx context.Context, c *connection, diags *diag.Diagnostics, m scheduleModel) scheduleModel {
 	var e expander
 	asked := expandPreview(&e, m)
-	if reportProblems(&resp.Diagnostics, e.problemsWith(asked.Validate())); resp.Diagnostics.HasError() {
-		return
+	if reportProblems(diags, e.problemsWith(asked.Validate())); diags.HasError() {
+		return m
 	}
-	preview, err := d.conn.Preview(ctx, asked)
+	preview, err := c.Preview(ctx, asked)
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("preview schedule %s", input.Echo(asked.Expression)), err)
-		return
+		c.report(diags, fmt.Sprintf("preview schedule %s", input.Echo(asked.Expression)), err)
+		return m
 	}
 	s, err := preview.Parse(asked.Identity, preview.From, nil)
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("preview schedule %s", input.Echo(asked.Expression)), err)
-		return
+		c.report(diags, fmt.Sprintf("preview schedule %s", input.Echo(asked.Expression)), err)
+		return m
 	}
 	m.Description = types.StringValue(s.Describe(preview.From))
 	m.FireTimes, m.LocalTimes = []timetypes.RFC3339{}, []types.String{}
@@ -123,7 +109,7 @@ func (d *scheduleDataSource) Read(ctx context.Context, req datasource.ReadReques
 		m.FireTimes = append(m.FireTimes, timetypes.NewRFC3339TimeValue(at.UTC()))
 		m.LocalTimes = append(m.LocalTimes, types.StringValue(localTime(s, at)))
 	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	return m
 }
 
 // localTime writes an instant as the clock in the zone of a schedule shows it.
