@@ -300,58 +300,28 @@ func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b target.Bounds
 	return m
 }
 
-// knownApps are apps as the API has them, each read once by those of its jobs that are planned.
-type knownApps struct {
-	mu   sync.Mutex
-	apps map[string]*access.App // nil: it could not be read
-}
-
 // appOf returns an app as it is stored; nil: it cannot be read now.
 func (c *connection) appOf(ctx context.Context, name string) *access.App {
 	if c == nil || len(c.unknown) > 0 || name == "" {
 		return nil
 	}
-	c.apps.mu.Lock()
-	defer c.apps.mu.Unlock() // jobs of the app wait instead of reading it, too
-	if app, there := c.apps.apps[name]; there {
-		return app
-	}
-	if c.apps.apps == nil {
-		c.apps.apps = map[string]*access.App{}
-	}
-	c.apps.apps[name] = nil // apply reports the error, if it still is so
-	if app, err := c.App(ctx, name); err == nil {
-		c.apps.apps[name] = &app
-	}
-	return c.apps.apps[name]
+	return c.apps.once(name, func() *access.App {
+		app, err := c.App(ctx, name)
+		if err != nil { // apply reports it, if it still is so
+			return nil
+		}
+		return &app
+	})
 }
 
-// knownBounds are the bounds of apps that jobs are planned against: those of the same plan or, for an app that the
-// plan leaves alone, those of the API.
-type knownBounds struct {
-	mu   sync.Mutex
-	apps map[string]*target.Bounds // nil: they are not known before apply
-}
-
-func (k *knownBounds) set(app string, bounds *target.Bounds) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.apps == nil {
-		k.apps = map[string]*target.Bounds{}
-	}
-	k.apps[app] = bounds
-}
-
-// boundsOf returns the bounds of an app; nil: they are not known now, so the API judges at apply.
+// boundsOf returns the bounds of an app, by this plan or, for an app that the plan leaves alone, by the API; nil: they are not
+// known now, so the API judges at apply.
 func (c *connection) boundsOf(ctx context.Context, name string) *target.Bounds {
 	if c == nil || len(c.unknown) > 0 || name == "" {
 		return nil
 	}
-	c.bounds.mu.Lock()
-	known, there := c.bounds.apps[name]
-	c.bounds.mu.Unlock()
-	if there {
-		return known
+	if planned, there := c.bounds.get(name); there {
+		return planned
 	}
 	if app := c.appOf(ctx, name); app != nil {
 		return app.Bounds

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"strings"
-	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -53,32 +52,10 @@ func flattenDefaults(ctx context.Context, diags *diag.Diagnostics, d *dispatcher
 	}
 }
 
-// knownDefaults are the defaults of apps as a plan leaves them.
-type knownDefaults struct {
-	mu   sync.Mutex
-	apps map[string]plannedDefaults
-}
-
 // plannedDefaults are the defaults of an app in a plan, which may not be known before apply.
 type plannedDefaults struct {
 	defaults *dispatcher.JobDefaults
 	known    bool
-}
-
-func (k *knownDefaults) set(app string, planned plannedDefaults) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.apps == nil {
-		k.apps = map[string]plannedDefaults{}
-	}
-	k.apps[app] = planned
-}
-
-func (k *knownDefaults) of(app string) (plannedDefaults, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	planned, there := k.apps[app]
-	return planned, there
 }
 
 // jobDefaultsOf returns what the jobs of an app get where they leave it out: by this plan, or for an app that is not in
@@ -87,7 +64,7 @@ func (c *connection) jobDefaultsOf(ctx context.Context, app string) (d *dispatch
 	if c == nil || app == "" {
 		return nil, false
 	}
-	if planned, there := c.defaults.of(app); there {
+	if planned, there := c.defaults.get(app); there {
 		return planned.defaults, planned.known
 	}
 	stored := c.appOf(ctx, app)

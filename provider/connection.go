@@ -8,7 +8,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // connection is what the provider block gives to resources and data sources.
@@ -18,14 +20,15 @@ type connection struct {
 	unknown        []string          // the arguments of the provider block that are unknown
 	labels         map[string]string // default_labels
 	labelsUnknown  bool
-	bounds         knownBounds
-	apps           knownApps
-	defaults       knownDefaults
-	calendars      knownCalendars
-	groups         knownGroups
-	jobs           knownJobs
-	told           *told
-	zones          sync.Once // they were compared with the dispatcher's
+	apps           known[*access.App] // as the API has them; nil: it could not be read
+	// bounds and defaults of apps are those of this plan. Bounds are nil while they are not known before apply.
+	bounds    known[*target.Bounds]
+	defaults  known[plannedDefaults]
+	calendars knownCalendars
+	groups    knownGroups
+	jobs      knownJobs
+	told      *told
+	zones     sync.Once // they were compared with the dispatcher's
 }
 
 // configured returns the connection from the data that Terraform passes to Configure. It is nil

@@ -30,7 +30,7 @@ func groups(c *connection) kind[groupModel] {
 		},
 		bounds: func(bounds *target.Bounds, g target.EndpointGroup) error { return bounds.CheckGroup(g) },
 		planning: func(_ context.Context, c *connection, _ *diag.Diagnostics, p planned[target.EndpointGroup]) {
-			c.groups.planned.add(p.declared.App, p.declared.Name)
+			c.groups.planned.set(p.declared.App+"/"+p.declared.Name, true)
 		},
 		inUse: input.Problem{Code: input.CodeGroupInUse, Message: "Terraform destroys a group before it updates the jobs that used it. " +
 			"Give these jobs another target in one apply and remove the group in the next one, or set create_before_destroy in the " +

@@ -16,10 +16,10 @@ import (
 // knownCalendars are the calendars of apps, with which the fires of jobs are compared: as they are stored, and
 // as this plan leaves them.
 type knownCalendars struct {
+	stored  known[[]dispatcher.Calendar] // by app; nil: they cannot be read
+	named   known[bool]                  // app/name of those in the plan, also if they do not change or are not fully known
 	mu      sync.Mutex
-	stored  map[string][]dispatcher.Calendar
 	planned map[string]map[string]dispatcher.Calendar
-	named   plannedNames // also those that do not change or are not fully known
 }
 
 // plan notes what a plan makes of a calendar. Terraform plans it before the jobs that refer to it.
@@ -44,28 +44,7 @@ func (k *knownCalendars) plannedOf(app string) map[string]dispatcher.Calendar {
 
 // storedOf returns the calendars of an app as the API has them, read once; nil if they cannot be read.
 func (c *connection) storedOf(ctx context.Context, app string) []dispatcher.Calendar {
-	k := &c.calendars
-	k.mu.Lock()
-	defer k.mu.Unlock() // jobs of the app wait instead of reading them, too
-	if all, there := k.stored[app]; there {
-		return all
-	}
-	if k.stored == nil {
-		k.stored = map[string][]dispatcher.Calendar{}
-	}
-	k.stored[app] = nil
-	all := []dispatcher.Calendar{}
-	for page := (input.Page{}); ; {
-		list, err := c.Calendars(ctx, app, page)
-		if err != nil && !isNotFound(err) { // an app that does not exist yet has none
-			return nil
-		}
-		all = append(all, list.Items...)
-		if page.Cursor = list.Next; page.Cursor == "" {
-			k.stored[app] = all
-			return all
-		}
-	}
+	return c.calendars.stored.once(app, func() []dispatcher.Calendar { return readAll(ctx, app, c.Calendars) })
 }
 
 // calendarChange are the calendars of an app before and after a plan.
@@ -123,7 +102,7 @@ func planCalendar(ctx context.Context, c *connection, diags *diag.Diagnostics, p
 		}
 	}
 	reportProblems(diags, p.e.aboutKnown(problems))
-	c.calendars.named.add(calendar.App, calendar.Name)
+	c.calendars.named.set(calendar.App+"/"+calendar.Name, true)
 	if p.changes && !diags.HasError() && len(p.e.unknown) == 0 && len(p.e.problems) == 0 {
 		c.calendars.plan(calendar)
 	}
