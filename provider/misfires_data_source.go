@@ -5,12 +5,9 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
-	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
-	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -22,12 +19,7 @@ func newMisfiresDataSource() datasource.DataSource {
 }
 
 type misfiresModel struct {
-	App      types.String   `tfsdk:"app"`
-	Job      types.String   `tfsdk:"job"`
-	Trigger  types.String   `tfsdk:"trigger"`
-	From     instantString  `tfsdk:"from"`
-	To       instantString  `tfsdk:"to"`
-	Limit    types.Number   `tfsdk:"limit"`
+	queryModel
 	Misfires []misfireModel `tfsdk:"misfires"`
 }
 
@@ -44,49 +36,30 @@ type misfireModel struct {
 }
 
 func misfiresDataSchema() schema.Schema {
+	attributes := queryAttributes("misfires", "misfires")
+	attributes["misfires"] = schema.ListNestedAttribute{
+		Computed: true, MarkdownDescription: "The misfires, with the latest first.",
+		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+			"job":        computedString("Name of the job."),
+			"trigger":    computedString("Name of the trigger."),
+			"from":       computedTime("The first missed fire."),
+			"to":         computedTime("The last missed fire."),
+			"count":      computedInt("How many fires were missed."),
+			"decision":   computedString("`fire_once` (one run stands for all of them) or `skip` (none of them runs)."),
+			"reason":     computedString("Why it was decided so."),
+			"run":        computedString("Id of the run that stands for them; null if there is none."),
+			"decided_at": computedTime("When it was decided."),
+		}},
+	}
 	return schema.Schema{
 		MarkdownDescription: "The missed fires of an app, with the latest first: how many, when, and what was decided about them.",
-		Attributes: map[string]schema.Attribute{
-			"app": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
-			"job": schema.StringAttribute{Optional: true, MarkdownDescription: "Only misfires of the job with this name. Default: all."},
-			"trigger": schema.StringAttribute{
-				Optional:            true,
-				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("job"))},
-				MarkdownDescription: "Only misfires of the trigger with this name; needs `job`. Default: all.",
-			},
-			"from": schema.StringAttribute{
-				Optional: true, CustomType: semanticType[instants]{},
-				MarkdownDescription: "Only misfires at or after this instant, in RFC 3339 with a time zone. Default: no limit.",
-			},
-			"to": schema.StringAttribute{
-				Optional: true, CustomType: semanticType[instants]{},
-				MarkdownDescription: "Only misfires at or before this instant, in RFC 3339 with a time zone. Default: no limit.",
-			},
-			"limit": schema.NumberAttribute{
-				Optional:            true,
-				MarkdownDescription: fmt.Sprintf("How many misfires to return at most, from 1 to %d. Default: `%d`.", maxLimit, defaultLimit),
-			},
-			"misfires": schema.ListNestedAttribute{
-				Computed: true, MarkdownDescription: "The misfires, with the latest first.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"job":        computedString("Name of the job."),
-					"trigger":    computedString("Name of the trigger."),
-					"from":       computedTime("The first missed fire."),
-					"to":         computedTime("The last missed fire."),
-					"count":      computedInt("How many fires were missed."),
-					"decision":   computedString("`fire_once` (one run stands for all of them) or `skip` (none of them runs)."),
-					"reason":     computedString("Why it was decided so."),
-					"run":        computedString("Id of the run that stands for them; null if there is none."),
-					"decided_at": computedTime("When it was decided."),
-				}},
-			},
-		},
+		Attributes:          attributes,
 	}
 }
 
 func readMisfires(ctx context.Context, c *connection, diags *diag.Diagnostics, m misfiresModel) misfiresModel {
 	var e expander
-	query := expandRunQuery(&e, runsModel{App: m.App, Job: m.Job, Trigger: m.Trigger, From: m.From, To: m.To, Limit: m.Limit})
+	query := expandQuery(&e, m.queryModel)
 	input.CheckName(&e.problems, "/app", query.App)
 	if reportProblems(diags, e.problems); diags.HasError() {
 		return m

@@ -24,15 +24,20 @@ func newRunsDataSource() datasource.DataSource {
 }
 
 type runsModel struct {
+	queryModel
+	State  types.String `tfsdk:"state"`
+	Parent types.String `tfsdk:"parent"`
+	Runs   []runModel   `tfsdk:"runs"`
+}
+
+// queryModel says which runs or misfires of an app are read.
+type queryModel struct {
 	App     types.String  `tfsdk:"app"`
 	Job     types.String  `tfsdk:"job"`
 	Trigger types.String  `tfsdk:"trigger"`
-	State   types.String  `tfsdk:"state"`
-	Parent  types.String  `tfsdk:"parent"`
 	From    instantString `tfsdk:"from"`
 	To      instantString `tfsdk:"to"`
 	Limit   types.Number  `tfsdk:"limit"`
-	Runs    []runModel    `tfsdk:"runs"`
 }
 
 type runModel struct {
@@ -67,47 +72,50 @@ const (
 	maxLimit     = 1000
 )
 
-func runsDataSchema() schema.Schema {
-	states := runStates()
-	return schema.Schema{
-		MarkdownDescription: "The runs of an app, with the latest scheduled time first.",
-		Attributes: map[string]schema.Attribute{
-			"app": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
-			"job": schema.StringAttribute{Optional: true, MarkdownDescription: "Only runs of the job with this name. Default: all."},
-			"trigger": schema.StringAttribute{
-				Optional:            true,
-				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("job"))},
-				MarkdownDescription: "Only runs of the trigger with this name; needs `job`. Default: all.",
-			},
-			"state": schema.StringAttribute{
-				Optional:            true,
-				Validators:          []validator.String{stringvalidator.OneOf(states...)},
-				MarkdownDescription: "Only runs in this state: " + either(states) + ". Default: all.",
-			},
-			"parent": schema.StringAttribute{
-				Optional: true,
-				MarkdownDescription: "Only the shards of the broadcast with this run id, the highest index first. " +
-					"Default: all runs except shards.",
-			},
-			"from": schema.StringAttribute{
-				Optional: true, CustomType: semanticType[instants]{},
-				MarkdownDescription: "Only runs scheduled at or after this instant, in RFC 3339 with a time zone. Default: no limit.",
-			},
-			"to": schema.StringAttribute{
-				Optional: true, CustomType: semanticType[instants]{},
-				MarkdownDescription: "Only runs scheduled at or before this instant, in RFC 3339 with a time zone. Default: no limit.",
-			},
-			"limit": schema.NumberAttribute{
-				Optional:            true,
-				MarkdownDescription: fmt.Sprintf("How many runs to return at most, from 1 to %d. Default: `%d`.", maxLimit, defaultLimit),
-			},
-			"runs": schema.ListNestedAttribute{
-				Computed:            true,
-				MarkdownDescription: "The runs, with the latest scheduled time first.",
-				NestedObject:        schema.NestedAttributeObject{Attributes: runAttributes(states)},
-			},
+// queryAttributes are those that say which runs or misfires of an app are read. timed is what is in the time that they give.
+func queryAttributes(what, timed string) map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"app": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
+		"job": schema.StringAttribute{Optional: true, MarkdownDescription: "Only " + what + " of the job with this name. Default: all."},
+		"trigger": schema.StringAttribute{
+			Optional:            true,
+			Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("job"))},
+			MarkdownDescription: "Only " + what + " of the trigger with this name; needs `job`. Default: all.",
+		},
+		"from": schema.StringAttribute{
+			Optional: true, CustomType: semanticType[instants]{},
+			MarkdownDescription: "Only " + timed + " at or after this instant, in RFC 3339 with a time zone. Default: no limit.",
+		},
+		"to": schema.StringAttribute{
+			Optional: true, CustomType: semanticType[instants]{},
+			MarkdownDescription: "Only " + timed + " at or before this instant, in RFC 3339 with a time zone. Default: no limit.",
+		},
+		"limit": schema.NumberAttribute{
+			Optional:            true,
+			MarkdownDescription: fmt.Sprintf("How many %s to return at most, from 1 to %d. Default: `%d`.", what, maxLimit, defaultLimit),
 		},
 	}
+}
+
+func runsDataSchema() schema.Schema {
+	states := runStates()
+	attributes := queryAttributes("runs", "runs scheduled")
+	attributes["state"] = schema.StringAttribute{
+		Optional:            true,
+		Validators:          []validator.String{stringvalidator.OneOf(states...)},
+		MarkdownDescription: "Only runs in this state: " + either(states) + ". Default: all.",
+	}
+	attributes["parent"] = schema.StringAttribute{
+		Optional: true,
+		MarkdownDescription: "Only the shards of the broadcast with this run id, the highest index first. " +
+			"Default: all runs except shards.",
+	}
+	attributes["runs"] = schema.ListNestedAttribute{
+		Computed:            true,
+		MarkdownDescription: "The runs, with the latest scheduled time first.",
+		NestedObject:        schema.NestedAttributeObject{Attributes: runAttributes(states)},
+	}
+	return schema.Schema{MarkdownDescription: "The runs of an app, with the latest scheduled time first.", Attributes: attributes}
 }
 
 func runStates() []string {
@@ -181,15 +189,16 @@ func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m run
 	return m
 }
 
-// expandRunQuery returns the query that a model describes. It asks for one page, which holds as
-// many runs as the limit allows.
 func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
+	query := expandQuery(e, m.queryModel)
+	query.State, query.Parent = run.State(e.string("/state", m.State)), e.string("/parent", m.Parent)
+	return query
+}
+
+// expandQuery returns the query that a model describes. It asks for one page, which holds as many as the limit allows.
+func expandQuery(e *expander, m queryModel) dispatcher.RunQuery {
 	query := dispatcher.RunQuery{
-		App:     e.string("/app", m.App),
-		Job:     e.string("/job", m.Job),
-		Trigger: e.string("/trigger", m.Trigger),
-		State:   run.State(e.string("/state", m.State)),
-		Parent:  e.string("/parent", m.Parent),
+		App: e.string("/app", m.App), Job: e.string("/job", m.Job), Trigger: e.string("/trigger", m.Trigger),
 	}
 	if from := e.instant("/from", m.From); from != nil {
 		query.From = *from
