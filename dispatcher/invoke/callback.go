@@ -36,12 +36,12 @@ func (c *callbacks) offer(ctx context.Context, call *target.Call) error {
 		return nil
 	}
 	if c.url == "" || c.read == nil {
-		return &classedError{run.ClassConfig, errors.New("the job has callback, and the node does not know where targets reach " +
+		return &Failure{Class: run.ClassConfig, Err: errors.New("the job has callback, and the node does not know where targets reach " +
 			"the API; start it with --callback-url (CARILLON_CALLBACK_URL)")}
 	}
 	key, err := c.theKey(ctx)
 	if err != nil {
-		return &classedError{run.ClassSecret, fmt.Errorf("token of the callback: %w", err)}
+		return &Failure{Class: run.ClassSecret, Err: fmt.Errorf("token of the callback: %w", err)}
 	}
 	call.Callback = &run.CallToken{
 		URL: c.url + "/v1/runs/" + call.Key.String(), Token: run.CallbackToken(key, call.EventID, call.Attempt),

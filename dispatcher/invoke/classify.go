@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -53,17 +54,14 @@ func ended(state run.State, class run.Class, message string) run.Outcome {
 // notAttempted returns the outcome of an attempt whose request could not be built.
 func notAttempted(err error) run.Outcome {
 	var template *target.TemplateError
-	var classed *classedError
-	var token *tokenError
+	var failure *Failure
 	switch {
 	case errors.As(err, &template):
 		return failed(run.ClassTemplate, err.Error())
-	case errors.As(err, &token):
-		outcome := failedAt(token.class, err.Error(), append(token.addresses, leadsTo(err)...))
-		outcome.RetryAfter = token.retryAfter
+	case errors.As(err, &failure):
+		outcome := failedAt(failure.Class, err.Error(), append(failure.Addresses, leadsTo(err)...))
+		outcome.RetryAfter = failure.RetryAfter
 		return outcome
-	case errors.As(err, &classed):
-		return failed(classed.class, err.Error())
 	}
 	return failed(run.ClassOther, err.Error())
 }
@@ -79,13 +77,21 @@ func notSent(ctx context.Context, err error) run.Outcome {
 	return outcome
 }
 
-// classedError is an error that determines the class of its attempt.
-type classedError struct {
-	class run.Class
-	error
+// Failure is an error that determines the class of its attempt.
+type Failure struct {
+	Class run.Class
+	Err   error
+	// RetryAfter is the wait that the attempt asks for; nil: it does not.
+	RetryAfter *time.Duration
+	// Addresses are those that the error leaves out.
+	Addresses []string
 }
 
-func (e *classedError) Unwrap() error { return e.error }
+// Error is that of Err.
+func (f *Failure) Error() string { return f.Err.Error() }
+
+// Unwrap returns Err.
+func (f *Failure) Unwrap() error { return f.Err }
 
 // deniedError is why egress to a host is denied.
 type deniedError struct {
@@ -97,7 +103,7 @@ func (e *deniedError) Error() string { return "egress to " + e.host + " is denie
 
 // denied returns the error of a host to which egress is denied.
 func denied(host, why string) error {
-	return &classedError{run.ClassEgressDenied, &deniedError{host: host, why: why}}
+	return &Failure{Class: run.ClassEgressDenied, Err: &deniedError{host: host, why: why}}
 }
 
 // byName returns the error of a connection to a host. If egress is denied to an address that the host leads to, it names the
@@ -107,8 +113,8 @@ func byName(err error, host string) error {
 	if _, literal := netip.ParseAddr(host); literal == nil || !errors.As(err, &refused) || refused.host == host {
 		return err
 	}
-	return &classedError{run.ClassEgressDenied,
-		&deniedError{host: "an address of " + host, why: refused.why, address: refused.host}}
+	return &Failure{Class: run.ClassEgressDenied,
+		Err: &deniedError{host: "an address of " + host, why: refused.why, address: refused.host}}
 }
 
 // leadsTo returns the address to which egress is denied and that the error leaves out.
@@ -133,16 +139,17 @@ func outOfBounds(err error) error {
 		}
 		err = errors.New(strings.Join(texts, "; "))
 	}
-	return &classedError{run.ClassBounds, err}
+	return &Failure{Class: run.ClassBounds, Err: err}
 }
 
 // badSecret returns the error of a secret that cannot be used. err must not contain the secret.
 func badSecret(field string, err error) error {
-	var classed *classedError
-	if errors.As(err, &classed) {
-		return &classedError{classed.class, fmt.Errorf("secret %s: %w", field, classed.error)}
+	class := run.ClassSecret
+	var known *Failure
+	if errors.As(err, &known) {
+		class, err = known.Class, known.Err
 	}
-	return &classedError{run.ClassSecret, fmt.Errorf("secret %s: %w", field, err)}
+	return &Failure{Class: class, Err: fmt.Errorf("secret %s: %w", field, err)}
 }
 
 // classify turns the error of a request into an outcome. outer is the context of the attempt
@@ -174,7 +181,7 @@ func classOf(err error) run.Class {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 	}
-	var classed *classedError
+	var failure *Failure
 	var dns *net.DNSError
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
@@ -182,8 +189,8 @@ func classOf(err error) run.Class {
 	var alert tls.AlertError
 	var unknown x509.UnknownAuthorityError
 	switch {
-	case errors.As(err, &classed):
-		return classed.class
+	case errors.As(err, &failure):
+		return failure.Class
 	case errors.As(err, &dns):
 		return run.ClassDNS
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &unknown),

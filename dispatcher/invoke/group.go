@@ -89,7 +89,7 @@ func (g *groups) call(ctx context.Context, call target.Call, started time.Time) 
 // prepare fills in the templates of a call, and finds the router of its job.
 func (g *groups) prepare(call target.Call, started time.Time) (*groupAttempt, error) {
 	if call.Group == nil {
-		return nil, &classedError{run.ClassNoEndpoint, fmt.Errorf("group %s does not exist", call.Target.Group.Name)}
+		return nil, &Failure{Class: run.ClassNoEndpoint, Err: fmt.Errorf("group %s does not exist", call.Target.Group.Name)}
 	}
 	a := &groupAttempt{hooks: g.hooks, call: call, started: started}
 	a.strategy = call.Strategy()

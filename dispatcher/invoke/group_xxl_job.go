@@ -89,7 +89,7 @@ func replyOf(got response) (executorReply, error) {
 func (a *groupAttempt) asExecutor(ctx context.Context, r *request) error {
 	token := a.call.Group.AccessToken
 	if token == nil {
-		return &classedError{run.ClassOther, fmt.Errorf("group %s is not of kind xxl_job", a.call.Group.Name)}
+		return &Failure{Class: run.ClassOther, Err: fmt.Errorf("group %s is not of kind xxl_job", a.call.Group.Name)}
 	}
 	text, err := a.hooks.reveal(ctx, r, "access_token", *token, a.started)
 	if err == nil {

@@ -35,17 +35,13 @@ type usedToken struct {
 
 // tokenError is the error of an attempt that has no token, so that nothing was sent to its target.
 type tokenError struct {
-	class run.Class
-	error
-	// retryAfter is the wait that the token endpoint asks for; nil: it does not.
-	retryAfter *time.Duration
+	Failure
 	// refused tells that the token endpoint refused the credentials of the client.
 	refused bool
-	// addresses are those that the error leaves out.
-	addresses []string
 }
 
-func (e *tokenError) Unwrap() error { return e.error }
+// Unwrap returns what determines the class of the attempt.
+func (e *tokenError) Unwrap() error { return &e.Failure }
 
 // addToken adds the token of a client to a request. It asks the token endpoint for one, unless the node has one.
 // If the endpoint refuses a secret that its manager has replaced since, it asks once more with the new one: the target has
@@ -114,19 +110,16 @@ func (c oauth2Client) key() tokenKey {
 
 // failure returns the error of an attempt that has no token. Nothing was sent to its target.
 func (c oauth2Client) failure(err error) error {
-	failure := &tokenError{class: run.ClassOAuth2}
+	failure := &tokenError{Failure: Failure{Class: run.ClassOAuth2, Err: fmt.Errorf("token endpoint %s: %w", c.endpoint, err)}}
 	var known *tokenError
-	var classed *classedError
+	var denied *Failure
 	switch {
 	case errors.As(err, &known):
-		failure = known
+		return known
 	case errors.Is(err, context.DeadlineExceeded):
-		failure.error = fmt.Errorf("token endpoint %s: no response within the timeout of the attempt", c.endpoint)
-	case errors.As(err, &classed): // the egress rules and the bounds are not retried
-		failure.class = classed.class
-		fallthrough
-	default:
-		failure.error = fmt.Errorf("token endpoint %s: %w", c.endpoint, err)
+		failure.Err = fmt.Errorf("token endpoint %s: no response within the timeout of the attempt", c.endpoint)
+	case errors.As(err, &denied): // the egress rules and the bounds are not retried
+		failure.Class = denied.Class
 	}
 	return failure
 }
@@ -148,13 +141,13 @@ func (c oauth2Client) fetch(ctx context.Context) (*token, error) {
 
 // unreachable returns the error of a token endpoint without a response.
 func (c oauth2Client) unreachable(ctx context.Context, err error, clean redaction) error {
-	var classed *classedError
-	if errors.As(err, &classed) {
-		return classed
+	var denied *Failure
+	if errors.As(err, &denied) {
+		return denied
 	}
 	outcome := classify(context.WithoutCancel(ctx), ctx, err, input.Duration(tokenTimeout))
-	return &tokenError{class: run.ClassOAuth2, addresses: addressesOf(outcome),
-		error: fmt.Errorf("token endpoint %s: %s", c.endpoint, clean.clean(outcome.Error))}
+	return &tokenError{Failure: Failure{Class: run.ClassOAuth2, Addresses: addressesOf(outcome),
+		Err: fmt.Errorf("token endpoint %s: %s", c.endpoint, clean.clean(outcome.Error))}}
 }
 
 // request returns the request for a token at now (RFC 6749, section 4.4.2).

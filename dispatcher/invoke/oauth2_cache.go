@@ -169,8 +169,8 @@ func (t *tokens) land(s *tokenState, f *flight) {
 // pauseAfter returns for how long a token endpoint is not asked again after a failure.
 func pauseAfter(err error) time.Duration {
 	var failure *tokenError
-	if errors.As(err, &failure) && failure.retryAfter != nil {
-		return min(max(*failure.retryAfter, failureAge), mostFailureAge)
+	if errors.As(err, &failure) && failure.RetryAfter != nil {
+		return min(max(*failure.RetryAfter, failureAge), mostFailureAge)
 	}
 	return failureAge
 }
@@ -178,11 +178,11 @@ func pauseAfter(err error) time.Duration {
 // stillPaused returns a failure for an attempt that comes later, with the wait that is left of it.
 func stillPaused(err error, left time.Duration) error {
 	var failure *tokenError
-	if !errors.As(err, &failure) || failure.retryAfter == nil {
+	if !errors.As(err, &failure) || failure.RetryAfter == nil {
 		return err
 	}
 	later := *failure
-	later.retryAfter = &left
+	later.RetryAfter = &left
 	return &later
 }
 

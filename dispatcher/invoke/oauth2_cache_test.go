@@ -127,13 +127,13 @@ func TestThrottledEndpointIsAskedAfterItsRetryAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wait := 30 * time.Second
-		throttled := &tokenError{class: run.ClassOAuth2, error: errors.New("slow down"), retryAfter: &wait}
+		throttled := &tokenError{Failure: Failure{Class: run.ClassOAuth2, Err: errors.New("slow down"), RetryAfter: &wait}}
 		cache, from := newTokens(), &issuer{err: throttled}
 		defer cache.close()
 		for _, want := range []time.Duration{30 * time.Second, 20 * time.Second, 10 * time.Second} {
 			_, err := cache.get(t.Context(), tokenKey{app: "demo"}, from.fetch)
 			var got *tokenError
-			if !errors.As(err, &got) || *got.retryAfter != want || from.issued.Load() != 1 {
+			if !errors.As(err, &got) || *got.RetryAfter != want || from.issued.Load() != 1 {
 				t.Errorf("error = %v after %d requests, want one that asks for %s after 1", err, from.issued.Load(), want)
 			}
 			time.Sleep(10 * time.Second)
@@ -147,7 +147,7 @@ func TestEndpointThatAsksForHoursIsAskedAfterAMinute(t *testing.T) {
 	t.Parallel()
 	long, short := 24*time.Hour, time.Duration(0)
 	for wait, want := range map[*time.Duration]time.Duration{&long: mostFailureAge, &short: failureAge, nil: failureAge} {
-		if got := pauseAfter(&tokenError{error: errors.New("slow down"), retryAfter: wait}); got != want {
+		if got := pauseAfter(&tokenError{Failure: Failure{Err: errors.New("slow down"), RetryAfter: wait}}); got != want {
 			t.Errorf("pause = %s, want %s", got, want)
 		}
 	}

@@ -86,9 +86,10 @@ func (c oauth2Client) read(got response, askedAt time.Time, clean redaction) (*t
 		return newToken(said.AccessToken, askedAt, said.ExpiresIn.life()), nil
 	}
 	return nil, &tokenError{
-		class:      run.ClassOAuth2,
-		error:      fmt.Errorf("token endpoint %s responded with status %d: %s", c.endpoint, got.status, redact(clean.clean(problem))),
-		retryAfter: retryAfter(got.header, time.Now()),
+		Failure: Failure{
+			Class: run.ClassOAuth2, RetryAfter: retryAfter(got.header, time.Now()),
+			Err: fmt.Errorf("token endpoint %s responded with status %d: %s", c.endpoint, got.status, redact(clean.clean(problem))),
+		},
 		// RFC 6749, section 5.2: invalid_client comes with the status 401 or 400.
 		refused: got.status == http.StatusUnauthorized || said.Error == "invalid_client",
 	}
