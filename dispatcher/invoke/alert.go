@@ -10,39 +10,20 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// notifications delivers the notifications of alerts: the messages that the formats of their webhooks make of them.
-type notifications struct {
-	hooks  *webhooks
-	topics topics
-}
-
-// close does nothing: the connections are those of webhooks and topics.
-func (notifications) close() {}
-
-func (n notifications) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
-	if topic := call.Target.Alert.SNS; topic != nil {
-		notification, err := target.ParseAlertNotification(call.Payload)
-		if err != nil {
-			return notSent(ctx, err)
-		}
-		call.Notification, call.Target = &notification, target.Target{SNS: topic.SNS()}
-		return n.topics.call(ctx, call, started)
-	}
+// Notify delivers the notification of an alert to a webhook: the message that the format of the webhook makes of it.
+func (h *webhooks) Notify(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	w := call.Target.Alert.Webhook
-	if w == nil {
-		return failed(run.ClassOther, "this version of Carillon does not know this kind of destination of alerts")
-	}
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
 	defer cancel()
-	r, err := n.build(bounded, w, call, started)
+	r, err := h.buildNotification(bounded, w, call, started)
 	if err != nil {
 		return notSent(ctx, err)
 	}
-	return n.hooks.attempt(ctx, bounded, &w.Webhook, r, &stopwatch{start: started})
+	return h.attempt(ctx, bounded, &w.Webhook, r, &stopwatch{start: started})
 }
 
-// build returns the request of an attempt at now.
-func (n notifications) build(
+// buildNotification returns the request of an attempt at now.
+func (h *webhooks) buildNotification(
 	ctx context.Context, w *target.AlertWebhook, call target.Call, now time.Time,
 ) (request, error) {
 	notification, err := target.ParseAlertNotification(call.Payload)
@@ -56,13 +37,13 @@ func (n notifications) build(
 	}
 	secrets := request{owner: ownerOf(call)}
 	if w.SecretURL != nil {
-		if address, err = n.secretURL(ctx, &secrets, w, now); err != nil {
+		if address, err = h.secretURL(ctx, &secrets, w, now); err != nil {
 			return request{}, err
 		}
 	}
 	routingKey := ""
 	if w.RoutingKey != nil {
-		if routingKey, err = n.hooks.reveal(ctx, &secrets, "routing_key", *w.RoutingKey, now); err != nil {
+		if routingKey, err = h.reveal(ctx, &secrets, "routing_key", *w.RoutingKey, now); err != nil {
 			return request{}, err
 		}
 	}
@@ -70,17 +51,17 @@ func (n notifications) build(
 		body = message
 	}
 	to := destination{url: address, scope: scopeOf(call.App, call.Bounds.Egress)}
-	r, err := n.hooks.buildFor(ctx, to, content{&w.Webhook, headers, body}, call, now)
+	r, err := h.buildFor(ctx, to, content{&w.Webhook, headers, body}, call, now)
 	r.revealed = append(r.revealed, secrets.revealed...)
 	r.looked = append(r.looked, secrets.looked...)
 	return r, err
 }
 
 // secretURL returns the URL that is a secret. Its path and query are hidden as well, because a receiver may repeat them alone.
-func (n notifications) secretURL(
+func (h *webhooks) secretURL(
 	ctx context.Context, secrets *request, w *target.AlertWebhook, now time.Time,
 ) (string, error) {
-	text, err := n.hooks.reveal(ctx, secrets, "secret_url", *w.SecretURL, now)
+	text, err := h.reveal(ctx, secrets, "secret_url", *w.SecretURL, now)
 	if err != nil {
 		return "", err
 	}

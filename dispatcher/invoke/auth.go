@@ -9,12 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -105,12 +103,13 @@ func (h *webhooks) awsCredentials(
 	ctx context.Context, r *request, c *target.AWSCredentials, now time.Time,
 ) (aws.Credentials, error) {
 	if c == nil {
-		found, err := h.node.retrieve(ctx)
-		if err != nil {
-			return found, badSecret("auth sigv4",
-				errors.New("this node has no AWS credentials in its environment, its files or its instance role"))
+		if node, err := h.node.get(ctx); err == nil && node.Credentials != nil {
+			if found, err := node.Credentials.Retrieve(ctx); err == nil {
+				return found, nil
+			}
 		}
-		return found, nil
+		return aws.Credentials{}, badSecret("auth sigv4",
+			errors.New("this node has no AWS credentials in its environment, its files or its instance role"))
 	}
 	key, err := h.reveal(ctx, r, "auth sigv4 secret_access_key", c.SecretAccessKey, now)
 	if err != nil {
@@ -121,25 +120,4 @@ func (h *webhooks) awsCredentials(
 		found.SessionToken, err = h.reveal(ctx, r, "auth sigv4 session_token", *c.SessionToken, now)
 	}
 	return found, err
-}
-
-// awsNode finds the AWS credentials of this node at first use, and renews them.
-type awsNode struct {
-	mu       sync.Mutex
-	provider aws.CredentialsProvider
-}
-
-func (n *awsNode) retrieve(ctx context.Context) (aws.Credentials, error) {
-	n.mu.Lock()
-	if n.provider == nil {
-		found, err := config.LoadDefaultConfig(ctx)
-		if err != nil {
-			n.mu.Unlock()
-			return aws.Credentials{}, err
-		}
-		n.provider = found.Credentials
-	}
-	provider := n.provider
-	n.mu.Unlock()
-	return provider.Retrieve(ctx)
 }

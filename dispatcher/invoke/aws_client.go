@@ -2,8 +2,6 @@ package invoke
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,9 +14,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
-	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -156,30 +151,3 @@ func assumeForCall(node aws.Config, call target.Call) aws.CredentialsProvider {
 	tags[target.SessionTagApp], tags[target.SessionTagJob] = call.App, call.Job
 	return assume(node, roleKey{role.RoleARN, call.App, call.AWSExternalID}, tags)
 }
-
-// assume assumes a role with the identity of an app, so that trust policies and CloudTrail tell apps apart. Nothing of that
-// identity is a tenant's choice.
-func assume(node aws.Config, of roleKey, tags map[string]string) aws.CredentialsProvider {
-	return stscreds.NewAssumeRoleProvider(sts.NewFromConfig(node), of.role, func(o *stscreds.AssumeRoleOptions) {
-		o.RoleSessionName = sessionName(of.app)
-		o.ExternalID = aws.String(of.externalID)
-		for _, key := range slices.Sorted(maps.Keys(tags)) {
-			o.Tags = append(o.Tags, ststypes.Tag{Key: aws.String(key), Value: aws.String(tags[key])})
-		}
-	})
-}
-
-// sessionName returns the name of the role sessions of an app: carillon-APP, of at most 64 characters. The end of a longer
-// one is a dot, which no name of an app has, and a hash.
-func sessionName(app string) string {
-	const most, digits = 64, 10
-	name := "carillon-" + app
-	if len(name) <= most {
-		return name
-	}
-	sum := sha256.Sum256([]byte(app))
-	return name[:most-digits-1] + "." + hex.EncodeToString(sum[:])[:digits]
-}
-
-// close closes idle connections.
-func (a *awsClients[C]) close() { a.node.close() }

@@ -23,10 +23,10 @@ func roleCall(n int) target.Call {
 func TestClientsOfAWSAreBounded(t *testing.T) {
 	t.Parallel()
 	var loads atomic.Int32
-	f := newFunctions(&nodeConfig{load: func(context.Context) (aws.Config, error) {
+	f := newAWSClients(&nodeConfig{load: func(context.Context) (aws.Config, error) {
 		loads.Add(1)
 		return aws.Config{Region: "eu-central-1", Credentials: credentials.NewStaticCredentialsProvider("A", "b", "")}, nil
-	}})
+	}}, func(aws.Config) int { return 0 })
 	now := time.Now()
 	first, err := f.client(t.Context(), roleCall(0), now)
 	if err != nil {
@@ -51,13 +51,13 @@ func TestLoadingTheConfigurationOfAWSBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	begun, end := make(chan struct{}), make(chan struct{})
 	var loads atomic.Int32
-	f := newFunctions(&nodeConfig{load: func(context.Context) (aws.Config, error) {
+	f := newAWSClients(&nodeConfig{load: func(context.Context) (aws.Config, error) {
 		if loads.Add(1) == 1 {
 			close(begun)
 			<-end
 		}
 		return aws.Config{Region: "eu-central-1", Credentials: credentials.NewStaticCredentialsProvider("A", "b", "")}, nil
-	}})
+	}}, func(aws.Config) int { return 0 })
 	slow := make(chan error, 1)
 	go func() {
 		_, err := f.client(t.Context(), roleCall(1), time.Now())

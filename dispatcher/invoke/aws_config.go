@@ -2,15 +2,22 @@ package invoke
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
 )
 
 // nodeConfig is the AWS configuration of the node, which is loaded at first use.
@@ -42,8 +49,8 @@ func (n *nodeConfig) get(ctx context.Context) (aws.Config, error) {
 	return n.loaded.Copy(), nil
 }
 
-// close closes idle connections.
-func (n *nodeConfig) close() {
+// Close closes idle connections.
+func (n *nodeConfig) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.loaded == nil {
@@ -73,4 +80,40 @@ func LoadAWS(ctx context.Context) (aws.Config, error) {
 		}
 	}
 	return loaded, nil
+}
+
+// NodeRegion returns the AWS region of the node, as its environment and files name it; empty if they do not.
+func NodeRegion(ctx context.Context) string {
+	loaded, err := LoadAWS(ctx)
+	if err != nil {
+		return "" // the first call of a function reports it
+	}
+	return loaded.Region
+}
+
+// roleKey tells apart the roles that are assumed for apps.
+type roleKey struct{ role, app, externalID string }
+
+// assume assumes a role with the identity of an app, so that trust policies and CloudTrail tell apps apart. Nothing of that
+// identity is a tenant's choice.
+func assume(node aws.Config, of roleKey, tags map[string]string) aws.CredentialsProvider {
+	return stscreds.NewAssumeRoleProvider(sts.NewFromConfig(node), of.role, func(o *stscreds.AssumeRoleOptions) {
+		o.RoleSessionName = sessionName(of.app)
+		o.ExternalID = aws.String(of.externalID)
+		for _, key := range slices.Sorted(maps.Keys(tags)) {
+			o.Tags = append(o.Tags, ststypes.Tag{Key: aws.String(key), Value: aws.String(tags[key])})
+		}
+	})
+}
+
+// sessionName returns the name of the role sessions of an app: carillon-APP, of at most 64 characters. The end of a longer
+// one is a dot, which no name of an app has, and a hash.
+func sessionName(app string) string {
+	const most, digits = 64, 10
+	name := "carillon-" + app
+	if len(name) <= most {
+		return name
+	}
+	sum := sha256.Sum256([]byte(app))
+	return name[:most-digits-1] + "." + hex.EncodeToString(sum[:])[:digits]
 }

@@ -66,6 +66,13 @@ func notAttempted(err error) run.Outcome {
 	return failed(run.ClassOther, err.Error())
 }
 
+// outsideBounds returns the outcome of an attempt that the bounds of its app do not allow.
+func outsideBounds(err error) run.Outcome {
+	outcome := notAttempted(outOfBounds(err))
+	outcome.NotSent = true
+	return outcome
+}
+
 // notSent returns the outcome of an attempt whose request could not be built. ctx is the context of the attempt without its
 // timeout.
 func notSent(ctx context.Context, err error) run.Outcome {

@@ -18,6 +18,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
+// Bounds of connections.
+const (
+	mostHeader  = 64 << 10         // bytes of a response's header
+	idleTimeout = 30 * time.Second // shorter than the idle timeout of most servers
+)
+
 // mostClients bounds the number of different TLS options and bounds of egress whose clients are kept.
 const mostClients = 512
 

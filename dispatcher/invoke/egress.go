@@ -135,14 +135,14 @@ func (g *guard) checkTarget(of scope, host, port string) error {
 	return of.checkHost(net.JoinHostPort(cmp.Or(of.name, host), port))
 }
 
-// checkKnown is what dialing a host for a scope would refuse by the addresses that the host is known to have.
-func (g *guard) checkKnown(of scope, host string, port uint16, addresses []netip.Addr) error {
-	if err := g.checkTarget(of, host, strconv.Itoa(int(port))); err != nil {
+// CheckKnown is what dialing a host for a scope would refuse by the addresses that the host is known to have.
+func (h *webhooks) CheckKnown(of scope, host string, port uint16, addresses []netip.Addr) error {
+	if err := h.guard.checkTarget(of, host, strconv.Itoa(int(port))); err != nil {
 		return err
 	}
-	check := g.checker(of)
+	check := h.guard.checker(of)
 	for _, addr := range addresses {
-		if err := g.checkDialled(netip.AddrPortFrom(addr, port), check); err != nil {
+		if err := h.guard.checkDialled(netip.AddrPortFrom(addr, port), check); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -19,18 +19,23 @@ import (
 // groups calls endpoints of groups. An attempt tries the endpoints in the order of the strategy until one may have
 // received the request; after that, it tries no other.
 type groups struct {
-	hooks  *webhooks
-	known  *groupStates
-	names  *names
-	checks *checks
+	hooks   *webhooks
+	secrets *secrets
+	known   *groupStates
+	names   *names
+	checks  *checks
 }
 
-func newGroups(hooks *webhooks, servers []netip.AddrPort) *groups {
-	return &groups{hooks: hooks, known: newGroupStates(), names: newNames(dns.New(servers), hooks.guard.resolver), checks: newChecks()}
+// newGroups returns the groups whose endpoints are called as webhooks are. servers are asked for their members from DNS, and
+// resolver, as in requests, for the targets of services.
+func newGroups(hooks *webhooks, secrets *secrets, resolver *net.Resolver, servers []netip.AddrPort) *groups {
+	return &groups{
+		hooks: hooks, secrets: secrets, known: newGroupStates(), names: newNames(dns.New(servers), resolver), checks: newChecks(),
+	}
 }
 
-// close ends what goes on without an attempt. The connections are those of webhooks.
-func (g *groups) close() {
+// Close ends what goes on without an attempt. The connections are those of webhooks.
+func (g *groups) Close() {
 	g.checks.close()
 	g.names.close()
 }
@@ -60,7 +65,8 @@ type refusal struct {
 	addresses     []string // that why leaves out
 }
 
-func (g *groups) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+// Invoke makes one attempt with an endpoint of a group.
+func (g *groups) Invoke(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	a, err := g.prepare(call, started)
 	if err != nil {
 		return notSent(ctx, err)
@@ -122,7 +128,7 @@ func (a *groupAttempt) ensureToken(ctx context.Context) error {
 	if a.content.Auth == nil || a.content.Auth.OAuth2 == nil {
 		return nil
 	}
-	r := request{owner: ownerOf(a.call), header: http.Header{}}
+	r := a.hooks.Request(a.call, "", destination{})
 	return a.hooks.authorize(ctx, &r, a.content.Auth, a.started)
 }
 

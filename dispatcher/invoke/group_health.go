@@ -94,17 +94,17 @@ type dueCheck struct {
 
 // CheckHealth begins the health checks of groups that are due at now, those first that have waited for longest, and does
 // not wait for them. A call needs an app, its bounds and a group. Checks that are too many at once wait for the next call.
-func (i *Invoker) CheckHealth(ctx context.Context, calls []target.Call, now time.Time) {
+func (g *groups) CheckHealth(ctx context.Context, calls []target.Call, now time.Time) {
 	var due []dueCheck
 	for _, call := range calls {
 		if call.Group == nil || call.Group.HealthCheck == nil || call.Bounds == nil || call.Bounds.Suspended {
 			continue
 		}
-		due = append(due, i.groups.dueChecks(ctx, call, now)...)
+		due = append(due, g.dueChecks(ctx, call, now)...)
 	}
 	slices.SortStableFunc(due, func(a, b dueCheck) int { return a.at.Compare(b.at) })
 	for _, one := range due {
-		one.begin(ctx, i.groups.checks, now)
+		one.begin(ctx, g.checks, now)
 	}
 }
 
@@ -180,10 +180,10 @@ func (d dueCheck) check(ctx context.Context, settings target.HealthCheck) (why s
 	if err != nil {
 		return err.Error(), false
 	}
-	got, err := send(bounded, r.clients.kept, r, &stopwatch{start: d.started})
+	got, err := r.Send(bounded, &stopwatch{start: d.started})
 	switch {
 	case err != nil:
-		return newRedaction(r.revealed).clean(classify(ctx, bounded, err, settings.Timeout).Error), false
+		return r.Redaction().clean(classify(ctx, bounded, err, settings.Timeout).Error), false
 	case got.status < 200 || got.status > 299:
 		return fmt.Sprintf("responded to the health check with status %d", got.status), true
 	}

@@ -110,11 +110,18 @@ func TestThresholdsOfHealthChecks(t *testing.T) {
 	}
 }
 
-// checker returns an invoker and a call of a group with health checks of some servers that respond with a status each.
-func checker(t *testing.T, app string, statuses ...*atomic.Int64) (*Invoker, target.Call) {
+// localGroups returns groups whose endpoints are on this machine and need no secrets.
+func localGroups(t *testing.T) *groups {
 	t.Helper()
-	i := New(Options{Egress: Egress{Loopback: true}})
-	t.Cleanup(i.Close)
+	hooks := newWebhooks(webOptions{Egress: Egress{Loopback: true}}, nil, nil)
+	g := newGroups(hooks, nil, nil, nil)
+	t.Cleanup(func() { g.Close(); hooks.Close() })
+	return g
+}
+
+// checker returns groups and a call of one with health checks of some servers that respond with a status each.
+func checker(t *testing.T, app string, statuses ...*atomic.Int64) (*groups, target.Call) {
+	t.Helper()
 	group := &target.GroupVersion{}
 	group.App, group.Name, group.Path, group.HealthCheck = app, "workers", "/base", &target.HealthCheck{
 		Path: "/health", Timeout: input.Duration(time.Hour),
@@ -132,7 +139,7 @@ func checker(t *testing.T, app string, statuses ...*atomic.Int64) (*Invoker, tar
 		})
 	}
 	bounds := target.Bounds{}.WithDefaults(app)
-	return i, target.Call{App: app, Group: group, Bounds: &bounds}
+	return localGroups(t), target.Call{App: app, Group: group, Bounds: &bounds}
 }
 
 func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
@@ -140,15 +147,15 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 	var well, ill atomic.Int64
 	well.Store(http.StatusNoContent)
 	ill.Store(http.StatusServiceUnavailable)
-	i, call := checker(t, "demo", &well, &ill)
+	g, call := checker(t, "demo", &well, &ill)
 	now := time.Now().Add(time.Hour) // so that the results hold, however long the machine takes
 	round := func() {
-		i.CheckHealth(t.Context(), []target.Call{call}, now)
-		i.groups.checks.running.Wait()
+		g.CheckHealth(t.Context(), []target.Call{call}, now)
+		g.checks.running.Wait()
 		now = now.Add(10 * time.Second)
 	}
 	states := func() string {
-		status := i.GroupStatus(t.Context(), *call.Group, target.EgressBounds{})
+		status := g.GroupStatus(t.Context(), *call.Group, target.EgressBounds{})
 		return fmt.Sprint(status.Endpoints[0].State, " ", status.Endpoints[1].State, " ", status.Endpoints[1].Reason)
 	}
 	for range 3 { // the first comes after a random part of the interval
@@ -164,14 +171,14 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 	call.Job = "ping"
 	call.Target.Group = &target.GroupTarget{Name: "workers", Timeout: input.Duration(time.Hour)}
 	call.Group.Live = call.Group.Live[1:]
-	if o := i.Invoke(t.Context(), call); o.Class != run.ClassNoEndpoint || !o.NotSent ||
+	if o := g.Invoke(t.Context(), call, time.Now()); o.Class != run.ClassNoEndpoint || !o.NotSent ||
 		o.Error != "group workers has no endpoint that is up; it has 1, of which 0 are draining and 1 are down by their health checks" {
 		t.Errorf("outcome = %+v, want no endpoint", o)
 	}
 	ill.Store(http.StatusOK)
 	round()
 	round()
-	if o := i.GroupStatus(t.Context(), *call.Group, target.EgressBounds{}); o.Endpoints[0].State != target.EndpointUp {
+	if o := g.GroupStatus(t.Context(), *call.Group, target.EgressBounds{}); o.Endpoints[0].State != target.EndpointUp {
 		t.Errorf("after two good checks, status = %+v", o)
 	}
 }
@@ -185,8 +192,8 @@ func TestChecksAtOnceAreBounded(t *testing.T) {
 		arrived.Add(1)
 		<-release
 	}))
-	i := New(Options{Egress: Egress{Loopback: true}})
-	t.Cleanup(func() { i.Close(); close(release); server.Close() })
+	g := localGroups(t)
+	t.Cleanup(func() { g.Close(); close(release); server.Close() })
 	var calls []target.Call
 	for _, app := range []string{"a", "b", "c", "d", "e", "f"} {
 		group := &target.GroupVersion{}
@@ -201,9 +208,9 @@ func TestChecksAtOnceAreBounded(t *testing.T) {
 	}
 	now := time.Now()
 	for n := range 3 {
-		i.CheckHealth(t.Context(), calls, now.Add(time.Duration(n)*time.Minute))
+		g.CheckHealth(t.Context(), calls, now.Add(time.Duration(n)*time.Minute))
 	}
-	c := i.groups.checks
+	c := g.checks
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all != mostChecks || c.of["a"] > mostChecksOfApp {

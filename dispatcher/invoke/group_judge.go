@@ -18,23 +18,23 @@ import (
 // members of the group: nothing is sent to them, and only operators see them. Otherwise an app would learn the network of the
 // node by names of its choice. What it allows is checked again whenever it is dialled.
 type judge struct {
-	guard  *guard
+	hooks  *webhooks
 	scopes *groupScopes
 }
 
 func (g *groups) judge(group *target.EndpointGroup, egress target.EgressBounds) judge {
-	return judge{g.hooks.guard, newGroupScopes(&target.GroupVersion{EndpointGroup: *group}, egress)}
+	return judge{g.hooks, newGroupScopes(&target.GroupVersion{EndpointGroup: *group}, egress)}
 }
 
 // address judges an endpoint at an address.
 func (j judge) address(e target.Endpoint, addr netip.Addr, port uint16) namedEndpoint {
-	err := j.guard.checkKnown(j.scopes.of(&e), addr.String(), port, []netip.Addr{addr})
+	err := j.hooks.CheckKnown(j.scopes.of(&e), addr.String(), port, []netip.Addr{addr})
 	return refusedFor(e, err, "")
 }
 
 // service judges an endpoint that a service stands for. One without an address is refused, so that nothing tells its name.
 func (j judge) service(e target.Endpoint, service dns.Record, addresses []netip.Addr) namedEndpoint {
-	err := j.guard.checkKnown(j.scopes.of(&e), service.Host, service.Port, addresses)
+	err := j.hooks.CheckKnown(j.scopes.of(&e), service.Host, service.Port, addresses)
 	if err == nil && len(addresses) == 0 {
 		err = denied(service.Host, "its name has no address")
 	}

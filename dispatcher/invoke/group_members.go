@@ -62,7 +62,7 @@ type merged struct {
 	of       *target.GroupVersion
 	versions map[string]uint64 // of the lists of names
 	egress   target.EgressBounds
-	peers    *[]netip.AddrPort // see guard
+	peers    *[]netip.AddrPort // see webhooks.Peers
 	version  *target.GroupVersion
 }
 
@@ -71,7 +71,7 @@ type merged struct {
 func (g *groups) withNames(
 	ctx context.Context, state *groupState, call target.Call, now time.Time, wait bool,
 ) *target.GroupVersion {
-	group, egress, peers := call.Group, call.Bounds.Egress, g.hooks.guard.peers.Load()
+	group, egress, peers := call.Group, call.Bounds.Egress, g.hooks.Peers()
 	if len(group.DNS) == 0 {
 		return group
 	}
@@ -106,24 +106,24 @@ func (m *merged) is(group *target.GroupVersion, all map[string]knownName) bool {
 
 // Members returns the endpoints that the names of a group stand for, by their ids: those that an app with some bounds may call
 // from this node, and those that are refused. It may wait for name servers.
-func (i *Invoker) Members(
+func (g *groups) Members(
 	ctx context.Context, group target.EndpointGroup, egress target.EgressBounds,
 ) (members, refused []target.Endpoint) {
-	return namedEndpoints(&group, i.groups.names.of(ctx, &group, time.Now(), true), i.groups.judge(&group, egress))
+	return namedEndpoints(&group, g.names.of(ctx, &group, time.Now(), true), g.judge(&group, egress))
 }
 
 // GroupStatus returns what this node knows of a group of an app with some bounds and the endpoints that it has, but for the id
 // of the node. It may wait for name servers.
-func (i *Invoker) GroupStatus(
+func (g *groups) GroupStatus(
 	ctx context.Context, group target.GroupVersion, egress target.EgressBounds,
 ) target.GroupStatus {
 	now := time.Now()
-	state := i.groups.known.state(groupKey{group.App, group.Name})
+	state := g.known.state(groupKey{group.App, group.Name})
 	if state == nil {
 		state = newGroupState() // it made no requests
 	}
 	status := target.GroupStatus{DNS: map[string]target.DNSStatus{}, Endpoints: []target.EndpointStatus{}}
-	all, j := i.groups.names.of(ctx, &group.EndpointGroup, now, true), i.groups.judge(&group.EndpointGroup, egress)
+	all, j := g.names.of(ctx, &group.EndpointGroup, now, true), g.judge(&group.EndpointGroup, egress)
 	for label, known := range all {
 		d := group.DNS[label].Resolved()
 		one := target.DNSStatus{Name: d.Name, Type: d.Type, Error: known.err}
@@ -147,8 +147,8 @@ func (i *Invoker) GroupStatus(
 }
 
 // CountEndpoints counts the endpoints of the groups that this node has sent requests to since a time, by their states.
-func (i *Invoker) CountEndpoints(since, now time.Time) []target.GroupCount {
-	known := i.groups.known
+func (g *groups) CountEndpoints(since, now time.Time) []target.GroupCount {
+	known := g.known
 	known.mu.Lock()
 	states := maps.Clone(known.groups)
 	known.mu.Unlock()

@@ -131,7 +131,8 @@ func callOf(group *target.GroupVersion) target.Call {
 // A group keeps its list of endpoints while no name changes: routers count by it.
 func TestGroupWithTheSameNamesIsTheSame(t *testing.T) {
 	t.Parallel()
-	g := newGroups(&webhooks{guard: newGuard(Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}, nil)}, nil)
+	hooks := newWebhooks(webOptions{Egress: Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}}, nil, nil)
+	g := newGroups(hooks, nil, nil, nil)
 	group := groupOf("b", "10-0-0-1-80")
 	group.DNS = map[string]target.DNSMembers{"all": {Name: "a.test", Type: "A", Port: 80}}
 	known := &knownName{askAt: time.Unix(1<<40, 0)}
@@ -163,8 +164,7 @@ func TestGroupWithTheSameNamesIsTheSame(t *testing.T) {
 	if again := g.withNames(t.Context(), state, callOf(group), now, true); len(again.Live) != 3 {
 		t.Errorf("under the bounds of before, group = %+v", again)
 	}
-	peers := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.3:80")}
-	g.hooks.guard.peers.Store(&peers)
+	hooks.DenyAPIs([]string{"10.0.0.3:80"})
 	if fourth := g.withNames(t.Context(), state, callOf(group), now, true); len(fourth.Live) != 2 {
 		t.Errorf("once a node serves its API there, group = %+v", fourth)
 	}

@@ -131,11 +131,11 @@ func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *target.E
 	if err != nil {
 		return &refusal{endpoint: endpoint.ID, why: err.Error()}, false
 	}
-	got, err := send(bounded, r.clients.kept, r, &stopwatch{start: a.started})
+	got, err := r.Send(bounded, &stopwatch{start: a.started})
 	switch {
 	case err != nil:
 		outcome := classify(ctx, bounded, err, timeout)
-		why := newRedaction(r.revealed).clean(outcome.Error)
+		why := r.Redaction().clean(outcome.Error)
 		return &refusal{endpoint: endpoint.ID, why: why, addresses: addressesOf(outcome)}, false
 	case got.status < 200 || got.status > 299:
 		a.hooks.refused(r, got.status)
@@ -147,8 +147,9 @@ func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *target.E
 // probeRequest returns the request of a probe. It is authenticated as other requests to endpoints are, and not signed.
 func (a *groupAttempt) probeRequest(ctx context.Context, to destination) (request, error) {
 	now := time.Now()
-	r := request{owner: ownerOf(a.call), method: http.MethodGet, url: to.url, host: to.host, endpoint: to.endpoint}
-	r.header = http.Header{"User-Agent": {a.hooks.agent}, "Carillon-App": {a.call.App}, "Carillon-Endpoint": {to.endpoint}}
+	r := a.hooks.Request(a.call, http.MethodGet, to)
+	r.Repeatable = true
+	r.header["Carillon-App"], r.header["Carillon-Endpoint"] = []string{a.call.App}, []string{to.endpoint}
 	if err := a.hooks.connect(ctx, &r, a.content.TLS, to.scope, now); err != nil || a.content.Auth == nil {
 		return r, err
 	}

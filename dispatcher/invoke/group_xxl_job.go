@@ -142,8 +142,8 @@ func (a *groupAttempt) post(
 	ctx context.Context, endpoint *target.Endpoint, path string, body any, most int,
 ) (got response, reply executorReply, err error) {
 	to := a.destination(endpoint, path)
-	r := request{owner: ownerOf(a.call), method: http.MethodPost, url: to.url, host: to.host, endpoint: to.endpoint, most: most}
-	r.header = http.Header{"User-Agent": {a.hooks.agent}, "Content-Type": {"application/json"}}
+	r := a.hooks.Request(a.call, http.MethodPost, to)
+	r.most, r.header["Content-Type"] = most, []string{"application/json"}
 	if body != nil {
 		if r.body, err = json.Marshal(body); err != nil {
 			return got, reply, err
@@ -155,12 +155,8 @@ func (a *groupAttempt) post(
 	if err != nil {
 		return got, reply, err
 	}
-	client := r.clients.kept
-	if len(r.body) == 0 {
-		client = r.clients.fresh
-	}
-	clean := newRedaction(r.revealed)
-	if got, err = send(ctx, client, r, &stopwatch{start: a.started}); err != nil {
+	clean := r.Redaction()
+	if got, err = r.Send(ctx, &stopwatch{start: a.started}); err != nil {
 		timeout := input.Duration(executorTimeout)
 		return got, reply, errors.New(clean.clean(classify(ctx, ctx, err, timeout).Error))
 	}
@@ -170,21 +166,21 @@ func (a *groupAttempt) post(
 }
 
 // executor returns what asks the executor of a call.
-func (i *Invoker) executor(call target.ExecutorCall) (*groupAttempt, error) {
+func (g *groups) executor(call target.ExecutorCall) (*groupAttempt, error) {
 	if call.Bounds.Suspended {
 		return nil, fmt.Errorf("app %s is suspended", call.App)
 	}
 	return &groupAttempt{
-		hooks: i.hooks, scopes: newGroupScopes(call.Group, call.Bounds.Egress), started: time.Now(),
+		hooks: g.hooks, scopes: newGroupScopes(call.Group, call.Bounds.Egress), started: time.Now(),
 		call: target.Call{App: call.App, AWSExternalID: call.AWSExternalID, Bounds: call.Bounds, Group: call.Group},
 	}, nil
 }
 
 // StopExecutor asks an executor to stop what it runs of a job, queued or running: the protocol stops jobs and not runs.
-func (i *Invoker) StopExecutor(ctx context.Context, call target.ExecutorCall) error {
+func (g *groups) StopExecutor(ctx context.Context, call target.ExecutorCall) error {
 	ctx, cancel := context.WithTimeout(ctx, executorTimeout)
 	defer cancel()
-	a, err := i.executor(call)
+	a, err := g.executor(call)
 	if err != nil {
 		return err
 	}
@@ -207,10 +203,10 @@ func (a *groupAttempt) stop(ctx context.Context, endpoint *target.Endpoint, job 
 }
 
 // ExecutorLog reads the log of an attempt from a line on, counted from 1. It sets neither Run nor Attempt.
-func (i *Invoker) ExecutorLog(ctx context.Context, call target.ExecutorCall, from int) (log target.ExecutorLog, err error) {
+func (g *groups) ExecutorLog(ctx context.Context, call target.ExecutorCall, from int) (log target.ExecutorLog, err error) {
 	ctx, cancel := context.WithTimeout(ctx, executorTimeout)
 	defer cancel()
-	a, err := i.executor(call)
+	a, err := g.executor(call)
 	if err != nil {
 		return log, err
 	}
@@ -244,11 +240,11 @@ func (i *Invoker) ExecutorLog(ctx context.Context, call target.ExecutorCall, fro
 }
 
 // IsAccessToken tells whether a text is the access token of a group. The error tells that the token cannot be read here.
-func (i *Invoker) IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error) {
+func (g *groups) IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error) {
 	if of.Group.AccessToken == nil {
 		return false, nil
 	}
-	want, err := i.hooks.secrets.reveal(ctx, owner{of.App, of.AWSExternalID, of.Bounds}, *of.Group.AccessToken, time.Now())
+	want, err := g.secrets.reveal(ctx, owner{of.App, of.AWSExternalID, of.Bounds}, *of.Group.AccessToken, time.Now())
 	if err != nil {
 		return false, badSecret("access_token", err)
 	}

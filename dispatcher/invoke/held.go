@@ -2,16 +2,8 @@ package invoke
 
 import (
 	"context"
-	"errors"
 	"net"
-
-	"github.com/carillon-dev/carillon/dispatcher/run"
 )
-
-// errNotHeld ends an attempt whose run is another node's by now, or may be. The lease was good when the attempt began, but what
-// comes before the first byte may take long: a secret is read, a token is fetched, an endpoint does not respond, or the packets
-// of a connection are lost.
-var errNotHeld = errors.New("the node does not hold the run any longer")
 
 // heldKey is the key of Call.Held in the context of an attempt. The transport hands it to the dialer, which sees nothing else of
 // the attempt.
@@ -39,11 +31,4 @@ func whileHeld(ctx context.Context, conn net.Conn) (net.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
-}
-
-// notHeld is the outcome of an attempt that ended with errNotHeld. Nobody records it.
-func notHeld() run.Outcome {
-	outcome := ended(run.Cancelled, run.ClassCancelled, errNotHeld.Error())
-	outcome.NotSent = true
-	return outcome
 }

@@ -29,7 +29,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -43,7 +42,7 @@ import (
 type Options struct {
 	// Version is sent in User-Agent; default "dev".
 	Version string
-	// SecretDir is the directory of the secret files that jobs may refer to; default DefaultSecretDir.
+	// SecretDir is the directory of the secret files that jobs may refer to; default /etc/carillon/secrets.
 	SecretDir string
 	// Managers says how secrets are read that are kept elsewhere.
 	Managers SecretManagers
@@ -71,38 +70,19 @@ type Options struct {
 	CallbackKey func(context.Context) ([]byte, error)
 }
 
-// DefaultSecretDir is the directory of secret files unless Options name another. No platform puts secrets of the
-// node itself there.
-const DefaultSecretDir = "/etc/carillon/secrets"
-
-// Bounds of an attempt.
-const (
-	mostHeader     = 64 << 10         // bytes of a response's header
-	connectTimeout = 10 * time.Second // for one dial, within the attempt's own timeout
-	idleTimeout    = 30 * time.Second // shorter than the idle timeout of most servers
-)
-
 // Invoker makes attempts. It is safe for concurrent use.
 type Invoker struct {
-	guard     *guard
+	*groups
 	hooks     *webhooks
-	groups    *groups
+	secrets   *secrets
+	node      *nodeConfig
 	callbacks *callbacks
-	callers   map[target.Kind]caller
-}
-
-// caller makes the attempts of one kind of target.
-type caller interface {
-	// call makes one attempt, which began at started.
-	call(ctx context.Context, call target.Call, started time.Time) run.Outcome
-	// close closes idle connections.
-	close()
+	kinds     map[target.Kind]attemptFunc
 }
 
 // New returns an Invoker. Close it to release its connections.
 func New(o Options) *Invoker {
 	o.Version = cmp.Or(o.Version, "dev")
-	o.SecretDir = cmp.Or(o.SecretDir, DefaultSecretDir)
 	o.ConnsPerHost = cmp.Or(o.ConnsPerHost, 64)
 	if o.LoadAWS == nil {
 		o.LoadAWS = LoadAWS
@@ -110,41 +90,34 @@ func New(o Options) *Invoker {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Managers.Lifetime = cmp.Or(o.Managers.Lifetime, DefaultSecretLifetime)
 	node := &nodeConfig{load: o.LoadAWS}
-	hooks := newWebhooks(o, newSecrets(o, node))
-	fleets := newGroups(hooks, o.NameServers)
-	published := newTopics(node)
+	secrets := newSecrets(o.SecretDir, o.Managers, node, o.Metrics, o.Logger)
+	hooks := newWebhooks(webOptions{
+		Version: o.Version, Egress: o.Egress, Resolver: o.Resolver, ConnsPerHost: o.ConnsPerHost, Connections: o.Connections,
+	}, secrets, node)
+	fleets := newGroups(hooks, secrets, o.Resolver, o.NameServers)
 	offers := newCallbacks(o.CallbackURL, o.CallbackKey)
-	return &Invoker{guard: hooks.guard, hooks: hooks, groups: fleets, callbacks: offers, callers: map[target.Kind]caller{
-		target.KindWebhook: hooks,
-		target.KindLambda:  newFunctions(node),
-		target.KindGroup:   fleets,
-		target.KindSQS:     newQueues(node),
-		target.KindSNS:     published,
-		target.KindAlert:   notifications{hooks, published},
+	i := &Invoker{groups: fleets, hooks: hooks, secrets: secrets, node: node, callbacks: offers, kinds: map[target.Kind]attemptFunc{
+		target.KindWebhook: hooks.Invoke,
+		target.KindLambda:  functionCaller(node),
+		target.KindGroup:   fleets.Invoke,
+		target.KindSQS:     queueCaller(node),
+		target.KindSNS:     topicCaller(node),
 	}}
+	i.kinds[target.KindAlert] = i.notify
+	return i
 }
 
 // DenyAPIs sets the addresses, HOST:PORT, on which the nodes of the fleet serve their APIs. No webhook calls them.
 // Connections that are open already stay.
-func (i *Invoker) DenyAPIs(addresses []string) {
-	peers := make([]netip.AddrPort, 0, len(addresses))
-	for _, text := range addresses {
-		if address, err := netip.ParseAddrPort(text); err == nil {
-			peers = append(peers, address)
-		}
-	}
-	if known := i.guard.peers.Load(); known == nil || !slices.Equal(*known, peers) { // lists of members are made again for others
-		i.guard.peers.Store(&peers)
-	}
-}
+func (i *Invoker) DenyAPIs(addresses []string) { i.hooks.DenyAPIs(addresses) }
 
-// Close closes idle connections.
+// Close ends what goes on without an attempt, and closes idle connections.
 func (i *Invoker) Close() {
-	for _, c := range i.callers {
-		c.close()
-	}
+	i.groups.Close()
+	i.hooks.Close()
+	i.secrets.Close()
+	i.node.Close()
 }
 
 // Invoke makes one attempt and returns its outcome. It never panics, and it returns within the
@@ -160,7 +133,7 @@ func (i *Invoker) Invoke(ctx context.Context, call target.Call) (outcome run.Out
 		}
 		outcome.StartedAt, outcome.EndedAt = started, time.Now()
 	}()
-	c, known := i.callers[call.Target.Kind()]
+	try, known := i.kinds[call.Target.Kind()]
 	if !known {
 		return failed(run.ClassOther, "this version of Carillon does not know this kind of target")
 	}
@@ -176,12 +149,21 @@ func (i *Invoker) Invoke(ctx context.Context, call target.Call) (outcome run.Out
 		outcome.NotSent = true
 		return outcome
 	}
-	return accepted(call, c.call(ctx, call, started))
+	return accepted(call, try(ctx, call, started))
 }
 
-// outsideBounds returns the outcome of an attempt that the bounds of its app do not allow.
-func outsideBounds(err error) run.Outcome {
-	outcome := notAttempted(outOfBounds(err))
-	outcome.NotSent = true
-	return outcome
+// notify delivers the notification of an alert.
+func (i *Invoker) notify(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+	switch to := call.Target.Alert; {
+	case to.SNS != nil:
+		notification, err := target.ParseAlertNotification(call.Payload)
+		if err != nil {
+			return notSent(ctx, err)
+		}
+		call.Notification, call.Target = &notification, target.Target{SNS: to.SNS.SNS()}
+		return i.kinds[target.KindSNS](ctx, call, started)
+	case to.Webhook != nil:
+		return i.hooks.Notify(ctx, call, started)
+	}
+	return failed(run.ClassOther, "this version of Carillon does not know this kind of destination of alerts")
 }

@@ -23,13 +23,14 @@ type functions struct{ *awsClients[invokeFunction] }
 // invokeFunction invokes with one client.
 type invokeFunction func(context.Context, *lambda.InvokeInput) (*lambda.InvokeOutput, error)
 
-func newFunctions(node *nodeConfig) functions {
+// functionCaller returns what invokes Lambda functions.
+func functionCaller(node *nodeConfig) attemptFunc {
 	return functions{newAWSClients(node, func(c aws.Config) invokeFunction {
 		client := lambda.NewFromConfig(c)
 		return func(ctx context.Context, input *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
 			return client.Invoke(ctx, input)
 		}
-	})}
+	})}.call
 }
 
 // call invokes the function once.
@@ -95,11 +96,6 @@ func invoked(output *lambda.InvokeOutput) run.Outcome {
 // supersededError matches the type of an error by which a function refuses an event as stale, as the runtimes write it: Superseded,
 // com.example.Superseded of Java, or Function<Superseded> of Ruby.
 var supersededError = regexp.MustCompile(`^([\w.]+\.)?Superseded$|^Function<([\w:]+::)?Superseded>$`)
-
-// textOf returns the part of a body that is kept, as valid UTF-8.
-func textOf(body []byte) string {
-	return strings.ToValidUTF8(string(body[:min(len(body), mostResponse)]), "\uFFFD")
-}
 
 // logTail decodes the end of a function's log.
 func logTail(encoded string) string {

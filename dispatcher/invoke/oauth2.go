@@ -132,7 +132,7 @@ func (c oauth2Client) fetch(ctx context.Context) (*token, error) {
 		return nil, err
 	}
 	got, err := send(ctx, c.clients.fresh, r, &stopwatch{start: askedAt}) // once; a kept connection might repeat it
-	clean := newRedaction(r.revealed)
+	clean := r.Redaction()
 	if err != nil {
 		return nil, c.unreachable(ctx, err, clean)
 	}

@@ -1,15 +1,19 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
@@ -19,6 +23,9 @@ import (
 // secretLifetime is the time for which a variable or file is cached. A rotated secret is used after this time,
 // and a busy job does not read a file for every request.
 const secretLifetime = 10 * time.Second
+
+// defaultDir is the directory of secret files unless the options name another. No platform puts secrets of the node itself there.
+const defaultDir = "/etc/carillon/secrets"
 
 // secrets looks up the secrets that jobs refer to.
 type secrets struct {
@@ -46,15 +53,18 @@ func ownerOf(call target.Call) owner { return owner{call.App, call.AWSExternalID
 // lookedUp is a secret as it was sent.
 type lookedUp struct{ reference, text string }
 
-func newSecrets(o Options, node *nodeConfig) *secrets {
-	m := o.Managers
-	counted := countReads(o.Metrics, newManagers(m, node).read)
+// newSecrets returns what looks up secrets in files of dir, by default defaultDir, in variables and in their managers. Its metrics
+// count reads of managers; nil: none do.
+func newSecrets(dir string, m SecretManagers, node *nodeConfig, metrics prometheus.Registerer, log *slog.Logger) *secrets {
+	counted := countReads(metrics, newManagers(m, node).read)
 	return &secrets{
-		dir: o.SecretDir, of: map[string]foundSecret{}, documents: newDocuments(m.Lifetime, m.Keep, o.Logger, counted),
+		dir: cmp.Or(dir, defaultDir), of: map[string]foundSecret{},
+		documents: newDocuments(cmp.Or(m.Lifetime, defaultLifetime), m.Keep, log, counted),
 	}
 }
 
-func (s *secrets) close() { s.documents.close() }
+// Close ends the reads in progress, and waits for them.
+func (s *secrets) Close() { s.documents.close() }
 
 // reveal returns the text of a secret of an app at now. Its error never contains any of it, and does not tell whether
 // a secret exists that the bounds do not allow to the app.
@@ -80,7 +90,11 @@ func (s *secrets) reveal(ctx context.Context, of owner, secret target.Secret, no
 		if err != nil {
 			return "", err
 		}
-		return s.managed(ctx, of, secret.Reference, r, s.documents.text, now)
+		text, err := s.managed(ctx, documentKey{of.app, of.awsExternalID, r}, s.documents.text, now)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", input.Echo(secret.Reference), err)
+		}
+		return text, nil
 	}
 	text, err := s.lookUp(secret.Reference)
 	s.mu.Lock()
@@ -94,21 +108,17 @@ func (s *secrets) reveal(ctx context.Context, of owner, secret target.Secret, no
 }
 
 // managed returns the text of a secret of a manager. get is a way to get the whole secret.
-func (s *secrets) managed(ctx context.Context, of owner, reference string, r target.SecretReference,
-	get readDocument, now time.Time) (string, error) {
-	key := documentKey{of.app, of.awsExternalID, r}
+func (s *secrets) managed(ctx context.Context, key documentKey, get readDocument, now time.Time) (string, error) {
+	field := key.Key
 	key.Key = "" // the secret is read as a whole
 	text, err := get(ctx, key, now)
 	if err == nil {
-		text, err = secretmanager.Pick(text, r.Key)
+		text, err = secretmanager.Pick(text, field)
 	}
 	if err == nil && len(text) > target.MaxSecret {
 		err = fmt.Errorf("it has more than %d KiB", target.MaxSecret>>10)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", input.Echo(reference), err)
-	}
-	return text, nil
+	return text, err
 }
 
 // replaced tells whether a secret of a manager is another one than was sent. A target that refuses a request is a reason to
@@ -120,7 +130,7 @@ func (s *secrets) replaced(ctx context.Context, of owner, sent []lookedUp, now t
 		if err != nil || !r.Source.Managed() {
 			continue
 		}
-		text, err := s.managed(ctx, of, one.reference, r, s.documents.again, now)
+		text, err := s.managed(ctx, documentKey{of.app, of.awsExternalID, r}, s.documents.again, now)
 		replaced = replaced || err == nil && text != one.text
 	}
 	return replaced

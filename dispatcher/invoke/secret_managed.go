@@ -155,7 +155,8 @@ func (d *documents) start(ctx context.Context, key documentKey, e *document, now
 		text, err := d.read(ctx, key, now)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.store(ctx, key, e, text, err, now)
+		d.report(ctx, key, e, err)
+		d.store(e, text, err, now)
 		e.reading = nil
 		close(reading)
 	})
@@ -163,8 +164,7 @@ func (d *documents) start(ctx context.Context, key documentKey, e *document, now
 
 // store keeps the result of a read. A secret that is denied or gone is forgotten at once, so that no later trouble of the
 // manager brings it back. d.mu is held.
-func (d *documents) store(ctx context.Context, key documentKey, e *document, text string, err error, now time.Time) {
-	d.report(ctx, key, e, err)
+func (d *documents) store(e *document, text string, err error, now time.Time) {
 	e.err = err
 	switch {
 	case err == nil:

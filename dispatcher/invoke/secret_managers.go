@@ -16,7 +16,7 @@ import (
 
 // SecretManagers says how a node reads secrets from their managers. The zero value reads AWS with the node's own identity.
 type SecretManagers struct {
-	// Lifetime is how long a secret of a manager is used until it is read again; default DefaultSecretLifetime.
+	// Lifetime is how long a secret of a manager is used until it is read again; default 1m.
 	Lifetime time.Duration
 	// Keep is how long a secret of a manager is used, since it was read, while its manager is unreachable or throttles;
 	// 0 means not at all.
@@ -32,12 +32,15 @@ type SecretManagers struct {
 
 // Defaults of SecretManagers.
 const (
-	DefaultSecretLifetime = time.Minute
-	DefaultSecretKeep     = 15 * time.Minute
+	defaultLifetime   = time.Minute
+	DefaultSecretKeep = 15 * time.Minute
 )
 
 // AppPlaceholder stands for the name of an app in the roles of SecretManagers.
 const AppPlaceholder = "{app}"
+
+// mostRoles bounds the roles that are kept.
+const mostRoles = 1000
 
 // managers reads secrets from where they are kept, with the identity of an app.
 type managers struct {
@@ -47,9 +50,6 @@ type managers struct {
 	mu    sync.Mutex
 	roles map[roleKey]aws.CredentialsProvider
 }
-
-// roleKey tells apart the roles that are assumed for apps.
-type roleKey struct{ role, app, externalID string }
 
 func newManagers(o SecretManagers, node *nodeConfig) *managers {
 	return &managers{SecretManagers: o, node: node, roles: map[roleKey]aws.CredentialsProvider{}}
@@ -96,7 +96,7 @@ func (m *managers) config(ctx context.Context, key documentKey) (aws.Config, err
 	defer m.mu.Unlock()
 	credentials, ok := m.roles[of]
 	if !ok {
-		if len(m.roles) >= mostAWSClients {
+		if len(m.roles) >= mostRoles {
 			clear(m.roles) // they are assumed again
 		}
 		credentials = aws.NewCredentialsCache(assume(config, of, map[string]string{target.SessionTagApp: key.app}))

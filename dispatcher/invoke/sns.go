@@ -19,13 +19,14 @@ type topics struct{ *awsClients[publishMessage] }
 // publishMessage publishes with one client.
 type publishMessage func(context.Context, *sns.PublishInput) (*sns.PublishOutput, error)
 
-func newTopics(node *nodeConfig) topics {
+// topicCaller returns what publishes messages to SNS topics.
+func topicCaller(node *nodeConfig) attemptFunc {
 	return topics{newAWSClients(node, func(c aws.Config) publishMessage {
 		client := sns.NewFromConfig(c)
 		return func(ctx context.Context, input *sns.PublishInput) (*sns.PublishOutput, error) {
 			return client.Publish(ctx, input)
 		}
-	})}
+	})}.call
 }
 
 // call publishes one message.

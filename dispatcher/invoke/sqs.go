@@ -23,7 +23,8 @@ type queues struct{ *awsClients[sendMessage] }
 // sendMessage sends to a queue, which has an ARN, with one client.
 type sendMessage func(ctx context.Context, queue string, input *sqs.SendMessageInput) (*sqs.SendMessageOutput, error)
 
-func newQueues(node *nodeConfig) queues {
+// queueCaller returns what sends messages to SQS queues.
+func queueCaller(node *nodeConfig) attemptFunc {
 	return queues{newAWSClients(node, func(c aws.Config) sendMessage {
 		client := sqs.NewFromConfig(c)
 		return func(ctx context.Context, queue string, input *sqs.SendMessageInput) (*sqs.SendMessageOutput, error) {
@@ -34,7 +35,7 @@ func newQueues(node *nodeConfig) queues {
 			input.QueueUrl = aws.String(url)
 			return client.SendMessage(ctx, input)
 		}
-	})}
+	})}.call
 }
 
 // call sends one message.

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,27 +26,54 @@ type webhooks struct {
 	pool    *clientPool
 	agent   string
 	secrets *secrets
-	node    awsNode // for SigV4 without credentials of the job
+	node    *nodeConfig // for SigV4 without credentials of the job
 	tokens  *tokens
 
 	expectations *expectations
 }
 
-func newWebhooks(o Options, secrets *secrets) *webhooks {
+// webOptions tunes how webhooks are called; see invoke.Options.
+type webOptions struct {
+	Version                   string
+	Egress                    Egress
+	Resolver                  *net.Resolver
+	ConnsPerHost, Connections int
+}
+
+// newWebhooks returns what calls webhooks. Without credentials of the job, node signs with its own for AWS.
+func newWebhooks(o webOptions, secrets *secrets, node *nodeConfig) *webhooks {
 	guard := newGuard(o.Egress, o.Resolver)
 	return &webhooks{
 		guard: guard, pool: newClientPool(guard, o.ConnsPerHost, o.Connections), agent: "carillon/" + o.Version, secrets: secrets,
-		tokens: newTokens(), expectations: newExpectations(),
+		node: node, tokens: newTokens(), expectations: newExpectations(),
 	}
 }
 
-func (h *webhooks) close() {
-	h.tokens.close()
-	h.pool.closeIdle()
-	h.secrets.close()
+// DenyAPIs sets the addresses, HOST:PORT, on which the nodes of the fleet serve their APIs. No webhook calls them.
+// Connections that are open already stay.
+func (h *webhooks) DenyAPIs(addresses []string) {
+	peers := make([]netip.AddrPort, 0, len(addresses))
+	for _, text := range addresses {
+		if address, err := netip.ParseAddrPort(text); err == nil {
+			peers = append(peers, address)
+		}
+	}
+	if known := h.guard.peers.Load(); known == nil || !slices.Equal(*known, peers) { // lists of members are made again for others
+		h.guard.peers.Store(&peers)
+	}
 }
 
-func (h *webhooks) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+// Peers returns the addresses that DenyAPIs has set, another list for each change; nil: none were.
+func (h *webhooks) Peers() *[]netip.AddrPort { return h.guard.peers.Load() }
+
+// Close ends requests for tokens, and closes idle connections.
+func (h *webhooks) Close() {
+	h.tokens.close()
+	h.pool.closeIdle()
+}
+
+// Invoke calls a webhook once.
+func (h *webhooks) Invoke(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	w := call.Target.Webhook
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
 	defer cancel()
@@ -60,12 +90,8 @@ func (h *webhooks) attempt(
 	ctx, bounded context.Context, w *target.Webhook, r request, watch *stopwatch,
 ) run.Outcome {
 	bounded = withHeld(bounded, r.held)
-	client := r.clients.kept
-	if len(r.body) == 0 {
-		client = r.clients.fresh // net/http repeats a request without a body if a kept connection dies
-	}
-	got, err := send(bounded, client, r, watch)
-	if err != nil && !watch.sent() && bounded.Err() == nil && client == r.clients.kept {
+	got, err := r.Send(bounded, watch)
+	if err != nil && !watch.sent() && bounded.Err() == nil && r.client() == r.clients.kept {
 		// The server had closed the kept connection and no byte was sent, so this is still the
 		// first request on the wire.
 		got, err = send(bounded, r.clients.fresh, r, watch)
@@ -101,7 +127,7 @@ func (h *webhooks) attempt(
 			outcome.Error = "the target responded with status 401 to a secret that has been replaced since; the next attempt sends the new one"
 		}
 	}
-	clean := newRedaction(r.revealed)
+	clean := r.Redaction()
 	outcome.Error = clean.clean(outcome.Error)
 	outcome.Response = keep(outcome, r.endpoint, got, watch.seen(err == nil), clean)
 	if r.returns != nil {
@@ -113,8 +139,20 @@ func (h *webhooks) attempt(
 	return outcome
 }
 
-// send makes one request and reads its response, up to the size that is kept. With an error, it
-// returns the part of the response that arrived.
+// client returns the HTTP client of a request. net/http repeats one without a body if a kept connection dies.
+func (r *request) client() *resty.Client {
+	if len(r.body) == 0 && !r.Repeatable {
+		return r.clients.fresh
+	}
+	return r.clients.kept
+}
+
+// Send makes a request once and reads its response, up to the size that is kept. With an error, it returns the part of the
+// response that arrived.
+func (r *request) Send(ctx context.Context, watch *stopwatch) (response, error) {
+	return send(ctx, r.client(), *r, watch)
+}
+
 func send(ctx context.Context, client *resty.Client, r request, watch *stopwatch) (response, error) {
 	if err := checkHeld(ctx); err != nil {
 		return response{}, err

@@ -22,9 +22,11 @@ type request struct {
 	endpoint    string // see destination, as for host
 	host        string
 	most        int // bytes of the response that are read; 0: mostResponse
-	clients     *clients
-	revealed    []string   // its secrets, which a response may repeat
-	looked      []lookedUp // those that it refers to
+	// Repeatable tells that the request may be made twice, if the connection is lost at the first.
+	Repeatable bool
+	clients    *clients
+	revealed   []string   // its secrets, which a response may repeat
+	looked     []lookedUp // those that it refers to
 	// judge, if not nil, returns the outcome of a response whose status is a success.
 	judge func(response) run.Outcome
 	// fenced tells that the receiver may refuse it as superseded.
@@ -52,6 +54,12 @@ type destination struct {
 	endpoint string
 	// host is sent as Host; empty: that of the URL.
 	host string
+}
+
+// Request returns a request on behalf of a call that is not its attempt. It is not connected yet.
+func (h *webhooks) Request(call target.Call, method string, to destination) request {
+	header := http.Header{"User-Agent": {h.agent}}
+	return request{owner: ownerOf(call), method: method, url: to.url, host: to.host, endpoint: to.endpoint, header: header}
 }
 
 // build returns the request of an attempt at now.
@@ -155,7 +163,7 @@ func (h *webhooks) identify(header http.Header, call target.Call, now time.Time)
 		call.App, call.Job, call.Trigger, call.Key.String(), string(call.Key.Kind),
 		input.FormatInstant(call.Key.ScheduledAt), strconv.Itoa(call.Attempt), strconv.FormatInt(call.Fence(), 10),
 	}
-	for n, name := range identity {
+	for n, name := range identityHeaders {
 		header[name] = values[n : n+1 : n+1]
 	}
 	if trace := call.Traceparent(); trace != "" {
@@ -194,9 +202,9 @@ func headerText(text string) string {
 	return strings.TrimSpace(clean[:min(len(clean), most)])
 }
 
-// identity lists the headers that identify a request. Webhook-Id of Standard Webhooks is the same on
+// identityHeaders lists the headers that identify a request. Webhook-Id of Standard Webhooks is the same on
 // every attempt; Webhook-Timestamp is the time of the attempt.
-var identity = []string{
+var identityHeaders = []string{
 	"User-Agent", "Webhook-Id", "Webhook-Timestamp",
 	"Carillon-App", "Carillon-Job", "Carillon-Trigger", "Carillon-Run", "Carillon-Kind",
 	"Carillon-Scheduled-At", "Carillon-Attempt", "Carillon-Fence",
@@ -226,6 +234,9 @@ func (h *webhooks) look(ctx context.Context, r *request, secret target.Secret, n
 	}
 	return text, err
 }
+
+// Redaction returns what removes the secrets of a request from what its target says.
+func (r *request) Redaction() redaction { return newRedaction(r.revealed) }
 
 // hide marks texts for removal from the stored response.
 func (r *request) hide(texts ...string) {

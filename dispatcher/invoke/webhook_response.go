@@ -16,8 +16,7 @@ import (
 
 // Bounds of the part of a response that is kept.
 const (
-	mostResponse    = 64 << 10 // bytes of the body; a longer one closes the connection
-	mostHeaderValue = 1 << 10  // bytes of one header
+	mostHeaderValue = 1 << 10 // bytes of one header
 	slowResponse    = input.Duration(time.Second)
 )
 

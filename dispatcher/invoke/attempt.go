@@ -1,12 +1,42 @@
 package invoke
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
+
+// attemptFunc makes one attempt, which began at started.
+type attemptFunc func(ctx context.Context, call target.Call, started time.Time) run.Outcome
+
+// Bounds of an attempt.
+const (
+	mostResponse   = 64 << 10         // bytes of the body of a response that are kept; a longer one closes the connection
+	connectTimeout = 10 * time.Second // for one dial, within the attempt's own timeout
+)
+
+// textOf returns the part of a body that is kept, as valid UTF-8.
+func textOf(body []byte) string {
+	return strings.ToValidUTF8(string(body[:min(len(body), mostResponse)]), "\uFFFD")
+}
+
+// errNotHeld ends an attempt whose run is another node's by now, or may be. The lease was good when the attempt began, but what
+// comes before the first byte may take long: a secret is read, a token is fetched, an endpoint does not respond, or the packets
+// of a connection are lost.
+var errNotHeld = errors.New("the node does not hold the run any longer")
+
+// notHeld is the outcome of an attempt that ended with errNotHeld. Nobody records it.
+func notHeld() run.Outcome {
+	outcome := ended(run.Cancelled, run.ClassCancelled, errNotHeld.Error())
+	outcome.NotSent = true
+	return outcome
+}
 
 // returnedState is what a target returned as the state of its job, as it came.
 type returnedState struct {
