@@ -239,10 +239,4 @@ func (h *webhooks) look(ctx context.Context, r *request, secret target.Secret, n
 func (r *request) Redaction() redaction { return newRedaction(r.revealed) }
 
 // hide marks texts for removal from the stored response.
-func (r *request) hide(texts ...string) {
-	for _, text := range texts {
-		if len(text) >= leastSecret {
-			r.revealed = append(r.revealed, text)
-		}
-	}
-}
+func (r *request) hide(texts ...string) { r.revealed = append(r.revealed, texts...) }
