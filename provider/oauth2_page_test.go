@@ -20,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
@@ -107,7 +108,7 @@ func TestOAuth2PageWorksWordByWord(t *testing.T) {
 	d := f.directory(t, f.config(withSecret))
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "2 added")
 	attempt := func() run.Outcome {
-		i := invoke.New(invoke.Options{SecretDir: dir, Egress: invoke.Egress{Loopback: true}})
+		i := invoke.New(invoke.Options{SecretDir: dir, Egress: web.Egress{Loopback: true}})
 		defer i.Close()
 		jobs, err := f.store.JobsByID(t.Context(), []int64{run.JobID("billing", "invoices")})
 		if err != nil || len(jobs) != 1 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -45,7 +46,7 @@ func newExecutors(t *testing.T, names ...netip.AddrPort) *invoke.Invoker {
 	if err := os.WriteFile(filepath.Join(dir, "crm", "token"), []byte("token-of-executors\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	i := invoke.New(invoke.Options{SecretDir: dir, Egress: invoke.Egress{Loopback: true}, NameServers: names})
+	i := invoke.New(invoke.Options{SecretDir: dir, Egress: web.Egress{Loopback: true}, NameServers: names})
 	t.Cleanup(i.Close)
 	return i
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -23,7 +24,7 @@ func newNamedWorld(t *testing.T) (*world, *dnstest.Server) {
 	server := dnstest.Start(t)
 	server.A("workers.test", 60, "10.0.0.2", "10.0.0.1")
 	invoker := invoke.New(invoke.Options{
-		NameServers: []netip.AddrPort{server.Address}, Egress: invoke.Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
+		NameServers: []netip.AddrPort{server.Address}, Egress: web.Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
 	})
 	t.Cleanup(invoker.Close)
 	w := newWorld(t, api.Options{Fleet: invoker})

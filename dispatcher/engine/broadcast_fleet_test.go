@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -41,7 +42,7 @@ func startKillable(t *testing.T, database, name string) *killable {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
-	invoker := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}})
+	invoker := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}})
 	e := New(s, invoker, Options{
 		Name: name, Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 64, Queue: 500},
 		Window: time.Second, Heartbeat: 500 * time.Millisecond, DeadAfter: 15 * time.Second, Handler: time.Second,

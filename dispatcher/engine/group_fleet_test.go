@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -125,7 +126,7 @@ func startMeasured(t testing.TB, database string, nodes int, metrics []*promethe
 				t.Fatal(err)
 			}
 		}
-		invoker := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}})
+		invoker := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}})
 		e := New(s, invoker, Options{
 			Name: fmt.Sprint("node", n), Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 64, Queue: 500},
 			Window: time.Second, Heartbeat: 500 * time.Millisecond, Handler: time.Second, Grace: 200 * time.Millisecond,

@@ -13,7 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -46,7 +46,7 @@ func TestErrorsDoNotNameTheAddressOfAName(t *testing.T) {
 	}})
 	server.Set("broken.test", dnsmessage.TypeA, dnstest.Reply{Code: dnsmessage.RCodeServerFailure})
 	closed := closedPort(t)
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	i.DenyAPIs([]string{"127.0.0.7:9"})
 	webhook := func(host string) target.Call { return callTo("http://"+host+"/", "POST", ample) }
 	static := func(host string) target.Call {
@@ -98,7 +98,7 @@ func TestErrorsDoNotNameTheAddressOfAName(t *testing.T) {
 func TestErrorsNameTheAddressThatTheJobNames(t *testing.T) {
 	t.Parallel()
 	server, closed := dnstest.Start(t), closedPort(t)
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	for host, says := range map[string]string{
 		"10.9.9.9": "egress to 10.9.9.9 is denied", "[fd00:1::9]": "egress to fd00:1::9 is denied", "127.0.0.7:" + closed: "127.0.0.7:" + closed,
 	} {
@@ -113,7 +113,7 @@ func TestStatusOfAnEndpointDoesNotNameItsAddress(t *testing.T) {
 	t.Parallel()
 	server := dnstest.Start(t)
 	server.A("private.test", 60, "10.9.9.9")
-	i := invokerOf(t, server, invoke.Egress{})
+	i := invokerOf(t, server, web.Egress{})
 	for _, strategy := range []target.Strategy{routing.RoundRobin, routing.Failover, routing.BusyOver} {
 		group := namedGroup(nil)
 		group.Name = strings.ReplaceAll(string(strategy), "_", "-")
@@ -132,7 +132,7 @@ func TestNameServersAreNotNamed(t *testing.T) {
 	t.Parallel()
 	server := dnstest.Start(t)
 	server.Set("broken.test", dnsmessage.TypeA, dnstest.Reply{Code: dnsmessage.RCodeServerFailure})
-	i := invokerOf(t, server, invoke.Egress{})
+	i := invokerOf(t, server, web.Egress{})
 	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "broken.test", Port: 80}})
 	o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin))
 	status := i.GroupStatus(t.Context(), *group, target.EgressBounds{}).DNS["all"]

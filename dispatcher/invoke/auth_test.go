@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -146,7 +147,7 @@ func TestSigV4UsesTheCredentialsOfTheNode(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
 	t.Setenv("AWS_SESSION_TOKEN", "session")
-	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}})
+	i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
 	call := callTo(url, "POST", ample)

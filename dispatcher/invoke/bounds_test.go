@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -47,7 +48,7 @@ func TestReferencesOfOtherAppsAreRefusedWhetherTheyExistOrNot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	i := invoke.New(invoke.Options{SecretDir: dir, Egress: invoke.Egress{Loopback: true}})
+	i := invoke.New(invoke.Options{SecretDir: dir, Egress: web.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	address, requests := recorder(t)
 	use := func(app, reference string) run.Outcome {
@@ -217,7 +218,7 @@ func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 		"no port is allowed":        {prefixes, target.EgressBounds{Ports: []int{}}, inside, bounds},
 		"another port":              {prefixes, target.EgressBounds{Ports: []int{443}}, inside, bounds},
 	} {
-		i := invoke.New(invoke.Options{Egress: invoke.Egress{Private: tt.private}})
+		i := invoke.New(invoke.Options{Egress: web.Egress{Private: tt.private}})
 		timeout := ample // what is denied is denied at once
 		if tt.class == "" {
 			timeout = short

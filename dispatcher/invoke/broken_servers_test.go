@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -202,7 +203,7 @@ func TestBrokenServers(t *testing.T) {
 	before, files := goleak.IgnoreCurrent(), openFiles()
 	t.Run("servers", func(t *testing.T) { // which closes its servers at the end
 		i := invoke.New(invoke.Options{
-			Egress:   invoke.Egress{Loopback: true},
+			Egress:   web.Egress{Loopback: true},
 			Resolver: &net.Resolver{PreferGo: true, Dial: nameServer(t, brokenNames)},
 		})
 		t.Cleanup(i.Close)

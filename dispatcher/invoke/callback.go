@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -36,12 +37,12 @@ func (c *callbacks) offer(ctx context.Context, call *target.Call) error {
 		return nil
 	}
 	if c.url == "" || c.read == nil {
-		return &Failure{Class: run.ClassConfig, Err: errors.New("the job has callback, and the node does not know where targets reach " +
+		return &attempt.Failure{Class: run.ClassConfig, Err: errors.New("the job has callback, and the node does not know where targets reach " +
 			"the API; start it with --callback-url (CARILLON_CALLBACK_URL)")}
 	}
 	key, err := c.theKey(ctx)
 	if err != nil {
-		return &Failure{Class: run.ClassSecret, Err: fmt.Errorf("token of the callback: %w", err)}
+		return &attempt.Failure{Class: run.ClassSecret, Err: fmt.Errorf("token of the callback: %w", err)}
 	}
 	call.Callback = &run.CallToken{
 		URL: c.url + "/v1/runs/" + call.Key.String(), Token: run.CallbackToken(key, call.EventID, call.Attempt),

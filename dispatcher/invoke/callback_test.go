@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -43,7 +44,7 @@ func TestTargetOfALongJobIsToldWhereToCallBack(t *testing.T) {
 		_, _ = io.WriteString(w, "I got "+r.Header.Get("Carillon-Callback-Token"))
 	}))
 	defer server.Close()
-	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
+	i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
 	t.Cleanup(i.Close)
 	call, token := longCall(server.URL)
 	o := i.Invoke(t.Context(), call)
@@ -75,7 +76,7 @@ func TestTemplatesPlaceTheCallback(t *testing.T) {
 		_, _ = w.Write(body)
 	}))
 	defer server.Close()
-	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
+	i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
 	t.Cleanup(i.Close)
 	call, token := longCall(server.URL)
 	w := call.Target.Webhook
@@ -147,7 +148,7 @@ func TestOnlyStatus202OfALongJobWaits(t *testing.T) {
 	status := 200
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer server.Close()
-	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
+	i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
 	t.Cleanup(i.Close)
 	call, _ := longCall(server.URL)
 	for _, status = range []int{200, 204} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -58,7 +59,7 @@ func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	})
 	// Egress allows the proxy itself. net/http never uses a proxy for a loopback address, so this
 	// test calls a name.
-	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: names}})
+	i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: names}})
 	t.Cleanup(i.Close)
 	for _, method := range target.Methods {
 		o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method, ample))

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -133,7 +134,7 @@ func TestEgressToDeniedHostsIsRefused(t *testing.T) {
 // Every address of a denied network is refused, in any notation.
 func TestEgressToReservedNetworksIsRefused(t *testing.T) {
 	t.Parallel()
-	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}})
+	i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	networks := []string{"0.0.0.0/8", "169.254.0.0/16", "192.0.2.0/24", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"}
 	rapid.Check(t, func(r *rapid.T) {
@@ -167,30 +168,30 @@ func TestEgressOptionsAllowAndDenyNetworks(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	own := netip.MustParseAddrPort("127.0.0.1:" + listener.port)
 	for name, tt := range map[string]struct {
-		egress invoke.Egress
+		egress web.Egress
 		host   string
 		denied bool
 	}{
-		"loopback where it is allowed": {invoke.Egress{Loopback: true}, "127.0.0.1", false},
+		"loopback where it is allowed": {web.Egress{Loopback: true}, "127.0.0.1", false},
 		"a network that is denied": {
-			invoke.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "127.0.0.1", true,
+			web.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "127.0.0.1", true,
 		},
 		"the network next to it": {
-			invoke.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "127.0.0.2", false,
+			web.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "127.0.0.2", false,
 		},
 		"wrapped in IPv6": {
-			invoke.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "[::ffff:127.0.0.1]", true,
+			web.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "[::ffff:127.0.0.1]", true,
 		},
-		"private, and none is listed":      {invoke.Egress{}, "10.2.0.1", true},
-		"unique local, and none is listed": {invoke.Egress{}, "[fd12::1]", true},
-		"shared, and none is listed":       {invoke.Egress{}, "100.64.0.1", true},
-		"private, and others are allowed":  {invoke.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "10.2.0.1", true},
-		"unique local, and none is":        {invoke.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "[fd12::1]", true},
-		"shared, and none is":              {invoke.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "100.64.0.1", true},
-		"the node's own API":               {invoke.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.1", true},
-		"the same as IPv6 writes it":       {invoke.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "[::ffff:7f00:1]", true},
-		"the API on all addresses":         {invoke.Egress{Loopback: true, OwnPorts: []uint16{own.Port()}}, "127.0.0.4", true},
-		"another address of the same port": {invoke.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.3", false},
+		"private, and none is listed":      {web.Egress{}, "10.2.0.1", true},
+		"unique local, and none is listed": {web.Egress{}, "[fd12::1]", true},
+		"shared, and none is listed":       {web.Egress{}, "100.64.0.1", true},
+		"private, and others are allowed":  {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "10.2.0.1", true},
+		"unique local, and none is":        {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "[fd12::1]", true},
+		"shared, and none is":              {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "100.64.0.1", true},
+		"the node's own API":               {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.1", true},
+		"the same as IPv6 writes it":       {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "[::ffff:7f00:1]", true},
+		"the API on all addresses":         {web.Egress{Loopback: true, OwnPorts: []uint16{own.Port()}}, "127.0.0.4", true},
+		"another address of the same port": {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.3", false},
 	} {
 		i := invoke.New(invoke.Options{Egress: tt.egress})
 		before := listener.hits.Load()

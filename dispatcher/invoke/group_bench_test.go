@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -34,7 +35,7 @@ func BenchmarkGroup(b *testing.B) {
 	to := &target.GroupTarget{Name: "workers", Path: "/hook"}
 	to.SetDefaults()
 	grouped.Target, grouped.Group = target.Target{Group: to}, group
-	invoker := New(Options{Egress: Egress{Loopback: true}})
+	invoker := New(Options{Egress: web.Egress{Loopback: true}})
 	defer invoker.Close()
 	var took [2]time.Duration
 	b.ReportAllocs()

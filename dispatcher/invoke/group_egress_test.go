@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -46,15 +47,15 @@ func TestHostileEndpointGetsNothing(t *testing.T) {
 		"rebound.test": {lists: [][]string{{"127.0.0.7"}, {"127.0.0.9"}}},
 	})
 	for what, tt := range map[string]struct {
-		egress   invoke.Egress
+		egress   web.Egress
 		networks string
 		hosts    []string
 	}{
-		"networks of the group": {invoke.Egress{Loopback: true}, "127.0.0.7/32", []string{
+		"networks of the group": {web.Egress{Loopback: true}, "127.0.0.7/32", []string{
 			"127.0.0.1", "127.0.0.9", "localhost", "[::1]", "[::ffff:127.0.0.9]", "[64:ff9b::127.0.0.9]", "other.test", "both.test", "rebound.test",
 			"loopback.test", "metadata.test",
 		}},
-		"egress of the node": {invoke.Egress{}, "0.0.0.0/0", []string{
+		"egress of the node": {web.Egress{}, "0.0.0.0/0", []string{
 			"127.0.0.1", "localhost", "loopback.test", "metadata.test", "169.254.169.254", "127.1", "2130706433", "0x7f.1",
 			"metadata.google.internal", "0.0.0.0", "192.168.7.7", "10.1.2.3",
 		}},

@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -76,7 +77,7 @@ func namedGroup(all map[string]target.DNSMembers) *target.GroupVersion {
 }
 
 // invokerOf returns an invoker that asks a name server.
-func invokerOf(t *testing.T, server *dnstest.Server, egress invoke.Egress) *invoke.Invoker {
+func invokerOf(t *testing.T, server *dnstest.Server, egress web.Egress) *invoke.Invoker {
 	t.Helper()
 	i := invoke.New(invoke.Options{Egress: egress, NameServers: []netip.AddrPort{server.Address}, Resolver: server.Resolver()})
 	t.Cleanup(i.Close)
@@ -93,7 +94,7 @@ func TestAddressesOfANameAreEndpoints(t *testing.T) {
 	t.Parallel()
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("workers.test", 60, "127.0.0.7", "127.0.0.8", "127.0.0.9")
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
 	group.Live = []target.Endpoint{{ID: "declared", Source: target.EndpointStatic,
 		StaticEndpoint: target.StaticEndpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", w.port)}}}
@@ -137,7 +138,7 @@ func TestServicesAreEndpointsWithWeightsAndBackups(t *testing.T) {
 	server.Set("_http._tcp.test", dnsmessage.TypeSRV, dnstest.Reply{TTL: 60, Records: []dnsmessage.ResourceBody{
 		service("a.test.", 1, 300), service("b.test.", 1, 100), service("c.test.", 2, 0),
 	}})
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "_http._tcp.test", Type: "SRV"}})
 	counts := map[string]int{}
 	for range 8 {
@@ -166,7 +167,7 @@ func TestEndpointsFollowTheirName(t *testing.T) {
 	t.Parallel()
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("workers.test", 0, "127.0.0.7") // counts as 1s
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
 	began := time.Now() // before the answer
 	first := mustSucceed(t, i, callOf(group, routing.First))
@@ -194,7 +195,7 @@ func TestTwoHundredAddressesAreAllEndpoints(t *testing.T) {
 	}
 	server.A("workers.test", 60, addresses[:200]...)
 	server.A("many.test", 60, addresses...)
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	for name, want := range map[string]int{"workers.test": 200, "many.test": target.MaxEndpoints} {
 		group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: 80}})
 		members, _ := i.Members(t.Context(), group.EndpointGroup, target.EgressBounds{})
@@ -211,7 +212,7 @@ func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 	server.Set("broken.test", dnsmessage.TypeA, dnstest.Reply{Code: dnsmessage.RCodeServerFailure})
 	server.Set("silent.test", dnsmessage.TypeA, dnstest.Reply{Silent: true})
 	server.A("empty.test", 60)
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	for name, want := range map[string]string{
 		"missing.test": "name missing.test does not exist", "empty.test": "name empty.test has no records of type A",
 		"broken.test": "it responded ServerFailure", "silent.test": "no response",
@@ -256,16 +257,16 @@ func TestHostileNameGetsNothing(t *testing.T) {
 	own := target.EgressBounds{Networks: []string{"127.0.0.7/32"}}
 	hosts := target.EgressBounds{Hosts: []string{"*.allowed.test"}, Networks: []string{"127.0.0.0/8"}}
 	for what, tt := range map[string]struct {
-		egress invoke.Egress
+		egress web.Egress
 		bounds target.EgressBounds
 		names  []string
 	}{
-		"the node itself": {invoke.Egress{}, target.EgressBounds{}, []string{
+		"the node itself": {web.Egress{}, target.EgressBounds{}, []string{
 			"metadata.test", "loopback.test", "other.test", "six.test", "mapped.test"}},
-		"networks of another app": {invoke.Egress{Loopback: true}, own, []string{
+		"networks of another app": {web.Egress{Loopback: true}, own, []string{
 			"other.test", "six.test", "mapped.test", "nat64.test", "_http._tcp.test"}},
-		"hosts of the app": {invoke.Egress{Loopback: true}, hosts, []string{"other.test", "_http._tcp.test"}},
-		"metadata":         {invoke.Egress{Loopback: true}, target.EgressBounds{}, []string{"metadata.test"}},
+		"hosts of the app": {web.Egress{Loopback: true}, hosts, []string{"other.test", "_http._tcp.test"}},
+		"metadata":         {web.Egress{Loopback: true}, target.EgressBounds{}, []string{"metadata.test"}},
 	} {
 		i := invokerOf(t, server, tt.egress)
 		for _, name := range tt.names {
@@ -304,7 +305,7 @@ func TestNameThatChangesItsAddressGetsNothing(t *testing.T) {
 	t.Parallel()
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("rebound.test", 0, "127.0.0.7")
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "rebound.test", Port: w.port}})
 	call := callOf(group, routing.RoundRobin)
 	bounds := target.Bounds{Egress: target.EgressBounds{Networks: []string{"127.0.0.7/32"}}}.WithDefaults(call.App)
@@ -331,7 +332,7 @@ func TestCertificateHasTheNameOfTheGroup(t *testing.T) {
 	server.A("other.test", 60, "127.0.0.1")
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(secure.Close)
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	port := secure.Listener.Addr().(*net.TCPAddr).Port
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 	for name, well := range map[string]bool{"example.com": true, "other.test": false} {
@@ -349,7 +350,7 @@ func TestBoundsOfHostsAllowAddressesByTheirName(t *testing.T) {
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("workers.allowed.test", 60, "127.0.0.7")
 	server.A("workers.other.test", 60, "127.0.0.7")
-	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	i := invokerOf(t, server, web.Egress{Loopback: true})
 	for name, want := range map[string]run.State{
 		"workers.allowed.test": run.Succeeded, "workers.other.test": run.Failed,
 	} {

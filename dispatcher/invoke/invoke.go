@@ -1,25 +1,9 @@
 // Package invoke makes the attempts of runs. An attempt sends at most one request and has one
 // outcome.
 //
-// Invoker.Invoke chooses the caller for the kind of the target: webhook.go calls webhooks,
-// lambda.go invokes Lambda functions, sqs.go and sns.go send messages. The engine handles retries, rate limits and circuit breakers.
-//
-// A webhook is called in these steps, each in a file of its own:
-//
-//	webhook_request.go      fills in URL, headers and body
-//	webhook_cloudevents.go  adds the attributes of a CloudEvent
-//	clients.go              chooses a connection by the TLS options
-//	webhook_sign.go         signs the request
-//	auth.go                 adds credentials
-//	oauth2.go               gets a token, or takes one from oauth2_cache.go
-//	egress.go               checks the address before it is dialled
-//	webhook_response.go     reads the response and turns it into an outcome
-//	classify.go             turns an error into an outcome
-//	callback.go             lets a target accept an attempt and finish it later
-//
-// What AWS serves is called with a client of aws_client.go, in the steps of aws_attempt.go.
-//
-// alert.go makes the messages of alerts, which are then sent as webhooks are.
+// Invoker.Invoke chooses the room for the kind of the target: web calls webhooks, group an endpoint of a group, aws invokes
+// Lambda functions and sends messages. callback.go lets a target accept an attempt and finish it later. The engine handles
+// retries, rate limits and circuit breakers.
 package invoke
 
 import (
@@ -31,9 +15,14 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/aws"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/group"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/secret"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -45,13 +34,13 @@ type Options struct {
 	// SecretDir is the directory of the secret files that jobs may refer to; default /etc/carillon/secrets.
 	SecretDir string
 	// Managers says how secrets are read that are kept elsewhere.
-	Managers SecretManagers
+	Managers secret.Managers
 	// Metrics gets the counter of reads of secrets; nil: none.
 	Metrics prometheus.Registerer
 	// Logger gets what concerns no single attempt; default slog.Default().
 	Logger *slog.Logger
 	// Egress limits the addresses that webhooks may call.
-	Egress Egress
+	Egress web.Egress
 	// Resolver resolves host names; default net.DefaultResolver.
 	Resolver *net.Resolver
 	// NameServers are asked for the members of groups from DNS; none: those of /etc/resolv.conf.
@@ -63,7 +52,7 @@ type Options struct {
 	Connections int
 	// LoadAWS returns the AWS configuration of the node. By default the SDK loads it from the
 	// environment, from files and from the instance role.
-	LoadAWS func(context.Context) (aws.Config, error)
+	LoadAWS identity.Loader
 	// CallbackURL is the URL of the API of this installation as targets reach it, without a slash at its end; empty: jobs
 	// with callbacks fail. CallbackKey returns the key of their tokens.
 	CallbackURL string
@@ -72,12 +61,12 @@ type Options struct {
 
 // Invoker makes attempts. It is safe for concurrent use.
 type Invoker struct {
-	*groups
-	hooks     *webhooks
-	secrets   *secrets
-	node      *nodeConfig
+	*group.Groups
+	hooks     *web.Webhooks
+	secrets   *secret.Reader
+	node      *identity.Node
 	callbacks *callbacks
-	kinds     map[target.Kind]attemptFunc
+	kinds     map[target.Kind]attempt.Func
 }
 
 // New returns an Invoker. Close it to release its connections.
@@ -85,24 +74,24 @@ func New(o Options) *Invoker {
 	o.Version = cmp.Or(o.Version, "dev")
 	o.ConnsPerHost = cmp.Or(o.ConnsPerHost, 64)
 	if o.LoadAWS == nil {
-		o.LoadAWS = LoadAWS
+		o.LoadAWS = identity.Load
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	node := &nodeConfig{load: o.LoadAWS}
-	secrets := newSecrets(o.SecretDir, o.Managers, node, o.Metrics, o.Logger)
-	hooks := newWebhooks(webOptions{
+	node := &identity.Node{Load: o.LoadAWS}
+	secrets := secret.New(o.SecretDir, o.Managers, node, o.Metrics, o.Logger)
+	hooks := web.New(web.Options{
 		Version: o.Version, Egress: o.Egress, Resolver: o.Resolver, ConnsPerHost: o.ConnsPerHost, Connections: o.Connections,
 	}, secrets, node)
-	fleets := newGroups(hooks, secrets, o.Resolver, o.NameServers)
+	fleets := group.New(hooks, secrets, o.Resolver, o.NameServers)
 	offers := newCallbacks(o.CallbackURL, o.CallbackKey)
-	i := &Invoker{groups: fleets, hooks: hooks, secrets: secrets, node: node, callbacks: offers, kinds: map[target.Kind]attemptFunc{
+	i := &Invoker{Groups: fleets, hooks: hooks, secrets: secrets, node: node, callbacks: offers, kinds: map[target.Kind]attempt.Func{
 		target.KindWebhook: hooks.Invoke,
-		target.KindLambda:  functionCaller(node),
+		target.KindLambda:  aws.Functions(node),
 		target.KindGroup:   fleets.Invoke,
-		target.KindSQS:     queueCaller(node),
-		target.KindSNS:     topicCaller(node),
+		target.KindSQS:     aws.Queues(node),
+		target.KindSNS:     aws.Topics(node),
 	}}
 	i.kinds[target.KindAlert] = i.notify
 	return i
@@ -114,7 +103,7 @@ func (i *Invoker) DenyAPIs(addresses []string) { i.hooks.DenyAPIs(addresses) }
 
 // Close ends what goes on without an attempt, and closes idle connections.
 func (i *Invoker) Close() {
-	i.groups.Close()
+	i.Groups.Close()
 	i.hooks.Close()
 	i.secrets.Close()
 	i.node.Close()
@@ -135,19 +124,17 @@ func (i *Invoker) Invoke(ctx context.Context, call target.Call) (outcome run.Out
 	}()
 	try, known := i.kinds[call.Target.Kind()]
 	if !known {
-		return failed(run.ClassOther, "this version of Carillon does not know this kind of target")
+		return attempt.Failed(run.ClassOther, "this version of Carillon does not know this kind of target")
 	}
 	if call.Bounds == nil {
 		bounds := target.Bounds{}.WithDefaults(call.App)
 		call.Bounds = &bounds
 	}
 	if call.Bounds.Suspended {
-		return outsideBounds(fmt.Errorf("app %s is suspended", call.App))
+		return attempt.NotAttempted(attempt.OutOfBounds(fmt.Errorf("app %s is suspended", call.App)))
 	}
 	if err := i.callbacks.offer(ctx, &call); err != nil {
-		outcome := notAttempted(err)
-		outcome.NotSent = true
-		return outcome
+		return attempt.NotAttempted(err)
 	}
 	return accepted(call, try(ctx, call, started))
 }
@@ -158,12 +145,12 @@ func (i *Invoker) notify(ctx context.Context, call target.Call, started time.Tim
 	case to.SNS != nil:
 		notification, err := target.ParseAlertNotification(call.Payload)
 		if err != nil {
-			return notSent(ctx, err)
+			return attempt.NotSent(ctx, err)
 		}
 		call.Notification, call.Target = &notification, target.Target{SNS: to.SNS.SNS()}
 		return i.kinds[target.KindSNS](ctx, call, started)
 	case to.Webhook != nil:
 		return i.hooks.Notify(ctx, call, started)
 	}
-	return failed(run.ClassOther, "this version of Carillon does not know this kind of destination of alerts")
+	return attempt.Failed(run.ClassOther, "this version of Carillon does not know this kind of destination of alerts")
 }

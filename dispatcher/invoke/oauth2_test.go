@@ -21,6 +21,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -388,7 +389,7 @@ func TestTokenEndpointObeysTheEgressRules(t *testing.T) {
 	} {
 		client := clientOf(tt.tokenURL)
 		client.ClientSecret = &target.Secret{Stored: true, Value: input.NewSensitive("hunter2")}
-		i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: tt.loopback}})
+		i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: tt.loopback}})
 		t.Cleanup(i.Close)
 		o := i.Invoke(t.Context(), within(withToken(to, client), tt.bounds))
 		if o.Class != tt.class {

@@ -10,6 +10,9 @@ import (
 
 	"github.com/go-resty/resty/v2"
 
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/group"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -59,12 +62,12 @@ type shownRequest struct{ target.ShownRequest }
 // mask notes what is masked.
 func (s *shownRequest) mask(what string) { s.Masked = append(s.Masked, what) }
 
-func (s *shownRequest) webhook(h *webhooks, call target.Call, now time.Time) error {
+func (s *shownRequest) webhook(h *web.Webhooks, call target.Call, now time.Time) error {
 	url, headers, body, err := call.Request()
 	if err != nil {
 		return err
 	}
-	r, err := h.compose(destination{url: url}, content{call.Target.Webhook, headers, body}, call, now)
+	r, err := h.Compose(web.Destination{URL: url}, web.Content{Webhook: call.Target.Webhook, Headers: headers, Body: body}, call, now)
 	if err != nil {
 		return err
 	}
@@ -72,23 +75,23 @@ func (s *shownRequest) webhook(h *webhooks, call target.Call, now time.Time) err
 	return nil
 }
 
-func (s *shownRequest) group(h *webhooks, call target.Call, endpoint *target.Endpoint, now time.Time) error {
+func (s *shownRequest) group(h *web.Webhooks, call target.Call, endpoint *target.Endpoint, now time.Time) error {
 	w, path, headers, body, err := call.GroupRequest()
 	if err != nil {
 		return err
 	}
-	to := destination{url: call.Group.URL(target.StaticEndpoint{URL: "http://ENDPOINT"}, path)}
+	to := web.Destination{URL: call.Group.URL(target.StaticEndpoint{URL: "http://ENDPOINT"}, path)}
 	if endpoint != nil {
 		s.Endpoint = endpoint.ID
-		to = destination{url: call.Group.URL(endpoint.StaticEndpoint, path), endpoint: endpoint.ID}
+		to = web.Destination{URL: call.Group.URL(endpoint.StaticEndpoint, path), Endpoint: endpoint.ID}
 	}
-	r, err := h.compose(to, content{w, headers, body}, call, now)
+	r, err := h.Compose(to, web.Content{Webhook: w, Headers: headers, Body: body}, call, now)
 	if err != nil {
 		return err
 	}
 	var token *string
 	if call.Target.Group.XXLJob != nil {
-		token = new(accessTokenHeader)
+		token = new(group.AccessTokenHeader)
 	}
 	s.request(r, w, token)
 	return nil
@@ -96,17 +99,17 @@ func (s *shownRequest) group(h *webhooks, call target.Call, endpoint *target.End
 
 // request shows a request with what signing and authentication would add. accessToken is the header of an executor's token;
 // nil: there is none.
-func (s *shownRequest) request(r request, w *target.Webhook, accessToken *string) {
-	s.Method, s.URL, s.Body = r.method, r.url, textOf(r.body)
-	if kind := r.header.Get("Content-Type"); r.header.Get("Accept") == "" && (resty.IsJSONType(kind) || resty.IsXMLType(kind)) {
-		r.header.Set("Accept", kind) // as the HTTP client does
+func (s *shownRequest) request(r web.Request, w *target.Webhook, accessToken *string) {
+	s.Method, s.URL, s.Body = r.Method, r.URL, attempt.Text(r.Body)
+	if kind := r.Header.Get("Content-Type"); r.Header.Get("Accept") == "" && (resty.IsJSONType(kind) || resty.IsXMLType(kind)) {
+		r.Header.Set("Accept", kind) // as the HTTP client does
 	}
 	masked := map[string]string{}
 	if accessToken != nil {
 		masked[*accessToken] = target.Mask
 		s.mask("access_token of the group")
 	}
-	if _, is := r.header["Carillon-Callback-Token"]; is {
+	if _, is := r.Header["Carillon-Callback-Token"]; is {
 		masked["Carillon-Callback-Token"] = target.Mask
 	}
 	if w.Signing != nil {
@@ -118,7 +121,7 @@ func (s *shownRequest) request(r request, w *target.Webhook, accessToken *string
 		masked["Webhook-Signature"] = strings.Join(signatures, " ")
 	}
 	s.authenticate(w.Auth, masked)
-	for name, values := range r.header {
+	for name, values := range r.Header {
 		value := strings.Join(values, ", ")
 		_, is := masked[name]
 		switch {
@@ -175,7 +178,7 @@ func (s *shownRequest) function(call target.Call) error {
 		s.ClientContext = string(l.ClientContext)
 	}
 	event, err := call.FunctionEvent()
-	s.Body = textOf(event)
+	s.Body = attempt.Text(event)
 	return err
 }
 
@@ -184,7 +187,7 @@ func (s *shownRequest) message(call target.Call) error {
 	if err != nil {
 		return err
 	}
-	s.Body, s.Subject, s.Attributes = textOf([]byte(m.Body)), m.Subject, m.Attributes
+	s.Body, s.Subject, s.Attributes = attempt.Text([]byte(m.Body)), m.Subject, m.Attributes
 	s.MessageGroupID, s.DeduplicationID = m.GroupID, m.DeduplicationID
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/secret"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -51,14 +53,14 @@ type kept struct {
 	vault *servers.Vault
 }
 
-func keepSecrets(t *testing.T, m invoke.SecretManagers) *kept {
+func keepSecrets(t *testing.T, m secret.Managers) *kept {
 	t.Helper()
 	k := &kept{aws: servers.NewAWS(t), vault: servers.NewVault(t, "node-token")}
 	m.Vault = secretmanager.NewVault(secretmanager.VaultOptions{
 		Address: k.vault.URL, Client: k.vault.Client(), Login: secretmanager.VaultToken{Token: "node-token"},
 	})
 	k.Invoker = invoke.New(invoke.Options{
-		Egress: invoke.Egress{Loopback: true}, Managers: m, Logger: slog.New(slog.DiscardHandler),
+		Egress: web.Egress{Loopback: true}, Managers: m, Logger: slog.New(slog.DiscardHandler),
 		LoadAWS: func(context.Context) (aws.Config, error) {
 			return aws.Config{
 				Region: "eu-central-1", BaseEndpoint: aws.String(k.aws.URL), HTTPClient: k.aws.Client(),
@@ -100,7 +102,7 @@ func withManaged(url, reference string) target.Call {
 
 func TestSecretsOfManagersAreSentAndReadOnce(t *testing.T) {
 	t.Parallel()
-	k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+	k, target := keepSecrets(t, secret.Managers{}), newStrict(t, "token-one")
 	for _, reference := range references {
 		for range 3 {
 			if o := k.Invoke(t.Context(), withManaged(target.URL, reference)); o.State != run.Succeeded {
@@ -116,7 +118,7 @@ func TestSecretsOfManagersAreSentAndReadOnce(t *testing.T) {
 // T1: a secret that the bounds do not list is not even asked for.
 func TestSecretsOfManagersOutsideTheBoundsAreNotRead(t *testing.T) {
 	t.Parallel()
-	k, to := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+	k, to := keepSecrets(t, secret.Managers{}), newStrict(t, "token-one")
 	for _, reference := range references {
 		for _, bounds := range []*target.Bounds{nil, {Secrets: []string{"awssm:other/*", "vault:secret/data/demo/*"}}} {
 			call := withManaged(to.URL, reference)
@@ -136,7 +138,7 @@ func TestSecretsOfManagersOutsideTheBoundsAreNotRead(t *testing.T) {
 func TestRotatedSecretsAreSentAfterOneRefusal(t *testing.T) {
 	t.Parallel()
 	for _, reference := range references {
-		k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+		k, target := keepSecrets(t, secret.Managers{}), newStrict(t, "token-one")
 		call := withManaged(target.URL, reference)
 		k.Invoke(t.Context(), call)
 		rotated := "token-two"
@@ -177,7 +179,7 @@ func withManagedClient(url, tokenURL, reference string) target.Call {
 func TestRotatedClientSecretIsReadAgainWithinTheAttempt(t *testing.T) {
 	t.Parallel()
 	for _, reference := range references {
-		k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-3")
+		k, target := keepSecrets(t, secret.Managers{}), newStrict(t, "token-3")
 		server := newTokenServer(t, func(n int32, w http.ResponseWriter, r *http.Request) {
 			if _, given, _ := r.BasicAuth(); n > 1 && given != "token-two" {
 				say(w, http.StatusBadRequest, `{"error":"invalid_client"}`)
@@ -198,7 +200,7 @@ func TestRotatedClientSecretIsReadAgainWithinTheAttempt(t *testing.T) {
 func TestClientSecretThatIsWrongIsReadAgainOnce(t *testing.T) {
 	t.Parallel()
 	for _, reference := range references {
-		k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-1")
+		k, target := keepSecrets(t, secret.Managers{}), newStrict(t, "token-1")
 		server := newTokenServer(t, func(_ int32, w http.ResponseWriter, _ *http.Request) {
 			say(w, http.StatusUnauthorized, `{"error":"invalid_client"}`)
 		})
@@ -214,7 +216,7 @@ func TestClientSecretThatIsWrongIsReadAgainOnce(t *testing.T) {
 // Many attempts that are refused at once have the secret read again once, and all of them learn of the new value.
 func TestRefusalsAtOnceReadTheSecretOnce(t *testing.T) {
 	t.Parallel()
-	k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+	k, target := keepSecrets(t, secret.Managers{}), newStrict(t, "token-one")
 	call := withManaged(target.URL, "ssm:/demo/token")
 	k.Invoke(t.Context(), call)
 	rotated := "token-two"
@@ -238,7 +240,7 @@ func TestRefusalsAtOnceReadTheSecretOnce(t *testing.T) {
 func TestTroubleOfManagersAndDenialsAreToldApart(t *testing.T) {
 	t.Parallel()
 	for _, reference := range references {
-		k := keepSecrets(t, invoke.SecretManagers{Lifetime: time.Nanosecond, Keep: time.Hour})
+		k := keepSecrets(t, secret.Managers{Lifetime: time.Nanosecond, Keep: time.Hour})
 		target := newStrict(t, "token-one")
 		attempt := func() run.Outcome {
 			return k.Invoke(t.Context(), withManaged(target.URL, reference))
@@ -270,7 +272,7 @@ func TestTroubleOfManagersAndDenialsAreToldApart(t *testing.T) {
 // T4: the role that reads the secrets of an app carries its identity, so policies tell apps apart.
 func TestSecretsAreReadWithTheIdentityOfTheApp(t *testing.T) {
 	t.Parallel()
-	k := keepSecrets(t, invoke.SecretManagers{AWSRole: "arn:aws:iam::123456789012:role/secrets-{app}"})
+	k := keepSecrets(t, secret.Managers{AWSRole: "arn:aws:iam::123456789012:role/secrets-{app}"})
 	k.aws.Allow(func(s servers.Session, _, _ string) bool {
 		return s.Role == "arn:aws:iam::123456789012:role/secrets-demo" && s.ExternalID == "ext-demo" && s.Name == "carillon-demo" &&
 			len(s.Tags) == 1 && s.Tags[target.SessionTagApp] == "demo"
@@ -306,7 +308,7 @@ func TestTroubleOfRolesAndDenialsAreToldApart(t *testing.T) {
 		"throttled":  {servers.Fault{Status: 400, Code: "Throttling"}, "gets too many requests (role: Throttling)"},
 		"denied":     {servers.Fault{Status: 403, Code: "AccessDenied"}, "does not let this node read it (role: AccessDenied)"},
 	} {
-		k := keepSecrets(t, invoke.SecretManagers{AWSRole: "arn:aws:iam::123456789012:role/secrets"})
+		k := keepSecrets(t, secret.Managers{AWSRole: "arn:aws:iam::123456789012:role/secrets"})
 		k.aws.Fail("AssumeRole", tt.fault)
 		o := k.Invoke(t.Context(), withManaged("http://127.0.0.1:1", "awssm:demo/api#token"))
 		if o.Class != run.ClassSecret || !strings.Contains(o.Error, tt.says) || strings.Contains(o.Error, "private") {

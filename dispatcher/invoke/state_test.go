@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -130,7 +131,7 @@ func TestStateOfAcceptedAttemptComesWithItsCallback(t *testing.T) {
 	}))
 	defer server.Close()
 	call, _ := longCall(server.URL)
-	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
+	i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
 	t.Cleanup(i.Close)
 	outcome := i.Invoke(t.Context(), carrying(call, `1`))
 	if outcome.Returned != nil || outcome.Callback == nil || outcome.Callback.StateRevision == nil || *outcome.Callback.StateRevision != 7 ||

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // BenchmarkWebhook measures what a node spends on a signed request and its response.
 func BenchmarkWebhook(b *testing.B) {
-	invoker := New(Options{Egress: Egress{Loopback: true}})
+	invoker := New(Options{Egress: web.Egress{Loopback: true}})
 	defer invoker.Close()
 	call := signedCall("http://" + benchServer(b) + "/hook")
 	b.ReportAllocs()

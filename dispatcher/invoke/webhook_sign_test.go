@@ -19,6 +19,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -55,7 +56,7 @@ func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 			t.Fatal(err)
 		}
 	}
-	i := invoke.New(invoke.Options{SecretDir: dir, Egress: invoke.Egress{Loopback: true}})
+	i := invoke.New(invoke.Options{SecretDir: dir, Egress: web.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	return i
 }
@@ -203,7 +204,7 @@ func TestUnusableSecretsAreNamedButNotShown(t *testing.T) {
 	if err := os.Symlink("../outside", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	i := invoke.New(invoke.Options{SecretDir: dir, Egress: invoke.Egress{Loopback: true}})
+	i := invoke.New(invoke.Options{SecretDir: dir, Egress: web.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
 	for reference, says := range map[string]string{

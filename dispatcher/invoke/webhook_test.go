@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -44,7 +45,7 @@ func callTo(url, method string, timeout time.Duration) target.Call {
 
 func newInvoker(t *testing.T) *invoke.Invoker {
 	t.Helper()
-	i := invoke.New(invoke.Options{Version: "1.2.3", Egress: invoke.Egress{Loopback: true}})
+	i := invoke.New(invoke.Options{Version: "1.2.3", Egress: web.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	return i
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -71,7 +72,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 		if err != nil {
 			return nil, errors.Join(err, n.close(o))
 		}
-		n.invoker = invoke.New(invoke.Options{Version: "bench", ConnsPerHost: 512, SecretDir: n.secrets, Egress: invoke.Egress{Loopback: true}})
+		n.invoker = invoke.New(invoke.Options{Version: "bench", ConnsPerHost: 512, SecretDir: n.secrets, Egress: web.Egress{Loopback: true}})
 		invoker = n.invoker
 	}
 	life, end := context.WithCancel(ctx)

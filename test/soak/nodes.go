@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
@@ -62,7 +63,7 @@ func runNodes(ctx context.Context, in io.Reader, out io.Writer) error {
 	for i := range config.Nodes {
 		of := prometheus.NewRegistry()
 		registries = append(registries, of)
-		invoker := invoke.New(invoke.Options{Version: "soak", ConnsPerHost: 512, Egress: invoke.Egress{Loopback: true}})
+		invoker := invoke.New(invoke.Options{Version: "soak", ConnsPerHost: 512, Egress: web.Egress{Loopback: true}})
 		defer invoker.Close()
 		options := engine.Options{
 			Name: "soak-" + strconv.Itoa(i), Version: "soak", Metrics: of, Drain: time.Second,

@@ -17,6 +17,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/secret"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
@@ -97,8 +99,8 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 		engine: engine.Options{
 			Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, Closing: stopMargin - processEnd, OnOutcome: out.fire,
 		},
-		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: invoke.Egress{Loopback: true},
-			Managers: invoke.SecretManagers{Keep: invoke.DefaultSecretKeep}, Logger: log},
+		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: web.Egress{Loopback: true},
+			Managers: secret.Managers{Keep: secret.DefaultKeep}, Logger: log},
 		ready: func(ctx context.Context, s *store.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
 			err := apply.showConsole(ctx, s)

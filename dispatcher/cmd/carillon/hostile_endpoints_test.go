@@ -27,6 +27,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -131,7 +132,7 @@ func newGuardedGroup(t *testing.T) *guardedGroup {
 	}
 	h.admin, h.worker = as("admin", access.Scopes()), as("worker", []access.Scope{access.ScopeRegister}, "shop")
 	invoker := invoke.New(invoke.Options{
-		SecretDir: dir, Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: h.names.dial},
+		SecretDir: dir, Egress: web.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: h.names.dial},
 	})
 	e := engine.New(s, invoker, engine.Options{Name: "node", Logger: silent, Window: time.Second, Heartbeat: 500 * time.Millisecond,
 		Handler: time.Second, Grace: 200 * time.Millisecond})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 )
 
@@ -94,7 +94,7 @@ func decryptKMSKey(ctx context.Context, key kmsKey) (plain []byte, err error) {
 }
 
 func kmsClient(ctx context.Context, region string) (secretmanager.AWS, error) {
-	config, err := invoke.LoadAWS(ctx)
+	config, err := identity.Load(ctx)
 	if err != nil {
 		return secretmanager.AWS{}, fmt.Errorf("load the AWS configuration: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 )
 
 // egressFlags restrict the addresses of targets.
@@ -20,8 +20,8 @@ type egressFlags struct {
 	NameServers    []netip.AddrPort `env:"CARILLON_NAME_SERVERS" placeholder:"ADDRESS:PORT,..." help:"Name servers that know the members of endpoint groups from DNS. Default: those of /etc/resolv.conf."`
 }
 
-func (f egressFlags) egress() invoke.Egress {
-	return invoke.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
+func (f egressFlags) egress() web.Egress {
+	return web.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
 }
 
 // denyOwn denies the addresses of the node's API and database, and has the other nodes deny those of the API.

@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/secret"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 )
 
@@ -37,7 +38,7 @@ func (f managerFlags) check() error {
 	if f.SecretKeep < 0 || f.SecretKeep.Std() > 24*time.Hour {
 		problems = append(problems, fmt.Errorf("--secret-keep: %s is not between 0s and 24h", f.SecretKeep))
 	}
-	if role := strings.ReplaceAll(f.SecretAWSRole, invoke.AppPlaceholder, "app"); role != "" && !iamRole.MatchString(role) {
+	if role := strings.ReplaceAll(f.SecretAWSRole, secret.AppPlaceholder, "app"); role != "" && !iamRole.MatchString(role) {
 		problems = append(problems, fmt.Errorf("--secret-aws-role (CARILLON_SECRET_AWS_ROLE): %s is not the ARN of a role, such as "+
 			"arn:aws:iam::123456789012:role/carillon-{app}", input.Echo(f.SecretAWSRole)))
 	}
@@ -143,7 +144,7 @@ func (f vaultFlags) vault() (*secretmanager.Vault, error) {
 			Mount: cmp.Or(f.VaultMount, "kubernetes"), File: cmp.Or(f.VaultTokenFile, serviceAccountToken),
 		}
 	case "aws":
-		login = secretmanager.VaultAWS{Mount: cmp.Or(f.VaultMount, "aws"), ServerID: f.VaultServerID, Config: invoke.LoadAWS}
+		login = secretmanager.VaultAWS{Mount: cmp.Or(f.VaultMount, "aws"), ServerID: f.VaultServerID, Config: identity.Load}
 	default:
 		login = secretmanager.VaultToken{Token: f.VaultToken, File: f.VaultTokenFile}
 	}
@@ -161,9 +162,9 @@ func (f vaultFlags) vault() (*secretmanager.Vault, error) {
 }
 
 // managers returns how the node reads secrets from their managers.
-func (s serveFlags) managers() (invoke.SecretManagers, error) {
+func (s serveFlags) managers() (secret.Managers, error) {
 	vault, err := s.vault()
-	return invoke.SecretManagers{
+	return secret.Managers{
 		Lifetime: s.SecretLifetime.Std(), Keep: s.SecretKeep.Std(), AWSRole: s.SecretAWSRole, Vault: vault, VaultRole: s.VaultRole,
 	}, err
 }

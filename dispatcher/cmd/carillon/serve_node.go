@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -192,7 +193,7 @@ func (o *nodeOptions) runIssuers(ctx context.Context, group *errgroup.Group) {
 func (o *nodeOptions) api(ctx context.Context, s *store.Store, node groupView, secure *servedTLS,
 	registry *prometheus.Registry) api.Options {
 	options := api.Options{
-		Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry, Registerer: registry,
+		Logger: o.log, Version: o.engine.Version, Region: identity.Region(ctx), Metrics: registry, Registerer: registry,
 		Callbacks: o.target.CallbackURL != "", ClientCertificates: o.clientCertificates, Limits: o.limits.limits(o.files),
 		Executors: node.Invoker, Requests: node.Invoker, Fleet: node,
 		Database: func(ctx context.Context) error {

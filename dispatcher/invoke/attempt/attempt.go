@@ -1,0 +1,100 @@
+// Package attempt has what attempts have in common, whatever they call: how long their phases took, which outcome an error
+// gives, and which secrets and addresses an outcome leaves out. An attempt sends at most one request and has one outcome.
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Func makes one attempt, which began at started.
+type Func func(ctx context.Context, call target.Call, started time.Time) run.Outcome
+
+// Bounds of an attempt.
+const (
+	MostBody       = 64 << 10         // bytes of the body of a response that are kept; a longer one closes the connection
+	ConnectTimeout = 10 * time.Second // for one dial, within the attempt's own timeout
+)
+
+// Text returns the part of a body that is kept, as valid UTF-8.
+func Text(body []byte) string {
+	return strings.ToValidUTF8(string(body[:min(len(body), MostBody)]), "\uFFFD")
+}
+
+// ErrNotHeld ends an attempt whose run is another node's by now, or may be. The lease was good when the attempt began, but what
+// comes before the first byte may take long: a secret is read, a token is fetched, an endpoint does not respond, or the packets
+// of a connection are lost.
+var ErrNotHeld = errors.New("the node does not hold the run any longer")
+
+// NotHeld is the outcome of an attempt that ended with ErrNotHeld. Nobody records it.
+func NotHeld() run.Outcome {
+	outcome := Ended(run.Cancelled, run.ClassCancelled, ErrNotHeld.Error())
+	outcome.NotSent = true
+	return outcome
+}
+
+// ReturnedState is what a target returned as the state of its job, as it came.
+type ReturnedState struct {
+	Text json.RawMessage // nil: it returned none
+	cut  bool            // the body, which may have one, is longer than what is read of it
+}
+
+// StateOf finds the state in a response: in the header or, without that, in the body.
+func StateOf(header http.Header, body []byte, more bool) ReturnedState {
+	if text := header.Get(run.HeaderState); text != "" {
+		return ReturnedState{Text: json.RawMessage(text)}
+	}
+	return ReturnedState{Text: run.StateInBody(body), cut: more && looksLikeObject(body)}
+}
+
+// looksLikeObject tells whether a body may be a JSON object.
+func looksLikeObject(body []byte) bool {
+	for _, c := range body {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == '{'
+		}
+	}
+	return false
+}
+
+// KeepState adds to the outcome of a call what its target returned as the state of the job. A state that cannot be
+// stored changes neither the outcome nor the state: the response says why.
+func KeepState(outcome *run.Outcome, call target.Call, got ReturnedState, clean Redaction) {
+	if call.Carried == nil || outcome.State != run.Succeeded || got.Text == nil && !got.cut {
+		return
+	}
+	problem := ""
+	var state json.RawMessage
+	stays := run.WhyStateStays(call.Key.Kind, call.Cause)
+	switch text, err := run.ReadCarriedState(got.Text); {
+	case got.Text == nil:
+		problem = "the body is longer than the 64 KiB that are read, so no state was looked for in it; return the state in " +
+			run.HeaderState
+	case stays != "":
+		problem = stays
+	case call.Key.Shard > 0:
+		problem = "a shard of a broadcast does not change the state of its job"
+	case err != nil:
+		problem = err.Error()
+	case clean.Clean(string(text)) != string(text):
+		problem = "the state repeats a secret of the request, which is never stored"
+	default:
+		state = text
+	}
+	if outcome.Response == nil {
+		outcome.Response = &run.Response{}
+	}
+	outcome.Response.State, outcome.Response.StateProblem = state, problem
+	if state != nil {
+		outcome.Returned = &run.ReturnedState{State: state, Revision: call.Carried.Revision}
+	}
+}

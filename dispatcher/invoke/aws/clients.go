@@ -1,0 +1,155 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// clients keeps those of one service of AWS. They use the HTTP client of the SDK, without the egress guard:
+// the operator chooses the endpoint (AWS_ENDPOINT_URL_LAMBDA, AWS_ENDPOINT_URL_SQS), and credentials come from link-local
+// addresses that webhooks may not call. A job only chooses a region, which has a fixed format.
+type clients[C any] struct {
+	node *identity.Node
+	// open returns what calls the service with one client. It is a function, because a type that holds the client itself would
+	// have the linker keep all of its operations, 2 MB of code.
+	open func(aws.Config) C
+
+	mu      sync.Mutex
+	clients map[clientKey]*client[C]
+}
+
+// clientKey tells apart the clients. Clients of the node itself have only a region: no app has a part in them.
+type clientKey struct{ region, role, externalID, app, job, tags string }
+
+// client is a client, and when it was used last.
+type client[C any] struct {
+	service     C
+	credentials aws.CredentialsProvider
+	used        time.Time
+}
+
+// mostClients bounds the clients of a service that are kept. One takes some kilobytes; a role that is used again is
+// assumed again.
+const mostClients = 1000
+
+func newClients[C any](node *identity.Node, open func(aws.Config) C) *clients[C] {
+	return &clients[C]{node: node, open: open, clients: map[clientKey]*client[C]{}}
+}
+
+// client returns the client for the region and the role of a call.
+func (a *clients[C]) client(ctx context.Context, call target.Call, now time.Time) (*client[C], error) {
+	key := clientKey{region: call.Target.AWSRegion()}
+	if role := call.Target.AssumeRole(); role != nil {
+		if call.AWSExternalID == "" {
+			return nil, fmt.Errorf("app %s has no external id, so no role is assumed for it", call.App)
+		}
+		tags, err := json.Marshal(role.SessionTags)
+		if err != nil {
+			return nil, err
+		}
+		key = clientKey{key.region, role.RoleARN, call.AWSExternalID, call.App, call.Job, string(tags)}
+	}
+	a.mu.Lock()
+	c, ok := a.clients[key]
+	if ok {
+		c.used = now
+	}
+	a.mu.Unlock()
+	if ok {
+		return c, nil
+	}
+	made, err := a.newClient(ctx, call, key.region)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c, ok := a.clients[key]; ok { // another attempt made it meanwhile
+		return c, nil
+	}
+	if len(a.clients) >= mostClients {
+		a.evict()
+	}
+	made.used = now
+	a.clients[key] = made
+	return made, nil
+}
+
+func (a *clients[C]) newClient(ctx context.Context, call target.Call, region string) (*client[C], error) {
+	loaded, err := a.node.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if region != "" {
+		loaded.Region = region
+	}
+	if loaded.Region == "" {
+		return nil, errors.New("neither the target nor the node names a region; set region, or AWS_REGION on the node")
+	}
+	if call.Target.AssumeRole() != nil {
+		loaded.Credentials = aws.NewCredentialsCache(assumeForCall(loaded, call))
+	}
+	if loaded.Credentials == nil {
+		return nil, errors.New("the node has no AWS credentials") // the SDK would send the request unsigned
+	}
+	if loaded.HTTPClient == nil {
+		loaded.HTTPClient = awshttp.NewBuildableClient()
+	}
+	// Each attempt is one request: the engine retries, not the SDK.
+	loaded.Retryer, loaded.HTTPClient = func() aws.Retryer { return aws.NopRetryer{} }, boundedClient{loaded.HTTPClient}
+	return &client[C]{service: a.open(loaded), credentials: loaded.Credentials}, nil
+}
+
+// evict drops the tenth of the clients that have been unused for longest. Their connections are those of the others.
+// a.mu is held.
+func (a *clients[C]) evict() {
+	keys := slices.Collect(maps.Keys(a.clients))
+	slices.SortFunc(keys, func(x, y clientKey) int { return a.clients[x].used.Compare(a.clients[y].used) })
+	for _, key := range keys[:len(keys)/10] {
+		delete(a.clients, key)
+	}
+}
+
+// boundedClient cuts responses to the size that is kept. The SDK alone would read the whole response
+// into memory, 6 MB for each of hundreds of attempts.
+type boundedClient struct{ aws.HTTPClient }
+
+// Do makes a request.
+func (c boundedClient) Do(r *http.Request) (*http.Response, error) {
+	response, err := c.HTTPClient.Do(r)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(response.Body, attempt.MostBody+1), response.Body}
+	}
+	return response, err
+}
+
+// assumeForCall assumes the role of a call with the identity of its app and job.
+func assumeForCall(node aws.Config, call target.Call) aws.CredentialsProvider {
+	role := *call.Target.AssumeRole()
+	tags := maps.Clone(role.SessionTags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	// Validate refuses other tags of the prefix; these replace them all the same.
+	maps.DeleteFunc(tags, func(key, _ string) bool { return target.ReservedSessionTag(key) })
+	tags[target.SessionTagApp], tags[target.SessionTagJob] = call.App, call.Job
+	return identity.Assume(node, identity.Role{ARN: role.RoleARN, App: call.App, ExternalID: call.AWSExternalID}, tags)
+}

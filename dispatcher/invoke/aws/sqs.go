@@ -1,0 +1,97 @@
+package aws
+
+import (
+	"context"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	smithy "github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// queues sends messages to SQS queues.
+type queues struct{ *clients[sendMessage] }
+
+// sendMessage sends to a queue, which has an ARN, with one client.
+type sendMessage func(ctx context.Context, queue string, input *sqs.SendMessageInput) (*sqs.SendMessageOutput, error)
+
+// Queues returns what sends messages to SQS queues.
+func Queues(node *identity.Node) attempt.Func {
+	return queues{newClients(node, func(c aws.Config) sendMessage {
+		client := sqs.NewFromConfig(c)
+		return func(ctx context.Context, queue string, input *sqs.SendMessageInput) (*sqs.SendMessageOutput, error) {
+			url, err := queueURL(ctx, client.Options(), queue)
+			if err != nil {
+				return nil, err
+			}
+			input.QueueUrl = aws.String(url)
+			return client.SendMessage(ctx, input)
+		}
+	})}.call
+}
+
+// call sends one message.
+func (q queues) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+	message, err := call.Message()
+	if err != nil {
+		return attempt.NotSent(ctx, err)
+	}
+	attributes := make(map[string]types.MessageAttributeValue, len(message.Attributes))
+	for name, value := range message.Attributes {
+		attributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
+	}
+	in := &sqs.SendMessageInput{
+		MessageBody: aws.String(message.Body), MessageAttributes: attributes,
+		MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
+	}
+	timeout := input.Duration(call.Target.Timeout())
+	return q.attempt(ctx, call, started, timeout, func(ctx context.Context, send sendMessage) (run.Outcome, attempt.ReturnedState, error) {
+		output, err := send(ctx, call.Target.SQS.QueueARN, in)
+		if err != nil {
+			return run.Outcome{}, attempt.ReturnedState{}, err
+		}
+		return sent(output.ResultMetadata, output.MessageId), attempt.ReturnedState{}, nil
+	})
+}
+
+// queueURL returns the URL by which the API knows a queue. It is not where requests go, which the SDK decides.
+func queueURL(ctx context.Context, o sqs.Options, queue string) (string, error) {
+	of, err := arn.Parse(queue)
+	if err != nil {
+		return "", err
+	}
+	endpoint, err := o.EndpointResolverV2.ResolveEndpoint(ctx, sqs.EndpointParameters{Region: aws.String(of.Region), Endpoint: o.BaseEndpoint})
+	if err != nil {
+		return "", err
+	}
+	return endpoint.URI.JoinPath(of.AccountID, of.Resource).String(), nil
+}
+
+// sent is the outcome of a message that AWS has taken.
+func sent(of smithy.Metadata, id *string) run.Outcome {
+	response := &run.Response{MessageID: aws.ToString(id)}
+	response.RequestID, _ = middleware.GetRequestIDMetadata(of)
+	outcome := run.Outcome{State: run.Succeeded, Response: response}
+	if raw, ok := middleware.GetRawResponse(of).(*smithyhttp.Response); ok {
+		outcome.HTTPStatus = raw.StatusCode
+	}
+	return outcome
+}
+
+// given returns a text for the API, which tells an empty one from none.
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

@@ -1,0 +1,208 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/dns"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Bounds of what names of DNS stand for. docs/routing.md states them.
+const (
+	leastTTL      = time.Second      // of an answer, so that no fire after another asks
+	longestTTL    = 5 * time.Minute  // of an answer, so that a mistake in a zone ends
+	graceOfAnswer = 5 * time.Second  // for which an expired answer is used while the name is asked for again
+	keepOnFailure = 10 * time.Minute // after the TTL, if no server responds
+	keepOnMissing = time.Minute      // after the TTL, if the name is gone
+	longestRetry  = 30 * time.Second // between two questions that fail
+	lookupTimeout = 5 * time.Second  // for a question, with all servers
+	mostLookups   = 32               // questions at once
+	mostNames     = 10_000           // that are known
+)
+
+// names knows what the names of groups stand for. Each node asks for itself, when it uses a name whose answer has
+// expired; many fires at once ask once.
+type names struct {
+	client   *dns.Client
+	resolver *net.Resolver // of the targets of services, as it is for requests
+	slots    chan struct{} // one for each question under way
+
+	mu       sync.Mutex
+	known    map[nameKey]*knownName
+	versions uint64 // how often a list changed
+	closed   bool
+	asking   sync.WaitGroup
+}
+
+type nameKey struct {
+	name string
+	of   target.DNSType
+}
+
+// knownName is what a name stands for. Its records and since are never changed, only replaced.
+type knownName struct {
+	records    []dns.Record // of the latest answer that had some, while it is kept
+	since      map[dns.Record]time.Time
+	version    uint64    // of records
+	resolvedAt time.Time // of the latest answer that had some; zero: none had
+	validUntil time.Time // its TTL
+	askAt      time.Time // when the name is asked for again
+	failures   int       // since then
+	err        string    // of the latest question; empty: it had an answer
+	used       time.Time
+	// targets are the addresses of the targets of services, sorted; a target that none is known of has none.
+	targets map[string][]netip.Addr
+
+	asked  chan struct{}      // closed at the end of the question under way; nil: none is
+	cancel context.CancelFunc // ends it
+}
+
+func newNames(client *dns.Client, resolver *net.Resolver) *names {
+	return &names{client: client, resolver: resolver, slots: make(chan struct{}, mostLookups), known: map[nameKey]*knownName{}}
+}
+
+// close ends the questions under way.
+func (n *names) close() {
+	n.mu.Lock()
+	n.closed = true
+	for _, known := range n.known {
+		if known.asked != nil {
+			known.cancel()
+		}
+	}
+	n.mu.Unlock()
+	n.asking.Wait()
+}
+
+// get returns what a name stands for. With wait, it waits for an answer if it has none that may be used.
+func (n *names) get(ctx context.Context, key nameKey, now time.Time, wait bool) knownName {
+	n.mu.Lock()
+	known := n.known[key]
+	if known == nil {
+		if len(n.known) >= mostNames {
+			n.forget()
+		}
+		known = &knownName{}
+		n.known[key] = known
+	}
+	known.used = now
+	if now.Before(known.askAt) || n.closed {
+		defer n.mu.Unlock()
+		return *known
+	}
+	if known.asked == nil {
+		n.begin(ctx, key, known)
+	}
+	usable := len(known.records) > 0 && (known.err != "" || now.Before(known.validUntil.Add(graceOfAnswer)))
+	found := *known
+	n.mu.Unlock()
+	if usable || !wait {
+		return found
+	}
+	select {
+	case <-found.asked:
+	case <-ctx.Done():
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return *known
+}
+
+// begin asks for a name. The question goes on if the fire that causes it ends. n.mu is held.
+func (n *names) begin(ctx context.Context, key nameKey, known *knownName) {
+	known.asked = make(chan struct{})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+	known.cancel = cancel
+	before := known.targets
+	n.asking.Go(func() {
+		defer cancel()
+		var answer dns.Answer
+		err := errors.New("too many questions are under way")
+		select {
+		case n.slots <- struct{}{}:
+			answer, err = n.client.Lookup(ctx, key.name, dns.Type(key.of))
+			<-n.slots
+		case <-ctx.Done():
+		}
+		var targets map[string][]netip.Addr
+		if err == nil && key.of == target.DNSTypeSRV {
+			targets = n.resolve(ctx, answer.Records, before)
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		now := time.Now()
+		n.note(known, answer, err, now)
+		if targets != nil {
+			n.noteTargets(known, targets, now)
+		}
+		close(known.asked)
+		known.asked, known.cancel = nil, nil
+	})
+}
+
+// note takes what became of a question. n.mu is held.
+func (n *names) note(known *knownName, answer dns.Answer, err error, now time.Time) {
+	var negative *dns.NegativeError
+	switch {
+	case err == nil:
+		known.resolvedAt, known.failures, known.err = now, 0, ""
+		known.askAt = now.Add(min(max(answer.TTL, leastTTL), longestTTL))
+		known.validUntil = known.askAt
+		n.replace(known, answer.Records, now)
+		return
+	case errors.As(err, &negative):
+		known.askAt = now.Add(min(max(answer.TTL, 5*leastTTL), longestRetry))
+		if !now.Before(known.validUntil.Add(keepOnMissing)) {
+			n.replace(known, nil, now)
+		}
+	default:
+		known.askAt = now.Add(min(leastTTL<<min(known.failures, 10), longestRetry))
+		if !now.Before(known.validUntil.Add(keepOnFailure)) {
+			n.replace(known, nil, now)
+		}
+	}
+	known.err = err.Error()
+	known.failures++
+}
+
+// replace sets the records of a name, which count as the same in any order. n.mu is held.
+func (n *names) replace(known *knownName, records []dns.Record, now time.Time) {
+	since := make(map[dns.Record]time.Time, len(records))
+	for _, record := range records {
+		since[record] = now
+		if before, there := known.since[record]; there {
+			since[record] = before
+		}
+	}
+	if maps.EqualFunc(since, known.since, time.Time.Equal) {
+		return
+	}
+	n.versions++
+	known.records, known.since, known.version = records, since, n.versions
+}
+
+// forget forgets the name that was unused for longest. n.mu is held.
+func (n *names) forget() {
+	var oldest nameKey
+	for key, known := range n.known {
+		if o := n.known[oldest]; known.asked == nil && (o == nil || known.used.Before(o.used)) {
+			oldest = key
+		}
+	}
+	delete(n.known, oldest)
+}
+
+// of returns what the names of a group stand for, by their names in the group.
+func (n *names) of(ctx context.Context, group *target.EndpointGroup, now time.Time, wait bool) map[string]knownName {
+	all := make(map[string]knownName, len(group.DNS))
+	for label, d := range group.DNS {
+		all[label] = n.get(ctx, nameKey{d.Name, d.Resolved().Type}, now, wait)
+	}
+	return all
+}

@@ -1,0 +1,159 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// answerAge is for how long an answer of an endpoint counts, so that many fires at once ask it once.
+const answerAge = time.Second
+
+// question is what an endpoint is asked: whether it is idle for a job or, with none, for all; or whether it is alive.
+type question struct{ endpoint, job string }
+
+// answer is what an endpoint said.
+type answer struct {
+	done chan struct{} // closed when the rest is set
+	at   time.Time
+	void bool // the attempt that asked ended before the response
+	*refusal
+}
+
+// choose decides whether an endpoint gets the request: by the strategy, it is asked before. Otherwise, it says why not.
+// release, unless it is nil, is to be called at the end of the request.
+func (a *groupAttempt) choose(ctx context.Context, endpoint *target.Endpoint) (refused *refusal, release func()) {
+	a.retried(endpoint.ID, time.Now())
+	q := question{endpoint: endpoint.ID}
+	switch a.strategy.Asks() {
+	case routing.AskNothing:
+		return nil, nil
+	case routing.AskAlive:
+		return a.ask(ctx, q, endpoint, false), nil
+	case routing.AskIdleForJob:
+		q.job = a.call.Job
+	}
+	if refused = a.ask(ctx, q, endpoint, true); refused != nil {
+		return refused, nil
+	}
+	return nil, func() { a.release(q) }
+}
+
+// release ends what ask reserved.
+func (s *state) release(q question) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reserved[q]--; s.reserved[q] == 0 {
+		delete(s.reserved, q)
+	}
+}
+
+// ask asks an endpoint, or waits for or takes the answer of another attempt. With reserve, a yes is for one attempt only,
+// whose request it counts as in flight, and an endpoint that has such a request is busy without being asked.
+func (a *groupAttempt) ask(ctx context.Context, q question, endpoint *target.Endpoint, reserve bool) *refusal {
+	for {
+		a.mu.Lock()
+		if reserve && a.reserved[q] > 0 {
+			a.mu.Unlock()
+			return &refusal{endpoint: endpoint.ID, why: "has a request of this node in flight", busy: true}
+		}
+		known := a.answers[q]
+		if known == nil || !known.at.IsZero() && time.Since(known.at) > answerAge {
+			known = &answer{done: make(chan struct{})}
+			a.answers[q] = known
+			a.mu.Unlock()
+			return a.lead(ctx, q, endpoint, known, reserve)
+		}
+		a.mu.Unlock()
+		select {
+		case <-known.done:
+		case <-ctx.Done():
+			return &refusal{endpoint: endpoint.ID, why: "no response to the probe in time"}
+		}
+		if !known.void && (!reserve || known.refusal != nil) {
+			return known.refusal
+		}
+	}
+}
+
+// lead asks an endpoint on behalf of all attempts that wait for the answer.
+func (a *groupAttempt) lead(
+	ctx context.Context, q question, endpoint *target.Endpoint, to *answer, reserve bool,
+) (refused *refusal) {
+	asked := false
+	defer func() { // also if it panics: others wait
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		to.refusal, to.at, to.void = refused, time.Now(), !asked || ctx.Err() != nil
+		switch {
+		case asked && refused == nil && reserve:
+			a.reserved[q]++
+			fallthrough
+		case to.void:
+			delete(a.answers, q)
+		}
+		close(to.done)
+	}()
+	refused, responded := a.probe(ctx, q, endpoint)
+	asked = true
+	if responded {
+		a.succeeded(endpoint.ID)
+	} else if ctx.Err() == nil {
+		a.failed(endpoint, refused.why, a.started, time.Now())
+	}
+	return refused
+}
+
+// probe asks an endpoint by a request. responded tells that there was a response, whatever it says.
+func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *target.Endpoint) (refused *refusal, responded bool) {
+	if a.call.Group.Kind == target.GroupXXLJob {
+		return a.probeExecutor(ctx, q, endpoint)
+	}
+	settings := a.call.Group.Probe
+	timeout := cmp.Or(settings.Timeout, target.DefaultProbeTimeout)
+	path := cmp.Or(settings.IdlePath, target.DefaultIdlePath)
+	idle := a.strategy.Asks() != routing.AskAlive
+	switch {
+	case !idle:
+		path = cmp.Or(settings.AlivePath, target.DefaultAlivePath)
+	case q.job != "":
+		path += "?job=" + url.QueryEscape(a.call.App+"/"+a.call.Job)
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout.Std())
+	defer cancel()
+	r, err := a.probeRequest(bounded, a.destination(endpoint, path))
+	if err != nil {
+		return &refusal{endpoint: endpoint.ID, why: err.Error()}, false
+	}
+	got, err := r.Send(bounded, &attempt.Stopwatch{Start: a.started})
+	switch {
+	case err != nil:
+		outcome := attempt.Classify(ctx, bounded, err, timeout)
+		why := r.Redaction().Clean(outcome.Error)
+		return &refusal{endpoint: endpoint.ID, why: why, addresses: attempt.AddressesOf(outcome)}, false
+	case got.Status < 200 || got.Status > 299:
+		a.hooks.Refused(r, got.Status)
+		return &refusal{endpoint: endpoint.ID, why: fmt.Sprintf("responded to the probe with status %d", got.Status), busy: idle}, true
+	}
+	return nil, true
+}
+
+// probeRequest returns the request of a probe. It is authenticated as other requests to endpoints are, and not signed.
+func (a *groupAttempt) probeRequest(ctx context.Context, to web.Destination) (web.Request, error) {
+	now := time.Now()
+	r := a.hooks.Request(a.call, http.MethodGet, to)
+	r.Repeatable = true
+	r.Header["Carillon-App"], r.Header["Carillon-Endpoint"] = []string{a.call.App}, []string{to.Endpoint}
+	if err := a.hooks.Connect(ctx, &r, a.content.TLS, to.Scope, now); err != nil || a.content.Auth == nil {
+		return r, err
+	}
+	return r, a.hooks.Authorize(ctx, &r, a.content.Auth, now)
+}

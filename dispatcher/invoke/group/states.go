@@ -1,0 +1,251 @@
+package group
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// mostRouted bounds what is remembered of routers, in endpoints of jobs: a router may have a counter for each.
+const mostRouted = 500_000
+
+// states are what this node knows of groups, and the routers of their jobs. Of those that were unused for longest,
+// it is forgotten when there are too many.
+type states struct {
+	mu      sync.Mutex
+	groups  map[groupKey]*state
+	routers map[routerKey]*usedRouter
+	routed  int // the sum of their endpoints
+}
+
+type groupKey struct{ app, group string }
+
+type routerKey struct {
+	app, group, job string
+	strategy        target.Strategy
+}
+
+type usedRouter struct {
+	*routing.Router
+	of        *state
+	endpoints int // when it was made, and one
+	used      time.Time
+}
+
+func newStates() *states {
+	return &states{groups: map[groupKey]*state{}, routers: map[routerKey]*usedRouter{}}
+}
+
+// of returns the state of a group that has some endpoints, and the router of one of its jobs. The error tells that the
+// strategy is unknown.
+func (s *states) of(key routerKey, endpoints int, now time.Time) (*state, *routing.Router, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found, ok := s.routers[key]; ok {
+		found.used = now
+		return found.of, found.Router, nil
+	}
+	if s.routed >= mostRouted {
+		s.forget()
+	}
+	of := s.made(groupKey{key.app, key.group})
+	router, err := of.routing.NewRouter(key.strategy)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.routers[key] = &usedRouter{router, of, endpoints + 1, now}
+	s.routed += endpoints + 1
+	return of, router, nil
+}
+
+// made returns the state of a group, which is made if there is none. s.mu is held.
+func (s *states) made(key groupKey) *state {
+	of, ok := s.groups[key]
+	if !ok {
+		of = newState()
+		s.groups[key] = of
+	}
+	return of
+}
+
+// state returns the state of a group; nil: no job of this node has used it lately.
+func (s *states) state(key groupKey) *state {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.groups[key]
+}
+
+// forget forgets the half of the routers that was unused for longest, and groups without routers. s.mu is held.
+func (s *states) forget() {
+	uses := make([]time.Time, 0, len(s.routers))
+	for _, router := range s.routers {
+		uses = append(uses, router.used)
+	}
+	slices.SortFunc(uses, time.Time.Compare)
+	half := uses[len(uses)/2]
+	kept := map[*state]bool{}
+	for key, router := range s.routers {
+		if router.used.After(half) {
+			kept[router.of] = true
+			continue
+		}
+		delete(s.routers, key)
+		s.routed -= router.endpoints
+	}
+	for key, of := range s.groups {
+		if !kept[of] {
+			delete(s.groups, key)
+		}
+	}
+}
+
+// state is what a node knows of the endpoints of a group. It is safe for concurrent use.
+type state struct {
+	routing *routing.Group
+
+	mu       sync.Mutex
+	latest   *target.GroupVersion // of the latest attempt, which began at used
+	used     time.Time
+	version  *target.GroupVersion // that current is made of; nil: of none
+	current  *routing.Members
+	counts   stateCounts          // of current
+	until    time.Time            // when current is to be made again, because an endpoint is no longer suspect or down; zero: never
+	suspects map[string]*suspect  // by the id of the endpoint
+	failures map[string]int       // of endpoints, in a row; see judged
+	health   map[string]*health   // by the id of the endpoint
+	merged   merged               // the latest result of withNames
+	answers  map[question]*answer // of endpoints
+	reserved map[question]int     // requests in flight to endpoints that said that they are idle
+	scopes   *scopes
+}
+
+// stateCounts is how many endpoints may be tried, and how many are down.
+type stateCounts struct{ candidates, down int }
+
+func newState() *state {
+	return &state{
+		routing: routing.NewGroup(rand.Uint64()), suspects: map[string]*suspect{}, answers: map[question]*answer{},
+		reserved: map[question]int{}, failures: map[string]int{}, health: map[string]*health{},
+	}
+}
+
+// members returns the endpoints of a group as routers see them now, and how many are in which state.
+func (s *state) members(group *target.GroupVersion, now time.Time) (*routing.Members, stateCounts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest, s.used = group, now
+	if s.version == group && (s.until.IsZero() || now.Before(s.until)) {
+		return s.current, s.counts
+	}
+	if s.version != group {
+		s.forgetGone(group)
+	}
+	s.version, s.until, s.counts = group, time.Time{}, stateCounts{}
+	endpoints := s.endpoints(group, now)
+	for i := range endpoints {
+		var until time.Time
+		switch endpoints[i].State {
+		case routing.Suspect:
+			s.counts.candidates++
+			until = s.suspects[endpoints[i].ID].until
+		case routing.Down:
+			s.counts.down++
+			until = s.health[endpoints[i].ID].until
+		case routing.Up:
+			s.counts.candidates++
+			continue
+		default:
+			continue
+		}
+		if s.until.IsZero() || until.Before(s.until) {
+			s.until = until
+		}
+	}
+	s.current = s.routing.NewMembers(endpoints)
+	return s.current, s.counts
+}
+
+// backups returns the backups of a group, for an attempt that found no other endpoint up.
+func (s *state) backups(group *target.GroupVersion, now time.Time) *routing.Members {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	endpoints := s.endpoints(group, now)
+	for i := range endpoints {
+		if !endpoints[i].Backup {
+			endpoints[i].State = routing.Down
+		}
+	}
+	return s.routing.NewMembers(endpoints)
+}
+
+// endpoints returns those of a group, in the order of group.Live. s.mu is held.
+func (s *state) endpoints(group *target.GroupVersion, now time.Time) []routing.Endpoint {
+	endpoints := make([]routing.Endpoint, len(group.Live))
+	for i := range group.Live {
+		e := &group.Live[i]
+		endpoints[i] = routing.Endpoint{ID: e.ID, Weight: e.Weight, Backup: e.Backup, State: s.stateOf(&group.EndpointGroup, e, now)}
+	}
+	return endpoints
+}
+
+// stateOf returns the state of an endpoint of a group. s.mu is held.
+func (s *state) stateOf(group *target.EndpointGroup, e *target.Endpoint, now time.Time) routing.State {
+	if e.Draining {
+		return routing.Draining
+	}
+	if group.HealthCheck != nil && s.health[e.ID].isDown(e.URL, now) {
+		return routing.Down
+	}
+	if known := s.suspects[e.ID]; known != nil && known.url == e.URL && now.Before(known.until) {
+		return routing.Suspect
+	}
+	return routing.Up
+}
+
+// status returns the state of an endpoint, and why it is so. s.mu is held.
+func (s *state) status(group *target.EndpointGroup, e *target.Endpoint, now time.Time) target.EndpointStatus {
+	status := target.EndpointStatus{ID: e.ID, State: target.EndpointState(s.stateOf(group, e, now))}
+	switch status.State {
+	case target.EndpointDown:
+		status.Reason = s.health[e.ID].why
+	case target.EndpointSuspect:
+		known := s.suspects[e.ID]
+		status.Reason, status.Until = known.why, new(known.until.UTC())
+	}
+	return status
+}
+
+// forgetGone forgets what is known of endpoints that a group does not have. s.mu is held.
+func (s *state) forgetGone(group *target.GroupVersion) {
+	if len(s.suspects)+len(s.answers)+len(s.failures)+len(s.health) == 0 {
+		return
+	}
+	there := make(map[string]bool, len(group.Live))
+	for i := range group.Live {
+		there[group.Live[i].ID] = true
+	}
+	for id := range s.suspects {
+		if !there[id] {
+			delete(s.suspects, id)
+		}
+	}
+	for id := range s.failures {
+		if !there[id] {
+			delete(s.failures, id)
+		}
+	}
+	for id := range s.health {
+		if !there[id] {
+			delete(s.health, id)
+		}
+	}
+	for q := range s.answers {
+		if !there[q.endpoint] {
+			delete(s.answers, q)
+		}
+	}
+}

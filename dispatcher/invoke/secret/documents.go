@@ -1,0 +1,207 @@
+package secret
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Bounds of what is kept of managers of secrets.
+const (
+	// readTimeout is how long a manager may take, the login included. A slower one counts as unreachable.
+	readTimeout = 5 * time.Second
+	// failurePause is how long a failure is remembered, so that a busy job does not ask a manager in trouble all the time.
+	failurePause = 5 * time.Second
+	// mostDocuments is how many secrets are kept, and mostDocumentBytes how much of them.
+	mostDocuments, mostDocumentBytes = 10_000, 64 << 20
+)
+
+// documentKey is a version of a whole secret, as an app reads it: an app sees only what its own identity may read.
+type documentKey struct {
+	app, externalID string
+	target.SecretReference
+}
+
+// readDocument reads a secret from its manager.
+type readDocument func(ctx context.Context, key documentKey, now time.Time) (string, error)
+
+// documents keeps what managers of secrets responded. All fields of a secret are read at once, so that a user name and its
+// password are of the same version.
+type documents struct {
+	read readDocument
+	// lifetime is how long a secret is used until it is read again, and keep how long, since it was read, while its manager
+	// is unreachable or throttles.
+	lifetime, keep time.Duration
+	log            *slog.Logger
+
+	mu    sync.Mutex
+	of    map[documentKey]*document
+	bytes int
+	reads sync.WaitGroup
+}
+
+// document is a secret as it was read last.
+type document struct {
+	text   string
+	readAt time.Time // zero: there is no text
+	err    error     // of the last read
+	next   time.Time // when it is read again
+	// reading is closed when the read in progress ends; nil: there is none.
+	reading chan struct{}
+	cancel  context.CancelFunc // of that
+	// reread tells that it has been read again because a target refused it, since it last became due.
+	reread bool
+}
+
+// newDocuments returns an empty cache. It reads nothing.
+func newDocuments(lifetime, keep time.Duration, log *slog.Logger, read readDocument) *documents {
+	return &documents{read: read, lifetime: lifetime, keep: keep, log: log, of: map[documentKey]*document{}}
+}
+
+// close ends the reads in progress, and waits for them.
+func (d *documents) close() {
+	d.mu.Lock()
+	for _, e := range d.of {
+		if e.reading != nil {
+			e.cancel()
+		}
+	}
+	d.mu.Unlock()
+	d.reads.Wait()
+}
+
+// text returns a secret at now: the one that is known, or that which it reads now. Of several attempts that need it at once,
+// one reads it and all wait, until their ctx ends at most. While its manager is in trouble, none waits: all get the last
+// value, and a read goes on next to them.
+func (d *documents) text(ctx context.Context, key documentKey, now time.Time) (string, error) {
+	d.mu.Lock()
+	e := d.entry(key)
+	if e.reading == nil && !now.Before(e.next) {
+		e.reread = false
+		d.start(ctx, key, e, now)
+	}
+	if d.usable(e, now) {
+		defer d.mu.Unlock()
+		return e.text, nil
+	}
+	return d.await(ctx, e, now)
+}
+
+// usable tells whether the last value is to be used although the last read failed. d.mu is held.
+func (d *documents) usable(e *document, now time.Time) bool {
+	return secretmanager.IsTemporary(e.err) && !e.readAt.IsZero() && now.Sub(e.readAt) < d.keep
+}
+
+// again reads a secret again that a target refused, unless that has been done since the secret was due last.
+func (d *documents) again(ctx context.Context, key documentKey, now time.Time) (string, error) {
+	d.mu.Lock()
+	e := d.entry(key)
+	if e.reading == nil && !e.reread && e.err == nil {
+		e.reread = true
+		d.start(ctx, key, e, now)
+	}
+	return d.await(ctx, e, now)
+}
+
+// entry returns what is known of a secret. d.mu is held.
+func (d *documents) entry(key documentKey) *document {
+	e, ok := d.of[key]
+	if !ok {
+		if len(d.of) >= mostDocuments || d.bytes > mostDocumentBytes {
+			d.evict()
+		}
+		e = &document{}
+		d.of[key] = e
+	}
+	return e
+}
+
+// await waits for the read in progress, if there is one, and returns what is known then. d.mu is held, and released.
+func (d *documents) await(ctx context.Context, e *document, now time.Time) (string, error) {
+	defer d.mu.Unlock()
+	if reading := e.reading; reading != nil {
+		d.mu.Unlock()
+		var err error
+		select {
+		case <-reading:
+		case <-ctx.Done():
+			err = errors.New("its manager did not respond within the time of the attempt")
+		}
+		d.mu.Lock()
+		if err != nil {
+			return "", err
+		}
+	}
+	if e.err == nil || d.usable(e, now) {
+		return e.text, nil
+	}
+	return "", e.err
+}
+
+// start begins to read a secret. The read outlives the attempt of ctx, because others may wait for it. d.mu is held.
+func (d *documents) start(ctx context.Context, key documentKey, e *document, now time.Time) {
+	reading := make(chan struct{})
+	ctx, e.cancel = context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	e.reading = reading
+	d.reads.Go(func() {
+		defer e.cancel()
+		text, err := d.read(ctx, key, now)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.report(ctx, key, e, err)
+		d.store(e, text, err, now)
+		e.reading = nil
+		close(reading)
+	})
+}
+
+// store keeps the result of a read. A secret that is denied or gone is forgotten at once, so that no later trouble of the
+// manager brings it back. d.mu is held.
+func (d *documents) store(e *document, text string, err error, now time.Time) {
+	e.err = err
+	switch {
+	case err == nil:
+		d.bytes += len(text) - len(e.text)
+		e.text, e.readAt, e.next = text, now, now.Add(d.lifetime)
+		return
+	case !secretmanager.IsTemporary(err):
+		d.bytes -= len(e.text)
+		e.text, e.readAt = "", time.Time{}
+	}
+	e.next = now.Add(min(d.lifetime, failurePause))
+}
+
+// report logs that a secret cannot be read, when that begins and when it ends.
+func (d *documents) report(ctx context.Context, key documentKey, e *document, err error) {
+	switch {
+	case err == nil && e.err != nil:
+		d.log.InfoContext(ctx, "secret can be read again", "app", key.app, "secret", key.Whole())
+	case err != nil && e.err == nil:
+		d.log.WarnContext(ctx, "secret cannot be read", "app", key.app, "secret", key.Whole(),
+			"last_value_used", secretmanager.IsTemporary(err) && !e.readAt.IsZero() && d.keep > 0, "err", err)
+	}
+}
+
+// evict drops the tenth of the secrets that were due first, or have not been read. d.mu is held.
+func (d *documents) evict() {
+	var keys []documentKey
+	for key, e := range d.of {
+		if e.reading == nil {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b documentKey) int {
+		return cmp.Or(d.of[a].next.Compare(d.of[b].next), cmp.Compare(a.Name, b.Name))
+	})
+	for _, key := range keys[:(len(keys)+9)/10] {
+		d.bytes -= len(d.of[key].text)
+		delete(d.of, key)
+	}
+}

@@ -1,0 +1,108 @@
+package secret
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
+	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Managers says how a node reads secrets from their managers. The zero value reads AWS with the node's own identity.
+type Managers struct {
+	// Lifetime is how long a secret of a manager is used until it is read again; default 1m.
+	Lifetime time.Duration
+	// Keep is how long a secret of a manager is used, since it was read, while its manager is unreachable or throttles;
+	// 0 means not at all.
+	Keep time.Duration
+	// AWSRole is the ARN of the role that is assumed to read secrets of an app in AWS, with AppPlaceholder for its name.
+	// Empty: the node's own identity reads them.
+	AWSRole string
+	// Vault reads secrets of Vault; nil: the node has none.
+	Vault *secretmanager.Vault
+	// VaultRole is the role that the node logs in to Vault with, with AppPlaceholder for the name of the app.
+	VaultRole string
+}
+
+// Defaults of SecretManagers.
+const (
+	defaultLifetime = time.Minute
+	DefaultKeep     = 15 * time.Minute
+)
+
+// AppPlaceholder stands for the name of an app in the roles of SecretManagers.
+const AppPlaceholder = "{app}"
+
+// mostRoles bounds the roles that are kept.
+const mostRoles = 1000
+
+// managers reads secrets from where they are kept, with the identity of an app.
+type managers struct {
+	Managers
+	node *identity.Node
+
+	mu    sync.Mutex
+	roles map[identity.Role]aws.CredentialsProvider
+}
+
+func newManagers(o Managers, node *identity.Node) *managers {
+	return &managers{Managers: o, node: node, roles: map[identity.Role]aws.CredentialsProvider{}}
+}
+
+// read reads a secret. Its key is that of the whole secret.
+func (m *managers) read(ctx context.Context, key documentKey, now time.Time) (string, error) {
+	if key.Source == target.SecretVault {
+		if m.Vault == nil {
+			return "", &secretmanager.Error{Kind: secretmanager.Denied, Manager: "Vault", Code: "the node has no --vault-address"}
+		}
+		return m.Vault.Secret(ctx, roleOf(m.VaultRole, key.app), key.Name, key.Version, now)
+	}
+	config, err := m.config(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	client := secretmanager.NewAWS(config, key.Region())
+	if key.Source == target.SecretParameterStore {
+		return client.Parameter(ctx, key.Name, key.Version, now)
+	}
+	return client.Secret(ctx, key.Name, key.Version, now)
+}
+
+func roleOf(template, app string) string { return strings.ReplaceAll(template, AppPlaceholder, app) }
+
+// config returns the AWS configuration with the identity of an app: a session of the role that carries its name, its external
+// id and its tag, as for functions. It is of no job, because all jobs of the app share what is read.
+func (m *managers) config(ctx context.Context, key documentKey) (aws.Config, error) {
+	config, err := m.node.Config(ctx)
+	if err != nil {
+		return config, &secretmanager.Error{Kind: secretmanager.Unreachable, Manager: "AWS", Code: "the node's configuration cannot be loaded"}
+	}
+	if m.AWSRole == "" {
+		return config, nil
+	}
+	if key.externalID == "" {
+		return config, &secretmanager.Error{Kind: secretmanager.Denied, Manager: "AWS",
+			Code: fmt.Sprintf("app %s has no external id, so no role is assumed for it", key.app)}
+	}
+	of := identity.Role{ARN: roleOf(m.AWSRole, key.app), App: key.app, ExternalID: key.externalID}
+	config.Region = cmp.Or(config.Region, key.Region()) // of STS
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	credentials, ok := m.roles[of]
+	if !ok {
+		if len(m.roles) >= mostRoles {
+			clear(m.roles) // they are assumed again
+		}
+		credentials = aws.NewCredentialsCache(identity.Assume(config, of, map[string]string{target.SessionTagApp: key.app}))
+		m.roles[of] = credentials
+	}
+	config.Credentials = credentials
+	return config, nil
+}

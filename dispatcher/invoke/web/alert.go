@@ -1,0 +1,79 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/secret"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Notify delivers the notification of an alert to a webhook: the message that the format of the webhook makes of it.
+func (h *Webhooks) Notify(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+	w := call.Target.Alert.Webhook
+	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
+	defer cancel()
+	r, err := h.buildNotification(bounded, w, call, started)
+	if err != nil {
+		return attempt.NotSent(ctx, err)
+	}
+	return h.Attempt(ctx, bounded, &w.Webhook, r, &attempt.Stopwatch{Start: started})
+}
+
+// buildNotification returns the request of an attempt at now.
+func (h *Webhooks) buildNotification(
+	ctx context.Context, w *target.AlertWebhook, call target.Call, now time.Time,
+) (Request, error) {
+	notification, err := target.ParseAlertNotification(call.Payload)
+	if err != nil {
+		return Request{}, err
+	}
+	call.Notification, call.Target = &notification, target.Target{Webhook: &w.Webhook}
+	address, headers, body, err := call.Request()
+	if err != nil {
+		return Request{}, err
+	}
+	secrets := Request{Owner: secret.OwnerOf(call)}
+	if w.SecretURL != nil {
+		if address, err = h.secretURL(ctx, &secrets, w, now); err != nil {
+			return Request{}, err
+		}
+	}
+	routingKey := ""
+	if w.RoutingKey != nil {
+		if routingKey, err = h.Reveal(ctx, &secrets, "routing_key", *w.RoutingKey, now); err != nil {
+			return Request{}, err
+		}
+	}
+	if message := w.Message(notification, call.Payload, routingKey); message != nil {
+		body = message
+	}
+	to := Destination{URL: address, Scope: ScopeOf(call.App, call.Bounds.Egress)}
+	r, err := h.BuildFor(ctx, to, Content{&w.Webhook, headers, body}, call, now)
+	r.revealed = append(r.revealed, secrets.revealed...)
+	r.looked = append(r.looked, secrets.looked...)
+	return r, err
+}
+
+// secretURL returns the URL that is a secret. Its path and query are hidden as well, because a receiver may repeat them alone.
+func (h *Webhooks) secretURL(
+	ctx context.Context, secrets *Request, w *target.AlertWebhook, now time.Time,
+) (string, error) {
+	text, err := h.Reveal(ctx, secrets, "secret_url", *w.SecretURL, now)
+	if err != nil {
+		return "", err
+	}
+	if _, err := w.WithURL(text); err != nil {
+		return "", attempt.BadSecret("secret_url", err)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", attempt.BadSecret("secret_url", fmt.Errorf("the URL cannot be parsed"))
+	}
+	secrets.hide(u.RequestURI(), u.Path)
+	return text, nil
+}

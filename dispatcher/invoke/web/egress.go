@@ -1,0 +1,282 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Egress limits the addresses that webhooks may call, whatever the bounds of their apps say. Addresses of
+// target.NeverCalled are always denied. The zero value allows public addresses alone.
+type Egress struct {
+	// Loopback allows 127.0.0.0/8 and ::1, and all other addresses of the machine: the node itself.
+	Loopback bool
+	// Deny lists denied networks.
+	Deny []netip.Prefix
+	// Private lists the private networks that apps may call whose bounds list no networks: parts of
+	// 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7.
+	Private []netip.Prefix
+	// Own lists the addresses of the node's API and database, which are denied.
+	Own []netip.AddrPort
+	// OwnPorts lists the ports that the node's API listens on at all addresses of the machine, which are denied.
+	OwnPorts []uint16
+}
+
+var privateNetworks = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("fc00::/7"),
+}
+
+// guard dials allowed addresses. It checks the IP address that is actually dialled, so no notation
+// of a host, no response of a name server and no redirect can avoid the check.
+type guard struct {
+	Egress
+	machine  *machine
+	resolver *net.Resolver
+	peers    atomic.Pointer[[]netip.AddrPort] // of the APIs of the other nodes
+}
+
+func newGuard(e Egress, resolver *net.Resolver) *guard {
+	return &guard{Egress: e, machine: newMachine(), resolver: resolver}
+}
+
+// Scope is for whom connections are made, and to whom: an app, unless all of its bounds of egress are the defaults, and
+// the endpoints of a group that differ from any other host.
+type Scope struct {
+	app string
+	target.EgressBounds
+	// Registered says where endpoints may be that registered themselves; nil: the host is not one of them.
+	Registered *target.Registration
+	// ServerName is the host name in the certificate of the host; empty: that of the URL.
+	ServerName string
+	// Name is the name of DNS that stands for the address in the URL; empty: the URL has what the job or group says.
+	Name string
+	// sum is the hash of the scope with the TLS options that it is always used with; nil: it was not made before.
+	sum *[sha256.Size]byte
+}
+
+// isDefault reports whether connections of the scope are those of all apps with the default bounds.
+func (s Scope) isDefault() bool {
+	return s.app == "" && s.Registered == nil && s.ServerName == "" && s.Name == ""
+}
+
+// ScopeOf returns the scope of a call. Apps with the defaults share one, and with it their connections.
+func ScopeOf(app string, bounds target.EgressBounds) Scope {
+	if bounds.Hosts == nil && bounds.Ports == nil && bounds.Networks == nil {
+		return Scope{}
+	}
+	return Scope{app: app, EgressBounds: bounds}
+}
+
+// dialer returns a function that connects to a host for a scope. It refuses a host if any of its addresses is
+// denied, because the choice among them is random.
+func (g *guard) dialer(of Scope) func(ctx context.Context, network, address string) (net.Conn, error) {
+	check := g.checker(of)
+	dialer := &net.Dialer{Timeout: attempt.ConnectTimeout, KeepAlive: 15 * time.Second, Resolver: g.resolver}
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		dialled, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("dial: %w", err)
+		}
+		return g.checkDialled(dialled, check)
+	}
+	return func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+		host, text, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = attempt.ByName(err, host) }()
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.checkTarget(of, host, text); err != nil {
+			return nil, err
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			addresses, err := dialer.Resolver.LookupNetIP(ctx, "ip", host)
+			if err != nil {
+				return nil, err
+			}
+			for _, addr := range addresses {
+				if err := check(netip.AddrPortFrom(addr, uint16(port))); err != nil {
+					return nil, err
+				}
+			}
+		}
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return whileHeld(ctx, conn)
+	}
+}
+
+// checkTarget refuses what is denied to a scope no matter which addresses a host has.
+func (g *guard) checkTarget(of Scope, host, port string) error {
+	if err := g.checkName(host); err != nil {
+		return err
+	}
+	return of.checkHost(net.JoinHostPort(cmp.Or(of.Name, host), port))
+}
+
+// CheckKnown is what dialing a host for a scope would refuse by the addresses that the host is known to have.
+func (h *Webhooks) CheckKnown(of Scope, host string, port uint16, addresses []netip.Addr) error {
+	if err := h.guard.checkTarget(of, host, strconv.Itoa(int(port))); err != nil {
+		return err
+	}
+	check := h.guard.checker(of)
+	for _, addr := range addresses {
+		if err := h.guard.checkDialled(netip.AddrPortFrom(addr, port), check); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checker returns a function that refuses the addresses that a scope may not call.
+func (g *guard) checker(of Scope) func(netip.AddrPort) error {
+	networks := prefixes(of.Networks)
+	return func(dialled netip.AddrPort) error {
+		if r := of.Registered; r != nil && !r.Takes(dialled.Addr(), int(dialled.Port())) {
+			return attempt.Denied(dialled.String(), fmt.Sprintf("its group takes registrations from networks %s and ports %v alone "+
+				"(registration.networks, registration.ports)", strings.Join(r.Networks, ", "), r.Ports))
+		}
+		return g.check(dialled.Addr(), of, networks)
+	}
+}
+
+// prefixes returns the networks of some bounds without NetworkPublic.
+func prefixes(networks []string) (all []netip.Prefix) {
+	for _, text := range networks {
+		if network, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, network)
+		}
+	}
+	return all
+}
+
+// public reports whether all public addresses may be called.
+func (s Scope) public() bool {
+	return s.Networks == nil || slices.Contains(s.Networks, target.NetworkPublic)
+}
+
+// checkHost refuses hosts and ports that the bounds do not allow.
+func (s Scope) checkHost(address string) error {
+	if s.Hosts == nil && s.Ports == nil {
+		return nil
+	}
+	bounds := target.Bounds{Egress: s.EgressBounds}
+	return attempt.OutOfBounds(bounds.CheckTarget(s.app,
+		target.Target{Webhook: &target.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}}))
+}
+
+// checkName refuses names that are denied no matter what they resolve to.
+func (g *guard) checkName(host string) error {
+	lower := strings.ToLower(strings.TrimSuffix(host, "."))
+	switch {
+	case target.MetadataName(host):
+		return attempt.Denied(host, "cloud providers serve metadata and credentials under this name")
+	case target.OddAddress(host):
+		return attempt.Denied(host, "programs read this notation of an address differently")
+	case !g.Loopback && (lower == "localhost" || strings.HasSuffix(lower, ".localhost")):
+		return attempt.Denied(host, notLoopback)
+	}
+	return nil
+}
+
+const notLoopback = "it is the node itself; --egress-loopback allows it"
+
+// checkDialled makes the final check, before each connection.
+func (g *guard) checkDialled(dialled netip.AddrPort, check func(netip.AddrPort) error) error {
+	if err := check(dialled); err != nil {
+		return err
+	}
+	addr := target.Dialled(dialled.Addr())
+	at := func(one netip.AddrPort) bool {
+		return one.Port() == dialled.Port() && target.Dialled(one.Addr()) == addr
+	}
+	switch peers := g.peers.Load(); {
+	case slices.ContainsFunc(g.Own, at),
+		slices.Contains(g.OwnPorts, dialled.Port()) && (addr.IsLoopback() || g.machine.has(addr)):
+		return attempt.Denied(dialled.String(), "it is the API or the database of this node")
+	case peers != nil && slices.ContainsFunc(*peers, at):
+		return attempt.Denied(dialled.String(), "it is the API of a node")
+	}
+	return nil
+}
+
+// check refuses a denied address.
+func (g *guard) check(dialled netip.Addr, of Scope, networks []netip.Prefix) error {
+	addr := target.Dialled(dialled)
+	deny := func(why string) error { return attempt.Denied(dialled.String(), why) }
+	itself := addr.IsLoopback() || g.machine.has(addr)
+	private := within(privateNetworks, addr)
+	switch {
+	case target.NeverCalled(dialled):
+		return deny("it is reserved, or cloud providers serve metadata and credentials there")
+	case within(g.Deny, addr):
+		return deny("it is in a network that --egress-deny lists")
+	case itself && !g.Loopback:
+		return deny(notLoopback)
+	case within(networks, addr), of.public() && (itself || !private), of.Networks == nil && within(g.Private, addr):
+		return nil
+	case private && of.Networks == nil:
+		return deny("it is in a private network; an operator opens it with --egress-private of the nodes, " +
+			"or for one app with egress.networks in the bounds of the app")
+	}
+	return deny(fmt.Sprintf("it is in no network that app %s may call; its bounds allow %s (egress.networks)",
+		of.app, cmp.Or(strings.Join(of.Networks, ", "), "none")))
+}
+
+func within(networks []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(addr) })
+}
+
+// machine knows the addresses of this machine's interfaces.
+type machine struct {
+	read func() ([]net.Addr, error)
+
+	mu    sync.Mutex
+	until time.Time // when the addresses are read again
+	addrs map[netip.Addr]bool
+}
+
+// machineAge is how long the addresses of the machine are used before they are read again.
+const machineAge = time.Second
+
+func newMachine() *machine { return &machine{read: net.InterfaceAddrs} }
+
+// has reports whether an address is one of this machine. Addresses that cannot be read stay as they were.
+func (m *machine) has(addr netip.Addr) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); !now.Before(m.until) {
+		if all, err := m.read(); err == nil {
+			m.addrs = make(map[netip.Addr]bool, len(all))
+			for _, one := range all {
+				if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+					m.addrs[target.Dialled(prefix.Addr())] = true
+				}
+			}
+		}
+		m.until = now.Add(machineAge)
+	}
+	return m.addrs[addr]
+}

@@ -1,0 +1,195 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/secret"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// oauth2Client is a client at a token endpoint, with its credentials.
+type oauth2Client struct {
+	*target.OAuth2Auth
+	app, agent string
+	secret     string // or the private key in PEM
+	endpoint   string // the token URL without its query, for messages
+	clients    *clients
+}
+
+// usedToken is the token of a request, and how the cache finds it.
+type usedToken struct {
+	*token
+	key      tokenKey
+	endpoint string
+}
+
+// TokenError is the error of an attempt that has no token, so that nothing was sent to its target.
+type TokenError struct {
+	attempt.Failure
+	// refused tells that the token endpoint refused the credentials of the client.
+	refused bool
+}
+
+// Unwrap returns what determines the class of the attempt.
+func (e *TokenError) Unwrap() error { return &e.Failure }
+
+// addToken adds the token of a client to a request. It asks the token endpoint for one, unless the node has one.
+// If the endpoint refuses a secret that its manager has replaced since, it asks once more with the new one: the target has
+// received nothing yet.
+func (h *Webhooks) addToken(ctx context.Context, r *Request, a *target.OAuth2Auth, now time.Time) error {
+	before := len(r.looked)
+	used, err := h.askToken(ctx, r, a, now)
+	var failure *TokenError
+	if errors.As(err, &failure) && failure.refused && h.secrets.Replaced(ctx, r.Owner, r.looked[before:], now) {
+		used, err = h.askToken(ctx, r, a, now)
+	}
+	if err != nil {
+		return err
+	}
+	r.hide(used.text)
+	r.Header["Authorization"] = []string{"Bearer " + used.text}
+	r.token = used
+	return nil
+}
+
+// askToken returns the token that a client has with its credentials of now.
+func (h *Webhooks) askToken(ctx context.Context, r *Request, a *target.OAuth2Auth, now time.Time) (*usedToken, error) {
+	c, err := h.oauth2Client(ctx, r, a, now)
+	if err != nil {
+		return nil, err
+	}
+	key := c.key()
+	found, err := h.tokens.get(ctx, key, c.fetch)
+	if err != nil {
+		return nil, c.failure(err)
+	}
+	return &usedToken{token: found, key: key, endpoint: c.endpoint}, nil
+}
+
+// oauth2Client returns the client of a request with its credentials, which a response may not repeat either.
+func (h *Webhooks) oauth2Client(ctx context.Context, r *Request, a *target.OAuth2Auth, now time.Time) (c oauth2Client, err error) {
+	c = oauth2Client{OAuth2Auth: a, app: r.App, agent: h.agent, endpoint: a.TokenURL}
+	c.endpoint, _, _ = strings.Cut(a.TokenURL, "?")
+	if a.ClientAuth == target.ClientAuthPrivateKeyJWT {
+		if c.secret, err = h.look(ctx, r, *a.PrivateKey, now); err != nil {
+			return c, attempt.BadSecret("auth oauth2 private_key", err)
+		}
+	} else if c.secret, err = h.Reveal(ctx, r, "auth oauth2 client_secret", *a.ClientSecret, now); err != nil {
+		return c, err
+	}
+	var trusted *target.TLS
+	if a.CACertificates != "" {
+		trusted = &target.TLS{CACertificates: a.CACertificates}
+	}
+	c.clients, err = h.pool.with(trusted, "", ScopeOf(r.App, r.Bounds.Egress), now)
+	return c, err
+}
+
+// key tells apart what tokens depend on.
+func (c oauth2Client) key() tokenKey {
+	hash := sha256.New()
+	parts := append([]string{
+		c.TokenURL, c.ClientID, string(c.ClientAuth), c.KeyID, string(c.Algorithm), c.Audience, c.CACertificates, c.secret,
+	}, c.Scopes...)
+	for _, part := range parts {
+		sum := sha256.Sum256([]byte(part)) // of a fixed length, so that no two lists of parts are the same
+		hash.Write(sum[:])
+	}
+	return tokenKey{app: c.app, sum: [sha256.Size]byte(hash.Sum(nil))}
+}
+
+// failure returns the error of an attempt that has no token. Nothing was sent to its target.
+func (c oauth2Client) failure(err error) error {
+	failure := &TokenError{Failure: attempt.Failure{Class: run.ClassOAuth2, Err: fmt.Errorf("token endpoint %s: %w", c.endpoint, err)}}
+	var known *TokenError
+	var denied *attempt.Failure
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, context.DeadlineExceeded):
+		failure.Err = fmt.Errorf("token endpoint %s: no response within the timeout of the attempt", c.endpoint)
+	case errors.As(err, &denied): // the egress rules and the bounds are not retried
+		failure.Class = denied.Class
+	}
+	return failure
+}
+
+// fetch asks the token endpoint for a token.
+func (c oauth2Client) fetch(ctx context.Context) (*token, error) {
+	askedAt := time.Now()
+	r, err := c.request(askedAt)
+	if err != nil {
+		return nil, err
+	}
+	got, err := send(ctx, c.clients.fresh, r, &attempt.Stopwatch{Start: askedAt}) // once; a kept connection might repeat it
+	clean := r.Redaction()
+	if err != nil {
+		return nil, c.unreachable(ctx, err, clean)
+	}
+	return c.read(got, askedAt, clean)
+}
+
+// unreachable returns the error of a token endpoint without a response.
+func (c oauth2Client) unreachable(ctx context.Context, err error, clean attempt.Redaction) error {
+	var denied *attempt.Failure
+	if errors.As(err, &denied) {
+		return denied
+	}
+	outcome := attempt.Classify(context.WithoutCancel(ctx), ctx, err, input.Duration(tokenTimeout))
+	return &TokenError{Failure: attempt.Failure{Class: run.ClassOAuth2, Addresses: attempt.AddressesOf(outcome),
+		Err: fmt.Errorf("token endpoint %s: %s", c.endpoint, clean.Clean(outcome.Error))}}
+}
+
+// request returns the request for a token at now (RFC 6749, section 4.4.2).
+func (c oauth2Client) request(now time.Time) (Request, error) {
+	form := url.Values{"grant_type": {"client_credentials"}}
+	if len(c.Scopes) > 0 {
+		form.Set("scope", strings.Join(c.Scopes, " "))
+	}
+	if c.Audience != "" {
+		form.Set("audience", c.Audience)
+	}
+	r := Request{Owner: secret.Owner{App: c.app}, Method: http.MethodPost, URL: c.TokenURL, clients: c.clients, Header: http.Header{
+		"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}, "User-Agent": {c.agent},
+	}}
+	switch cmp.Or(c.ClientAuth, target.ClientAuthBasic) {
+	case target.ClientAuthBasic:
+		// RFC 6749 encodes both for a form before RFC 7617 joins them.
+		both := base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(c.ClientID) + ":" + url.QueryEscape(c.secret)))
+		r.Header["Authorization"] = []string{"Basic " + both}
+		r.hide(both, c.secret)
+	case target.ClientAuthPost:
+		form.Set("client_id", c.ClientID)
+		form.Set("client_secret", c.secret)
+		r.hide(c.secret)
+	case target.ClientAuthPrivateKeyJWT:
+		assertion, err := c.assertion(now)
+		if err != nil {
+			return r, attempt.BadSecret("auth oauth2 private_key", err)
+		}
+		form.Set("client_id", c.ClientID)
+		form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+		form.Set("client_assertion", assertion)
+		r.hide(assertion)
+	}
+	r.Body = []byte(form.Encode())
+	return r, nil
+}
+
+// Refused notes that a target responded with a status to a request. It reports whether that was a 401 to a token that the
+// next attempt has no more.
+func (h *Webhooks) Refused(r Request, status int) bool {
+	return status == http.StatusUnauthorized && r.token != nil && h.tokens.refuse(r.token.key, r.token.token)
+}

@@ -1,0 +1,170 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Bounds of the part of a response that is kept.
+const (
+	mostHeaderValue = 1 << 10 // bytes of one header
+	slowResponse    = input.Duration(time.Second)
+)
+
+// keptHeaders are the response headers that are kept. They describe the content, the next step and
+// the server.
+var keptHeaders = []string{
+	"Content-Type", "Content-Length", "Content-Encoding", "Location", "Retry-After", "Allow", "Date", "Server", "Via",
+	"Traceresponse", "X-Error", "X-Error-Code", "X-Amzn-Errortype", "Cf-Ray", run.HeaderOutcome,
+}
+
+// requestIDs are the headers in which servers return the id of a request, in order of preference.
+var requestIDs = []string{
+	"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "X-Amz-Request-Id", "X-Correlation-Id", "X-Amzn-Trace-Id",
+}
+
+// Response is the part of an HTTP response that is read.
+type Response struct {
+	Status int
+	header http.Header
+	Body   []byte // at most attempt.MostBody bytes
+	More   bool   // the body is longer
+}
+
+// readResponse reads a response, but at most so many bytes of its body.
+func readResponse(r *http.Response, most int) (Response, error) {
+	a := Response{Status: r.StatusCode, header: r.Header}
+	if r.ContentLength == 0 {
+		return a, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, int64(most)+1))
+	if a.More = len(body) > most; a.More {
+		body = body[:most]
+	}
+	a.Body = body
+	return a, err
+}
+
+// judge returns the outcome of a response to a request. bounded, which is outer with the timeout of the
+// attempt, bounds matching.
+func (h *Webhooks) judge(outer, bounded context.Context, r Request, w *target.Webhook, a Response) run.Outcome {
+	if r.fenced && a.superseded() {
+		outcome := run.SupersededOutcome()
+		outcome.HTTPStatus = a.Status
+		return outcome
+	}
+	outcome := judgeStatus(w, a.Status)
+	if outcome.State == run.Succeeded && w.ExpectBody != "" {
+		switch matched, err := h.expectations.match(bounded, r.App, w.ExpectBody, a.Body); {
+		case err != nil && outer.Err() != nil:
+			outcome = attempt.Ended(run.Cancelled, run.ClassCancelled, "the attempt was cancelled")
+		case err != nil && bounded.Err() != nil:
+			outcome = attempt.Ended(run.TimedOut, run.ClassTimeout, fmt.Sprintf(
+				"expect_body could not be matched with the response within the timeout of %s; "+
+					"use a simpler expression, or a longer timeout", w.Timeout))
+		case matched:
+		case a.More:
+			outcome = attempt.Failed(run.ClassBodyTooLarge,
+				"expect_body does not match the first 64 KiB of the response body, and the rest is not read")
+		default:
+			outcome = attempt.Failed(run.ClassBody, "expect_body does not match the response body")
+		}
+	}
+	outcome.HTTPStatus = a.Status
+	return outcome
+}
+
+// superseded reports whether the receiver refused the request as stale. A status of 409 says so only together with the mark.
+func (a Response) superseded() bool {
+	return a.Status == http.StatusConflict &&
+		(run.IsSuperseded(a.header.Get(run.HeaderOutcome)) || run.IsSuperseded(run.OutcomeInBody(a.Body)))
+}
+
+func judgeStatus(w *target.Webhook, status int) run.Outcome {
+	if w.Succeeds(status) {
+		return run.Outcome{State: run.Succeeded}
+	}
+	class := run.ClassProtocol
+	switch {
+	case status == http.StatusTooManyRequests:
+		class = run.ClassRateLimited
+	case status >= 200 && status <= 299:
+		class = run.ClassHTTP2xx
+	case status >= 300 && status <= 399:
+		class = run.ClassRedirect
+	case status >= 400 && status <= 499:
+		class = run.ClassHTTP4xx
+	case status >= 500 && status <= 599:
+		class = run.ClassHTTP5xx
+	}
+	return attempt.Failed(class, fmt.Sprintf("the target responded with status %d", status))
+}
+
+// keep returns the part of a response that is stored, or nil if it says nothing useful. endpoint is the one of a group
+// that it is of, if any. clean removes secrets.
+func keep(o run.Outcome, endpoint string, a Response, phases run.Phases, clean attempt.Redaction) *run.Response {
+	id := ""
+	for _, name := range requestIDs {
+		if id = a.header.Get(name); id != "" {
+			break
+		}
+	}
+	if o.State == run.Succeeded && endpoint == "" && len(a.Body) == 0 && id == "" && phases.LastByte < slowResponse {
+		return nil
+	}
+	hidden := func(text string, most int) string {
+		if len(text) > most {
+			text = text[:most]
+		}
+		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	}
+	kept := run.Response{
+		Endpoint: endpoint, RequestID: hidden(clean.Clean(id), mostHeaderValue), Body: hidden(clean.CleanCut(string(a.Body)), attempt.MostBody),
+		BodyTruncated: a.More, Phases: phases, Addresses: attempt.AddressesOf(o),
+	}
+	for _, name := range keptHeaders {
+		if value := a.header.Get(name); value != "" {
+			if kept.Headers == nil {
+				kept.Headers = map[string]string{}
+			}
+			kept.Headers[strings.ToLower(name)] = hidden(clean.Clean(value), mostHeaderValue)
+		}
+	}
+	return &kept
+}
+
+// retryAfter returns the wait that a response asks for (RFC 9110, section 10.2.3): a number of
+// seconds, or a date. A date counts from the Date header of the response, because the clocks may
+// differ; the wait for a past date is 0. Any other value gives nil.
+func retryAfter(header http.Header, now time.Time) *time.Duration {
+	text := strings.TrimSpace(header.Get("Retry-After"))
+	// Larger numbers would overflow, and no policy waits for longer than a day anyway.
+	const most = 1_000_000_000
+	if text != "" && strings.Trim(text, "0123456789") == "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds > most {
+			seconds = most
+		}
+		wait := time.Duration(seconds) * time.Second
+		return &wait
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return nil
+	}
+	if sent, err := http.ParseTime(header.Get("Date")); err == nil {
+		now = sent
+	}
+	wait := max(0, at.Sub(now))
+	return &wait
+}
