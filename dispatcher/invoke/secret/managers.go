@@ -3,12 +3,14 @@ package secret
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
@@ -31,13 +33,13 @@ type Managers struct {
 	VaultRole string
 }
 
-// Defaults of SecretManagers.
+// Defaults of Managers.
 const (
 	defaultLifetime = time.Minute
 	DefaultKeep     = 15 * time.Minute
 )
 
-// AppPlaceholder stands for the name of an app in the roles of SecretManagers.
+// AppPlaceholder stands for the name of an app in the roles of Managers.
 const AppPlaceholder = "{app}"
 
 // mostRoles bounds the roles that are kept.
@@ -105,4 +107,53 @@ func (m *managers) config(ctx context.Context, key documentKey) (aws.Config, err
 	}
 	config.Credentials = credentials
 	return config, nil
+}
+
+// PerApp tells whether a role of each app, and not the node itself, reads secrets of a source.
+func (m Managers) PerApp(source target.SecretSource) bool {
+	if source == target.SecretVault {
+		return strings.Contains(m.VaultRole, AppPlaceholder)
+	}
+	return m.AWSRole != ""
+}
+
+// Probe reads a secret of a manager as the node itself would, and drops it. Its error says what is wrong, and holds nothing of
+// the secret.
+func (m Managers) Probe(ctx context.Context, reference target.SecretReference, now time.Time) error {
+	if !reference.Source.Managed() {
+		return fmt.Errorf("%s is kept by the node; give a reference to a manager: awssm:NAME, ssm:NAME or vault:PATH#KEY", reference.Source)
+	}
+	text, err := newManagers(m, &identity.Node{Load: identity.Load}).read(ctx, documentKey{SecretReference: reference}, now)
+	if err == nil && reference.Key != "" {
+		_, err = secretmanager.Pick(text, reference.Key)
+	}
+	return err
+}
+
+// countReads counts reads of secrets by their source and result. Without a registerer it counts nothing.
+func countReads(metrics prometheus.Registerer, read readDocument) readDocument {
+	if metrics == nil {
+		return read
+	}
+	reads := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "carillon_secret_reads_total", Help: "Reads of secrets from their managers.",
+	}, []string{"source", "result"})
+	metrics.MustRegister(reads)
+	for _, source := range []target.SecretSource{target.SecretsManager, target.SecretParameterStore, target.SecretVault} {
+		reads.WithLabelValues(string(source), "read")
+		for kind := secretmanager.Unreachable; kind <= secretmanager.Unusable; kind++ {
+			reads.WithLabelValues(string(source), kind.String())
+		}
+	}
+	return func(ctx context.Context, key documentKey, now time.Time) (string, error) {
+		text, err := read(ctx, key, now)
+		result := "read"
+		if err != nil {
+			var e *secretmanager.Error
+			errors.As(err, &e)
+			result = cmp.Or(e, &secretmanager.Error{Kind: secretmanager.Unusable}).Kind.String()
+		}
+		reads.WithLabelValues(string(key.Source), result).Inc()
+		return text, err
+	}
 }

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -279,4 +282,61 @@ func (m *machine) has(addr netip.Addr) bool {
 		m.until = now.Add(machineAge)
 	}
 	return m.addrs[addr]
+}
+
+// Connect makes the connection that a webhook to a URL would need, with TLS for https, and closes it. It sends no
+// request. It returns the address that it reached.
+func (e Egress) Connect(ctx context.Context, target string) (netip.AddrPort, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if port == "" || u.Hostname() == "" {
+		return netip.AddrPort{}, errors.New("it is not the URL of a webhook, https://HOST/PATH")
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	conn, err := newGuard(e, nil).dialer(Scope{})(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	defer conn.Close()
+	reached, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err == nil && u.Scheme == "https" {
+		encrypted := tls.Client(conn, &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12})
+		if err = encrypted.HandshakeContext(ctx); err != nil {
+			err = fmt.Errorf("TLS with %s: %w", reached, err)
+		}
+	}
+	return reached, err
+}
+
+// heldKey is the key of Call.Held in the context of an attempt. The transport hands it to the dialer, which sees nothing else of
+// the attempt.
+type heldKey struct{}
+
+func withHeld(ctx context.Context, held func() bool) context.Context {
+	if held == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, heldKey{}, held)
+}
+
+// checkHeld returns attempt.ErrNotHeld if the attempt of ctx may send nothing any longer.
+func checkHeld(ctx context.Context) error {
+	if held, ok := ctx.Value(heldKey{}).(func() bool); ok && !held() {
+		return attempt.ErrNotHeld
+	}
+	return nil
+}
+
+// whileHeld returns conn, or closes it if the attempt of ctx may send nothing any longer.
+func whileHeld(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	if err := checkHeld(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }

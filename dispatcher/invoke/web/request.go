@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -242,3 +243,38 @@ func (r *Request) Redaction() attempt.Redaction { return attempt.NewRedaction(r.
 
 // hide marks texts for removal from the stored response.
 func (r *Request) hide(texts ...string) { r.revealed = append(r.revealed, texts...) }
+
+// eventType is the type of all CloudEvents that Carillon sends.
+const eventType = "dev.carillon.run"
+
+// eventSource names the job. Source and event id together are unique.
+func eventSource(call target.Call) string { return "/apps/" + call.App + "/jobs/" + call.Job }
+
+// setEvent sets the headers of a CloudEvent in binary mode.
+func setEvent(h http.Header, call target.Call) {
+	h["Ce-Specversion"] = []string{"1.0"}
+	h["Ce-Id"] = []string{call.EventID}
+	h["Ce-Source"] = []string{eventSource(call)}
+	h["Ce-Type"] = []string{eventType}
+	h["Ce-Time"] = []string{input.FormatInstant(call.Key.ScheduledAt)}
+	if call.Trigger != "" {
+		h["Ce-Subject"] = []string{call.Trigger}
+	}
+}
+
+// envelope returns the body of a CloudEvent in structured mode.
+func envelope(call target.Call, data json.RawMessage) ([]byte, error) {
+	return json.Marshal(struct {
+		SpecVersion string          `json:"specversion"`
+		ID          string          `json:"id"`
+		Source      string          `json:"source"`
+		Type        string          `json:"type"`
+		Time        string          `json:"time"`
+		Subject     string          `json:"subject,omitempty"`
+		ContentType string          `json:"datacontenttype"`
+		Data        json.RawMessage `json:"data"`
+	}{
+		"1.0", call.EventID, eventSource(call), eventType, input.FormatInstant(call.Key.ScheduledAt), call.Trigger,
+		"application/json", data,
+	})
+}

@@ -1,14 +1,12 @@
 // Package web makes the attempts of webhooks, and the requests to endpoints of groups. A request is made in these steps, each in a
 // file of its own:
 //
-//	request.go      fills in URL, headers and body
-//	cloudevents.go  adds the attributes of a CloudEvent
-//	clients.go      chooses a connection by the TLS options
-//	sign.go         signs the request
-//	auth.go         adds credentials
-//	oauth2.go       gets a token, or takes one from oauth2_cache.go
-//	egress.go       checks the address before it is dialled
-//	response.go     reads the response and turns it into an outcome
+//	request.go   fills in URL, headers and body, and adds the attributes of a CloudEvent
+//	clients.go   chooses a connection by the TLS options
+//	auth.go      signs the request and adds credentials
+//	oauth2.go    gets a token, or takes one from oauth2_cache.go
+//	egress.go    checks the address before it is dialled
+//	response.go  reads the response and turns it into an outcome
 //
 // alert.go makes the messages of alerts, which are then sent as webhooks are.
 package web

@@ -7,8 +7,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	snstypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	smithy "github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -46,9 +48,9 @@ func (q queues) call(ctx context.Context, call target.Call, started time.Time) r
 	if err != nil {
 		return attempt.NotSent(ctx, err)
 	}
-	attributes := make(map[string]types.MessageAttributeValue, len(message.Attributes))
+	attributes := make(map[string]sqstypes.MessageAttributeValue, len(message.Attributes))
 	for name, value := range message.Attributes {
-		attributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
+		attributes[name] = sqstypes.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
 	}
 	in := &sqs.SendMessageInput{
 		MessageBody: aws.String(message.Body), MessageAttributes: attributes,
@@ -94,4 +96,45 @@ func given(text string) *string {
 		return nil
 	}
 	return &text
+}
+
+// topics publishes messages to SNS topics.
+type topics struct{ *clients[publishMessage] }
+
+// publishMessage publishes with one client.
+type publishMessage func(context.Context, *sns.PublishInput) (*sns.PublishOutput, error)
+
+// Topics returns what publishes messages to SNS topics.
+func Topics(node *identity.Node) attempt.Func {
+	return topics{newClients(node, func(c aws.Config) publishMessage {
+		client := sns.NewFromConfig(c)
+		return func(ctx context.Context, input *sns.PublishInput) (*sns.PublishOutput, error) {
+			return client.Publish(ctx, input)
+		}
+	})}.call
+}
+
+// call publishes one message.
+func (t topics) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+	message, err := call.Message()
+	if err != nil {
+		return attempt.NotSent(ctx, err)
+	}
+	attributes := make(map[string]snstypes.MessageAttributeValue, len(message.Attributes))
+	for name, value := range message.Attributes {
+		attributes[name] = snstypes.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
+	}
+	in := &sns.PublishInput{
+		TopicArn: aws.String(call.Target.SNS.TopicARN), Subject: given(message.Subject), Message: aws.String(message.Body),
+		MessageAttributes: attributes, MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
+	}
+	timeout := input.Duration(call.Target.Timeout())
+	once := func(ctx context.Context, publish publishMessage) (run.Outcome, attempt.ReturnedState, error) {
+		output, err := publish(ctx, in)
+		if err != nil {
+			return run.Outcome{}, attempt.ReturnedState{}, err
+		}
+		return sent(output.ResultMetadata, output.MessageId), attempt.ReturnedState{}, nil
+	}
+	return t.attempt(ctx, call, started, timeout, once)
 }
