@@ -61,12 +61,12 @@ type Options struct {
 
 // Invoker makes attempts. It is safe for concurrent use.
 type Invoker struct {
-	*group.Groups
-	hooks     *web.Webhooks
-	secrets   *secret.Reader
-	node      *identity.Node
-	callbacks *callbacks
-	kinds     map[target.Kind]attempt.Func
+	*group.Groups // what the node knows of endpoint groups
+	hooks         *web.Webhooks
+	secrets       *secret.Reader
+	node          *identity.Node
+	callbacks     *callbacks
+	kinds         map[target.Kind]attempt.Func
 }
 
 // New returns an Invoker. Close it to release its connections.

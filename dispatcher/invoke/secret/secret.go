@@ -24,9 +24,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// secretLifetime is the time for which a variable or file is cached. A rotated secret is used after this time,
+// foundLifetime is the time for which a variable or file is cached. A rotated secret is used after this time,
 // and a busy job does not read a file for every request.
-const secretLifetime = 10 * time.Second
+const foundLifetime = 10 * time.Second
 
 // defaultDir is the directory of secret files unless the options name another. No platform puts secrets of the node itself there.
 const defaultDir = "/etc/carillon/secrets"
@@ -108,7 +108,7 @@ func (s *Reader) Reveal(ctx context.Context, of Owner, secret target.Secret, now
 		delete(s.of, secret.Reference)
 		return "", err
 	}
-	s.of[secret.Reference] = foundSecret{text, now.Add(secretLifetime)}
+	s.of[secret.Reference] = foundSecret{text, now.Add(foundLifetime)}
 	return text, nil
 }
 
