@@ -20,17 +20,17 @@ const (
 // What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
 // makes something smaller lowers its bound.
 const (
-	mostLines     = 118_000
+	mostLines     = 117_450
 	mostNinetieth = 8
 	mostComplex   = 42
-	mostWide      = 35
-	mostLong      = 51
+	mostWide      = 33
+	mostLong      = 48
 )
 
 // mostFiles are of folders that have more than they should.
 var mostFiles = map[string]int{
 	"dispatcher": 49, "dispatcher/api": 54, "dispatcher/cmd/carillon": 92, "dispatcher/console": 59, "dispatcher/engine": 70,
-	"dispatcher/store": 157, "provider": 92,
+	"dispatcher/store": 128, "provider": 91,
 }
 
 // problems returns everything that is outside its bounds.
