@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/test/badinput"
 )
 
 // placeholders are names in the paths of routes; declare makes some of these things.
@@ -20,7 +21,7 @@ func TestNoRouteTakesMuchMemoryForABody(t *testing.T) { //nolint:paralleltest //
 	w := newWorld(t, api.Options{})
 	w.declare()
 	w.must(http.StatusCreated, http.MethodPut, "/v1/apps/crm/calendars/holidays", `{"rules":[{"dates":["12-25"]}]}`)
-	bodies, routes := api.HostileBodies(256<<10), 0
+	bodies, routes := badinput.HostileBodies(256<<10), 0
 	for _, rt := range api.Routes() {
 		if !rt.Body {
 			continue
@@ -104,7 +105,7 @@ func BenchmarkBodies(b *testing.B) {
 	for _, one := range costlyBodies() {
 		run(one.name, one.method, one.path, one.body)
 	}
-	for name, body := range api.HostileBodies(1 << 20) {
+	for name, body := range badinput.HostileBodies(1 << 20) {
 		run("decode "+name, http.MethodPut, oneJob, body)
 	}
 }

@@ -9,9 +9,6 @@ import (
 // CallbackPatience is how long a callback of an executor waits.
 const CallbackPatience = callbackPatience
 
-// HostileBodies are bodies of a size in bytes that are costly to decode.
-func HostileBodies(size int) map[string]string { return hostileBodies(size) }
-
 // Route is what a route declares of itself.
 type Route struct {
 	Method, Path string

@@ -1,4 +1,4 @@
-// Package badinput is the table of inputs that must be refused; see rows.md.
+// Package badinput is the table of inputs that must be refused (see rows.md), and bodies that cost much if they are not.
 package badinput
 
 import (
