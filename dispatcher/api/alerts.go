@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -40,7 +41,7 @@ func (a *API) deleteAlert(r *request) (response, error) {
 func (a *API) muteAlert(r *request) (response, error) {
 	var mute alert.Mute
 	problems := r.decodeIfAny(&mute)
-	addInvalid(&problems, mute.Validate())
+	decode.AddInvalid(&problems, mute.Validate())
 	if err := r.acceptable(problems); err != nil {
 		return response{}, err
 	}
@@ -61,7 +62,7 @@ func (a *API) unmuteAlert(r *request) (response, error) {
 func (a *API) acknowledgeAlert(r *request) (response, error) {
 	var asked alert.Acknowledgement
 	problems := r.decode(&asked)
-	addInvalid(&problems, asked.Validate())
+	decode.AddInvalid(&problems, asked.Validate())
 	if err := r.acceptable(problems); err != nil {
 		return response{}, err
 	}
@@ -80,7 +81,7 @@ type alertWithdrawal struct {
 func (a *API) withdrawAcknowledgement(r *request) (response, error) {
 	var asked alertWithdrawal
 	problems := r.decode(&asked)
-	addInvalid(&problems, alert.Acknowledgement{Job: asked.Job, Condition: asked.Condition}.Validate())
+	decode.AddInvalid(&problems, alert.Acknowledgement{Job: asked.Job, Condition: asked.Condition}.Validate())
 	if err := r.acceptable(problems); err != nil {
 		return response{}, err
 	}

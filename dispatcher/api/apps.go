@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -58,7 +59,7 @@ func (a *API) patchApp(r *request) (response, error) {
 	}
 	problems := r.decode(&patch)
 	if patch.Enabled == nil {
-		addInvalid(&problems, &input.Problem{
+		decode.AddInvalid(&problems, &input.Problem{
 			Path: "/enabled", Code: input.CodeRequired, Message: "enabled is missing; PATCH sets only this field",
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
@@ -44,7 +45,7 @@ func (a *API) createBackfill(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	addInvalid(&problems, asked.Validate(now))
+	decode.AddInvalid(&problems, asked.Validate(now))
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

@@ -7,9 +7,9 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -35,7 +35,7 @@ func (r *request) decode(into any) input.Problems {
 	if len(problems) > 0 {
 		return problems
 	}
-	return decode(r.Context(), text, into)
+	return decode.JSON(r.Context(), text, into)
 }
 
 // decodeIfAny is decode for a route whose body may be left out.
@@ -52,7 +52,7 @@ func (r *request) decodeIfAny(into any) input.Problems {
 func (r *request) expectNoBody() error {
 	text, problems := r.readBody()
 	if len(problems) == 0 && len(bytes.TrimSpace(text)) > 0 {
-		problems = decode(r.Context(), text, &struct{}{})
+		problems = decode.JSON(r.Context(), text, &struct{}{})
 	}
 	return problems.Err()
 }
@@ -107,20 +107,5 @@ func mustMatch(problems *input.Problems, path, inBody, inPath string) {
 	if inBody != inPath && validName(inBody) {
 		problems.Add(path, input.CodeNameMismatch, "name %s differs from the one in the path, %s; a PUT renames nothing",
 			input.Echo(inBody), input.Echo(inPath))
-	}
-}
-
-// addInvalid adds the problems that Validate found to those of decoding. It leaves out a problem at
-// or below a value that could not be decoded: that is only a consequence. A text with NUL was decoded.
-func addInvalid(problems *input.Problems, err error) {
-	undecoded := *problems
-	var invalid input.Problems
-	invalid.AddError("", err)
-	for _, one := range invalid {
-		if !slices.ContainsFunc(undecoded, func(u input.Problem) bool {
-			return u.Code != input.CodeStringNUL && (one.Path == u.Path || strings.HasPrefix(one.Path, u.Path+"/"))
-		}) {
-			*problems = append(*problems, one)
-		}
 	}
 }

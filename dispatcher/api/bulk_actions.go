@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
@@ -33,7 +34,7 @@ func (a *API) createBulkAction(r *request) (response, error) {
 	var asked repeat.BulkRequest
 	problems := r.decode(&asked)
 	asked.Filter.From, asked.Filter.To = asked.Filter.From.UTC().Truncate(time.Millisecond), asked.Filter.To.UTC().Truncate(time.Millisecond)
-	addInvalid(&problems, asked.Validate())
+	decode.AddInvalid(&problems, asked.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -137,7 +138,7 @@ func (a *API) stale(r *request, reason string) error {
 func put[T interface{ Validate() error }](a *API, r *request, definition T, problems input.Problems,
 	write func(context.Context, T, input.Change) (stored T, created bool, err error), revision func(T) int64,
 ) (response, error) {
-	addInvalid(&problems, definition.Validate())
+	decode.AddInvalid(&problems, definition.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -36,7 +37,7 @@ func (a *API) replayDeadLetters(r *request) (response, error) {
 	var replay repeat.DeadLetterReplay
 	replay.SetDefaults()
 	problems := r.decodeIfAny(&replay)
-	addInvalid(&problems, replay.Validate())
+	decode.AddInvalid(&problems, replay.Validate())
 	if replay.Cursor != "" && !isRunID(replay.Cursor) {
 		problems.Add("/cursor", input.CodePageCursor, "cursor %s is not from a replay; leave it out to begin with the first",
 			input.Echo(replay.Cursor))

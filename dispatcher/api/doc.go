@@ -18,12 +18,8 @@
 //
 // # Bodies
 //
-// encoding/json ignores unknown fields and stops at the first error. decode.go and
-// decode_struct.go are stricter and report everything together: unknown fields, duplicate fields,
-// numbers in quotes, and whatever Validate finds in the fields that could be decoded. Read-only
-// fields are accepted and ignored, so that the result of a GET can be edited and PUT. They walk over
-// the text (decode_scan.go, decode_keys.go) and copy no value of it that no field takes, so a hostile
-// body costs little more than its size. The quotas of an import are checked before it is decoded.
+// Package decode reads them, and reports everything that is wrong with one together. The quotas of an import are checked
+// before it is decoded.
 //
 // # Concurrent writers
 //

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -14,7 +15,7 @@ func (a *API) registerEndpoint(r *request) (response, error) {
 	problems := r.decode(&endpoint)
 	mustMatch(&problems, "/id", endpoint.ID, r.PathValue("endpoint"))
 	input.CheckName(&problems, "/id", r.PathValue("endpoint"))
-	addInvalid(&problems, endpoint.Validate())
+	decode.AddInvalid(&problems, endpoint.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

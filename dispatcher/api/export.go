@@ -3,9 +3,9 @@ package api
 import (
 	"bytes"
 	"encoding/json"
-	"reflect"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -40,7 +40,7 @@ func (a *API) admitImport(r *request) error {
 		return nil
 	}
 	app, change := access.App{Name: r.PathValue("app")}, r.by()
-	if raw := member(text, "app"); raw != nil && newDecoder(raw).fill(reflect.ValueOf(&app).Elem(), raw, nil) {
+	if raw := decode.Member(text, "app"); raw != nil && decode.Part(raw, &app) {
 		if invalid := app.Validate() != nil; invalid && change.Operator {
 			return nil // its quotas may be wrong
 		}
@@ -55,10 +55,10 @@ func (a *API) admitImport(r *request) error {
 
 // countImport returns what an export, as a valid text, has of what is bounded by quotas.
 func countImport(text json.RawMessage) target.ImportCounts {
-	jobs := member(text, "jobs")
-	counts := target.ImportCounts{Jobs: count(jobs), WaitingRuns: count(member(text, "waiting_runs"))}
-	for _, one := range parts(jobs) {
-		counts.Triggers += count(member(member(one, "job"), "triggers"))
+	jobs := decode.Member(text, "jobs")
+	counts := target.ImportCounts{Jobs: decode.Count(jobs), WaitingRuns: decode.Count(decode.Member(text, "waiting_runs"))}
+	for _, one := range decode.Parts(jobs) {
+		counts.Triggers += decode.Count(decode.Member(decode.Member(one, "job"), "triggers"))
 	}
 	return counts
 }

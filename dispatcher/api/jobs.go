@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -37,7 +38,7 @@ func (a *API) putJob(r *request) (response, error) {
 		return response{}, err
 	}
 	defaults.Fill(&job)
-	addInvalid(&problems, job.CheckTimezones())
+	decode.AddInvalid(&problems, job.CheckTimezones())
 	write := func(ctx context.Context, job dispatcher.Job, change input.Change) (dispatcher.Job, bool, error) {
 		stored, created, err := a.store.PutJob(ctx, job, change)
 		return a.warned(stored), created, err
@@ -71,7 +72,7 @@ func pause(paused bool) func(*API, *request) (response, error) {
 		var asked dispatcher.PauseRequest
 		if paused {
 			problems := r.decodeIfAny(&asked)
-			addInvalid(&problems, asked.Validate())
+			decode.AddInvalid(&problems, asked.Validate())
 			if err := problems.Err(); err != nil {
 				return response{}, err
 			}
@@ -91,7 +92,7 @@ func pause(paused bool) func(*API, *request) (response, error) {
 func (a *API) renameJob(r *request) (response, error) {
 	var rename dispatcher.JobRename
 	problems := r.decode(&rename)
-	addInvalid(&problems, rename.Validate())
+	decode.AddInvalid(&problems, rename.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

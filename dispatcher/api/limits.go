@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -312,7 +313,7 @@ const (
 	exportMemory = 64 << 20
 	bodyFactor   = 4
 	// An import has its bytes, in a buffer that grew, the texts in them, and what they decode to.
-	importFactor = 4 + decodedFactor
+	importFactor = 4 + decode.Factor
 )
 
 // memoryOf estimates the memory that a request takes.

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -71,17 +72,12 @@ func readOpenAPI(t *testing.T) openAPI {
 	if err := json.Unmarshal(openAPIDocument, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if problems := decodeKeys(openAPIDocument); len(problems) > 0 {
-		t.Fatal(problems)
+	for _, problem := range decode.JSON(t.Context(), openAPIDocument, &struct{}{}) {
+		if problem.Code == input.CodeJSONDuplicate {
+			t.Fatal(problem)
+		}
 	}
 	return doc
-}
-
-// decodeKeys finds keys that are given twice.
-func decodeKeys(text []byte) input.Problems {
-	var d decoder
-	d.checkKeys(text)
-	return d.problems
 }
 
 // resolve follows the reference of a parameter.
@@ -259,7 +255,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	}
 	for name, typ := range types {
 		described := doc.Comp.Schemas[name]
-		if diff := cmp.Diff(slices.Sorted(maps.Keys(jsonFields(typ))), slices.Sorted(maps.Keys(described.Properties))); diff != "" {
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(decode.Fields(typ))), slices.Sorted(maps.Keys(described.Properties))); diff != "" {
 			t.Errorf("%s (-type +schema):\n%s", name, diff)
 		}
 		var marked []string
@@ -269,7 +265,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 			}
 		}
 		slices.Sort(marked)
-		if diff := cmp.Diff(slices.Sorted(slices.Values(readOnly[typ])), marked); diff != "" {
+		if diff := cmp.Diff(slices.Sorted(slices.Values(decode.ReadOnly(typ))), marked); diff != "" {
 			t.Errorf("read-only fields of %s (-ignored +described):\n%s", name, diff)
 		}
 		for _, field := range described.Required {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -54,7 +55,7 @@ func checkQuery(rt route, r *request) error {
 			continue
 		}
 		switch {
-		case len(problems) > maxProblems:
+		case len(problems) > decode.MaxProblems:
 			return problems
 		case !known[name]:
 			problems.Add(input.Pointer(name), input.CodeQueryUnknown, "unknown query parameter %s%s",

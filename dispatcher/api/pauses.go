@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 )
 
 func (a *API) listPauses(r *request) (response, error) {
@@ -16,7 +17,7 @@ func (a *API) listPauses(r *request) (response, error) {
 func (a *API) pauseApp(r *request) (response, error) {
 	var asked dispatcher.AppPauseRequest
 	problems := r.decodeIfAny(&asked)
-	addInvalid(&problems, asked.Validate())
+	decode.AddInvalid(&problems, asked.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -22,8 +23,8 @@ func (a *API) preview(r *request) (response, error) {
 			asked.Timezone = defaults.Timezone
 		}
 	}
-	addInvalid(&problems, asked.CheckTimezone())
-	addInvalid(&problems, asked.Validate())
+	decode.AddInvalid(&problems, asked.CheckTimezone())
+	decode.AddInvalid(&problems, asked.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -106,7 +107,7 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 		header["Retry-After"] = "2"
 	}
 	document := problemDocument{
-		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.id, Errors: bounded(problems),
+		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.id, Errors: decode.Bounded(problems),
 	}
 	var changed *changedError
 	if errors.As(err, &changed) {
@@ -161,18 +162,4 @@ func (a *API) DatabaseAway(ctx context.Context) bool {
 	defer cancel()
 	_, err := a.store.Installation(ctx)
 	return err != nil
-}
-
-// maxProblems keeps the response to a hostile body small.
-const maxProblems = 100
-
-func bounded(problems input.Problems) input.Problems {
-	all := slices.Clone(problems[:min(len(problems), maxProblems)])
-	for i := range all {
-		all[i].Path = cutPath(all[i].Path)
-	}
-	if len(problems) > maxProblems {
-		all.Add("", input.CodeTooMany, "there are more problems than the %d listed", maxProblems)
-	}
-	return all
 }

@@ -18,18 +18,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-const (
-	// requestTime bounds a request from its headers to its response.
-	requestTime = 15 * time.Second
-	// maxBody fits the largest payload with its escapes, and a hundred triggers.
-	maxBody = 1 << 20 // bytes
-	// maxImport fits some thousand jobs.
-	maxImport = 64 << 20 // bytes
-)
+// requestTime bounds a request from its headers to its response.
+const requestTime = 15 * time.Second
 
 // request is an HTTP request with its id and the token of its caller.
 type request struct {
@@ -82,9 +77,9 @@ func (a *API) handle(rt route) http.Handler {
 				release()
 			}
 		}()
-		most := int64(maxBody)
+		most := int64(decode.MaxBody)
 		if rt.large {
-			most = maxImport
+			most = decode.MaxImport
 		}
 		r.Body = http.MaxBytesReader(w, hr.Body, most)
 		res, err := a.run(rt, r)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -89,7 +90,7 @@ func (a *API) rotateToken(r *request) (response, error) {
 	if r.ContentLength != 0 {
 		problems = r.decode(&rotation)
 	}
-	addInvalid(&problems, rotation.Validate())
+	decode.AddInvalid(&problems, rotation.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

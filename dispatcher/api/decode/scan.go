@@ -1,4 +1,4 @@
-package api
+package decode
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The functions of this file walk over a JSON text that is known to be valid. A value is a part of the text: nothing is copied, so
@@ -56,9 +58,9 @@ func valueEnd(text []byte, at int) int {
 	}
 }
 
-// parts yields the members of an object, with their keys as they are written, or the elements of an array, with nil. Other values,
+// Parts yields the members of an object, with their keys as they are written, or the elements of an array, with nil. Other values,
 // and none, have no parts.
-func parts(raw json.RawMessage) iter.Seq2[json.RawMessage, json.RawMessage] {
+func Parts(raw json.RawMessage) iter.Seq2[json.RawMessage, json.RawMessage] {
 	return func(yield func(key, value json.RawMessage) bool) {
 		if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' {
 			return
@@ -81,18 +83,18 @@ func parts(raw json.RawMessage) iter.Seq2[json.RawMessage, json.RawMessage] {
 	}
 }
 
-// count returns how many members or elements an object or array has.
-func count(raw json.RawMessage) int {
+// Count returns how many members or elements an object or array has.
+func Count(raw json.RawMessage) int {
 	n := 0
-	for range parts(raw) {
+	for range Parts(raw) {
 		n++
 	}
 	return n
 }
 
-// member returns the first member of an object with a name; nil: there is none, or raw is no object.
-func member(raw json.RawMessage, name string) json.RawMessage {
-	for key, value := range parts(raw) {
+// Member returns the first member of an object with a name; nil: there is none, or raw is no object.
+func Member(raw json.RawMessage, name string) json.RawMessage {
+	for key, value := range Parts(raw) {
 		if key != nil && string(unquote(key)) == name {
 			return value
 		}
@@ -145,4 +147,97 @@ func unquote(literal json.RawMessage) []byte {
 func hexUnit(text []byte) rune {
 	n, _ := strconv.ParseUint(string(text[:4]), 16, 16)
 	return rune(n)
+}
+
+// checkKeys walks over a valid text, payloads included, and reports duplicate keys of objects: parsers
+// disagree about which of them counts.
+func (d *decoder) checkKeys(text []byte) {
+	d.work += len(text)
+	w := keyWalker{}
+	for at := 0; at < len(text) && !d.full(); at++ {
+		switch c := text[at]; c {
+		case '{', '[':
+			w.open = append(w.open, openValue{text: text[at:], object: c == '{', inKey: c == '{', first: len(w.keys)})
+		case '}', ']':
+			w.keys = w.keys[:w.top().first]
+			w.open = w.open[:len(w.open)-1]
+		case ',':
+			w.top().index++
+			w.top().inKey = w.top().object
+		case '"':
+			end := stringEnd(text, at)
+			if len(w.open) > 0 && w.top().inKey {
+				w.top().inKey = false
+				w.top().key = text[at:end]
+				if key := unquote(w.top().key); w.isTwin(key) {
+					d.add(w.pointer(), input.CodeJSONDuplicate, "key %s is given twice", input.Echo(string(key)))
+				}
+			}
+			at = end - 1
+		}
+	}
+}
+
+// keyWalker walks over the keys of a text.
+type keyWalker struct {
+	open []openValue
+	// keys are those of the objects that are open, as far as they have few.
+	keys [][]byte
+}
+
+// openValue is an object or array that is not closed yet.
+type openValue struct {
+	text   []byte // from its beginning on
+	object bool
+	inKey  bool   // the next string is a key
+	key    []byte // of the current member, as it is written
+	index  int    // of the current member or element
+	first  int    // of its keys
+	// many are the keys of an object with more than fewKeys.
+	many map[string]struct{}
+}
+
+// fewKeys is how many keys are compared one by one, which needs no memory.
+const fewKeys = 32
+
+func (w *keyWalker) top() *openValue { return &w.open[len(w.open)-1] }
+
+// isTwin tells whether the innermost object has a key already, and adds it.
+func (w *keyWalker) isTwin(key []byte) bool {
+	top := w.top()
+	if top.many != nil {
+		_, twin := top.many[string(key)]
+		if !twin {
+			top.many[string(key)] = struct{}{}
+		}
+		return twin
+	}
+	few := w.keys[top.first:]
+	for _, other := range few {
+		if bytes.Equal(other, key) {
+			return true
+		}
+	}
+	if len(few) < fewKeys {
+		w.keys = append(w.keys, key)
+		return false
+	}
+	top.many = make(map[string]struct{}, Count(top.text)) // a map grows by being copied
+	top.many[string(key)] = struct{}{}
+	for _, other := range few {
+		top.many[string(other)] = struct{}{}
+	}
+	return false
+}
+
+// pointer returns the path to the current key.
+func (w *keyWalker) pointer() *pointer {
+	var at *pointer
+	for _, one := range w.open {
+		at = &pointer{parent: at, index: one.index}
+		if one.object {
+			at.key = one.key
+		}
+	}
+	return at
 }

@@ -1,4 +1,4 @@
-package api
+package decode
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 	list := func(name, element string) string {
 		return `{"format":1,"installation":"w","app":{"name":"evil"},"` + name + `":[` + element +
-			strings.Repeat(","+element, (maxBody+1000)/len(element)) + `]}`
+			strings.Repeat(","+element, (MaxBody+1000)/len(element)) + `]}`
 	}
 	for name, text := range map[string]string{
 		"empty jobs":         list("jobs", `{}`),
@@ -29,7 +29,7 @@ func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 	} {
 		var export access.Export
 		before := heap()
-		problems := decode(t.Context(), []byte(text), &export)
+		problems := JSON(t.Context(), []byte(text), &export)
 		if kept := heap() - before; kept > mostMemory(len(text)) {
 			t.Errorf("%s: %d bytes decode to %d, which is %d times as much; want %d times at most", name, len(text), kept,
 				kept/int64(len(text)), mostMemory(len(text))/int64(len(text)))
@@ -57,7 +57,7 @@ func TestOrdinaryImportFits(t *testing.T) {
 		`"paused":false,"triggers":{"t":{"paused":false,"state":"waiting","anchor_at":"2027-01-01T00:00:00Z"}}}`
 	var export access.Export
 	text := `{"format":1,"jobs":[` + job + strings.Repeat(","+job, 20_000) + `]}`
-	if problems := decode(t.Context(), []byte(text), &export); len(problems) > 0 || len(export.Jobs) != 20_001 {
+	if problems := JSON(t.Context(), []byte(text), &export); len(problems) > 0 || len(export.Jobs) != 20_001 {
 		t.Errorf("%d bytes decode to %d jobs, with %v; want 20001 and no problem", len(text), len(export.Jobs), problems)
 	}
 }
@@ -74,7 +74,7 @@ func TestDecodingEndsWithItsRequest(t *testing.T) {
 		"no list":        `{"app":{"name":"a"}}`,
 	} {
 		var export access.Export
-		problems := decode(over, []byte(text), &export)
+		problems := JSON(over, []byte(text), &export)
 		if len(problems) != 1 || problems[0].Code != input.CodeRequestTimeout || len(export.Jobs) > 0 {
 			t.Errorf("%s: %d jobs and problems %v, want no job and that the time was over", name, len(export.Jobs), problems)
 		}

@@ -1,4 +1,4 @@
-package api
+package decode
 
 import (
 	"encoding/json"
@@ -40,7 +40,7 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("problem %+v says too little or too much", problem)
 			}
 		}
-		addInvalid(&problems, got.Validate())
+		AddInvalid(&problems, got.Validate())
 		if len(problems) > 0 {
 			return
 		}
@@ -99,7 +99,7 @@ func withoutReadOnly(t *testing.T, text []byte) []byte {
 func TestReadOnlyFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
 	var job dispatcher.Job
-	problems := decode(t.Context(), []byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never",`+
+	problems := JSON(t.Context(), []byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never",`+
 		`"triggers":{"a":{"expression":"x","state":[],"paused":1}}}`), &job)
 	if len(problems) != 0 || job.Revision != 0 || job.Triggers["a"].Expression != "x" {
 		t.Errorf("decode = %+v, %v, want read-only fields ignored", job, problems)
@@ -109,7 +109,7 @@ func TestReadOnlyFieldsAreIgnored(t *testing.T) {
 func TestEveryReadOnlyFieldExists(t *testing.T) {
 	t.Parallel()
 	for typ, names := range readOnly {
-		fields := jsonFields(typ)
+		fields := Fields(typ)
 		for _, name := range names {
 			if _, ok := fields[name]; !ok {
 				t.Errorf("%s has no field %s", typ, name)
@@ -141,7 +141,7 @@ func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 		if work > mostWork(text) {
 			t.Errorf("%s: %d bytes cost %d steps, want %d at most", name, len(text), work, mostWork(text))
 		}
-		addInvalid(&problems, job.Validate())
+		AddInvalid(&problems, job.Validate())
 		size := 0
 		for _, f := range problems {
 			size += len(f.Path) + len(f.Message)
@@ -185,8 +185,8 @@ func BenchmarkDecodeTwinsFarDown(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		var job dispatcher.Job
-		if problems := decode(b.Context(), text, &job); len(problems) != maxProblems+1 {
-			b.Fatalf("%d problems, want %d", len(problems), maxProblems+1)
+		if problems := JSON(b.Context(), text, &job); len(problems) != MaxProblems+1 {
+			b.Fatalf("%d problems, want %d", len(problems), MaxProblems+1)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package decode
 
 import (
 	"bytes"
@@ -44,6 +44,9 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[run.CarriedState]():     {"revision", "updated_at", "run", "set_by", "discarded_run"},
 	reflect.TypeFor[access.APIToken]():      {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
+
+// ReadOnly returns the fields of a type that only the server writes.
+func ReadOnly(of reflect.Type) []string { return readOnly[of] }
 
 var (
 	rawType     = reflect.TypeFor[json.RawMessage]()
@@ -141,7 +144,7 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 		d.wrongType(at, "an object", raw)
 		return false
 	}
-	n := count(raw)
+	n := Count(raw)
 	if n > d.most {
 		d.tooMany(at)
 		return false
@@ -152,7 +155,7 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 	d.work += len(raw)
 	v.Set(reflect.MakeMapWithSize(v.Type(), n))
 	elem, here := reflect.New(v.Type().Elem()).Elem(), &pointer{parent: at}
-	for key, value := range parts(raw) {
+	for key, value := range Parts(raw) {
 		if d.full() {
 			break
 		}
@@ -174,7 +177,7 @@ func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) b
 		d.wrongType(at, "an array", raw)
 		return false
 	}
-	n := count(raw)
+	n := Count(raw)
 	if n > d.most {
 		d.tooMany(at)
 		return false
@@ -185,7 +188,7 @@ func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) b
 	d.work += len(raw)
 	v.Set(reflect.MakeSlice(v.Type(), n, n))
 	here := &pointer{parent: at}
-	for _, element := range parts(raw) {
+	for _, element := range Parts(raw) {
 		if d.full() {
 			break
 		}
@@ -220,12 +223,12 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	}
 	fields, known := d.fields[v.Type()]
 	if !known {
-		fields = jsonFields(v.Type())
+		fields = Fields(v.Type())
 		d.fields[v.Type()] = fields
 	}
 	d.work += len(raw)
 	here := &pointer{parent: at}
-	for literal, value := range parts(raw) {
+	for literal, value := range Parts(raw) {
 		here.key = literal
 		key := unquote(literal)
 		index, known := fields[string(key)]
@@ -245,8 +248,8 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	return true
 }
 
-// jsonFields returns the fields of a struct by their JSON names, including those of embedded structs.
-func jsonFields(t reflect.Type) map[string][]int {
+// Fields returns the fields of a struct by their JSON names, including those of embedded structs.
+func Fields(t reflect.Type) map[string][]int {
 	fields := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {

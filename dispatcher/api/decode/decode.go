@@ -1,4 +1,10 @@
-package api
+// Package decode reads the JSON of bodies, and reports everything that is wrong with one together.
+//
+// encoding/json ignores unknown fields and stops at the first error. This package is stricter: it reports unknown fields,
+// duplicate fields, numbers in quotes, and (AddInvalid) whatever Validate finds in the fields that could be decoded. Read-only
+// fields are accepted and ignored, so that the result of a GET can be edited and PUT. It walks over the text (scan.go) and copies
+// no value of it that no field takes, so a hostile body costs little more than its size.
+package decode
 
 import (
 	"bytes"
@@ -16,9 +22,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// decode fills into, a pointer to a struct, from a JSON text. It returns every problem of the text; a
+// JSON fills into, a pointer to a struct, from a JSON text. It returns every problem of the text; a
 // field with a problem keeps its default. Messages never contain values, which may be secrets. It stops when the time of ctx is over.
-func decode(ctx context.Context, text []byte, into any) input.Problems {
+func JSON(ctx context.Context, text []byte, into any) input.Problems {
 	raw, err := document(text)
 	if err != nil {
 		return input.Problems{*err}
@@ -28,25 +34,38 @@ func decode(ctx context.Context, text []byte, into any) input.Problems {
 	return d.read(raw, into)
 }
 
+// Part fills into from a part of a valid text, and tells whether all of it could be read.
+func Part(raw json.RawMessage, into any) bool {
+	return newDecoder(raw).fill(reflect.ValueOf(into).Elem(), raw, nil)
+}
+
 func newDecoder(text []byte) *decoder {
-	d := &decoder{most: maxElements, room: min(decodedFactor*len(text)+decodedFloor, maxDecoded), fields: map[reflect.Type]map[string][]int{}}
-	if len(text) > maxBody {
-		d.most = maxImport / 64 // an app has any number of jobs; the smallest takes more bytes than that
+	d := &decoder{most: maxElements, room: min(Factor*len(text)+floor, maxDecoded), fields: map[reflect.Type]map[string][]int{}}
+	if len(text) > MaxBody {
+		d.most = MaxImport / 64 // an app has any number of jobs; the smallest takes more bytes than that
 	}
 	return d
 }
+
+// What a body may have in bytes.
+const (
+	// MaxBody fits the largest payload with its escapes, and a hundred triggers.
+	MaxBody = 1 << 20
+	// MaxImport fits some thousand jobs.
+	MaxImport = 64 << 20
+)
 
 // maxElements is how many elements a list or a map of a body may have: no field permits as many, and each takes
 // far more memory than it has bytes.
 const maxElements = 10_000
 
-// What a body may take in memory once it is decoded, apart from its own bytes and the texts in it: decodedFactor times its size and
-// decodedFloor, but not more than maxDecoded. A list of empty objects would take hundreds of times its size. With its texts, and what
+// What a body may take in memory once it is decoded, apart from its own bytes and the texts in it: Factor times its size and
+// floor, but not more than maxDecoded. A list of empty objects would take hundreds of times its size. With its texts, and what
 // is used on the way and thrown away, a body takes 20 times its size.
 const (
-	decodedFactor = 16
-	decodedFloor  = 1 << 20
-	maxDecoded    = 128 << 20
+	Factor     = 16
+	floor      = 1 << 20
+	maxDecoded = 128 << 20
 )
 
 // take counts bytes that a value is about to take in memory. It refuses what the body has no room for, once, and then nothing
@@ -68,7 +87,7 @@ func (d *decoder) read(raw json.RawMessage, into any) input.Problems {
 	if d.full() { // the time may have passed on a long text
 		return d.problems
 	}
-	d.problems.AddError("", input.CheckJSONText(raw, maxProblems+1))
+	d.problems.AddError("", input.CheckJSONText(raw, MaxProblems+1))
 	d.checkKeys(raw)
 	if raw[0] != '{' {
 		d.wrongType(nil, "an object", raw)
@@ -191,11 +210,11 @@ func (d *decoder) full() bool {
 		d.room = -1
 		d.add(nil, input.CodeRequestTimeout, "the time of the request was over before its body was read; send less at once")
 	}
-	return len(d.problems) > maxProblems || d.room < 0
+	return len(d.problems) > MaxProblems || d.room < 0
 }
 
 func (d *decoder) add(at *pointer, code, format string, args ...any) {
-	if len(d.problems) > maxProblems {
+	if len(d.problems) > MaxProblems {
 		return
 	}
 	path := at.String()
@@ -222,4 +241,34 @@ func kindOf(raw json.RawMessage) string {
 		return "null"
 	}
 	return "a number"
+}
+
+// MaxProblems keeps the response to a hostile body small.
+const MaxProblems = 100
+
+// Bounded returns problems as a response lists them.
+func Bounded(problems input.Problems) input.Problems {
+	all := slices.Clone(problems[:min(len(problems), MaxProblems)])
+	for i := range all {
+		all[i].Path = cutPath(all[i].Path)
+	}
+	if len(problems) > MaxProblems {
+		all.Add("", input.CodeTooMany, "there are more problems than the %d listed", MaxProblems)
+	}
+	return all
+}
+
+// AddInvalid adds the problems that Validate found to those of decoding. It leaves out a problem at
+// or below a value that could not be decoded: that is only a consequence. A text with NUL was decoded.
+func AddInvalid(problems *input.Problems, err error) {
+	undecoded := *problems
+	var invalid input.Problems
+	invalid.AddError("", err)
+	for _, one := range invalid {
+		if !slices.ContainsFunc(undecoded, func(u input.Problem) bool {
+			return u.Code != input.CodeStringNUL && (one.Path == u.Path || strings.HasPrefix(one.Path, u.Path+"/"))
+		}) {
+			*problems = append(*problems, one)
+		}
+	}
 }

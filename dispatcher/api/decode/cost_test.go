@@ -1,4 +1,4 @@
-package api
+package decode
 
 import (
 	"runtime"
@@ -32,10 +32,10 @@ func TestDecodingAllocatesInProportionToTheBody(t *testing.T) { //nolint:paralle
 		"app":      func() any { return &access.App{} },
 		"alert":    func() any { return &alert.Alert{} },
 	}
-	for name, text := range badinput.HostileBodies(maxBody) {
+	for name, text := range badinput.HostileBodies(MaxBody) {
 		for kind, create := range kinds {
 			into := create()
-			if got := allocated(func() { _ = decode(t.Context(), []byte(text), into) }) - int64(len(text)); got > mostMemory(len(text)) {
+			if got := allocated(func() { _ = JSON(t.Context(), []byte(text), into) }) - int64(len(text)); got > mostMemory(len(text)) {
 				t.Errorf("%s as %s: %d bytes allocate %d, which is %d times as much; want %d times at most", name, kind, len(text), got,
 					got/int64(len(text)), mostMemory(len(text))/int64(len(text)))
 			}
