@@ -65,8 +65,8 @@ func newFixture(t *testing.T) *fixture {
 
 func (f *fixture) newToken(t *testing.T, token access.APIToken) string {
 	t.Helper()
-	secret, hash := api.NewToken()
-	token.ID, token.Hash = api.NewTokenID(), hash
+	secret, hash := access.NewToken()
+	token.ID, token.Hash = access.NewTokenID(), hash
 	if err := f.store.CreateToken(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func (r *request) checkNames(problems *input.Problems, parameters ...string) {
 // isAlertStateCursor says whether text is the key of a state: alert, job and condition.
 func isAlertStateCursor(text string) bool {
 	parts := strings.Split(text, "/")
-	return len(parts) == 3 && validName(parts[0]) && validName(parts[1]) && validName(parts[2])
+	return len(parts) == 3 && input.IsName(parts[0]) && input.IsName(parts[1]) && input.IsName(parts[2])
 }
 
 var alertEventCursor = regexp.MustCompile(`^[A-Za-z0-9_./:-]{1,256}$`)

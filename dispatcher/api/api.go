@@ -187,7 +187,7 @@ func Starting(o Options) http.Handler {
 	a := &API{opts: o, log: o.Logger}
 	mux := http.NewServeMux()
 	waiting := a.handle(route{path: "/", serve: func(*API, *request) (response, error) {
-		return response{}, refuse(input.CodeUnavailable, "the node is waiting for its database; try again in a moment")
+		return response{}, input.Refuse(input.CodeUnavailable, "the node is waiting for its database; try again in a moment")
 	}})
 	mux.Handle("/", waiting)
 	for _, rt := range routes {

@@ -96,7 +96,7 @@ func (a *API) deleteApp(r *request) (response, error) {
 		err := a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 		if errors.Is(err, dispatcher.ErrNotEmpty) {
 			content := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrNotEmpty.Error())
-			return refuse(input.CodeAppNotEmpty, "%s still has %s; delete its jobs, calendars, groups and alerts first",
+			return input.Refuse(input.CodeAppNotEmpty, "%s still has %s; delete its jobs, calendars, groups and alerts first",
 				definitionName(r), content)
 		}
 		return err

@@ -1,9 +1,6 @@
 package api
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"net"
 	"slices"
@@ -15,31 +12,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// tokenPrefix lets secret scanners and people recognize a leaked token.
-const tokenPrefix = "carillon_"
-
-// NewToken draws a random bearer token of 256 bits. The secret goes to its owner and is stored
-// nowhere; the hash goes to the store.
-func NewToken() (secret string, hash [32]byte) {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails; see its documentation
-	secret = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
-	return secret, HashToken(secret)
-}
-
-// HashToken returns the hash by which the store finds a token.
-func HashToken(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
-
-// NewTokenID draws the id of a token.
-func NewTokenID() string { return strings.ToLower(rand.Text()) }
-
 // checkCertificate demands the client certificate that --client-ca asks for. The server verifies one that is sent, and lets
 // callers connect without, because probes have none.
 func (a *API) checkCertificate(r *request) error {
 	if !a.opts.ClientCertificates || r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return nil
 	}
-	return refuse(input.CodeUnauthorized,
+	return input.Refuse(input.CodeUnauthorized,
 		"a client certificate of an authority in --client-ca is needed, in addition to a token; only probes pass without one")
 }
 
@@ -61,27 +40,27 @@ func (a *API) authorize(rt route, r *request) error {
 		if rt.orScope != "" {
 			needed += " or " + string(rt.orScope)
 		}
-		return refuse(input.CodeForbidden, "token %s does not have the scope %s, which this route needs",
+		return input.Refuse(input.CodeForbidden, "token %s does not have the scope %s, which this route needs",
 			input.Echo(token.Name), needed)
 	}
 	if app := r.PathValue("app"); app != "" && !r.maySee(app) {
 		return notBound(token, app)
 	}
 	if rt.allApps && len(token.Apps) > 0 {
-		return refuse(input.CodeForbidden, "token %s is bound to apps; this route needs a token for all apps",
+		return input.Refuse(input.CodeForbidden, "token %s is bound to apps; this route needs a token for all apps",
 			input.Echo(token.Name))
 	}
 	return nil
 }
 
 func notBound(token access.APIToken, app string) error {
-	return refuse(input.CodeForbidden, "token %s is not bound to app %s", input.Echo(token.Name),
+	return input.Refuse(input.CodeForbidden, "token %s is not bound to app %s", input.Echo(token.Name),
 		input.Echo(app))
 }
 
 // caller finds out whose bearer token it is. The error is the same for every kind of bad token; the log says which it is.
 func (a *API) caller(rt route, r *request) (access.APIToken, error) {
-	unauthorized := refuse(input.CodeUnauthorized,
+	unauthorized := input.Refuse(input.CodeUnauthorized,
 		`a valid bearer token is needed: create one with "carillon token create" and send it as "Authorization: Bearer carillon_…"`)
 	if token, inProcess := r.Context().Value(asKey{}).(access.APIToken); inProcess {
 		if token.Expired(r.now) {
@@ -136,7 +115,7 @@ const (
 // tokens exist. What it finds is
 // kept for a moment: a token that another node revoked stops within Limits.TokenCache.
 func (a *API) stored(rt route, r *request, secret string) (token access.APIToken, bad string, err error) {
-	hash := HashToken(secret)
+	hash := access.HashToken(secret)
 	if rt.outage {
 		token, err = a.outage.find(r.Context(), a.store, hash, r.now)
 	} else {
@@ -166,7 +145,7 @@ func (a *API) identified(_ route, r *request, jwt string) (token access.APIToken
 	}
 	if err != nil {
 		a.log.WarnContext(r.Context(), "identity not checked", "request_id", r.id, "err", err)
-		return token, "", refuse(input.CodeUnavailable,
+		return token, "", input.Refuse(input.CodeUnavailable,
 			"the issuer of the token does not answer, so it cannot be checked; try again in a moment, or use a token of this installation")
 	}
 	return token, "", nil
@@ -174,7 +153,7 @@ func (a *API) identified(_ route, r *request, jwt string) (token access.APIToken
 
 // isJWT tells a JSON Web Token from a token of this installation, by its two dots.
 func isJWT(secret string) bool {
-	return !strings.HasPrefix(secret, tokenPrefix) && strings.Count(secret, ".") == 2
+	return !strings.HasPrefix(secret, access.TokenPrefix) && strings.Count(secret, ".") == 2
 }
 
 // by returns who makes the request r, for the audit log and the bounds of apps.

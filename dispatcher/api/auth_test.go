@@ -19,7 +19,7 @@ func TestRoutesNeedAToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	unknown, _ := api.NewToken()
+	unknown, _ := access.NewToken()
 	var responses []string
 	for name, header := range map[string]string{
 		"missing":      "Authorization:",
@@ -135,9 +135,9 @@ func TestBoundTokenSeesOnlyItsApps(t *testing.T) {
 
 func TestNewTokensAreDistinctAndPrefixed(t *testing.T) {
 	t.Parallel()
-	a, hash := api.NewToken()
-	b, _ := api.NewToken()
-	if a == b || !strings.HasPrefix(a, "carillon_") || len(a) != len("carillon_")+43 || hash != api.HashToken(a) {
+	a, hash := access.NewToken()
+	b, _ := access.NewToken()
+	if a == b || !strings.HasPrefix(a, "carillon_") || len(a) != len("carillon_")+43 || hash != access.HashToken(a) {
 		t.Errorf("NewToken gives %d and %d characters", len(a), len(b))
 	}
 }

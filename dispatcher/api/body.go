@@ -104,7 +104,7 @@ func (a *API) readText(r *request) (arrived func(), err error) {
 // mustMatch reports a name in the body that differs from the one in the path. Validate reports an
 // invalid name.
 func mustMatch(problems *input.Problems, path, inBody, inPath string) {
-	if inBody != inPath && validName(inBody) {
+	if inBody != inPath && input.IsName(inBody) {
 		problems.Add(path, input.CodeNameMismatch, "name %s differs from the one in the path, %s; a PUT renames nothing",
 			input.Echo(inBody), input.Echo(inPath))
 	}

@@ -64,7 +64,7 @@ func mayBulk(r *request, action repeat.BulkVerb) error {
 	if r.token.May(action.Scope()) {
 		return nil
 	}
-	return refuse(input.CodeForbidden, "token %s does not have the scope %s, which action %s needs", input.Echo(r.token.Name),
+	return input.Refuse(input.CodeForbidden, "token %s does not have the scope %s, which action %s needs", input.Echo(r.token.Name),
 		string(action.Scope()), string(action))
 }
 

@@ -42,7 +42,7 @@ func (a *API) deleteCalendar(r *request) (response, error) {
 		err := a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
 		if errors.Is(err, dispatcher.ErrInUse) {
 			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return refuse(input.CodeCalendarInUse, "%s; remove it there first, or delete it with ?when_unused=true", use)
+			return input.Refuse(input.CodeCalendarInUse, "%s; remove it there first, or delete it with ?when_unused=true", use)
 		}
 		return err
 	})

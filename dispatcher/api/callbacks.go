@@ -33,12 +33,12 @@ func (k *callbackKey) read(ctx context.Context, store Store) (key []byte, err er
 func (a *API) authorizeCallback(r *request) error {
 	wrong := func() error {
 		r.bad = badCallback
-		return refuse(input.CodeUnauthorized, "the token is not that of an attempt of this run; send what the request had in "+
+		return input.Refuse(input.CodeUnauthorized, "the token is not that of an attempt of this run; send what the request had in "+
 			"Carillon-Callback-Token as \"Authorization: Bearer %s…\"", run.CallbackTokenPrefix)
 	}
 	id, secret := r.PathValue("run"), r.bearer()
 	attempt := run.CallbackAttempt(secret)
-	if !isRunID(id) || attempt == 0 {
+	if !run.IsID(id) || attempt == 0 {
 		return wrong()
 	}
 	one, err := a.store.Run(r.Context(), id)
@@ -152,7 +152,7 @@ func (a *API) callBack(r *request, said string, problems input.Problems, write f
 	attempt := r.attempt
 	if attempt == 0 {
 		if attempt = one.Attempt; one.State != run.WaitingCallback {
-			return response{}, refuse(input.CodeStateConflict, "run %s is %s; only a run that waits for a callback is ended so",
+			return response{}, input.Refuse(input.CodeStateConflict, "run %s is %s; only a run that waits for a callback is ended so",
 				one.ID, one.State)
 		}
 	}

@@ -51,7 +51,7 @@ func (a *API) change(r *request) (input.Change, error) {
 	change := r.by()
 	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
 		if !slices.Equal(none, []string{"*"}) {
-			return change, refuse(input.CodePrecondition, "If-None-Match of a write must be *, which means: create only")
+			return change, input.Refuse(input.CodePrecondition, "If-None-Match of a write must be *, which means: create only")
 		}
 		change.IfAbsent = true
 	}
@@ -64,7 +64,7 @@ func (a *API) change(r *request) (input.Change, error) {
 		// The write is conditional on the current revision, so that the definition still exists then.
 		revision, err := a.revision(r)
 		if errors.Is(err, dispatcher.ErrNotFound) {
-			return change, refuse(input.CodePrecondition, "%s does not exist, but If-Match: * requires it",
+			return change, input.Refuse(input.CodePrecondition, "%s does not exist, but If-Match: * requires it",
 				definitionName(r))
 		}
 		change.IfRevision = revision
@@ -96,7 +96,7 @@ func (a *API) unconditional(r *request, change input.Change) (input.Change, erro
 }
 
 func needsCondition(r *request, revision int64) error {
-	return refuse(input.CodePreconditionReq, "%s exists, at revision %d: send If-Match: %s to change this revision, "+
+	return input.Refuse(input.CodePreconditionReq, "%s exists, at revision %d: send If-Match: %s to change this revision, "+
 		"or If-Match: * to change whatever is there", definitionName(r), revision, etag(revision))
 }
 
@@ -112,7 +112,7 @@ func (a *API) explainFailed(r *request, change input.Change, err error) error {
 			return needsCondition(r, now.revision)
 		}
 		last := a.lastChange(r, now)
-		return &changedError{refuse(input.CodeNameTaken, "%s already exists at revision %d%s",
+		return &changedError{input.Refuse(input.CodeNameTaken, "%s already exists at revision %d%s",
 			definitionName(r), now.revision, last.text("changed")), last}
 	}
 	return a.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
@@ -124,13 +124,13 @@ func (a *API) stale(r *request, reason string) error {
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
 		last := a.deletion(r)
-		return &changedError{refuse(input.CodePrecondition, "%s; %s does not exist%s",
+		return &changedError{input.Refuse(input.CodePrecondition, "%s; %s does not exist%s",
 			reason, definitionName(r), last.text("deleted")), last}
 	case err != nil:
 		return err
 	}
 	last := a.lastChange(r, now)
-	return &changedError{refuse(input.CodePrecondition, "%s; %s is at revision %d%s: read it again and repeat the change",
+	return &changedError{input.Refuse(input.CodePrecondition, "%s; %s is at revision %d%s: read it again and repeat the change",
 		reason, definitionName(r), now.revision, last.text("changed")), last}
 }
 

@@ -271,7 +271,7 @@ func newRouteTrial(t testing.TB, rt api.Route, row rights) *routeTrial {
 func (c *routeTrial) run() {
 	c.t.Helper()
 	scope := c.row.scope
-	unknown, _ := api.NewToken()
+	unknown, _ := access.NewToken()
 	revoked := c.newToken("revoked", access.Scopes())
 	if err := c.store.DeleteToken(c.t.Context(), "revoked", input.Change{Actor: "test"}); err != nil {
 		c.t.Fatal(err)
@@ -312,7 +312,7 @@ func (c *routeTrial) run() {
 func (c *routeTrial) expired() {
 	c.t.Helper()
 	past := time.Now().Add(-time.Minute)
-	secret, hash := api.NewToken()
+	secret, hash := access.NewToken()
 	if err := c.store.CreateToken(c.t.Context(), access.APIToken{
 		ID: "expired", Name: "expired", Hash: hash, Scopes: access.Scopes(), ExpiresAt: &past, CreatedAt: past.Add(-time.Hour),
 	}); err != nil {

@@ -13,7 +13,7 @@ func (a *API) listDeadLetters(r *request) (response, error) {
 	query := repeat.DeadLetterQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), Class: run.Class(values.Get("class")),
 		State: run.State(values.Get("state")),
-		From:  r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isRunID),
+		From:  r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, run.IsID),
 	}
 	for _, name := range []string{"job", "class", "state"} {
 		if values.Has(name) && values.Get(name) == "" {
@@ -38,7 +38,7 @@ func (a *API) replayDeadLetters(r *request) (response, error) {
 	replay.SetDefaults()
 	problems := r.decodeIfAny(&replay)
 	decode.AddInvalid(&problems, replay.Validate())
-	if replay.Cursor != "" && !isRunID(replay.Cursor) {
+	if replay.Cursor != "" && !run.IsID(replay.Cursor) {
 		problems.Add("/cursor", input.CodePageCursor, "cursor %s is not from a replay; leave it out to begin with the first",
 			input.Echo(replay.Cursor))
 	}

@@ -50,7 +50,7 @@ func (a *API) deregisterEndpoint(r *request) (response, error) {
 func noCondition(r *request, thing string) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(name)) > 0 {
-			return refuse(input.CodePrecondition, "%s has no revision; leave out %s", thing, name)
+			return input.Refuse(input.CodePrecondition, "%s has no revision; leave out %s", thing, name)
 		}
 	}
 	return nil

@@ -40,7 +40,7 @@ func newEvaluations() *evaluations {
 func (e *evaluations) begin(ctx context.Context, token string, timeout time.Duration) (
 	bounded context.Context, done func(), err error,
 ) {
-	busy := refuse(input.CodeUnavailable, "too many requests evaluate schedules at this moment; send one after "+
+	busy := input.Refuse(input.CodeUnavailable, "too many requests evaluate schedules at this moment; send one after "+
 		"another, ask for fewer fire times or a shorter period, or try again in a moment")
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, busy)
 	turn, leave := e.turnOf(token)

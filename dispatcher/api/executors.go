@@ -69,7 +69,7 @@ func (a *API) admitExecutor(r *request) error {
 	if group == nil {
 		r.bad = "access_token"
 		a.noteUnauthorized(r)
-		return refuse(input.CodeUnauthorized, "the access token is wrong, or no group of kind xxl_job has this address")
+		return input.Refuse(input.CodeUnauthorized, "the access token is wrong, or no group of kind xxl_job has this address")
 	}
 	a.limits.setKnown(hash)
 	r.executors = group
@@ -80,7 +80,7 @@ func (a *API) admitExecutor(r *request) error {
 // groupOfExecutor returns the group of kind xxl_job that has a token; nil: there is none, or this node cannot read its token,
 // of which only the log tells: a caller without the token must not learn that there is the group.
 func (a *API) groupOfExecutor(r *request, app, name, token string) (*target.EndpointGroup, error) {
-	if a.opts.Executors == nil || token == "" || !validName(app) || !validName(name) {
+	if a.opts.Executors == nil || token == "" || !input.IsName(app) || !input.IsName(name) {
 		return nil, nil
 	}
 	of, err := a.groupOf(r, app, name)
@@ -141,9 +141,9 @@ func (a *API) readRegistry(r *request) (endpoint target.Endpoint, err error) {
 	name := r.executors.ExecutorName()
 	switch {
 	case body.Group != "EXECUTOR":
-		return endpoint, refuse(input.CodeEnum, "registryGroup %s is not EXECUTOR", input.Echo(body.Group))
+		return endpoint, input.Refuse(input.CodeEnum, "registryGroup %s is not EXECUTOR", input.Echo(body.Group))
 	case body.Key != name:
-		return endpoint, refuse(input.CodeNameMismatch, "registryKey %s is not the AppName of group %s, %s; change the address of the "+
+		return endpoint, input.Refuse(input.CodeNameMismatch, "registryKey %s is not the AppName of group %s, %s; change the address of the "+
 			"executor, or app_name of the group", input.Echo(body.Key), input.Echo(r.executors.Name), input.Echo(name))
 	}
 	endpoint.URL = body.Value
@@ -189,7 +189,7 @@ func (r *request) decodeOfExecutor(into any) error {
 		return problems
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return refuse(input.CodeJSONSyntax, "the body is not the JSON of XXL-JOB's protocol: %s", input.Echo(fmt.Sprint(err)))
+		return input.Refuse(input.CodeJSONSyntax, "the body is not the JSON of XXL-JOB's protocol: %s", input.Echo(fmt.Sprint(err)))
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (a *API) callBackOfExecutor(r *request) (response, error) {
 		return response{}, err
 	}
 	if len(all) > maxCallbacks {
-		return response{}, refuse(input.CodeTooMany, "the callback has %d results; the maximum is %d", len(all), maxCallbacks)
+		return response{}, input.Refuse(input.CodeTooMany, "the callback has %d results; the maximum is %d", len(all), maxCallbacks)
 	}
 	left, err := a.takeResults(r, all)
 	if err != nil {
@@ -191,6 +191,6 @@ func (a *API) strayResults(r *request, all []executorResult) error {
 	if again == 0 {
 		return nil
 	}
-	return refuse(input.CodeUnavailable, "no run waits for %d of the results, beginning with log %d; repeat the callback",
+	return input.Refuse(input.CodeUnavailable, "no run waits for %d of the results, beginning with log %d; repeat the callback",
 		again, all[0].LogID)
 }

@@ -89,7 +89,7 @@ func mergedPage(stored, named []target.Endpoint, page input.Page) []target.Endpo
 // groupStatus tells what this node knows of a group.
 func (a *API) groupStatus(r *request) (response, error) {
 	if a.opts.Fleet == nil {
-		return response{}, refuse(input.CodeUnavailable, "the node makes no requests to endpoints")
+		return response{}, input.Refuse(input.CodeUnavailable, "the node makes no requests to endpoints")
 	}
 	group, err := a.store.Group(r.Context(), r.PathValue("app"), r.PathValue("group"))
 	if err != nil {
@@ -122,7 +122,7 @@ func drainEndpoint(draining bool) func(*API, *request) (response, error) {
 		if errors.Is(err, dispatcher.ErrNotFound) {
 			named, _ := a.namedEndpoints(r, app, group)
 			if _, from := slices.BinarySearchFunc(named, target.Endpoint{ID: id}, byEndpointID); from {
-				return response{}, refuse(input.CodeStateConflict, "endpoint %s is there because a name of the group leads to it; "+
+				return response{}, input.Refuse(input.CodeStateConflict, "endpoint %s is there because a name of the group leads to it; "+
 					"take it out of DNS, and nodes leave it out once the TTL has passed", input.Echo(id))
 			}
 		}

@@ -34,7 +34,7 @@ func (a *API) deleteGroup(r *request) (response, error) {
 		err := a.store.DeleteGroup(r.Context(), r.PathValue("app"), r.PathValue("group"), change)
 		if errors.Is(err, dispatcher.ErrInUse) {
 			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return refuse(input.CodeGroupInUse, "%s; give the job another target, or delete it, first", use)
+			return input.Refuse(input.CodeGroupInUse, "%s; give the job another target, or delete it, first", use)
 		}
 		return err
 	})

@@ -60,7 +60,7 @@ func (a *API) deleteJob(r *request) (response, error) {
 		err := a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
 		if errors.Is(err, dispatcher.ErrInUse) {
 			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return refuse(input.CodeJobInUse, "%s; take its name out of these jobs first", use)
+			return input.Refuse(input.CodeJobInUse, "%s; take its name out of these jobs first", use)
 		}
 		return err
 	})

@@ -189,7 +189,7 @@ func (a *API) checkAddress(rt route, r *request) error {
 // admit checks the caller of r as authorize does, and counts the request.
 func (a *API) admit(rt route, r *request) error {
 	header, given := r.Header["Authorization"]
-	hash := sha256.Sum256([]byte(joined(header)))
+	hash := sha256.Sum256([]byte(strings.Join(header, ", ")))
 	if given && !a.limits.isKnown(hash) {
 		if wait := a.limits.badTokens.Wait(r.client, a.limits.BadTokens, r.now); wait > 0 {
 			return a.limited(r, limitedBad, "your address has made more than "+strconv.Itoa(a.limits.BadTokens)+

@@ -114,11 +114,11 @@ func badTokensAreSlowedDown(t *testing.T) {
 	w.declare()
 	unused := "Authorization: Bearer " + w.newToken("unused", reads)
 	for range 10 {
-		bad, _ := api.NewToken()
+		bad, _ := access.NewToken()
 		w.do("GET", oneApp, "", "Authorization: Bearer "+bad).refused(http.StatusUnauthorized, " unauthorized")
 	}
 	for range 30 {
-		bad, _ := api.NewToken()
+		bad, _ := access.NewToken()
 		w.do("GET", oneApp, "", "Authorization: Bearer "+bad).limitedTo("10 requests without a valid token")
 	}
 	w.do("GET", oneApp, "", "Authorization:").refused(http.StatusUnauthorized, " unauthorized") // which costs nothing
@@ -163,7 +163,7 @@ func TestTokensAreLookedUpOnceInAWhile(t *testing.T) {
 	w.declare()
 	counted := &lookups{Store: w.store}
 	w.api = api.New(counted, api.Options{Limits: api.Limits{TokenCache: time.Hour}})
-	bad, _ := api.NewToken()
+	bad, _ := access.NewToken()
 	for range 20 {
 		w.must(http.StatusOK, "GET", oneApp, "")
 		w.must(http.StatusUnauthorized, "GET", oneApp, "", "Authorization: Bearer "+bad)

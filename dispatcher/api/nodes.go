@@ -22,7 +22,7 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 		}
 		node, err := a.store.SetNodeState(r.Context(), id, state, r.by())
 		if errors.Is(err, dispatcher.ErrRolledBack) {
-			return response{}, refuse(input.CodeStateConflict, "%s", err)
+			return response{}, input.Refuse(input.CodeStateConflict, "%s", err)
 		}
 		return response{body: node}, conflict(err, "if its process is alive, it registers again under another id")
 	}

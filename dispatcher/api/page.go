@@ -43,7 +43,7 @@ func checkQuery(rt route, r *request) error {
 	var problems input.Problems
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return refuse(input.CodeQuerySyntax, "the query cannot be read: %s; separate parameters with & "+
+		return input.Refuse(input.CodeQuerySyntax, "the query cannot be read: %s; separate parameters with & "+
 			"and write ; as %%3B and %% as %%25", input.Echo(err.Error()))
 	}
 	known := map[string]bool{}
@@ -89,12 +89,6 @@ func (r *request) page(problems *input.Problems, isKey func(string) bool) input.
 	return page
 }
 
-// isRunID says whether text is a run id, which is also the cursor of runs and misfires.
-func isRunID(text string) bool {
-	_, err := run.ParseKey(text)
-	return err == nil
-}
-
 // paged reads one page of a list, and one item more to know whether there is a following page.
 func paged[T any](page input.Page, key func(T) string, read func(input.Page) ([]T, error)) (response, error) {
 	wanted := page.Limit
@@ -119,7 +113,7 @@ func paged[T any](page input.Page, key func(T) string, read func(input.Page) ([]
 // pagedByName is paged for a list in the order of names.
 func pagedByName[T any](r *request, name func(T) string, read func(input.Page) ([]T, error)) (response, error) {
 	var problems input.Problems
-	page := r.page(&problems, validName)
+	page := r.page(&problems, input.IsName)
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
@@ -148,7 +142,7 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 	values := r.URL.Query()
 	query := dispatcher.RunQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), Trigger: values.Get("trigger"),
-		State: run.State(values.Get("state")), Page: r.page(&problems, isRunID),
+		State: run.State(values.Get("state")), Page: r.page(&problems, run.IsID),
 	}
 	if values.Has("job") {
 		repeat.CheckJobOrDelivery(&problems, "/job", query.Job)
@@ -183,12 +177,4 @@ func checkOrder(problems *input.Problems, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() && from.After(to) {
 		problems.Add("/from", input.CodeWindowOrder, "from is after to, so nothing is selected; swap them")
 	}
-}
-
-func joined[S ~string](values []S) string {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = string(v)
-	}
-	return strings.Join(texts, ", ")
 }

@@ -33,11 +33,11 @@ func (a *API) ready(r *request) (response, error) {
 	defer cancel()
 	if err := a.database.check(ctx, r.now, a.opts.Database); err != nil {
 		a.log.WarnContext(ctx, "not ready: database", "request_id", r.id, "err", err)
-		return response{}, refuse(input.CodeUnavailable, "the database does not answer")
+		return response{}, input.Refuse(input.CodeUnavailable, "the database does not answer")
 	}
 	if err := a.opts.Ready(ctx); err != nil {
 		a.log.WarnContext(ctx, "not ready: engine", "request_id", r.id, "err", err)
-		return response{}, refuse(input.CodeUnavailable, "the engine is not ready")
+		return response{}, input.Refuse(input.CodeUnavailable, "the engine is not ready")
 	}
 	return response{body: readiness{Status: "ok", Warnings: a.opts.Warnings()}}, nil
 }

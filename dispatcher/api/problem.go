@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -75,18 +74,13 @@ var sentinels = []struct {
 	{dispatcher.ErrInUse, input.CodeCalendarInUse},
 }
 
-// refuse returns a problem with the request as a whole.
-func refuse(code, format string, args ...any) error {
-	return &input.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
-}
-
 // conflict adds a remedy to ErrConflict; any other error stays as it is.
 func conflict(err error, remedy string) error {
 	if !errors.Is(err, dispatcher.ErrConflict) {
 		return err
 	}
 	state := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrConflict.Error())
-	return refuse(input.CodeStateConflict, "%s; %s", state, remedy)
+	return input.Refuse(input.CodeStateConflict, "%s; %s", state, remedy)
 }
 
 // problem turns err into a response that keeps the headers of res. Internal errors are logged here.

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 const (
@@ -184,9 +186,9 @@ func (a *API) noteRefusal(rt route, r *request, res response) {
 	if e.App == "" {
 		e.App = r.app
 	}
-	if e.App != "" && (!validName(e.App) || !r.maySee(e.App)) {
+	if e.App != "" && (!input.IsName(e.App) || !r.maySee(e.App)) {
 		// Readers of the app do not learn which other tokens there are.
-		e.App, e.Subject = "", e.Subject+" of app "+orInvalid(e.App, validName)
+		e.App, e.Subject = "", e.Subject+" of app "+orInvalid(e.App, input.IsName)
 	}
 	a.refusals.note(e)
 }
@@ -206,14 +208,14 @@ func (r *request) subject() string {
 		if name == "" {
 			continue
 		}
-		is := validName
+		is := input.IsName
 		if kind == "run" {
-			is = isRunID
+			is = run.IsID
 		}
 		subject := kind + " " + orInvalid(name, is)
 		for _, part := range []string{"trigger", "endpoint"} {
 			if name := r.PathValue(part); name != "" {
-				subject += " " + part + " " + orInvalid(name, validName)
+				subject += " " + part + " " + orInvalid(name, input.IsName)
 			}
 		}
 		return subject

@@ -234,7 +234,7 @@ func (a *API) newMux() *http.ServeMux {
 func wrongMethod(allow string) func(*API, *request) (response, error) {
 	return func(_ *API, r *request) (response, error) {
 		return response{header: map[string]string{"Allow": allow}},
-			refuse(input.CodeMethodNotServed, "method %s is not supported here; supported methods: %s",
+			input.Refuse(input.CodeMethodNotServed, "method %s is not supported here; supported methods: %s",
 				input.Echo(r.Method), allow)
 	}
 }
@@ -242,6 +242,6 @@ func wrongMethod(allow string) func(*API, *request) (response, error) {
 // unknownRoute has a code of its own, so that a client with a wrong endpoint does not conclude that
 // the requested object was deleted.
 func (a *API) unknownRoute(r *request) (response, error) {
-	return response{}, refuse(input.CodeRouteUnknown, "there is no route %s; /openapi.json lists all routes",
+	return response{}, input.Refuse(input.CodeRouteUnknown, "there is no route %s; /openapi.json lists all routes",
 		input.Echo(r.URL.Path))
 }

@@ -33,7 +33,7 @@ func (a *API) runLog(r *request) (response, error) {
 	}
 	log, err := a.opts.Executors.ExecutorLog(r.Context(), call, from)
 	if err != nil {
-		return response{}, refuse(input.CodeUnavailable, "executor %s gave no log: %v", call.Endpoint.ID, err)
+		return response{}, input.Refuse(input.CodeUnavailable, "executor %s gave no log: %v", call.Endpoint.ID, err)
 	}
 	log.Run, log.Attempt = run.ID, attempt
 	return response{body: log}, nil
@@ -68,7 +68,7 @@ func (a *API) executorsOf(r *request, run run.Run) (call target.ExecutorCall, er
 		return call, err
 	}
 	if err != nil || a.opts.Executors == nil || job.Target.Group == nil || job.Target.Group.XXLJob == nil {
-		return call, refuse(input.CodeStateConflict, "run %s is not one of a group of kind xxl_job, so no executor keeps a log of it",
+		return call, input.Refuse(input.CodeStateConflict, "run %s is not one of a group of kind xxl_job, so no executor keeps a log of it",
 			run.ID)
 	}
 	call, err = a.groupOf(r, run.App, job.Target.Group.Name)
@@ -83,7 +83,7 @@ func (a *API) executorsOf(r *request, run run.Run) (call target.ExecutorCall, er
 func callOf(call target.ExecutorCall, run run.Run, attempt int) (target.ExecutorCall, error) {
 	id := run.EndpointOf(attempt)
 	if id == "" {
-		return call, refuse(input.CodeStateConflict, "no executor is known to have attempt %d of run %s", attempt, run.ID)
+		return call, input.Refuse(input.CodeStateConflict, "no executor is known to have attempt %d of run %s", attempt, run.ID)
 	}
 	for _, endpoint := range call.Group.Live {
 		if endpoint.ID == id {
@@ -91,6 +91,6 @@ func callOf(call target.ExecutorCall, run run.Run, attempt int) (target.Executor
 			return call, nil
 		}
 	}
-	return call, refuse(input.CodeStateConflict, "executor %s, which had attempt %d of run %s, is not in group %s any more",
+	return call, input.Refuse(input.CodeStateConflict, "executor %s, which had attempt %d of run %s, is not in group %s any more",
 		id, attempt, run.ID, call.Group.Name)
 }

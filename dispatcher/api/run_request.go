@@ -21,11 +21,11 @@ func (a *API) requestOfRun(r *request) (response, error) {
 		return response{}, err
 	}
 	if err != nil {
-		return response{}, refuse(input.CodeStateConflict,
+		return response{}, input.Refuse(input.CodeStateConflict,
 			"job %s of run %s is not there any more, or delivers for another one, so nobody can tell its request", input.Echo(run.Job), run.ID)
 	}
 	if a.opts.Requests == nil {
-		return response{}, refuse(input.CodeUnavailable, "this process makes no requests, so it cannot show them; ask a node")
+		return response{}, input.Refuse(input.CodeUnavailable, "this process makes no requests, so it cannot show them; ask a node")
 	}
 	call, endpoint, err := a.callOfRun(r, run, job)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *API) addGroup(r *request, call *target.Call, run run.Run) (*target.Endp
 	name := call.Target.Group.Name
 	group, err := a.store.Group(r.Context(), run.App, name)
 	if errors.Is(err, dispatcher.ErrNotFound) {
-		return nil, refuse(input.CodeStateConflict, "group %s, which the target of the job names, is not there", input.Echo(name))
+		return nil, input.Refuse(input.CodeStateConflict, "group %s, which the target of the job names, is not there", input.Echo(name))
 	}
 	if err != nil {
 		return nil, err

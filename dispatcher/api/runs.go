@@ -43,7 +43,7 @@ func (a *API) getRun(r *request) (response, error) {
 func (a *API) visibleRun(r *request) (run.Run, error) {
 	id := r.PathValue("run")
 	missing := dispatcher.NotFound("run", id)
-	if !isRunID(id) {
+	if !run.IsID(id) {
 		return run.Run{}, missing
 	}
 	one, err := a.store.Run(r.Context(), id)
@@ -115,10 +115,10 @@ func (a *API) checkEnabled(r *request, name string) error {
 	case err != nil:
 		return err
 	case app.Bounds.Suspended:
-		return refuse(input.CodeBoundSuspended, "%s, so no node would claim the run", app.SuspendedMessage())
+		return input.Refuse(input.CodeBoundSuspended, "%s, so no node would claim the run", app.SuspendedMessage())
 	case app.Enabled:
 		return nil
 	}
-	return refuse(input.CodeAppDisabled, "app %s is disabled, so no node would claim the run; "+
+	return input.Refuse(input.CodeAppDisabled, "app %s is disabled, so no node would claim the run; "+
 		"enable it first, in Terraform or with PATCH /v1/apps/%s", input.Echo(name), name)
 }

@@ -188,7 +188,7 @@ func checkPath(r *request) error {
 		if last != nil {
 			return last
 		}
-		if !validName(name) {
+		if !input.IsName(name) {
 			last = dispatcher.NotFound(kind, name)
 		}
 	}
@@ -196,12 +196,6 @@ func checkPath(r *request) error {
 		return nil
 	}
 	return last
-}
-
-func validName(name string) bool {
-	var problems input.Problems
-	input.CheckName(&problems, "", name)
-	return len(problems) == 0
 }
 
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)

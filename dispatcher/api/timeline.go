@@ -16,7 +16,7 @@ func (a *API) timeline(r *request) (response, error) {
 	values := r.URL.Query()
 	query := view.TimelineQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
-		Page: r.page(&problems, validName),
+		Page: r.page(&problems, input.IsName),
 	}
 	if !values.Has("limit") {
 		query.Page.Limit = view.MostTimelineRows

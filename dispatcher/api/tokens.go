@@ -37,8 +37,8 @@ func (a *API) putToken(r *request) (response, error) {
 			problems.AddError("/scopes/"+strconv.Itoa(i), err)
 		}
 	}
-	secret, hash := NewToken() // of one that is created
-	token.ID, token.Hash = NewTokenID(), hash
+	secret, hash := access.NewToken() // of one that is created
+	token.ID, token.Hash = access.NewTokenID(), hash
 	res, err := put(a, r, token, problems, a.store.PutToken, func(stored access.APIToken) int64 { return stored.Revision })
 	if stored, is := res.body.(access.APIToken); is && res.status == http.StatusCreated {
 		res = issued(res, stored, secret)
@@ -61,7 +61,7 @@ func (r *request) mayGive(scope access.Scope) error {
 	if r.token.May(scope) || moves && r.token.May(access.ScopeAdmin) || !known {
 		return nil
 	}
-	return refuse(input.CodeForbidden, "token %s does not have the scope %s, so it cannot give it; use one that does, "+
+	return input.Refuse(input.CodeForbidden, "token %s does not have the scope %s, so it cannot give it; use one that does, "+
 		"or the database: carillon token create --database URL", input.Echo(r.token.Name), input.Echo(string(scope)))
 }
 
@@ -71,7 +71,7 @@ func keepsAdmin(r *request, err error) error {
 		return err
 	}
 	name := r.PathValue("token")
-	return refuse(input.CodeTokenLastAdmin, "token %s is the last one with scope admin that works; create another one first: "+
+	return input.Refuse(input.CodeTokenLastAdmin, "token %s is the last one with scope admin that works; create another one first: "+
 		"carillon token create --name NAME --scope admin", name)
 }
 
@@ -111,7 +111,7 @@ func (a *API) rotateToken(r *request) (response, error) {
 	if change.IfRevision == 0 { // nobody gives it more in the meantime
 		change.IfRevision = token.Revision
 	}
-	secret, hash := NewToken()
+	secret, hash := access.NewToken()
 	rotation.Hash = hash
 	stored, err := a.store.RotateToken(r.Context(), name, rotation, change)
 	if err != nil {

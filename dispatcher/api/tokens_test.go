@@ -97,7 +97,7 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 	w.declare()
 	past, soon := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 	newExpiring := func(name string, expires *time.Time) string {
-		secret, hash := api.NewToken()
+		secret, hash := access.NewToken()
 		if err := w.store.CreateToken(t.Context(), access.APIToken{ID: name + "-id", Name: name, Hash: hash, Scopes: writes,
 			Apps: []string{"crm"}, ExpiresAt: expires, CreatedAt: past.Add(-time.Hour)}); err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 	}
 	overlapped, old, revoked := newExpiring("overlapped", nil), newExpiring("old", &soon), newExpiring("revoked", nil)
 	w.must(http.StatusNoContent, "DELETE", "/v1/tokens/revoked", "", "If-Match: *")
-	unknown, _ := api.NewToken()
+	unknown, _ := access.NewToken()
 	for name, tt := range map[string]struct {
 		secret string
 		status int
@@ -208,7 +208,7 @@ func outageEndsWithTheExpiry(t *testing.T, life time.Duration) (used bool) {
 	secrets := map[string]string{}
 	expires := time.Now().Add(life)
 	for name, at := range map[string]*time.Time{"lasting": nil, "short": &expires} {
-		secret, hash := api.NewToken()
+		secret, hash := access.NewToken()
 		secrets[name] = bearer(secret)
 		if err := w.store.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: hash,
 			Scopes: []access.Scope{access.ScopeMetrics}, ExpiresAt: at}); err != nil {

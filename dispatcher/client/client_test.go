@@ -39,7 +39,7 @@ func newServer(t *testing.T) (*store.Store, *httptest.Server, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	secret, hash := api.NewToken()
+	secret, hash := access.NewToken()
 	if err := s.CreateToken(t.Context(), access.APIToken{ID: "test", Name: "test", Hash: hash, Scopes: access.Scopes()}); err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func writes() []access.Scope {
 // token stores a token and returns its secret.
 func (w *trial) token(name string, scopes []access.Scope, apps ...string) string {
 	w.t.Helper()
-	secret, hash := api.NewToken()
+	secret, hash := access.NewToken()
 	token := access.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}
 	if err := w.store.CreateToken(w.t.Context(), token); err != nil {
 		w.t.Fatal(err)

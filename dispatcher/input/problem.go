@@ -25,6 +25,11 @@ func (f *Problem) Error() string {
 	return f.Path + ": " + f.Message
 }
 
+// Refuse returns a problem with the input as a whole, with a formatted message.
+func Refuse(code, format string, args ...any) error {
+	return &Problem{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
 // Problems are all that is wrong with one input. As an error it is never empty.
 type Problems []Problem
 

@@ -65,6 +65,12 @@ func (k Key) String() string {
 // ErrID says that a text is no run id.
 var ErrID = errors.New("not a run id")
 
+// IsID tells whether a text is a run id.
+func IsID(text string) bool {
+	_, err := ParseKey(text)
+	return err == nil
+}
+
 // ParseKey reads what Key.String wrote; the error is ErrID.
 func ParseKey(id string) (Key, error) {
 	fire, index, isShard := strings.Cut(id, "-")

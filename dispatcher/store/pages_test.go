@@ -89,8 +89,8 @@ func consoleOf(t *testing.T, s *store.Store) func(apps ...string) reader {
 	server := httptest.NewServer(served)
 	t.Cleanup(server.Close)
 	return func(apps ...string) reader {
-		secret, hash := api.NewToken()
-		token := access.APIToken{ID: api.NewTokenID(), Name: "person " + api.NewTokenID(), Hash: hash, Apps: apps,
+		secret, hash := access.NewToken()
+		token := access.APIToken{ID: access.NewTokenID(), Name: "person " + access.NewTokenID(), Hash: hash, Apps: apps,
 			Scopes: []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}}
 		if apps == nil {
 			token.Scopes = access.Scopes()

@@ -40,9 +40,9 @@ func startAPI(ctx context.Context, dir string) (*apiNode, error) {
 		Handler: api.New(n.store, api.Options{Logger: slog.New(slog.DiscardHandler)}), ReadHeaderTimeout: patience,
 	}}
 	go func() { _ = a.server.Serve(listener) }() // says that it was closed
-	secret, hash := api.NewToken()
+	secret, hash := access.NewToken()
 	a.token = secret
-	token := access.APIToken{ID: api.NewTokenID(), Name: "bench", Hash: hash, Scopes: access.Scopes()}
+	token := access.APIToken{ID: access.NewTokenID(), Name: "bench", Hash: hash, Scopes: access.Scopes()}
 	if err := n.store.CreateToken(ctx, token); err != nil {
 		return nil, errors.Join(err, a.close())
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/crowd"
@@ -92,8 +91,8 @@ func (b *bench) people(ctx context.Context) ([]viewer, error) {
 	people := []viewer{{name: "operator", app: crowd.Big, operator: true}, {name: "reader of the big app", app: crowd.Big},
 		{name: "reader of a small app", app: crowd.Small}}
 	for i := range people {
-		secret, hash := api.NewToken()
-		token := access.APIToken{ID: api.NewTokenID(), Name: fmt.Sprintf("person-%d", i), Hash: hash, Scopes: access.Scopes()}
+		secret, hash := access.NewToken()
+		token := access.APIToken{ID: access.NewTokenID(), Name: fmt.Sprintf("person-%d", i), Hash: hash, Scopes: access.Scopes()}
 		if !people[i].operator {
 			token.Scopes = []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}
 			token.Apps = []string{people[i].app}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/freeport"
@@ -121,7 +120,7 @@ func (w *world) makeTokens(ctx context.Context) error {
 		{&w.dawdler, "dawdler", []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeExport},
 			[]string{slowName}},
 	} {
-		secret, hash := api.NewToken()
+		secret, hash := access.NewToken()
 		*token.secret = secret
 		if err := s.CreateToken(ctx, access.APIToken{
 			ID: token.name, Name: token.name, Hash: hash, Scopes: token.scopes, Apps: token.apps,

@@ -124,7 +124,7 @@ func newGuardedGroup(t *testing.T) *guardedGroup {
 	server := httptest.NewServer(api.New(s, api.Options{Logger: silent}))
 	t.Cleanup(server.Close)
 	as := func(name string, scopes []access.Scope, apps ...string) *client.Client {
-		secret, hash := api.NewToken()
+		secret, hash := access.NewToken()
 		if err := s.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -148,8 +147,8 @@ func (t *tokenCreateCommand) create(ctx context.Context, token access.APIToken) 
 
 // createToken stores a new token.
 func createToken(ctx context.Context, s *store.Store, token access.APIToken) (access.IssuedToken, error) {
-	secret, hash := api.NewToken()
-	token.ID, token.Hash = api.NewTokenID(), hash
+	secret, hash := access.NewToken()
+	token.ID, token.Hash = access.NewTokenID(), hash
 	by := byCommandLine()
 	by.IfAbsent = true
 	stored, _, err := s.PutToken(ctx, token, by)
