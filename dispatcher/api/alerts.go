@@ -25,7 +25,7 @@ func (a *API) getAlert(r *request) (response, error) {
 
 func (a *API) putAlert(r *request) (response, error) {
 	one := alert.Alert{App: r.PathValue("app"), Name: r.PathValue("alert")}
-	problems := r.decode(&one)
+	problems := r.Decode(&one)
 	mustMatch(&problems, "/app", one.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", one.Name, r.PathValue("alert"))
 	return put(a, r, one, problems, a.store.PutAlert, func(stored alert.Alert) int64 { return stored.Revision })
@@ -40,12 +40,12 @@ func (a *API) deleteAlert(r *request) (response, error) {
 // muteAlert has no condition, as all that follow: a mute and an acknowledgement are no revision.
 func (a *API) muteAlert(r *request) (response, error) {
 	var mute alert.Mute
-	problems := r.decodeIfAny(&mute)
+	problems := r.DecodeIfAny(&mute)
 	decode.AddInvalid(&problems, mute.Validate())
 	if err := r.acceptable(problems); err != nil {
 		return response{}, err
 	}
-	change := r.by()
+	change := r.By()
 	change.Reason = mute.Reason
 	alert, err := a.store.MuteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), mute, change)
 	return response{revision: alert.Revision, body: alert}, err
@@ -55,18 +55,18 @@ func (a *API) unmuteAlert(r *request) (response, error) {
 	if err := r.acceptable(nil); err != nil {
 		return response{}, err
 	}
-	alert, err := a.store.UnmuteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), r.by())
+	alert, err := a.store.UnmuteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), r.By())
 	return response{revision: alert.Revision, body: alert}, err
 }
 
 func (a *API) acknowledgeAlert(r *request) (response, error) {
 	var asked alert.Acknowledgement
-	problems := r.decode(&asked)
+	problems := r.Decode(&asked)
 	decode.AddInvalid(&problems, asked.Validate())
 	if err := r.acceptable(problems); err != nil {
 		return response{}, err
 	}
-	change := r.by()
+	change := r.By()
 	change.Reason = asked.Reason
 	states, err := a.store.AcknowledgeAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), asked, change)
 	return response{body: newList(states)}, conflict(err, "list what holds with carillon alert firing")
@@ -80,13 +80,13 @@ type alertWithdrawal struct {
 
 func (a *API) withdrawAcknowledgement(r *request) (response, error) {
 	var asked alertWithdrawal
-	problems := r.decode(&asked)
+	problems := r.Decode(&asked)
 	decode.AddInvalid(&problems, alert.Acknowledgement{Job: asked.Job, Condition: asked.Condition}.Validate())
 	if err := r.acceptable(problems); err != nil {
 		return response{}, err
 	}
 	app, alert := r.PathValue("app"), r.PathValue("alert")
-	states, err := a.store.WithdrawAcknowledgement(r.Context(), app, alert, asked.Job, asked.Condition, r.by())
+	states, err := a.store.WithdrawAcknowledgement(r.Context(), app, alert, asked.Job, asked.Condition, r.By())
 	return response{body: newList(states)}, conflict(err, "list what is acknowledged with carillon alert firing")
 }
 
@@ -95,13 +95,13 @@ func (a *API) testAlert(r *request) (response, error) {
 	if err := r.acceptable(nil); err != nil {
 		return response{}, err
 	}
-	if _, err := a.revision(r); err != nil { // a missing alert comes before a disabled app
+	if _, err := a.gate.Revision(r.Request); err != nil { // a missing alert comes before a disabled app
 		return response{}, err
 	}
 	if err := a.checkEnabled(r, r.PathValue("app")); err != nil {
 		return response{}, err
 	}
-	run, err := a.store.TestAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), r.by())
+	run, err := a.store.TestAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), r.By())
 	return response{status: http.StatusAccepted, body: run}, err
 }
 

@@ -59,18 +59,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Identities tells who holds a JSON Web Token.
-type Identities interface {
-	// Identify returns the token that stands for the identity, with an id that begins with "oidc:". An error with a
-	// method BadToken, which says why, means that the JWT is not valid or that no rule fits it. Any other one
-	// means that it could not be checked. No error holds the JWT or a part of it.
-	Identify(ctx context.Context, jwt string, now time.Time) (access.APIToken, error)
-}
-
 // Executors asks executors of groups of kind xxl_job. The calls name the group with the values of its secrets.
 type Executors interface {
-	// IsAccessToken tells whether a text is the token of the group. The error tells that the token cannot be read.
-	IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error)
+	AccessTokens
 	// ExecutorLog reads the log of an attempt from a line on, counted from 1. It sets neither Run nor Attempt.
 	ExecutorLog(ctx context.Context, call target.ExecutorCall, from int) (target.ExecutorLog, error)
 	// StopExecutor asks an executor to stop what it runs of a job.
@@ -84,39 +75,28 @@ type Requests interface {
 	Show(call target.Call, endpoint *target.Endpoint, now time.Time) target.ShownRequest
 }
 
-// identityPrefix begins the ids of tokens that stand for identities of an issuer.
-const identityPrefix = "oidc:"
-
 // API serves the HTTP API. It is an http.Handler.
 type API struct {
-	store  Store
-	tokens *tokenCache // of store
-	opts   Options
-	log    *slog.Logger
-	mux    *http.ServeMux
+	store Store
+	opts  Options
+	log   *slog.Logger
+	// gate lets requests in, and mux finds what serves them.
+	gate *Gate
+	mux  *http.ServeMux
 	// transfers serves over connections of any speed.
 	transfers http.Handler
-	limits    *limits // nil while there is no store
-	// refusals go into the audit log.
-	refusals *refusals
 	// database is the latest check of the database for /readyz.
 	database databaseCheck
-	// outage are the tokens that read metrics without a database.
-	outage outageTokens
-	// uses are the uses of tokens that are not yet recorded.
-	uses tokenUses
 	// registrations are the endpoints that came and left, for the log.
 	registrations *registrations
-	// evaluations bounds the requests that evaluate schedules.
-	evaluations *evaluations
-	// work bounds the time that requests of each app take.
-	work *work
 	// strays are callbacks of executors that no run waits for.
 	strays *strays
+	// callbacks counts what callbacks said.
+	callbacks *prometheus.CounterVec
+	// lines bounds lines in the log about what does not end a request.
+	lines *limit.Lines
 	// forecasts are the fires to come, as they were counted last.
 	forecasts *forecasts
-	// callbackKey is that of the tokens of callbacks, once it is read.
-	callbackKey callbackKey
 	// notFound serves requests that match no route.
 	notFound http.Handler
 }
@@ -141,15 +121,18 @@ func New(store Store, o Options) *API {
 			return err
 		}
 	}
-	bounds := newLimits(o.Limits, o.Registerer)
-	tokens := newTokenCache(store, bounds.TokenCache)
-	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds, refusals: newRefusals(store, o.Logger),
-		registrations: newRegistrations(o.Logger), forecasts: newForecasts(store, o.Logger),
-		evaluations: newEvaluations(), work: newWork(), strays: newStrays(), outage: outageTokens{byHash: map[[32]byte]access.APIToken{}}}
+	a := &API{store: store, opts: o, log: o.Logger, gate: NewGate(store, o.ofGate()), registrations: newRegistrations(o.Logger),
+		strays: newStrays(), callbacks: newCallbacks(o.Registerer), lines: limit.NewLines(10), forecasts: newForecasts(store, o.Logger)}
 	a.mux = a.newMux()
 	a.transfers = limit.Transfers(http.HandlerFunc(a.serve))
-	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
+	a.notFound = a.handle(route{Route{Path: "/"}, (*API).unknownRoute})
 	return a
+}
+
+// ofGate returns what the gate needs.
+func (o Options) ofGate() GateOptions {
+	return GateOptions{Identities: o.Identities, AccessTokens: o.Executors, ClientCertificates: o.ClientCertificates, Limits: o.Limits,
+		Registerer: o.Registerer, Logger: o.Logger}
 }
 
 // Run writes refused changes into the audit log, records the use of tokens and logs how many endpoints came and left until
@@ -157,8 +140,7 @@ func New(store Store, o Options) *API {
 // Without it, the API serves all else the same.
 func (a *API) Run(ctx context.Context) {
 	var writers sync.WaitGroup
-	writers.Go(func() { a.refusals.run(ctx) })
-	writers.Go(func() { a.runUses(ctx) })
+	writers.Go(func() { a.gate.Run(ctx) })
 	writers.Go(func() { a.registrations.run(ctx) })
 	writers.Go(func() { a.forecasts.run(ctx) })
 	writers.Wait()
@@ -184,15 +166,15 @@ func Starting(o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{opts: o, log: o.Logger}
+	a := &API{opts: o, log: o.Logger, gate: StartingGate(o.ofGate())}
 	mux := http.NewServeMux()
-	waiting := a.handle(route{path: "/", serve: func(*API, *request) (response, error) {
+	waiting := a.handle(route{Route{Path: "/"}, func(*API, *request) (response, error) {
 		return response{}, input.Refuse(input.CodeUnavailable, "the node is waiting for its database; try again in a moment")
 	}})
 	mux.Handle("/", waiting)
 	for _, rt := range routes {
-		if slices.Contains([]string{"/livez", "/version", "/openapi.json"}, rt.path) {
-			mux.Handle(rt.method+" "+rt.path, a.handle(rt))
+		if slices.Contains([]string{"/livez", "/version", "/openapi.json"}, rt.Path) {
+			mux.Handle(rt.Method+" "+rt.Path, a.handle(rt))
 		}
 	}
 	a.mux, a.notFound = mux, waiting

@@ -14,7 +14,7 @@ import (
 
 func (a *API) listApps(r *request) (response, error) {
 	read := func(page input.Page) ([]access.App, error) { return a.store.Apps(r.Context(), page) }
-	if bound := r.token.Apps; len(bound) > 0 {
+	if bound := r.Token.Apps; len(bound) > 0 {
 		read = func(page input.Page) ([]access.App, error) { return a.boundApps(r.Context(), bound, page) }
 	}
 	return pagedByName(r, func(app access.App) string { return app.Name }, read)
@@ -47,7 +47,7 @@ func (a *API) getApp(r *request) (response, error) {
 
 func (a *API) putApp(r *request) (response, error) {
 	app := access.App{Name: r.PathValue("app")}
-	problems := r.decode(&app)
+	problems := r.Decode(&app)
 	mustMatch(&problems, "/name", app.Name, r.PathValue("app"))
 	return put(a, r, app, problems, a.store.PutApp, func(stored access.App) int64 { return stored.Revision })
 }
@@ -57,7 +57,7 @@ func (a *API) patchApp(r *request) (response, error) {
 	var patch struct {
 		Enabled *bool `json:"enabled"`
 	}
-	problems := r.decode(&patch)
+	problems := r.Decode(&patch)
 	if patch.Enabled == nil {
 		decode.AddInvalid(&problems, &input.Problem{
 			Path: "/enabled", Code: input.CodeRequired, Message: "enabled is missing; PATCH sets only this field",
@@ -66,7 +66,7 @@ func (a *API) patchApp(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	change, err := a.change(r)
+	change, err := a.gate.Change(r.Request)
 	if err != nil {
 		return response{}, err
 	}
@@ -87,7 +87,7 @@ func (a *API) patchApp(r *request) (response, error) {
 		if errors.Is(err, dispatcher.ErrPrecondition) && !conditional && try < tries {
 			continue
 		}
-		return response{revision: app.Revision, body: app}, a.explainFailed(r, change, err)
+		return response{revision: app.Revision, body: app}, a.gate.ExplainFailed(r.Request, change, err)
 	}
 }
 
@@ -97,7 +97,7 @@ func (a *API) deleteApp(r *request) (response, error) {
 		if errors.Is(err, dispatcher.ErrNotEmpty) {
 			content := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrNotEmpty.Error())
 			return input.Refuse(input.CodeAppNotEmpty, "%s still has %s; delete its jobs, calendars, groups and alerts first",
-				definitionName(r), content)
+				r.DefinitionName(), content)
 		}
 		return err
 	})

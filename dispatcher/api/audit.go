@@ -1,6 +1,10 @@
 package api
 
 import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -59,13 +63,13 @@ func (r *request) auditQuery() (access.AuditQuery, error) {
 	if err := problems.Err(); err != nil {
 		return query, err
 	}
-	if len(r.token.Apps) == 0 {
+	if len(r.Token.Apps) == 0 {
 		return query, nil
 	}
 	if query.Apps == nil {
-		query.Apps = r.token.Apps
-	} else if !r.maySee(query.Apps[0]) {
-		return query, notBound(r.token, query.Apps[0])
+		query.Apps = r.Token.Apps
+	} else if !r.MaySee(query.Apps[0]) {
+		return query, r.NotBound(query.Apps[0])
 	}
 	return query, nil
 }
@@ -73,4 +77,8 @@ func (r *request) auditQuery() (access.AuditQuery, error) {
 func isAuditID(text string) bool {
 	_, _, err := access.ParseAuditID(text)
 	return err == nil
+}
+
+func printable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }

@@ -39,7 +39,7 @@ func (a *API) createBackfill(r *request) (response, error) {
 	app, name := r.PathValue("app"), r.PathValue("job")
 	asked := repeat.BackfillRequest{}
 	asked.SetDefaults()
-	problems := r.decode(&asked)
+	problems := r.Decode(&asked)
 	asked.From, asked.To = asked.From.UTC().Truncate(time.Millisecond), asked.To.UTC().Truncate(time.Millisecond)
 	now, err := a.store.Clock(r.Context())
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *API) createBackfill(r *request) (response, error) {
 		plan.Skipped, err = a.store.BackfillSkips(r.Context(), plan)
 		return response{body: plan.BackfillCount}, err
 	}
-	created, err := a.store.CreateBackfill(r.Context(), app, name, plan, r.by())
+	created, err := a.store.CreateBackfill(r.Context(), app, name, plan, r.By())
 	if err != nil {
 		return response{}, conflict(err, "wait until it ends, or cancel it")
 	}
@@ -81,7 +81,7 @@ func (a *API) planBackfill(r *request, job dispatcher.Job, spec repeat.BackfillS
 	if err != nil {
 		return plan, err
 	}
-	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
 	if err != nil {
 		return plan, err
 	}
@@ -92,7 +92,7 @@ func (a *API) planBackfill(r *request, job dispatcher.Job, spec repeat.BackfillS
 // changeBackfill serves pause, resume and cancel.
 func changeBackfill(action repeat.BackfillAction) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		changed, err := a.store.ChangeBackfill(r.Context(), r.PathValue("app"), r.PathValue("backfill"), action, r.by())
+		changed, err := a.store.ChangeBackfill(r.Context(), r.PathValue("app"), r.PathValue("backfill"), action, r.By())
 		if err != nil {
 			return response{}, conflict(err, "it changes no more; begin another one for what is left")
 		}

@@ -2,19 +2,23 @@ package api
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
-// decode reads the body of r into into, a pointer to a struct, and returns every problem.
-func (r *request) decode(into any) input.Problems {
+// Decode reads the body of r into into, a pointer to a struct, and returns every problem.
+func (r *Request) Decode(into any) input.Problems {
 	var problems input.Problems
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
@@ -31,81 +35,143 @@ func (r *request) decode(into any) input.Problems {
 			input.Echo(encoding))
 		return problems
 	}
-	text, problems := r.readBody()
+	text, problems := r.Text()
 	if len(problems) > 0 {
 		return problems
 	}
 	return decode.JSON(r.Context(), text, into)
 }
 
-// decodeIfAny is decode for a route whose body may be left out.
-func (r *request) decodeIfAny(into any) input.Problems {
-	text, problems := r.readBody()
+// DecodeIfAny is Decode for a route whose body may be left out.
+func (r *Request) DecodeIfAny(into any) input.Problems {
+	text, problems := r.Text()
 	if len(problems) > 0 || len(bytes.TrimSpace(text)) == 0 {
 		return problems
 	}
-	return r.decode(into)
+	return r.Decode(into)
 }
 
 // expectNoBody refuses a body on a route that takes none, instead of ignoring it silently. An empty
 // object is accepted.
-func (r *request) expectNoBody() error {
-	text, problems := r.readBody()
+func expectNoBody(r *Request) error {
+	if r.route.Method != http.MethodPost || r.route.Body {
+		return nil
+	}
+	text, problems := r.Text()
 	if len(problems) == 0 && len(bytes.TrimSpace(text)) > 0 {
 		problems = decode.JSON(r.Context(), text, &struct{}{})
 	}
 	return problems.Err()
 }
 
-func (r *request) readBody() ([]byte, input.Problems) {
+// Text returns the body as far as it came, and why that is not all.
+func (r *Request) Text() ([]byte, input.Problems) {
 	var problems input.Problems
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(r.textErr, &tooLarge):
+	case errors.As(r.body.err, &tooLarge):
 		problems.Add("", input.CodePayloadTooLarge, "body is larger than %d bytes", tooLarge.Limit)
-	case errors.Is(r.textErr, os.ErrDeadlineExceeded):
+	case errors.Is(r.body.err, os.ErrDeadlineExceeded):
 		problems.Add("", input.CodeRequestTimeout, "the body did not come in time, only %d bytes of it; send it at once, or over a "+
-			"faster connection", len(r.text))
-	case r.textErr != nil:
-		problems.Add("", input.CodeJSONSyntax, "body ended at offset %d before it was complete", len(r.text))
+			"faster connection", len(r.body.text))
+	case r.body.err != nil:
+		problems.Add("", input.CodeJSONSyntax, "body ended at offset %d before it was complete", len(r.body.text))
 	}
-	return r.text, problems
+	return r.body.text, problems
 }
 
 // firstPart is how much of a body is read without memory for it: there are places for few bodies.
 const firstPart = 64 << 10 // bytes
 
+// body is what was received of a body.
+type body struct {
+	text []byte
+	err  error // why that is not all
+	// arrived gives back the memory that was taken for it on its way; nil: there is none.
+	arrived func()
+}
+
+// settle gives back the memory of a body on its way.
+func (b *body) settle() {
+	if b.arrived != nil {
+		b.arrived()
+		b.arrived = nil
+	}
+}
+
 // readText reads the body of r, and takes memory for it as it comes: a client that announces a large body and sends little of it
-// keeps others from nothing. arrived gives the memory back, once there is some for the whole request.
-func (a *API) readText(r *request) (arrived func(), err error) {
-	arrived = func() {}
+// keeps others from nothing. That memory is given back once there is some for the whole request.
+func (g *Gate) readText(r *Request) error {
+	if r.anonymous() || !slices.Contains([]string{http.MethodPut, http.MethodPost, http.MethodPatch}, r.route.Method) {
+		return nil
+	}
 	var text bytes.Buffer
 	for part := int64(firstPart); ; part *= 2 {
-		_, r.textErr = io.CopyN(&text, r.Body, part-int64(text.Len()))
-		r.text = text.Bytes()
+		_, err := io.CopyN(&text, r.Body, part-int64(text.Len()))
+		r.body.text, r.body.err = text.Bytes(), err
 		switch {
-		case errors.Is(r.textErr, os.ErrDeadlineExceeded): // the server has cancelled the request
-			arrived()
-			_, problems := r.readBody()
-			return nil, problems
-		case errors.Is(r.textErr, io.EOF):
-			r.textErr = nil
-			return arrived, nil
-		case r.textErr != nil:
-			return arrived, nil //nolint:nilerr // the route tells of it, next to other problems
+		case errors.Is(err, os.ErrDeadlineExceeded): // the server has cancelled the request
+			_, problems := r.Text()
+			return problems
+		case errors.Is(err, io.EOF):
+			r.body.err = nil
+			return nil
+		case err != nil:
+			return nil //nolint:nilerr // the route tells of it, next to other problems
 		}
-		arrived()                                                                  // a caller that has none may take as much as is free
-		if arrived, err = a.memoryFrom(a.limits.arriving, r, 4*part); err != nil { // for twice as much, in a buffer that grows
-			return nil, err
+		r.body.settle()                                                                   // a caller that has none may take as much as is free
+		if r.body.arrived, err = g.memoryFrom(g.limits.arriving, r, 4*part); err != nil { // for twice as much, in a buffer that grows
+			return err
 		}
 	}
 }
 
-// mustMatch reports a name in the body that differs from the one in the path. Validate reports an
-// invalid name.
-func mustMatch(problems *input.Problems, path, inBody, inPath string) {
-	if inBody != inPath && input.IsName(inBody) {
-		problems.Add(path, input.CodeNameMismatch, "name %s differs from the one in the path, %s; a PUT renames nothing",
-			input.Echo(inBody), input.Echo(inPath))
+// PageBytes is where a page ends early.
+const PageBytes = 4 << 20
+
+// What requests take of memory, by estimate: a page while it is read, decoded and written, a whole app, and a body as
+// the bytes, as what they decode to, and as what is stored.
+const (
+	PageMemory   = 4 * PageBytes
+	ExportMemory = 64 << 20
+	bodyFactor   = 4
+	// An import has its bytes, in a buffer that grew, the texts in them, and what they decode to.
+	importFactor = 4 + decode.Factor
+)
+
+// memoryOf estimates the memory that a request takes.
+func memoryOf(r *Request) int64 {
+	switch rt := r.route; {
+	case rt.Memory > 0:
+		return rt.Memory
+	case slices.Contains(rt.Query, "limit"):
+		return PageMemory
+	case rt.Large:
+		return importFactor * int64(len(r.body.text))
 	}
+	return bodyFactor * int64(len(r.body.text))
+}
+
+// takeMemory waits until there is memory for r, which has its body. It is freed at the end of the request.
+func (g *Gate) takeMemory(r *Request) error {
+	bytes := memoryOf(r)
+	if bytes == 0 {
+		return nil
+	}
+	release, err := g.memoryFrom(g.limits.memory, r, bytes)
+	if err == nil {
+		r.releases = append(r.releases, release)
+	}
+	return err
+}
+
+// memoryFrom waits until a pool has memory for r.
+func (g *Gate) memoryFrom(pool *limit.Memory, r *Request, bytes int64) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), memoryPatience)
+	defer cancel()
+	release, err = pool.Take(ctx, cmp.Or(r.boundApp(), "token "+r.Token.Name), bytes)
+	if err != nil {
+		return nil, g.limited(r, limitedMemory, "too many large requests are under way on this node", memoryPatience)
+	}
+	return release, nil
 }

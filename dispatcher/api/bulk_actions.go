@@ -32,7 +32,7 @@ func (a *API) getBulkAction(r *request) (response, error) {
 // createBulkAction counts what the filter selects, and begins the action unless that is all that is wanted.
 func (a *API) createBulkAction(r *request) (response, error) {
 	var asked repeat.BulkRequest
-	problems := r.decode(&asked)
+	problems := r.Decode(&asked)
 	asked.Filter.From, asked.Filter.To = asked.Filter.From.UTC().Truncate(time.Millisecond), asked.Filter.To.UTC().Truncate(time.Millisecond)
 	decode.AddInvalid(&problems, asked.Validate())
 	if err := problems.Err(); err != nil {
@@ -54,17 +54,17 @@ func (a *API) createBulkAction(r *request) (response, error) {
 	if err := asked.Agreed(count); err != nil {
 		return response{}, conflict(err, "look at what it selects, and ask again with expected as it is now")
 	}
-	created, err := a.store.CreateBulkAction(r.Context(), app, asked.BulkSpec, count, r.by())
+	created, err := a.store.CreateBulkAction(r.Context(), app, asked.BulkSpec, count, r.By())
 	header := map[string]string{"Location": "/v1/apps/" + app + "/bulk/" + created.ID}
 	return response{status: http.StatusAccepted, body: created, header: header}, err
 }
 
 // mayBulk refuses a token without the scope that the same request about a single job or run needs.
 func mayBulk(r *request, action repeat.BulkVerb) error {
-	if r.token.May(action.Scope()) {
+	if r.Token.May(action.Scope()) {
 		return nil
 	}
-	return input.Refuse(input.CodeForbidden, "token %s does not have the scope %s, which action %s needs", input.Echo(r.token.Name),
+	return input.Refuse(input.CodeForbidden, "token %s does not have the scope %s, which action %s needs", input.Echo(r.Token.Name),
 		string(action.Scope()), string(action))
 }
 
@@ -78,7 +78,7 @@ func (a *API) cancelBulkAction(r *request) (response, error) {
 	if err := mayBulk(r, found.Action); err != nil {
 		return response{}, err
 	}
-	cancelled, err := a.store.CancelBulkAction(r.Context(), app, id, r.by())
+	cancelled, err := a.store.CancelBulkAction(r.Context(), app, id, r.By())
 	if err != nil {
 		return response{}, conflict(err, "it is over; begin another one to undo what it did")
 	}

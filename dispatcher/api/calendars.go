@@ -23,7 +23,7 @@ func (a *API) getCalendar(r *request) (response, error) {
 
 func (a *API) putCalendar(r *request) (response, error) {
 	calendar := dispatcher.Calendar{App: r.PathValue("app"), Name: r.PathValue("calendar")}
-	problems := r.decode(&calendar)
+	problems := r.Decode(&calendar)
 	mustMatch(&problems, "/app", calendar.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", calendar.Name, r.PathValue("calendar"))
 	return put(a, r, calendar, problems, a.store.PutCalendar, func(stored dispatcher.Calendar) int64 { return stored.Revision })
@@ -50,14 +50,14 @@ func (a *API) deleteCalendar(r *request) (response, error) {
 
 // deleteCalendarWhenUnused responds 204 if nothing uses the calendar, otherwise 202 with the calendar as it is marked.
 func (a *API) deleteCalendarWhenUnused(r *request) (response, error) {
-	change, err := a.change(r)
+	change, err := a.gate.Change(r.Request)
 	if err != nil {
 		return response{}, err
 	}
 	marked, err := a.store.DeleteCalendarWhenUnused(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
 	switch {
 	case err != nil:
-		return response{}, a.explainFailed(r, change, err)
+		return response{}, a.gate.ExplainFailed(r.Request, change, err)
 	case marked == nil:
 		return response{status: http.StatusNoContent}, nil
 	}

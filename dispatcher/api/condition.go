@@ -1,26 +1,27 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/api/decode"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
+// ETag is the tag of a revision.
+func ETag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// matchesETag says whether If-None-Match of a GET names the revision or is *. RFC 9110, section
+// MatchesETag says whether If-None-Match of a GET names the revision or is *. RFC 9110, section
 // 13.1.2, demands the weak comparison.
-func matchesETag(r *request, revision int64) bool {
+func (r *Request) MatchesETag(revision int64) bool {
 	for _, header := range r.Header.Values("If-None-Match") {
 		for tag := range strings.SplitSeq(header, ",") {
-			if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == etag(revision) {
+			if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == ETag(revision) {
 				return true
 			}
 		}
@@ -28,8 +29,8 @@ func matchesETag(r *request, revision int64) bool {
 	return false
 }
 
-// definitionName names the app, job, calendar, group, alert or token in the path, for messages.
-func definitionName(r *request) string {
+// DefinitionName names the app, job, calendar, group, alert or token in the path, for messages.
+func (r *Request) DefinitionName() string {
 	if name := r.PathValue("token"); name != "" {
 		return "token " + input.Echo(name)
 	}
@@ -45,10 +46,10 @@ func definitionName(r *request) string {
 	return "app " + input.Echo(app)
 }
 
-// change turns the conditions of r into those of the store. An If-Match that is not a single strong
+// Change turns the conditions of r into those of the store. An If-Match that is not a single strong
 // ETag of this API cannot match, so it fails here.
-func (a *API) change(r *request) (input.Change, error) {
-	change := r.by()
+func (g *Gate) Change(r *Request) (input.Change, error) {
+	change := r.By()
 	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
 		if !slices.Equal(none, []string{"*"}) {
 			return change, input.Refuse(input.CodePrecondition, "If-None-Match of a write must be *, which means: create only")
@@ -58,21 +59,21 @@ func (a *API) change(r *request) (input.Change, error) {
 	match := r.Header.Values("If-Match")
 	switch {
 	case len(match) == 0 && !change.IfAbsent:
-		return a.unconditional(r, change)
+		return g.unconditional(r, change)
 	case len(match) == 0:
 	case slices.Equal(match, []string{"*"}):
 		// The write is conditional on the current revision, so that the definition still exists then.
-		revision, err := a.revision(r)
+		revision, err := g.Revision(r)
 		if errors.Is(err, dispatcher.ErrNotFound) {
 			return change, input.Refuse(input.CodePrecondition, "%s does not exist, but If-Match: * requires it",
-				definitionName(r))
+				r.DefinitionName())
 		}
 		change.IfRevision = revision
 		return change, err
 	default:
 		revision, err := strconv.ParseInt(strings.Trim(match[0], `"`), 10, 64)
-		if err != nil || revision < 1 || !slices.Equal(match, []string{etag(revision)}) {
-			return change, a.stale(r, "If-Match "+input.Echo(match[0])+` is not a single ETag such as "3"`)
+		if err != nil || revision < 1 || !slices.Equal(match, []string{ETag(revision)}) {
+			return change, g.stale(r, "If-Match "+input.Echo(match[0])+` is not a single ETag such as "3"`)
 		}
 		change.IfRevision = revision
 	}
@@ -81,87 +82,180 @@ func (a *API) change(r *request) (input.Change, error) {
 
 // unconditional lets a request pass that names no condition, unless it may overwrite or delete what its caller has not
 // seen: two writers would then undo each other's changes without noticing. A PUT may still create.
-func (a *API) unconditional(r *request, change input.Change) (input.Change, error) {
+func (g *Gate) unconditional(r *Request, change input.Change) (input.Change, error) {
 	switch r.Method {
 	case http.MethodPut:
-		change.IfAbsent = true // explainFailed tells it from If-None-Match: *
+		change.IfAbsent = true // ExplainFailed tells it from If-None-Match: *
 	case http.MethodDelete:
-		revision, err := a.revision(r)
+		revision, err := g.Revision(r)
 		if err != nil {
 			return change, err
 		}
-		return change, needsCondition(r, revision)
+		return change, r.NeedsCondition(revision)
 	}
 	return change, nil
 }
 
-func needsCondition(r *request, revision int64) error {
+// NeedsCondition refuses a write to what exists at a revision, because it has no condition.
+func (r *Request) NeedsCondition(revision int64) error {
 	return input.Refuse(input.CodePreconditionReq, "%s exists, at revision %d: send If-Match: %s to change this revision, "+
-		"or If-Match: * to change whatever is there", definitionName(r), revision, etag(revision))
+		"or If-Match: * to change whatever is there", r.DefinitionName(), revision, ETag(revision))
 }
 
-// explainFailed makes ErrPrecondition of a write with change say which condition failed. Any other
+// ExplainFailed makes ErrPrecondition of a write with change say which condition failed. Any other
 // error, and nil, stays as it is.
-func (a *API) explainFailed(r *request, change input.Change, err error) error {
+func (g *Gate) ExplainFailed(r *Request, change input.Change, err error) error {
 	switch {
 	case !errors.Is(err, dispatcher.ErrPrecondition):
 		return err
 	case change.IfAbsent:
-		now, _ := a.current(r)                                                 // 0 if it was deleted in the meantime
+		now, _ := g.current(r)                                                 // 0 if it was deleted in the meantime
 		if r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "" { // POST import only creates
-			return needsCondition(r, now.revision)
+			return r.NeedsCondition(now.revision)
 		}
-		last := a.lastChange(r, now)
-		return &changedError{input.Refuse(input.CodeNameTaken, "%s already exists at revision %d%s",
-			definitionName(r), now.revision, last.text("changed")), last}
+		last := g.lastChange(r, now)
+		return &ChangedError{input.Refuse(input.CodeNameTaken, "%s already exists at revision %d%s",
+			r.DefinitionName(), now.revision, last.text("changed")), last}
 	}
-	return a.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
+	return g.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
 }
 
 // stale reports a failed condition, the current revision, and who made it.
-func (a *API) stale(r *request, reason string) error {
-	now, err := a.current(r)
+func (g *Gate) stale(r *Request, reason string) error {
+	now, err := g.current(r)
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
-		last := a.deletion(r)
-		return &changedError{input.Refuse(input.CodePrecondition, "%s; %s does not exist%s",
-			reason, definitionName(r), last.text("deleted")), last}
+		last := g.deletion(r)
+		return &ChangedError{input.Refuse(input.CodePrecondition, "%s; %s does not exist%s",
+			reason, r.DefinitionName(), last.text("deleted")), last}
 	case err != nil:
 		return err
 	}
-	last := a.lastChange(r, now)
-	return &changedError{input.Refuse(input.CodePrecondition, "%s; %s is at revision %d%s: read it again and repeat the change",
-		reason, definitionName(r), now.revision, last.text("changed")), last}
+	last := g.lastChange(r, now)
+	return &ChangedError{input.Refuse(input.CodePrecondition, "%s; %s is at revision %d%s: read it again and repeat the change",
+		reason, r.DefinitionName(), now.revision, last.text("changed")), last}
 }
 
-// put does what every PUT of a definition does once it is decoded. problems are those of decoding.
-func put[T interface{ Validate() error }](a *API, r *request, definition T, problems input.Problems,
-	write func(context.Context, T, input.Change) (stored T, created bool, err error), revision func(T) int64,
-) (response, error) {
-	decode.AddInvalid(&problems, definition.Validate())
-	if err := problems.Err(); err != nil {
-		return response{}, err
-	}
-	change, err := a.change(r)
-	if err != nil {
-		return response{}, err
-	}
-	stored, created, err := write(r.Context(), definition, change)
-	if err != nil {
-		return response{}, a.explainFailed(r, change, err)
-	}
-	res := response{revision: revision(stored), body: stored}
-	if created {
-		res.status = http.StatusCreated
-	}
-	return res, nil
+// defined is what a failed condition tells of an app, job, calendar, group, alert or token.
+type defined struct {
+	revision  int64
+	changedAt time.Time // zero: unknown
 }
 
-// remove does what every DELETE of a definition does.
-func (a *API) remove(r *request, write func(input.Change) error) (response, error) {
-	change, err := a.change(r)
-	if err != nil {
-		return response{}, err
+// current reads the revision of the app, job, calendar, group, alert or token in the path, and when it was changed last.
+func (g *Gate) current(r *Request) (defined, error) {
+	name := r.PathValue("app")
+	switch {
+	case aboutState(r):
+		state, err := g.store.CarriedState(r.Context(), name, r.PathValue("job"))
+		if state.UpdatedAt == nil {
+			return defined{}, err
+		}
+		return defined{state.Revision, *state.UpdatedAt}, err
+	case r.PathValue("job") != "":
+		job, err := g.store.Job(r.Context(), name, r.PathValue("job"))
+		return defined{job.Revision, job.UpdatedAt}, err
+	case r.PathValue("calendar") != "":
+		calendar, err := g.store.Calendar(r.Context(), name, r.PathValue("calendar"))
+		return defined{calendar.Revision, calendar.UpdatedAt}, err
+	case r.PathValue("group") != "":
+		group, err := g.store.Group(r.Context(), name, r.PathValue("group"))
+		return defined{group.Revision, group.UpdatedAt}, err
+	case r.PathValue("alert") != "":
+		alert, err := g.store.Alert(r.Context(), name, r.PathValue("alert"))
+		return defined{alert.Revision, alert.UpdatedAt}, err
+	case r.PathValue("token") != "":
+		token, err := g.store.Token(r.Context(), r.PathValue("token"))
+		return defined{revision: token.Revision}, err
 	}
-	return response{status: http.StatusNoContent}, a.explainFailed(r, change, write(change))
+	app, err := g.store.App(r.Context(), name)
+	return defined{app.Revision, app.UpdatedAt}, err
 }
+
+// Revision reads the current revision of the app, job, calendar, group, alert or token in the path.
+func (g *Gate) Revision(r *Request) (int64, error) {
+	d, err := g.current(r)
+	return d.revision, err
+}
+
+// lastChange is who made the current revision, or deleted the last one, and when; empty if the audit log does not know.
+type lastChange struct {
+	By string
+	At time.Time
+}
+
+// text says it as part of a message; done is "changed" or "deleted".
+func (c lastChange) text(done string) string {
+	if c.By == "" {
+		return ""
+	}
+	return ", " + done + " by " + input.Echo(c.By) + " at " + c.At.UTC().Format(time.RFC3339)
+}
+
+// ChangedError is a failed condition of a write: another client has changed what it is about.
+type ChangedError struct {
+	error
+	lastChange
+}
+
+// Unwrap returns the problem.
+func (e *ChangedError) Unwrap() error { return e.error }
+
+// changesLooked is how many entries of the audit log of one millisecond are looked through for a change.
+const changesLooked = 20
+
+// lastChange looks up who made a revision. The audit log is asked for the entries of the app at the millisecond of the
+// change alone, so that the look stays short however long the log is.
+func (g *Gate) lastChange(r *Request, d defined) lastChange {
+	if d.changedAt.IsZero() {
+		return lastChange{}
+	}
+	refused := false
+	page, err := g.store.AuditEntries(r.Context(), access.AuditQuery{
+		Apps: []string{r.PathValue("app")}, From: d.changedAt, To: d.changedAt.Add(time.Millisecond), Refused: &refused,
+		Page: input.Page{Limit: changesLooked},
+	})
+	if err != nil {
+		return lastChange{} // the condition failed all the same
+	}
+	for _, e := range page.Entries {
+		if e.Revision == d.revision && concerns(r, e.Subject) {
+			return lastChange{e.Actor, d.changedAt}
+		}
+	}
+	return lastChange{}
+}
+
+// deletionLooked is how far back a deletion is looked for: longer than from a plan to its apply, and short in a long log.
+const deletionLooked = 24 * time.Hour
+
+// deletion looks up who deleted what is in the path.
+func (g *Gate) deletion(r *Request) lastChange {
+	refused := false
+	page, err := g.store.AuditEntries(r.Context(), access.AuditQuery{
+		Apps: []string{r.PathValue("app")}, Action: "delete", Subject: subject(r), From: r.Now.Add(-deletionLooked), Refused: &refused,
+		Page: input.Page{Limit: 1},
+	})
+	if err != nil || len(page.Entries) == 0 {
+		return lastChange{}
+	}
+	return lastChange{page.Entries[0].Actor, page.Entries[0].At}
+}
+
+// concerns tells whether the subject of an entry is what is in the path, or a trigger of it.
+func concerns(r *Request, of string) bool {
+	return of == subject(r) || r.PathValue("job") != "" && strings.HasPrefix(of, subject(r)+" trigger ")
+}
+
+// subject is how the audit log names the job, calendar, group, alert or app in the path.
+func subject(r *Request) string {
+	for _, kind := range []string{"job", "calendar", "group", "alert"} {
+		if name := r.PathValue(kind); name != "" {
+			return kind + " " + name
+		}
+	}
+	return "app " + r.PathValue("app")
+}
+
+// aboutState tells whether a request is about the state that a job carries, which has a revision of its own.
+func aboutState(r *Request) bool { return strings.HasSuffix(r.Pattern, "/jobs/{job}/state") }

@@ -36,7 +36,7 @@ func (a *API) listDeadLetters(r *request) (response, error) {
 func (a *API) replayDeadLetters(r *request) (response, error) {
 	var replay repeat.DeadLetterReplay
 	replay.SetDefaults()
-	problems := r.decodeIfAny(&replay)
+	problems := r.DecodeIfAny(&replay)
 	decode.AddInvalid(&problems, replay.Validate())
 	if replay.Cursor != "" && !run.IsID(replay.Cursor) {
 		problems.Add("/cursor", input.CodePageCursor, "cursor %s is not from a replay; leave it out to begin with the first",
@@ -54,6 +54,6 @@ func (a *API) replayDeadLetters(r *request) (response, error) {
 	if err := a.checkEnabled(r, query.App); err != nil {
 		return response{}, err
 	}
-	replayed, err := a.store.ReplayDeadLetters(r.Context(), query, r.by())
+	replayed, err := a.store.ReplayDeadLetters(r.Context(), query, r.By())
 	return response{body: replayed}, err
 }

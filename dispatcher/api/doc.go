@@ -2,12 +2,9 @@
 //
 // # The path of a request
 //
-// Every route is a row of one table (routes.go): method, path, required scope, known query
-// parameters, and a function from a request to a response or an error. One wrapper (serve.go) does
-// what all routes share, in this order: it sets a request id and a deadline, limits the body, and
-// checks the bearer token, the names in the path and the query, and that a request without need
-// of a body has none. Then it calls the function and writes the response or the problem document.
-// The functions write nothing themselves.
+// Every route is a row of one table (routes.go): method, path, required scope, known query parameters, and a function from a
+// request to a response or an error. One wrapper (serve.go) takes each request through the gate (Admit), which is one list of
+// steps. Then it calls the function and writes the response or the problem document. The functions write nothing themselves.
 //
 // # Errors
 //

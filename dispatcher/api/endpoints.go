@@ -12,7 +12,7 @@ import (
 // registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the endpoint is.
 func (a *API) registerEndpoint(r *request) (response, error) {
 	endpoint := target.Endpoint{ID: r.PathValue("endpoint")}
-	problems := r.decode(&endpoint)
+	problems := r.Decode(&endpoint)
 	mustMatch(&problems, "/id", endpoint.ID, r.PathValue("endpoint"))
 	input.CheckName(&problems, "/id", r.PathValue("endpoint"))
 	decode.AddInvalid(&problems, endpoint.Validate())
@@ -23,7 +23,7 @@ func (a *API) registerEndpoint(r *request) (response, error) {
 		return response{}, err
 	}
 	app, group := r.PathValue("app"), r.PathValue("group")
-	stored, created, err := a.store.RegisterEndpoint(r.Context(), app, group, endpoint, time.Time{}, r.by())
+	stored, created, err := a.store.RegisterEndpoint(r.Context(), app, group, endpoint, time.Time{}, r.By())
 	if err != nil {
 		return response{}, conflict(err, "register in a group that has registration, under an id that the group does not declare")
 	}
@@ -39,7 +39,7 @@ func (a *API) deregisterEndpoint(r *request) (response, error) {
 		return response{}, err
 	}
 	app, group, id := r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint")
-	err := a.store.DeregisterEndpoint(r.Context(), app, group, id, r.by())
+	err := a.store.DeregisterEndpoint(r.Context(), app, group, id, r.By())
 	if err == nil {
 		a.registrations.note(r.Context(), leftEndpoint, app, group, id)
 	}

@@ -105,7 +105,7 @@ func (a *API) callBackOfExecutor(r *request) (response, error) {
 		return response{}, err
 	}
 	left = slices.DeleteFunc(left, func(result executorResult) bool {
-		return a.strays.settled(strayKey{r.executors.App, result.LogID}, r.now)
+		return a.strays.settled(strayKey{r.Executors.App, result.LogID}, r.Now)
 	})
 	awaited := min(len(left), maxAwaited)
 	late, err := a.awaitResults(r, left[:awaited])
@@ -120,7 +120,7 @@ func (a *API) awaitResults(r *request, left []executorResult) ([]executorResult,
 	if len(left) == 0 {
 		return nil, nil
 	}
-	r.turn.end() // waiting is no work
+	r.EndTurn() // waiting is no work
 	ctx, cancel := context.WithTimeout(r.Context(), callbackPatience)
 	defer cancel()
 	ticker := time.NewTicker(callbackPause)
@@ -148,7 +148,7 @@ func (a *API) takeResults(r *request, all []executorResult) (left []executorResu
 		case err != nil:
 			return nil, err
 		default:
-			a.strays.done(strayKey{r.executors.App, result.LogID})
+			a.strays.done(strayKey{r.Executors.App, result.LogID})
 		}
 	}
 	return left, nil
@@ -156,11 +156,11 @@ func (a *API) takeResults(r *request, all []executorResult) (left []executorResu
 
 // takeResult ends the attempt that a result is of. ErrNotFound: no run of the group waits for it.
 func (a *API) takeResult(r *request, result executorResult) error {
-	found, err := a.store.AwaitedAttempt(r.Context(), r.executors.App, result.LogID)
+	found, err := a.store.AwaitedAttempt(r.Context(), r.Executors.App, result.LogID)
 	if err != nil {
 		return err
 	}
-	if found.Group != r.executors.Name { // executors of one group do not end runs of another
+	if found.Group != r.Executors.Name { // executors of one group do not end runs of another
 		return dispatcher.NotFound("run", found.Run)
 	}
 	code, msg := result.outcome()
@@ -169,7 +169,7 @@ func (a *API) takeResult(r *request, result executorResult) error {
 		write, said = a.store.FailRun, callbackFail
 		msg = "the handler ended with code " + strconv.Itoa(code) + ": " + cmp.Or(msg, "no message given")
 	}
-	change := r.by()
+	change := r.By()
 	change.Actor = run.ActorCallback
 	_, err = write(r.Context(), found.Run, found.Attempt, run.CallbackResult{Message: msg, TimedOut: code == executorTimedOut}, change)
 	a.countCallback(said, err)
@@ -184,7 +184,7 @@ func (a *API) takeResult(r *request, result executorResult) error {
 func (a *API) strayResults(r *request, all []executorResult) error {
 	again := 0
 	for _, result := range all {
-		if a.strays.repeat(strayKey{r.executors.App, result.LogID}, r.now) {
+		if a.strays.repeat(strayKey{r.Executors.App, result.LogID}, r.Now) {
 			again++
 		}
 	}

@@ -41,7 +41,7 @@ func (a *API) stopExecutors(r *request, accepted []run.Run) {
 	if err != nil {
 		return // no executor has them
 	}
-	r.turn.end() // waiting for them is no work
+	r.EndTurn() // waiting for them is no work
 	ctx, cancel := context.WithTimeout(r.Context(), stopPatience)
 	defer cancel()
 	var stops errgroup.Group
@@ -68,7 +68,7 @@ func (a *API) stopExecutor(ctx context.Context, r *request, call target.Executor
 	if err == nil {
 		return
 	}
-	if withheld, may := a.limits.lines.May("executor not stopped", r.now); may {
+	if withheld, may := a.lines.May("executor not stopped", r.Now); may {
 		a.log.WarnContext(ctx, "executor did not stop a cancelled run", "run", run.ID, "app", run.App, "job", run.Job,
 			"endpoint", call.Endpoint.ID, "err", err, "lines_withheld", withheld)
 	}

@@ -21,25 +21,25 @@ func (a *API) importApp(r *request) (response, error) {
 		return response{}, err
 	}
 	var export access.Export
-	problems := r.decode(&export)
+	problems := r.Decode(&export)
 	mustMatch(&problems, "/app/name", export.App.Name, r.PathValue("app"))
 	if len(problems) > 0 {
 		return response{}, problems.Err()
 	}
-	change := r.by()
+	change := r.By()
 	change.IfAbsent = true
 	app, err := a.store.ImportApp(r.Context(), export, change)
-	return response{revision: app.Revision, body: app}, a.explainFailed(r, change, err)
+	return response{revision: app.Revision, body: app}, a.gate.ExplainFailed(r.Request, change, err)
 }
 
 // admitImport refuses an import of more than the quotas of its app allow. It counts in the text and decodes only the app, so that
 // a million empty jobs take no memory. Decoding says what else is wrong.
 func (a *API) admitImport(r *request) error {
-	text := bytes.TrimSpace(r.text)
-	if _, problems := r.readBody(); len(problems) > 0 || !json.Valid(text) {
+	text, problems := r.Text()
+	if text = bytes.TrimSpace(text); len(problems) > 0 || !json.Valid(text) {
 		return nil
 	}
-	app, change := access.App{Name: r.PathValue("app")}, r.by()
+	app, change := access.App{Name: r.PathValue("app")}, r.By()
 	if raw := decode.Member(text, "app"); raw != nil && decode.Part(raw, &app) {
 		if invalid := app.Validate() != nil; invalid && change.Operator {
 			return nil // its quotas may be wrong

@@ -53,7 +53,7 @@ func (a *API) namedEndpoints(r *request, app, name string) ([]target.Endpoint, e
 		return nil, err
 	}
 	members, refused := a.opts.Fleet.Members(r.Context(), group, egress)
-	if r.isBound() {
+	if r.IsBound() {
 		return members, nil
 	}
 	all := slices.Concat(members, refused)
@@ -105,7 +105,7 @@ func (a *API) groupStatus(r *request) (response, error) {
 		return response{}, err
 	}
 	status := a.opts.Fleet.GroupStatus(r.Context(), version, egress)
-	if r.isBound() {
+	if r.IsBound() {
 		for label, one := range status.DNS {
 			one.Error, _ = target.HideAddresses(one.Error, netip.Addr{}) // of name servers
 			status.DNS[label] = one
@@ -118,7 +118,7 @@ func (a *API) groupStatus(r *request) (response, error) {
 func drainEndpoint(draining bool) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
 		app, group, id := r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint")
-		stored, err := a.store.DrainEndpoint(r.Context(), app, group, id, draining, r.by())
+		stored, err := a.store.DrainEndpoint(r.Context(), app, group, id, draining, r.By())
 		if errors.Is(err, dispatcher.ErrNotFound) {
 			named, _ := a.namedEndpoints(r, app, group)
 			if _, from := slices.BinarySearchFunc(named, target.Endpoint{ID: id}, byEndpointID); from {

@@ -23,7 +23,7 @@ func (a *API) getGroup(r *request) (response, error) {
 
 func (a *API) putGroup(r *request) (response, error) {
 	group := target.EndpointGroup{App: r.PathValue("app"), Name: r.PathValue("group")}
-	problems := r.decode(&group)
+	problems := r.Decode(&group)
 	mustMatch(&problems, "/app", group.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", group.Name, r.PathValue("group"))
 	return put(a, r, group, problems, a.store.PutGroup, func(stored target.EndpointGroup) int64 { return stored.Revision })

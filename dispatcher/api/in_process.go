@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"net/url"
@@ -10,11 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
-
-// asKey is the key of the context under which a request has the token that it is served as. Nothing on the network can set it.
-type asKey struct{}
 
 // As returns a transport that serves requests in this process as a token, which the caller has just read from the store, on
 // behalf of from: address, certificate and request id are those of from. The API checks scopes, bounds and rates as it does for
@@ -26,35 +21,17 @@ func (a *API) As(from *http.Request, token access.APIToken) http.RoundTripper {
 // Bearer is As for requests that bear a token themselves.
 func (a *API) Bearer(from *http.Request) http.RoundTripper { return inProcess{api: a, from: from} }
 
-// Admit counts a request, which the API does not serve itself, for its address. It returns how long the caller has to wait;
-// 0: it may go on.
-func (a *API) Admit(hr *http.Request, now time.Time) time.Duration {
-	client, _ := a.clientOf(hr)
-	return a.limits.addresses.Take(client, a.limits.AddressRequests, now)
-}
+// Admit is gate.Visit for a request that the API does not serve itself, and AdmitUnknown and AdmitBody are VisitUnknown and VisitBody.
+func (a *API) Admit(hr *http.Request, now time.Time) time.Duration { return a.gate.Visit(hr, now) }
 
-// AdmitUnknown is Admit for a request that shows something unknown where a secret belongs, such as the cookie of a session that has
-// ended: it counts as one without a valid token.
+// AdmitUnknown counts a request that shows something unknown where a secret belongs; see gate.VisitUnknown.
 func (a *API) AdmitUnknown(hr *http.Request, now time.Time) time.Duration {
-	client, _ := a.clientOf(hr)
-	return a.limits.badTokens.Take(client, a.limits.BadTokens, now)
+	return a.gate.VisitUnknown(hr, now)
 }
 
-// AdmitBody waits for a place for the body of a request that the API does not serve itself, and returns what to call when the
-// body is read, or how long the caller has to wait. The body counts for the token that the request comes from, or for its
-// address if there is none, as when somebody signs in.
+// AdmitBody waits for a place for a body; see gate.VisitBody.
 func (a *API) AdmitBody(hr *http.Request, token access.APIToken) (leave func(), wait time.Duration) {
-	client, hr := a.clientOf(hr)
-	r := &request{Request: hr, id: requestID(hr), client: client, now: clock(), token: token}
-	wanted := []limit.Place{a.limits.addressPlace(client)}
-	if token.ID != "" {
-		wanted = a.limits.placesOf(r)
-	}
-	leave, err := a.take(r, wanted...)
-	if err != nil {
-		return nil, placePatience
-	}
-	return leave, 0
+	return a.gate.VisitBody(hr, token)
 }
 
 // inProcess is a transport into the API of this process.
@@ -68,7 +45,7 @@ type inProcess struct {
 func (p inProcess) RoundTrip(sent *http.Request) (*http.Response, error) {
 	ctx := sent.Context()
 	if p.token != nil {
-		ctx = context.WithValue(ctx, asKey{}, *p.token)
+		ctx = As(ctx, *p.token)
 	}
 	r := sent.Clone(ctx)
 	if p.token != nil {

@@ -30,7 +30,7 @@ func (a *API) getJob(r *request) (response, error) {
 
 func (a *API) putJob(r *request) (response, error) {
 	job := dispatcher.Job{App: r.PathValue("app"), Name: r.PathValue("job")}
-	problems := r.decode(&job)
+	problems := r.Decode(&job)
 	mustMatch(&problems, "/app", job.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", job.Name, r.PathValue("job"))
 	defaults, err := a.store.JobDefaults(r.Context(), r.PathValue("app"))
@@ -71,58 +71,58 @@ func pause(paused bool) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
 		var asked dispatcher.PauseRequest
 		if paused {
-			problems := r.decodeIfAny(&asked)
+			problems := r.DecodeIfAny(&asked)
 			decode.AddInvalid(&problems, asked.Validate())
 			if err := problems.Err(); err != nil {
 				return response{}, err
 			}
 		}
-		change, err := a.change(r)
+		change, err := a.gate.Change(r.Request)
 		if err != nil {
 			return response{}, err
 		}
 		change.Reason, change.Until = asked.Reason, asked.Until
 		app, name, trigger := r.PathValue("app"), r.PathValue("job"), r.PathValue("trigger")
 		job, err := a.store.PauseJob(r.Context(), app, name, trigger, paused, change)
-		return response{revision: job.Revision, body: job}, a.explainFailed(r, change, err)
+		return response{revision: job.Revision, body: job}, a.gate.ExplainFailed(r.Request, change, err)
 	}
 }
 
 // renameJob needs a condition, as a DELETE does: a client that has read an older revision may mean other names.
 func (a *API) renameJob(r *request) (response, error) {
 	var rename dispatcher.JobRename
-	problems := r.decode(&rename)
+	problems := r.Decode(&rename)
 	decode.AddInvalid(&problems, rename.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
 	if len(r.Header.Values("If-Match")) == 0 {
-		revision, err := a.revision(r)
+		revision, err := a.gate.Revision(r.Request)
 		if err != nil {
 			return response{}, err
 		}
-		return response{}, needsCondition(r, revision)
+		return response{}, r.NeedsCondition(revision)
 	}
-	change, err := a.change(r)
+	change, err := a.gate.Change(r.Request)
 	if err != nil {
 		return response{}, err
 	}
 	job, err := a.store.RenameJob(r.Context(), r.PathValue("app"), r.PathValue("job"), rename, change)
-	return response{revision: job.Revision, body: a.warned(job)}, a.explainFailed(r, change, err)
+	return response{revision: job.Revision, body: a.warned(job)}, a.gate.ExplainFailed(r.Request, change, err)
 }
 
 func (a *API) runJob(r *request) (response, error) {
-	if _, err := a.revision(r); err != nil { // a missing job comes before a disabled app
+	if _, err := a.gate.Revision(r.Request); err != nil { // a missing job comes before a disabled app
 		return response{}, err
 	}
 	if err := a.checkEnabled(r, r.PathValue("app")); err != nil {
 		return response{}, err
 	}
 	var asked dispatcher.RunRequest
-	if err := r.decodeIfAny(&asked).Err(); err != nil {
+	if err := r.DecodeIfAny(&asked).Err(); err != nil {
 		return response{}, err
 	}
-	change := r.by()
+	change := r.By()
 	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), asked.Payload, change)
 	if err != nil {
 		return response{}, conflict(err, "wait until some of them end")

@@ -3,22 +3,18 @@ package api
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -76,7 +72,6 @@ type limits struct {
 
 	limited      *prometheus.CounterVec
 	unauthorized prometheus.Counter
-	callbacks    *prometheus.CounterVec
 }
 
 // quota is how many requests an app may make in a minute, and when that was read.
@@ -112,57 +107,51 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 		unauthorized: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "carillon_api_unauthorized_total", Help: "Requests to the API without a valid token.",
 		}),
-		callbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "carillon_callbacks_total", Help: "Callbacks that this node got, by what they said or that they came too late.",
-		}, []string{"result"}),
-	}
-	for _, result := range []string{callbackComplete, callbackFail, callbackProgress, callbackConflict} {
-		l.callbacks.WithLabelValues(result)
 	}
 	for _, reason := range []string{limitedAddress, limitedToken, limitedApp, limitedBad, limitedMemory, limitedWork, limitedPlaces} {
 		l.limited.WithLabelValues(reason)
 	}
 	if metrics != nil {
-		metrics.MustRegister(l.limited, l.unauthorized, l.callbacks)
+		metrics.MustRegister(l.limited, l.unauthorized)
 	}
 	return l
 }
 
-// limitedError refuses a request for now.
-type limitedError struct {
+// LimitedError refuses a request for now.
+type LimitedError struct {
 	input.Problem
 	wait time.Duration
 }
 
 // Error returns the problem.
-func (e *limitedError) Error() string { return e.Problem.Error() }
+func (e *LimitedError) Error() string { return e.Problem.Error() }
 
 // Unwrap returns the problem, by which the status is found.
-func (e *limitedError) Unwrap() error { return &e.Problem }
+func (e *LimitedError) Unwrap() error { return &e.Problem }
 
-// retryAfter is how long to wait, in whole seconds.
-func (e *limitedError) retryAfter() string {
+// RetryAfter is how long to wait, in whole seconds.
+func (e *LimitedError) RetryAfter() string {
 	return strconv.FormatInt(int64((e.wait+time.Second-1)/time.Second), 10)
 }
 
 // limited counts and logs a request that is refused for now.
-func (a *API) limited(r *request, reason, what string, wait time.Duration) error {
-	a.limits.limited.WithLabelValues(reason).Inc()
-	if withheld, may := a.limits.lines.May(reason, r.now); may {
-		a.log.WarnContext(r.Context(), "too many requests", "reason", reason, "request_id", r.id, "address", r.client.String(),
-			"token", r.token.Name, "app", r.PathValue("app"), "lines_withheld", withheld)
+func (g *Gate) limited(r *Request, reason, what string, wait time.Duration) error {
+	g.limits.limited.WithLabelValues(reason).Inc()
+	if withheld, may := g.limits.lines.May(reason, r.Now); may {
+		g.log.WarnContext(r.Context(), "too many requests", "reason", reason, "request_id", r.ID, "address", r.client.String(),
+			"token", r.Token.Name, "app", r.PathValue("app"), "lines_withheld", withheld)
 	}
-	e := &limitedError{wait: wait}
-	e.Code, e.Message = input.CodeRateLimited, what+"; try again in "+e.retryAfter()+" s"
+	e := &LimitedError{wait: wait}
+	e.Code, e.Message = input.CodeRateLimited, what+"; try again in "+e.RetryAfter()+" s"
 	return e
 }
 
 // clientOf returns the address that hr comes from, and hr as if it came from there directly.
-func (a *API) clientOf(hr *http.Request) (netip.Addr, *http.Request) {
-	if len(a.opts.Limits.Proxies) == 0 {
+func (g *Gate) clientOf(hr *http.Request) (netip.Addr, *http.Request) {
+	if len(g.opts.Limits.Proxies) == 0 {
 		return limit.AddressOf(hr.RemoteAddr), hr
 	}
-	client := a.opts.Limits.Proxies.Client(hr)
+	client := g.opts.Limits.Proxies.Client(hr)
 	if client.IsValid() {
 		hr = hr.WithContext(hr.Context()) // a copy
 		hr.RemoteAddr = net.JoinHostPort(client.String(), "0")
@@ -170,127 +159,68 @@ func (a *API) clientOf(hr *http.Request) (netip.Addr, *http.Request) {
 	return limit.Key(client), hr
 }
 
-// checkAddress counts a request for its address.
-func (a *API) checkAddress(rt route, r *request) error {
-	l := a.limits
+// countAddress counts a request for its address.
+func (g *Gate) countAddress(r *Request) error {
+	l := g.limits
 	if l == nil {
 		return nil // there is no store yet, and so nothing to protect
 	}
 	rates, perMinute := l.addresses, l.AddressRequests
-	if rt.path == "/livez" || rt.path == "/readyz" {
+	if r.route.Probe {
 		rates, perMinute = l.probes, probeRequests
 	}
-	if wait := rates.Take(r.client, perMinute, r.now); wait > 0 {
-		return a.limited(r, limitedAddress, "your address has made more than "+strconv.Itoa(perMinute)+" requests in a minute", wait)
+	if wait := rates.Take(r.client, perMinute, r.Now); wait > 0 {
+		return g.limited(r, limitedAddress, "your address has made more than "+strconv.Itoa(perMinute)+" requests in a minute", wait)
 	}
 	return nil
 }
 
-// admit checks the caller of r as authorize does, and counts the request.
-func (a *API) admit(rt route, r *request) error {
-	header, given := r.Header["Authorization"]
-	hash := sha256.Sum256([]byte(strings.Join(header, ", ")))
-	if given && !a.limits.isKnown(hash) {
-		if wait := a.limits.badTokens.Wait(r.client, a.limits.BadTokens, r.now); wait > 0 {
-			return a.limited(r, limitedBad, "your address has made more than "+strconv.Itoa(a.limits.BadTokens)+
-				" requests without a valid token in a minute", wait)
-		}
-	}
-	err := a.authorize(rt, r)
-	var problem *input.Problem
-	if errors.As(err, &problem) && problem.Code == input.CodeUnauthorized {
-		if r.bad == badCallback { // the holder of one token must not try it on any number of runs
-			a.limits.forget(hash)
-		}
-		a.noteUnauthorized(r)
-		return err
-	}
-	if r.token.Name == "" {
-		return err // the database does not answer
-	}
-	if given {
-		a.limits.setKnown(hash)
-	}
-	if limited := a.checkCaller(r); limited != nil {
-		return limited
-	}
-	return err
-}
-
-// noteUnauthorized counts and logs a request without a valid token.
-func (a *API) noteUnauthorized(r *request) {
-	l := a.limits
-	l.unauthorized.Inc()
-	l.badTokens.Take(r.client, l.BadTokens, r.now)
-	kind, _, _ := strings.Cut(r.bad, ":")
-	if withheld, may := l.lines.May("unauthorized "+kind, r.now); may {
-		a.log.WarnContext(r.Context(), "request without a valid token", "reason", cmp.Or(r.bad, "none"), "token", r.token.Name,
-			"token_id", r.token.ID, "request_id", r.id, "address", r.client.String(), "method", r.Method, "lines_withheld", withheld)
-	}
-}
-
-func (l *limits) isKnown(hash [32]byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, known := l.known.Get(hash)
-	return known
-}
-
-func (l *limits) setKnown(hash [32]byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known.Put(hash, struct{}{})
-}
-
-func (l *limits) forget(hash [32]byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known.Delete(hash)
-}
-
-// checkCaller counts a request for its token, or for the app that its token is bound to: the one in the path, or the
+// countCaller counts a request for its token, or for the app that its token is bound to: the one in the path, or the
 // first.
-func (a *API) checkCaller(r *request) error {
-	l := a.limits
+func (g *Gate) countCaller(r *Request) error {
+	if r.anonymous() {
+		return nil
+	}
+	l := g.limits
 	app := r.boundApp()
 	if app == "" {
-		if wait := l.callers.Take("token "+r.token.Name, l.TokenRequests, r.now); wait > 0 {
-			return a.limited(r, limitedToken, "token "+input.Echo(r.token.Name)+" has made more than "+
+		if wait := l.callers.Take("token "+r.Token.Name, l.TokenRequests, r.Now); wait > 0 {
+			return g.limited(r, limitedToken, "token "+input.Echo(r.Token.Name)+" has made more than "+
 				strconv.Itoa(l.TokenRequests)+" requests in a minute", wait)
 		}
 		return nil
 	}
-	perMinute := a.requestQuota(r, app)
-	if wait := l.callers.Take("app "+app, perMinute, r.now); wait > 0 {
-		return a.limited(r, limitedApp, "app "+input.Echo(app)+" has made more than "+strconv.Itoa(perMinute)+
+	perMinute := g.requestQuota(r, app)
+	if wait := l.callers.Take("app "+app, perMinute, r.Now); wait > 0 {
+		return g.limited(r, limitedApp, "app "+input.Echo(app)+" has made more than "+strconv.Itoa(perMinute)+
 			" requests in a minute, which is its quota requests_per_minute on each node", wait)
 	}
 	return nil
 }
 
 // boundApp is the app that a request counts for; empty if its token is bound to none.
-func (r *request) boundApp() string {
+func (r *Request) boundApp() string {
 	switch app := r.PathValue("app"); {
-	case len(r.token.Apps) == 0:
+	case len(r.Token.Apps) == 0:
 		return ""
-	case slices.Contains(r.token.Apps, app):
+	case slices.Contains(r.Token.Apps, app):
 		return app
 	}
-	return r.token.Apps[0]
+	return r.Token.Apps[0]
 }
 
 // requestQuota returns how many requests an app may make in a minute.
-func (a *API) requestQuota(r *request, app string) int {
-	l := a.limits
+func (g *Gate) requestQuota(r *Request, app string) int {
+	l := g.limits
 	l.mu.Lock()
 	known, found := l.quotas.Get(app)
 	l.mu.Unlock()
-	if found && r.now.Sub(known.at).Abs() < quotaKept {
+	if found && r.Now.Sub(known.at).Abs() < quotaKept {
 		return known.perMinute
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), outagePatience)
 	defer cancel()
-	read, err := a.store.App(ctx, app)
+	read, err := g.store.App(ctx, app)
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) && found {
 		return known.perMinute
 	}
@@ -299,107 +229,22 @@ func (a *API) requestQuota(r *request, app string) int {
 	if read.Bounds != nil {
 		bounds = *read.Bounds
 	}
-	known = quota{perMinute: bounds.WithDefaults(app).Quotas.RequestsPerMinute, at: r.now}
+	known = quota{perMinute: bounds.WithDefaults(app).Quotas.RequestsPerMinute, at: r.Now}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.quotas.Put(app, known)
 	return known.perMinute
 }
 
-// What requests take of memory, by estimate: a page while it is read, decoded and written, a whole app, and a body as
-// the bytes, as what they decode to, and as what is stored.
-const (
-	pageMemory   = 4 * pageBytes
-	exportMemory = 64 << 20
-	bodyFactor   = 4
-	// An import has its bytes, in a buffer that grew, the texts in them, and what they decode to.
-	importFactor = 4 + decode.Factor
-)
-
-// memoryOf estimates the memory that a request takes.
-func memoryOf(rt route, r *request) int64 {
-	switch {
-	case rt.path == appPath+"/export":
-		return exportMemory
-	case rt.path == runPath+"/log":
-		return logMemory
-	case slices.Contains(rt.query, "limit"), rt.path == runPath && rt.method == http.MethodGet: // a run has many responses
-		return pageMemory
-	case rt.large:
-		return importFactor * int64(len(r.text))
-	}
-	return bodyFactor * int64(len(r.text))
+// Visit counts a request that passes another door, for its address. It returns how long the caller has to wait; 0: it may go on.
+func (g *Gate) Visit(hr *http.Request, now time.Time) time.Duration {
+	client, _ := g.clientOf(hr)
+	return g.limits.addresses.Take(client, g.limits.AddressRequests, now)
 }
 
-// takeMemory waits until there is memory for r, which has its body. It is freed at the end of the request.
-func (a *API) takeMemory(rt route, r *request) error {
-	bytes := memoryOf(rt, r)
-	if bytes == 0 {
-		return nil
-	}
-	release, err := a.memoryFrom(a.limits.memory, r, bytes)
-	if err == nil {
-		r.releases = append(r.releases, release)
-	}
-	return err
-}
-
-// memoryFrom waits until a pool has memory for r.
-func (a *API) memoryFrom(pool *limit.Memory, r *request, bytes int64) (release func(), err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), memoryPatience)
-	defer cancel()
-	release, err = pool.Take(ctx, cmp.Or(r.boundApp(), "token "+r.token.Name), bytes)
-	if err != nil {
-		return nil, a.limited(r, limitedMemory, "too many large requests are under way on this node", memoryPatience)
-	}
-	return release, nil
-}
-
-// tokenCache remembers for a moment which tokens there are, so that they cost no query each, and unknown ones that come
-// again neither.
-type tokenCache struct {
-	Store
-	kept time.Duration
-
-	mu     sync.Mutex
-	tokens *limit.Recent[[32]byte, cachedToken]
-}
-
-// cachedToken is a look-up: of a token, or in vain.
-type cachedToken struct {
-	token access.APIToken
-	found bool
-	at    time.Time
-}
-
-func newTokenCache(store Store, kept time.Duration) *tokenCache {
-	return &tokenCache{Store: store, kept: kept, tokens: limit.NewRecent[[32]byte, cachedToken](maxCallers)}
-}
-
-// TokenByHash returns the token with a hash, as the database has it or had it a moment ago.
-func (c *tokenCache) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
-	now := time.Now() //nolint:forbidigo // of this process, as all its requests have
-	c.mu.Lock()
-	cached, known := c.tokens.Get(hash)
-	c.mu.Unlock()
-	if known && now.Sub(cached.at).Abs() < c.kept {
-		if !cached.found {
-			return access.APIToken{}, dispatcher.ErrNotFound
-		}
-		return cached.token, nil
-	}
-	token, err := c.Store.TokenByHash(ctx, hash)
-	if err == nil || errors.Is(err, dispatcher.ErrNotFound) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.tokens.Put(hash, cachedToken{token: token, found: err == nil, at: now})
-	}
-	return token, err
-}
-
-// clear forgets all tokens: one of them has changed.
-func (c *tokenCache) clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tokens.Clear()
+// VisitUnknown is Visit for a request that shows something unknown where a secret belongs, such as the cookie of a session that
+// has ended: it counts as one without a valid token.
+func (g *Gate) VisitUnknown(hr *http.Request, now time.Time) time.Duration {
+	client, _ := g.clientOf(hr)
+	return g.limits.badTokens.Take(client, g.limits.BadTokens, now)
 }

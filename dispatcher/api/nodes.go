@@ -20,7 +20,7 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 		if err != nil {
 			return response{}, dispatcher.NotFound("node", r.PathValue("node"))
 		}
-		node, err := a.store.SetNodeState(r.Context(), id, state, r.by())
+		node, err := a.store.SetNodeState(r.Context(), id, state, r.By())
 		if errors.Is(err, dispatcher.ErrRolledBack) {
 			return response{}, input.Refuse(input.CodeStateConflict, "%s", err)
 		}
@@ -39,7 +39,7 @@ func (a *API) getRollback(r *request) (response, error) {
 // resolveRollback serves skip and replay.
 func resolveRollback(choice dispatcher.RollbackChoice) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		rollback, err := a.store.ResolveRollback(r.Context(), choice, r.by())
+		rollback, err := a.store.ResolveRollback(r.Context(), choice, r.By())
 		return response{body: rollback}, conflict(err, "see GET /v1/rollback")
 	}
 }

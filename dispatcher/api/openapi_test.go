@@ -99,22 +99,22 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 	var served, described []string
 	ids := map[string]bool{}
 	for _, rt := range routes {
-		served = append(served, rt.method+" "+rt.path)
+		served = append(served, rt.Method+" "+rt.Path)
 		var op operation
-		if err := json.Unmarshal(doc.Paths[rt.path][strings.ToLower(rt.method)], &op); err != nil {
-			t.Errorf("%s %s: %v", rt.method, rt.path, err)
+		if err := json.Unmarshal(doc.Paths[rt.Path][strings.ToLower(rt.Method)], &op); err != nil {
+			t.Errorf("%s %s: %v", rt.Method, rt.Path, err)
 			continue
 		}
 		if op.OperationID == "" || ids[op.OperationID] || op.Summary == "" || len(op.Responses) == 0 {
-			t.Errorf("%s %s has operationId %q, summary %q, %d responses", rt.method, rt.path, op.OperationID, op.Summary, len(op.Responses))
+			t.Errorf("%s %s has operationId %q, summary %q, %d responses", rt.Method, rt.Path, op.OperationID, op.Summary, len(op.Responses))
 		}
 		ids[op.OperationID] = true
-		served := rt.scope == "" && !rt.executors
+		served := rt.Scope == "" && !rt.Executors
 		if open := op.Security != nil && len(*op.Security) == 0; open != served {
-			t.Errorf("%s %s: described as open %v, served as open %v", rt.method, rt.path, open, served)
+			t.Errorf("%s %s: described as open %v, served as open %v", rt.Method, rt.Path, open, served)
 		}
 		var shared []parameter
-		_ = json.Unmarshal(doc.Paths[rt.path]["parameters"], &shared)
+		_ = json.Unmarshal(doc.Paths[rt.Path]["parameters"], &shared)
 		var inPath, inQuery []string
 		for _, p := range append(shared, op.Parameters...) {
 			switch p = doc.resolve(t, p); p.In {
@@ -125,13 +125,13 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 			}
 		}
 		var wildcards []string
-		for segment := range strings.SplitSeq(rt.path, "/") {
+		for segment := range strings.SplitSeq(rt.Path, "/") {
 			if strings.HasPrefix(segment, "{") {
 				wildcards = append(wildcards, segment)
 			}
 		}
-		if !slices.Equal(wildcards, inPath) || !slices.Equal(rt.query, inQuery) {
-			t.Errorf("%s %s: described with %v %v, served with %v %v", rt.method, rt.path, inPath, inQuery, wildcards, rt.query)
+		if !slices.Equal(wildcards, inPath) || !slices.Equal(rt.Query, inQuery) {
+			t.Errorf("%s %s: described with %v %v, served with %v %v", rt.Method, rt.Path, inPath, inQuery, wildcards, rt.Query)
 		}
 	}
 	for path, methods := range doc.Paths {

@@ -14,14 +14,14 @@ import (
 func (a *API) overviewApps(r *request, problems *input.Problems) ([]string, error) {
 	app := r.URL.Query().Get("app")
 	if !r.URL.Query().Has("app") {
-		return r.token.Apps, nil
+		return r.Token.Apps, nil
 	}
 	input.CheckName(problems, "/app", app)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	if !r.maySee(app) {
-		return nil, notBound(r.token, app)
+	if !r.MaySee(app) {
+		return nil, r.NotBound(app)
 	}
 	_, err := a.store.App(r.Context(), app)
 	return []string{app}, err
@@ -51,7 +51,7 @@ func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
 		State: dispatcher.JobState(values.Get("state")), Result: run.State(values.Get("result")),
 		Name: values.Get("name"), Host: values.Get("host"), Page: r.page(&problems, isJobCursor),
 	}
-	query.Page.Bytes = pageBytes
+	query.Page.Bytes = PageBytes
 	if values.Has("state") {
 		input.CheckEnum(&problems, "/state", "state", query.State, dispatcher.JobStates)
 	}
@@ -107,7 +107,7 @@ func (a *API) upcomingFires(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	fires := a.forecasts.latest(r.Context(), apps, r.now)
+	fires := a.forecasts.latest(r.Context(), apps, r.Now)
 	if steps := hours * int(time.Hour/view.UpcomingStep); len(fires.Counts) > steps {
 		fires.Counts = fires.Counts[:steps]
 	}

@@ -2,15 +2,11 @@ package api
 
 import (
 	"errors"
-	"maps"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -19,8 +15,6 @@ import (
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
-	// pageBytes is where a page ends early.
-	pageBytes = 4 << 20
 )
 
 // list is one page. Next is the cursor of the following one, left out after the last.
@@ -35,37 +29,6 @@ func newList[T any](items []T) list[T] {
 		items = []T{}
 	}
 	return list[T]{Items: items}
-}
-
-// checkQuery refuses a query that cannot be read, unknown parameters and parameters that are given twice: all are
-// mistakes that would silently select something else. URL.Query drops what it cannot read, such as a pair with ;.
-func checkQuery(rt route, r *request) error {
-	var problems input.Problems
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return input.Refuse(input.CodeQuerySyntax, "the query cannot be read: %s; separate parameters with & "+
-			"and write ; as %%3B and %% as %%25", input.Echo(err.Error()))
-	}
-	known := map[string]bool{}
-	for _, name := range rt.query {
-		known[name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if rt.repeated != "" && name == rt.repeated {
-			continue
-		}
-		switch {
-		case len(problems) > decode.MaxProblems:
-			return problems
-		case !known[name]:
-			problems.Add(input.Pointer(name), input.CodeQueryUnknown, "unknown query parameter %s%s",
-				input.Echo(name), input.DidYouMean(name, slices.Sorted(maps.Keys(known))))
-		case len(values[name]) > 1:
-			problems.Add(input.Pointer(name), input.CodeQueryDuplicate, "query parameter %s is given %d times; give it once",
-				name, len(values[name]))
-		}
-	}
-	return problems.Err()
 }
 
 // page reads limit and cursor. isKey says whether a text can be a cursor of this list.
@@ -93,7 +56,7 @@ func (r *request) page(problems *input.Problems, isKey func(string) bool) input.
 func paged[T any](page input.Page, key func(T) string, read func(input.Page) ([]T, error)) (response, error) {
 	wanted := page.Limit
 	page.Limit++
-	page.Bytes = pageBytes
+	page.Bytes = PageBytes
 	items, err := read(page)
 	early := errors.Is(err, dispatcher.ErrPageBytes) && len(items) > 0
 	if err != nil && !early {

@@ -16,7 +16,7 @@ func (a *API) listPauses(r *request) (response, error) {
 // It has no condition, because each pause is one of its own.
 func (a *API) pauseApp(r *request) (response, error) {
 	var asked dispatcher.AppPauseRequest
-	problems := r.decodeIfAny(&asked)
+	problems := r.DecodeIfAny(&asked)
 	decode.AddInvalid(&problems, asked.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
@@ -24,7 +24,7 @@ func (a *API) pauseApp(r *request) (response, error) {
 	if err := noCondition(r, "a pause"); err != nil {
 		return response{}, err
 	}
-	pause, err := a.store.PauseApp(r.Context(), r.PathValue("app"), asked, r.by())
+	pause, err := a.store.PauseApp(r.Context(), r.PathValue("app"), asked, r.By())
 	if err != nil {
 		return response{}, err
 	}
@@ -38,7 +38,7 @@ func (a *API) endPause(r *request) (response, error) {
 	if err := noCondition(r, "a pause"); err != nil {
 		return response{}, err
 	}
-	if err := a.store.EndAppPause(r.Context(), r.PathValue("app"), r.PathValue("pause"), r.by()); err != nil {
+	if err := a.store.EndAppPause(r.Context(), r.PathValue("app"), r.PathValue("pause"), r.By()); err != nil {
 		return response{}, err
 	}
 	a.followPauses(r)

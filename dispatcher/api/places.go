@@ -2,11 +2,13 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
@@ -33,28 +35,31 @@ func (l *limits) addressPlace(client netip.Addr) limit.Place {
 }
 
 // placesOf returns the places that a request of a caller needs.
-func (l *limits) placesOf(r *request) (wanted []limit.Place) {
+func (l *limits) placesOf(r *Request) (wanted []limit.Place) {
 	app := r.boundApp()
 	if app == "" {
-		return []limit.Place{{Key: "token " + r.token.Name, Most: l.operatorPlaces()}}
+		return []limit.Place{{Key: "token " + r.Token.Name, Most: l.operatorPlaces()}}
 	}
 	kind := "app "
 	switch { // a callback that comes too late repeats work, so other requests of its app do not keep it waiting
-	case r.attempt != 0:
+	case r.Attempt != 0:
 		kind = "callbacks of app "
-	case r.executors != nil:
+	case r.Executors != nil:
 		kind = "executors of app "
 	}
 	wanted = append(wanted, limit.Place{Key: kind + app, Most: l.callerPlaces()})
-	if r.token.ID != "" {
-		wanted = append(wanted, limit.Place{Key: "token " + r.token.Name, Most: l.callerPlaces()})
+	if r.Token.ID != "" {
+		wanted = append(wanted, limit.Place{Key: "token " + r.Token.Name, Most: l.callerPlaces()})
 	}
 	return append(wanted, l.addressPlace(r.client))
 }
 
 // takePlace waits for a place for r. It is free again at the end of the request.
-func (a *API) takePlace(r *request) error {
-	release, err := a.take(r, a.limits.placesOf(r)...)
+func (g *Gate) takePlace(r *Request) error {
+	if r.anonymous() {
+		return nil
+	}
+	release, err := g.take(r, g.limits.placesOf(r)...)
 	if err == nil {
 		r.releases = append(r.releases, release)
 	}
@@ -62,12 +67,15 @@ func (a *API) takePlace(r *request) error {
 }
 
 // hold waits until the node may work on r, and keeps its connection until r.unhold is called.
-func (a *API) hold(r *request) error {
-	place := limit.Place{Key: "apps", Most: a.limits.appPlaces()}
-	if len(r.token.Apps) == 0 {
-		place = limit.Place{Key: "operators", Most: a.limits.operatorPlaces()}
+func (g *Gate) hold(r *Request) error {
+	if r.anonymous() {
+		return nil
 	}
-	release, err := a.take(r, place)
+	place := limit.Place{Key: "apps", Most: g.limits.appPlaces()}
+	if len(r.Token.Apps) == 0 {
+		place = limit.Place{Key: "operators", Most: g.limits.operatorPlaces()}
+	}
+	release, err := g.take(r, place)
 	if err != nil {
 		return err
 	}
@@ -80,13 +88,30 @@ func (a *API) hold(r *request) error {
 }
 
 // take waits for places.
-func (a *API) take(r *request, wanted ...limit.Place) (release func(), err error) {
+func (g *Gate) take(r *Request, wanted ...limit.Place) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), placePatience)
 	defer cancel()
-	release, full := a.limits.places.Take(ctx, wanted...)
+	release, full := g.limits.places.Take(ctx, wanted...)
 	if release == nil {
-		return nil, a.limited(r, limitedPlaces, strconv.Itoa(full.Most)+" requests of "+input.Echo(full.Key)+
+		return nil, g.limited(r, limitedPlaces, strconv.Itoa(full.Most)+" requests of "+input.Echo(full.Key)+
 			" are under way on this node, which is the most; make fewer at a time, and send bodies at once", placePatience)
 	}
 	return release, nil
+}
+
+// VisitBody waits for a place for the body of a request that passes another door, and returns what to call when the body is
+// read, or how long the caller has to wait. The body counts for the token that the request comes from, or for its address if
+// there is none, as when somebody signs in.
+func (g *Gate) VisitBody(hr *http.Request, token access.APIToken) (leave func(), wait time.Duration) {
+	client, hr := g.clientOf(hr)
+	r := &Request{Request: hr, ID: requestID(hr), client: client, Now: clock(), Token: token}
+	wanted := []limit.Place{g.limits.addressPlace(client)}
+	if token.ID != "" {
+		wanted = g.limits.placesOf(r)
+	}
+	leave, err := g.take(r, wanted...)
+	if err != nil {
+		return nil, placePatience
+	}
+	return leave, 0
 }

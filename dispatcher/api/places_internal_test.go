@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func keysOf(l *limits, r *request) map[string]bool {
+func keysOf(l *limits, r *Request) map[string]bool {
 	keys := map[string]bool{}
 	for _, one := range l.placesOf(r) {
 		keys[one.Key] = true
@@ -23,9 +23,9 @@ func TestCallbacksHavePlacesOfTheirOwn(t *testing.T) {
 	l := newLimits(Limits{}, nil)
 	hr := httptest.NewRequest("POST", "/", nil)
 	token := access.APIToken{Name: run.ActorCallback, Apps: []string{"crm"}}
-	callback := keysOf(l, &request{Request: hr, token: token, attempt: 1})
-	executor := keysOf(l, &request{Request: hr, token: token, executors: &target.EndpointGroup{}})
-	other := keysOf(l, &request{Request: hr, token: access.APIToken{ID: "t", Name: "t", Apps: []string{"crm"}}})
+	callback := keysOf(l, &Request{Request: hr, Token: token, Attempt: 1})
+	executor := keysOf(l, &Request{Request: hr, Token: token, Executors: &target.EndpointGroup{}})
+	other := keysOf(l, &Request{Request: hr, Token: access.APIToken{ID: "t", Name: "t", Apps: []string{"crm"}}})
 	for _, key := range []string{"callbacks of app crm", "executors of app crm", "app crm"} {
 		if n := boolToInt(callback[key]) + boolToInt(executor[key]) + boolToInt(other[key]); n != 1 {
 			t.Errorf("%d kinds of requests count for %q, want 1; %v, %v, %v", n, key, callback, executor, other)

@@ -10,9 +10,9 @@ import (
 // the app in the request.
 func (a *API) preview(r *request) (response, error) {
 	var asked view.PreviewRequest
-	problems := r.decode(&asked)
-	if asked.App != "" && !r.maySee(asked.App) {
-		return response{}, notBound(r.token, asked.App)
+	problems := r.Decode(&asked)
+	if asked.App != "" && !r.MaySee(asked.App) {
+		return response{}, r.NotBound(asked.App)
 	}
 	if asked.App != "" && asked.NeedsTimezone() {
 		defaults, err := a.store.JobDefaults(r.Context(), asked.App)
@@ -40,7 +40,7 @@ func (a *API) preview(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}

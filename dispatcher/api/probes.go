@@ -31,12 +31,12 @@ func (a *API) ready(r *request) (response, error) {
 	// Other probes use what this one finds, so it does not end with its caller.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
 	defer cancel()
-	if err := a.database.check(ctx, r.now, a.opts.Database); err != nil {
-		a.log.WarnContext(ctx, "not ready: database", "request_id", r.id, "err", err)
+	if err := a.database.check(ctx, r.Now, a.opts.Database); err != nil {
+		a.log.WarnContext(ctx, "not ready: database", "request_id", r.ID, "err", err)
 		return response{}, input.Refuse(input.CodeUnavailable, "the database does not answer")
 	}
 	if err := a.opts.Ready(ctx); err != nil {
-		a.log.WarnContext(ctx, "not ready: engine", "request_id", r.id, "err", err)
+		a.log.WarnContext(ctx, "not ready: engine", "request_id", r.ID, "err", err)
 		return response{}, input.Refuse(input.CodeUnavailable, "the engine is not ready")
 	}
 	return response{body: readiness{Status: "ok", Warnings: a.opts.Warnings()}}, nil

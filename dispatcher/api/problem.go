@@ -93,19 +93,19 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	case http.StatusUnauthorized:
 		header["WWW-Authenticate"] = `Bearer realm="carillon"`
 	case http.StatusTooManyRequests:
-		var limited *limitedError
+		var limited *LimitedError
 		if errors.As(err, &limited) {
-			header["Retry-After"] = limited.retryAfter()
+			header["Retry-After"] = limited.RetryAfter()
 		}
 	case http.StatusServiceUnavailable:
 		header["Retry-After"] = "2"
 	}
 	document := problemDocument{
-		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.id, Errors: decode.Bounded(problems),
+		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.ID, Errors: decode.Bounded(problems),
 	}
-	var changed *changedError
+	var changed *ChangedError
 	if errors.As(err, &changed) {
-		document.ChangedBy, document.ChangedAt = changed.by, changed.at
+		document.ChangedBy, document.ChangedAt = changed.By, changed.At
 	}
 	return response{status: status, header: header, body: document}
 }
@@ -130,12 +130,12 @@ func (a *API) problems(r *request, rt route, err error) input.Problems {
 		return problems
 	}
 	if a.unavailable(r, err) {
-		a.log.WarnContext(r.Context(), "database unavailable", "request_id", r.id, "route", rt.path, "err", err)
+		a.log.WarnContext(r.Context(), "database unavailable", "request_id", r.ID, "route", rt.Path, "err", err)
 		problems.Add("", input.CodeUnavailable, "the database does not answer; try again in a moment")
 		return problems
 	}
-	a.log.ErrorContext(r.Context(), "request failed", "request_id", r.id, "method", r.Method, "route", rt.path, "err", err)
-	problems.Add("", input.CodeInternal, "internal error; the log has the details under request id %s", r.id)
+	a.log.ErrorContext(r.Context(), "request failed", "request_id", r.ID, "method", r.Method, "route", rt.Path, "err", err)
+	problems.Add("", input.CodeInternal, "internal error; the log has the details under request id %s", r.ID)
 	return problems
 }
 

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -37,7 +35,7 @@ const (
 // refusals are the refused changes on their way into the audit log. A request only leaves them here: it neither waits for
 // the database nor fails with it.
 type refusals struct {
-	store Store
+	store GateStore
 	log   *slog.Logger
 	queue chan access.AuditEntry
 	mu    sync.Mutex
@@ -52,7 +50,7 @@ type refusedToken struct {
 	more    map[string]int // refusals without an entry, by code
 }
 
-func newRefusals(store Store, log *slog.Logger) *refusals {
+func newRefusals(store GateStore, log *slog.Logger) *refusals {
 	return &refusals{store: store, log: log, queue: make(chan access.AuditEntry, maxRefusals), of: map[string]*refusedToken{}}
 }
 
@@ -163,46 +161,51 @@ func (f *refusals) write(ctx context.Context, e access.AuditEntry) {
 	}
 }
 
+// changing are the scopes of routes that change something.
+var changing = []access.Scope{access.ScopeWrite, access.ScopeRun, access.ScopeRegister, access.ScopeImport, access.ScopeAdmin}
+
 // refusedStatuses are those of changes that were understood, and not allowed.
 var refusedStatuses = []int{
 	http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity,
 	http.StatusPreconditionRequired, http.StatusTooManyRequests,
 }
 
-// noteRefusal notes that a change of a known caller was refused. Of the body nothing is kept: it may hold secrets. Of the
+// WriteRefusals writes the refusals that wait, as Run does at its end.
+func (g *Gate) WriteRefusals(ctx context.Context) { g.refusals.flush(ctx) }
+
+// NoteRefusal notes that a change of a known caller was refused. Of the body nothing is kept: it may hold secrets. Of the
 // path it keeps what can be a name.
-func (a *API) noteRefusal(rt route, r *request, res response) {
-	changes := rt.scope == write || rt.scope == operate || rt.scope == enlist || rt.scope == moveIn || rt.scope == admin
-	document, ok := res.body.(problemDocument)
-	if !changes || !ok || rt.method == http.MethodGet || r.token.Name == "" || r.attempt != 0 ||
-		!slices.Contains(refusedStatuses, res.status) {
+func (g *Gate) NoteRefusal(r *Request, status int, code string) {
+	rt := r.route
+	if !slices.Contains(changing, rt.Scope) || rt.Method == http.MethodGet || r.Token.Name == "" || r.Attempt != 0 ||
+		!slices.Contains(refusedStatuses, status) {
 		return
 	}
-	by := r.by()
+	by := r.By()
 	e := access.AuditEntry{
 		Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
-		Action: rt.action(), App: r.PathValue("app"), Subject: r.subject(), Refused: document.Errors[0].Code,
+		Action: rt.action(), App: r.PathValue("app"), Subject: r.subject(), Refused: code,
 	}
 	if e.App == "" {
-		e.App = r.app
+		e.App = r.App
 	}
-	if e.App != "" && (!input.IsName(e.App) || !r.maySee(e.App)) {
+	if e.App != "" && (!input.IsName(e.App) || !r.MaySee(e.App)) {
 		// Readers of the app do not learn which other tokens there are.
 		e.App, e.Subject = "", e.Subject+" of app "+orInvalid(e.App, input.IsName)
 	}
-	a.refusals.note(e)
+	g.refusals.note(e)
 }
 
 // action is what the audit log calls what a route does.
-func (rt route) action() string {
-	if rt.method == http.MethodPost {
-		return rt.path[strings.LastIndexByte(rt.path, '/')+1:]
+func (rt *Route) action() string {
+	if rt.Method == http.MethodPost {
+		return rt.Path[strings.LastIndexByte(rt.Path, '/')+1:]
 	}
-	return strings.ToLower(rt.method)
+	return strings.ToLower(rt.Method)
 }
 
 // subject is what the audit log calls what the request would change.
-func (r *request) subject() string {
+func (r *Request) subject() string {
 	for _, kind := range []string{"run", "node", "token", "calendar", "group", "alert", "job", "app"} {
 		name := r.PathValue(kind)
 		if name == "" {
@@ -232,8 +235,4 @@ func orInvalid(name string, is func(string) bool) string {
 		return "(no valid name)"
 	}
 	return name
-}
-
-func printable(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }

@@ -11,30 +11,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
-// route is one method of one path.
+// route is a route with what serves it once the gate has let a request in.
 type route struct {
-	method, path string
-	// scope is required of the token; empty: the route needs no token.
-	scope access.Scope
-	// orScope permits the route, too; empty: no other does.
-	orScope access.Scope
-	// anyScope permits the route to every token; scope then says only that one is needed.
-	anyScope bool
-	// allApps refuses tokens that are bound to apps: the route concerns all of them.
-	allApps bool
-	// outage lets tokens pass that were accepted before, while the database is unreachable.
-	outage bool
-	// executors says that the route is for executors of XXL-JOB, which prove themselves by the token of their group.
-	executors bool
-	// query lists the known query parameters.
-	query []string
-	// repeated is the one of them that may be given several times; empty: none.
-	repeated string
-	// body tells that a POST takes a body, and large that it may be as large as an app.
-	body, large bool
-	// callback lets the token of an attempt pass that its target accepted, for the run in the path.
-	callback bool
-	serve    func(*API, *request) (response, error)
+	Route
+	serve func(*API, *request) (response, error)
 }
 
 var (
@@ -84,132 +64,132 @@ const (
 
 // routes lists every route; openapi.json describes the same.
 var routes = []route{
-	{method: "GET", path: "/livez", serve: (*API).live},
-	{method: "GET", path: "/readyz", serve: (*API).ready},
-	{method: "GET", path: "/version", serve: (*API).version},
-	{method: "GET", path: "/openapi.json", serve: (*API).openAPI},
-	{method: "GET", path: "/metrics", scope: scrape, allApps: true, outage: true, serve: (*API).metrics},
-	{method: "GET", path: "/metrics/jobs", scope: scrape, query: []string{"app"}, serve: (*API).jobMetrics},
+	{Route{Method: "GET", Path: "/livez", Probe: true}, (*API).live},
+	{Route{Method: "GET", Path: "/readyz", Probe: true}, (*API).ready},
+	{Route{Method: "GET", Path: "/version"}, (*API).version},
+	{Route{Method: "GET", Path: "/openapi.json"}, (*API).openAPI},
+	{Route{Method: "GET", Path: "/metrics", Scope: scrape, AllApps: true, Outage: true}, (*API).metrics},
+	{Route{Method: "GET", Path: "/metrics/jobs", Scope: scrape, Query: []string{"app"}}, (*API).jobMetrics},
 
-	{method: "GET", path: "/v1/apps", scope: read, query: pageQuery, serve: (*API).listApps},
-	{method: "GET", path: appPath, scope: read, serve: (*API).getApp},
-	{method: "PUT", path: appPath, scope: write, serve: (*API).putApp},
-	{method: "PATCH", path: appPath, scope: write, serve: (*API).patchApp},
-	{method: "DELETE", path: appPath, scope: write, serve: (*API).deleteApp},
-	{method: "GET", path: appPath + "/export", scope: moveOut, serve: (*API).exportApp},
-	{method: "POST", path: appPath + "/import", scope: moveIn, body: true, large: true, serve: (*API).importApp},
+	{Route{Method: "GET", Path: "/v1/apps", Scope: read, Query: pageQuery}, (*API).listApps},
+	{Route{Method: "GET", Path: appPath, Scope: read}, (*API).getApp},
+	{Route{Method: "PUT", Path: appPath, Scope: write}, (*API).putApp},
+	{Route{Method: "PATCH", Path: appPath, Scope: write}, (*API).patchApp},
+	{Route{Method: "DELETE", Path: appPath, Scope: write}, (*API).deleteApp},
+	{Route{Method: "GET", Path: appPath + "/export", Scope: moveOut, Memory: ExportMemory}, (*API).exportApp},
+	{Route{Method: "POST", Path: appPath + "/import", Scope: moveIn, Body: true, Large: true}, (*API).importApp},
 
-	{method: "GET", path: appPath + "/pauses", scope: read, serve: (*API).listPauses},
-	{method: "POST", path: appPath + "/pauses", scope: write, body: true, serve: (*API).pauseApp},
-	{method: "DELETE", path: appPath + "/pauses/{pause}", scope: write, serve: (*API).endPause},
+	{Route{Method: "GET", Path: appPath + "/pauses", Scope: read}, (*API).listPauses},
+	{Route{Method: "POST", Path: appPath + "/pauses", Scope: write, Body: true}, (*API).pauseApp},
+	{Route{Method: "DELETE", Path: appPath + "/pauses/{pause}", Scope: write}, (*API).endPause},
 
-	{method: "GET", path: appPath + "/jobs", scope: read, query: jobsQuery, repeated: "label", serve: (*API).listJobs},
-	{method: "GET", path: jobPath, scope: read, serve: (*API).getJob},
-	{method: "PUT", path: jobPath, scope: write, serve: (*API).putJob},
-	{method: "DELETE", path: jobPath, scope: write, serve: (*API).deleteJob},
-	{method: "GET", path: jobPath + "/slots", scope: read, serve: (*API).listSlots},
-	{method: "GET", path: statePath, scope: read, serve: (*API).getState},
-	{method: "PUT", path: statePath, scope: write, serve: (*API).putState},
-	{method: "DELETE", path: statePath, scope: write, serve: (*API).deleteState},
-	{method: "GET", path: jobPath + "/objective", scope: read, serve: (*API).getObjective},
-	{method: "GET", path: appPath + "/objectives", scope: read, query: pageQuery, serve: (*API).listObjectives},
-	{method: "POST", path: jobPath + "/run", scope: operate, body: true, serve: (*API).runJob},
-	{method: "POST", path: jobPath + "/backfill", scope: operate, body: true, serve: (*API).createBackfill},
-	{method: "POST", path: jobPath + "/pause", scope: write, body: true, serve: pause(true)},
-	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
-	{method: "POST", path: jobPath + "/rename", scope: write, body: true, serve: (*API).renameJob},
-	{method: "POST", path: triggerPath + "/pause", scope: write, body: true, serve: pause(true)},
-	{method: "POST", path: triggerPath + "/resume", scope: write, serve: pause(false)},
-	{method: "GET", path: triggerPath + "/explain", scope: read, query: explainQuery, serve: (*API).explain},
-	{method: "GET", path: triggerPath + "/strip", scope: read, query: stripQuery, serve: (*API).strip},
+	{Route{Method: "GET", Path: appPath + "/jobs", Scope: read, Query: jobsQuery, Repeated: "label"}, (*API).listJobs},
+	{Route{Method: "GET", Path: jobPath, Scope: read}, (*API).getJob},
+	{Route{Method: "PUT", Path: jobPath, Scope: write}, (*API).putJob},
+	{Route{Method: "DELETE", Path: jobPath, Scope: write}, (*API).deleteJob},
+	{Route{Method: "GET", Path: jobPath + "/slots", Scope: read}, (*API).listSlots},
+	{Route{Method: "GET", Path: statePath, Scope: read}, (*API).getState},
+	{Route{Method: "PUT", Path: statePath, Scope: write}, (*API).putState},
+	{Route{Method: "DELETE", Path: statePath, Scope: write}, (*API).deleteState},
+	{Route{Method: "GET", Path: jobPath + "/objective", Scope: read}, (*API).getObjective},
+	{Route{Method: "GET", Path: appPath + "/objectives", Scope: read, Query: pageQuery}, (*API).listObjectives},
+	{Route{Method: "POST", Path: jobPath + "/run", Scope: operate, Body: true}, (*API).runJob},
+	{Route{Method: "POST", Path: jobPath + "/backfill", Scope: operate, Body: true}, (*API).createBackfill},
+	{Route{Method: "POST", Path: jobPath + "/pause", Scope: write, Body: true}, pause(true)},
+	{Route{Method: "POST", Path: jobPath + "/resume", Scope: write}, pause(false)},
+	{Route{Method: "POST", Path: jobPath + "/rename", Scope: write, Body: true}, (*API).renameJob},
+	{Route{Method: "POST", Path: triggerPath + "/pause", Scope: write, Body: true}, pause(true)},
+	{Route{Method: "POST", Path: triggerPath + "/resume", Scope: write}, pause(false)},
+	{Route{Method: "GET", Path: triggerPath + "/explain", Scope: read, Query: explainQuery}, (*API).explain},
+	{Route{Method: "GET", Path: triggerPath + "/strip", Scope: read, Query: stripQuery}, (*API).strip},
 
-	{method: "GET", path: appPath + "/backfills", scope: read, query: backfillsQuery, serve: (*API).listBackfills},
-	{method: "GET", path: backfillPath, scope: read, serve: (*API).getBackfill},
-	{method: "POST", path: backfillPath + "/pause", scope: operate, serve: changeBackfill(repeat.PauseBackfill)},
-	{method: "POST", path: backfillPath + "/resume", scope: operate, serve: changeBackfill(repeat.ResumeBackfill)},
-	{method: "POST", path: backfillPath + "/cancel", scope: operate, serve: changeBackfill(repeat.CancelBackfill)},
+	{Route{Method: "GET", Path: appPath + "/backfills", Scope: read, Query: backfillsQuery}, (*API).listBackfills},
+	{Route{Method: "GET", Path: backfillPath, Scope: read}, (*API).getBackfill},
+	{Route{Method: "POST", Path: backfillPath + "/pause", Scope: operate}, changeBackfill(repeat.PauseBackfill)},
+	{Route{Method: "POST", Path: backfillPath + "/resume", Scope: operate}, changeBackfill(repeat.ResumeBackfill)},
+	{Route{Method: "POST", Path: backfillPath + "/cancel", Scope: operate}, changeBackfill(repeat.CancelBackfill)},
 
-	{method: "GET", path: bulkPath, scope: read, query: pageQuery, serve: (*API).listBulkActions},
-	{method: "POST", path: bulkPath, scope: operate, orScope: write, body: true, serve: (*API).createBulkAction},
-	{method: "GET", path: bulkPath + "/{bulk}", scope: read, serve: (*API).getBulkAction},
-	{method: "POST", path: bulkPath + "/{bulk}/cancel", scope: operate, orScope: write, serve: (*API).cancelBulkAction},
+	{Route{Method: "GET", Path: bulkPath, Scope: read, Query: pageQuery}, (*API).listBulkActions},
+	{Route{Method: "POST", Path: bulkPath, Scope: operate, OrScope: write, Body: true}, (*API).createBulkAction},
+	{Route{Method: "GET", Path: bulkPath + "/{bulk}", Scope: read}, (*API).getBulkAction},
+	{Route{Method: "POST", Path: bulkPath + "/{bulk}/cancel", Scope: operate, OrScope: write}, (*API).cancelBulkAction},
 
-	{method: "GET", path: appPath + "/calendars", scope: read, query: pageQuery, serve: (*API).listCalendars},
-	{method: "GET", path: calPath, scope: read, serve: (*API).getCalendar},
-	{method: "PUT", path: calPath, scope: write, serve: (*API).putCalendar},
-	{method: "DELETE", path: calPath, scope: write, query: deleteCalendarQuery, serve: (*API).deleteCalendar},
+	{Route{Method: "GET", Path: appPath + "/calendars", Scope: read, Query: pageQuery}, (*API).listCalendars},
+	{Route{Method: "GET", Path: calPath, Scope: read}, (*API).getCalendar},
+	{Route{Method: "PUT", Path: calPath, Scope: write}, (*API).putCalendar},
+	{Route{Method: "DELETE", Path: calPath, Scope: write, Query: deleteCalendarQuery}, (*API).deleteCalendar},
 
-	{method: "GET", path: appPath + "/groups", scope: read, query: pageQuery, serve: (*API).listGroups},
-	{method: "GET", path: groupPath, scope: read, serve: (*API).getGroup},
-	{method: "PUT", path: groupPath, scope: write, serve: (*API).putGroup},
-	{method: "DELETE", path: groupPath, scope: write, serve: (*API).deleteGroup},
-	{method: "GET", path: groupPath + "/endpoints", scope: read, query: pageQuery, serve: (*API).listEndpoints},
-	{method: "GET", path: groupPath + "/status", scope: read, serve: (*API).groupStatus},
-	{method: "PUT", path: endpointPath, scope: enlist, orScope: write, serve: (*API).registerEndpoint},
-	{method: "DELETE", path: endpointPath, scope: enlist, orScope: write, serve: (*API).deregisterEndpoint},
-	{method: "POST", path: endpointPath + "/drain", scope: write, serve: drainEndpoint(true)},
-	{method: "POST", path: endpointPath + "/resume", scope: write, serve: drainEndpoint(false)},
+	{Route{Method: "GET", Path: appPath + "/groups", Scope: read, Query: pageQuery}, (*API).listGroups},
+	{Route{Method: "GET", Path: groupPath, Scope: read}, (*API).getGroup},
+	{Route{Method: "PUT", Path: groupPath, Scope: write}, (*API).putGroup},
+	{Route{Method: "DELETE", Path: groupPath, Scope: write}, (*API).deleteGroup},
+	{Route{Method: "GET", Path: groupPath + "/endpoints", Scope: read, Query: pageQuery}, (*API).listEndpoints},
+	{Route{Method: "GET", Path: groupPath + "/status", Scope: read}, (*API).groupStatus},
+	{Route{Method: "PUT", Path: endpointPath, Scope: enlist, OrScope: write}, (*API).registerEndpoint},
+	{Route{Method: "DELETE", Path: endpointPath, Scope: enlist, OrScope: write}, (*API).deregisterEndpoint},
+	{Route{Method: "POST", Path: endpointPath + "/drain", Scope: write}, drainEndpoint(true)},
+	{Route{Method: "POST", Path: endpointPath + "/resume", Scope: write}, drainEndpoint(false)},
 
-	{method: "GET", path: appPath + "/alerts", scope: read, query: pageQuery, serve: (*API).listAlerts},
-	{method: "GET", path: alertPath, scope: read, serve: (*API).getAlert},
-	{method: "PUT", path: alertPath, scope: write, serve: (*API).putAlert},
-	{method: "DELETE", path: alertPath, scope: write, serve: (*API).deleteAlert},
-	{method: "POST", path: alertPath + "/mute", scope: write, body: true, serve: (*API).muteAlert},
-	{method: "POST", path: alertPath + "/unmute", scope: write, serve: (*API).unmuteAlert},
-	{method: "POST", path: alertPath + "/acknowledge", scope: operate, body: true, serve: (*API).acknowledgeAlert},
-	{method: "POST", path: alertPath + "/unacknowledge", scope: operate, body: true, serve: (*API).withdrawAcknowledgement},
-	{method: "POST", path: alertPath + "/test", scope: operate, serve: (*API).testAlert},
-	{method: "GET", path: appPath + "/alert-states", scope: read, query: alertStatesQuery, serve: (*API).listAlertStates},
-	{method: "GET", path: appPath + "/alert-events", scope: read, query: alertEventsQuery, serve: (*API).listAlertEvents},
+	{Route{Method: "GET", Path: appPath + "/alerts", Scope: read, Query: pageQuery}, (*API).listAlerts},
+	{Route{Method: "GET", Path: alertPath, Scope: read}, (*API).getAlert},
+	{Route{Method: "PUT", Path: alertPath, Scope: write}, (*API).putAlert},
+	{Route{Method: "DELETE", Path: alertPath, Scope: write}, (*API).deleteAlert},
+	{Route{Method: "POST", Path: alertPath + "/mute", Scope: write, Body: true}, (*API).muteAlert},
+	{Route{Method: "POST", Path: alertPath + "/unmute", Scope: write}, (*API).unmuteAlert},
+	{Route{Method: "POST", Path: alertPath + "/acknowledge", Scope: operate, Body: true}, (*API).acknowledgeAlert},
+	{Route{Method: "POST", Path: alertPath + "/unacknowledge", Scope: operate, Body: true}, (*API).withdrawAcknowledgement},
+	{Route{Method: "POST", Path: alertPath + "/test", Scope: operate}, (*API).testAlert},
+	{Route{Method: "GET", Path: appPath + "/alert-states", Scope: read, Query: alertStatesQuery}, (*API).listAlertStates},
+	{Route{Method: "GET", Path: appPath + "/alert-events", Scope: read, Query: alertEventsQuery}, (*API).listAlertEvents},
 
-	{method: "POST", path: executorPath + "/registry", executors: true, body: true, serve: (*API).registerExecutor},
-	{method: "POST", path: executorPath + "/registryRemove", executors: true, body: true, serve: (*API).deregisterExecutor},
-	{method: "POST", path: executorPath + "/callback", executors: true, body: true, serve: (*API).callBackOfExecutor},
+	{Route{Method: "POST", Path: executorPath + "/registry", Executors: true, Body: true}, (*API).registerExecutor},
+	{Route{Method: "POST", Path: executorPath + "/registryRemove", Executors: true, Body: true}, (*API).deregisterExecutor},
+	{Route{Method: "POST", Path: executorPath + "/callback", Executors: true, Body: true}, (*API).callBackOfExecutor},
 
-	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
-	{method: "GET", path: appPath + "/misfires", scope: read, query: misfiresQuery, serve: (*API).listMisfires},
-	{method: "GET", path: appPath + "/dead-letters", scope: read, query: deadLettersQuery, serve: (*API).listDeadLetters},
-	{method: "POST", path: appPath + "/dead-letters/replay", scope: operate, body: true, serve: (*API).replayDeadLetters},
-	{method: "GET", path: appPath + "/timeline", scope: read, query: timelineQuery, serve: (*API).timeline},
-	{method: "GET", path: appPath + "/verify", scope: read, query: verifyQuery, serve: (*API).verify},
-	{method: "GET", path: runPath, scope: read, serve: (*API).getRun},
-	{method: "GET", path: runPath + "/request", scope: read, serve: (*API).requestOfRun},
-	{method: "GET", path: runPath + "/log", scope: read, query: logQuery, serve: (*API).runLog},
-	{method: "POST", path: runPath + "/cancel", scope: operate, serve: (*API).cancelRun},
-	{method: "POST", path: runPath + "/release", scope: operate, serve: (*API).releaseRun},
-	{method: "POST", path: runPath + "/retry", scope: operate, serve: (*API).retryRun},
-	{method: "POST", path: runPath + "/complete", scope: operate, callback: true, body: true, serve: (*API).completeRun},
-	{method: "POST", path: runPath + "/fail", scope: operate, callback: true, body: true, serve: (*API).failRun},
-	{method: "POST", path: runPath + "/heartbeat", scope: operate, callback: true, body: true, serve: (*API).extendRun},
+	{Route{Method: "GET", Path: appPath + "/runs", Scope: read, Query: runsQuery}, (*API).listRuns},
+	{Route{Method: "GET", Path: appPath + "/misfires", Scope: read, Query: misfiresQuery}, (*API).listMisfires},
+	{Route{Method: "GET", Path: appPath + "/dead-letters", Scope: read, Query: deadLettersQuery}, (*API).listDeadLetters},
+	{Route{Method: "POST", Path: appPath + "/dead-letters/replay", Scope: operate, Body: true}, (*API).replayDeadLetters},
+	{Route{Method: "GET", Path: appPath + "/timeline", Scope: read, Query: timelineQuery}, (*API).timeline},
+	{Route{Method: "GET", Path: appPath + "/verify", Scope: read, Query: verifyQuery}, (*API).verify},
+	{Route{Method: "GET", Path: runPath, Scope: read, Memory: PageMemory}, (*API).getRun},
+	{Route{Method: "GET", Path: runPath + "/request", Scope: read}, (*API).requestOfRun},
+	{Route{Method: "GET", Path: runPath + "/log", Scope: read, Query: logQuery, Memory: logMemory}, (*API).runLog},
+	{Route{Method: "POST", Path: runPath + "/cancel", Scope: operate}, (*API).cancelRun},
+	{Route{Method: "POST", Path: runPath + "/release", Scope: operate}, (*API).releaseRun},
+	{Route{Method: "POST", Path: runPath + "/retry", Scope: operate}, (*API).retryRun},
+	{Route{Method: "POST", Path: runPath + "/complete", Scope: operate, Callback: true, Body: true}, (*API).completeRun},
+	{Route{Method: "POST", Path: runPath + "/fail", Scope: operate, Callback: true, Body: true}, (*API).failRun},
+	{Route{Method: "POST", Path: runPath + "/heartbeat", Scope: operate, Callback: true, Body: true}, (*API).extendRun},
 
-	{method: "GET", path: "/v1/jobs", scope: read, query: summariesQuery, repeated: "label", serve: (*API).listSummaries},
-	{method: "GET", path: "/v1/attention", scope: read, query: []string{"app"}, serve: (*API).attention},
-	{method: "GET", path: "/v1/upcoming", scope: read, query: []string{"app", "hours"}, serve: (*API).upcomingFires},
-	{method: "GET", path: "/v1/statistics", scope: read, query: statisticsQuery, serve: (*API).statistics},
+	{Route{Method: "GET", Path: "/v1/jobs", Scope: read, Query: summariesQuery, Repeated: "label"}, (*API).listSummaries},
+	{Route{Method: "GET", Path: "/v1/attention", Scope: read, Query: []string{"app"}}, (*API).attention},
+	{Route{Method: "GET", Path: "/v1/upcoming", Scope: read, Query: []string{"app", "hours"}}, (*API).upcomingFires},
+	{Route{Method: "GET", Path: "/v1/statistics", Scope: read, Query: statisticsQuery}, (*API).statistics},
 
-	{method: "GET", path: "/v1/audit", scope: read, query: auditQuery, serve: (*API).listAudit},
+	{Route{Method: "GET", Path: "/v1/audit", Scope: read, Query: auditQuery}, (*API).listAudit},
 
-	{method: "GET", path: "/v1/nodes", scope: read, allApps: true, serve: (*API).listNodes},
-	{method: "POST", path: nodePath + "/pause", scope: admin, allApps: true, serve: setNode(dispatcher.NodePaused)},
-	{method: "POST", path: nodePath + "/resume", scope: admin, allApps: true, serve: setNode(dispatcher.NodeActive)},
-	{method: "POST", path: nodePath + "/drain", scope: admin, allApps: true, serve: setNode(dispatcher.NodeDraining)},
+	{Route{Method: "GET", Path: "/v1/nodes", Scope: read, AllApps: true}, (*API).listNodes},
+	{Route{Method: "POST", Path: nodePath + "/pause", Scope: admin, AllApps: true}, setNode(dispatcher.NodePaused)},
+	{Route{Method: "POST", Path: nodePath + "/resume", Scope: admin, AllApps: true}, setNode(dispatcher.NodeActive)},
+	{Route{Method: "POST", Path: nodePath + "/drain", Scope: admin, AllApps: true}, setNode(dispatcher.NodeDraining)},
 
-	{method: "GET", path: "/v1/token", scope: read, anyScope: true, serve: (*API).ownToken},
-	{method: "GET", path: "/v1/tokens", scope: admin, allApps: true, query: pageQuery, serve: (*API).listTokens},
-	{method: "GET", path: tokenPath, scope: admin, allApps: true, serve: (*API).getToken},
-	{method: "PUT", path: tokenPath, scope: admin, allApps: true, serve: (*API).putToken},
-	{method: "DELETE", path: tokenPath, scope: admin, allApps: true, serve: (*API).deleteToken},
-	{method: "POST", path: tokenPath + "/rotate", scope: admin, allApps: true, body: true, serve: (*API).rotateToken},
+	{Route{Method: "GET", Path: "/v1/token", Scope: read, AnyScope: true}, (*API).ownToken},
+	{Route{Method: "GET", Path: "/v1/tokens", Scope: admin, AllApps: true, Query: pageQuery}, (*API).listTokens},
+	{Route{Method: "GET", Path: tokenPath, Scope: admin, AllApps: true}, (*API).getToken},
+	{Route{Method: "PUT", Path: tokenPath, Scope: admin, AllApps: true}, (*API).putToken},
+	{Route{Method: "DELETE", Path: tokenPath, Scope: admin, AllApps: true}, (*API).deleteToken},
+	{Route{Method: "POST", Path: tokenPath + "/rotate", Scope: admin, AllApps: true, Body: true}, (*API).rotateToken},
 
-	{method: "GET", path: "/v1/rollback", scope: read, allApps: true, serve: (*API).getRollback},
-	{method: "POST", path: "/v1/rollback/skip", scope: admin, allApps: true, serve: resolveRollback(dispatcher.RollbackSkip)},
-	{method: "POST", path: "/v1/rollback/replay", scope: admin, allApps: true, serve: resolveRollback(dispatcher.RollbackReplay)},
+	{Route{Method: "GET", Path: "/v1/rollback", Scope: read, AllApps: true}, (*API).getRollback},
+	{Route{Method: "POST", Path: "/v1/rollback/skip", Scope: admin, AllApps: true}, resolveRollback(dispatcher.RollbackSkip)},
+	{Route{Method: "POST", Path: "/v1/rollback/replay", Scope: admin, AllApps: true}, resolveRollback(dispatcher.RollbackReplay)},
 
-	{method: "GET", path: "/v1/zones", scope: read, allApps: true, serve: (*API).getZones},
-	{method: "POST", path: "/v1/zones/use", scope: admin, allApps: true, body: true, large: true, serve: (*API).useZones},
-	{method: "POST", path: "/v1/zones/reset", scope: admin, allApps: true, serve: (*API).resetZones},
+	{Route{Method: "GET", Path: "/v1/zones", Scope: read, AllApps: true}, (*API).getZones},
+	{Route{Method: "POST", Path: "/v1/zones/use", Scope: admin, AllApps: true, Body: true, Large: true}, (*API).useZones},
+	{Route{Method: "POST", Path: "/v1/zones/reset", Scope: admin, AllApps: true}, (*API).resetZones},
 
-	{method: "POST", path: "/v1/schedules/preview", scope: read, body: true, serve: (*API).preview},
+	{Route{Method: "POST", Path: "/v1/schedules/preview", Scope: read, Body: true}, (*API).preview},
 }
 
 // newMux serves routes, and a problem for every other method and path.
@@ -217,17 +197,17 @@ func (a *API) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
 	for _, rt := range routes {
-		mux.Handle(rt.method+" "+rt.path, a.handle(rt))
-		allowed[rt.path] = append(allowed[rt.path], rt.method)
-		if rt.method == http.MethodGet {
-			allowed[rt.path] = append(allowed[rt.path], http.MethodHead)
+		mux.Handle(rt.Method+" "+rt.Path, a.handle(rt))
+		allowed[rt.Path] = append(allowed[rt.Path], rt.Method)
+		if rt.Method == http.MethodGet {
+			allowed[rt.Path] = append(allowed[rt.Path], http.MethodHead)
 		}
 	}
 	for path, methods := range allowed {
 		slices.Sort(methods)
-		mux.Handle(path, a.handle(route{path: path, serve: wrongMethod(strings.Join(methods, ", "))}))
+		mux.Handle(path, a.handle(route{Route{Path: path}, wrongMethod(strings.Join(methods, ", "))}))
 	}
-	mux.Handle("/", a.handle(route{path: "/", serve: (*API).unknownRoute}))
+	mux.Handle("/", a.handle(route{Route{Path: "/"}, (*API).unknownRoute}))
 	return mux
 }
 

@@ -71,7 +71,7 @@ func (a *API) executorsOf(r *request, run run.Run) (call target.ExecutorCall, er
 		return call, input.Refuse(input.CodeStateConflict, "run %s is not one of a group of kind xxl_job, so no executor keeps a log of it",
 			run.ID)
 	}
-	call, err = a.groupOf(r, run.App, job.Target.Group.Name)
+	call, err = a.gate.Group(r.Context(), run.App, job.Target.Group.Name)
 	if err == nil && len(call.Group.DNS) > 0 && a.opts.Fleet != nil {
 		members, _ := a.opts.Fleet.Members(r.Context(), call.Group.EndpointGroup, call.Bounds.Egress)
 		call.Group = new(call.Group.With(members))

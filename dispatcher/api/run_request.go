@@ -31,7 +31,7 @@ func (a *API) requestOfRun(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	shown := a.opts.Requests.Show(call, endpoint, r.now)
+	shown := a.opts.Requests.Show(call, endpoint, r.Now)
 	shown.Run, shown.Revision, shown.RunRevision = run.ID, job.Revision, run.Revision
 	return response{body: shown}, nil
 }
@@ -75,7 +75,7 @@ func (a *API) callOfRun(r *request, one run.Run, job dispatcher.Job) (
 
 // addFires adds to a call the fires before and after its own. What cannot be evaluated is left out.
 func (a *API) addFires(r *request, call *target.Call, job dispatcher.Job) error {
-	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
 	if err != nil {
 		return err
 	}

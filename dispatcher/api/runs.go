@@ -47,16 +47,16 @@ func (a *API) visibleRun(r *request) (run.Run, error) {
 		return run.Run{}, missing
 	}
 	one, err := a.store.Run(r.Context(), id)
-	if errors.Is(err, dispatcher.ErrNotFound) || err == nil && !r.maySee(one.App) {
+	if errors.Is(err, dispatcher.ErrNotFound) || err == nil && !r.MaySee(one.App) {
 		return run.Run{}, missing
 	}
-	r.app = one.App
+	r.App = one.App
 	return r.shown(one), err
 }
 
 // shown returns a run as the token of r may see it.
 func (r *request) shown(run run.Run) run.Run {
-	if r.isBound() {
+	if r.IsBound() {
 		return run.WithoutAddresses()
 	}
 	return run
@@ -101,7 +101,7 @@ func (a *API) changeRun(r *request, write func(context.Context, string, input.Ch
 			return response{}, err
 		}
 	}
-	run, err = write(r.Context(), run.ID, r.by())
+	run, err = write(r.Context(), run.ID, r.By())
 	return response{body: r.shown(run)}, conflict(err, remedy)
 }
 

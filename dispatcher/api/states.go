@@ -2,15 +2,11 @@ package api
 
 import (
 	"context"
-	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
-
-// aboutState tells whether a request is about the state that a job carries, which has a revision of its own.
-func aboutState(r *request) bool { return strings.HasSuffix(r.Pattern, statePath) }
 
 func (a *API) getState(r *request) (response, error) {
 	state, err := a.store.CarriedState(r.Context(), r.PathValue("app"), r.PathValue("job"))
@@ -19,7 +15,7 @@ func (a *API) getState(r *request) (response, error) {
 
 func (a *API) putState(r *request) (response, error) {
 	var state run.CarriedState
-	problems := r.decode(&state)
+	problems := r.Decode(&state)
 	write := func(ctx context.Context, state run.CarriedState, change input.Change) (run.CarriedState, bool, error) {
 		stored, err := a.store.SetCarriedState(ctx, r.PathValue("app"), r.PathValue("job"), state.State, change)
 		return stored, false, err

@@ -33,7 +33,7 @@ func (a *API) timeline(r *request) (response, error) {
 	case to && !from:
 		query.From = query.To.Add(-2 * timelineAround)
 	case !from:
-		query.From, query.To = r.now.Add(-timelineAround), r.now.Add(timelineAround)
+		query.From, query.To = r.Now.Add(-timelineAround), r.Now.Add(timelineAround)
 	}
 	query.From, query.To = query.From.UTC().Truncate(time.Millisecond), query.To.UTC().Truncate(time.Millisecond)
 	checkOrder(&problems, query.From, query.To)
@@ -44,7 +44,7 @@ func (a *API) timeline(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}
@@ -67,11 +67,11 @@ func (a *API) statistics(r *request) (response, error) {
 		return response{}, err
 	}
 	switch {
-	case len(r.token.Apps) == 0:
+	case len(r.Token.Apps) == 0:
 	case query.Apps == nil:
-		query.Apps = r.token.Apps
-	case !r.maySee(query.Apps[0]):
-		return response{}, notBound(r.token, query.Apps[0])
+		query.Apps = r.Token.Apps
+	case !r.MaySee(query.Apps[0]):
+		return response{}, r.NotBound(query.Apps[0])
 	}
 	if values.Has("app") {
 		if _, err := a.store.App(r.Context(), query.Apps[0]); err != nil {

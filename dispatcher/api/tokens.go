@@ -20,7 +20,7 @@ func (a *API) listTokens(r *request) (response, error) {
 }
 
 // ownToken returns the token that the request bears.
-func (a *API) ownToken(r *request) (response, error) { return response{body: r.token}, nil }
+func (a *API) ownToken(r *request) (response, error) { return response{body: r.Token}, nil }
 
 func (a *API) getToken(r *request) (response, error) {
 	token, err := a.store.Token(r.Context(), r.PathValue("token"))
@@ -30,7 +30,7 @@ func (a *API) getToken(r *request) (response, error) {
 // putToken creates a token and returns its secret, or changes a token and leaves its secret as it is.
 func (a *API) putToken(r *request) (response, error) {
 	token := access.APIToken{Name: r.PathValue("token")}
-	problems := r.decode(&token)
+	problems := r.Decode(&token)
 	mustMatch(&problems, "/name", token.Name, r.PathValue("token"))
 	for i, scope := range token.Scopes {
 		if err := r.mayGive(scope); err != nil {
@@ -58,11 +58,11 @@ func issued(res response, token access.APIToken, secret string) response {
 func (r *request) mayGive(scope access.Scope) error {
 	moves := scope == access.ScopeExport || scope == access.ScopeImport
 	known := slices.Contains(access.Scopes(), scope) // Validate refuses others
-	if r.token.May(scope) || moves && r.token.May(access.ScopeAdmin) || !known {
+	if r.Token.May(scope) || moves && r.Token.May(access.ScopeAdmin) || !known {
 		return nil
 	}
 	return input.Refuse(input.CodeForbidden, "token %s does not have the scope %s, so it cannot give it; use one that does, "+
-		"or the database: carillon token create --database URL", input.Echo(r.token.Name), input.Echo(string(scope)))
+		"or the database: carillon token create --database URL", input.Echo(r.Token.Name), input.Echo(string(scope)))
 }
 
 // keepsAdmin says what to do if the last token that can manage tokens would go.
@@ -88,13 +88,13 @@ func (a *API) rotateToken(r *request) (response, error) {
 	rotation.SetDefaults()
 	var problems input.Problems
 	if r.ContentLength != 0 {
-		problems = r.decode(&rotation)
+		problems = r.Decode(&rotation)
 	}
 	decode.AddInvalid(&problems, rotation.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	change, err := a.change(r)
+	change, err := a.gate.Change(r.Request)
 	if err != nil {
 		return response{}, err
 	}
@@ -115,7 +115,7 @@ func (a *API) rotateToken(r *request) (response, error) {
 	rotation.Hash = hash
 	stored, err := a.store.RotateToken(r.Context(), name, rotation, change)
 	if err != nil {
-		return response{}, conflict(a.explainFailed(r, change, err), "give a later expires_at with the rotation")
+		return response{}, conflict(a.gate.ExplainFailed(r.Request, change, err), "give a later expires_at with the rotation")
 	}
 	return issued(response{revision: stored.Revision}, stored, secret), nil
 }

@@ -19,7 +19,7 @@ func (a *API) verify(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.evaluate(r, verifyTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, VerifyTimeout)
 	if err != nil {
 		return response{}, err
 	}
@@ -39,7 +39,7 @@ func (a *API) explain(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}
@@ -61,7 +61,7 @@ func (a *API) strip(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}

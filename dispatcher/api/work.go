@@ -114,25 +114,28 @@ func (t *turn) end() {
 
 // takeTurn waits until the node may work on r. It is over when r.turn ends. A callback waits for none: it costs little, has a
 // quota as each request has, and if it came too late, its target would do the work again.
-func (a *API) takeTurn(r *request) error {
+func (g *Gate) takeTurn(r *Request) error {
 	app := r.boundApp()
-	if app == "" || r.attempt != 0 {
+	if app == "" || r.Attempt != 0 {
 		return nil
 	}
-	t, wait := a.work.begin(r.Context(), app)
+	t, wait := g.work.begin(r.Context(), app)
 	if t == nil {
-		share := strconv.Itoa(int(workShare * float64(a.work.turns) * time.Minute.Seconds()))
-		return a.limited(r, limitedWork, "the request waited for earlier ones of app "+input.Echo(app)+
+		share := strconv.Itoa(int(workShare * float64(g.work.turns) * time.Minute.Seconds()))
+		return g.limited(r, limitedWork, "the request waited for earlier ones of app "+input.Echo(app)+
 			", on which this node works for "+share+" s of a minute at most; ask for less at a time", wait)
 	}
 	r.turn = t
 	return nil
 }
 
-// evaluate waits until r may evaluate schedules, which is no work on r.
-func (a *API) evaluate(r *request, timeout time.Duration) (ctx context.Context, done func(), err error) {
+// EndTurn ends the work on the request, because it waits for others, or is over.
+func (r *Request) EndTurn() { r.turn.end() }
+
+// Evaluate waits until r may evaluate schedules, which is no work on r.
+func (g *Gate) Evaluate(r *Request, timeout time.Duration) (ctx context.Context, done func(), err error) {
 	waits := clock()
-	ctx, done, err = a.evaluations.begin(r.Context(), r.token.Name, timeout)
+	ctx, done, err = g.evaluations.begin(r.Context(), r.Token.Name, timeout)
 	if r.turn != nil {
 		r.turn.idle += clock().Sub(waits)
 	}
@@ -140,3 +143,78 @@ func (a *API) evaluate(r *request, timeout time.Duration) (ctx context.Context, 
 }
 
 func clock() time.Time { return time.Now() } //nolint:forbidigo // durations within this process
+
+const (
+	// EvaluationTimeout bounds the requests that evaluate schedules, including their wait.
+	EvaluationTimeout = 5 * time.Second
+	// VerifyTimeout is longer, because it reads the ledger, too.
+	VerifyTimeout = 30 * time.Second
+)
+
+// evaluations bounds the requests that evaluate schedules at one time: one of a token, and half of the
+// processors of the node in all.
+type evaluations struct {
+	slots chan struct{}
+
+	mu     sync.Mutex
+	tokens map[string]*tokenTurn
+}
+
+// tokenTurn lets one request of a token pass at a time.
+type tokenTurn struct {
+	taken chan struct{}
+	users int // that wait or have it
+}
+
+func newEvaluations() *evaluations {
+	return &evaluations{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), tokens: map[string]*tokenTurn{}}
+}
+
+// begin waits until a request of a token may evaluate schedules. Call done after it. The context bounds
+// the evaluation.
+func (e *evaluations) begin(ctx context.Context, token string, timeout time.Duration) (
+	bounded context.Context, done func(), err error,
+) {
+	busy := input.Refuse(input.CodeUnavailable, "too many requests evaluate schedules at this moment; send one after "+
+		"another, ask for fewer fire times or a shorter period, or try again in a moment")
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, busy)
+	turn, leave := e.turnOf(token)
+	select {
+	case turn.taken <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		cancel()
+		return nil, nil, context.Cause(ctx)
+	}
+	end := func() {
+		<-turn.taken
+		leave()
+		cancel()
+	}
+	select {
+	case e.slots <- struct{}{}:
+		return ctx, func() { <-e.slots; end() }, nil
+	case <-ctx.Done():
+		defer end()
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+// turnOf returns the turn of a token, and what to do when it is not needed any more.
+func (e *evaluations) turnOf(token string) (turn *tokenTurn, leave func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	turn, known := e.tokens[token]
+	if !known {
+		turn = &tokenTurn{taken: make(chan struct{}, 1)}
+		e.tokens[token] = turn
+	}
+	turn.users++
+	return turn, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if turn.users--; turn.users == 0 {
+			delete(e.tokens, token)
+		}
+	}
+}

@@ -111,19 +111,19 @@ func TestTimeThatRequestsWaitForOthersCostsTheirAppNothing(t *testing.T) {
 func TestCallbackWaitsForNoTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := &API{work: newWork()}
-		a.work.turns = 1
+		g := &Gate{work: newWork()}
+		g.work.turns = 1
 		token := access.APIToken{Apps: []string{"busy"}}
-		first := &request{Request: httptest.NewRequest("POST", "/", nil), token: token}
-		if err := a.takeTurn(first); err != nil {
+		first := &Request{Request: httptest.NewRequest("POST", "/", nil), Token: token}
+		if err := g.takeTurn(first); err != nil {
 			t.Fatal(err)
 		}
 		defer first.turn.end()
-		callback := &request{Request: httptest.NewRequest("POST", "/", nil), token: token, attempt: 1}
-		if err := a.takeTurn(callback); err != nil || callback.turn != nil {
+		callback := &Request{Request: httptest.NewRequest("POST", "/", nil), Token: token, Attempt: 1}
+		if err := g.takeTurn(callback); err != nil || callback.turn != nil {
 			t.Errorf("a callback got turn %v, error %v, want neither", callback.turn, err)
 		}
-		if second, _ := a.work.begin(t.Context(), "busy"); second != nil {
+		if second, _ := g.work.begin(t.Context(), "busy"); second != nil {
 			t.Error("there was no turn to wait for")
 		}
 	})

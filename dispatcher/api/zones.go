@@ -34,7 +34,7 @@ func (a *API) zoneStatus(r *request, setting dispatcher.ZoneSetting) (response, 
 // useZones makes all nodes compute with the data in the body. They have to know all zones that triggers may use now.
 func (a *API) useZones(r *request) (response, error) {
 	var given dispatcher.ZoneData
-	problems := r.decode(&given)
+	problems := r.Decode(&given)
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
@@ -49,7 +49,7 @@ func (a *API) useZones(r *request) (response, error) {
 		problems.Add("/archive", input.CodeZoneData, "archive cannot be used: %v", err)
 		return response{}, problems.Err()
 	}
-	setting, err := a.store.SetZones(r.Context(), zones.Release(), archive, r.by())
+	setting, err := a.store.SetZones(r.Context(), zones.Release(), archive, r.By())
 	if err != nil {
 		return response{}, err
 	}
@@ -58,7 +58,7 @@ func (a *API) useZones(r *request) (response, error) {
 
 // resetZones makes each node compute with its own data.
 func (a *API) resetZones(r *request) (response, error) {
-	setting, err := a.store.SetZones(r.Context(), "", nil, r.by())
+	setting, err := a.store.SetZones(r.Context(), "", nil, r.By())
 	if err != nil {
 		return response{}, err
 	}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// GateOptions tune a Gate. The zero value works, but for Logger.
+type GateOptions struct {
+	// Identities checks the bearer tokens that are JSON Web Tokens; nil: none is accepted.
+	Identities Identities
+	// AccessTokens checks tokens of groups; nil: no caller is an executor.
+	AccessTokens AccessTokens
+	// ClientCertificates demands a client certificate that the server has verified, in addition to a token.
+	ClientCertificates bool
+	// Limits bound what callers can take of the node.
+	Limits Limits
+	// Registerer is where the metrics of the gate are registered; nil: nowhere.
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+// Identities tells who holds a JSON Web Token.
+type Identities interface {
+	// Identify returns the token that stands for the identity, with an id that begins with "oidc:". An error with a
+	// method BadToken, which says why, means that the JWT is not valid or that no rule fits it. Any other one
+	// means that it could not be checked. No error holds the JWT or a part of it.
+	Identify(ctx context.Context, jwt string, now time.Time) (access.APIToken, error)
+}
+
+// identityPrefix begins the ids of tokens that stand for identities of an issuer.
+const identityPrefix = "oidc:"
+
+// AccessTokens checks what executors of groups of kind xxl_job prove themselves by. The call names the group with the values of
+// its secrets.
+type AccessTokens interface {
+	// IsAccessToken tells whether a text is the token of the group. The error tells that the token cannot be read.
+	IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error)
+}
+
+// GateStore is what the gate asks of a store: for tokens, and for what conditions and bounds are about.
+type GateStore interface {
+	TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error)
+	UseTokens(ctx context.Context, used map[string]time.Time) error
+	CallbackKey(ctx context.Context) ([]byte, error)
+	Run(ctx context.Context, id string) (run.Run, error)
+	GroupVersion(ctx context.Context, app, name string, now time.Time) (target.GroupVersion, error)
+
+	App(ctx context.Context, name string) (access.App, error)
+	Job(ctx context.Context, app, name string) (dispatcher.Job, error)
+	Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error)
+	Group(ctx context.Context, app, name string) (target.EndpointGroup, error)
+	Alert(ctx context.Context, app, name string) (alert.Alert, error)
+	Token(ctx context.Context, name string) (access.APIToken, error)
+	CarriedState(ctx context.Context, app, job string) (run.CarriedState, error)
+
+	AuditEntries(ctx context.Context, query access.AuditQuery) (access.AuditPage, error)
+	RecordRefusal(ctx context.Context, entry access.AuditEntry) error
+}
+
+// Gate is what each request of the API passes before it is served.
+type Gate struct {
+	store  GateStore
+	tokens *tokenCache // of store
+	opts   GateOptions
+	log    *slog.Logger
+	limits *limits // nil while there is no store
+	// refusals go into the audit log.
+	refusals *refusals
+	// outage are the tokens that read metrics without a database.
+	outage outageTokens
+	// uses are the uses of tokens that are not yet recorded.
+	uses tokenUses
+	// evaluations bounds the requests that evaluate schedules.
+	evaluations *evaluations
+	// work bounds the time that requests of each app take.
+	work *work
+	// callbackKey is that of the tokens of callbacks, once it is read.
+	callbackKey callbackKey
+}
+
+// NewGate returns the gate before what serves store.
+func NewGate(store GateStore, o GateOptions) *Gate {
+	bounds := newLimits(o.Limits, o.Registerer)
+	return &Gate{store: store, tokens: newTokenCache(store, bounds.TokenCache), opts: o, log: o.Logger, limits: bounds,
+		refusals: newRefusals(store, o.Logger), evaluations: newEvaluations(), work: newWork(),
+		outage: outageTokens{byHash: map[[32]byte]access.APIToken{}}}
+}
+
+// StartingGate returns the gate while there is no store yet, and so nothing to protect. No route may need a token.
+func StartingGate(o GateOptions) *Gate { return &Gate{opts: o, log: o.Logger} }
+
+// Run writes refused changes into the audit log and records the use of tokens until ctx ends, and then what is left, for half a
+// second at most.
+func (g *Gate) Run(ctx context.Context) {
+	var writers sync.WaitGroup
+	writers.Go(func() { g.refusals.run(ctx) })
+	writers.Go(func() { g.runUses(ctx) })
+	writers.Wait()
+}
