@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
@@ -38,7 +39,7 @@ type Options struct {
 	// Callbacks tells that the node knows the URL to which targets call back.
 	Callbacks bool
 	// Identities checks the bearer tokens that are JSON Web Tokens; nil: none is accepted.
-	Identities Identities
+	Identities gate.Identities
 	// ClientCertificates demands a client certificate that the server has verified, in addition to a token.
 	ClientCertificates bool
 	// Executors asks executors of XXL-JOB; nil: groups of that kind are not served.
@@ -52,7 +53,7 @@ type Options struct {
 	// Fleet tells what the node knows of endpoint groups; nil: it makes no requests to endpoints.
 	Fleet Fleet
 	// Limits bound what callers can take of the node.
-	Limits Limits
+	Limits gate.Limits
 	// Registerer is where the metrics of the API are registered; nil: nowhere.
 	Registerer prometheus.Registerer
 	// Logger defaults to slog.Default().
@@ -61,7 +62,7 @@ type Options struct {
 
 // Executors asks executors of groups of kind xxl_job. The calls name the group with the values of its secrets.
 type Executors interface {
-	AccessTokens
+	gate.AccessTokens
 	// ExecutorLog reads the log of an attempt from a line on, counted from 1. It sets neither Run nor Attempt.
 	ExecutorLog(ctx context.Context, call target.ExecutorCall, from int) (target.ExecutorLog, error)
 	// StopExecutor asks an executor to stop what it runs of a job.
@@ -81,7 +82,7 @@ type API struct {
 	opts  Options
 	log   *slog.Logger
 	// gate lets requests in, and mux finds what serves them.
-	gate *Gate
+	gate *gate.Gate
 	mux  *http.ServeMux
 	// transfers serves over connections of any speed.
 	transfers http.Handler
@@ -121,17 +122,17 @@ func New(store Store, o Options) *API {
 			return err
 		}
 	}
-	a := &API{store: store, opts: o, log: o.Logger, gate: NewGate(store, o.ofGate()), registrations: newRegistrations(o.Logger),
+	a := &API{store: store, opts: o, log: o.Logger, gate: gate.New(store, o.ofGate()), registrations: newRegistrations(o.Logger),
 		strays: newStrays(), callbacks: newCallbacks(o.Registerer), lines: limit.NewLines(10), forecasts: newForecasts(store, o.Logger)}
 	a.mux = a.newMux()
 	a.transfers = limit.Transfers(http.HandlerFunc(a.serve))
-	a.notFound = a.handle(route{Route{Path: "/"}, (*API).unknownRoute})
+	a.notFound = a.handle(route{gate.Route{Path: "/"}, (*API).unknownRoute})
 	return a
 }
 
 // ofGate returns what the gate needs.
-func (o Options) ofGate() GateOptions {
-	return GateOptions{Identities: o.Identities, AccessTokens: o.Executors, ClientCertificates: o.ClientCertificates, Limits: o.Limits,
+func (o Options) ofGate() gate.Options {
+	return gate.Options{Identities: o.Identities, AccessTokens: o.Executors, ClientCertificates: o.ClientCertificates, Limits: o.Limits,
 		Registerer: o.Registerer, Logger: o.Logger}
 }
 
@@ -166,9 +167,9 @@ func Starting(o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{opts: o, log: o.Logger, gate: StartingGate(o.ofGate())}
+	a := &API{opts: o, log: o.Logger, gate: gate.Starting(o.ofGate())}
 	mux := http.NewServeMux()
-	waiting := a.handle(route{Route{Path: "/"}, func(*API, *request) (response, error) {
+	waiting := a.handle(route{gate.Route{Path: "/"}, func(*API, *request) (response, error) {
 		return response{}, input.Refuse(input.CodeUnavailable, "the node is waiting for its database; try again in a moment")
 	}})
 	mux.Handle("/", waiting)
@@ -185,6 +186,7 @@ func Starting(o Options) http.Handler {
 // Store is what the API asks of a store. The interfaces of package dispatcher say what the methods
 // do.
 type Store interface {
+	gate.Store
 	access.Definitions
 	dispatcher.AppPauses
 	dispatcher.Groups
@@ -195,7 +197,6 @@ type Store interface {
 	run.Callbacks
 	repeat.Backfills
 	repeat.BulkActions
-	CarriedState(ctx context.Context, app, job string) (run.CarriedState, error)
 	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change input.Change) (run.CarriedState, error)
 	ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error)
 	ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error)
@@ -209,10 +210,7 @@ type Store interface {
 	PutToken(ctx context.Context, token access.APIToken, change input.Change) (access.APIToken, bool, error)
 	RotateToken(ctx context.Context, name string, rotation access.TokenRotation, change input.Change) (
 		access.APIToken, error)
-	Token(ctx context.Context, name string) (access.APIToken, error)
-	TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error)
 	Tokens(ctx context.Context, page input.Page) ([]access.APIToken, error)
-	UseTokens(ctx context.Context, used map[string]time.Time) error
 	DeleteToken(ctx context.Context, name string, change input.Change) error
 
 	// Of dispatcher.Fleet:
@@ -224,9 +222,6 @@ type Store interface {
 
 	// Of dispatcher.Dispatch:
 	AppCalendars(ctx context.Context, app string) (revision int64, all []dispatcher.Calendar, err error)
-
-	// Of dispatcher.Routes:
-	GroupVersion(ctx context.Context, app, name string, now time.Time) (target.GroupVersion, error)
 
 	// Of dispatcher.Zones:
 	ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)

@@ -9,6 +9,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
+// maxAuditWord is longer than any word of an entry that the API writes.
+const maxAuditWord = 512
+
 // listAudit lists the audit log. A token that is bound to apps gets the entries of those apps: what belongs to no app, or
 // to others, is for operators.
 func (a *API) listAudit(r *request) (response, error) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
@@ -81,7 +82,7 @@ func (a *API) planBackfill(r *request, job dispatcher.Job, spec repeat.BackfillS
 	if err != nil {
 		return plan, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
 	if err != nil {
 		return plan, err
 	}

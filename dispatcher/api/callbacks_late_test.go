@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -222,7 +223,7 @@ func TestCallbacksAreAnsweredAsDocumented(t *testing.T) {
 						t.Fatal(err)
 					}
 					t.Cleanup(func() { db.Close() })
-					w := newWorldAt(t, api.Options{Limits: api.Limits{BadTokens: 1000}}, store.Options{}, dsn)
+					w := newWorldAt(t, api.Options{Limits: gate.Limits{BadTokens: 1000}}, store.Options{}, dsn)
 					w.register(t.Context(), 7)
 					run, held := w.longRun("crm")
 					do(awaited{w, db, run, held, w.callbackToken(run, 1)}, status)

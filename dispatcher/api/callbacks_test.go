@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -127,7 +128,7 @@ func TestCallbackEndsTheAttemptOfItsToken(t *testing.T) {
 
 func TestCallbackTokenIsTriedOnFewRuns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.Options{Limits: api.Limits{BadTokens: 5}})
+	w := newWorld(t, api.Options{Limits: gate.Limits{BadTokens: 5}})
 	w.register(t.Context(), 7)
 	run, held := w.longRun("crm")
 	w.accept(held)
@@ -145,7 +146,7 @@ func TestCallbackTokenIsTriedOnFewRuns(t *testing.T) {
 // A token of a callback is for its attempt, and permits nothing else.
 func TestCallbackTokenPermitsNothingElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.Options{Limits: api.Limits{BadTokens: 1000}})
+	w := newWorld(t, api.Options{Limits: gate.Limits{BadTokens: 1000}})
 	w.register(t.Context(), 7)
 	r, held := w.longRun("crm")
 	w.accept(held)

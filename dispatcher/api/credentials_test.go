@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
@@ -215,7 +216,7 @@ func TestEachRouteRefusesCredentials(t *testing.T) {
 // routeTrial is one route of a world with apps crm and shop.
 type routeTrial struct {
 	*world
-	rt        api.Route
+	rt        gate.Route
 	row       rights
 	run1      run.Run
 	path      string
@@ -223,7 +224,7 @@ type routeTrial struct {
 	forbidden []string // texts of crm that are not in the request
 }
 
-func newRouteTrial(t testing.TB, rt api.Route, row rights) *routeTrial {
+func newRouteTrial(t testing.TB, rt gate.Route, row rights) *routeTrial {
 	t.Helper()
 	invoker := invoke.New(invoke.Options{})
 	t.Cleanup(invoker.Close)

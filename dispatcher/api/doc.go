@@ -3,7 +3,7 @@
 // # The path of a request
 //
 // Every route is a row of one table (routes.go): method, path, required scope, known query parameters, and a function from a
-// request to a response or an error. One wrapper (serve.go) takes each request through the gate (Admit), which is one list of
+// request to a response or an error. One wrapper (serve.go) takes each request through the gate (gate.Admit), which is one list of
 // steps. Then it calls the function and writes the response or the problem document. The functions write nothing themselves.
 //
 // # Errors

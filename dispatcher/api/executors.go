@@ -18,10 +18,9 @@ import (
 const (
 	executorPath = "/xxl-job/{app}/{group}/api"
 
-	executorTokenHeader = "XXL-JOB-ACCESS-TOKEN"
-	executorSuccess     = 200
-	executorFailure     = 500
-	executorTimedOut    = 502 // the handler took longer than its time-out
+	executorSuccess  = 200
+	executorFailure  = 500
+	executorTimedOut = 502 // the handler took longer than its time-out
 )
 
 // executorReply is the body of each response to an executor.

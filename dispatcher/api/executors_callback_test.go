@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -34,7 +35,7 @@ func (w *world) acceptAs(held run.HeldRun, logID int64) {
 // newCallbackWorld is a world whose job is one of executors.
 func newCallbackWorld(t *testing.T) *world {
 	t.Helper()
-	w := newExecutorWorld(t, api.Limits{})
+	w := newExecutorWorld(t, gate.Limits{})
 	w.register(t.Context(), 7)
 	w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)
 	return w

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -58,7 +59,7 @@ func TestCancelStopsOnlyAnExecutorThatHasTheRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, e := newExecutorWorld(t, api.Limits{}), serveExecutor(t)
+			w, e := newExecutorWorld(t, gate.Limits{}), serveExecutor(t)
 			w.register(t.Context(), 7)
 			w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},
 				"endpoints":{"e0":{"url":"`+e.url+`"}}}`)
@@ -77,7 +78,7 @@ func TestCancelStopsAnExecutorFromDNS(t *testing.T) {
 	t.Parallel()
 	server := dnstest.Start(t)
 	server.A("executors.test", 60, "127.0.0.1")
-	w, e := newExecutorWorld(t, api.Limits{}), serveExecutor(t)
+	w, e := newExecutorWorld(t, gate.Limits{}), serveExecutor(t)
 	asked := newExecutors(t, server.Address)
 	w.api = api.New(w.store, api.Options{Executors: asked, Fleet: asked, Logger: slog.New(slog.NewTextHandler(w.logs, nil))})
 	w.register(t.Context(), 7)
@@ -103,7 +104,7 @@ func untilCallback(id int64) *dispatcher.NextAttempt {
 
 func TestCancelOfABroadcastStopsTheExecutorsOfItsShards(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{})
+	w := newExecutorWorld(t, gate.Limits{})
 	w.register(t.Context(), 7)
 	all := []*servedExecutor{serveExecutor(t), serveExecutor(t), serveExecutor(t)}
 	w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},"endpoints":{

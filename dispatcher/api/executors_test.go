@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -28,7 +29,7 @@ const (
 )
 
 // newExecutorWorld is a world whose node has the token of a group of executors.
-func newExecutorWorld(t *testing.T, limits api.Limits) *world {
+func newExecutorWorld(t *testing.T, limits gate.Limits) *world {
 	t.Helper()
 	w := newWorld(t, api.Options{Executors: newExecutors(t), Limits: limits})
 	w.declare()
@@ -74,7 +75,7 @@ func registryOf(url string) string {
 
 func TestExecutorsNeedAClientCertificateToo(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{})
+	w := newExecutorWorld(t, gate.Limits{})
 	w.api = api.New(w.store, api.Options{
 		Executors: newExecutors(t), ClientCertificates: true, Logger: slog.New(slog.NewTextHandler(w.logs, nil)),
 	})
@@ -91,7 +92,7 @@ func TestExecutorsNeedAClientCertificateToo(t *testing.T) {
 
 func TestAccessTokenThatCannotBeReadAnswersAsAWrongOne(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{BadTokens: 30})
+	w := newExecutorWorld(t, gate.Limits{BadTokens: 30})
 	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/groups/unread", strings.Replace(validXXLGroup, "crm/token", "crm/missing", 1))
 	answer := func(group string) string {
 		code, msg := w.executor("/xxl-job/crm/"+group+"/api/callback", `[]`, executorToken)
@@ -113,7 +114,7 @@ func TestAccessTokenThatCannotBeReadAnswersAsAWrongOne(t *testing.T) {
 
 func TestExecutorsRegisterAndLeave(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{})
+	w := newExecutorWorld(t, gate.Limits{})
 	ids := func() (all []string) {
 		for _, e := range into[page[target.Endpoint]](w.must(http.StatusOK, "GET", executorGroup+"/endpoints", "")).Items {
 			all = append(all, e.ID+" "+e.URL)
@@ -140,7 +141,7 @@ func TestExecutorsRegisterAndLeave(t *testing.T) {
 
 func TestRegistrationsOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{BadTokens: 1000})
+	w := newExecutorWorld(t, gate.Limits{BadTokens: 1000})
 	w.must(http.StatusCreated, "PUT", oneGroup, validGroup)
 	valid := registryOf("http://10.0.3.17:9999/")
 	const wrong = "access token is wrong, or no group"
@@ -182,7 +183,7 @@ func TestRegistrationsOfOthersAreRefused(t *testing.T) {
 
 func TestGuessedAccessTokensAreLimited(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{BadTokens: 3})
+	w := newExecutorWorld(t, gate.Limits{BadTokens: 3})
 	valid := registryOf("http://10.0.3.17:9999/")
 	if code, msg := w.executor(executorBase+"/registry", valid, executorToken); code != 200 {
 		t.Fatalf("register: %d %s", code, msg)
@@ -201,13 +202,13 @@ func TestGuessedAccessTokensAreLimited(t *testing.T) {
 
 func TestExecutorsOnlyPost(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{})
+	w := newExecutorWorld(t, gate.Limits{})
 	w.do("GET", executorBase+"/registry", "", executorToken).refused(405, " method_not_allowed")
 }
 
 func TestKindsOfGroupsAndTargetsFit(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{})
+	w := newExecutorWorld(t, gate.Limits{})
 	w.must(http.StatusCreated, "PUT", oneGroup, validGroup)
 	for body, want := range map[string][]string{
 		`{"kind":"quartz"}`:                    {"/kind enum"},
@@ -243,7 +244,7 @@ func TestKindsOfGroupsAndTargetsFit(t *testing.T) {
 
 func TestLogOfARunWithoutExecutorIsRefused(t *testing.T) {
 	t.Parallel()
-	w := newExecutorWorld(t, api.Limits{})
+	w := newExecutorWorld(t, gate.Limits{})
 	run := into[run.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	w.do("GET", "/v1/runs/"+run.ID+"/log", "").refused(409, " state_conflict")
 	w.do("GET", "/v1/runs/"+run.ID+"/log", "").says("is not one of a group of kind xxl_job")

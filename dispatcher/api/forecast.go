@@ -169,3 +169,5 @@ func (f *forecasts) compile(ctx context.Context, t view.UpcomingTrigger, calenda
 	calendars[t.App] = dispatcher.CompileCalendars(all)
 	return nil
 }
+
+func clock() time.Time { return time.Now() } //nolint:forbidigo // of this process

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 )
 
 // As returns a transport that serves requests in this process as a token, which the caller has just read from the store, on
@@ -45,7 +46,7 @@ type inProcess struct {
 func (p inProcess) RoundTrip(sent *http.Request) (*http.Response, error) {
 	ctx := sent.Context()
 	if p.token != nil {
-		ctx = As(ctx, *p.token)
+		ctx = gate.As(ctx, *p.token)
 	}
 	r := sent.Clone(ctx)
 	if p.token != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -44,7 +45,7 @@ func TestAddressMayMakeSomeRequestsAMinute(t *testing.T) {
 }
 
 func addressMayMakeSomeRequestsAMinute(t *testing.T) {
-	w := newWorld(t, api.Options{Limits: api.Limits{AddressRequests: 20}})
+	w := newWorld(t, api.Options{Limits: gate.Limits{AddressRequests: 20}})
 	w.declare() // two requests
 	for range 18 {
 		w.must(http.StatusOK, "GET", oneJob, "")
@@ -66,13 +67,13 @@ func TestAddressBehindAProxyIsTheClients(t *testing.T) {
 
 func addressBehindAProxyIsTheClients(t *testing.T) {
 	proxies := limit.Proxies{netip.MustParsePrefix("192.0.2.0/24")}
-	w := newWorld(t, api.Options{Limits: api.Limits{AddressRequests: 5, Proxies: proxies}})
+	w := newWorld(t, api.Options{Limits: gate.Limits{AddressRequests: 5, Proxies: proxies}})
 	for range 5 {
 		w.must(http.StatusOK, "GET", "/version", "", "X-Forwarded-For: 198.51.100.1")
 	}
 	w.do("GET", "/version", "", "X-Forwarded-For: 203.0.113.1, 198.51.100.1").limitedTo("your address")
 	w.must(http.StatusOK, "GET", "/version", "", "X-Forwarded-For: 198.51.100.2")
-	strict := newWorld(t, api.Options{Limits: api.Limits{AddressRequests: 1}})
+	strict := newWorld(t, api.Options{Limits: gate.Limits{AddressRequests: 1}})
 	strict.must(http.StatusOK, "GET", "/version", "", "X-Forwarded-For: 198.51.100.1")
 	strict.do("GET", "/version", "", "X-Forwarded-For: 198.51.100.2").limitedTo("your address")
 }
@@ -84,7 +85,7 @@ func TestTokensOfAnAppShareItsQuota(t *testing.T) {
 }
 
 func tokensOfAnAppShareItsQuota(t *testing.T) {
-	w := newWorld(t, api.Options{Limits: api.Limits{TokenRequests: 40}})
+	w := newWorld(t, api.Options{Limits: gate.Limits{TokenRequests: 40}})
 	w.must(http.StatusCreated, "PUT", oneApp, `{"bounds":{"quotas":{"requests_per_minute":10}}}`)
 	w.must(http.StatusCreated, "PUT", "/v1/apps/other", `{}`)
 	one, two := "Authorization: Bearer "+w.newToken("one", reads, "crm"), "Authorization: Bearer "+w.newToken("two", reads, "crm")
@@ -110,7 +111,7 @@ func TestBadTokensAreSlowedDown(t *testing.T) {
 
 func badTokensAreSlowedDown(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	w := newWorld(t, api.Options{Limits: api.Limits{BadTokens: 10}, Registerer: registry})
+	w := newWorld(t, api.Options{Limits: gate.Limits{BadTokens: 10}, Registerer: registry})
 	w.declare()
 	unused := "Authorization: Bearer " + w.newToken("unused", reads)
 	for range 10 {
@@ -162,7 +163,7 @@ func TestTokensAreLookedUpOnceInAWhile(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	counted := &lookups{Store: w.store}
-	w.api = api.New(counted, api.Options{Limits: api.Limits{TokenCache: time.Hour}})
+	w.api = api.New(counted, api.Options{Limits: gate.Limits{TokenCache: time.Hour}})
 	bad, _ := access.NewToken()
 	for range 20 {
 		w.must(http.StatusOK, "GET", oneApp, "")
@@ -175,11 +176,11 @@ func TestTokensAreLookedUpOnceInAWhile(t *testing.T) {
 
 func TestLargeRequestsWaitForMemory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.Options{Limits: api.Limits{Memory: 16 << 20}})
+	w := newWorld(t, api.Options{Limits: gate.Limits{Memory: 16 << 20}})
 	w.declare()
 	begun, end := make(chan struct{}), make(chan struct{})
 	held := &slowJobs{Store: w.store, begun: begun, end: end}
-	w.api = api.New(held, api.Options{Limits: api.Limits{Memory: 16 << 20}})
+	w.api = api.New(held, api.Options{Limits: gate.Limits{Memory: 16 << 20}})
 	first := make(chan int)
 	go func() { first <- w.do("GET", oneApp+"/jobs", "").Code }()
 	<-begun

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -51,7 +52,7 @@ func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
 		State: dispatcher.JobState(values.Get("state")), Result: run.State(values.Get("result")),
 		Name: values.Get("name"), Host: values.Get("host"), Page: r.page(&problems, isJobCursor),
 	}
-	query.Page.Bytes = PageBytes
+	query.Page.Bytes = gate.PageBytes
 	if values.Has("state") {
 		input.CheckEnum(&problems, "/state", "state", query.State, dispatcher.JobStates)
 	}

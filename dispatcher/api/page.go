@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -56,7 +57,7 @@ func (r *request) page(problems *input.Problems, isKey func(string) bool) input.
 func paged[T any](page input.Page, key func(T) string, read func(input.Page) ([]T, error)) (response, error) {
 	wanted := page.Limit
 	page.Limit++
-	page.Bytes = PageBytes
+	page.Bytes = gate.PageBytes
 	items, err := read(page)
 	early := errors.Is(err, dispatcher.ErrPageBytes) && len(items) > 0
 	if err != nil && !early {

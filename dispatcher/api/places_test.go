@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -91,7 +92,7 @@ func TestSlowBodiesTakePlacesOfTheirCallerOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, api.Options{Limits: api.Limits{Connections: 32, AddressConnections: 32,
+			w := newWorld(t, api.Options{Limits: gate.Limits{Connections: 32, AddressConnections: 32,
 				Proxies: limit.Proxies{netip.MustParsePrefix("127.0.0.0/8")}}})
 			secrets := map[string]string{}
 			for _, one := range []struct {
@@ -160,7 +161,7 @@ func TestBodiesTakeMemoryAsTheyCome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, api.Options{Limits: api.Limits{Memory: 16 << 20}})
+			w := newWorld(t, api.Options{Limits: gate.Limits{Memory: 16 << 20}})
 			w.declare()
 			w.must(http.StatusCreated, "PUT", "/v1/apps/sales", `{}`)
 			secrets := map[string]string{}

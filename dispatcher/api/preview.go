@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -40,7 +41,7 @@ func (a *API) preview(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -93,7 +94,7 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	case http.StatusUnauthorized:
 		header["WWW-Authenticate"] = `Bearer realm="carillon"`
 	case http.StatusTooManyRequests:
-		var limited *LimitedError
+		var limited *gate.LimitedError
 		if errors.As(err, &limited) {
 			header["Retry-After"] = limited.RetryAfter()
 		}
@@ -103,7 +104,7 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	document := problemDocument{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.ID, Errors: decode.Bounded(problems),
 	}
-	var changed *ChangedError
+	var changed *gate.ChangedError
 	if errors.As(err, &changed) {
 		document.ChangedBy, document.ChangedAt = changed.By, changed.At
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -75,7 +76,7 @@ func (a *API) callOfRun(r *request, one run.Run, job dispatcher.Job) (
 
 // addFires adds to a call the fires before and after its own. What cannot be evaluated is left out.
 func (a *API) addFires(r *request, call *target.Call, job dispatcher.Job) error {
-	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
 	if err != nil {
 		return err
 	}

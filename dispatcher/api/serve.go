@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 )
 
 // request is an HTTP request that the gate has let in.
-type request struct{ *Request }
+type request struct{ *gate.Request }
 
 // response is the result of a route's function; the wrapper writes it.
 type response struct {
@@ -54,7 +56,7 @@ func (a *API) handle(rt route) http.Handler {
 
 // run calls the route's function. A panic becomes an error; at that point nothing has been written.
 func (a *API) run(rt route, r *request) (res response, err error) {
-	defer Recover(&err)
+	defer gate.Recover(&err)
 	return rt.serve(a, r)
 }
 
@@ -80,7 +82,7 @@ func (a *API) write(w http.ResponseWriter, r *request, res response) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "private, no-cache")
 	if res.revision != 0 {
-		h.Set("ETag", ETag(res.revision))
+		h.Set("ETag", gate.ETag(res.revision))
 	}
 	if res.body != nil {
 		h.Set("Content-Type", "application/json")

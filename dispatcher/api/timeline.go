@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -44,7 +45,7 @@ func (a *API) timeline(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"strconv"
 
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -19,7 +20,7 @@ func (a *API) verify(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, VerifyTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.VerifyTimeout)
 	if err != nil {
 		return response{}, err
 	}
@@ -39,7 +40,7 @@ func (a *API) explain(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}
@@ -61,7 +62,7 @@ func (a *API) strip(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, EvaluationTimeout)
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -62,7 +63,7 @@ func newTrial(t *testing.T, change ...func(*console.Options)) *trial {
 	t.Cleanup(func() { s.Close() })
 	w := &trial{t: t, store: s, logs: &safeBuffer{}, file: file}
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w.api = api.New(s, api.Options{Logger: log, Limits: api.Limits{TokenCache: -1}})
+	w.api = api.New(s, api.Options{Logger: log, Limits: gate.Limits{TokenCache: -1}})
 	o := console.Options{API: w.api, Sessions: s, Version: "1.2.3", Logger: log}
 	for _, one := range change {
 		one(&o)

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/crowd"
@@ -68,7 +69,7 @@ type patientConsole struct {
 func (p *patientConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.left <= 0 || p.pages == nil {
 		log := slog.New(slog.DiscardHandler)
-		served := api.New(p.store, api.Options{Logger: log, Limits: api.Limits{TokenCache: -1}})
+		served := api.New(p.store, api.Options{Logger: log, Limits: gate.Limits{TokenCache: -1}})
 		pages, err := console.New(console.Options{API: served, Sessions: p.store, Logger: log,
 			Definition: func(dispatcher.Job) (string, error) { return "", nil }})
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher/api"
+	apigate "github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -53,13 +53,13 @@ func (f limitFlags) proxies() (limit.Proxies, error) {
 }
 
 // limits returns the limits of the API of a node.
-func (f limitFlags) limits(shares fileShares) api.Limits {
+func (f limitFlags) limits(shares fileShares) apigate.Limits {
 	proxies, _ := f.proxies() // Validate has tried
 	most := int64(128 << 20)
 	if memory := debug.SetMemoryLimit(-1); memory != math.MaxInt64 {
 		most = max(16<<20, min(most, memory/4))
 	}
-	return api.Limits{
+	return apigate.Limits{
 		AddressRequests: f.APIAddressRequests, TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies,
 		Connections: shares.api, AddressConnections: shares.address,
 	}

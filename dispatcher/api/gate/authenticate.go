@@ -1,4 +1,4 @@
-package api
+package gate
 
 import (
 	"cmp"
@@ -238,7 +238,7 @@ func (g *Gate) authenticateExecutor(r *Request) error {
 		return err
 	}
 	app, name := r.PathValue("app"), r.PathValue("group")
-	given := r.Header.Get(executorTokenHeader)
+	given := r.Header.Get("XXL-JOB-ACCESS-TOKEN")
 	hash := sha256.Sum256([]byte(app + "/" + name + "/" + given))
 	if err := g.checkBadTokens(r, hash); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package api
+package gate
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // tokenCache remembers for a moment which tokens there are, so that they cost no query each, and unknown ones that come
 // again neither.
 type tokenCache struct {
-	store GateStore
+	store Store
 	kept  time.Duration
 
 	mu     sync.Mutex
@@ -30,7 +30,7 @@ type cachedToken struct {
 	at    time.Time
 }
 
-func newTokenCache(store GateStore, kept time.Duration) *tokenCache {
+func newTokenCache(store Store, kept time.Duration) *tokenCache {
 	return &tokenCache{store: store, kept: kept, tokens: limit.NewRecent[[32]byte, cachedToken](maxCallers)}
 }
 
@@ -182,7 +182,7 @@ type callbackKey struct {
 	key []byte
 }
 
-func (k *callbackKey) read(ctx context.Context, store GateStore) (key []byte, err error) {
+func (k *callbackKey) read(ctx context.Context, store Store) (key []byte, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.key == nil {

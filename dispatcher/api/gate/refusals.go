@@ -1,4 +1,4 @@
-package api
+package gate
 
 import (
 	"context"
@@ -28,14 +28,12 @@ const (
 	// must not take longer because the database is unreachable.
 	refusalTime  = 2 * time.Second
 	lastRefusals = 500 * time.Millisecond
-	// maxAuditWord is longer than any word of an entry that the API writes.
-	maxAuditWord = 512
 )
 
 // refusals are the refused changes on their way into the audit log. A request only leaves them here: it neither waits for
 // the database nor fails with it.
 type refusals struct {
-	store GateStore
+	store Store
 	log   *slog.Logger
 	queue chan access.AuditEntry
 	mu    sync.Mutex
@@ -50,7 +48,7 @@ type refusedToken struct {
 	more    map[string]int // refusals without an entry, by code
 }
 
-func newRefusals(store GateStore, log *slog.Logger) *refusals {
+func newRefusals(store Store, log *slog.Logger) *refusals {
 	return &refusals{store: store, log: log, queue: make(chan access.AuditEntry, maxRefusals), of: map[string]*refusedToken{}}
 }
 

@@ -1,4 +1,4 @@
-package api
+package gate
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// GateOptions tune a Gate. The zero value works, but for Logger.
-type GateOptions struct {
+// Options tune a Gate. The zero value works, but for Logger.
+type Options struct {
 	// Identities checks the bearer tokens that are JSON Web Tokens; nil: none is accepted.
 	Identities Identities
 	// AccessTokens checks tokens of groups; nil: no caller is an executor.
@@ -48,8 +48,8 @@ type AccessTokens interface {
 	IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error)
 }
 
-// GateStore is what the gate asks of a store: for tokens, and for what conditions and bounds are about.
-type GateStore interface {
+// Store is what the gate asks of a store: for tokens, and for what conditions and bounds are about.
+type Store interface {
 	TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error)
 	UseTokens(ctx context.Context, used map[string]time.Time) error
 	CallbackKey(ctx context.Context) ([]byte, error)
@@ -70,9 +70,9 @@ type GateStore interface {
 
 // Gate is what each request of the API passes before it is served.
 type Gate struct {
-	store  GateStore
+	store  Store
 	tokens *tokenCache // of store
-	opts   GateOptions
+	opts   Options
 	log    *slog.Logger
 	limits *limits // nil while there is no store
 	// refusals go into the audit log.
@@ -89,16 +89,16 @@ type Gate struct {
 	callbackKey callbackKey
 }
 
-// NewGate returns the gate before what serves store.
-func NewGate(store GateStore, o GateOptions) *Gate {
+// New returns the gate before what serves store.
+func New(store Store, o Options) *Gate {
 	bounds := newLimits(o.Limits, o.Registerer)
 	return &Gate{store: store, tokens: newTokenCache(store, bounds.TokenCache), opts: o, log: o.Logger, limits: bounds,
 		refusals: newRefusals(store, o.Logger), evaluations: newEvaluations(), work: newWork(),
 		outage: outageTokens{byHash: map[[32]byte]access.APIToken{}}}
 }
 
-// StartingGate returns the gate while there is no store yet, and so nothing to protect. No route may need a token.
-func StartingGate(o GateOptions) *Gate { return &Gate{opts: o, log: o.Logger} }
+// Starting returns the gate while there is no store yet, and so nothing to protect. No route may need a token.
+func Starting(o Options) *Gate { return &Gate{opts: o, log: o.Logger} }
 
 // Run writes refused changes into the audit log and records the use of tokens until ctx ends, and then what is left, for half a
 // second at most.

@@ -1,4 +1,10 @@
-package api
+// Package gate is what each request of the API passes before it is served, and what it holds meanwhile.
+//
+// Admit is the way in, one list of steps. Each may refuse the request: its address, its caller, its app or the node has had
+// enough (limits.go, places.go, work.go, body.go), its caller is unknown or may not do this (authenticate.go), or there is no such
+// thing. Two more doors stand behind the gate: conditions of writes (condition.go), and what was refused goes into the audit log
+// (refusals.go). The gate knows routes as data, and no handler.
+package gate
 
 import (
 	"context"
