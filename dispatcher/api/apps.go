@@ -1,8 +1,11 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func (a *API) listApps(r *request) (response, error) {
@@ -101,4 +105,112 @@ func (a *API) deleteApp(r *request) (response, error) {
 		}
 		return err
 	})
+}
+
+func (a *API) listPauses(r *request) (response, error) {
+	pauses, err := a.store.AppPauses(r.Context(), r.PathValue("app"))
+	return response{body: newList(pauses)}, err
+}
+
+// pauseApp responds when all jobs have followed the pause, however many there are: from then on no fire of them is claimed.
+// It has no condition, because each pause is one of its own.
+func (a *API) pauseApp(r *request) (response, error) {
+	var asked dispatcher.AppPauseRequest
+	problems := r.DecodeIfAny(&asked)
+	decode.AddInvalid(&problems, asked.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	if err := noCondition(r, "a pause"); err != nil {
+		return response{}, err
+	}
+	pause, err := a.store.PauseApp(r.Context(), r.PathValue("app"), asked, r.By())
+	if err != nil {
+		return response{}, err
+	}
+	if pause.Pending {
+		pause.Pending = a.followPauses(r)
+	}
+	return response{status: http.StatusCreated, body: pause}, nil
+}
+
+func (a *API) endPause(r *request) (response, error) {
+	if err := noCondition(r, "a pause"); err != nil {
+		return response{}, err
+	}
+	if err := a.store.EndAppPause(r.Context(), r.PathValue("app"), r.PathValue("pause"), r.By()); err != nil {
+		return response{}, err
+	}
+	a.followPauses(r)
+	return response{status: http.StatusNoContent}, nil
+}
+
+// pausePage is how many triggers follow in a transaction. Fires that are due wait for it, some 15 ms.
+const pausePage = 500
+
+// followPauses lets the other jobs of the app follow its pauses. If it is interrupted, the change stands, the handler of a
+// node goes on, and followPauses returns true.
+func (a *API) followPauses(r *request) (pending bool) {
+	for more := true; more; {
+		var err error
+		if more, err = a.store.FollowPauses(r.Context(), r.PathValue("app"), pausePage); err != nil {
+			a.log.WarnContext(r.Context(), "jobs have yet to follow the pauses of their app", "app", r.PathValue("app"), "err", err)
+			return true
+		}
+	}
+	return false
+}
+
+// exportApp returns a disabled app with all that another installation needs of it.
+func (a *API) exportApp(r *request) (response, error) {
+	export, err := a.store.ExportApp(r.Context(), r.PathValue("app"))
+	return response{body: export}, conflict(err, "carillon app export disables the app and waits until it can be exported")
+}
+
+// importApp creates an app from an export.
+func (a *API) importApp(r *request) (response, error) {
+	if err := a.admitImport(r); err != nil {
+		return response{}, err
+	}
+	var export access.Export
+	problems := r.Decode(&export)
+	mustMatch(&problems, "/app/name", export.App.Name, r.PathValue("app"))
+	if len(problems) > 0 {
+		return response{}, problems.Err()
+	}
+	change := r.By()
+	change.IfAbsent = true
+	app, err := a.store.ImportApp(r.Context(), export, change)
+	return response{revision: app.Revision, body: app}, a.gate.ExplainFailed(r.Request, change, err)
+}
+
+// admitImport refuses an import of more than the quotas of its app allow. It counts in the text and decodes only the app, so that
+// a million empty jobs take no memory. Decoding says what else is wrong.
+func (a *API) admitImport(r *request) error {
+	text, problems := r.Text()
+	if text = bytes.TrimSpace(text); len(problems) > 0 || !json.Valid(text) {
+		return nil
+	}
+	app, change := access.App{Name: r.PathValue("app")}, r.By()
+	if raw := decode.Member(text, "app"); raw != nil && decode.Part(raw, &app) {
+		if invalid := app.Validate() != nil; invalid && change.Operator {
+			return nil // its quotas may be wrong
+		}
+	}
+	app.Name = r.PathValue("app")
+	quotas, err := a.store.ImportQuotas(r.Context(), app, change)
+	if err != nil {
+		return err
+	}
+	return quotas.CheckImport(app.Name, countImport(text))
+}
+
+// countImport returns what an export, as a valid text, has of what is bounded by quotas.
+func countImport(text json.RawMessage) target.ImportCounts {
+	jobs := decode.Member(text, "jobs")
+	counts := target.ImportCounts{Jobs: decode.Count(jobs), WaitingRuns: decode.Count(decode.Member(text, "waiting_runs"))}
+	for _, one := range decode.Parts(jobs) {
+		counts.Triggers += decode.Count(decode.Member(decode.Member(one, "job"), "triggers"))
+	}
+	return counts
 }

@@ -1,10 +1,17 @@
 package api
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -38,4 +45,168 @@ func (a *API) deleteGroup(r *request) (response, error) {
 		}
 		return err
 	})
+}
+
+// registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the endpoint is.
+func (a *API) registerEndpoint(r *request) (response, error) {
+	endpoint := target.Endpoint{ID: r.PathValue("endpoint")}
+	problems := r.Decode(&endpoint)
+	mustMatch(&problems, "/id", endpoint.ID, r.PathValue("endpoint"))
+	input.CheckName(&problems, "/id", r.PathValue("endpoint"))
+	decode.AddInvalid(&problems, endpoint.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	if err := noCondition(r, "an endpoint"); err != nil {
+		return response{}, err
+	}
+	app, group := r.PathValue("app"), r.PathValue("group")
+	stored, created, err := a.store.RegisterEndpoint(r.Context(), app, group, endpoint, time.Time{}, r.By())
+	if err != nil {
+		return response{}, conflict(err, "register in a group that has registration, under an id that the group does not declare")
+	}
+	if !created {
+		return response{body: stored}, nil
+	}
+	a.registrations.note(r.Context(), cameEndpoint, app, group, endpoint.ID)
+	return response{status: http.StatusCreated, body: stored}, nil
+}
+
+func (a *API) deregisterEndpoint(r *request) (response, error) {
+	if err := noCondition(r, "an endpoint"); err != nil {
+		return response{}, err
+	}
+	app, group, id := r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint")
+	err := a.store.DeregisterEndpoint(r.Context(), app, group, id, r.By())
+	if err == nil {
+		a.registrations.note(r.Context(), leftEndpoint, app, group, id)
+	}
+	return response{status: http.StatusNoContent}, err
+}
+
+// noCondition refuses a condition on a thing which has no revision that could meet it.
+func noCondition(r *request, thing string) error {
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if len(r.Header.Values(name)) > 0 {
+			return input.Refuse(input.CodePrecondition, "%s has no revision; leave out %s", thing, name)
+		}
+	}
+	return nil
+}
+
+// Fleet is what the node knows of endpoint groups apart from the store.
+type Fleet interface {
+	// Members returns the endpoints that the names of a group stand for, by their ids: those that an app with some bounds may
+	// call, and those that are refused. It may wait for name servers.
+	Members(ctx context.Context, group target.EndpointGroup, egress target.EgressBounds) (members, refused []target.Endpoint)
+	// GroupStatus returns what the node knows of a group of an app with some bounds and its endpoints. It may wait for name
+	// servers.
+	GroupStatus(ctx context.Context, group target.GroupVersion, egress target.EgressBounds) target.GroupStatus
+}
+
+func (a *API) listEndpoints(r *request) (response, error) {
+	app, name := r.PathValue("app"), r.PathValue("group")
+	named, err := a.namedEndpoints(r, app, name)
+	if err != nil {
+		return response{}, err
+	}
+	return pagedByName(r, endpointID, func(page input.Page) ([]target.Endpoint, error) {
+		stored, err := a.store.Endpoints(r.Context(), app, name, time.Time{}, page)
+		if err != nil || len(named) == 0 {
+			return stored, err
+		}
+		return mergedPage(stored, named, page), nil
+	})
+}
+
+// namedEndpoints returns the endpoints that the names of a group stand for, by their ids. Those that may not be called are for
+// operators: their addresses tell about the network of the nodes.
+func (a *API) namedEndpoints(r *request, app, name string) ([]target.Endpoint, error) {
+	if a.opts.Fleet == nil {
+		return nil, nil
+	}
+	group, err := a.store.Group(r.Context(), app, name)
+	if err != nil || len(group.DNS) == 0 {
+		return nil, err
+	}
+	egress, err := a.egressOf(r.Context(), app)
+	if err != nil {
+		return nil, err
+	}
+	members, refused := a.opts.Fleet.Members(r.Context(), group, egress)
+	if r.IsBound() {
+		return members, nil
+	}
+	all := slices.Concat(members, refused)
+	slices.SortFunc(all, byEndpointID)
+	return all, nil
+}
+
+// egressOf returns the bounds of egress of an app.
+func (a *API) egressOf(ctx context.Context, name string) (egress target.EgressBounds, err error) {
+	app, err := a.store.App(ctx, name)
+	if err == nil && app.Bounds != nil {
+		egress = app.Bounds.Egress
+	}
+	return egress, err
+}
+
+func endpointID(e target.Endpoint) string { return e.ID }
+
+func byEndpointID(a, b target.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
+
+// mergedPage adds endpoints from DNS to a page of those that are stored. Of two with the same id, the stored one counts.
+func mergedPage(stored, named []target.Endpoint, page input.Page) []target.Endpoint {
+	after, found := slices.BinarySearchFunc(named, target.Endpoint{ID: page.Cursor}, byEndpointID)
+	if found {
+		after++
+	}
+	all := slices.Concat(stored, named[after:])
+	slices.SortStableFunc(all, byEndpointID)
+	all = slices.CompactFunc(all, func(a, b target.Endpoint) bool { return a.ID == b.ID })
+	return all[:min(len(all), page.Limit)]
+}
+
+// groupStatus tells what this node knows of a group.
+func (a *API) groupStatus(r *request) (response, error) {
+	if a.opts.Fleet == nil {
+		return response{}, input.Refuse(input.CodeUnavailable, "the node makes no requests to endpoints")
+	}
+	group, err := a.store.Group(r.Context(), r.PathValue("app"), r.PathValue("group"))
+	if err != nil {
+		return response{}, err
+	}
+	version := target.GroupVersion{EndpointGroup: group}
+	page := input.Page{Limit: target.MaxEndpoints}
+	if version.Live, err = a.store.Endpoints(r.Context(), group.App, group.Name, time.Time{}, page); err != nil {
+		return response{}, err
+	}
+	egress, err := a.egressOf(r.Context(), group.App)
+	if err != nil {
+		return response{}, err
+	}
+	status := a.opts.Fleet.GroupStatus(r.Context(), version, egress)
+	if r.IsBound() {
+		for label, one := range status.DNS {
+			one.Error, _ = target.HideAddresses(one.Error, netip.Addr{}) // of name servers
+			status.DNS[label] = one
+		}
+	}
+	return response{body: status}, nil
+}
+
+// drainEndpoint serves drain and resume.
+func drainEndpoint(draining bool) func(*API, *request) (response, error) {
+	return func(a *API, r *request) (response, error) {
+		app, group, id := r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint")
+		stored, err := a.store.DrainEndpoint(r.Context(), app, group, id, draining, r.By())
+		if errors.Is(err, dispatcher.ErrNotFound) {
+			named, _ := a.namedEndpoints(r, app, group)
+			if _, from := slices.BinarySearchFunc(named, target.Endpoint{ID: id}, byEndpointID); from {
+				return response{}, input.Refuse(input.CodeStateConflict, "endpoint %s is there because a name of the group leads to it; "+
+					"take it out of DNS, and nodes leave it out once the TTL has passed", input.Echo(id))
+			}
+		}
+		return response{body: stored}, err
+	}
 }

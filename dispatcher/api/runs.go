@@ -3,10 +3,14 @@ package api
 import (
 	"context"
 	"errors"
+	"strconv"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func (a *API) listRuns(r *request) (response, error) {
@@ -121,4 +125,195 @@ func (a *API) checkEnabled(r *request, name string) error {
 	}
 	return input.Refuse(input.CodeAppDisabled, "app %s is disabled, so no node would claim the run; "+
 		"enable it first, in Terraform or with PATCH /v1/apps/%s", input.Echo(name), name)
+}
+
+// requestOfRun shows the request of a run as its job would send it now.
+func (a *API) requestOfRun(r *request) (response, error) {
+	run, err := a.visibleRun(r)
+	if err != nil {
+		return response{}, err
+	}
+	job, err := a.store.Job(r.Context(), run.App, run.Job)
+	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		return response{}, err
+	}
+	if err != nil {
+		return response{}, input.Refuse(input.CodeStateConflict,
+			"job %s of run %s is not there any more, or delivers for another one, so nobody can tell its request", input.Echo(run.Job), run.ID)
+	}
+	if a.opts.Requests == nil {
+		return response{}, input.Refuse(input.CodeUnavailable, "this process makes no requests, so it cannot show them; ask a node")
+	}
+	call, endpoint, err := a.callOfRun(r, run, job)
+	if err != nil {
+		return response{}, err
+	}
+	shown := a.opts.Requests.Show(call, endpoint, r.Now)
+	shown.Run, shown.Revision, shown.RunRevision = run.ID, job.Revision, run.Revision
+	return response{body: shown}, nil
+}
+
+// callOfRun returns the call of the latest attempt of a run by its job as it is now, without the values of secrets, and the
+// member of its group that it went to, if that is known.
+func (a *API) callOfRun(r *request, one run.Run, job dispatcher.Job) (
+	call target.Call, endpoint *target.Endpoint, err error,
+) {
+	key, err := run.ParseKey(one.ID)
+	if err != nil {
+		return call, nil, err
+	}
+	call = target.Call{
+		App: one.App, Job: one.Job, Trigger: one.Trigger, Key: key, EventID: one.EventID, Attempt: max(one.Attempt, 1),
+		Missed: one.Missed, Cause: one.Cause, Target: job.Target, Shard: one.Shard, Payload: job.Payload,
+	}
+	if one.Payload != nil {
+		call.Payload = one.Payload
+	}
+	if call.Templates, err = job.Target.Templates(); err != nil {
+		return call, nil, err
+	}
+	if call.Templates.UseFires() && one.Trigger != "" {
+		if err := a.addFires(r, &call, job); err != nil {
+			return call, nil, err
+		}
+	}
+	if job.CarryState {
+		state, err := a.store.CarriedState(r.Context(), one.App, one.Job)
+		if err != nil {
+			return call, nil, err
+		}
+		call.Carried = &state
+	}
+	if job.Target.Group != nil {
+		endpoint, err = a.addGroup(r, &call, one)
+	}
+	return call, endpoint, err
+}
+
+// addFires adds to a call the fires before and after its own. What cannot be evaluated is left out.
+func (a *API) addFires(r *request, call *target.Call, job dispatcher.Job) error {
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
+	if err != nil {
+		return err
+	}
+	defer done()
+	call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, a.store, call.App, job.Key(), call.Key.TriggerID,
+		call.Key.ScheduledAt)
+	var unreadable *target.TemplateError
+	if errors.As(err, &unreadable) {
+		return nil
+	}
+	return err
+}
+
+// addGroup adds to a call the group that its target names, and returns the member that its attempt went to.
+func (a *API) addGroup(r *request, call *target.Call, run run.Run) (*target.Endpoint, error) {
+	name := call.Target.Group.Name
+	group, err := a.store.Group(r.Context(), run.App, name)
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return nil, input.Refuse(input.CodeStateConflict, "group %s, which the target of the job names, is not there", input.Echo(name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	call.Group = &target.GroupVersion{EndpointGroup: group}
+	id := run.EndpointOf(call.Attempt)
+	if id == "" {
+		return nil, nil
+	}
+	members, err := a.store.Endpoints(r.Context(), run.App, name, time.Time{}, input.Page{Limit: target.MaxEndpoints})
+	if err != nil {
+		return nil, err
+	}
+	for i := range members {
+		if members[i].ID == id {
+			return &members[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// logMemory is what a log takes while it is read and sent, by estimate.
+const logMemory = 16 << 20
+
+// runLog reads the log of an attempt from the executor that has it.
+func (a *API) runLog(r *request) (response, error) {
+	run, err := a.visibleRun(r)
+	if err != nil {
+		return response{}, err
+	}
+	attempt, err := r.number("attempt", run.Attempt)
+	if err != nil {
+		return response{}, err
+	}
+	from, err := r.number("from_line", 1)
+	if err != nil {
+		return response{}, err
+	}
+	call, err := a.executorCall(r, run, attempt)
+	if err != nil {
+		return response{}, err
+	}
+	log, err := a.opts.Executors.ExecutorLog(r.Context(), call, from)
+	if err != nil {
+		return response{}, input.Refuse(input.CodeUnavailable, "executor %s gave no log: %v", call.Endpoint.ID, err)
+	}
+	log.Run, log.Attempt = run.ID, attempt
+	return response{body: log}, nil
+}
+
+// number returns a query parameter that is a whole number from 1 on.
+func (r *request) number(name string, otherwise int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, &input.Problem{Path: "/" + name, Code: input.CodeQuerySyntax,
+			Message: name + " " + input.Echo(text) + " is not a whole number from 1 on"}
+	}
+	return n, nil
+}
+
+// executorCall returns how to ask the executor that has an attempt of a run. The error says why there is none to ask.
+func (a *API) executorCall(r *request, run run.Run, attempt int) (call target.ExecutorCall, err error) {
+	if call, err = a.executorsOf(r, run); err != nil {
+		return call, err
+	}
+	return callOf(call, run, attempt)
+}
+
+// executorsOf returns how to ask the executors of a run, but for which one. The error says why there is none to ask.
+func (a *API) executorsOf(r *request, run run.Run) (call target.ExecutorCall, err error) {
+	job, err := a.store.Job(r.Context(), run.App, run.Job)
+	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		return call, err
+	}
+	if err != nil || a.opts.Executors == nil || job.Target.Group == nil || job.Target.Group.XXLJob == nil {
+		return call, input.Refuse(input.CodeStateConflict, "run %s is not one of a group of kind xxl_job, so no executor keeps a log of it",
+			run.ID)
+	}
+	call, err = a.gate.Group(r.Context(), run.App, job.Target.Group.Name)
+	if err == nil && len(call.Group.DNS) > 0 && a.opts.Fleet != nil {
+		members, _ := a.opts.Fleet.Members(r.Context(), call.Group.EndpointGroup, call.Bounds.Egress)
+		call.Group = new(call.Group.With(members))
+	}
+	return call, err
+}
+
+// callOf completes a call by the executor that has an attempt of a run.
+func callOf(call target.ExecutorCall, run run.Run, attempt int) (target.ExecutorCall, error) {
+	id := run.EndpointOf(attempt)
+	if id == "" {
+		return call, input.Refuse(input.CodeStateConflict, "no executor is known to have attempt %d of run %s", attempt, run.ID)
+	}
+	for _, endpoint := range call.Group.Live {
+		if endpoint.ID == id {
+			call.Endpoint, call.Run = endpoint, run.ExecutorRun(attempt)
+			return call, nil
+		}
+	}
+	return call, input.Refuse(input.CodeStateConflict, "executor %s, which had attempt %d of run %s, is not in group %s any more",
+		id, attempt, run.ID, call.Group.Name)
 }

@@ -1,0 +1,399 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api/decode"
+	"github.com/carillon-dev/carillon/dispatcher/api/gate"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/view"
+)
+
+// overviewApps returns the apps of a route over all apps: the one that the query names, or those of the token; empty: all.
+func (a *API) overviewApps(r *request, problems *input.Problems) ([]string, error) {
+	app := r.URL.Query().Get("app")
+	if !r.URL.Query().Has("app") {
+		return r.Token.Apps, nil
+	}
+	input.CheckName(problems, "/app", app)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	if !r.MaySee(app) {
+		return nil, r.NotBound(app)
+	}
+	_, err := a.store.App(r.Context(), app)
+	return []string{app}, err
+}
+
+// listSummaries lists jobs over all apps.
+func (a *API) listSummaries(r *request) (response, error) {
+	query, err := r.jobQuery()
+	if err != nil {
+		return response{}, err
+	}
+	var problems input.Problems
+	if query.Apps, err = a.overviewApps(r, &problems); err != nil {
+		return response{}, err
+	}
+	summaries, next, err := a.store.JobSummaries(r.Context(), query)
+	body := newList(summaries)
+	body.Next = next
+	return response{body: body}, err
+}
+
+// jobQuery reads the parameters of the list of summaries, but for the app.
+func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
+	var problems input.Problems
+	values := r.URL.Query()
+	query = dispatcher.JobQuery{
+		State: dispatcher.JobState(values.Get("state")), Result: run.State(values.Get("result")),
+		Name: values.Get("name"), Host: values.Get("host"), Page: r.page(&problems, isJobCursor),
+	}
+	query.Page.Bytes = gate.PageBytes
+	if values.Has("state") {
+		input.CheckEnum(&problems, "/state", "state", query.State, dispatcher.JobStates)
+	}
+	if values.Has("result") {
+		input.CheckEnum(&problems, "/result", "result", query.Result, run.FinalStates)
+	}
+	for _, name := range []string{"name", "host"} {
+		if text := values.Get(name); values.Has(name) && (text == "" || len(text) > maxFilter || !printable(text)) {
+			problems.Add("/"+name, input.CodeTextInvalid, "%s is empty, longer than %d bytes or holds a control character, as none does",
+				name, maxFilter)
+		}
+	}
+	labels, err := r.labels()
+	problems.AddError("", err)
+	query.Page.Labels = labels
+	return query, problems.Err()
+}
+
+// maxFilter is longer than any name of a host, function, group, queue or topic.
+const maxFilter = 300
+
+func isJobCursor(text string) bool {
+	_, _, ok := dispatcher.ParseJobCursor(text)
+	return ok
+}
+
+// attention shows what a person on call should look at.
+func (a *API) attention(r *request) (response, error) {
+	var problems input.Problems
+	apps, err := a.overviewApps(r, &problems)
+	if err != nil {
+		return response{}, err
+	}
+	found, err := a.store.Attention(r.Context(), apps, time.Time{})
+	return response{body: found}, err
+}
+
+// upcomingFires shows how many fires are to come. They are counted by Run, because that may take some seconds.
+func (a *API) upcomingFires(r *request) (response, error) {
+	var problems input.Problems
+	hours := view.UpcomingHours
+	if text := r.URL.Query().Get("hours"); r.URL.Query().Has("hours") {
+		var err error
+		if hours, err = strconv.Atoi(text); err != nil || hours < 1 || hours > view.MaxUpcomingHours {
+			problems.Add("/hours", input.CodeCountRange, "hours %s is not a number from 1 to %d", input.Echo(text),
+				view.MaxUpcomingHours)
+		}
+	}
+	apps, err := a.overviewApps(r, &problems)
+	if err == nil {
+		err = problems.Err()
+	}
+	if err != nil {
+		return response{}, err
+	}
+	fires := a.forecasts.latest(r.Context(), apps, r.Now)
+	if steps := hours * int(time.Hour/view.UpcomingStep); len(fires.Counts) > steps {
+		fires.Counts = fires.Counts[:steps]
+	}
+	return response{body: fires}, nil
+}
+
+// timelineAround is how much of the past and of the future a timeline has that names no time.
+const timelineAround = 6 * time.Hour
+
+// timeline shows what happened to the jobs of an app between two times, and what is planned.
+func (a *API) timeline(r *request) (response, error) {
+	var problems input.Problems
+	values := r.URL.Query()
+	query := view.TimelineQuery{
+		App: r.PathValue("app"), Job: values.Get("job"), From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
+		Page: r.page(&problems, input.IsName),
+	}
+	if !values.Has("limit") {
+		query.Page.Limit = view.MostTimelineRows
+	}
+	if query.Page.Limit > view.MostTimelineRows {
+		problems.Add("/limit", input.CodePageLimit, "limit %d is not a number from 1 to %d", query.Page.Limit, view.MostTimelineRows)
+	}
+	if values.Has("job") {
+		input.CheckName(&problems, "/job", query.Job)
+	}
+	switch from, to := values.Has("from"), values.Has("to"); {
+	case from && !to:
+		query.To = query.From.Add(2 * timelineAround)
+	case to && !from:
+		query.From = query.To.Add(-2 * timelineAround)
+	case !from:
+		query.From, query.To = r.Now.Add(-timelineAround), r.Now.Add(timelineAround)
+	}
+	query.From, query.To = query.From.UTC().Truncate(time.Millisecond), query.To.UTC().Truncate(time.Millisecond)
+	checkOrder(&problems, query.From, query.To)
+	if span := query.To.Sub(query.From); span > view.MostTimeline {
+		problems.Add("/to", input.CodeDurationMax, "to is %s after from; the maximum is %s, so ask for a shorter time", span,
+			view.MostTimeline)
+	}
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
+	if err != nil {
+		return response{}, err
+	}
+	defer done()
+	page, err := a.store.Timeline(ctx, query)
+	return response{body: page}, err
+}
+
+// statistics returns what the runs of each day came to: of one app or of all that the token may see.
+func (a *API) statistics(r *request) (response, error) {
+	var problems input.Problems
+	values := r.URL.Query()
+	query := view.StatisticsQuery{From: r.instant(&problems, "from"), To: r.instant(&problems, "to")}
+	if values.Has("app") {
+		query.Apps = []string{values.Get("app")}
+		input.CheckName(&problems, "/app", values.Get("app"))
+	}
+	checkOrder(&problems, query.From, query.To)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	switch {
+	case len(r.Token.Apps) == 0:
+	case query.Apps == nil:
+		query.Apps = r.Token.Apps
+	case !r.MaySee(query.Apps[0]):
+		return response{}, r.NotBound(query.Apps[0])
+	}
+	if values.Has("app") {
+		if _, err := a.store.App(r.Context(), query.Apps[0]); err != nil {
+			return response{}, err
+		}
+	}
+	found, err := a.store.Statistics(r.Context(), query)
+	return response{body: found}, err
+}
+
+// preview uses the database's clock, as a declaration of the schedule would, and the calendars of
+// the app in the request.
+func (a *API) preview(r *request) (response, error) {
+	var asked view.PreviewRequest
+	problems := r.Decode(&asked)
+	if asked.App != "" && !r.MaySee(asked.App) {
+		return response{}, r.NotBound(asked.App)
+	}
+	if asked.App != "" && asked.NeedsTimezone() {
+		defaults, err := a.store.JobDefaults(r.Context(), asked.App)
+		if err != nil {
+			return response{}, err
+		}
+		if defaults != nil {
+			asked.Timezone = defaults.Timezone
+		}
+	}
+	decode.AddInvalid(&problems, asked.CheckTimezone())
+	decode.AddInvalid(&problems, asked.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	var calendars dispatcher.Calendars
+	if asked.Calendar != "" {
+		_, all, err := a.store.AppCalendars(r.Context(), asked.App)
+		if err != nil {
+			return response{}, err
+		}
+		calendars = dispatcher.CompileCalendars(all)
+	}
+	now, err := a.store.Clock(r.Context())
+	if err != nil {
+		return response{}, err
+	}
+	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
+	if err != nil {
+		return response{}, err
+	}
+	defer done()
+	found, err := asked.Preview(ctx, calendars, now)
+	return response{body: found}, err
+}
+
+const (
+	// forecastAge is for how long a count of upcoming fires is shown before they are counted again.
+	forecastAge = 5 * time.Minute
+	// forecastPatience is how long a request waits for a count, which is enough for some thousand triggers.
+	forecastPatience = 100 * time.Millisecond
+	// forecastTimeout bounds one count.
+	forecastTimeout = time.Minute
+	// maxForecasts is of how many sets of apps a count is kept.
+	maxForecasts = 200
+	// forecastPage and forecastPages bound the triggers that are counted.
+	forecastPage  = 1000
+	forecastPages = 200
+)
+
+// forecasts are the counts of upcoming fires, for each set of apps that was asked for. One is counted at a time.
+type forecasts struct {
+	store  Store
+	log    *slog.Logger
+	wanted chan *forecast
+
+	mu   sync.Mutex
+	apps *limit.Recent[string, *forecast]
+}
+
+// forecast is the count of upcoming fires of some apps.
+type forecast struct {
+	apps []string
+	// done is closed when the count under way is over; nil: none is.
+	done  chan struct{}
+	fires view.UpcomingFires
+	at    time.Time // zero: never counted
+}
+
+func newForecasts(store Store, log *slog.Logger) *forecasts {
+	return &forecasts{store: store, log: log, wanted: make(chan *forecast, maxForecasts),
+		apps: limit.NewRecent[string, *forecast](maxForecasts)}
+}
+
+// latest returns the latest count, and has the fires counted again if it is old.
+func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) view.UpcomingFires {
+	one, done := f.ask(apps, now)
+	if done != nil {
+		patience := time.NewTimer(forecastPatience)
+		defer patience.Stop()
+		select {
+		case <-done:
+		case <-patience.C:
+		case <-ctx.Done():
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fires := one.fires
+	fires.Computing = one.done != nil
+	if fires.Counts == nil {
+		fires.Step, fires.Counts = input.Duration(view.UpcomingStep), []int64{}
+		fires.From = now.UTC().Truncate(view.UpcomingStep)
+	}
+	return fires
+}
+
+// ask returns the count of some apps. done is closed when a count that is under way is over; nil: there is nothing to wait for. A count
+// that is a little too old is shown while the next one is under way.
+func (f *forecasts) ask(apps []string, now time.Time) (one *forecast, done <-chan struct{}) {
+	apps = slices.Compact(slices.Sorted(slices.Values(apps)))
+	key := strings.Join(apps, ",")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one, known := f.apps.Get(key)
+	if !known {
+		one = &forecast{apps: apps}
+	}
+	f.apps.Put(key, one)
+	if one.done == nil && (one.at.IsZero() || now.Sub(one.at) >= forecastAge) {
+		select {
+		case f.wanted <- one:
+			one.done = make(chan struct{})
+		default: // enough others are to be counted before
+		}
+	}
+	if now.Sub(one.at) < 2*forecastAge {
+		return one, nil
+	}
+	return one, one.done
+}
+
+// run counts what was asked for, until ctx ends.
+func (f *forecasts) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case one := <-f.wanted:
+			fires, now, err := f.count(ctx, one.apps)
+			if err != nil && ctx.Err() == nil {
+				f.log.WarnContext(ctx, "count upcoming fires", "apps", one.apps, "err", err)
+			}
+			f.mu.Lock()
+			if err == nil {
+				one.fires, one.at = fires, now
+			}
+			close(one.done)
+			one.done = nil
+			f.mu.Unlock()
+		}
+	}
+}
+
+// count counts the upcoming fires of some apps, all of them if none is named.
+func (f *forecasts) count(ctx context.Context, apps []string) (fires view.UpcomingFires, at time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, forecastTimeout)
+	defer cancel()
+	now, err := f.store.Clock(ctx)
+	if err != nil {
+		return fires, at, err
+	}
+	now = now.Truncate(time.Millisecond)
+	counter, calendars := view.NewUpcomingCounter(now), map[string]dispatcher.Calendars{}
+	after := int64(-1 << 63)
+	for page := 0; ; page++ {
+		triggers, err := f.store.UpcomingTriggers(ctx, apps, counter.Until(), after, forecastPage)
+		if err != nil {
+			return fires, at, err
+		}
+		for _, t := range triggers {
+			if err := f.compile(ctx, t, calendars); err != nil {
+				return fires, at, err
+			}
+			counter.Add(t, calendars[t.App])
+			after = t.ID
+		}
+		if len(triggers) < forecastPage {
+			break
+		}
+		if page+1 == forecastPages {
+			counter.LeaveOut()
+			break
+		}
+	}
+	return counter.Fires(now), clock(), nil
+}
+
+// compile reads the calendars of the app of a trigger that needs one.
+func (f *forecasts) compile(ctx context.Context, t view.UpcomingTrigger, calendars map[string]dispatcher.Calendars) error {
+	if _, known := calendars[t.App]; known || t.Trigger.Calendar == "" {
+		return nil
+	}
+	_, all, err := f.store.AppCalendars(ctx, t.App)
+	if err != nil {
+		return fmt.Errorf("read the calendars of app %s: %w", t.App, err)
+	}
+	calendars[t.App] = dispatcher.CompileCalendars(all)
+	return nil
+}
+
+func clock() time.Time { return time.Now() } //nolint:forbidigo // of this process
