@@ -38,10 +38,10 @@ type Options struct {
 	Region string
 	// Callbacks tells that the node knows the URL to which targets call back.
 	Callbacks bool
-	// Identities checks the bearer tokens that are JSON Web Tokens; nil: none is accepted.
-	Identities gate.Identities
-	// ClientCertificates demands a client certificate that the server has verified, in addition to a token.
+	// Identities, ClientCertificates and Limits are those of gate.Options.
+	Identities         gate.Identities
 	ClientCertificates bool
+	Limits             gate.Limits
 	// Executors asks executors of XXL-JOB; nil: groups of that kind are not served.
 	Executors Executors
 	// Requests shows what runs send; nil: it is not shown.
@@ -52,8 +52,6 @@ type Options struct {
 	Database func(ctx context.Context) error
 	// Fleet tells what the node knows of endpoint groups; nil: it makes no requests to endpoints.
 	Fleet Fleet
-	// Limits bound what callers can take of the node.
-	Limits gate.Limits
 	// Registerer is where the metrics of the API are registered; nil: nowhere.
 	Registerer prometheus.Registerer
 	// Logger defaults to slog.Default().

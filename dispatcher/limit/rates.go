@@ -60,11 +60,7 @@ func (r *Rates[K]) take(key K, perMinute int, count float64, now time.Time) time
 }
 
 // Len returns how many keys are remembered.
-func (r *Rates[K]) Len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buckets.Len()
-}
+func (r *Rates[K]) Len() int { return r.buckets.Len() }
 
 // Lines bounds lines in a log: each kind of line may come some times in a minute.
 type Lines struct {
@@ -94,9 +90,9 @@ func (l *Lines) May(kind string, now time.Time) (withheld int, may bool) {
 	return withheld, true
 }
 
-// Recent keeps values by key, and forgets those that were not stored for the longest time. It is not safe for concurrent
-// use.
+// Recent keeps values by key, and forgets those that were not stored for the longest time.
 type Recent[K comparable, V any] struct {
+	mu sync.Mutex
 	// When recent has half of most, it becomes older, and what was older is forgotten.
 	recent, older map[K]V
 	most          int
@@ -109,6 +105,8 @@ func NewRecent[K comparable, V any](most int) *Recent[K, V] {
 
 // Get returns the value of a key.
 func (r *Recent[K, V]) Get(key K) (value V, found bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if value, found = r.recent[key]; !found {
 		value, found = r.older[key]
 	}
@@ -117,6 +115,8 @@ func (r *Recent[K, V]) Get(key K) (value V, found bool) {
 
 // Put stores the value of a key.
 func (r *Recent[K, V]) Put(key K, value V) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if _, there := r.recent[key]; !there && len(r.recent) >= r.most/2 {
 		r.older, r.recent = r.recent, make(map[K]V)
 	}
@@ -125,12 +125,22 @@ func (r *Recent[K, V]) Put(key K, value V) {
 
 // Delete forgets a key.
 func (r *Recent[K, V]) Delete(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.recent, key)
 	delete(r.older, key)
 }
 
 // Clear forgets everything.
-func (r *Recent[K, V]) Clear() { r.recent, r.older = map[K]V{}, nil }
+func (r *Recent[K, V]) Clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recent, r.older = map[K]V{}, nil
+}
 
 // Len returns how many values are kept; one that is stored again may count twice.
-func (r *Recent[K, V]) Len() int { return len(r.recent) + len(r.older) }
+func (r *Recent[K, V]) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.recent) + len(r.older)
+}

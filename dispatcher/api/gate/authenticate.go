@@ -42,19 +42,19 @@ func (g *Gate) authenticateToken(r *Request) error {
 	var problem *input.Problem
 	if errors.As(err, &problem) && problem.Code == input.CodeUnauthorized {
 		if r.bad == badCallback { // the holder of one token must not try it on any number of runs
-			g.limits.forget(hash)
+			g.limits.known.Delete(hash)
 		}
 		g.noteUnauthorized(r)
 	}
 	if err == nil && given {
-		g.limits.setKnown(hash)
+		g.limits.known.Put(hash, struct{}{})
 	}
 	return err
 }
 
 // checkBadTokens refuses a secret, given by its hash, that was not valid before, if there were many invalid ones.
 func (g *Gate) checkBadTokens(r *Request, hash [32]byte) error {
-	if g.limits.isKnown(hash) {
+	if _, known := g.limits.known.Get(hash); known {
 		return nil
 	}
 	if wait := g.limits.badTokens.Wait(r.client, g.limits.BadTokens, r.Now); wait > 0 {
@@ -62,25 +62,6 @@ func (g *Gate) checkBadTokens(r *Request, hash [32]byte) error {
 			" requests without a valid token in a minute", wait)
 	}
 	return nil
-}
-
-func (l *limits) isKnown(hash [32]byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, known := l.known.Get(hash)
-	return known
-}
-
-func (l *limits) setKnown(hash [32]byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known.Put(hash, struct{}{})
-}
-
-func (l *limits) forget(hash [32]byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known.Delete(hash)
 }
 
 // findToken finds the token of r, which may be that of an attempt.
@@ -252,7 +233,7 @@ func (g *Gate) authenticateExecutor(r *Request) error {
 		g.noteUnauthorized(r)
 		return input.Refuse(input.CodeUnauthorized, "the access token is wrong, or no group of kind xxl_job has this address")
 	}
-	g.limits.setKnown(hash)
+	g.limits.known.Put(hash, struct{}{})
 	r.Executors = group
 	r.Token = access.APIToken{Name: "executors of " + name, Apps: []string{app}}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,7 +64,6 @@ type limits struct {
 	places                       *limit.Places
 	lines                        *limit.Lines
 
-	mu     sync.Mutex
 	quotas *limit.Recent[string, quota]
 	// known are hashes of Authorization headers that were valid.
 	known *limit.Recent[[32]byte, struct{}]
@@ -212,9 +210,7 @@ func (r *Request) boundApp() string {
 // requestQuota returns how many requests an app may make in a minute.
 func (g *Gate) requestQuota(r *Request, app string) int {
 	l := g.limits
-	l.mu.Lock()
 	known, found := l.quotas.Get(app)
-	l.mu.Unlock()
 	if found && r.Now.Sub(known.at).Abs() < quotaKept {
 		return known.perMinute
 	}
@@ -230,8 +226,6 @@ func (g *Gate) requestQuota(r *Request, app string) int {
 		bounds = *read.Bounds
 	}
 	known = quota{perMinute: bounds.WithDefaults(app).Quotas.RequestsPerMinute, at: r.Now}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.quotas.Put(app, known)
 	return known.perMinute
 }

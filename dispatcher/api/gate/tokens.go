@@ -16,10 +16,8 @@ import (
 // tokenCache remembers for a moment which tokens there are, so that they cost no query each, and unknown ones that come
 // again neither.
 type tokenCache struct {
-	store Store
-	kept  time.Duration
-
-	mu     sync.Mutex
+	store  Store
+	kept   time.Duration
 	tokens *limit.Recent[[32]byte, cachedToken]
 }
 
@@ -37,9 +35,7 @@ func newTokenCache(store Store, kept time.Duration) *tokenCache {
 // byHash returns the token with a hash, as the database has it or had it a moment ago.
 func (c *tokenCache) byHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
 	now := clock()
-	c.mu.Lock()
 	cached, known := c.tokens.Get(hash)
-	c.mu.Unlock()
 	if known && now.Sub(cached.at).Abs() < c.kept {
 		if !cached.found {
 			return access.APIToken{}, dispatcher.ErrNotFound
@@ -48,19 +44,13 @@ func (c *tokenCache) byHash(ctx context.Context, hash [32]byte) (access.APIToken
 	}
 	token, err := c.store.TokenByHash(ctx, hash)
 	if err == nil || errors.Is(err, dispatcher.ErrNotFound) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		c.tokens.Put(hash, cachedToken{token: token, found: err == nil, at: now})
 	}
 	return token, err
 }
 
 // ForgetTokens forgets which tokens there are: one of them has changed.
-func (g *Gate) ForgetTokens() {
-	g.tokens.mu.Lock()
-	defer g.tokens.mu.Unlock()
-	g.tokens.tokens.Clear()
-}
+func (g *Gate) ForgetTokens() { g.tokens.tokens.Clear() }
 
 // outageTokens are the tokens that were last accepted for a route that also serves while the database is
 // unreachable. Metrics are wanted most then, and a scraper that gets no response sees a dead node instead.
