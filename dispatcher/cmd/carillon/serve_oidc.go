@@ -7,8 +7,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/carillon-dev/carillon/dispatcher/api/oidc"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/oidc"
 )
 
 // oidcFlags let callers come with tokens of an OpenID Connect issuer in place of stored ones, and people sign in there.

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/oidc"
+	"github.com/carillon-dev/carillon/dispatcher/api/oidc"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/oidc"
+	"github.com/carillon-dev/carillon/dispatcher/api/oidc"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
@@ -33,7 +33,7 @@ func idTokens() map[string]map[string]any {
 // The rules that the page gives for the providers fit the tokens that these issue, and no others.
 func TestRulesOfTheGuideFitTokensOfProviders(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "use-the-console.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to", "use-the-console.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
