@@ -53,7 +53,7 @@ func firing() []string {
 }
 
 func nodes() []string {
-	return append(domain(), "dispatcher/cmd/", "dispatcher/platform/", "dispatcher/tracing/", "dispatcher/secretmanager/", "dispatcher/oidc/",
+	return append(domain(), "dispatcher/cmd/", "dispatcher/platform/", "dispatcher/tracing/", "dispatcher/secretmanager/",
 		"dispatcher/limit/", "dispatcher/api/", "dispatcher/client/", "test/program/", "test/postgres/", "test/freeport/",
 		"test/servers/", "test/oidctest/", "test/clientcert/", "test/ec2/")
 }
@@ -232,7 +232,7 @@ func raceSteps() []step {
 		engine,
 		// Bounds on memory do not hold under the detector, which has pools drop a part of what they keep at random.
 		race("race-api", 4, []string{"-skip", "^Test(DecodingAllocatesInProportionToTheBody|NoRouteTakesMuchMemoryForABody)$"},
-			"dispatcher/api/", "dispatcher/oidc/", "dispatcher/limit/", "dispatcher/client/"),
+			"dispatcher/api/", "dispatcher/limit/", "dispatcher/client/"),
 		race("race-console", 3, nil, "dispatcher/console/"),
 		race("race-invoke", 3, nil, "dispatcher/invoke/", "dispatcher/dns/", "dispatcher/secretmanager/", "dispatcher/tracing/",
 			"dispatcher/platform/"),

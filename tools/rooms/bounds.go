@@ -23,13 +23,13 @@ const (
 	mostLines     = 117_450
 	mostNinetieth = 8
 	mostComplex   = 42
-	mostWide      = 33
+	mostWide      = 32
 	mostLong      = 48
 )
 
 // mostFiles are of folders that have more than they should.
 var mostFiles = map[string]int{
-	"dispatcher": 49, "dispatcher/api": 54, "dispatcher/cmd/carillon": 92, "dispatcher/console": 59, "dispatcher/engine": 70,
+	"dispatcher": 49, "dispatcher/cmd/carillon": 92, "dispatcher/console": 59, "dispatcher/engine": 70,
 	"dispatcher/store": 128, "provider": 91,
 }
 
