@@ -17,19 +17,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// auditFlag is how long nodes keep the audit log.
-type auditFlag struct {
-	AuditRetention input.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes the same."`
-}
-
-func (f auditFlag) check() error {
-	if kept := f.AuditRetention.Std(); kept < access.MinAuditRetention || kept > input.MaxRetention {
-		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention,
-			access.MinAuditRetention, input.MaxRetention)
-	}
-	return nil
-}
-
 // auditCommand shows the audit log.
 type auditCommand struct {
 	apiFlags

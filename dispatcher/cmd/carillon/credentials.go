@@ -11,6 +11,9 @@ import (
 // credential is a file that a machine may have, and the variable that then names it.
 type credential struct{ file, variable, instead string }
 
+// foundCredentials are those whose variables were set.
+type foundCredentials []credential
+
 // credentials are the passwords and keys of a machine. A variable that gives the same in another way wins.
 func credentials() []credential {
 	return []credential{
@@ -28,9 +31,9 @@ const credentialsDirectory = "CREDENTIALS_DIRECTORY"
 // loadCredentials sets the variables of the files that this process can read, and returns them. A node under
 // systemd has copies, which its unit loads as carillon_NAME. The commands of root read the directory
 // "credentials" next to the settings.
-func loadCredentials() (found []credential, err error) {
+func (v variables) loadCredentials() (found foundCredentials, err error) {
 	for _, c := range credentials() {
-		if inEnvironment(c.variable) || c.instead != "" && inEnvironment(c.instead) {
+		if v.isSet(c.variable) || c.instead != "" && v.isSet(c.instead) {
 			continue
 		}
 		var paths []string
@@ -61,8 +64,8 @@ func canRead(path string) bool {
 	return f.Close() == nil
 }
 
-// explainCredentials says of an error where the flags that it names come from, since nobody has set them.
-func explainCredentials(err error, found []credential) error {
+// explain says of an error where the flags that it names come from, since nobody has set them.
+func (found foundCredentials) explain(err error) error {
 	for _, c := range found {
 		flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(c.variable, "CARILLON_")), "_", "-")
 		if strings.Contains(err.Error(), flag) {

@@ -139,19 +139,5 @@ func (f databaseFlag) wrap(err error) error {
 		err = fmt.Errorf("%w; rds-iam needs IAM authentication enabled on the database, GRANT rds_iam to its user, "+
 			"and rds-db:connect for that user in the role of this machine", err)
 	}
-	return &usageError{err}
-}
-
-// migrateCommand updates the schema of a database.
-type migrateCommand struct {
-	databaseFlag
-}
-
-// Run migrates. Several processes may do so at once, and repeatedly.
-func (m *migrateCommand) Run(ctx context.Context, c console) error {
-	if err := m.migrate(ctx); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(c.out, "the schema is up to date")
-	return err
+	return &invalidError{err}
 }

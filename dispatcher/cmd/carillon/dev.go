@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -68,7 +67,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	defer logFile.Close()
-	log := slog.New(slog.NewTextHandler(logFile, &slog.HandlerOptions{ReplaceAttr: inUTC}))
+	log := newLogger(logFile, "info", "text")
 
 	receiver, err := d.listenReceiver(ctx, out)
 	if err != nil {
@@ -97,7 +96,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	err = serveNode(ctx, nodeOptions{
 		database: databaseFlag{Database: database}, keys: keys, migrate: true, listen: address, log: log, console: true,
 		engine: engine.Options{
-			Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, Closing: stopMargin - processEnd, OnOutcome: out.fire,
+			Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, Closing: shortestClosing, OnOutcome: out.fire,
 		},
 		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: web.Egress{Loopback: true},
 			Managers: secret.Managers{Keep: secret.DefaultKeep}, Logger: log},

@@ -4,23 +4,18 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// doctorCommand checks what a node needs, as the node would use it: one line for each check. It changes nothing.
-type doctorCommand struct {
-	serveFlags
-	outputFlags
+// doctorFlags say what of the surroundings of a node is tried.
+type doctorFlags struct {
 	SecretReference []string `placeholder:"REFERENCE,..." help:"References to read from their manager, such as awssm:billing/api. No value is shown."`
 	EgressURL       []string `placeholder:"URL,..." help:"Targets to connect to, as a webhook would. No request is sent."`
 }
-
-// Validate accepts everything: an invalid flag is a finding, see checkConfiguration.
-func (d *doctorCommand) Validate() error { return nil }
 
 // health is the result of a check.
 type health string
@@ -42,12 +37,13 @@ type finding struct {
 
 // examination is what the checks share. Each check adds its findings; none ends the examination.
 type examination struct {
-	*doctorCommand
-	serve    serveCommand
-	findings []finding
-	valid    bool              // the configuration
-	database *store.Inspection // nil: not reached
-	schema   bool              // it is there, and this version can use it
+	*serveFlags
+	doctorFlags
+	variables variables // that flags read
+	findings  []finding
+	valid     bool              // the configuration
+	database  *store.Inspection // nil: not reached
+	schema    bool              // it is there, and this version can use it
 }
 
 func (e *examination) add(check string, found health, detail, action string) {
@@ -56,7 +52,7 @@ func (e *examination) add(check string, found health, detail, action string) {
 	for line := range strings.SplitSeq(detail, "\n") {
 		lines = append(lines, strings.TrimSpace(line))
 	}
-	e.findings = append(e.findings, finding{check, found, plain(strings.Join(lines, "; ")), action})
+	e.findings = append(e.findings, finding{check, found, input.ShownText(strings.Join(lines, "; "), ""), action})
 }
 
 func (e *examination) ok(check, format string, args ...any) {
@@ -72,9 +68,9 @@ func (e *examination) skip(check, why string) { e.add(check, healthSkip, "not ch
 // checkTimeout bounds one check.
 const checkTimeout = 15 * time.Second
 
-// Run examines all, then prints.
-func (d *doctorCommand) Run(ctx context.Context, c console) error {
-	e := &examination{doctorCommand: d, serve: serveCommand{serveFlags: d.serveFlags}}
+// examine checks what a node with these flags needs, as the node would use it. It changes nothing.
+func (s *serveFlags) examine(ctx context.Context, d doctorFlags, v variables) []finding {
+	e := &examination{serveFlags: s, doctorFlags: d, variables: v}
 	for _, check := range []func(context.Context){
 		e.checkConfiguration, e.checkDatabase, e.checkNotifications, e.checkRights, e.checkSchema, e.checkCapabilities, e.checkSetAside,
 		e.checkClock, e.checkSecrets, e.checkManagers, e.checkEgress, e.checkAWS, e.checkMemory, e.checkFiles, e.checkZones,
@@ -86,40 +82,13 @@ func (d *doctorCommand) Run(ctx context.Context, c console) error {
 	if e.database != nil {
 		_ = e.database.Close() // it was only read
 	}
-	if err := d.print(c, e.findings); err != nil {
-		return err
-	}
-	failed := 0
-	for _, f := range e.findings {
-		if f.Health == healthFail {
-			failed++
-		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d checks failed", failed, len(e.findings))
-	}
-	return nil
-}
-
-func (d *doctorCommand) print(c console, findings []finding) error {
-	if d.Output != outputTable {
-		return printObject(d.outputFlags, c, map[string]any{"version": version, "checks": findings}, nil)
-	}
-	t := &table{}
-	for _, f := range findings {
-		line := f.Detail
-		if f.Action != "" {
-			line += "  -> " + f.Action
-		}
-		t.add(stateCell(f.Health), f.Check, line)
-	}
-	return t.show(c)
+	return e.findings
 }
 
 // checkConfiguration is what serve --check does, and a warning for each variable that no flag reads.
 func (e *examination) checkConfiguration(context.Context) {
 	const check = "configuration"
-	if err := e.serve.Validate(); err != nil {
+	if err := e.Validate(); err != nil {
 		for problem := range strings.SplitSeq(err.Error(), "\n") {
 			e.add(check, healthFail, problem, "correct the flag or the variable")
 		}
@@ -127,7 +96,7 @@ func (e *examination) checkConfiguration(context.Context) {
 		e.valid = true
 		e.ok(check, "valid")
 	}
-	for _, name := range unknownVariables(knownVariables(), os.Environ()) {
+	for _, name := range e.variables.unknown() {
 		e.add(check, healthWarn, name+" is set, and no flag reads it", "correct its name, or remove it")
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -17,9 +15,9 @@ const (
 	envFileVariable = "CARILLON_ENV_FILE"
 )
 
-// loadEnvFile sets the variables of the machine's settings that are not in the environment. It returns the path
+// loadFile sets the variables of the machine's settings that are not in the environment. It returns the path
 // of a file that this user may not read, which is no problem as long as no setting is missing.
-func loadEnvFile() (unreadable string, err error) {
+func (v variables) loadFile() (unreadable string, err error) {
 	path, named := envFilePath()
 	if path == "" {
 		return "", nil
@@ -41,7 +39,7 @@ func loadEnvFile() (unreadable string, err error) {
 		return "", err
 	}
 	for _, s := range settings {
-		if inEnvironment(s.name) {
+		if v.isSet(s.name) {
 			continue
 		}
 		if err := os.Setenv(s.name, s.value); err != nil {
@@ -57,21 +55,6 @@ func envFilePath() (path string, named bool) {
 		path = defaultEnvFile
 	}
 	return path, named
-}
-
-// inEnvironment tells whether a variable is set, or another that sets the same flag.
-func inEnvironment(name string) bool {
-	names := []string{name}
-	for _, group := range variableGroups(reflect.TypeFor[cli]()) {
-		if slices.Contains(group, name) {
-			names = group
-			break
-		}
-	}
-	return slices.ContainsFunc(names, func(one string) bool {
-		_, set := os.LookupEnv(one)
-		return set
-	})
 }
 
 // assignment is one line of the file, or several.

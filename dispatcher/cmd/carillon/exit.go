@@ -46,11 +46,12 @@ func fail(c console, err error) int {
 // exitCode is the exit code of a command that ended with an error.
 func exitCode(err error) int {
 	var usage *usageError
+	var invalid *invalidError
 	var negative *negativeError
 	switch {
 	case errors.Is(err, dispatcher.ErrSchemaTooNew):
 		return exitTooNew
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &invalid):
 		return exitUsage
 	case errors.As(err, &negative):
 		return exitNegative

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,23 +14,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 )
 
-// machineCommand are agents that stop a node before its machine ends.
-type machineCommand struct {
-	EC2 lifecycleEC2Command `cmd:"" name:"ec2" help:"Stop the node of this EC2 instance before its autoscaling group or EC2 ends it." example:"carillon lifecycle ec2 --hook carillon-drain"`
-}
-
-// lifecycleEC2Command is the agent of a termination lifecycle hook.
-type lifecycleEC2Command struct {
+// ec2Agent is the agent of a termination lifecycle hook.
+type ec2Agent struct {
 	Hook  string `env:"CARILLON_LIFECYCLE_HOOK" required:"" placeholder:"NAME" help:"Name of the termination lifecycle hook."`
 	Group string `env:"CARILLON_LIFECYCLE_GROUP" placeholder:"NAME" help:"Name of the autoscaling group. Default: from the instance's tags, if the launch template enables them in the metadata."`
 	Unit  string `env:"CARILLON_LIFECYCLE_UNIT" default:"carillon.service" placeholder:"UNIT" help:"The node's unit of systemd, which is stopped."`
 	logFlags
 }
 
-// Run waits until the instance is to end, stops the unit and completes the lifecycle action. A signal ends it
-// at any time.
-func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error {
-	log := newLogger(c.err, l.LogLevel, l.LogFormat)
+// await waits until the instance is to end, stops the unit and completes the lifecycle action. A signal ends it
+// at any time. The log goes to out.
+func (l *ec2Agent) await(ctx context.Context, out io.Writer) error {
+	log := newLogger(out, l.LogLevel, l.LogFormat)
 	// One try for each request: the agent has its own retries, and logs each failure.
 	aws, err := config.LoadDefaultConfig(ctx, config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }))
 	if err != nil {
@@ -52,7 +48,7 @@ func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error {
 	})
 	switch {
 	case errors.Is(err, errNoGroup):
-		return &usageError{err}
+		return &invalidError{err}
 	case err != nil:
 		return nil //nolint:nilerr // ctx has ended
 	}
@@ -68,7 +64,7 @@ var errNoGroup = errors.New("--group (CARILLON_LIFECYCLE_GROUP): the instance's 
 	"give the name, or set instance_metadata_tags = \"enabled\" in the launch template")
 
 // identify reads which instance this is, and its region.
-func (l *lifecycleEC2Command) identify(ctx context.Context, agent *platform.Lifecycle) (region string, err error) {
+func (l *ec2Agent) identify(ctx context.Context, agent *platform.Lifecycle) (region string, err error) {
 	if region, err = agent.Instance.Region(ctx); err != nil {
 		return "", err
 	}

@@ -70,6 +70,24 @@ type cli struct {
 	zonesFlag
 }
 
+// BeforeReset reads the variables of a command's flags, and reports all that cannot be read. Kong, which reads
+// them next, would report the first of them.
+func (*cli) BeforeReset(parsed *kong.Context) error {
+	for _, step := range parsed.Path {
+		if step.Flag != nil && step.Flag.Name == "help" {
+			return nil
+		}
+	}
+	var problems []error
+	for _, flag := range parsed.Flags() {
+		problems = append(problems, flag.Reset())
+	}
+	return errors.Join(problems...)
+}
+
+// flagVariables are those of all commands.
+func flagVariables() variables { return variablesOf(reflect.TypeFor[cli]()) }
+
 // groups are the headings of the help.
 func groups() []kong.Group {
 	return []kong.Group{
@@ -138,8 +156,9 @@ func main() {
 
 // execute executes one command line and returns the exit code.
 func execute(ctx context.Context, args []string, c console) int {
-	unreadable, fileErr := loadEnvFile()
-	found, credentialErr := loadCredentials()
+	settings := flagVariables()
+	unreadable, fileErr := settings.loadFile()
+	found, credentialErr := settings.loadCredentials()
 	fileErr = errors.Join(fileErr, credentialErr)
 	var commands cli
 	exited := -1
@@ -153,7 +172,7 @@ func execute(ctx context.Context, args []string, c console) int {
 		return fail(c, &usageError{errors.Join(fileErr, err)})
 	}
 	if err != nil {
-		return fail(c, &usageError{explainSettings(explainCredentials(err, found), unreadable)})
+		return fail(c, &usageError{explainSettings(found.explain(err), unreadable)})
 	}
 	if err := commands.use(); err != nil {
 		return fail(c, &usageError{err})

@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// probeCommand asks the node on this machine how it is: the health check of a container, which has no shell.
-type probeCommand struct {
+// probe asks the node on this machine how it is: the health check of a container, which has no shell.
+type probe struct {
 	Path    string         `arg:"" optional:"" default:"livez" enum:"livez,readyz" help:"livez: does the process respond? readyz: can the node work?"`
 	Listen  string         `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API, as the node has it."`
 	TLSCert string         `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API, as the node has it. Only a server with this certificate passes."`
@@ -26,7 +26,7 @@ type probeCommand struct {
 }
 
 // Validate checks address and time.
-func (p *probeCommand) Validate() error {
+func (p *probe) Validate() error {
 	var problems []error
 	if _, port, err := net.SplitHostPort(p.Listen); err != nil || port == "0" || port == "" {
 		problems = append(problems, fmt.Errorf("--listen (CARILLON_LISTEN): %s is not the address of a node; write HOST:PORT",
@@ -38,8 +38,8 @@ func (p *probeCommand) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Run asks once. Any response but 200 is a failure.
-func (p *probeCommand) Run(ctx context.Context, c console) error {
+// ask asks once. Any response but 200 is a failure.
+func (p *probe) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout.Std())
 	defer cancel()
 	// No proxy of the environment stands between a node and its own machine.
@@ -48,13 +48,13 @@ func (p *probeCommand) Run(ctx context.Context, c console) error {
 	if p.TLSCert != "" {
 		only, err := trustOnly(p.TLSCert)
 		if err != nil {
-			return &usageError{fmt.Errorf("--tls-cert (CARILLON_TLS_CERT): %w", err)}
+			return &invalidError{fmt.Errorf("--tls-cert (CARILLON_TLS_CERT): %w", err)}
 		}
 		target.Scheme, transport.TLSClientConfig = "https", only
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
-		return &usageError{fmt.Errorf("--listen (CARILLON_LISTEN): %w", err)}
+		return &invalidError{fmt.Errorf("--listen (CARILLON_LISTEN): %w", err)}
 	}
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
@@ -67,10 +67,9 @@ func (p *probeCommand) Run(ctx context.Context, c console) error {
 		return fmt.Errorf("%s at %s: %w", p.Path, p.Listen, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s at %s: %s: %s", p.Path, p.Listen, response.Status, plain(strings.TrimSpace(string(body))))
+		return fmt.Errorf("%s at %s: %s: %s", p.Path, p.Listen, response.Status, input.ShownText(strings.TrimSpace(string(body)), ""))
 	}
-	_, err = fmt.Fprintf(c.out, "%s at %s: ok\n", p.Path, p.Listen)
-	return err
+	return nil
 }
 
 // localAddresses returns where a node that listens at an address can be reached from its own machine. One that

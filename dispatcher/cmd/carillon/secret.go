@@ -6,62 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-
-	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
-	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
-
-// keysFlag holds the keys that encrypt stored secrets.
-type keysFlag struct {
-	SecretKeys     string `env:"CARILLON_SECRET_KEYS" placeholder:"KEY,..." help:"Keys of stored secrets, 32 bytes in base64 each, or kms:ARN:BLOB as KMS has encrypted them. The first encrypts, all decrypt. Prefer the variable: other users of the machine can see flags."`
-	SecretKeysFile string `env:"CARILLON_SECRET_KEYS_FILE" placeholder:"FILE" help:"File with these keys, one per line."`
-}
-
-// check reports what is wrong with the keys, as far as that can be told without KMS.
-func (k keysFlag) check() error {
-	_, err := k.parse(standIn)
-	return err
-}
-
-// keys reads the keys, and has KMS decrypt those that it has encrypted; nil without any. Errors never show a key. They are
-// usage errors unless KMS is unreachable.
-func (k keysFlag) keys(ctx context.Context) (*seal.Keys, error) {
-	keys, err := k.parse(func(key kmsKey) ([]byte, error) { return decryptKMSKey(ctx, key) })
-	if err != nil && !secretmanager.IsTemporary(err) {
-		err = &usageError{err}
-	}
-	return keys, err
-}
-
-// parse reads the keys. decrypt is for those that KMS has encrypted.
-func (k keysFlag) parse(decrypt func(kmsKey) ([]byte, error)) (*seal.Keys, error) {
-	if k.SecretKeys != "" && k.SecretKeysFile != "" {
-		return nil, errors.New("--secret-keys (CARILLON_SECRET_KEYS) and --secret-keys-file (CARILLON_SECRET_KEYS_FILE) " +
-			"exclude each other; set one")
-	}
-	text, from := k.SecretKeys, "--secret-keys (CARILLON_SECRET_KEYS)"
-	if k.SecretKeysFile != "" {
-		content, err := os.ReadFile(k.SecretKeysFile)
-		if err != nil {
-			return nil, fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE): %w", err)
-		}
-		text, from = string(content), "--secret-keys-file (CARILLON_SECRET_KEYS_FILE) "+input.Echo(k.SecretKeysFile)
-	}
-	text, err := replaceKMSKeys(text, decrypt)
-	var keys *seal.Keys
-	if err == nil {
-		keys, err = seal.Parse(text)
-	}
-	if err == nil && keys == nil && k.SecretKeysFile != "" {
-		err = errors.New("the file holds no key")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
-	}
-	return keys, nil
-}
 
 // secretCommand manages the keys of stored secrets.
 type secretCommand struct {

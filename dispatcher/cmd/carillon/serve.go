@@ -2,174 +2,102 @@ package main
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-	"os"
-	"os/signal"
-	"reflect"
-	"slices"
-	"strings"
-	"syscall"
-	"time"
-
-	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"fmt"
 )
 
 // serveCommand is a dispatcher node.
 type serveCommand struct {
 	serveFlags
-	checkFlag
+	Check bool `help:"Check the configuration, print the result and exit. It touches neither database nor network."`
 }
 
-// serveFlags configure a node.
-type serveFlags struct {
-	databaseFlag
-	notifyFlag
-	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
-	listenFlags
-	consoleFlags
-	oidcFlags
-	limitFlags
-	memberFlags
-	auditFlag
-	keysFlag
-	egressFlags
-	secretDirFlag
-	managerFlags
-	vaultFlags
-	callbackFlag
-	intervalFlags
-	poolFlags
-	hostFlags
-	protectionFlag
-	logFlags
-	emfFlag
-}
-
-// Validate checks the values that no flag's type can check, all of them at once.
-func (s *serveCommand) Validate() error {
-	_, certificate := s.files()
-	return errors.Join(
-		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		s.limitFlags.check(), s.consoleFlags.check(),
-		s.keysFlag.check(), checkListen(s.Listen), certificate,
-		s.oidcFlags.check(s.consoleFlags), s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
-		s.auditFlag.check(), s.secretDirFlag.check(s.ownFiles()), s.managerFlags.check(), s.vaultFlags.check(), s.callbackFlag.check(),
-	)
-}
-
-// Run serves until ctx ends, then drains.
+// Run serves until ctx ends, then drains. To check the configuration it only prints that it is valid, since problems have ended
+// the command before. Variables that no flag reads are no problem: another version may know them.
 func (s *serveCommand) Run(ctx context.Context, c console) error {
-	if s.Check {
-		return s.report(ctx, c)
+	if !s.Check {
+		return s.serve(ctx, thisProgram{version, flagVariables()}, c.err)
 	}
-	// A slow or broken reader of the log must neither delay nor end the node.
-	signal.Ignore(syscall.SIGPIPE)
-	sink := newLogSink()
-	log := newLogger(sink, s.LogLevel, s.LogFormat)
-	writing, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	defer sink.flush(time.Second)
-	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
-	warnUnknownVariables(ctx, log, os.Environ())
-	warnExposedFiles(ctx, log, s.Database, s.SecretKeysFile)
-	s.warnOfEnvironment(ctx, log, os.LookupEnv)
-	limitMemory(ctx, log)
-	files, err := s.files()
-	if err != nil {
-		return &usageError{err}
-	}
-	issuer, err := s.issuer(log)
-	if err != nil {
-		return &usageError{err}
-	}
-	login, err := s.consoleLogin(log)
-	if err != nil {
-		return &usageError{err}
-	}
-	keys, err := s.keys(ctx)
-	if err != nil {
+	flagVariables().warnUnknown(ctx, newLogger(c.err, s.LogLevel, s.LogFormat))
+	_, err := fmt.Fprintln(c.out, "configuration is valid")
+	return err
+}
+
+// migrateCommand updates the schema of a database.
+type migrateCommand struct {
+	databaseFlag
+}
+
+// Run migrates. Several processes may do so at once, and repeatedly.
+func (m *migrateCommand) Run(ctx context.Context, c console) error {
+	if err := m.migrate(ctx); err != nil {
 		return err
 	}
-	managers, err := s.managers()
-	if err != nil {
-		return &usageError{err}
-	}
-	options := s.options()
-	options.Logger = log
-	consoleURL, _ := s.consoleURL() // Validate has tried
-	return serveNode(ctx, nodeOptions{
-		console: s.Console, consoleURL: consoleURL, login: login,
-		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, auditRetention: s.AuditRetention.Std(), migrate: s.Migrate,
-		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), issuer: issuer, limits: s.limitFlags,
-		log: log, engine: options,
-		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
-		target: invoke.Options{
-			Version: version, SecretDir: s.SecretDir, Egress: s.egress(), Managers: managers, Logger: log, CallbackURL: s.callbackURL(),
-			NameServers: s.NameServers,
-		},
-	})
+	_, err := fmt.Fprintln(c.out, "the schema is up to date")
+	return err
 }
 
-// warnUnknownVariables logs each CARILLON_ variable that no flag reads. A misspelt variable would otherwise
-// silently leave a default in force.
-func warnUnknownVariables(ctx context.Context, log *slog.Logger, environment []string) {
-	known := knownVariables()
-	for _, name := range unknownVariables(known, environment) {
-		log.WarnContext(ctx, "unknown environment variable", "variable", name, "known", strings.Join(nearest(name, known), ", "))
-	}
+// doctorCommand checks what a node needs: one line for each check.
+type doctorCommand struct {
+	serveFlags
+	outputFlags
+	doctorFlags
 }
 
-// knownVariables lists the variables that flags read.
-func knownVariables() []string {
-	known := append(slices.Concat(variableGroups(reflect.TypeFor[cli]())...), envFileVariable)
-	slices.Sort(known)
-	return slices.Compact(known) // many commands share a flag
+// Validate accepts everything: an invalid flag is a finding.
+func (d *doctorCommand) Validate() error { return nil }
+
+// Run examines all, then prints.
+func (d *doctorCommand) Run(ctx context.Context, c console) error {
+	findings := d.examine(ctx, d.doctorFlags, flagVariables())
+	if err := d.print(c, findings); err != nil {
+		return err
+	}
+	failed := 0
+	for _, f := range findings {
+		if f.Health == healthFail {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, len(findings))
+	}
+	return nil
 }
 
-// unknownVariables lists the CARILLON_ variables that no flag reads.
-func unknownVariables(known, environment []string) (names []string) {
-	for _, pair := range environment {
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "CARILLON_") && !slices.Contains(known, name) {
-			names = append(names, name)
-		}
+func (d *doctorCommand) print(c console, findings []finding) error {
+	if d.Output != outputTable {
+		return printObject(d.outputFlags, c, map[string]any{"version": version, "checks": findings}, nil)
 	}
-	return names
+	t := &table{}
+	for _, f := range findings {
+		line := f.Detail
+		if f.Action != "" {
+			line += "  -> " + f.Action
+		}
+		t.add(stateCell(f.Health), f.Check, line)
+	}
+	return t.show(c)
 }
 
-// variableGroups lists the environment variables in a command's struct tags: for each flag those that set it.
-func variableGroups(command reflect.Type) [][]string {
-	var names [][]string
-	for i := range command.NumField() {
-		field := command.Field(i)
-		if env := field.Tag.Get("env"); env != "" {
-			names = append(names, strings.Split(env, ","))
-		}
-		if field.Type.Kind() == reflect.Struct {
-			names = append(names, variableGroups(field.Type)...)
-		}
+// probeCommand asks the node on this machine how it is.
+type probeCommand struct{ probe }
+
+// Run asks once.
+func (p *probeCommand) Run(ctx context.Context, c console) error {
+	if err := p.ask(ctx); err != nil {
+		return err
 	}
-	return names
+	_, err := fmt.Fprintf(c.out, "%s at %s: ok\n", p.Path, p.Listen)
+	return err
 }
 
-// nearest returns the known names that share the longest prefix with name.
-func nearest(name string, known []string) []string {
-	var best []string
-	length := len("CARILLON_")
-	for _, k := range known {
-		n := 0
-		for n < min(len(name), len(k)) && name[n] == k[n] {
-			n++
-		}
-		switch {
-		case n > length:
-			best, length = []string{k}, n
-		case n == length && n > len("CARILLON_"):
-			best = append(best, k)
-		}
-	}
-	if best == nil {
-		return known
-	}
-	return best
+// machineCommand are agents that stop a node before its machine ends.
+type machineCommand struct {
+	EC2 lifecycleEC2Command `cmd:"" name:"ec2" help:"Stop the node of this EC2 instance before its autoscaling group or EC2 ends it." example:"carillon lifecycle ec2 --hook carillon-drain"`
 }
+
+// lifecycleEC2Command is the agent of a termination lifecycle hook.
+type lifecycleEC2Command struct{ ec2Agent }
+
+// Run waits until the instance is to end, and stops its node.
+func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error { return l.await(ctx, c.err) }

@@ -20,7 +20,7 @@ import (
 const mostECSStop = 120 * time.Second
 
 // warnOfEnvironment logs what a user may expect of the environment and does not get. lookUp is os.LookupEnv.
-func (s *serveCommand) warnOfEnvironment(ctx context.Context, log *slog.Logger, lookUp func(string) (string, bool)) {
+func (s *serveFlags) warnOfEnvironment(ctx context.Context, log *slog.Logger, lookUp func(string) (string, bool)) {
 	if zone, set := lookUp("TZ"); set {
 		log.InfoContext(ctx, "the variable TZ is ignored: each trigger names its time zone, and the log is in UTC", "tz", zone)
 	}
@@ -48,7 +48,7 @@ func listenError(address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w: another process listens there; end it, or choose another port", named)
 	}
-	return &usageError{named}
+	return &invalidError{named}
 }
 
 // checkNodeName bounds a name that is stored and shown with every attempt.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -69,6 +70,19 @@ func (f listenFlags) needsClientCertificate() bool {
 	return f.ClientCA != "" && f.ClientAuth != "optional"
 }
 
+// auditFlag is how long nodes keep the audit log.
+type auditFlag struct {
+	AuditRetention input.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes the same."`
+}
+
+func (f auditFlag) check() error {
+	if kept := f.AuditRetention.Std(); kept < access.MinAuditRetention || kept > input.MaxRetention {
+		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention,
+			access.MinAuditRetention, input.MaxRetention)
+	}
+	return nil
+}
+
 // memberFlags are the node's name and its place among the nodes.
 type memberFlags struct {
 	NodeName string            `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Name of this node. Default: the host name."`
@@ -117,6 +131,8 @@ const (
 	stopMargin     = 5 * time.Second
 	mostStopMargin = 10 * time.Second
 	processEnd     = 1500 * time.Millisecond
+	// shortestClosing is what the engine has at least.
+	shortestClosing = stopMargin - processEnd
 )
 
 // margin returns how long a node takes at most between the end of its drain and its own end.
@@ -197,7 +213,7 @@ func countBetween(flag string, n, least, most int) error {
 }
 
 // options returns the engine's options, but for logger and metrics.
-func (s *serveCommand) options() engine.Options {
+func (s *serveFlags) options(version string) engine.Options {
 	breaker, drain := s.BreakerFailures, s.DrainTimeout.Std()
 	if breaker == 0 {
 		breaker = -1 // none; for the engine, 0 means the default

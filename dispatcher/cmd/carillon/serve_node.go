@@ -72,7 +72,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 		Keys: o.keys, AuditRetention: o.auditRetention, Logger: o.log,
 	})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
-		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
+		return nil, &invalidError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node cannot send the secrets of its jobs", err)}
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	server, listener := newServer(ctx, listener, o, registry)
 	secure, err := serveTLS(o.tls, listener.Addr(), o.log)
 	if err != nil {
-		return &usageError{err}
+		return &invalidError{err}
 	}
 	listener, o.engine.CertificateEnd = secure.listener(listener), secure.expires
 	secure.register(registry)
@@ -111,7 +111,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	var handler switchable
 	starting, err := o.withConsole(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}), consoleNode{started: time.Now()})
 	if err != nil {
-		return &usageError{err}
+		return &invalidError{err}
 	}
 	handler.set(starting)
 	server.Handler = limit.Transfers(&handler)

@@ -25,7 +25,7 @@ type nodeSignals struct {
 }
 
 // signals returns the signals that flags and environment ask for.
-func (s *serveCommand) signals(ctx context.Context, out io.Writer, log *slog.Logger) nodeSignals {
+func (s *serveFlags) signals(ctx context.Context, out io.Writer, log *slog.Logger) nodeSignals {
 	systemd, err := platform.SystemdFrom(os.Getenv, os.Getpid())
 	if err != nil {
 		log.WarnContext(ctx, "the notifications of systemd are not as documented", "err", err)
