@@ -65,7 +65,7 @@ func TestCredentialsOfMachineNeedNoSetting(t *testing.T) {
 			}
 			writeFiles(t, unit, ofUnit)
 			for dir, variable := range map[string]string{
-				machine: envFileVariable + "=" + filepath.Join(machine, "carillon.env"), unit: credentialsDirectory + "=" + unit,
+				machine: "CARILLON_ENV_FILE=" + filepath.Join(machine, "carillon.env"), unit: "CREDENTIALS_DIRECTORY=" + unit,
 			} {
 				_, errs, code := carillon(t, append([]string{variable}, tt.env...), "serve", "--check", tt.flag)
 				want := tt.errors

@@ -8,75 +8,20 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-func TestEnvFileIsReadAsSystemdReadsIt(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct{ text, want string }{
-		"a plain value":                       {"A=b", "b"},
-		"no value":                            {"A=\n", ""},
-		"blanks around a value":               {" A= b c \t\r\n", "b c"},
-		"an equals sign in a value":           {"A=b=c", "b=c"},
-		"a number sign in a value":            {"A=b #c", "b #c"},
-		"an escaped blank at the end":         {`A=b\ `, "b "},
-		"an escaped character":                {`A=b\c\\`, `bc\`},
-		"a continued line":                    {"A=b\\\nc", "bc"},
-		"quotes inside a value":               {`A=b"c"`, `b"c"`},
-		"single quotes":                       {`A=' b\c" '`, ` b\c" `},
-		"single quotes over lines":            {"A='b\nc'\n", "b\nc"},
-		"double quotes":                       {`A=" b 'c' " `, " b 'c' "},
-		"escapes in double quotes":            {`A="\"\\\$\` + "`" + `\n"`, `"\$` + "`" + `\n`},
-		"a continued line in double quotes":   {"A=\"b\\\nc\"", "bc"},
-		"comments, empty lines, then a value": {"# A=1\n ; A=2\n\n \t\nA=b", "b"},
-		"lines that end as on Windows":        {"A=b\r\n", "b"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := parseEnvFile("f", tt.text)
-			if err != nil || len(got) != 1 || got[0].name != "A" || got[0].value != tt.want {
-				t.Errorf("parse %q: got %+v, %v, want A=%q", tt.text, got, err, tt.want)
-			}
-		})
-	}
-}
+// machineSettings is where the settings of a machine are.
+const machineSettings = "/etc/carillon/carillon.env"
 
-func TestEnvFileNamesAllProblemsWithTheirLines(t *testing.T) {
-	t.Parallel()
-	text := strings.Join([]string{
-		"CARILLON_APPS=a", "", `SECRET_A='x`, `y'`, "nothing", "export B=hunter2", "1C=hunter2", "D =hunter2", `E="a" hunter2`,
-		"CARILLON_APPS=hunter2", `F=a\`, `b`, "also nothing", `G="hunter2`, "",
-	}, "\n")
-	_, err := parseEnvFile("carillon.env", text)
-	if err == nil {
-		t.Fatal("no problem was found")
-	}
-	want := []string{
-		"carillon.env:5: this line assigns nothing; write NAME=value, or begin a comment with #",
-		"carillon.env:6: leave out export: this is no shell script",
-		`carillon.env:7: "1C" is not the name of a variable; write NAME=value without blanks before the =`,
-		`carillon.env:8: "D " is not the name of a variable; write NAME=value without blanks before the =`,
-		"carillon.env:9: there is text after the closing quote; put all of the value between the quotes",
-		"carillon.env:10: CARILLON_APPS is set on line 1, too; keep one of them",
-		"carillon.env:13: this line assigns nothing; write NAME=value, or begin a comment with #",
-		`carillon.env:14: the value that begins with " has no end`,
-	}
-	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
-		t.Errorf("problems differ (-want +got):\n%s", diff)
-	}
-}
-
-// envFile writes a file of settings and returns the variable that names it.
 func envFile(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "carillon.env")
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return envFileVariable + "=" + path
+	return "CARILLON_ENV_FILE=" + path
 }
 
 // Flags win over the environment, and this over the file: the winner names the database that has a token.
@@ -131,7 +76,7 @@ func TestUnreadableDefaultEnvFileIsNamedWhenAFlagIsMissing(t *testing.T) {
 	need.Root(t, "give this process another root directory")
 	root := t.TempDir()
 	binary := must[[]byte](t)(os.ReadFile(filepath.Join(binaries, "carillon")))
-	etc := filepath.Join(root, filepath.Dir(defaultEnvFile))
+	etc := filepath.Join(root, filepath.Dir(machineSettings))
 	for _, err := range []error{
 		os.MkdirAll(etc, 0o755), //nolint:gosec // as a package makes it
 		os.WriteFile(filepath.Join(etc, "carillon.env"), []byte("CARILLON_DATABASE=sqlite:/x"), 0o600),
@@ -147,13 +92,13 @@ func TestUnreadableDefaultEnvFileIsNamedWhenAFlagIsMissing(t *testing.T) {
 	command.Dir = "/"
 	out, err := command.CombinedOutput()
 	text := string(out)
-	if err == nil || !strings.Contains(text, databaseName) || !strings.Contains(text, defaultEnvFile+" were not read") {
-		t.Errorf("got %v, %s, want an error that names --database and %s", err, text, defaultEnvFile)
+	if err == nil || !strings.Contains(text, "--database (CARILLON_DATABASE)") || !strings.Contains(text, machineSettings+" were not read") {
+		t.Errorf("got %v, %s, want an error that names --database and %s", err, text, machineSettings)
 	}
 	command = exec.CommandContext(t.Context(), "/carillon", "serve", "--check")
 	command.Env, command.Dir = []string{"PATH=/"}, "/"
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
 	if out, err := command.CombinedOutput(); err != nil {
-		t.Errorf("as root: %v, %s, want a valid configuration from %s", err, out, defaultEnvFile)
+		t.Errorf("as root: %v, %s, want a valid configuration from %s", err, out, machineSettings)
 	}
 }

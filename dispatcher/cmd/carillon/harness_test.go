@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 		}
 		binaries = dir
 		// The settings of this machine are not those of the tests.
-		if err := errors.Join(os.Setenv(envFileVariable, ""), os.Unsetenv("CARILLON_TOFU")); err != nil {
+		if err := errors.Join(os.Setenv("CARILLON_ENV_FILE", ""), os.Unsetenv("CARILLON_TOFU")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
@@ -95,9 +96,9 @@ func TestBadTokenCommandsAreUsageErrors(t *testing.T) {
 // BAD_INPUTS: a certificate without its key, or one that cannot be read, ends the process with exit code 2.
 func TestBadFlagsOfTLSAndOIDCAreUsageErrors(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	cert, key := ca.issue(1, time.Now().AddDate(-1, 0, 0)) // an expired one is warned of
-	_, other := ca.issue(2, time.Now())
+	ca := clientcert.NewAuthority(t)
+	cert, key := ca.Issue(1, time.Now().AddDate(-1, 0, 0)) // an expired one is warned of
+	_, other := ca.Issue(2, time.Now())
 	dir := t.TempDir()
 	file := func(name string, text []byte) string {
 		path := filepath.Join(dir, name)
@@ -159,11 +160,11 @@ func TestNodeServesPipelineWithoutAStoredToken(t *testing.T) {
 		}
 		return path
 	}
-	from, ca := oidctest.New(t), newAuthority(t)
-	cert, key := ca.issue(1, time.Now().AddDate(0, 0, 7))
-	mine, secret := ca.issue(2, time.Now().AddDate(0, 0, 7))
+	from, ca := oidctest.New(t), clientcert.NewAuthority(t)
+	cert, key := ca.Issue(1, time.Now().AddDate(0, 0, 7))
+	mine, secret := ca.Issue(2, time.Now().AddDate(0, 0, 7))
 	database := "sqlite:" + dir + "/carillon.db"
-	authorities := file("ca", pemOf("CERTIFICATE", ca.cert.Raw))
+	authorities := file("ca", ca.PEM())
 	n := startNode(t, database, newToken(t, database), "--oidc-issuer="+from.URL, "--oidc-audience="+oidctest.Audience,
 		"--oidc-claims="+file("rules.json", []byte(`{"rules":[{"claims":{"sub":"repo:acme/*"},"scopes":["admin"]}]}`)))
 	jwt := from.Sign(jose.ES384, from.Claims("repo:acme/ops:ref:refs/heads/main", time.Now(), nil))

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -60,16 +55,5 @@ func TestHangingCollectorMakesNoFireLate(t *testing.T) {
 			t.Errorf("the collector that hangs got %d requests, want the first one only", requests)
 		}
 		n.kill()
-	}
-}
-
-func TestNodeWithoutCollectorHasNoExporter(t *testing.T) {
-	t.Parallel()
-	options := nodeOptions{log: slog.New(slog.DiscardHandler)}
-	end := options.startTraces(t.Context(), prometheus.NewRegistry())
-	defer end()
-	stacks := make([]byte, 1<<20)
-	if stacks = stacks[:runtime.Stack(stacks, true)]; options.engine.Tracer != nil || bytes.Contains(stacks, []byte("dispatcher/tracing.")) {
-		t.Errorf("a node without a collector has the tracer %v, or runs an exporter", options.engine.Tracer)
 	}
 }

@@ -99,36 +99,6 @@ func TestVersionNamesTheZones(t *testing.T) {
 	}
 }
 
-func TestOldZonesAreWarnedOf(t *testing.T) {
-	t.Parallel()
-	built := schedule.BuiltInZones()
-	newer, none := newerZones(t), t.TempDir()
-	day := 24 * time.Hour
-	for name, tt := range map[string]struct {
-		age  time.Duration
-		host string
-		want []string // parts of the warnings
-	}{
-		"young":                         {119 * day, none, nil},
-		"old":                           {121 * day, none, []string{"more than 120 days old"}},
-		"older than the host's":         {day, newer, []string{"older than the host's 2098b; start with --zoneinfo " + newer}},
-		"old and older than the host's": {121 * day, newer, []string{"older than the host's", "more than 120 days old"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := zonesWarnings(built.Released().Add(tt.age), tt.host)
-			if len(got) != len(tt.want) {
-				t.Fatalf("warnings %q, want %d", got, len(tt.want))
-			}
-			for i, part := range tt.want {
-				if !strings.Contains(got[i], part) || !strings.Contains(got[i], built.Release()) {
-					t.Errorf("warning %q, want %q and the release", got[i], part)
-				}
-			}
-		})
-	}
-}
-
 func TestNodeNamesItsZones(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -3,15 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -22,47 +15,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/test/clientcert"
 )
-
-// authority issues certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().AddDate(1, 0, 0)}
-	raw := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key))
-	a.cert = must[*x509.Certificate](t)(x509.ParseCertificate(raw))
-	return a
-}
-
-func pemOf(kind string, raw []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw})
-}
-
-// issue returns a certificate for this machine, for servers and clients, and its key, both as PEM.
-func (a *authority) issue(serial int64, until time.Time) (cert, key []byte) {
-	a.t.Helper()
-	private := must[*ecdsa.PrivateKey](a.t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().AddDate(-1, 0, 0), NotAfter: until,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	raw := must[[]byte](a.t)(x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key))
-	return pemOf("CERTIFICATE", raw), pemOf("PRIVATE KEY", must[[]byte](a.t)(x509.MarshalPKCS8PrivateKey(private)))
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
 
 // tlsServer is a listener with TLS files, and what it logs.
 type tlsServer struct {
@@ -83,12 +38,12 @@ func (s *tlsServer) write(name string, text []byte) string {
 }
 
 // serveFiles serves a file's certificate, which may need client certificates of an authority.
-func serveFiles(t *testing.T, cert, key []byte, clients *authority) *tlsServer {
+func serveFiles(t *testing.T, cert, key []byte, clients *clientcert.Authority) *tlsServer {
 	t.Helper()
 	s := &tlsServer{t: t, dir: t.TempDir(), logs: &bytes.Buffer{}}
 	files := tlsFiles{cert: s.write("cert.pem", cert), key: s.write("key.pem", key)}
 	if clients != nil {
-		files.clientCA = s.write("ca.pem", pemOf("CERTIFICATE", clients.cert.Raw))
+		files.clientCA = s.write("ca.pem", clients.PEM())
 	}
 	plain := must[net.Listener](t)((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))
 	s.servedTLS = must[*servedTLS](t)(serveTLS(files, plain.Addr(), slog.New(slog.NewTextHandler(s.logs, nil))))
@@ -119,11 +74,11 @@ func (s *tlsServer) get(config *tls.Config) (serial int64, verified bool, err er
 
 func TestChangedCertificateIsServedWithoutARestart(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
+	ca := clientcert.NewAuthority(t)
 	later := time.Now().AddDate(0, 6, 0)
-	cert, key := ca.issue(1, later)
+	cert, key := ca.Issue(1, later)
 	s := serveFiles(t, cert, key, nil)
-	trust := &tls.Config{RootCAs: ca.pool(), ClientSessionCache: tls.NewLRUClientSessionCache(8)}
+	trust := &tls.Config{RootCAs: ca.Pool(), ClientSessionCache: tls.NewLRUClientSessionCache(8)}
 	serves := func(when string, want int64) {
 		t.Helper()
 		for range 2 { // the second might resume a session
@@ -136,7 +91,7 @@ func TestChangedCertificateIsServedWithoutARestart(t *testing.T) {
 	s.reload(t.Context())
 	serves("with unchanged files", 1)
 
-	cert2, key2 := ca.issue(2, later)
+	cert2, key2 := ca.Issue(2, later)
 	s.write("cert.pem", cert2)
 	s.reload(t.Context())
 	serves("before the new key is there", 1)
@@ -175,14 +130,14 @@ func TestChangedCertificateIsServedWithoutARestart(t *testing.T) {
 
 func TestClientCertificatesAreVerifiedAndTheirAuthoritiesReloaded(t *testing.T) {
 	t.Parallel()
-	ca, clients, others := newAuthority(t), newAuthority(t), newAuthority(t)
+	ca, clients, others := clientcert.NewAuthority(t), clientcert.NewAuthority(t), clientcert.NewAuthority(t)
 	later := time.Now().AddDate(0, 6, 0)
-	cert, key := ca.issue(1, later)
+	cert, key := ca.Issue(1, later)
 	s := serveFiles(t, cert, key, clients)
-	with := func(a *authority, until time.Time) *tls.Config {
-		config := &tls.Config{RootCAs: ca.pool()}
+	with := func(a *clientcert.Authority, until time.Time) *tls.Config {
+		config := &tls.Config{RootCAs: ca.Pool()}
 		if a != nil {
-			cert, key := a.issue(7, until)
+			cert, key := a.Issue(7, until)
 			pair := must[tls.Certificate](t)(tls.X509KeyPair(cert, key))
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 		}
@@ -201,7 +156,7 @@ func TestClientCertificatesAreVerifiedAndTheirAuthoritiesReloaded(t *testing.T) 
 			t.Errorf("a certificate %s is let in", what)
 		}
 	}
-	s.write("ca.pem", pemOf("CERTIFICATE", others.cert.Raw))
+	s.write("ca.pem", others.PEM())
 	s.reload(t.Context())
 	if _, verified, err := s.get(with(others, later)); err != nil || !verified {
 		t.Errorf("a certificate of the new authority: verified %v, %v", verified, err)
@@ -214,12 +169,12 @@ func TestClientCertificatesAreVerifiedAndTheirAuthoritiesReloaded(t *testing.T) 
 // BAD_INPUTS: a certificate that has expired, or does within 14 days, and plain HTTP off loopback.
 func TestOperatorsAreWarnedOfCertificatesAndPlainHTTP(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
+	ca := clientcert.NewAuthority(t)
 	now := time.Now()
 	for words, until := range map[string]time.Time{
 		"": now.Add(15 * 24 * time.Hour), "expires at": now.Add(13 * 24 * time.Hour), "expired at": now.Add(-time.Hour),
 	} {
-		cert, key := ca.issue(1, until)
+		cert, key := ca.Issue(1, until)
 		s := serveFiles(t, cert, key, nil)
 		got := strings.Join(s.warnings(now), "\n")
 		if words == "" && got != "" || !strings.Contains(got, words) {
