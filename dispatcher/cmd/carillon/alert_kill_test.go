@@ -150,7 +150,7 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 }
 
 // declare declares the one alert.
-func (p *pagerServer) declare(t *testing.T, n *node, watches alert.AlertConditionsOf) {
+func (p *pagerServer) declare(t *testing.T, n *process, watches alert.AlertConditionsOf) {
 	t.Helper()
 	a := alert.Alert{App: "kill", Name: "pager"}
 	a.SetDefaults()
@@ -166,7 +166,7 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches alert.AlertConditio
 // ledger that failed, and what was told with the transitions. A notification that a later one has overtaken while its node was dead
 // is cancelled,
 // and not told. It returns how many transitions there are of each condition.
-func (p *pagerServer) checkTold(t *testing.T, n *node) map[target.AlertCondition]int {
+func (p *pagerServer) checkTold(t *testing.T, n *process) map[target.AlertCondition]int {
 	t.Helper()
 	var events []alert.Event
 	var runs []run.Run

@@ -70,7 +70,7 @@ func (r *told) await(t *testing.T, count int) notice {
 
 // alertWorld is a node, its receivers, and a job whose target can be broken.
 type alertWorld struct {
-	*node
+	*process
 	*workspace
 	slack, duty, program *told
 	broken               atomic.Bool
@@ -88,11 +88,11 @@ func newAlertWorld(t *testing.T) *alertWorld {
 	}))
 	t.Cleanup(target.Close)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	w.node = startNodeWith(t, database, newToken(t, database), []string{
+	w.process = startNodeWith(t, database, newToken(t, database), []string{
 		"SECRET_SHOP_SLACK=" + w.slack.URL + "/services/T0/B0/" + mark,
 		"SECRET_SHOP_PAGERDUTY=" + mark + "-routing-key", "SECRET_SHOP_SIGNING=" + signingSecret,
 	}, quick()...)
-	w.workspace = emptyWorkspace(t, w.node)
+	w.workspace = emptyWorkspace(t, w.process)
 	text := string(must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "docs", "alerts.md"))))
 	config := `terraform {
   required_providers {

@@ -28,7 +28,7 @@ import (
 )
 
 // commandWith runs the built binary against the API of a node, with some input.
-func (n *node) commandWith(input string, args ...string) (stdout, stderr string, code int) {
+func (n *process) commandWith(input string, args ...string) (stdout, stderr string, code int) {
 	n.t.Helper()
 	command := exec.CommandContext(n.t.Context(), filepath.Join(binaries, "carillon"), args...)
 	command.Env = append(os.Environ(), "CARILLON_ENDPOINT="+n.endpoint, "CARILLON_TOKEN="+n.token)
@@ -57,7 +57,7 @@ func busy(t *testing.T) *receiver {
 }
 
 // mover declares an app whose jobs fire each second, in all the ways that a run can be live.
-func mover(t *testing.T, n *node, r *receiver) {
+func mover(t *testing.T, n *process, r *receiver) {
 	t.Helper()
 	mover := access.App{Name: "mover", Enabled: true, Bounds: &target.Bounds{Weight: 7}}
 	must[access.App](t)(n.PutApp(t.Context(), mover, client.Condition{}))
@@ -107,7 +107,7 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 	r := busy(t)
 	old := startNode(t, from, newToken(t, from), quick()...)
 	cell := startNode(t, to, newToken(t, to), quick()...)
-	var doomed *node
+	var doomed *process
 	if dies {
 		doomed = startNode(t, from, old.token, quick()...)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // audit runs carillon audit against a node.
-func (n *node) audit(t *testing.T, args ...string) (stdout, stderr string, code int) {
+func (n *process) audit(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return carillon(t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, append([]string{"audit"}, args...)...)
 }

@@ -161,7 +161,7 @@ func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
 }
 
 // sh runs a script with what a request said about its callback.
-func (n *node) sh(t *testing.T, script string, header http.Header) {
+func (n *process) sh(t *testing.T, script string, header http.Header) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "sh", "-euc", script)
 	command.Env = append(os.Environ(), "URL="+header.Get("Carillon-Callback-URL"), "TOKEN="+header.Get("Carillon-Callback-Token"))
@@ -195,7 +195,7 @@ func TestOperatorsEndRunsThatWait(t *testing.T) {
 }
 
 // awaitCallback waits until a run waits for its callback.
-func (n *node) awaitCallback(id string) {
+func (n *process) awaitCallback(id string) {
 	n.t.Helper()
 	until(n.t, "the run to wait", func() bool {
 		return must[run.Run](n.t)(n.Run(n.t.Context(), id)).State == run.WaitingCallback
@@ -304,7 +304,7 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0", "--callback-url=http://127.0.0.1:1")
 		n := startNode(t, database, token, args...)
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
-		declare := func(n *node, name, expression string, was client.Condition) {
+		declare := func(n *process, name, expression string, was client.Condition) {
 			job := webhookJob("kill", name, w.URL+"/"+name, map[string]string{"a": expression})
 			job.Retry.SetDefaults()
 			job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(300 * time.Millisecond)}, 20
@@ -353,7 +353,7 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 }
 
 // check compares what was sent and called back with what the ledger says of runs.
-func (w *longWorker) check(t *testing.T, n *node, runs []run.Run) {
+func (w *longWorker) check(t *testing.T, n *process, runs []run.Run) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()

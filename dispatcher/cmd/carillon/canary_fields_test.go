@@ -199,7 +199,7 @@ func TestNoSecretOfAlertsGroupsAndPeopleIsWrittenAnywhere(t *testing.T) {
 
 // canaryNode is a node with app canary, and all that it has written.
 type canaryNode struct {
-	*node
+	*process
 	t       *testing.T
 	written strings.Builder
 	runs    []string // the ids of those that it has shown
@@ -238,7 +238,7 @@ func newCanaryNode(t *testing.T, database, token, echo, spans string) *canaryNod
 		"--console-url=http://127.0.0.1:1", "--oidc-issuer="+issuer.URL, "--oidc-client-id=console", "--oidc-claims="+rules)...)
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true,
 		Bounds: &target.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"}}}, client.Condition{}))
-	return &canaryNode{node: n, t: t}
+	return &canaryNode{process: n, t: t}
 }
 
 // wrote notes a text.
@@ -272,7 +272,7 @@ func (w *canaryNode) attempt(r run.Run) {
 // signIn signs in to the console, notes pages, and fails to sign in at the issuer. It returns what nobody may see of the session.
 func (w *canaryNode) signIn() (secrets []string) {
 	w.t.Helper()
-	v := visitConsole(w.t, w.node)
+	v := visitConsole(w.t, w.process)
 	for _, cookie := range v.Jar.Cookies(must[*url.URL](w.t)(url.Parse(v.console))) {
 		if cookie.Name == "carillon" {
 			secrets = append(secrets, marks(cookie.Value)...)

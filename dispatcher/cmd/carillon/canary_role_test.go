@@ -127,7 +127,7 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 }
 
 // send makes a request that must return a status, and returns all of the response.
-func (n *node) send(t *testing.T, method, path, bearer, body string, status int) string {
+func (n *process) send(t *testing.T, method, path, bearer, body string, status int) string {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, n.endpoint+path, strings.NewReader(body))
 	if err != nil {

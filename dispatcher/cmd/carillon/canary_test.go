@@ -145,7 +145,7 @@ func repeater(t *testing.T) (url string, sent func() string) {
 }
 
 // refusals are what a node says to changes of a job with values that it must not make.
-func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
+func (n *process) refusals(t *testing.T, job dispatcher.Job) string {
 	t.Helper()
 	if job.Target.Webhook == nil {
 		return ""
@@ -264,7 +264,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 }
 
 // get reads a route of the API.
-func (n *node) get(t *testing.T, path string) string {
+func (n *process) get(t *testing.T, path string) string {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.endpoint+path, nil)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestCarriedCountLosesNoUpdate(t *testing.T) {
 }
 
 // check compares what the runs were given with what the ledger says, and the state with both.
-func (c *counting) check(t *testing.T, n *node, runs []run.Run) {
+func (c *counting) check(t *testing.T, n *process, runs []run.Run) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ func clockOf(t *testing.T, database string) func(ahead time.Duration) {
 
 // jumping is a fleet of two nodes over a database whose clock jumps.
 type jumping struct {
-	*node
+	*process
 	t        *testing.T
 	receiver *receiver
 	release  chan struct{}
@@ -97,7 +97,7 @@ func newJumping(t *testing.T) *jumping {
 	// Rare heartbeats and a busy handler: when the clock jumps, the last heartbeat of one node is old, that of another is not.
 	// A live node on a machine that does much else may have no time for a heartbeat over many seconds.
 	settings := []string{"--handler-interval=100ms", "--heartbeat=1300ms", "--dead-after=60s", "--poll-window=200ms", "--share-grace=100ms"}
-	j.node = startNode(t, database, token, settings...)
+	j.process = startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
 	must[access.App](t)(j.PutApp(t.Context(), access.App{Name: "jump", Enabled: true}, client.Condition{}))
 	for name, expression := range map[string]string{"often": "rate(1s)", "rarely": "rate(10m)", "held": "at(2099-01-01T00:00:00Z)"} {

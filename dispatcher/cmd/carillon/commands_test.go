@@ -164,7 +164,7 @@ const (
 
 // shop is a server with one of everything, whose texts are hostile, and a token for each role.
 type shop struct {
-	*node
+	*process
 	run    string // one that has failed
 	filled string // a backfill that has ended
 	bulk   string // a bulk action that has ended
@@ -185,7 +185,7 @@ func roles() map[string][]access.Scope {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	s := &shop{node: startNode(t, database, newToken(t, database), quick()...), tokens: map[string]string{}}
+	s := &shop{process: startNode(t, database, newToken(t, database), quick()...), tokens: map[string]string{}}
 	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) {
 		w.Header().Set("X-Request-Id", "id\u202e")
 		w.WriteHeader(http.StatusBadRequest)
@@ -254,7 +254,7 @@ func (s *shop) addAlert(t *testing.T, url string) {
 
 // as runs a command with the token of a role.
 func (s *shop) as(role, input, command, args string) (stdout, stderr string, code int) {
-	caller := *s.node
+	caller := *s.process
 	caller.token = s.tokens[role]
 	return caller.commandWith(input, append(strings.Fields(command), strings.Fields(args)...)...)
 }

@@ -203,7 +203,7 @@ func TestRunsOfAJobNeverExceedItsLimitWhileNodesAreKilled(t *testing.T) {
 	database := pgtest.New(t)
 	receiver := newSpans(t)
 	token := newToken(t, database)
-	nodes := []*node{startNode(t, database, token, quick()...), startNode(t, database, token, quick()...),
+	nodes := []*process{startNode(t, database, token, quick()...), startNode(t, database, token, quick()...),
 		startNode(t, database, token, quick()...)}
 	bounds := declareBounded(t, nodes[0], receiver.URL, 50)
 	for i := range 6 {
@@ -240,7 +240,7 @@ func TestRunsOfAJobNeverExceedItsLimitWhileNodesAreKilled(t *testing.T) {
 }
 
 // lostAttempts returns the attempts of an app that were lost, as run and number.
-func lostAttempts(t *testing.T, n *node, app string) map[string]bool {
+func lostAttempts(t *testing.T, n *process, app string) map[string]bool {
 	t.Helper()
 	lost := map[string]bool{}
 	for _, r := range n.allRuns(app) {
@@ -257,7 +257,7 @@ func lostAttempts(t *testing.T, n *node, app string) map[string]bool {
 }
 
 // declareBounded declares jobs of each policy, and returns how many requests of each there may be at once.
-func declareBounded(t *testing.T, n *node, url string, each int) map[string]int {
+func declareBounded(t *testing.T, n *process, url string, each int) map[string]int {
 	t.Helper()
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bounded", Enabled: true}, client.Condition{}))
 	bounds := map[string]int{}
@@ -281,7 +281,7 @@ func declareBounded(t *testing.T, n *node, url string, each int) map[string]int 
 
 // checkBounded checks the runs in the ledger: a skipped run names the run in its way and is no failure, and
 // each policy had its effect.
-func checkBounded(t *testing.T, n *node) {
+func checkBounded(t *testing.T, n *process) {
 	t.Helper()
 	did := map[string]int{}
 	for _, r := range n.allRuns("bounded") {
@@ -306,7 +306,7 @@ func checkBounded(t *testing.T, n *node) {
 
 // checkSlots checks that a job which is always busy shows who holds its slot, in the API and at the
 // command line.
-func checkSlots(t *testing.T, n *node) {
+func checkSlots(t *testing.T, n *process) {
 	t.Helper()
 	until(t, "the holder of a slot to be shown", func() bool {
 		slots := must[client.List[dispatcher.Slot]](t)(n.Slots(t.Context(), "bounded", "queue-0")).Items

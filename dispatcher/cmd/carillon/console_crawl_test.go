@@ -39,7 +39,7 @@ type visitor struct {
 }
 
 // visitConsole signs in with the token of a node.
-func visitConsole(t *testing.T, n *node) *visitor {
+func visitConsole(t *testing.T, n *process) *visitor {
 	t.Helper()
 	v := &visitor{t: t, console: n.endpoint + "/console/", Client: &http.Client{
 		Jar: must[*cookiejar.Jar](t)(cookiejar.New(nil)), Timeout: patience,
@@ -205,7 +205,7 @@ func rowsFrom(t *testing.T, db *sql.DB, query string) (all [][]cell) {
 }
 
 // declareOfEverything gives the console something to show of each kind, and waits until all of it is over.
-func declareOfEverything(t *testing.T, n *node, to string) {
+func declareOfEverything(t *testing.T, n *process, to string) {
 	t.Helper()
 	ctx := t.Context()
 	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
@@ -290,7 +290,7 @@ func TestConsoleOfALiveNode(t *testing.T) {
 }
 
 // sessionsEnd shows that logout ends a session on every node, and that of everywhere all sessions of the token.
-func sessionsEnd(t *testing.T, n *node, database string) {
+func sessionsEnd(t *testing.T, n *process, database string) {
 	t.Helper()
 	other := n
 	if !strings.HasPrefix(database, "sqlite:") {

@@ -48,7 +48,7 @@ func TestNodesFollowThePrimary(t *testing.T) {
 	swap(t, b, a)
 	r.awaitFires(t, "fires after the swap back", 4)
 	startNode(t, database, token, quick()...)
-	for _, n := range []*node{one, two} {
+	for _, n := range []*process{one, two} {
 		n.checkVerify("swapped")
 		n.checkNotRolledBack()
 		n.terminate()

@@ -42,7 +42,7 @@ resource "carillon_job" "invoices" {
 `
 
 // declareBilling declares an app with one job that calls url, and returns the environment of commands.
-func declareBilling(t *testing.T, url string) (n *node, env []string) {
+func declareBilling(t *testing.T, url string) (n *process, env []string) {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	token := newToken(t, database)

@@ -19,7 +19,7 @@ import (
 
 // declareFinance declares an app that uses most of what an app can have, with contents that a terminal or a template of
 // Terraform would take for its own.
-func declareFinance(t *testing.T, n *node) {
+func declareFinance(t *testing.T, n *process) {
 	t.Helper()
 	ctx, absent := t.Context(), client.Condition{Absent: true}
 	app := access.App{Name: "finance", Description: "pays ${bills} at %{if} \x22night\x22\n\u202e", Enabled: true,

@@ -35,7 +35,7 @@ type fleetWorker struct {
 }
 
 // startWorker starts a worker, which registers itself at a node.
-func startWorker(t *testing.T, binary, id, address string, n *node, token string) *fleetWorker {
+func startWorker(t *testing.T, binary, id, address string, n *process, token string) *fleetWorker {
 	t.Helper()
 	w := &fleetWorker{id: id, command: exec.Command(binary), exited: make(chan error, 1)}
 	log := &lockedBuffer{}
@@ -56,7 +56,7 @@ func startWorker(t *testing.T, binary, id, address string, n *node, token string
 }
 
 // declareFleet declares the app and the group.
-func declareFleet(t *testing.T, n *node, ports []int) {
+func declareFleet(t *testing.T, n *process, ports []int) {
 	t.Helper()
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fleet", Enabled: true}, client.Condition{}))
 	group := target.EndpointGroup{App: "fleet", Name: "workers"}
@@ -68,7 +68,7 @@ func declareFleet(t *testing.T, n *node, ports []int) {
 }
 
 // declareSum declares a job with triggers that fire every second.
-func declareSum(t *testing.T, n *node, triggers int) {
+func declareSum(t *testing.T, n *process, triggers int) {
 	t.Helper()
 	fires := map[string]string{}
 	for i := range triggers {
@@ -92,7 +92,7 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 	database := pgtest.New(t)
 	admin := newToken(t, database)
 	env := []string{"SECRET_FLEET_SIGNING=" + fleetSecret}
-	nodes := make([]*node, 3)
+	nodes := make([]*process, 3)
 	for i := range nodes {
 		nodes[i] = startNodeWith(t, database, admin, env, quick()...)
 	}
@@ -155,14 +155,14 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 }
 
 // knows reports whether a node knows an endpoint of the group.
-func (n *node) knows(id string) bool {
+func (n *process) knows(id string) bool {
 	n.t.Helper()
 	status := must[target.GroupStatus](n.t)(n.GroupStatus(n.t.Context(), "fleet", "workers"))
 	return slices.ContainsFunc(status.Endpoints, func(e target.EndpointStatus) bool { return e.ID == id })
 }
 
 // checkFleet checks that every run was done or superseded, and that no attempt which began after two workers had left went to them.
-func checkFleet(t *testing.T, n *node, runs []run.Run, left time.Time) {
+func checkFleet(t *testing.T, n *process, runs []run.Run, left time.Time) {
 	t.Helper()
 	for i := range runs {
 		runs[i] = must[run.Run](t)(n.Run(t.Context(), runs[i].ID))
@@ -191,7 +191,7 @@ func refusedAsStale(r run.Run, runs []run.Run) bool {
 }
 
 // runsByEndpoint counts the runs of an app that have ended by the endpoint of their last attempt.
-func (n *node) runsByEndpoint(app string) map[string]int {
+func (n *process) runsByEndpoint(app string) map[string]int {
 	n.t.Helper()
 	count := map[string]int{}
 	for _, r := range n.allRuns(app) {

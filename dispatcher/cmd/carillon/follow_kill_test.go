@@ -73,7 +73,7 @@ func chainedJobs(url string) []dispatcher.Job {
 }
 
 // checkFollowed waits until everything has ended, and compares what follows each run with what its job declares.
-func checkFollowed(t *testing.T, n *node) {
+func checkFollowed(t *testing.T, n *process) {
 	t.Helper()
 	followers := map[string]string{
 		"good succeeded": "middle", "middle succeeded": "end", "bad failed": "bad.on_failure end", "bad lost": "bad.on_failure end",

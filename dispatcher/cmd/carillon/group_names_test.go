@@ -77,7 +77,7 @@ func (p *pods) set(address string, ill bool) {
 }
 
 // stateOf returns what a node knows of the endpoint at an address.
-func (n *node) stateOf(address string, port int) target.EndpointState {
+func (n *process) stateOf(address string, port int) target.EndpointState {
 	id := strings.ReplaceAll(address, ".", "-") + "-" + strconv.Itoa(port)
 	for _, e := range must[target.GroupStatus](n.t)(n.GroupStatus(n.t.Context(), "fleet", "workers")).Endpoints {
 		if e.ID == id {
@@ -96,7 +96,7 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	names.A("pods.test", 1, "127.0.0.7", "127.0.0.8", "127.0.0.9")
 	admin := newToken(t, database)
 	args := append(quick(), "--name-servers", names.Address.String())
-	nodes := []*node{startNodeWith(t, database, admin, nil, args...), startNodeWith(t, database, admin, nil, args...)}
+	nodes := []*process{startNodeWith(t, database, admin, nil, args...), startNodeWith(t, database, admin, nil, args...)}
 	must[access.App](t)(nodes[0].PutApp(t.Context(), access.App{Name: "fleet", Enabled: true}, client.Condition{}))
 	group := target.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()

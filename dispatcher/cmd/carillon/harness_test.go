@@ -77,8 +77,8 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
 	})
 }
 
-// node is a running `carillon serve`.
-type node struct {
+// process is a running `carillon serve`.
+type process struct {
 	*client.Client
 	t        *testing.T
 	command  *exec.Cmd
@@ -140,13 +140,13 @@ func quick() []string {
 }
 
 // startNode starts a node and waits until it is ready. It is killed at the test's end.
-func startNode(t *testing.T, database, token string, args ...string) *node {
+func startNode(t *testing.T, database, token string, args ...string) *process {
 	t.Helper()
 	return startNodeWith(t, database, token, nil, args...)
 }
 
 // startNodeWith is startNode with further environment variables.
-func startNodeWith(t *testing.T, database, token string, env []string, args ...string) *node {
+func startNodeWith(t *testing.T, database, token string, env []string, args ...string) *process {
 	t.Helper()
 	n := launchNode(t, database, token, env, args...)
 	n.awaitReady()
@@ -154,7 +154,7 @@ func startNodeWith(t *testing.T, database, token string, env []string, args ...s
 }
 
 // awaitReady waits until the node is ready.
-func (n *node) awaitReady() {
+func (n *process) awaitReady() {
 	n.t.Helper()
 	until(n.t, "the node to be ready", func() bool {
 		select {
@@ -183,7 +183,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // launchNode starts a node and does not wait for it.
-func launchNode(t *testing.T, database, token string, env []string, args ...string) *node {
+func launchNode(t *testing.T, database, token string, env []string, args ...string) *process {
 	t.Helper()
 	return launchNodeIn(t, surroundings{}, database, token, env, args...)
 }
@@ -196,10 +196,10 @@ type surroundings struct {
 }
 
 // launchNodeIn is launchNode in some surroundings.
-func launchNodeIn(t *testing.T, around surroundings, database, token string, env []string, args ...string) *node {
+func launchNodeIn(t *testing.T, around surroundings, database, token string, env []string, args ...string) *process {
 	t.Helper()
 	address := freeAddress(t)
-	n := &node{t: t, endpoint: "http://" + address, token: token, logs: &lockedBuffer{}, exited: make(chan error, 1)}
+	n := &process{t: t, endpoint: "http://" + address, token: token, logs: &lockedBuffer{}, exited: make(chan error, 1)}
 	n.Client = must[*client.Client](t)(client.New(n.endpoint, token, client.Options{Timeout: patience}))
 	program := cmp.Or(around.program, filepath.Join(binaries, "carillon"))
 	n.command = exec.Command(program, append([]string{"serve", "--database", database, "--listen", address, "--egress-loopback"}, args...)...)
@@ -226,7 +226,7 @@ func launchNodeIn(t *testing.T, around surroundings, database, token string, env
 }
 
 // kill ends the process as a crash does.
-func (n *node) kill() {
+func (n *process) kill() {
 	n.t.Helper()
 	if err := n.command.Process.Kill(); err != nil {
 		n.t.Fatal(err)
@@ -235,13 +235,13 @@ func (n *node) kill() {
 }
 
 // terminate ends the process as an orchestrator does, and requires exit code 0.
-func (n *node) terminate() {
+func (n *process) terminate() {
 	n.t.Helper()
 	n.signal(syscall.SIGTERM)
 	n.awaitEnd()
 }
 
-func (n *node) signal(s syscall.Signal) {
+func (n *process) signal(s syscall.Signal) {
 	n.t.Helper()
 	if err := n.command.Process.Signal(s); err != nil {
 		n.t.Fatal(err)
@@ -249,14 +249,14 @@ func (n *node) signal(s syscall.Signal) {
 }
 
 // beginDrain sends SIGTERM and waits until the node drains.
-func (n *node) beginDrain() {
+func (n *process) beginDrain() {
 	n.t.Helper()
 	n.signal(syscall.SIGTERM)
 	until(n.t, "the drain to begin", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
 }
 
 // awaitEnd requires exit code 0.
-func (n *node) awaitEnd() {
+func (n *process) awaitEnd() {
 	n.t.Helper()
 	select {
 	case err := <-n.exited:
@@ -289,14 +289,14 @@ func until(t *testing.T, what string, condition func() bool) {
 
 // awaitHeartbeats waits until heartbeats of the fleet have come for so long. Unlike a pause of the test it shows that nodes had the
 // time to do what they must not do: a node without processor time sends none.
-func (n *node) awaitHeartbeats(long time.Duration) {
+func (n *process) awaitHeartbeats(long time.Duration) {
 	n.t.Helper()
 	since := n.lastHeartbeat()
 	until(n.t, "heartbeats over "+long.String(), func() bool { return n.lastHeartbeat().Sub(since) > long })
 }
 
 // lastHeartbeat returns when the latest heartbeat of any node came, by the clock of the database.
-func (n *node) lastHeartbeat() (latest time.Time) {
+func (n *process) lastHeartbeat() (latest time.Time) {
 	n.t.Helper()
 	for _, node := range must[client.List[dispatcher.Node]](n.t)(n.Nodes(n.t.Context())).Items {
 		if node.HeartbeatAt.After(latest) {
@@ -308,7 +308,7 @@ func (n *node) lastHeartbeat() (latest time.Time) {
 
 // begunAfter returns the ids of runs of an app whose latest attempt began after an instant. Unlike the requests that have arrived,
 // which may have been under way for long, it shows when a node decided to send.
-func (n *node) begunAfter(app string, instant time.Time) (ids []string) {
+func (n *process) begunAfter(app string, instant time.Time) (ids []string) {
 	n.t.Helper()
 	for _, run := range n.allRuns(app) {
 		if run.StartedAt != nil && run.StartedAt.After(instant) {
@@ -357,7 +357,7 @@ func webhookJob(app, name, url string, triggers map[string]string) dispatcher.Jo
 }
 
 // fireNoMore lets the triggers of a job, which are intervals, fire once a year from now on. A pause would hold retries back.
-func (n *node) fireNoMore(app, job string) {
+func (n *process) fireNoMore(app, job string) {
 	n.t.Helper()
 	stored := must[dispatcher.Job](n.t)(n.Job(n.t.Context(), app, job))
 	for name, trigger := range stored.Triggers {
@@ -374,7 +374,7 @@ func patient(job dispatcher.Job) dispatcher.Job {
 }
 
 // allRuns reads the whole run history of an app.
-func (n *node) allRuns(app string) []run.Run {
+func (n *process) allRuns(app string) []run.Run {
 	n.t.Helper()
 	var runs []run.Run
 	query := dispatcher.RunQuery{App: app, Page: input.Page{Limit: 1000}}
@@ -408,7 +408,7 @@ type workspace struct {
 }
 
 // newWorkspace returns a copy of the quickstart.
-func newWorkspace(t *testing.T, n *node) *workspace {
+func newWorkspace(t *testing.T, n *process) *workspace {
 	t.Helper()
 	w := emptyWorkspace(t, n)
 	if err := os.CopyFS(w.dir, os.DirFS(filepath.Join("..", "..", "..", "examples", "quickstart"))); err != nil {
@@ -417,7 +417,7 @@ func newWorkspace(t *testing.T, n *node) *workspace {
 	return w
 }
 
-func emptyWorkspace(t *testing.T, n *node) *workspace {
+func emptyWorkspace(t *testing.T, n *process) *workspace {
 	t.Helper()
 	dir := t.TempDir()
 	run := terraformRun{devCommand: &devCommand{Provider: filepath.Join(binaries, "terraform-provider-carillon")}}

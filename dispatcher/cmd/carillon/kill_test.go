@@ -85,7 +85,7 @@ func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 }
 
 // settled waits until all runs of instants before one have ended, and returns them.
-func (n *node) settled(t *testing.T, app string, before time.Time) []run.Run {
+func (n *process) settled(t *testing.T, app string, before time.Time) []run.Run {
 	t.Helper()
 	var runs []run.Run
 	t.Cleanup(func() {
@@ -105,7 +105,7 @@ func (n *node) settled(t *testing.T, app string, before time.Time) []run.Run {
 }
 
 // awaitDeath waits until the node has been killed by itself; anything else fails the test.
-func (n *node) awaitDeath(t *testing.T, where string) {
+func (n *process) awaitDeath(t *testing.T, where string) {
 	t.Helper()
 	select {
 	case err := <-n.exited:
@@ -118,7 +118,7 @@ func (n *node) awaitDeath(t *testing.T, where string) {
 }
 
 // checkKilled compares what was sent with what the ledger says of runs.
-func checkKilled(t *testing.T, n *node, r *receiver, runs []run.Run) {
+func checkKilled(t *testing.T, n *process, r *receiver, runs []run.Run) {
 	t.Helper()
 	sent, ofEvent := map[string]int{}, map[string]int{}
 	for _, a := range r.all() {

@@ -104,7 +104,7 @@ func changeRows(t *testing.T, database string, statements ...string) {
 }
 
 // checkCounted waits until nothing before an instant is pending, and compares what is counted of a job with its runs.
-func (n *node) checkCounted(t *testing.T, job string, to time.Time, runs []run.Run) {
+func (n *process) checkCounted(t *testing.T, job string, to time.Time, runs []run.Run) {
 	t.Helper()
 	var got dispatcher.ObjectiveStatus
 	until(t, "all fires to be counted", func() bool {

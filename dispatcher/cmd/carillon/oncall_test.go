@@ -35,7 +35,7 @@ type rehearsal struct {
 
 // stage is where a fault happens.
 type stage struct {
-	*node
+	*process
 	database string
 	dir      string
 	shift    func(ahead time.Duration) // of the database's clock; nil: it has no clock of its own
@@ -44,10 +44,10 @@ type stage struct {
 
 // symptom is what there is to see of a fault.
 type symptom struct {
-	left *node    // whose console is looked at
+	left *process // whose console is looked at
 	says []string // what its page says
 	// watched is the node whose metrics show the fault.
-	watched *node
+	watched *process
 	// away tells that nobody can sign in: the page is shown to anybody, with 503.
 	away bool
 	// never is what the page must not hold; empty: nothing.
@@ -55,7 +55,9 @@ type symptom struct {
 }
 
 // at is what shows at the only node.
-func (s *stage) at(says ...string) symptom { return symptom{left: s.node, watched: s.node, says: says} }
+func (s *stage) at(says ...string) symptom {
+	return symptom{left: s.process, watched: s.process, says: says}
+}
 
 // The alert of a fault fires, its link opens in the console, and the page names the cause.
 func TestOnCallRehearsal(t *testing.T) {
@@ -77,7 +79,7 @@ func TestOnCallRehearsal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := r.prepare(t)
-			calm := scrape(t, s.node)
+			calm := scrape(t, s.process)
 			found := r.begin(t, s)
 			requireAlert(t, r.alert, calm, scrape(t, found.watched))
 			page := found.open(t, linkOf(t, r.alert, r.app))
@@ -109,7 +111,7 @@ func (r *rehearsal) prepare(t *testing.T) *stage {
 	for _, arg := range r.args {
 		args = append(args, strings.ReplaceAll(arg, "{dir}", s.dir))
 	}
-	s.node = startNode(t, address, token, args...)
+	s.process = startNode(t, address, token, args...)
 	must[access.App](t)(s.PutApp(t.Context(), access.App{Name: "night", Enabled: true}, client.Condition{}))
 	return s
 }
@@ -157,7 +159,7 @@ func nodeKilled(t *testing.T, n *stage) symptom {
 		}
 		return false
 	})
-	return symptom{left: left, watched: n.node, says: []string{"night-1", "night-2", string(dispatcher.NodeDead)}}
+	return symptom{left: left, watched: n.process, says: []string{"night-1", "night-2", string(dispatcher.NodeDead)}}
 }
 
 // herd lets more jobs fire at once than the node can run.
@@ -178,7 +180,7 @@ func herd(t *testing.T, n *stage) symptom {
 }
 
 // scrape returns the samples of a node by series, as Prometheus scrapes them; that up is 0 says that there is no node.
-func scrape(t *testing.T, n *node) map[string]string {
+func scrape(t *testing.T, n *process) map[string]string {
 	t.Helper()
 	samples := map[string]string{`up{}`: "0"}
 	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, n.endpoint+"/metrics", http.NoBody))
@@ -261,7 +263,7 @@ func linkOf(t *testing.T, alert, app string) string {
 }
 
 // openConsole signs in with the token of a node on the way to a page, and returns the page.
-func openConsole(t *testing.T, n *node, path string) string {
+func openConsole(t *testing.T, n *process, path string) string {
 	t.Helper()
 	browser := &http.Client{Jar: must[*cookiejar.Jar](t)(cookiejar.New(nil)), Timeout: patience}
 	get := func(address string) (string, int) {

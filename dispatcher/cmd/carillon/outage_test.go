@@ -126,7 +126,7 @@ func (g *gate) close() {
 }
 
 // status is what a probe answers, 0 without a response.
-func (n *node) status(path string) int {
+func (n *process) status(path string) int {
 	response, err := http.Get(n.endpoint + path)
 	if err != nil {
 		return 0

@@ -48,7 +48,7 @@ func awaitListener(t *testing.T, s *postgres.Server, what string) {
 }
 
 // checkNotRolledBack requires that nobody took the database for one that has lost something.
-func (n *node) checkNotRolledBack() {
+func (n *process) checkNotRolledBack() {
 	n.t.Helper()
 	out, errs, code := n.commandWith("", "rollback", "show")
 	if code != 0 || !strings.Contains(out, "was not rolled back") {

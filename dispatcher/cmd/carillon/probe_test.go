@@ -16,7 +16,7 @@ import (
 )
 
 // serveAt starts a node at an address of its own choice and waits for a probe to pass.
-func serveAt(t *testing.T, listen string, probeEnv []string, args ...string) *node {
+func serveAt(t *testing.T, listen string, probeEnv []string, args ...string) *process {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := launchNode(t, database, "", nil, append(args, "--listen="+listen)...)

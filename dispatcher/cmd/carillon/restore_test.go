@@ -173,7 +173,7 @@ func TestEachJobGoesOnAfterARestoredDump(t *testing.T) {
 }
 
 // slotsOfEndedRuns counts the slots of jobs that are held by runs which have ended.
-func (n *node) slotsOfEndedRuns(ctx context.Context, jobs map[string]dispatcher.Job) (ended int) {
+func (n *process) slotsOfEndedRuns(ctx context.Context, jobs map[string]dispatcher.Job) (ended int) {
 	n.t.Helper()
 	for name := range jobs {
 		for _, slot := range must[client.List[dispatcher.Slot]](n.t)(n.Slots(ctx, "bounded", name)).Items {

@@ -69,7 +69,7 @@ func sqlIn(t *testing.T, s *postgres.Server, database string, statements ...stri
 
 // checkPaused requires that nothing fires, and that no node can be resumed, before an operator has
 // chosen.
-func checkPaused(t *testing.T, n *node, r *receiver) {
+func checkPaused(t *testing.T, n *process, r *receiver) {
 	t.Helper()
 	n.awaitHeartbeats(time.Second) // all nodes have noticed, and begin nothing more
 	since := n.lastHeartbeat()

@@ -22,7 +22,7 @@ import (
 )
 
 // tick declares a job that fires each second.
-func (n *node) tick(app, url string) {
+func (n *process) tick(app, url string) {
 	n.t.Helper()
 	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
 	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), patient(webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"})),
@@ -30,7 +30,7 @@ func (n *node) tick(app, url string) {
 }
 
 // checkVerify requires that every fire of an app has a run or a decision.
-func (n *node) checkVerify(app string) {
+func (n *process) checkVerify(app string) {
 	n.t.Helper()
 	out, errs, code := carillon(n.t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "verify", app)
 	if code != 0 {
@@ -126,7 +126,7 @@ func TestLongTableLockMarksNoNodeDead(t *testing.T) {
 }
 
 // only returns the id of the only node.
-func (n *node) only() run.NodeID {
+func (n *process) only() run.NodeID {
 	n.t.Helper()
 	all := must[client.List[dispatcher.Node]](n.t)(n.Nodes(n.t.Context())).Items
 	if len(all) != 1 {

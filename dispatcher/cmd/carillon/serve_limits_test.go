@@ -59,7 +59,7 @@ func TestIdleConnectionsLeaveFilesToFires(t *testing.T) {
 }
 
 // metric reads a metric of the node, by the beginning of its line.
-func (n *node) metric(t *testing.T, begin string) (value float64) {
+func (n *process) metric(t *testing.T, begin string) (value float64) {
 	t.Helper()
 	text := n.get(t, "/metrics")
 	for line := range strings.Lines(text) {

@@ -56,7 +56,7 @@ func TestMemoryLimitFollowsTheContainer(t *testing.T) {
 			t.Parallel()
 			join := memoryGroup(t, limit)
 			database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-			n := &node{t: t, logs: &lockedBuffer{}, exited: make(chan error, 1)}
+			n := &process{t: t, logs: &lockedBuffer{}, exited: make(chan error, 1)}
 			n.command = exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, join, filepath.Join(binaries, "carillon"), "serve",
 				"--database", database, "--listen=127.0.0.1:0")
 			n.command.Stderr, n.command.Env = n.logs, append(os.Environ(), tt.env...)

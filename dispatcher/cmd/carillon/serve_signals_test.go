@@ -142,7 +142,7 @@ func TestWatchdogIsNotNotifiedByAStoppedProcess(t *testing.T) {
 }
 
 // stopped reports whether SIGSTOP has reached all threads of the process.
-func (n *node) stopped() bool {
+func (n *process) stopped() bool {
 	n.t.Helper()
 	files := must[[]string](n.t)(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.command.Process.Pid)))
 	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {

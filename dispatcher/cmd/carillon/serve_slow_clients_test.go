@@ -67,7 +67,7 @@ func (f flood) hold(ctx context.Context, dialer *net.Dialer, address string, ope
 }
 
 // passes makes new connections for a request, and counts those that were not served.
-func (n *node) passes(t *testing.T, path, token string) {
+func (n *process) passes(t *testing.T, path, token string) {
 	t.Helper()
 	const times = 25
 	failed := 0

@@ -15,7 +15,7 @@ import (
 
 // starve leaves a node a tenth of the time until stop is called: a few milliseconds at once, or more if this process was stopped
 // itself while the node was.
-func (n *node) starve() (stop func()) {
+func (n *process) starve() (stop func()) {
 	enough, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)

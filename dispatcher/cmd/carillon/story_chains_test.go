@@ -76,7 +76,7 @@ func (w *warehouse) document(t *testing.T, path string, n int) (body dispatcher.
 }
 
 // shopOfChains applies the configuration of docs/chains.md to a node.
-func shopOfChains(t *testing.T, n *node, w *warehouse) *workspace {
+func shopOfChains(t *testing.T, n *process, w *warehouse) *workspace {
 	t.Helper()
 	space := emptyWorkspace(t, n)
 	config := `terraform {
@@ -105,7 +105,7 @@ resource "carillon_app" "shop" {
 }
 
 // runToEnd runs a job by hand and waits for its end.
-func (n *node) runToEnd(t *testing.T, app, job string) run.Run {
+func (n *process) runToEnd(t *testing.T, app, job string) run.Run {
 	t.Helper()
 	r := must[run.Run](t)(n.RunJob(t.Context(), app, job))
 	until(t, "the end of a run of "+job, func() bool {
@@ -116,7 +116,7 @@ func (n *node) runToEnd(t *testing.T, app, job string) run.Run {
 }
 
 // follower waits until a run is followed by one of a job, and returns that once it has ended.
-func (n *node) follower(t *testing.T, of, job string) (r run.Run) {
+func (n *process) follower(t *testing.T, of, job string) (r run.Run) {
 	t.Helper()
 	until(t, "a run of "+job+" that follows and ends", func() bool {
 		for _, ref := range must[run.Run](t)(n.Run(t.Context(), of)).FollowedBy {
@@ -181,7 +181,7 @@ func TestStoryOfChains(t *testing.T) {
 
 // replayStory does what docs/chains.md says of dead letters: the run of report is counted, replayed while its receiver still
 // fails, and replayed again, and then publish follows it.
-func (n *node) replayStory(t *testing.T, w *warehouse, report run.Run) {
+func (n *process) replayStory(t *testing.T, w *warehouse, report run.Run) {
 	t.Helper()
 	command := func(args ...string) string {
 		t.Helper()

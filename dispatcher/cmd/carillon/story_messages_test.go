@@ -112,7 +112,7 @@ func messageJobs() (orders, announce dispatcher.Job) {
 }
 
 // ended waits for the end of a run.
-func (n *node) ended(t *testing.T, id string) (r run.Run) {
+func (n *process) ended(t *testing.T, id string) (r run.Run) {
 	t.Helper()
 	until(t, "run "+id+" to end", func() bool {
 		r = must[run.Run](t)(n.Run(t.Context(), id))

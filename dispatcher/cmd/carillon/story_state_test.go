@@ -38,7 +38,7 @@ func lintPage(t *testing.T, page, app string) string {
 }
 
 // commandsOf runs the commands of the shell blocks of a page, and returns what they print.
-func (n *node) commandsOf(t *testing.T, page string) (printed []string) {
+func (n *process) commandsOf(t *testing.T, page string) (printed []string) {
 	t.Helper()
 	for _, block := range strings.Split(page, "```sh\n")[1:] {
 		block, _, _ = strings.Cut(block, "```")

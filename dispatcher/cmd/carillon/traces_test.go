@@ -103,7 +103,7 @@ func TestAttemptsOfARunShareATraceOverTheDeathOfANode(t *testing.T) {
 }
 
 // requestTraced runs traced/job by a request that is part of a trace, and returns the id of the run.
-func requestTraced(t *testing.T, n *node, traceparent string) string {
+func requestTraced(t *testing.T, n *process, traceparent string) string {
 	t.Helper()
 	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost,
 		n.endpoint+"/v1/apps/traced/jobs/job/run", http.NoBody))
@@ -122,7 +122,7 @@ func requestTraced(t *testing.T, n *node, traceparent string) string {
 }
 
 // checkSpans checks the spans of the attempts 1 and 3 of a run, and that of the run which follows it.
-func checkSpans(t *testing.T, n *node, spans []servers.CollectedSpan, r, requester string) {
+func checkSpans(t *testing.T, n *process, spans []servers.CollectedSpan, r, requester string) {
 	t.Helper()
 	slices.SortStableFunc(spans, func(a, b servers.CollectedSpan) int { // the follower's is attempt 1, too
 		return strings.Compare(a.Attribute("carillon.job")+a.Attribute("carillon.attempt"),

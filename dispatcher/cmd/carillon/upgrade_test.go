@@ -57,7 +57,7 @@ DROP TABLE later;
 }
 
 // roll starts a node of a program, and ends the one whose place it takes once it is ready.
-func roll(t *testing.T, program string, old *node, database string) *node {
+func roll(t *testing.T, program string, old *process, database string) *process {
 	t.Helper()
 	n := launchNodeIn(t, surroundings{program: program}, database, old.token, nil)
 	n.awaitReady()
@@ -95,7 +95,7 @@ func (r *receiver) checkEachOnce(t *testing.T) {
 }
 
 // busy declares a job that fires each second, and forty more triggers that do.
-func (n *node) busy(url string) {
+func (n *process) busy(url string) {
 	n.t.Helper()
 	n.tick("busy", url)
 	triggers := map[string]string{}
@@ -120,7 +120,7 @@ func rollFleet(t *testing.T, program string) {
 	t.Helper()
 	database := pgtest.New(t)
 	r, token := newReceiver(t, nil), newToken(t, database)
-	fleet := []*node{startNode(t, database, token), startNode(t, database, token)}
+	fleet := []*process{startNode(t, database, token), startNode(t, database, token)}
 	fleet[0].busy(r.URL)
 	r.further(t, 3, "of the old version")
 

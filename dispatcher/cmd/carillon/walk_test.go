@@ -66,7 +66,7 @@ func TestQuickstartFromTerraformToReceiver(t *testing.T) {
 }
 
 // awaitLaterFire waits for fires of another app that are due a while later. What should have fired before has had its turn.
-func (n *node) awaitLaterFire(r *receiver) {
+func (n *process) awaitLaterFire(r *receiver) {
 	n.t.Helper()
 	n.tick("later", r.URL+"/later")
 	r.await(n.t, "later fires", func(all []arrival) bool { return len(on("/later", all)) >= 4 })
@@ -264,7 +264,7 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 
 // checkLedger requires that every instant from the first run on is accounted for by exactly
 // one scheduled run or one misfire, and that at least one misfire covers the time of a crash.
-func checkLedger(t *testing.T, n *node, app, job string, step time.Duration, crash time.Time) {
+func checkLedger(t *testing.T, n *process, app, job string, step time.Duration, crash time.Time) {
 	t.Helper()
 	account := map[time.Time]int{}
 	var first, last time.Time
@@ -398,7 +398,7 @@ func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 
 // declareShared declares jobs with triggers that fire twenty times from start on, and returns the first fire of the one that was
 // declared last. The jobs and the path that they call begin with start.
-func declareShared(n *node, url string, start time.Time, jobs, perJob int) (first *time.Time, err error) {
+func declareShared(n *process, url string, start time.Time, jobs, perJob int) (first *time.Time, err error) {
 	n.t.Helper()
 	end := start.Add(19 * time.Second)
 	for j := range jobs {

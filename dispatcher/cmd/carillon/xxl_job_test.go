@@ -47,7 +47,7 @@ func buildExecutor(t *testing.T) (binary string) {
 }
 
 // startExecutor starts an executor whose scheduler is a group at a node.
-func startExecutor(t *testing.T, binary, address, token string, n *node) *xxlExecutor {
+func startExecutor(t *testing.T, binary, address, token string, n *process) *xxlExecutor {
 	t.Helper()
 	e := &xxlExecutor{
 		id: strings.NewReplacer(".", "-", ":", "-").Replace(address), url: "http://" + address + "/",
@@ -98,7 +98,7 @@ func freeAddresses(t *testing.T, count int) (addresses []string, ports []int) {
 }
 
 // declareExecutors declares the app and the group.
-func (n *node) declareExecutors(ports []int) {
+func (n *process) declareExecutors(ports []int) {
 	n.t.Helper()
 	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: executorsApp, Enabled: true}, client.Condition{}))
 	group := target.EndpointGroup{App: executorsApp, Name: executorsGroup}
@@ -111,7 +111,7 @@ func (n *node) declareExecutors(ports []int) {
 }
 
 // declareHandler declares a job on a group that has one attempt, unless change says otherwise.
-func (n *node) declareHandler(name, group string, run target.XXLJobRun, change func(*dispatcher.Job)) {
+func (n *process) declareHandler(name, group string, run target.XXLJobRun, change func(*dispatcher.Job)) {
 	n.t.Helper()
 	job := webhookJob(executorsApp, name, "", nil)
 	job.Target = target.Target{Group: &target.GroupTarget{Name: group, XXLJob: &run}}
@@ -125,7 +125,7 @@ func (n *node) declareHandler(name, group string, run target.XXLJobRun, change f
 }
 
 // executors returns the ids of the executors that the group has.
-func (n *node) executors() (ids []string) {
+func (n *process) executors() (ids []string) {
 	n.t.Helper()
 	page := must[client.List[target.Endpoint]](n.t)(n.Endpoints(n.t.Context(), executorsApp, executorsGroup, input.Page{}))
 	for _, endpoint := range page.Items {
@@ -135,13 +135,13 @@ func (n *node) executors() (ids []string) {
 }
 
 // runOf runs a job.
-func (n *node) runOf(job string) run.Run {
+func (n *process) runOf(job string) run.Run {
 	n.t.Helper()
 	return must[run.Run](n.t)(n.RunJob(n.t.Context(), executorsApp, job))
 }
 
 // runUntil runs a job and waits until the run has a state.
-func (n *node) runUntil(job string, state run.State) run.Run {
+func (n *process) runUntil(job string, state run.State) run.Run {
 	n.t.Helper()
 	r := n.runOf(job)
 	id := r.ID
@@ -156,7 +156,7 @@ func (n *node) runUntil(job string, state run.State) run.Run {
 }
 
 // logOf returns what the command prints as the log of a run.
-func (n *node) logOf(run run.Run, args ...string) string {
+func (n *process) logOf(run run.Run, args ...string) string {
 	n.t.Helper()
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
 	out, errs, code := carillon(n.t, env, append([]string{"run", "log", run.ID}, args...)...)
@@ -167,7 +167,7 @@ func (n *node) logOf(run run.Run, args ...string) string {
 }
 
 // newExecutorNode starts a node with the token of the executors.
-func newExecutorNode(t *testing.T) *node {
+func newExecutorNode(t *testing.T) *process {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	env := []string{"SECRET_FINANCE_TOKEN=" + executorsToken, "SECRET_FINANCE_OTHER=another_token"}
@@ -246,7 +246,7 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 }
 
 // checkKill cancels a run, of which the executor hears, and which makes it busy until then.
-func (n *node) checkKill(executor *xxlExecutor) {
+func (n *process) checkKill(executor *xxlExecutor) {
 	n.t.Helper()
 	n.declareHandler("sleep", executorsGroup, sleeping(), busyOver)
 	r := n.runUntil("sleep", run.WaitingCallback)
@@ -275,7 +275,7 @@ func (n *node) checkKill(executor *xxlExecutor) {
 }
 
 // checkTokens shows that a wrong token is of no use in either direction.
-func (n *node) checkTokens(binary, address string, executor *xxlExecutor) {
+func (n *process) checkTokens(binary, address string, executor *xxlExecutor) {
 	n.t.Helper()
 	stranger := freeAddress(n.t)
 	wrong := startExecutor(n.t, binary, stranger, "guessed", n)
