@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 )
 
 // clientTLSFlags are the certificates of a command that calls the API.
@@ -65,7 +66,7 @@ func authorities(flag, file string) (*x509.CertPool, []*x509.Certificate, error)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	certificates, err := parseCertificates(text)
+	certificates, err := node.ParseCertificates(text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %s: %w", flag, file, err)
 	}

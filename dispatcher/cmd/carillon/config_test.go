@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -153,7 +154,7 @@ func TestLogsAreInUTC(t *testing.T) {
 		var log strings.Builder
 		record := slog.NewRecord(at, slog.LevelInfo, "x", 0)
 		record.AddAttrs(slog.Time("due", at))
-		if err := newLogger(&log, "info", format).Handler().Handle(t.Context(), record); err != nil {
+		if err := node.NewLogger(&log, "info", format).Handler().Handle(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
 		if got := log.String(); strings.Count(got, "2026-01-01T00:00:00") != 2 || strings.Contains(got, "+01:00") {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
@@ -67,7 +68,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	defer logFile.Close()
-	log := newLogger(logFile, "info", "text")
+	log := node.NewLogger(logFile, "info", "text")
 
 	receiver, err := d.listenReceiver(ctx, out)
 	if err != nil {
@@ -93,14 +94,14 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	}
 	database := "sqlite:" + filepath.Join(d.Dir, "carillon.db")
 	out.say("data in %s, log in %s", d.Dir, logFile.Name())
-	err = serveNode(ctx, nodeOptions{
-		database: databaseFlag{Database: database}, keys: keys, migrate: true, listen: address, log: log, console: true,
-		engine: engine.Options{
-			Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, Closing: shortestClosing, OnOutcome: out.fire,
+	err = node.Run(ctx, node.Options{
+		Database: node.DatabaseFlag{Database: database}, Keys: keys, Migrate: true, Listen: address, Log: log, Console: true,
+		Engine: engine.Options{
+			Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, Closing: node.ShortestClosing, OnOutcome: out.fire,
 		},
-		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: web.Egress{Loopback: true},
+		Target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: web.Egress{Loopback: true},
 			Managers: secret.Managers{Keep: secret.DefaultKeep}, Logger: log},
-		ready: func(ctx context.Context, s *store.Store, address string) {
+		Ready: func(ctx context.Context, s *store.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
 			err := apply.showConsole(ctx, s)
 			if err == nil {
@@ -202,5 +203,5 @@ func (d *devCommand) keys(ctx context.Context) (*seal.Keys, error) {
 			return nil, err
 		}
 	}
-	return keysFlag{SecretKeysFile: name}.keys(ctx)
+	return node.KeysFlag{SecretKeysFile: name}.Keys(ctx)
 }

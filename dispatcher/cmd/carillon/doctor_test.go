@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
@@ -35,24 +36,24 @@ func healthy() []string {
 
 // doctor examines, and returns the findings. The exit code must go with them, and no output show a secret, all of
 // which hold "hunter2".
-func doctor(t *testing.T, env []string, args ...string) []finding {
+func doctor(t *testing.T, env []string, args ...string) []node.Finding {
 	t.Helper()
 	out, errs, code := carillon(t, append(healthy(), env...), append([]string{"doctor", "--output=json"}, args...)...)
 	if strings.Contains(out+errs, "hunter2") {
 		t.Errorf("the output shows a secret: %s%s", out, errs)
 	}
 	var result struct {
-		Checks []finding `json:"checks"`
+		Checks []node.Finding `json:"checks"`
 	}
 	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		t.Fatalf("exit %d: %v: %s%s", code, err, out, errs)
 	}
 	want := 0
 	for _, f := range result.Checks {
-		if f.Health == healthFail {
+		if f.Health == node.HealthFail {
 			want = exitFailure
 		}
-		if f.Detail == "" || (f.Health == healthFail || f.Health == healthWarn) != (f.Action != "") {
+		if f.Detail == "" || (f.Health == node.HealthFail || f.Health == node.HealthWarn) != (f.Action != "") {
 			t.Errorf("finding %+v: want a detail, and an action if and only if there is something to do", f)
 		}
 	}
@@ -64,18 +65,18 @@ func doctor(t *testing.T, env []string, args ...string) []finding {
 
 // expect requires one finding of a check and health whose detail and action say something, and no failure of
 // another check.
-func expect(t *testing.T, findings []finding, check string, found health, says ...string) {
+func expect(t *testing.T, findings []node.Finding, check string, found node.Health, says ...string) {
 	t.Helper()
 	contain(t, findings, check, found, says...)
 	for _, f := range findings {
-		if f.Health == healthFail && f.Check != check {
+		if f.Health == node.HealthFail && f.Check != check {
 			t.Errorf("%s fails, too: %s", f.Check, f.Detail)
 		}
 	}
 }
 
 // contain is expect, whatever else fails.
-func contain(t *testing.T, findings []finding, check string, found health, says ...string) {
+func contain(t *testing.T, findings []node.Finding, check string, found node.Health, says ...string) {
 	t.Helper()
 	met := false
 	for _, f := range findings {
@@ -94,13 +95,13 @@ func TestDoctorFindsNothingWrongNextToAHealthyNode(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
-		expect(t, doctor(t, nil, "--database", database), "schema", healthOK)
+		expect(t, doctor(t, nil, "--database", database), "schema", node.HealthOK)
 		n := startNode(t, database, newToken(t, database))
 		findings := doctor(t, nil, "--database", database, "--notify-database=")
 		for _, check := range []string{"configuration", "database", "rights", "schema", "set_aside", "clock", "secrets", "egress", "aws",
 			"memory",
 			"files"} {
-			expect(t, findings, check, healthOK)
+			expect(t, findings, check, node.HealthOK)
 		}
 		out, errs, code := carillon(t, healthy(), "doctor", "--database", database)
 		if code != 0 || !strings.Contains(out, "\nok    rights         ") || errs != "" {
@@ -115,13 +116,13 @@ func TestDoctorReportsAllProblemsOfTheConfiguration(t *testing.T) {
 	findings := doctor(t, []string{"CARILLON_DATABASE_PASSWORD=hunter2", "CARILLON_WROKERS=1"},
 		"--database=postgres://me:hunter2@127.0.0.1:1/x", "--workers=0", "--drain-timeout=10s", "--stop-timeout=10s")
 	for _, want := range []string{"exclude each other", "--workers", "--drain-timeout"} {
-		expect(t, findings, "configuration", healthFail, want)
+		expect(t, findings, "configuration", node.HealthFail, want)
 	}
-	expect(t, findings, "configuration", healthWarn, "CARILLON_WROKERS")
+	expect(t, findings, "configuration", node.HealthWarn, "CARILLON_WROKERS")
 	for _, check := range []string{"database", "rights", "schema", "clock", "secrets"} {
-		contain(t, findings, check, healthSkip)
+		contain(t, findings, check, node.HealthSkip)
 	}
-	contain(t, findings, "egress", healthOK)
+	contain(t, findings, "egress", node.HealthOK)
 }
 
 func TestDoctorNamesWhatIsWrongWithPostgreSQL(t *testing.T) {
@@ -147,35 +148,35 @@ func TestDoctorNamesWhatIsWrongWithPostgreSQL(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env, args []string
 		check     string
-		found     health
+		found     node.Health
 		says      []string
 	}{
-		"a role that may create nothing": {nil, []string{at("weak", "empty")}, "rights", healthFail,
+		"a role that may create nothing": {nil, []string{at("weak", "empty")}, "rights", node.HealthFail,
 			[]string{"permission denied for schema public", "GRANT CREATE"}},
-		"a role that owns nothing": {nil, []string{at("weak", "lent")}, "rights", healthFail,
+		"a role that owns nothing": {nil, []string{at("weak", "lent")}, "rights", node.HealthFail,
 			[]string{"runs (of postgres)", "goose_db_version (of postgres)", "REASSIGN OWNED"}},
-		"a wrong password": {[]string{"CARILLON_DATABASE_PASSWORD=xhunter2"}, []string{at("secret", "empty")}, "database", healthFail,
+		"a wrong password": {[]string{"CARILLON_DATABASE_PASSWORD=xhunter2"}, []string{at("secret", "empty")}, "database", node.HealthFail,
 			[]string{"password authentication failed", "--database-password-file"}},
-		"a database that is not there": {nil, []string{at("postgres", "nothing")}, "database", healthFail,
+		"a database that is not there": {nil, []string{at("postgres", "nothing")}, "database", node.HealthFail,
 			[]string{`"nothing" does not exist`, "create the database"}},
-		"a server that is not there": {nil, []string{"--database=postgres://me@127.0.0.1:1/x"}, "database", healthFail,
+		"a server that is not there": {nil, []string{"--database=postgres://me@127.0.0.1:1/x"}, "database", node.HealthFail,
 			[]string{"refused", "security group"}},
-		"a name that is none": {nil, []string{"--database=postgres://me@db.invalid/x"}, "database", healthFail,
+		"a name that is none": {nil, []string{"--database=postgres://me@db.invalid/x"}, "database", node.HealthFail,
 			[]string{"db.invalid", "name resolution"}},
-		"a newer schema": {nil, []string{at("postgres", "newer")}, "schema", healthFail, []string{"version 1000", "newer version"}},
-		"no schema": {nil, []string{at("postgres", "empty"), "--no-migrate"}, "schema", healthFail,
+		"a newer schema": {nil, []string{at("postgres", "newer")}, "schema", node.HealthFail, []string{"version 1000", "newer version"}},
+		"no schema": {nil, []string{at("postgres", "empty"), "--no-migrate"}, "schema", node.HealthFail,
 			[]string{"none", "carillon migrate"}},
-		"a schema to come": {nil, []string{at("postgres", "empty")}, "schema", healthOK, []string{"first start creates"}},
+		"a schema to come": {nil, []string{at("postgres", "empty")}, "schema", node.HealthOK, []string{"first start creates"}},
 		"another server for notifications": {nil, []string{at("postgres", "empty"), "--notify-database=postgres://me@127.0.0.1:1/x"},
-			"notifications", healthFail, []string{"refused"}},
+			"notifications", node.HealthFail, []string{"refused"}},
 		"the password that is right": {[]string{"CARILLON_DATABASE_PASSWORD=hunter2"}, []string{at("secret", "postgres")},
-			"database", healthOK, []string{"as user secret"}},
+			"database", node.HealthOK, []string{"as user secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			findings := doctor(t, tt.env, tt.args...)
 			if name == "the password that is right" {
-				expect(t, findings, "rights", healthFail, "permission denied")
+				expect(t, findings, "rights", node.HealthFail, "permission denied")
 				return
 			}
 			expect(t, findings, tt.check, tt.found, tt.says...)
@@ -194,7 +195,7 @@ func TestDoctorKnowsEveryTable(t *testing.T) {
 	findings := doctor(t, nil, "--database=postgres://weak@/carillon?host="+socketOf(t, server))
 	for _, table := range rows(t, server.URL("carillon"), `SELECT relname FROM pg_class
 		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition`) {
-		expect(t, findings, "rights", healthFail, table+" (of postgres)")
+		expect(t, findings, "rights", node.HealthFail, table+" (of postgres)")
 	}
 }
 
@@ -204,7 +205,7 @@ func TestDoctorNamesEndsThatCannotBeFollowed(t *testing.T) {
 	newToken(t, database)
 	rows(t, database, `INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt, http_status, state, class,
 		error, tries, try_at, problem) VALUES (1, 1, 1, 1, 1, 1, 1, 0, '', '', '', 3, 1795000000000, 'the response is no JSON') RETURNING 'done'`)
-	expect(t, doctor(t, nil, "--database", database), "set_aside", healthWarn, "1 of 1", "tried 3 times, again at 2026-11-18",
+	expect(t, doctor(t, nil, "--database", database), "set_aside", node.HealthWarn, "1 of 1", "tried 3 times, again at 2026-11-18",
 		"the response is no JSON")
 }
 
@@ -212,7 +213,9 @@ func TestDoctorComparesTheClocks(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	set := clockOf(t, database)
-	for ahead, found := range map[time.Duration]health{0: healthOK, 20 * time.Second: healthWarn, -5 * time.Minute: healthFail} {
+	for ahead, found := range map[time.Duration]node.Health{
+		0: node.HealthOK, 20 * time.Second: node.HealthWarn, -5 * time.Minute: node.HealthFail,
+	} {
 		set(ahead)
 		expect(t, doctor(t, nil, "--database", database), "clock", found)
 	}
@@ -237,10 +240,10 @@ func TestDoctorNamesWhatIsWrongWithAFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			expect(t, doctor(t, nil, "--database=sqlite:"+tt.file), tt.check, healthFail, tt.says...)
+			expect(t, doctor(t, nil, "--database=sqlite:"+tt.file), tt.check, node.HealthFail, tt.says...)
 		})
 	}
-	expect(t, doctor(t, nil, "--database=sqlite:"+filepath.Join(dir, "new.db")), "schema", healthOK, "first start creates")
+	expect(t, doctor(t, nil, "--database=sqlite:"+filepath.Join(dir, "new.db")), "schema", node.HealthOK, "first start creates")
 	if _, err := os.Stat(filepath.Join(dir, "new.db")); err == nil {
 		t.Error("the doctor made a database")
 	}
@@ -281,9 +284,9 @@ func TestDoctorTellsWhetherSecretsCanBeRead(t *testing.T) {
 		}}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		at := "--database=" + database
-		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + key}, at), "secrets", healthOK, "open all 1 stored secrets")
-		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + newKey()}, at), "secrets", healthFail, "1 secrets", "CARILLON_SECRET_KEYS")
-		expect(t, doctor(t, nil, at), "secrets", healthFail, "lack")
+		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + key}, at), "secrets", node.HealthOK, "open all 1 stored secrets")
+		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + newKey()}, at), "secrets", node.HealthFail, "1 secrets", "CARILLON_SECRET_KEYS")
+		expect(t, doctor(t, nil, at), "secrets", node.HealthFail, "lack")
 	})
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -291,8 +294,8 @@ func TestDoctorTellsWhetherSecretsCanBeRead(t *testing.T) {
 	}
 	at := "--database=sqlite:" + filepath.Join(t.TempDir(), "new.db")
 	findings := doctor(t, []string{"SECRET_B=hunter2", "SECRET_A=hunter2", "SECRET_EMPTY="}, at, "--secret-dir="+file)
-	expect(t, findings, "secrets", healthFail, "not a directory", "--secret-dir")
-	expect(t, findings, "secrets", healthOK, "references: SECRET_A, SECRET_B")
+	expect(t, findings, "secrets", node.HealthFail, "not a directory", "--secret-dir")
+	expect(t, findings, "secrets", node.HealthOK, "references: SECRET_A, SECRET_B")
 }
 
 func TestDoctorConnectsToTargetsAsAWebhookWould(t *testing.T) {
@@ -304,20 +307,20 @@ func TestDoctorConnectsToTargetsAsAWebhookWould(t *testing.T) {
 	at := "--database=sqlite:" + filepath.Join(t.TempDir(), "new.db")
 	for name, tt := range map[string]struct {
 		args  []string
-		found health
+		found node.Health
 		says  []string
 	}{
-		"reached": {[]string{"--egress-loopback", "--egress-url=" + plainServer.URL + "/a?token=hunter2"}, healthOK,
+		"reached": {[]string{"--egress-loopback", "--egress-url=" + plainServer.URL + "/a?token=hunter2"}, node.HealthOK,
 			[]string{"connected to 127.0.0.1:"}},
-		"its own machine": {[]string{"--egress-url=" + plainServer.URL}, healthFail, []string{"--egress-loopback allows it"}},
-		"an unknown root": {[]string{"--egress-loopback", "--egress-url=" + tlsServer.URL}, healthFail, []string{"certificate"}},
-		"nobody there":    {[]string{"--egress-loopback", "--egress-url=http://127.0.0.1:1"}, healthFail, []string{"refused", "firewall"}},
-		"metadata":        {[]string{"--egress-url=http://169.254.169.254/latest"}, healthFail, []string{"169.254.169.254"}},
-		"an unknown name": {[]string{"--egress-url=https://target.invalid/x"}, healthFail, []string{"target.invalid", "name servers"}},
-		"a denied network": {[]string{"--egress-deny=9.9.9.0/24", "--egress-url=http://9.9.9.9/"}, healthFail,
+		"its own machine": {[]string{"--egress-url=" + plainServer.URL}, node.HealthFail, []string{"--egress-loopback allows it"}},
+		"an unknown root": {[]string{"--egress-loopback", "--egress-url=" + tlsServer.URL}, node.HealthFail, []string{"certificate"}},
+		"nobody there":    {[]string{"--egress-loopback", "--egress-url=http://127.0.0.1:1"}, node.HealthFail, []string{"refused", "firewall"}},
+		"metadata":        {[]string{"--egress-url=http://169.254.169.254/latest"}, node.HealthFail, []string{"169.254.169.254"}},
+		"an unknown name": {[]string{"--egress-url=https://target.invalid/x"}, node.HealthFail, []string{"target.invalid", "name servers"}},
+		"a denied network": {[]string{"--egress-deny=9.9.9.0/24", "--egress-url=http://9.9.9.9/"}, node.HealthFail,
 			[]string{"that --egress-deny lists"}},
-		"no URL":    {[]string{"--egress-url=example"}, healthFail, []string{"not the URL of a webhook"}},
-		"no target": {nil, healthOK, []string{"metadata of the machine is refused"}},
+		"no URL":    {[]string{"--egress-url=example"}, node.HealthFail, []string{"not the URL of a webhook"}},
+		"no target": {nil, node.HealthOK, []string{"metadata of the machine is refused"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -335,21 +338,21 @@ func TestDoctorReadsSecretsOfManagers(t *testing.T) {
 	at := []string{"--database=sqlite:" + filepath.Join(t.TempDir(), "new.db"), "--vault-address=" + vault.URL, "--vault-token=vault-token"}
 	for name, tt := range map[string]struct {
 		args  []string
-		found health
+		found node.Health
 		says  []string
 	}{
-		"none": {nil, healthOK, []string{"no secret was read"}},
-		"in AWS": {[]string{"--secret-reference=awssm:billing/api#token,ssm:/billing/token"}, healthOK,
+		"none": {nil, node.HealthOK, []string{"no secret was read"}},
+		"in AWS": {[]string{"--secret-reference=awssm:billing/api#token,ssm:/billing/token"}, node.HealthOK,
 			[]string{"ssm:/billing/token: read"}},
-		"in Vault":      {[]string{"--secret-reference=vault:secret/data/billing#token"}, healthOK, []string{"read"}},
-		"in clear text": {nil, healthWarn, []string{"clear text", "https"}},
-		"missing": {[]string{"--secret-reference=awssm:billing/none"}, healthFail,
+		"in Vault":      {[]string{"--secret-reference=vault:secret/data/billing#token"}, node.HealthOK, []string{"read"}},
+		"in clear text": {nil, node.HealthWarn, []string{"clear text", "https"}},
+		"missing": {[]string{"--secret-reference=awssm:billing/none"}, node.HealthFail,
 			[]string{"awssm:billing/none", "does not have it", "policy"}},
-		"no such key": {[]string{"--secret-reference=awssm:billing/api#none"}, healthFail,
+		"no such key": {[]string{"--secret-reference=awssm:billing/api#none"}, node.HealthFail,
 			[]string{"awssm:billing/api#none", "cannot be used"}},
-		"of the node":  {[]string{"--secret-reference=env:SECRET_A"}, healthFail, []string{"kept by the node"}},
-		"no reference": {[]string{"--secret-reference=hunter2"}, healthFail, []string{"correct --secret-reference"}},
-		"per app": {[]string{"--secret-reference=awssm:billing/api", "--secret-aws-role=arn:aws:iam::123456789012:role/{app}"}, healthSkip,
+		"of the node":  {[]string{"--secret-reference=env:SECRET_A"}, node.HealthFail, []string{"kept by the node"}},
+		"no reference": {[]string{"--secret-reference=hunter2"}, node.HealthFail, []string{"correct --secret-reference"}},
+		"per app": {[]string{"--secret-reference=awssm:billing/api", "--secret-aws-role=arn:aws:iam::123456789012:role/{app}"}, node.HealthSkip,
 			[]string{"a role of each app"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -380,13 +383,14 @@ func TestDoctorAsksAWSForItsIdentity(t *testing.T) {
 	credentials := func(id string) []string {
 		return []string{"AWS_ACCESS_KEY_ID=" + id, "AWS_SECRET_ACCESS_KEY=hunter2", "AWS_REGION=eu-west-1", "AWS_ENDPOINT_URL_STS=" + sts.URL}
 	}
-	expect(t, doctor(t, credentials("AKIDEXAMPLE"), at), "aws", healthOK, "assumed-role/carillon/task", "EnvConfigCredentials", "eu-west-1")
-	expect(t, doctor(t, credentials("AKIDOTHER"), at), "aws", healthWarn, "EnvConfigCredentials", "403")
-	expect(t, doctor(t, nil, at), "aws", healthOK, "no credentials")
+	expect(t, doctor(t, credentials("AKIDEXAMPLE"), at), "aws", node.HealthOK, "assumed-role/carillon/task", "EnvConfigCredentials",
+		"eu-west-1")
+	expect(t, doctor(t, credentials("AKIDOTHER"), at), "aws", node.HealthWarn, "EnvConfigCredentials", "403")
+	expect(t, doctor(t, nil, at), "aws", node.HealthOK, "no credentials")
 	findings := doctor(t, nil, "--database=postgres://fleet@db.invalid/x", "--database-auth=rds-iam")
 	var failed []string
 	for _, f := range findings {
-		if f.Health == healthFail {
+		if f.Health == node.HealthFail {
 			failed = append(failed, f.Check)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -46,7 +47,7 @@ func fail(c console, err error) int {
 // exitCode is the exit code of a command that ended with an error.
 func exitCode(err error) int {
 	var usage *usageError
-	var invalid *invalidError
+	var invalid *node.InvalidError
 	var negative *negativeError
 	switch {
 	case errors.Is(err, dispatcher.ErrSchemaTooNew):

@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
@@ -86,7 +87,7 @@ func (*cli) BeforeReset(parsed *kong.Context) error {
 }
 
 // flagVariables are those of all commands.
-func flagVariables() variables { return variablesOf(reflect.TypeFor[cli]()) }
+func flagVariables() node.Variables { return node.VariablesOf(reflect.TypeFor[cli]()) }
 
 // groups are the headings of the help.
 func groups() []kong.Group {
@@ -157,8 +158,8 @@ func main() {
 // execute executes one command line and returns the exit code.
 func execute(ctx context.Context, args []string, c console) int {
 	settings := flagVariables()
-	unreadable, fileErr := settings.loadFile()
-	found, credentialErr := settings.loadCredentials()
+	unreadable, fileErr := settings.LoadFile()
+	found, credentialErr := settings.LoadCredentials()
 	fileErr = errors.Join(fileErr, credentialErr)
 	var commands cli
 	exited := -1
@@ -172,7 +173,7 @@ func execute(ctx context.Context, args []string, c console) int {
 		return fail(c, &usageError{errors.Join(fileErr, err)})
 	}
 	if err != nil {
-		return fail(c, &usageError{explainSettings(found.explain(err), unreadable)})
+		return fail(c, &usageError{explainSettings(found.Explain(err), unreadable)})
 	}
 	if err := commands.use(); err != nil {
 		return fail(c, &usageError{err})
@@ -200,6 +201,6 @@ type versionCommand struct{}
 
 // Run prints the versions, each on a line of its own.
 func (versionCommand) Run(c console) error {
-	_, err := fmt.Fprintf(c.out, "carillon %s\n%s\n", version, describeZones())
+	_, err := fmt.Fprintf(c.out, "carillon %s\n%s\n", version, node.DescribeZones())
 	return err
 }

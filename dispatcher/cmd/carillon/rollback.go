@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -78,14 +79,14 @@ func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
 
 // rollbackDeclareCommand declares a rollback.
 type rollbackDeclareCommand struct {
-	databaseFlag
+	node.DatabaseFlag
 	outputFlags
 	Reason string `default:"an operator has restored it" help:"What happened, for the audit log."`
 }
 
 // Run pauses all nodes, including new ones.
 func (r *rollbackDeclareCommand) Run(ctx context.Context, c console) error {
-	return r.in(ctx, func(s *store.Store) error {
+	return r.In(ctx, func(s *store.Store) error {
 		rollback, err := s.DeclareRollback(ctx, r.Reason, byCommandLine())
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -26,7 +27,7 @@ type dstReportCommand struct {
 // examinedFlags name the triggers that a report examines.
 type examinedFlags struct {
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Database whose triggers are examined."`
-	loginFlags
+	node.LoginFlags
 	File string `placeholder:"FILE" help:"File with triggers to examine instead: lines of name, dialect, expression and zone, then key=value columns as in next --batch, separated by tabs."`
 }
 
@@ -80,11 +81,11 @@ func (d *examinedFlags) triggers(ctx context.Context) (found []namedSpec, err er
 	if d.File != "" {
 		return triggersOfFile(d.File)
 	}
-	database := databaseFlag{Database: d.Database, loginFlags: d.loginFlags}
+	database := node.DatabaseFlag{Database: d.Database, LoginFlags: d.LoginFlags}
 	if err := database.Validate(); err != nil {
 		return nil, &usageError{errors.Join(err, errors.New("set --database or --file"))}
 	}
-	err = database.in(ctx, func(s *store.Store) error {
+	err = database.In(ctx, func(s *store.Store) error {
 		found, err = triggersOfStore(ctx, s)
 		return err
 	})

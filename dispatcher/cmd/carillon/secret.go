@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 )
 
 // secretCommand manages the keys of stored secrets.
@@ -25,7 +27,7 @@ func (s *secretKeyCommand) Run(ctx context.Context, c console) error {
 	key := newKey()
 	if s.KMS != "" {
 		var err error
-		if key, err = newKMSKey(ctx, s.KMS); err != nil {
+		if key, err = node.NewKMSKey(ctx, s.KMS); err != nil {
 			return err
 		}
 	}
@@ -44,13 +46,13 @@ func newKey() string {
 
 // secretRewrapCommand encrypts the data keys again.
 type secretRewrapCommand struct {
-	databaseFlag
-	keysFlag
+	node.DatabaseFlag
+	node.KeysFlag
 }
 
 // Run encrypts the data keys with the first key, and prints their number.
 func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
-	keys, err := r.keys(ctx)
+	keys, err := r.Keys(ctx)
 	if err == nil && keys == nil {
 		err = &usageError{errors.New("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): " +
 			"set the new key, followed by the old ones")}
@@ -58,7 +60,7 @@ func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	s, err := r.open(ctx, keys)
+	s, err := r.Open(ctx, keys)
 	if err != nil {
 		return err
 	}

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 )
 
 // serveCommand is a dispatcher node.
 type serveCommand struct {
-	serveFlags
+	node.Flags
 	Check bool `help:"Check the configuration, print the result and exit. It touches neither database nor network."`
 }
 
@@ -15,21 +17,21 @@ type serveCommand struct {
 // the command before. Variables that no flag reads are no problem: another version may know them.
 func (s *serveCommand) Run(ctx context.Context, c console) error {
 	if !s.Check {
-		return s.serve(ctx, thisProgram{version, flagVariables()}, c.err)
+		return s.Serve(ctx, node.Program{Version: version, Variables: flagVariables()}, c.err)
 	}
-	flagVariables().warnUnknown(ctx, newLogger(c.err, s.LogLevel, s.LogFormat))
+	flagVariables().WarnUnknown(ctx, node.NewLogger(c.err, s.LogLevel, s.LogFormat))
 	_, err := fmt.Fprintln(c.out, "configuration is valid")
 	return err
 }
 
 // migrateCommand updates the schema of a database.
 type migrateCommand struct {
-	databaseFlag
+	node.DatabaseFlag
 }
 
 // Run migrates. Several processes may do so at once, and repeatedly.
 func (m *migrateCommand) Run(ctx context.Context, c console) error {
-	if err := m.migrate(ctx); err != nil {
+	if err := m.MigrateSchema(ctx); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(c.out, "the schema is up to date")
@@ -38,9 +40,9 @@ func (m *migrateCommand) Run(ctx context.Context, c console) error {
 
 // doctorCommand checks what a node needs: one line for each check.
 type doctorCommand struct {
-	serveFlags
+	node.Flags
 	outputFlags
-	doctorFlags
+	node.DoctorFlags
 }
 
 // Validate accepts everything: an invalid flag is a finding.
@@ -48,13 +50,13 @@ func (d *doctorCommand) Validate() error { return nil }
 
 // Run examines all, then prints.
 func (d *doctorCommand) Run(ctx context.Context, c console) error {
-	findings := d.examine(ctx, d.doctorFlags, flagVariables())
+	findings := d.Examine(ctx, d.DoctorFlags, flagVariables())
 	if err := d.print(c, findings); err != nil {
 		return err
 	}
 	failed := 0
 	for _, f := range findings {
-		if f.Health == healthFail {
+		if f.Health == node.HealthFail {
 			failed++
 		}
 	}
@@ -64,7 +66,7 @@ func (d *doctorCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-func (d *doctorCommand) print(c console, findings []finding) error {
+func (d *doctorCommand) print(c console, findings []node.Finding) error {
 	if d.Output != outputTable {
 		return printObject(d.outputFlags, c, map[string]any{"version": version, "checks": findings}, nil)
 	}
@@ -80,11 +82,11 @@ func (d *doctorCommand) print(c console, findings []finding) error {
 }
 
 // probeCommand asks the node on this machine how it is.
-type probeCommand struct{ probe }
+type probeCommand struct{ node.Probe }
 
 // Run asks once.
 func (p *probeCommand) Run(ctx context.Context, c console) error {
-	if err := p.ask(ctx); err != nil {
+	if err := p.Ask(ctx); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(c.out, "%s at %s: ok\n", p.Path, p.Listen)
@@ -97,7 +99,7 @@ type machineCommand struct {
 }
 
 // lifecycleEC2Command is the agent of a termination lifecycle hook.
-type lifecycleEC2Command struct{ ec2Agent }
+type lifecycleEC2Command struct{ node.EC2Agent }
 
 // Run waits until the instance is to end, and stops its node.
-func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error { return l.await(ctx, c.err) }
+func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error { return l.Await(ctx, c.err) }

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -19,7 +20,7 @@ type tokenCreateCommand struct {
 	apiFlags
 	outputFlags
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Make the token in this database, without another token: postgres://user@host/name, or sqlite:PATH."`
-	loginFlags
+	node.LoginFlags
 	DatabaseWithout []string       `env:"CARILLON_DATABASE_WITHOUT" hidden:""` // for tests
 	Name            string         `required:"" help:"Name of the token, shown in the audit log."`
 	Description     string         `placeholder:"TEXT" help:"What the token is for."`
@@ -94,8 +95,8 @@ func printSecret(o outputFlags, c console, issued access.IssuedToken) error {
 	return err
 }
 
-func (t *tokenCreateCommand) database() databaseFlag {
-	return databaseFlag{Database: t.Database, loginFlags: t.loginFlags, DatabaseWithout: t.DatabaseWithout}
+func (t *tokenCreateCommand) database() node.DatabaseFlag {
+	return node.DatabaseFlag{Database: t.Database, LoginFlags: t.LoginFlags, DatabaseWithout: t.DatabaseWithout}
 }
 
 // checkDatabase checks the database if the token is made there.
@@ -132,12 +133,12 @@ func (t *tokenCreateCommand) create(ctx context.Context, token access.APIToken) 
 		return c.PutToken(ctx, token, client.Condition{Absent: true})
 	}
 	database := t.database()
-	s, err := database.open(ctx, nil)
+	s, err := database.Open(ctx, nil)
 	if err != nil { // the first token is often created before the first start
-		if err := database.migrate(ctx); err != nil {
+		if err := database.MigrateSchema(ctx); err != nil {
 			return access.IssuedToken{}, err
 		}
-		if s, err = database.open(ctx, nil); err != nil {
+		if s, err = database.Open(ctx, nil); err != nil {
 			return access.IssuedToken{}, err
 		}
 	}

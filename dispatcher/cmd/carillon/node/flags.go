@@ -1,0 +1,234 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// The flags of serve stand in groups, each with a check of its own, which returns all its problems at once.
+
+// notifyFlag is the connection for notifications.
+type notifyFlag struct {
+	NotifyDatabase string `env:"CARILLON_NOTIFY_DATABASE" placeholder:"URL" help:"Server that notifications come from, postgres://user@host/name, if --database leads to a pooler in transaction mode. Without it, a node learns of changes with its next poll."`
+}
+
+// check refuses any value but a PostgreSQL URL, and a value that nothing would use.
+func (f notifyFlag) check(database DatabaseFlag) error {
+	const name = "--notify-database (CARILLON_NOTIFY_DATABASE)"
+	const flag = name + ": "
+	if f.NotifyDatabase == "" {
+		return nil
+	}
+	if !isPostgres(database.Database) {
+		return errors.New(flag + "only PostgreSQL is reached through a pooler; leave it out")
+	}
+	if _, err := pgconn.ParseConfig(f.NotifyDatabase); err != nil || !isPostgres(f.NotifyDatabase) {
+		return fmt.Errorf(flag+"%s cannot be read; write it as postgres://user:password@host:5432/name", maskPassword(f.NotifyDatabase))
+	}
+	// The connections for notifications log in the same way.
+	return database.LoginFlags.checkURL(name, f.NotifyDatabase)
+}
+
+// listenFlags are address and certificate of the API.
+type listenFlags struct {
+	Listen  string `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
+	TLSCert string `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API. Needs --tls-key."`
+	TLSKey  string `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate. Changed files are read without a restart."`
+	// With ClientCA, ClientAuth is require unless it says otherwise.
+	ClientCA   string `env:"CARILLON_CLIENT_CA" placeholder:"FILE" help:"Authorities of client certificates, which are needed in addition to a token. Probes pass without one. Needs --tls-cert."`
+	ClientAuth string `env:"CARILLON_CLIENT_AUTH" enum:",require,optional" default:"" placeholder:"require|optional" help:"require: refuse callers without a client certificate. optional: check those that are sent. Default: require. Needs --client-ca."`
+}
+
+// files returns the files of TLS, once they are read successfully.
+func (f listenFlags) files() (tlsFiles, error) {
+	switch {
+	case f.ClientAuth != "" && f.ClientCA == "":
+		return tlsFiles{}, errors.New("--client-auth needs --client-ca, the authorities of client certificates")
+	case f.ClientCA != "" && f.TLSCert == "":
+		return tlsFiles{}, errors.New("--client-ca needs --tls-cert and --tls-key: client certificates are part of TLS")
+	case f.TLSCert == "" && f.TLSKey == "":
+		return tlsFiles{}, nil
+	case f.TLSCert == "" || f.TLSKey == "":
+		return tlsFiles{}, errors.New("--tls-cert and --tls-key go together; one of them is missing")
+	}
+	files := tlsFiles{cert: f.TLSCert, key: f.TLSKey, clientCA: f.ClientCA}
+	_, _, err := files.load()
+	return files, err
+}
+
+// needsClientCertificate tells whether callers need one.
+func (f listenFlags) needsClientCertificate() bool {
+	return f.ClientCA != "" && f.ClientAuth != "optional"
+}
+
+// auditFlag is how long nodes keep the audit log.
+type auditFlag struct {
+	AuditRetention input.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes the same."`
+}
+
+func (f auditFlag) check() error {
+	if kept := f.AuditRetention.Std(); kept < access.MinAuditRetention || kept > input.MaxRetention {
+		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention,
+			access.MinAuditRetention, input.MaxRetention)
+	}
+	return nil
+}
+
+// memberFlags are the node's name and its place among the nodes.
+type memberFlags struct {
+	NodeName string            `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Name of this node. Default: the host name."`
+	Apps     []string          `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves. Default: all."`
+	Labels   map[string]string `env:"CARILLON_NODE_LABELS" mapsep:"," placeholder:"NAME=VALUE,..." help:"Labels of this node, such as zone=a,disk=ssd. Jobs require them with node_labels."`
+}
+
+func (f memberFlags) check() error {
+	var problems input.Problems
+	for _, app := range f.Apps {
+		input.CheckName(&problems, "--apps", app)
+	}
+	problems.AddError("--labels", input.Labels(f.Labels).Validate())
+	return errors.Join(problems.Err(), checkNodeName(f.NodeName))
+}
+
+// name returns the name of the node.
+func (f memberFlags) name() string {
+	if f.NodeName != "" {
+		return f.NodeName
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "unnamed"
+	}
+	return host
+}
+
+// intervalFlags are the times of a node.
+type intervalFlags struct {
+	PollWindow          input.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Interval and look-ahead of the poll, 100ms to 60s."`
+	HandlerInterval     input.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Interval of the handler of misfires and dead nodes, 100ms to 5m."`
+	Heartbeat           input.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Interval of the heartbeat, 100ms to 60s."`
+	DeadAfter           input.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"Time without a heartbeat until a node counts as dead. At least two handler intervals and three heartbeats."`
+	DatabaseClockMargin input.Duration `env:"CARILLON_DATABASE_CLOCK_MARGIN" default:"0s" help:"How far the clocks of the database's servers differ at most, if it has several that take writes, 0s to a quarter of --dead-after. Fires are that much later."`
+	ClaimLead           input.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How long before its scheduled time a fire is claimed, 1ms to 1s."`
+	ShareGrace          input.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a due fire is left to its preferred node, 100ms to 60s."`
+	DrainTimeout        input.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
+	StopTimeout         input.Duration `env:"CARILLON_STOP_TIMEOUT" default:"0s" help:"When the platform kills a process after SIGTERM. --drain-timeout must be at least 5s shorter. 0s: not known."`
+}
+
+// Between the end of its drain and its own end a node takes stopMargin at most, or mostStopMargin if
+// --stop-timeout leaves it that much. processEnd is the part of that which API and process have after the
+// engine.
+const (
+	stopMargin     = 5 * time.Second
+	mostStopMargin = 10 * time.Second
+	processEnd     = 1500 * time.Millisecond
+	// ShortestClosing is how long the engine has at least for that.
+	ShortestClosing = stopMargin - processEnd
+)
+
+// margin returns how long a node takes at most between the end of its drain and its own end.
+func (f intervalFlags) margin() time.Duration {
+	return min(max(f.StopTimeout.Std()-f.DrainTimeout.Std(), stopMargin), mostStopMargin)
+}
+
+func (f intervalFlags) check() error {
+	var problems []error
+	for _, flag := range []struct {
+		name              string
+		value             input.Duration
+		shortest, longest time.Duration
+	}{
+		{"poll-window", f.PollWindow, 100 * time.Millisecond, time.Minute},
+		{"handler-interval", f.HandlerInterval, 100 * time.Millisecond, 5 * time.Minute},
+		{"heartbeat", f.Heartbeat, 100 * time.Millisecond, time.Minute},
+		{"claim-lead", f.ClaimLead, time.Millisecond, time.Second},
+		{"share-grace", f.ShareGrace, 100 * time.Millisecond, time.Minute},
+		{"drain-timeout", f.DrainTimeout, 0, 24 * time.Hour},
+	} {
+		if flag.value.Std() < flag.shortest || flag.value.Std() > flag.longest {
+			problems = append(problems, fmt.Errorf("--%s: %s is not between %s and %s", flag.name, flag.value, flag.shortest, flag.longest))
+		}
+	}
+	if f.DeadAfter < 2*f.HandlerInterval || f.DeadAfter < 3*f.Heartbeat {
+		problems = append(problems, fmt.Errorf(
+			"--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would count as a death",
+			f.DeadAfter, 2*f.HandlerInterval, 3*f.Heartbeat))
+	}
+	if margin := f.DatabaseClockMargin; margin < 0 || margin > f.DeadAfter/4 {
+		problems = append(problems, fmt.Errorf("--database-clock-margin: %s is not between 0s and a quarter of --dead-after (%s), "+
+			"by which a lease would end too early; set a longer --dead-after", margin, f.DeadAfter/4))
+	}
+	if stop := f.StopTimeout.Std(); stop < 0 || stop > 25*time.Hour {
+		problems = append(problems, fmt.Errorf("--stop-timeout: %s is not between 0s and 25h", f.StopTimeout))
+	} else if stop > 0 && f.DrainTimeout.Std() > stop-stopMargin {
+		problems = append(problems, fmt.Errorf("--drain-timeout: %s is more than --stop-timeout (%s) less %s: the platform would kill the node "+
+			"in its drain; set %s at most, or a longer --stop-timeout", f.DrainTimeout, f.StopTimeout, stopMargin, max(0, stop-stopMargin)))
+	}
+	return errors.Join(problems...)
+}
+
+// poolFlags bound the attempts in flight.
+type poolFlags struct {
+	Workers     int `env:"CARILLON_WORKERS" default:"1024" help:"Attempts at once, 1 to 10000; fewer if the process may open few files."`
+	MinWorkers  int `env:"CARILLON_MIN_WORKERS" placeholder:"N" help:"Workers that never stop. Default: 16."`
+	AppWorkers  int `env:"CARILLON_APP_WORKERS" placeholder:"N" help:"Attempts at once for one app while the others make none. Default: three quarters of --workers."`
+	HostWorkers int `env:"CARILLON_HOST_WORKERS" placeholder:"N" help:"The same for one host of an app. Default: half of --workers."`
+	Queue       int `env:"CARILLON_QUEUE" default:"2048" help:"Claimed runs that may wait for a worker, 1 to 100000."`
+}
+
+func (f poolFlags) check() error {
+	problems := []error{countBetween("workers", f.Workers, 1, 10_000), countBetween("queue", f.Queue, 1, 100_000)}
+	for flag, n := range map[string]int{"min-workers": f.MinWorkers, "app-workers": f.AppWorkers, "host-workers": f.HostWorkers} {
+		if n < 0 || n > f.Workers {
+			problems = append(problems, fmt.Errorf("--%s: %d is not between 1 and --workers, which is %d", flag, n, f.Workers))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// hostFlags protect one host from this node.
+type hostFlags struct {
+	BreakerFailures int `env:"CARILLON_BREAKER_FAILURES" default:"20" help:"Failures of a host in a row after which this node pauses its calls, for five seconds at first and up to two minutes, 0 to 10000. 0: never."`
+	HostRate        int `env:"CARILLON_HOST_RATE" default:"0" help:"Requests per second to one host, 0 to 100000. Further runs are deferred. 0: no limit."`
+}
+
+func (f hostFlags) check() error {
+	return errors.Join(countBetween("breaker-failures", f.BreakerFailures, 0, 10_000), countBetween("host-rate", f.HostRate, 0, 100_000))
+}
+
+func countBetween(flag string, n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("--%s: %d is not between %d and %d", flag, n, least, most)
+	}
+	return nil
+}
+
+// options returns the engine's options, but for logger and metrics.
+func (s *Flags) options(version string) engine.Options {
+	breaker, drain := s.BreakerFailures, s.DrainTimeout.Std()
+	if breaker == 0 {
+		breaker = -1 // none; for the engine, 0 means the default
+	}
+	if drain == 0 {
+		drain = -1 // the same
+	}
+	return engine.Options{
+		Name: s.name(), Version: version, Apps: s.Apps, Labels: s.Labels,
+		Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
+		DeadAfter: s.DeadAfter.Std(), ClockMargin: s.DatabaseClockMargin.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(),
+		Drain: drain, Closing: s.margin() - processEnd,
+		Pool: pool.Options{
+			Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,
+		},
+		BreakerFailures: breaker, HostRate: s.HostRate,
+	}
+}

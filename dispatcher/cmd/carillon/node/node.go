@@ -1,0 +1,307 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/api/oidc"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Options are the parts of a node process.
+type Options struct {
+	Database DatabaseFlag
+	notify   string // source of notifications; empty: database
+	Keys     *seal.Keys
+	// auditRetention is how long the audit log is kept; 0: the default.
+	auditRetention time.Duration
+	Migrate        bool
+	Listen         string
+	tls            tlsFiles
+	// clientCertificates demands them of the callers of the API.
+	clientCertificates bool
+	issuer             *oidc.Issuer // of JSON Web Tokens; nil: none are accepted
+	limits             limitFlags   // of the API; zero fields mean their defaults
+	files              fileShares   // see withinFiles
+	// console serves the web console, which people reach at consoleURL; nil: it is not known where.
+	Console    bool
+	consoleURL *url.URL
+	login      *oidc.Login // of people at the console; nil: by API tokens only
+	Engine     engine.Options
+	Target     invoke.Options
+	Log        *slog.Logger
+	signals    machineSignals // what it tells the machine that it runs on
+	ecsAgent   string         // of the task to protect; empty: none
+	// ready is called with the address of the API once it responds; may be nil.
+	Ready func(ctx context.Context, s *store.Store, address string)
+}
+
+// openStore opens the database, and migrates it if wanted. Its errors name the flag.
+func openStore(ctx context.Context, o Options, metrics prometheus.Registerer) (*store.Store, error) {
+	login := o.Database.login()
+	if o.Migrate {
+		if err := store.MigrateAs(ctx, o.Database.Database, login, o.Database.without()...); err != nil {
+			return nil, o.Database.wrap(err)
+		}
+	}
+	s, err := store.Open(ctx, o.Database.Database, store.Options{
+		Options: db.Options{Notify: o.notify, Login: login, Metrics: metrics, Requests: true,
+			Without: o.Database.without(), ClockMargin: o.Engine.ClockMargin},
+		Keys: o.Keys, AuditRetention: o.auditRetention, Logger: o.Log,
+	})
+	if errors.Is(err, dispatcher.ErrKeyMissing) {
+		return nil, &InvalidError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
+			"without it, the node cannot send the secrets of its jobs", err)}
+	}
+	if err != nil {
+		return nil, o.Database.wrap(err)
+	}
+	has := s.Capabilities()
+	o.Log.InfoContext(ctx, "database opened", "has", has.String(), "lacks", db.AllCapabilities().Without(has).String())
+	return s, nil
+}
+
+// Run runs engine and API over one database until ctx ends, then drains. The API responds until the
+// engine has finished, so that the drain can be observed.
+func Run(ctx context.Context, o Options) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return listenError(o.Listen, err)
+	}
+	defer listener.Close()
+	registry := prometheus.NewRegistry()
+	o.withinFiles(ctx, limit.Files())
+	server, listener := newServer(ctx, listener, o, registry)
+	secure, err := serveTLS(o.tls, listener.Addr(), o.Log)
+	if err != nil {
+		return &InvalidError{err}
+	}
+	listener, o.Engine.CertificateEnd = secure.listener(listener), secure.expires
+	secure.register(registry)
+	registerZones(registry)
+	for _, warning := range zonesWarnings(time.Now(), hostZoneinfo) {
+		o.Log.WarnContext(ctx, "time zone data may be too old", "zones", schedule.ZonesVersion(), "warning", warning)
+	}
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if o.Target.Egress.Loopback {
+		o.Log.WarnContext(ctx, "--egress-loopback is set: anyone who may declare jobs can call every service on this machine")
+	}
+	var handler switchable
+	starting, err := o.withConsole(api.Starting(api.Options{Logger: o.Log, Version: o.Engine.Version}), consoleNode{started: time.Now()})
+	if err != nil {
+		return &InvalidError{err}
+	}
+	handler.set(starting)
+	server.Handler = limit.Transfers(&handler)
+	var database *store.Store // the API uses it until it is shut down
+	defer func() {
+		if database != nil {
+			_ = database.Close() // it is no longer in use
+		}
+	}()
+	signals := startSignals(ctx, &o, registry)
+	defer signals.end()
+	// The API may use what the engine leaves of the time to stop.
+	requests, cutOff := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutOff()
+	context.AfterFunc(ctx, func() { time.AfterFunc(max(0, o.Engine.Drain)+o.Engine.Closing+processEnd/4, cutOff) })
+	group, running := errgroup.WithContext(context.WithoutCancel(ctx))
+	stopping, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(running, stop) // either part's failure ends the other
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve API: %w", err)
+		}
+		return nil
+	})
+	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		secure.run(stopping)
+		return nil
+	})
+	o.runIssuers(stopping, group)
+	group.Go(func() error {
+		defer endServing()
+		defer closeServer(requests, server)
+		return dispatch(stopping, o, listener.Addr(), registry, func(s *store.Store, node *engine.Engine, invoker *invoke.Invoker) {
+			database = s
+			signals.node.Store(node)
+			requests := s.ForRequests()
+			served := api.New(requests, o.api(ctx, s, groupView{invoker, node}, secure, registry))
+			shown := consoleNode{api: served, sessions: requests, reached: node.Reached}
+			if withConsole, err := o.withConsole(served, shown); err == nil { // it was made once for the start
+				handler.set(withConsole)
+			}
+			group.Go(func() error {
+				served.Run(serving)
+				return nil
+			})
+			o.Log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.Engine.Version,
+				"zones", schedule.ZonesVersion())
+			if o.Ready != nil {
+				group.Go(func() error {
+					o.Ready(stopping, s, listener.Addr().String())
+					return nil
+				})
+			}
+		})
+	})
+	return group.Wait()
+}
+
+// runIssuers keeps the keys of those who issue tokens for the API and of those who sign people in fresh until ctx ends.
+func (o *Options) runIssuers(ctx context.Context, group *errgroup.Group) {
+	if o.issuer != nil {
+		group.Go(func() error {
+			o.issuer.Run(ctx)
+			return nil
+		})
+	}
+	if o.Console && o.login != nil {
+		group.Go(func() error {
+			o.login.Run(ctx)
+			return nil
+		})
+	}
+}
+
+// api returns the options of the API. It has connections of its own to the database, but probes ask over those of the
+// engine, for they tell of the node and not of how many requests it has.
+func (o *Options) api(ctx context.Context, s *store.Store, node groupView, secure *servedTLS,
+	registry *prometheus.Registry) api.Options {
+	options := api.Options{
+		Logger: o.Log, Version: o.Engine.Version, Region: identity.Region(ctx), Metrics: registry, Registerer: registry,
+		Callbacks: o.Target.CallbackURL != "", ClientCertificates: o.clientCertificates, Limits: o.limits.limits(o.files),
+		Executors: node.Invoker, Requests: node.Invoker, Fleet: node,
+		Database: func(ctx context.Context) error {
+			_, err := s.Installation(ctx)
+			return err
+		},
+		Ready: func(context.Context) error {
+			if ctx.Err() != nil {
+				return errors.New("the node is shutting down")
+			}
+			return node.engine.Ready()
+		},
+		Warnings: func() []string {
+			now := time.Now()
+			warnings := append(secure.warnings(now), zonesWarnings(now, hostZoneinfo)...)
+			if o.issuer != nil {
+				if warning := o.issuer.Warning(now); warning != "" {
+					warnings = append(warnings, warning)
+				}
+			}
+			return warnings
+		},
+	}
+	if o.issuer != nil {
+		options.Identities = o.issuer
+	}
+	return options
+}
+
+// groupView is what the node knows of endpoint groups.
+type groupView struct {
+	*invoke.Invoker
+	engine *engine.Engine
+}
+
+// GroupStatus returns what the node knows of a group.
+func (g groupView) GroupStatus(
+	ctx context.Context, group target.GroupVersion, egress target.EgressBounds,
+) target.GroupStatus {
+	status := g.Invoker.GroupStatus(ctx, group, egress)
+	if id := g.engine.Node(); id != 0 {
+		status.Node = id.String()
+	}
+	return status
+}
+
+// dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,
+// before the engine starts.
+func dispatch(ctx context.Context, o Options, listen net.Addr, registry *prometheus.Registry,
+	opened func(*store.Store, *engine.Engine, *invoke.Invoker)) error {
+	s, err := awaitStore(ctx, o, registry)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the process was stopped while it waited
+		}
+		return err
+	}
+	// Only now is the database's name known to resolve.
+	o.denyOwn(ctx, listen)
+	o.Target.CallbackKey = s.CallbackKey
+	o.Target.Metrics = registry
+	invoker := invoke.New(o.Target)
+	if err := invoker.ReadCallbackKey(ctx); err != nil {
+		o.Log.WarnContext(ctx, "key of callbacks not read; the first attempt that needs it reads it", "err", err)
+	}
+	o.Engine.OnAPIs, o.Engine.Members = invoker.DenyAPIs, invoker.Members
+	o.Engine.Metrics = registry
+	endProtection := o.protect(ctx, registry)
+	endTraces := o.startTraces(ctx, registry)
+	node := engine.New(s, invoker, o.Engine)
+	opened(s, node, invoker)
+	node.Run(ctx)
+	endProtection()
+	endTraces()
+	invoker.Close()
+	return nil
+}
+
+// awaitStore opens the database, and waits while it is unreachable. Any other error is an error of the flag.
+func awaitStore(ctx context.Context, o Options, metrics prometheus.Registerer) (s *store.Store, err error) {
+	err = backoff.Pauses{First: 100 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() (err error) {
+		s, err = openStore(ctx, o, metrics)
+		return err
+	}, func(f backoff.Failure) bool {
+		if !db.Unreachable(f.Err) {
+			return false
+		}
+		o.Log.WarnContext(ctx, "waiting for the database", "err", f.Err)
+		return true
+	})
+	return s, err
+}
+
+// switchable is a handler that is replaced while it serves.
+type switchable struct{ current atomic.Pointer[http.Handler] }
+
+func (s *switchable) set(h http.Handler) { s.current.Store(&h) }
+
+// ServeHTTP calls the current handler.
+func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.current.Load()).ServeHTTP(w, r)
+}
+
+// closeServer lets requests finish for a few seconds, until ctx ends at most.
+func closeServer(ctx context.Context, server *http.Server) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		_ = server.Close() // ends the requests that still wait, as for a database that does not respond
+	}
+}

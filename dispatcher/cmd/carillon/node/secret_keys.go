@@ -1,0 +1,172 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
+	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+)
+
+// KeysFlag holds the keys that encrypt stored secrets.
+type KeysFlag struct {
+	SecretKeys     string `env:"CARILLON_SECRET_KEYS" placeholder:"KEY,..." help:"Keys of stored secrets, 32 bytes in base64 each, or kms:ARN:BLOB as KMS has encrypted them. The first encrypts, all decrypt. Prefer the variable: other users of the machine can see flags."`
+	SecretKeysFile string `env:"CARILLON_SECRET_KEYS_FILE" placeholder:"FILE" help:"File with these keys, one per line."`
+}
+
+// check reports what is wrong with the keys, as far as that can be told without KMS.
+func (k KeysFlag) check() error {
+	_, err := k.parse(standIn)
+	return err
+}
+
+// Keys reads the keys, and has KMS decrypt those that it has encrypted; nil without any. Errors never show a key. They are
+// usage errors unless KMS is unreachable.
+func (k KeysFlag) Keys(ctx context.Context) (*seal.Keys, error) {
+	keys, err := k.parse(func(key kmsKey) ([]byte, error) { return decryptKMSKey(ctx, key) })
+	if err != nil && !secretmanager.IsTemporary(err) {
+		err = &InvalidError{err}
+	}
+	return keys, err
+}
+
+// parse reads the keys. decrypt is for those that KMS has encrypted.
+func (k KeysFlag) parse(decrypt func(kmsKey) ([]byte, error)) (*seal.Keys, error) {
+	if k.SecretKeys != "" && k.SecretKeysFile != "" {
+		return nil, errors.New("--secret-keys (CARILLON_SECRET_KEYS) and --secret-keys-file (CARILLON_SECRET_KEYS_FILE) " +
+			"exclude each other; set one")
+	}
+	text, from := k.SecretKeys, "--secret-keys (CARILLON_SECRET_KEYS)"
+	if k.SecretKeysFile != "" {
+		content, err := os.ReadFile(k.SecretKeysFile)
+		if err != nil {
+			return nil, fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE): %w", err)
+		}
+		text, from = string(content), "--secret-keys-file (CARILLON_SECRET_KEYS_FILE) "+input.Echo(k.SecretKeysFile)
+	}
+	text, err := replaceKMSKeys(text, decrypt)
+	var keys *seal.Keys
+	if err == nil {
+		keys, err = seal.Parse(text)
+	}
+	if err == nil && keys == nil && k.SecretKeysFile != "" {
+		err = errors.New("the file holds no key")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return keys, nil
+}
+
+// kmsPrefix begins a key that KMS has encrypted: kms:ARN:BLOB, with the ARN of the key of KMS and the encrypted key in base64.
+const kmsPrefix = "kms:"
+
+// kmsWait is how long a start waits for KMS.
+const kmsWait = 30 * time.Second
+
+var kmsARN = regexp.MustCompile(`^arn:aws[a-z-]*:kms:([a-z]{2,5}(?:-[a-z]+)+-[0-9]+):[0-9]{12}:(?:key|alias)/[A-Za-z0-9/_-]{1,256}$`)
+
+// kmsKey is a key that KMS has encrypted.
+type kmsKey struct {
+	arn, region string
+	encrypted   []byte
+}
+
+// parseKMSKey reads kms:ARN:BLOB. Nothing of it is secret.
+func parseKMSKey(text string) (kmsKey, error) {
+	text = strings.TrimPrefix(text, kmsPrefix)
+	at := strings.LastIndexByte(text, ':')
+	key := kmsKey{arn: text[:max(at, 0)]}
+	parts := kmsARN.FindStringSubmatch(key.arn)
+	if parts == nil {
+		return key, fmt.Errorf("%s is not kms:ARN:BLOB with the ARN of a key of KMS, as carillon secret key --kms prints it",
+			input.Echo(kmsPrefix+text))
+	}
+	key.region = parts[1]
+	var err error
+	if key.encrypted, err = base64.StdEncoding.DecodeString(text[at+1:]); err != nil || len(key.encrypted) == 0 {
+		return key, fmt.Errorf("the part behind %s is not an encrypted key in base64, as carillon secret key --kms prints it", key.arn)
+	}
+	return key, nil
+}
+
+// replaceKMSKeys returns a text of keys in which those that KMS has encrypted are replaced by keys in base64.
+func replaceKMSKeys(text string, replace func(kmsKey) ([]byte, error)) (string, error) {
+	var problems []error
+	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
+	for i, field := range fields {
+		if !strings.HasPrefix(field, kmsPrefix) {
+			continue
+		}
+		key, err := parseKMSKey(field)
+		if err == nil {
+			var plain []byte
+			plain, err = replace(key)
+			fields[i] = base64.StdEncoding.EncodeToString(plain)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("key %d: %w", i+1, err))
+		}
+	}
+	return strings.Join(fields, "\n"), errors.Join(problems...)
+}
+
+// standIn takes the place of a key that is not decrypted, so that the other keys can be checked.
+func standIn(key kmsKey) ([]byte, error) {
+	sum := sha256.Sum256(append([]byte(key.arn), key.encrypted...))
+	return sum[:], nil
+}
+
+// decryptKMSKey has KMS decrypt a key. It waits a while for a KMS that is unreachable.
+func decryptKMSKey(ctx context.Context, key kmsKey) (plain []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, kmsWait)
+	defer cancel()
+	client, err := kmsClient(ctx, key.region)
+	if err != nil {
+		return nil, err
+	}
+	err = backoff.Pauses{First: 200 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() error {
+		plain, err = client.DecryptKey(ctx, key.arn, key.encrypted, time.Now())
+		return err
+	}, func(f backoff.Failure) bool { return secretmanager.IsTemporary(f.Err) })
+	if err != nil {
+		return nil, fmt.Errorf("decrypt with %s: %w", key.arn, err)
+	}
+	return plain, nil
+}
+
+func kmsClient(ctx context.Context, region string) (secretmanager.AWS, error) {
+	config, err := identity.Load(ctx)
+	if err != nil {
+		return secretmanager.AWS{}, fmt.Errorf("load the AWS configuration: %w", err)
+	}
+	return secretmanager.NewAWS(config, region), nil
+}
+
+// NewKMSKey has a key of KMS create a key, which nobody sees, and returns it as kms:ARN:BLOB.
+func NewKMSKey(ctx context.Context, arn string) (string, error) {
+	parts := kmsARN.FindStringSubmatch(arn)
+	if parts == nil {
+		return "", &InvalidError{fmt.Errorf("--kms %s is not the ARN of a key of KMS, such as "+
+			"arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab", input.Echo(arn))}
+	}
+	client, err := kmsClient(ctx, parts[1])
+	if err != nil {
+		return "", err
+	}
+	encrypted, err := client.CreateKey(ctx, arn, time.Now())
+	if err != nil {
+		return "", fmt.Errorf("create a key with --kms %s: %w", arn, err)
+	}
+	return kmsPrefix + arn + ":" + base64.StdEncoding.EncodeToString(encrypted), nil
+}
