@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // jobCommand shows, runs, pauses and renames jobs.
@@ -220,4 +223,177 @@ func concurrencyOf(job dispatcher.Job) string {
 		text += fmt.Sprintf("; one at a time at each endpoint: %s", policy)
 	}
 	return text
+}
+
+// jobStateCommand is about the state that the runs of a job carry.
+type jobStateCommand struct {
+	Show  jobStateShowCommand  `cmd:"" help:"Show the state that the next run of a job gets." example:"carillon job state show billing/invoices"`
+	Set   jobStateSetCommand   `cmd:"" group:"operate" help:"Set the state that the next run of a job gets." example:"carillon job state set billing/invoices '{\"cursor\": 4711}'"`
+	Clear jobStateClearCommand `cmd:"" group:"operate" help:"Clear the state that a job's runs carry." example:"carillon job state clear billing/invoices"`
+}
+
+// jobStateShowCommand shows the state of a job.
+type jobStateShowCommand struct{ jobFlags }
+
+// Run prints it.
+func (s *jobStateShowCommand) Run(ctx context.Context, c console) error {
+	api, app, name, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	state, err := api.CarriedState(ctx, app, name)
+	if err != nil {
+		return err
+	}
+	return s.print(c, state)
+}
+
+// print prints the state of a job.
+func (j *jobFlags) print(c console, state run.CarriedState) error {
+	return printObject(j.outputFlags, c, state, func(l *lines) {
+		l.add("job", j.Job)
+		l.add("state", string(state.State))
+		l.add("revision", state.Revision)
+		l.add("updated at", state.UpdatedAt)
+		l.add("returned by run", state.Run)
+		l.add("set by", state.SetBy)
+		l.add("discarded", discarded(state.DiscardedRun))
+	})
+}
+
+// discarded says whose state was discarded; empty: nobody's.
+func discarded(run string) string {
+	if run == "" {
+		return ""
+	}
+	return "what run " + run + " returned, because the state was changed while it ran"
+}
+
+// jobStateSetCommand sets the state of a job.
+type jobStateSetCommand struct {
+	jobFlags
+	State    string `arg:"" help:"JSON of at most 4 KiB; - reads it from standard input."`
+	Revision int64  `placeholder:"N" help:"Only if this is the revision of the state that is there."`
+}
+
+// Run sets it.
+func (s *jobStateSetCommand) Run(ctx context.Context, c console) error {
+	text := s.State
+	if text == "-" {
+		most := int64(4*run.MaxCarriedState + 1)
+		read, err := io.ReadAll(io.LimitReader(c.in, most))
+		if err != nil {
+			return fmt.Errorf("read the state: %w", err)
+		}
+		text = strings.TrimSpace(string(read))
+	}
+	state, err := run.ReadCarriedState([]byte(text))
+	if err != nil {
+		return fmt.Errorf("%w; give JSON, such as '{\"cursor\": 4711}'", err)
+	}
+	api, app, name, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	stored, err := api.SetCarriedState(ctx, app, name, state, atRevision(s.Revision))
+	if err != nil {
+		return err
+	}
+	return s.print(c, stored)
+}
+
+// atRevision is the condition that a revision is current; 0: whatever there is.
+func atRevision(revision int64) client.Condition {
+	if revision == 0 {
+		return client.Condition{Existing: true}
+	}
+	return client.Condition{Revision: revision}
+}
+
+// jobStateClearCommand clears the state of a job.
+type jobStateClearCommand struct {
+	jobFlags
+	Revision int64 `placeholder:"N" help:"Only if this is the revision of the state that is there."`
+}
+
+// Run clears it.
+func (s *jobStateClearCommand) Run(ctx context.Context, c console) error {
+	api, app, name, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := api.ClearCarriedState(ctx, app, name, atRevision(s.Revision)); err != nil {
+		return err
+	}
+	state, err := api.CarriedState(ctx, app, name)
+	if err != nil {
+		return err
+	}
+	return s.print(c, state)
+}
+
+// jobStripCommand shows the scheduled times of a trigger in a row.
+type jobStripCommand struct {
+	apiFlags
+	outputFlags
+	Trigger string `arg:"" name:"app/job/trigger" help:"The trigger, such as billing/invoices/berlin."`
+	Past    int    `default:"60" help:"How many of the latest scheduled times to show, 0 to 200."`
+	Next    int    `default:"20" help:"How many of the coming ones to show, 0 to 100."`
+}
+
+// Run prints the strip. It fails if the ledger should know a scheduled time but does not.
+func (s *jobStripCommand) Run(ctx context.Context, c console) error {
+	names, err := cutPath(s.Trigger, "APP/JOB/TRIGGER", 3)
+	if err != nil {
+		return err
+	}
+	if s.Past < 0 || s.Past > view.MostStripPast || s.Next < 0 || s.Next > view.MostStripNext || s.Past+s.Next == 0 {
+		return &usageError{fmt.Errorf("--past is 0 to %d and --next is 0 to %d; one of them is not 0", view.MostStripPast,
+			view.MostStripNext)}
+	}
+	api, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	strip, err := api.Strip(ctx, names[0], names[1], names[2], s.Past, s.Next)
+	if err != nil {
+		return err
+	}
+	if err := s.print(c, strip); err != nil {
+		return err
+	}
+	for _, cell := range strip.Cells {
+		if cell.What == view.CellMissing {
+			return &negativeError{errors.New("a scheduled time has neither a run nor a decision")}
+		}
+	}
+	return nil
+}
+
+func (s *jobStripCommand) print(c console, strip view.Strip) error {
+	if s.Output != outputTable {
+		return printObject(s.outputFlags, c, strip, nil)
+	}
+	if strip.Incomplete != "" {
+		fmt.Fprintf(c.err, "carillon: there may be more scheduled times: %s\n", plain(strip.Incomplete))
+	}
+	return printList(s.outputFlags, c, strip.Cells, "SCHEDULED AT\tWHAT\tSTATE\tLATE\tTOOK\tRUN\tWHY", func(cell view.StripCell) []any {
+		at := input.FormatInstant(cell.ScheduledAt)
+		if cell.Until != nil {
+			at += " to " + input.FormatInstant(*cell.Until)
+		}
+		state := string(cell.State)
+		if cell.Decision != "" {
+			state = string(cell.Decision)
+		}
+		return []any{at, string(cell.What), stateCell(state), durationCell(cell.Late), durationCell(cell.Took), cell.Run, cell.Why}
+	})
+}
+
+// durationCell is a duration, or empty if it is not known.
+func durationCell(d input.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
 }

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -128,4 +132,19 @@ func moment(text string, now time.Time) (time.Time, error) {
 	}
 	return time.Time{}, fmt.Errorf("%s is neither a duration such as 1h nor an instant such as 2026-05-01T06:00:00+02:00",
 		input.Echo(text))
+}
+
+// plainNumber reads a flag that is a number. Kong's own mapper takes 010 for eight, and 0x10 and 1_000, too.
+func plainNumber(ctx *kong.DecodeContext, target reflect.Value) error {
+	value, err := ctx.Scan.PopValue("number")
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprint(value.Value)
+	n, err := strconv.ParseInt(text, 10, target.Type().Bits())
+	if err != nil || strconv.FormatInt(n, 10) != text {
+		return fmt.Errorf("%s is not a plain number such as 10", input.Echo(text))
+	}
+	target.SetInt(n)
+	return nil
 }

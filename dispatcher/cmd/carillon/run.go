@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // runCommand shows runs, repeats and cancels them.
@@ -207,4 +209,96 @@ func phases(p run.Phases) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// runCompleteCommand completes a run in place of its target.
+type runCompleteCommand struct{ runEndFlags }
+
+// runFailCommand fails the attempt of a run in place of its target.
+type runFailCommand struct{ runEndFlags }
+
+// runEndFlags are a run and what is said of its end.
+type runEndFlags struct {
+	runFlags
+	Message string `placeholder:"TEXT" help:"Why, in at most 1024 bytes. It is kept with the attempt."`
+}
+
+// Run completes the run.
+func (r *runCompleteCommand) Run(ctx context.Context, c console) error {
+	return r.end(ctx, c, (*client.Client).CompleteRun)
+}
+
+// Run fails the attempt.
+func (r *runFailCommand) Run(ctx context.Context, c console) error {
+	return r.end(ctx, c, (*client.Client).FailRun)
+}
+
+// end ends the attempt, and prints the run as it is then.
+func (r *runEndFlags) end(ctx context.Context, c console,
+	by func(*client.Client, context.Context, string, string) (run.CallbackReply, error),
+) error {
+	api, err := r.client(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := by(api, ctx, r.ID, r.Message); err != nil {
+		return err
+	}
+	run, err := api.Run(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	return printRunLine(c, r.outputFlags, run)
+}
+
+// runLogCommand prints the log of a run of XXL-JOB's executors.
+type runLogCommand struct {
+	apiFlags
+	ID      string `arg:"" help:"Id of the run."`
+	Attempt int    `help:"Number of the attempt. Default: the latest."`
+	From    int    `help:"First line to print, counted from 1." default:"1"`
+	Follow  bool   `help:"Print further lines until the run ends."`
+}
+
+// logPause is how often a log that is followed is read.
+const logPause = time.Second
+
+// Run prints the log, as it is or until the run ends.
+func (l *runLogCommand) Run(ctx context.Context, c console) error {
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	for from := l.From; ; {
+		log, err := api.RunLog(ctx, l.ID, l.Attempt, from)
+		if err != nil {
+			return err
+		}
+		if err := printLog(c.out, log); err != nil {
+			return err
+		}
+		from = max(from, log.ToLine+1)
+		if !l.Follow {
+			return nil
+		}
+		if log.ToLine < log.FromLine { // no line is left; its run may have ended
+			run, err := api.Run(ctx, l.ID)
+			if err != nil || hasEnded(run) {
+				return err
+			}
+		}
+		if pause(ctx, logPause); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// printLog prints the lines of a log, so that none of them controls the terminal.
+func printLog(out io.Writer, log target.ExecutorLog) error {
+	for line := range strings.Lines(log.Content) {
+		if _, err := fmt.Fprintln(out, plain(strings.TrimRight(line, "\r\n"))); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -61,4 +64,149 @@ func warnOfZones(ctx context.Context, api *client.Client, to io.Writer) error {
 			plain(node.Zones), ours)
 	}
 	return err
+}
+
+// zonesCommand chooses the time zone data of all nodes.
+type zonesCommand struct {
+	Show  zonesShowCommand  `cmd:"" help:"Show which time zone data the installation has for its nodes, and what these compute with." example:"carillon zones show"`
+	Use   zonesUseCommand   `cmd:"" help:"Make all nodes compute with one release, and list the triggers that it moves." example:"carillon zones use --plan /usr/share/zoneinfo"`
+	Reset zonesResetCommand `cmd:"" help:"Make each node compute with its own data: those of its program, or newer ones of --zoneinfo." example:"carillon zones reset"`
+}
+
+// zonesFlags say where to ask.
+type zonesFlags struct {
+	apiFlags
+	outputFlags
+}
+
+// print prints a status.
+func (z *zonesFlags) print(c console, status dispatcher.ZoneStatus) error {
+	return printObject(z.outputFlags, c, status, func(l *lines) {
+		if status.Release == "" {
+			l.add("release", "that of each node")
+		} else {
+			l.add("release", status.Release)
+			l.add("set at", status.SetAt)
+			l.add("set by", status.SetBy)
+		}
+		for _, node := range status.Nodes {
+			l.add("node "+node.ID.String(), node.Zones+" on "+node.Name)
+		}
+	})
+}
+
+// zonesShowCommand shows the setting.
+type zonesShowCommand struct{ zonesFlags }
+
+// Run prints the setting.
+func (z *zonesShowCommand) Run(ctx context.Context, c console) error {
+	api, err := z.client(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := api.Zones(ctx)
+	if err != nil {
+		return err
+	}
+	return z.print(c, status)
+}
+
+// zonesResetCommand ends the setting.
+type zonesResetCommand struct{ zonesFlags }
+
+// Run ends it.
+func (z *zonesResetCommand) Run(ctx context.Context, c console) error {
+	api, err := z.client(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := api.ResetZones(ctx)
+	if err != nil {
+		return err
+	}
+	return z.print(c, status)
+}
+
+// zonesUseCommand sets the data of all nodes.
+type zonesUseCommand struct {
+	zonesFlags
+	Data string `arg:"" name:"dir|file|release" help:"A zoneinfo directory, an archive that make zones has written, or the release that this program has, such as 2026f."`
+	Plan bool   `help:"Only list the triggers that it moves."`
+}
+
+// Run prints the triggers whose fires of the next 12 months move, and then sets the data.
+func (z *zonesUseCommand) Run(ctx context.Context, c console) error {
+	archive, err := z.archive()
+	if err != nil {
+		return &usageError{err}
+	}
+	zones, err := schedule.OpenZones(archive)
+	if err != nil {
+		return &usageError{fmt.Errorf("%s: %w", z.Data, err)}
+	}
+	api, err := z.client(ctx)
+	if err != nil {
+		return err
+	}
+	if err := warnOfZones(ctx, api, c.err); err != nil {
+		return err
+	}
+	moves := console{in: c.in, out: c.err, err: c.err} // what the command returns is the status
+	if z.Plan {
+		moves = c
+	}
+	read := func(ctx context.Context) ([]namedSpec, error) { return triggersOfAPI(ctx, api) }
+	if err := reportMoves(ctx, moves, zones, read); err != nil || z.Plan {
+		return err
+	}
+	status, err := api.UseZones(ctx, archive)
+	if err != nil {
+		return err
+	}
+	return z.print(c, status)
+}
+
+// archive returns the data that the argument names.
+func (z *zonesUseCommand) archive() ([]byte, error) {
+	if z.Data == schedule.BuiltInZones().Release() {
+		return schedule.BuiltInArchive(), nil
+	}
+	info, err := os.Stat(z.Data)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("%s is neither a directory nor a file, nor the release that this program has, %s", z.Data,
+			schedule.BuiltInZones().Release())
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return schedule.PackZones(os.DirFS(z.Data), time.Time{})
+	case info.Size() > schedule.MostZones:
+		return nil, fmt.Errorf("%s has %d bytes; the most are %d", z.Data, info.Size(), schedule.MostZones)
+	}
+	return os.ReadFile(z.Data)
+}
+
+// triggersOfAPI reads all triggers that the token sees.
+func triggersOfAPI(ctx context.Context, api *client.Client) ([]namedSpec, error) {
+	apps, err := appsOr(ctx, api, "")
+	if err != nil {
+		return nil, err
+	}
+	var found []namedSpec
+	for _, app := range apps {
+		jobs, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Job], error) { return api.Jobs(ctx, app, page) })
+		if err != nil {
+			return nil, err
+		}
+		calendars, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
+			return api.Calendars(ctx, app, page)
+		})
+		if err == nil {
+			found, err = addTriggers(found, jobs, calendars)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sortedByName(found), nil
 }

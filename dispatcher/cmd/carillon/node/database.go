@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/platform"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
@@ -140,4 +142,154 @@ func (f DatabaseFlag) wrap(err error) error {
 			"and rds-db:connect for that user in the role of this machine", err)
 	}
 	return &InvalidError{err}
+}
+
+// LoginFlags say how to log in to PostgreSQL, where the URL does not.
+type LoginFlags struct {
+	DatabaseAuth         string `env:"CARILLON_DATABASE_AUTH" default:"url" enum:"url,rds-iam" help:"How to log in to the database: as its URL says (url), or by tokens of Amazon RDS (rds-iam)."`
+	DatabasePassword     string `env:"CARILLON_DATABASE_PASSWORD" placeholder:"PASSWORD" help:"Password of the database user, if the URL holds none. Use the variable: other users of the machine can see flags."`
+	DatabasePasswordFile string `env:"CARILLON_DATABASE_PASSWORD_FILE" placeholder:"FILE" help:"File with this password, read again for each connection."`
+}
+
+const rdsIAM = "rds-iam"
+
+// The names of flags in messages.
+const (
+	databaseName     = "--database (CARILLON_DATABASE)"
+	authName         = "--database-auth (CARILLON_DATABASE_AUTH)"
+	passwordName     = "--database-password (CARILLON_DATABASE_PASSWORD)"
+	passwordFileName = "--database-password-file (CARILLON_DATABASE_PASSWORD_FILE)"
+)
+
+// given returns the names of the flags that take the place of a password in the URL.
+func (f LoginFlags) given() (names []string) {
+	if f.DatabaseAuth == rdsIAM {
+		names = append(names, authName+"=rds-iam")
+	}
+	if f.DatabasePassword != "" {
+		names = append(names, passwordName)
+	}
+	if f.DatabasePasswordFile != "" {
+		names = append(names, passwordFileName)
+	}
+	return names
+}
+
+// check refuses two ways to log in, and those that do not fit the database. flag is the one that names it.
+func (f LoginFlags) check(flag, database string) error {
+	given := f.given()
+	switch {
+	case len(given) == 0:
+		return nil
+	case len(given) > 1:
+		return errors.New(strings.Join(given, " and ") + " exclude each other; set one")
+	case !isPostgres(database):
+		return fmt.Errorf("%s: only PostgreSQL asks for a password; leave it out", given[0])
+	}
+	problems := []error{f.checkURL(flag, database)}
+	if f.DatabasePasswordFile != "" {
+		if _, err := readPassword(f.DatabasePasswordFile); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", passwordFileName, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// checkURL refuses a password in a URL that takes its password from a flag, and what would give tokens away.
+func (f LoginFlags) checkURL(flag, database string) error {
+	given := f.given()
+	if len(given) != 1 {
+		return nil
+	}
+	var problems []error
+	if inURL := passwordInURL(database); inURL != "" {
+		problems = append(problems, fmt.Errorf("%s and the %s in %s exclude each other; leave the latter out", given[0], inURL, flag))
+	}
+	if f.DatabaseAuth == rdsIAM {
+		problems = append(problems, checkTokens(flag, database))
+	}
+	return errors.Join(problems...)
+}
+
+// passwordInURL says which part of a URL is a password or leads to one; empty: none.
+func passwordInURL(database string) string {
+	head, query, _ := strings.Cut(database, "?")
+	_, rest, _ := strings.Cut(head, "://")
+	authority, _, _ := strings.Cut(rest, "/")
+	if user, _, ok := cutLast(authority, "@"); ok && strings.Contains(user, ":") {
+		return "password"
+	}
+	for part := range strings.SplitSeq(query, "&") {
+		if name, _, _ := strings.Cut(part, "="); name == "password" || name == "passfile" {
+			return name
+		}
+	}
+	return ""
+}
+
+// checkTokens checks that a database can be reached by tokens without giving these away.
+func checkTokens(flag, database string) error {
+	config, err := pgconn.ParseConfig(database)
+	if err != nil {
+		return nil //nolint:nilerr // the store says so, without the URL
+	}
+	_, query, _ := strings.Cut(database, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	var problems []error
+	if !strings.Contains(strings.TrimSuffix(database, query), "@") && values.Get("user") == "" {
+		problems = append(problems, fmt.Errorf("%s: with rds-iam, name the database user: postgres://USER@HOST:5432/NAME", flag))
+	}
+	if mode := values.Get("sslmode"); mode != "" && mode != "verify-full" {
+		problems = append(problems, fmt.Errorf("%s: rds-iam needs sslmode=verify-full, which is also the default; "+
+			"sslmode=%s would give the token to any server that asks", flag, mode))
+	}
+	for _, at := range append([]*pgconn.FallbackConfig{{Host: config.Host}}, config.Fallbacks...) {
+		if strings.HasPrefix(at.Host, "/") || strings.HasPrefix(at.Host, "@") {
+			problems = append(problems, fmt.Errorf("%s: rds-iam needs the name of a host; %s is a socket", flag, input.Echo(at.Host)))
+			break
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	if i := strings.LastIndex(text, separator); i >= 0 {
+		return text[:i], text[i+len(separator):], true
+	}
+	return text, "", false
+}
+
+// login returns what the store needs to log in.
+func (f LoginFlags) login() db.Login {
+	switch {
+	case f.DatabaseAuth == rdsIAM:
+		tokens := &platform.RDSTokens{}
+		return db.Login{
+			Password: func(ctx context.Context, at db.Server) (string, error) {
+				return tokens.Token(ctx, at.Host, at.Port, at.User)
+			},
+			Roots: platform.RDSRoots(),
+		}
+	case f.DatabasePassword != "":
+		return db.Login{Password: func(context.Context, db.Server) (string, error) { return f.DatabasePassword, nil }}
+	case f.DatabasePasswordFile != "":
+		return db.Login{Password: func(context.Context, db.Server) (string, error) { return readPassword(f.DatabasePasswordFile) }}
+	}
+	return db.Login{}
+}
+
+// readPassword reads a password from a file, without the newline at its end.
+func readPassword(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(text), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("%s holds no password", input.Echo(file))
+	}
+	return password, nil
 }

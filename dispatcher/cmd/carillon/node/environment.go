@@ -6,14 +6,22 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/platform"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 // mostECSStop is the longest time that ECS leaves a container between SIGTERM and SIGKILL.
@@ -61,4 +69,79 @@ func checkNodeName(name string) error {
 			input.Echo(name), most)
 	}
 	return nil
+}
+
+// warnExposedFiles logs each file that other users of the machine can read, though it holds what jobs send and receive, or
+// the keys of their secrets. A group may be meant to read keys: containers give them to a node so.
+func warnExposedFiles(ctx context.Context, log *slog.Logger, database, keys string) {
+	for _, path := range db.ExposedFiles(database) {
+		warnExposed(ctx, log, path, "database")
+	}
+	if info, err := os.Stat(keys); keys != "" && err == nil && info.Mode().Perm()&0o027 != 0 {
+		warnExposed(ctx, log, keys, "keys of stored secrets")
+	}
+}
+
+func warnExposed(ctx context.Context, log *slog.Logger, path, what string) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return // it was removed a moment ago
+	}
+	log.WarnContext(ctx, "file is open to other users", "path", path, "holds", what,
+		"mode", fmt.Sprintf("%04o", info.Mode().Perm()), "action", "chmod 600 "+path)
+}
+
+// limitMemory has the garbage collector keep this process below the memory of its container, which the kernel
+// would enforce by a kill. A tenth is left for what the collector does not count. GOMEMLIMIT, if it is set, is
+// all that counts.
+func limitMemory(ctx context.Context, log *slog.Logger) {
+	limit, ok := platform.ContainerMemory("/")
+	if !ok || os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	soft := softLimit(limit)
+	debug.SetMemoryLimit(soft)
+	log.InfoContext(ctx, "memory limit set", "bytes", soft, "container_bytes", limit.Bytes, "source", limit.Source)
+}
+
+// softLimit is nine tenths of a limit.
+func softLimit(limit platform.MemoryLimit) int64 { return limit.Bytes / 10 * 9 }
+
+// protectionFlag is the protection of the node's ECS task.
+type protectionFlag struct {
+	TaskProtection bool `env:"CARILLON_TASK_PROTECTION" help:"Protect the ECS task of this node from scale-in and deployments while an attempt runs that may take longer than --drain-timeout."`
+}
+
+// check refuses protection outside of an ECS task.
+func (f protectionFlag) check() error {
+	if f.TaskProtection && os.Getenv(platform.ECSAgentVariable) == "" {
+		return errors.New("--task-protection (CARILLON_TASK_PROTECTION): " + platform.ECSAgentVariable +
+			" is not set; only a task of ECS can be protected, with an agent of version 1.65.0 or on Fargate 1.4.0 or newer; leave it out elsewhere")
+	}
+	return nil
+}
+
+// agent returns the address of the ECS agent; empty: no protection.
+func (f protectionFlag) agent() string {
+	if !f.TaskProtection {
+		return ""
+	}
+	return os.Getenv(platform.ECSAgentVariable)
+}
+
+// protect gives the engine the protection of its task, if wanted. The protection ends with ctx; done waits
+// for that.
+func (o *Options) protect(ctx context.Context, metrics prometheus.Registerer) (done func()) {
+	if o.ecsAgent == "" {
+		return func() {}
+	}
+	protection := platform.NewTaskProtection(o.ecsAgent, &http.Client{}, o.Log, metrics)
+	o.Engine.Protection = protection
+	ctx, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { protection.Run(ctx) })
+	return func() {
+		end()
+		running.Wait()
+	}
 }

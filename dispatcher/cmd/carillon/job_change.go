@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
+
+// jobRunCommand runs a job by hand.
+type jobRunCommand struct {
+	jobFlags
+	waitFlags
+	payloadFlags
+}
+
+// payloadFlags give a payload in place of the job's.
+type payloadFlags struct {
+	Payload string `placeholder:"JSON|@FILE|-" help:"Payload in place of the job's: JSON, @ and the path of a file with JSON, or - for standard input."`
+}
+
+// read returns the payload; nil: none was given.
+func (f payloadFlags) read(c console) (json.RawMessage, error) {
+	text, from := []byte(f.Payload), "--payload"
+	var err error
+	switch {
+	case f.Payload == "":
+		return nil, nil
+	case f.Payload == "-":
+		from = "standard input"
+		text, err = io.ReadAll(io.LimitReader(c.in, input.MaxPayload+1))
+	case strings.HasPrefix(f.Payload, "@"):
+		from = "file " + plain(f.Payload[1:])
+		text, err = os.ReadFile(f.Payload[1:])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the payload from %s: %w", from, err)
+	}
+	if text = bytes.TrimSpace(text); !json.Valid(text) {
+		return nil, &usageError{fmt.Errorf("%s: the payload is not JSON; write a text in quotes, and a file as @PATH", from)}
+	}
+	return text, nil
+}
+
+// Run queues a run, and waits for its end if asked to.
+func (r *jobRunCommand) Run(ctx context.Context, c console) error {
+	payload, err := r.read(c)
+	if err != nil {
+		return err
+	}
+	api, app, job, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	run, err := api.RunJobWith(ctx, app, job, dispatcher.RunRequest{Payload: payload})
+	if err != nil {
+		return err
+	}
+	return r.finish(ctx, c, api, r.outputFlags, run)
+}
+
+// runRetryCommand repeats a run.
+type runRetryCommand struct {
+	runFlags
+	waitFlags
+}
+
+// Run queues the run again, and waits for its end if asked to.
+func (r *runRetryCommand) Run(ctx context.Context, c console) error {
+	api, err := r.client(ctx)
+	if err != nil {
+		return err
+	}
+	run, err := api.RetryRun(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	return r.finish(ctx, c, api, r.outputFlags, run)
+}
+
+// runCancelCommand cancels a run.
+type runCancelCommand struct{ runFlags }
+
+// Run cancels the run.
+func (r *runCancelCommand) Run(ctx context.Context, c console) error {
+	api, err := r.client(ctx)
+	if err != nil {
+		return err
+	}
+	run, err := api.CancelRun(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	return printRunLine(c, r.outputFlags, run)
+}
+
+// printRunLine prints a run: as one line for people.
+func printRunLine(c console, o outputFlags, run run.Run) error {
+	if o.Output != outputTable {
+		return printObject(o, c, run, nil)
+	}
+	t := &table{}
+	t.add(runCells(run)...)
+	return t.show(c)
+}
+
+// pauseFlags name a job, or one of its triggers.
+type pauseFlags struct {
+	apiFlags
+	outputFlags
+	Job string `arg:"" name:"app/job[/trigger]" help:"The job, such as billing/invoices, or one trigger of it, such as billing/invoices/berlin."`
+}
+
+// set calls change with the job and the trigger, which may be empty, and prints the job, or for people what was done.
+func (p *pauseFlags) set(
+	ctx context.Context, c console, said string, change func(api *client.Client, app, job, trigger string) (dispatcher.Job, error),
+) error {
+	names, err := cutPath(p.Job, "APP/JOB[/TRIGGER]", 2)
+	if err != nil {
+		return err
+	}
+	api, err := p.client(ctx)
+	if err != nil {
+		return err
+	}
+	job, err := change(api, names[0], names[1], names[2])
+	if err != nil {
+		return err
+	}
+	if p.Output != outputTable {
+		return printObject(p.outputFlags, c, job, nil)
+	}
+	_, err = fmt.Fprintln(c.out, plain(p.Job), said)
+	return err
+}
+
+// jobPauseCommand pauses a job.
+type jobPauseCommand struct {
+	pauseFlags
+	pauseFor
+}
+
+// Run pauses it.
+func (p *jobPauseCommand) Run(ctx context.Context, c console) error {
+	until, err := p.until(time.Now())
+	if err != nil {
+		return err
+	}
+	why := dispatcher.PauseRequest{Reason: p.Reason, Until: until}
+	return p.set(ctx, c, "is paused: its fires are owed until you resume it",
+		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
+			return api.PauseJobFor(ctx, app, job, trigger, why, client.Condition{})
+		})
+}
+
+// jobResumeCommand resumes a job.
+type jobResumeCommand struct{ pauseFlags }
+
+// Run resumes it.
+func (r *jobResumeCommand) Run(ctx context.Context, c console) error {
+	return r.set(ctx, c, "goes on; fires that were missed follow the misfire_policy of their triggers",
+		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
+			return api.PauseJob(ctx, app, job, trigger, false, client.Condition{})
+		})
+}
+
+// jobRenameCommand renames a job.
+type jobRenameCommand struct {
+	jobFlags
+	Name    string            `arg:"" optional:"" help:"The new name of the job, such as bills. Default: it stays."`
+	Trigger map[string]string `mapsep:"," placeholder:"OLD=NEW,..." help:"New names of triggers. Two of them can swap their names."`
+}
+
+// Validate checks the names.
+func (r *jobRenameCommand) Validate() error {
+	if r.Name == "" && len(r.Trigger) == 0 {
+		return errors.New("nothing is to be renamed; give the new name of the job, or --trigger OLD=NEW")
+	}
+	return r.rename().Validate()
+}
+
+func (r *jobRenameCommand) rename() dispatcher.JobRename {
+	return dispatcher.JobRename{Name: r.Name, Triggers: r.Trigger}
+}
+
+// Run renames it, and prints the job, or for people what was done.
+func (r *jobRenameCommand) Run(ctx context.Context, c console) error {
+	api, app, name, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	job, err := api.Job(ctx, app, name)
+	if err != nil {
+		return err
+	}
+	if job, err = api.RenameJob(ctx, app, name, r.rename(), client.Condition{Revision: job.Revision}); err != nil {
+		return err
+	}
+	if r.Output != outputTable {
+		return printObject(r.outputFlags, c, job, nil)
+	}
+	if r.Name != "" {
+		if _, err := fmt.Fprintf(c.out, "%s is now %s\n", plain(r.Job), plain(app+"/"+job.Name)); err != nil {
+			return err
+		}
+	}
+	for _, old := range slices.Sorted(maps.Keys(r.Trigger)) {
+		if _, err := fmt.Fprintf(c.out, "trigger %s is now %s\n", plain(r.Job+"/"+old), plain(app+"/"+job.Name+"/"+r.Trigger[old])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
