@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+//go:embed texts/*.json
+var textFiles embed.FS
+
 //go:embed assets
 var assetFiles embed.FS
 

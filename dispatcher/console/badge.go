@@ -25,14 +25,14 @@ func tone(state string) string {
 }
 
 // badge shows a state by word, shape and colour.
-func (v *visit) badge(state string) template.HTML {
+func (r reader) badge(state string) template.HTML {
 	name := strings.ToLower(state)
 	if name == "" {
 		return none
 	}
 	word := name
-	if key := "state." + name; v.texts.has(key) {
-		word = v.texts.text(key)
+	if key := "state." + name; r.texts.has(key) {
+		word = r.texts.text(key)
 	}
 	return markup(`<span class="badge badge-`, tone(name), `" data-state="`, name, `">`, word, `</span>`)
 }

@@ -1,6 +1,10 @@
 package console
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/view"
+)
 
 // dayChart is a drawing with a column for each day.
 type dayChart struct {
@@ -65,4 +69,10 @@ func chartOfDays(rows []dayRow, now time.Time, days int) dayChart {
 		chart.Columns = append(chart.Columns, column)
 	}
 	return chart
+}
+
+// dayRow is one day of the table.
+type dayRow struct {
+	view.DayStatistics
+	Total int64
 }

@@ -128,3 +128,11 @@ func place(all []stage) {
 		x += all[i].Width
 	}
 }
+
+// finalStates are those in which runs end.
+func finalStates() []run.State {
+	return []run.State{
+		run.Succeeded, run.Failed, run.TimedOut, run.Lost, run.Cancelled, run.Skipped,
+		run.Superseded,
+	}
+}

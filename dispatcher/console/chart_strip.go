@@ -1,11 +1,9 @@
 package console
 
 import (
-	"net/url"
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -91,19 +89,18 @@ func shapeOfCell(cell view.StripCell) string {
 	return shapeMissing
 }
 
-// newStrip draws a strip, with links to the explanations of its cells.
-func newStrip(v *visit, strip view.Strip) stripChart {
+// newStrip draws a strip. link returns the page that explains a scheduled time.
+func newStrip(r reader, strip view.Strip, link func(at time.Time) string) stripChart {
 	chart := stripChart{Trigger: strip.Trigger, Timezone: strip.Timezone, Incomplete: strip.Incomplete}
-	zone := v.zone.in(v.now, strip.Timezone).Location()
+	zone := r.zone.in(r.now, strip.Timezone).Location()
 	seen := map[string]bool{}
 	after := false
 	for _, cell := range strip.Cells {
 		shape := shapeOfCell(cell)
 		seen[shape] = true
 		mark := stripMark{
-			Shape: shape, Title: titleOfCell(v, cell, shape, zone),
-			Link: v.linkQuery(url.Values{"at": {input.FormatInstant(cell.ScheduledAt)}},
-				"apps", strip.App, "jobs", strip.Job, "triggers", strip.Trigger, "explain"),
+			Shape: shape, Title: titleOfCell(r, cell, shape, zone),
+			Link: link(cell.ScheduledAt),
 		}
 		if future := cell.ScheduledAt.After(strip.Now); future && !after {
 			mark.Now, after = true, true
@@ -123,27 +120,27 @@ func occurring(seen map[string]bool) []string {
 }
 
 // titleOfCell says in words what a cell shows: when, what, and how late and how long it was.
-func titleOfCell(v *visit, cell view.StripCell, shape string, zone *time.Location) string {
+func titleOfCell(r reader, cell view.StripCell, shape string, zone *time.Location) string {
 	title := cell.ScheduledAt.In(zone).Format(titleTime)
 	if cell.Until != nil {
-		title = v.texts.text("strip.range", "from", title, "to", cell.Until.In(zone).Format(titleTime))
+		title = r.texts.text("strip.range", "from", title, "to", cell.Until.In(zone).Format(titleTime))
 	}
-	word := v.texts.text("strip." + shape)
+	word := r.texts.text("strip." + shape)
 	if cell.What == view.CellRun && cell.State != "" {
-		word = v.texts.text("state." + string(cell.State))
+		word = r.texts.text("state." + string(cell.State))
 	}
 	title += ": " + word
 	if cell.Class != "" {
-		title += ", " + v.texts.word("class.", string(cell.Class))
+		title += ", " + r.texts.word("class.", string(cell.Class))
 	}
 	if cell.Decision != "" {
-		title += ", " + v.texts.word("state.", string(cell.Decision))
+		title += ", " + r.texts.word("state.", string(cell.Decision))
 	}
 	if cell.Late > 0 {
-		title += ", " + v.texts.text("strip.late", "duration", v.texts.duration(cell.Late))
+		title += ", " + r.texts.text("strip.late", "duration", r.texts.duration(cell.Late))
 	}
 	if cell.Took > 0 {
-		title += ", " + v.texts.text("strip.took", "duration", v.texts.duration(cell.Took))
+		title += ", " + r.texts.text("strip.took", "duration", r.texts.duration(cell.Took))
 	}
 	return title
 }

@@ -70,7 +70,7 @@ type Console struct {
 	log       *slog.Logger
 	mux       *http.ServeMux
 	screens   []screen
-	languages map[string]*texts
+	languages languages
 	pages     map[string]*page
 	assets    *assets
 	protect   *http.CrossOriginProtection

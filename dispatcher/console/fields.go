@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -16,13 +15,8 @@ type fields struct {
 	problems input.Problems
 }
 
-// fields returns those of the form of a POST, or of the query of a GET.
-func (v *visit) fields() *fields {
-	if v.Method == http.MethodPost {
-		return &fields{values: v.PostForm}
-	}
-	return &fields{values: v.URL.Query()}
-}
+// newFields returns those with some values.
+func newFields(values url.Values) *fields { return &fields{values: values} }
 
 // text returns a field without the space around it.
 func (f *fields) text(name string) string { return strings.TrimSpace(f.values.Get(name)) }
@@ -97,18 +91,4 @@ func (f *fields) all(names ...string) map[string]string {
 		given[name] = f.text(name)
 	}
 	return given
-}
-
-// filtered returns a page whose filter a person has filled in: what is wrong with the filter is shown in the page.
-func (v *visit) filtered(page content, err error) (content, error) {
-	if err == nil {
-		return page, nil
-	}
-	problem := v.problemOf(err)
-	if problem.Status != http.StatusBadRequest && problem.Status != http.StatusUnprocessableEntity {
-		return page, err
-	}
-	v.problem = &problem
-	page.Status, page.Refresh = problem.Status, false
-	return page, nil
 }

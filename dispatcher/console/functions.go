@@ -45,6 +45,9 @@ func addQuery(to string, pairs ...any) (string, error) {
 	return to + separator + encoded(q), nil
 }
 
+// encoded returns a query with the colons of its times as they are, which is legible, and shorter on pages with many of them.
+func encoded(q url.Values) string { return strings.ReplaceAll(q.Encode(), "%3A", ":") }
+
 // dict returns a map of names and values, for partials.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
@@ -74,12 +77,12 @@ func instant(at any) (time.Time, bool) {
 const none template.HTML = `<span class="none">–</span>`
 
 // timeHTML returns a time in the zone that was chosen, always with its offset.
-func (v *visit) timeHTML(at any, trigger ...string) template.HTML {
+func (r reader) timeHTML(at any, trigger ...string) template.HTML {
 	t, is := instant(at)
 	if !is {
 		return none
 	}
-	shown := v.zone.in(t, strings.Join(trigger, ""))
+	shown := r.zone.in(t, strings.Join(trigger, ""))
 	form := "2006-01-02 15:04:05"
 	if t.Nanosecond() != 0 {
 		form += ".000"
@@ -89,18 +92,18 @@ func (v *visit) timeHTML(at any, trigger ...string) template.HTML {
 }
 
 // agoHTML returns how long ago a time was, or how soon it is, with the time itself as a tip.
-func (v *visit) agoHTML(at any) template.HTML {
+func (r reader) agoHTML(at any) template.HTML {
 	t, is := instant(at)
 	if !is {
 		return none
 	}
-	shown := v.zone.in(t, "")
-	key, d := "time.ago", v.now.Sub(t)
+	shown := r.zone.in(t, "")
+	key, d := "time.ago", r.now.Sub(t)
 	if d < 0 {
 		key, d = "time.in", -d
 	}
 	return markup(`<time datetime="`, input.FormatInstant(t), `" title="`, shown.Format("2006-01-02 15:04:05 ")+offset(shown), `">`,
-		v.texts.text(key, "duration", v.texts.rough(d)), `</time>`)
+		r.texts.text(key, "duration", r.texts.rough(d)), `</time>`)
 }
 
 // markup joins parts, of which every second one is text and is escaped.
@@ -183,17 +186,9 @@ func (t *texts) rough(d time.Duration) string {
 	return ""
 }
 
-// runHTML returns a link to a run.
-func (v *visit) runHTML(id string) template.HTML {
-	if id == "" {
-		return none
-	}
-	return markup(`<a class="run" href="`, v.link("runs", id), `">`, id, `</a>`)
-}
-
 // namedHTML shows a value of the API by its word, and the value itself, which people declare in Terraform and search for.
-func (v *visit) namedHTML(prefix, value string) template.HTML {
-	word := v.texts.word(prefix, value)
+func (r reader) namedHTML(prefix, value string) template.HTML {
+	word := r.texts.word(prefix, value)
 	switch {
 	case value == "":
 		return none

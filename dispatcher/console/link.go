@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html/template"
 	"net/url"
 	"strings"
 )
@@ -25,9 +26,6 @@ func (v *visit) linkQuery(q url.Values, segments ...string) string {
 	}
 	return v.link(segments...) + "?" + encoded(q)
 }
-
-// encoded returns a query with the colons of its times as they are, which is legible, and shorter on pages with many of them.
-func encoded(q url.Values) string { return strings.ReplaceAll(q.Encode(), "%3A", ":") }
 
 // root returns the relative URL of the console: it holds below any path at which a proxy shows it.
 func (v *visit) root() string {
@@ -73,4 +71,12 @@ func isNext(text string) bool {
 		}
 	}
 	return !strings.HasPrefix(u.Path, "login") && !strings.HasPrefix(u.Path, "logout") && !strings.Contains(u.Path, "//")
+}
+
+// runHTML returns a link to a run.
+func (v *visit) runHTML(id string) template.HTML {
+	if id == "" {
+		return none
+	}
+	return markup(`<a class="run" href="`, v.link("runs", id), `">`, id, `</a>`)
 }

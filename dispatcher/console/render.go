@@ -96,9 +96,6 @@ type frame struct {
 	ZoneData  string // the release of the time zone data
 }
 
-// languageChoice is a language by its tag, and in its own words.
-type languageChoice struct{ Tag, Name string }
-
 // menuItem is a link of a menu.
 type menuItem struct {
 	Name, Link string
@@ -160,7 +157,7 @@ func (v *visit) execute(name string, shown content) ([]byte, error) {
 func (v *visit) frame(name string, shown content) frame {
 	f := frame{
 		Name: name, Title: shown.Title, Main: shown.Data, Refresh: shown.Refresh,
-		Language: v.texts.language, Languages: v.console.choices(), Theme: v.theme, Themes: themes(), Zone: v.zone.choice,
+		Language: v.texts.language, Languages: v.console.languages.choices(), Theme: v.theme, Themes: themes(), Zone: v.zone.choice,
 		Zones: v.zoneOptions(shown.Zone),
 		Next:  v.here(), Version: v.console.opts.Version, ZoneData: schedule.ZonesVersion(),
 	}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -125,7 +126,10 @@ func (p *jobPage) addStrips(v *visit) {
 			p.Strips = append(p.Strips, stripChart{Trigger: trigger, Problem: err.Error()})
 			continue
 		}
-		p.Strips = append(p.Strips, newStrip(v, strip))
+		p.Strips = append(p.Strips, newStrip(v.reader, strip, func(at time.Time) string {
+			return v.linkQuery(url.Values{"at": {input.FormatInstant(at)}},
+				"apps", strip.App, "jobs", strip.Job, "triggers", strip.Trigger, "explain")
+		}))
 	}
 }
 

@@ -85,11 +85,3 @@ func (v *visit) first() string {
 	q.Del("cursor")
 	return v.sameWith(q)
 }
-
-// finalStates are those in which runs end.
-func finalStates() []run.State {
-	return []run.State{
-		run.Succeeded, run.Failed, run.TimedOut, run.Lost, run.Cancelled, run.Skipped,
-		run.Superseded,
-	}
-}

@@ -18,12 +18,6 @@ type statisticsPage struct {
 	States []run.State
 }
 
-// dayRow is one day of the table.
-type dayRow struct {
-	view.DayStatistics
-	Total int64
-}
-
 // statisticsSpans are the numbers of days that a person can choose.
 func statisticsSpans() []int { return []int{7, 30, 90} }
 

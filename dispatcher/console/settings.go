@@ -15,8 +15,12 @@ func themes() []string { return []string{"auto", "light", "dark"} }
 // readSettings reads what the person has chosen; what is not valid has its default.
 func (v *visit) readSettings() {
 	chosen, _ := url.ParseQuery(v.cookie(settingsCookie))
-	v.zone = v.readZone(chosen.Get("zone"))
-	v.texts = v.console.language(chosen.Get("language"), v.Header.Get("Accept-Language"))
+	var browser string
+	if told, err := v.Cookie(zoneCookie); err == nil { // by a script, under the same name everywhere
+		browser, _ = url.QueryUnescape(told.Value)
+	}
+	v.zone = readZone(chosen.Get("zone"), browser)
+	v.texts = v.console.languages.of(chosen.Get("language"), v.Header.Get("Accept-Language"))
 	if v.theme = chosen.Get("theme"); !slices.Contains(themes(), v.theme) {
 		v.theme = "auto"
 	}

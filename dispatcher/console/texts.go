@@ -1,7 +1,6 @@
 package console
 
 import (
-	"embed"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -11,9 +10,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-//go:embed texts/*.json
-var textFiles embed.FS
 
 // texts are all words of the console in one language. A text has placeholders, such as {name}. One that depends on a number is
 // KEY.one and KEY.other, of which the value named n decides.
@@ -25,13 +21,19 @@ type texts struct {
 // firstLanguage is for those who ask for none that there is.
 const firstLanguage = "en"
 
+// languages are the texts of each language, by its tag.
+type languages map[string]*texts
+
+// languageChoice is a language by its tag, and in its own words.
+type languageChoice struct{ Tag, Name string }
+
 // loadTexts reads every language that there is a file of.
-func loadTexts(files fs.FS) (map[string]*texts, error) {
+func loadTexts(files fs.FS) (languages, error) {
 	names, err := fs.Glob(files, "texts/*.json")
 	if err != nil {
 		return nil, err
 	}
-	languages := map[string]*texts{}
+	all := languages{}
 	for _, name := range names {
 		raw, err := fs.ReadFile(files, name)
 		if err != nil {
@@ -41,20 +43,20 @@ func loadTexts(files fs.FS) (map[string]*texts, error) {
 		if err := json.Unmarshal(raw, &read.all); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		languages[read.language] = read
+		all[read.language] = read
 	}
-	if languages[firstLanguage] == nil {
+	if all[firstLanguage] == nil {
 		return nil, fmt.Errorf("there is no texts/%s.json", firstLanguage)
 	}
-	return languages, nil
+	return all, nil
 }
 
-// language returns the one that was chosen, or the first that the browser accepts and that there is.
-func (c *Console) language(chosen, accepted string) *texts {
-	if found := c.languages[chosen]; found != nil {
+// of returns the one that was chosen, or the first that the browser accepts and that there is.
+func (l languages) of(chosen, accepted string) *texts {
+	if found := l[chosen]; found != nil {
 		return found
 	}
-	best, bestWeight := c.languages[firstLanguage], 0.0
+	best, bestWeight := l[firstLanguage], 0.0
 	if len(accepted) > 1<<10 {
 		accepted = accepted[:1<<10]
 	}
@@ -69,7 +71,7 @@ func (c *Console) language(chosen, accepted string) *texts {
 			weight = parsed
 		}
 		primary, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(tag)), "-")
-		if found := c.languages[primary]; found != nil && weight > bestWeight {
+		if found := l[primary]; found != nil && weight > bestWeight {
 			best, bestWeight = found, weight
 		}
 	}
@@ -77,9 +79,9 @@ func (c *Console) language(chosen, accepted string) *texts {
 }
 
 // choices lists all languages by their tags.
-func (c *Console) choices() (all []languageChoice) {
-	for _, tag := range slices.Sorted(maps.Keys(c.languages)) {
-		all = append(all, languageChoice{tag, c.languages[tag].text("language.name")})
+func (l languages) choices() (all []languageChoice) {
+	for _, tag := range slices.Sorted(maps.Keys(l)) {
+		all = append(all, languageChoice{tag, l[tag].text("language.name")})
 	}
 	return all
 }

@@ -181,12 +181,11 @@ func TestAnotherLanguageIsOneFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Console{languages: languages}
 	for _, tt := range []struct{ chosen, accepted, want string }{
 		{"", "", "en"}, {"", "eo", "eo"}, {"", "fr;q=0.9, eo;q=0.5, en;q=0.1", "eo"}, {"en", "eo", "en"}, {"", "EO-eo", "eo"}, {"xx", "fr", "en"},
 		{"", "en;q=0.2,eo;q=no", "en"}, {"", strings.Repeat("eo", 10_000), "en"},
 	} {
-		if got := c.language(tt.chosen, tt.accepted).language; got != tt.want {
+		if got := languages.of(tt.chosen, tt.accepted).language; got != tt.want {
 			t.Errorf("language chosen %q, accepted %.40q: %s, want %s", tt.chosen, tt.accepted, got, tt.want)
 		}
 	}

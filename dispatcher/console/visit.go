@@ -20,15 +20,12 @@ type visit struct {
 	*http.Request
 	w       http.ResponseWriter
 	console *Console
-	now     time.Time
+	reader
 	// client and token are those of the session; nil and zero without one.
 	client  *client.Client
 	token   access.APIToken
 	session *access.Session
-	// zone is how times are shown.
-	zone  zone
-	texts *texts
-	theme string
+	theme   string
 	// id names the request in the log and in the audit log.
 	id string
 	// problem is what was wrong with the form that the page shows again; nil: nothing.
@@ -48,7 +45,7 @@ const (
 
 // visit makes a visit of a request.
 func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
-	v := &visit{w: w, console: c, now: time.Now().UTC(), id: rand.Text()} //nolint:forbidigo // the console's clock
+	v := &visit{w: w, console: c, reader: reader{now: time.Now().UTC()}, id: rand.Text()} //nolint:forbidigo // the console's clock
 	v.Request = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 	v.Request.Header = r.Header.Clone()
 	v.Request.Header.Set("X-Request-Id", v.id) // the API logs the same
@@ -207,4 +204,26 @@ func (v *visit) failForm(a action, err error) {
 func (v *visit) redirect(to string) {
 	v.w.Header().Set("Location", to)
 	v.w.WriteHeader(http.StatusSeeOther)
+}
+
+// fields returns those of the form of a POST, or of the query of a GET.
+func (v *visit) fields() *fields {
+	if v.Method == http.MethodPost {
+		return newFields(v.PostForm)
+	}
+	return newFields(v.URL.Query())
+}
+
+// filtered returns a page whose filter a person has filled in: what is wrong with the filter is shown in the page.
+func (v *visit) filtered(page content, err error) (content, error) {
+	if err == nil {
+		return page, nil
+	}
+	problem := v.problemOf(err)
+	if problem.Status != http.StatusBadRequest && problem.Status != http.StatusUnprocessableEntity {
+		return page, err
+	}
+	v.problem = &problem
+	page.Status, page.Refresh = problem.Status, false
+	return page, nil
 }

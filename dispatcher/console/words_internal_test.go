@@ -177,7 +177,7 @@ func TestActionsOfTheAuditLogHaveWords(t *testing.T) {
 func TestValuesAreShownWithTheirWords(t *testing.T) {
 	t.Parallel()
 	of := &texts{all: map[string]string{"class.timeout": "too <slow>", "action.set_state": "set", "action.put": "put"}}
-	v := &visit{texts: of}
+	v := &visit{reader: reader{texts: of}}
 	for _, tt := range []struct{ prefix, value, html, text string }{
 		{"class.", "timeout", "too &lt;slow&gt; <code>timeout</code>", "too <slow> (timeout)"},
 		{"action.", "set state", "set <code>set state</code>", "set (set state)"},

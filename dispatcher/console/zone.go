@@ -1,12 +1,17 @@
 package console
 
 import (
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
+
+// reader is who reads a page, and when: in a language, and with times in a zone.
+type reader struct {
+	now   time.Time
+	zone  zone
+	texts *texts
+}
 
 // zoneChoice is the zone in which a person wants to see times.
 type zoneChoice string
@@ -26,15 +31,15 @@ type zoneOption struct {
 }
 
 // zoneOptions returns all choices. trigger is the name of the zone of the trigger that the page is about; empty: it is about none.
-func (v *visit) zoneOptions(trigger string) []zoneOption {
+func (r reader) zoneOptions(trigger string) []zoneOption {
 	named := func(l *time.Location) string {
 		if l == nil {
 			return ""
 		}
-		return l.String() + " " + offset(v.now.In(l))
+		return l.String() + " " + offset(r.now.In(l))
 	}
 	return []zoneOption{
-		{zoneUTC, offset(v.now.UTC())}, {zoneTrigger, named(location(trigger))}, {zoneBrowser, named(v.zone.browser)},
+		{zoneUTC, offset(r.now.UTC())}, {zoneTrigger, named(location(trigger))}, {zoneBrowser, named(r.zone.browser)},
 	}
 }
 
@@ -45,25 +50,14 @@ type zone struct {
 	browser *time.Location
 }
 
-// readZone returns the zone for what was chosen, and what the browser tells of itself.
-func (v *visit) readZone(chosen string) zone {
-	z := zone{choice: zoneUTC}
-	if found, err := v.Cookie(zoneCookie); err == nil {
-		z.browser = location(unescaped(found))
-	}
+// readZone returns the zone for what was chosen, and the name of that of the browser.
+func readZone(chosen, browser string) zone {
+	z := zone{choice: zoneUTC, browser: location(browser)}
 	switch choice := zoneChoice(chosen); {
 	case choice == zoneTrigger, choice == zoneBrowser && z.browser != nil:
 		z.choice = choice
 	}
 	return z
-}
-
-func unescaped(c *http.Cookie) string {
-	text, err := url.QueryUnescape(c.Value)
-	if err != nil {
-		return ""
-	}
-	return text
 }
 
 // location returns the zone of a name in the time zone data of the program; nil: there is none.

@@ -51,6 +51,15 @@ func TestTimesHaveTheZoneThatWasChosen(t *testing.T) {
 	}
 }
 
+// The script sets its cookie without the prefix that the others have over TLS.
+func TestZoneOfTheBrowserIsKnownOverTLS(t *testing.T) {
+	t.Parallel()
+	v := visitWith(t, "https://ops.test/console/apps", map[string]string{"carillon-zone": "Asia%2FKolkata"})
+	if got := v.zoneOptions("")[2].Shown; !v.secure() || got != "Asia/Kolkata +05:30" {
+		t.Errorf("the zone of the browser is %q, want Asia/Kolkata +05:30", got)
+	}
+}
+
 func TestZonesAreOfferedWithTheirOffsets(t *testing.T) {
 	t.Parallel()
 	v := visitWith(t, "/console/apps", map[string]string{"carillon-zone": "Asia%2FKolkata"})
