@@ -75,7 +75,7 @@ type newBackfillPage struct {
 var backfillFields = []string{"job", "trigger", "from", "to", "concurrency", "order", "pace", "existing", "reason"}
 
 // backfillSpec reads what a form asks for.
-func (f *fields) backfillSpec() repeat.BackfillSpec {
+func backfillSpec(f *fields) repeat.BackfillSpec {
 	asked := repeat.BackfillRequest{}
 	asked.SetDefaults()
 	spec := asked.BackfillSpec
@@ -99,7 +99,7 @@ func showNewBackfill(v *visit) (content, error) {
 		Kinds:  []repeat.BackfillExisting{repeat.ExistingSkip, repeat.ExistingFailed, repeat.ExistingRun},
 	}
 	shown := content{}
-	spec, err := f.backfillSpec(), error(nil)
+	spec, err := backfillSpec(f), error(nil)
 	if wanted := f.text("job") != "" && !spec.From.IsZero() && !spec.To.IsZero(); wanted || f.err() != nil {
 		if err = f.err(); err == nil {
 			var count repeat.BackfillCount
@@ -117,7 +117,7 @@ func showNewBackfill(v *visit) (content, error) {
 
 func startBackfill(v *visit) (done, error) {
 	app, f := v.PathValue("app"), v.fields()
-	spec := f.backfillSpec()
+	spec := backfillSpec(f)
 	if err := f.err(); err != nil {
 		return done{}, err
 	}

@@ -69,7 +69,7 @@ func (v *visit) bulkFacts(f repeat.BulkFilter) (facts []fact) {
 var bulkFields = []string{"action", "name", "host", "labels", "result", "state", "job", "class", "from", "to", "reason"}
 
 // bulkSpec reads what a form asks for.
-func (f *fields) bulkSpec() repeat.BulkSpec {
+func bulkSpec(f *fields) repeat.BulkSpec {
 	return repeat.BulkSpec{Action: repeat.BulkVerb(f.text("action")), Reason: f.text("reason"), Filter: repeat.BulkFilter{
 		Name: f.text("name"), Host: f.text("host"), Labels: f.labels("labels"), Result: run.State(f.text("result")),
 		State: f.text("state"), Job: f.text("job"), Class: run.Class(f.text("class")), From: f.instant("from"),
@@ -133,7 +133,7 @@ func showNewBulkAction(v *visit) (content, error) {
 			page.Verbs = append(page.Verbs, verb)
 		}
 	}
-	spec := f.bulkSpec()
+	spec := bulkSpec(f)
 	err := f.err()
 	if err == nil && spec.Action != "" {
 		page.Agree, err = v.bulkAgreement(app, spec, f)
@@ -147,7 +147,7 @@ func (v *visit) bulkAgreement(app string, spec repeat.BulkSpec, f *fields) (*bul
 	if err != nil {
 		return nil, err
 	}
-	asked := &bulkAgreement{BulkCount: count, Filter: v.bulkFacts(spec.Filter), Fields: f.given(bulkFields...)}
+	asked := &bulkAgreement{BulkCount: count, Filter: v.bulkFacts(spec.Filter), Fields: given(f, bulkFields...)}
 	asked.Fields.Set("expected", strconv.Itoa(count.Total))
 	if count.Total > 0 {
 		asked.First, err = v.firstOfBulk(app, spec)
@@ -184,7 +184,7 @@ func startBulkAction(v *visit) (done, error) {
 	if err := v.mayBulk(app); err != nil {
 		return done{}, err
 	}
-	asked := repeat.BulkRequest{BulkSpec: f.bulkSpec()}
+	asked := repeat.BulkRequest{BulkSpec: bulkSpec(f)}
 	expected := f.number("expected", -1)
 	asked.Expected = &expected
 	if err := f.err(); err != nil {

@@ -23,13 +23,13 @@ type deadLettersPage struct {
 var deadLetterFields = []string{"job", "class", "state", "from", "to"}
 
 // deadLetters reads which dead letters a filter selects.
-func (f *fields) deadLetters() repeat.DeadLetterReplay {
+func deadLetters(f *fields) repeat.DeadLetterReplay {
 	return repeat.DeadLetterReplay{Job: f.text("job"), Class: run.Class(f.text("class")),
 		State: run.State(f.text("state")), From: f.instant("from"), To: f.instant("to")}
 }
 
 // given returns some fields that are not empty, for a link or a form.
-func (f *fields) given(names ...string) url.Values {
+func given(f *fields, names ...string) url.Values {
 	values := url.Values{}
 	for _, name := range names {
 		if text := f.text(name); text != "" {
@@ -41,11 +41,11 @@ func (f *fields) given(names ...string) url.Values {
 
 func showDeadLetters(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
-	replay := f.given(deadLetterFields...)
+	replay := given(f, deadLetterFields...)
 	replay.Set("action", string(repeat.BulkRetryRuns))
 	page := deadLettersPage{App: app, Filter: f.all(deadLetterFields...), States: repeat.DeadLetterStates,
 		Classes: slices.Sorted(slices.Values(run.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
-	query := f.deadLetters().Query(app)
+	query := deadLetters(f).Query(app)
 	query.Page = v.page()
 	err := f.err()
 	if err == nil {
