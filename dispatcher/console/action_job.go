@@ -24,7 +24,7 @@ func showRunJob(v *visit) (content, error) {
 		return content{}, err
 	}
 	page := runJobPage{Job: job, Own: string(job.Payload)}
-	return content{Title: v.texts.text("run_job.title", "job", job.App+"/"+job.Name), Data: page}, nil
+	return content{Title: v.Texts.Text("run_job.title", "job", job.App+"/"+job.Name), Data: page}, nil
 }
 
 // runJob queues a run of a job, and shows it.
@@ -48,7 +48,7 @@ func runJob(v *visit) (done, error) {
 
 // pauseJob pauses the job, or the trigger if the path names one.
 func pauseJob(v *visit) (done, error) {
-	until, err := untilOf(v.PostForm.Get("until"), v.now)
+	until, err := untilOf(v.PostForm.Get("until"), v.Now)
 	if err != nil {
 		return done{}, err
 	}

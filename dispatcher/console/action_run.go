@@ -8,7 +8,7 @@ func showCancelRun(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	return content{Title: v.texts.text("cancel_run.title", "job", run.App+"/"+run.Job), Data: runPage{Run: run}}, nil
+	return content{Title: v.Texts.Text("cancel_run.title", "job", run.App+"/"+run.Job), Data: runPage{Run: run}}, nil
 }
 
 // cancelRun ends a run that has not ended.

@@ -29,22 +29,22 @@ type ask struct{ Name, Label, Hint, Value string }
 
 // confirm returns the page that asks. title, text and button are keys of texts; values are for all three.
 func (v *visit) confirm(name string, page confirmPage, values ...any) content {
-	page.Text = v.texts.text(name+".text", values...)
-	page.Button = v.texts.text(name + ".button")
-	return content{Title: v.texts.text(name+".title", values...), Data: page}
+	page.Text = v.Texts.Text(name+".text", values...)
+	page.Button = v.Texts.Text(name + ".button")
+	return content{Title: v.Texts.Text(name+".title", values...), Data: page}
 }
 
 // fact returns a fact; key is that of the text that names it.
-func (v *visit) fact(key string, value any) fact { return fact{v.texts.text(key), value} }
+func (v *visit) fact(key string, value any) fact { return fact{v.Texts.Text(key), value} }
 
 // ask returns a field to fill in; key is that of its label, and KEY.hint that of how to fill it in.
 func (v *visit) ask(name, key, value string) ask {
 	hint := ""
-	if v.texts.has(key + ".hint") {
-		hint = v.texts.text(key + ".hint")
+	if v.Texts.Has(key + ".hint") {
+		hint = v.Texts.Text(key + ".hint")
 	}
 	if v.PostForm != nil {
 		value = v.PostForm.Get(name)
 	}
-	return ask{Name: name, Label: v.texts.text(key), Hint: hint, Value: value}
+	return ask{Name: name, Label: v.Texts.Text(key), Hint: hint, Value: value}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
 // Options are what a console needs.
@@ -70,7 +71,7 @@ type Console struct {
 	log       *slog.Logger
 	mux       *http.ServeMux
 	screens   []screen
-	languages languages
+	languages kit.Languages
 	pages     map[string]*page
 	assets    *assets
 	protect   *http.CrossOriginProtection
@@ -97,7 +98,7 @@ func New(o Options) (*Console, error) {
 	if c.assets, err = loadAssets(); err != nil {
 		return nil, err
 	}
-	if c.languages, err = loadTexts(textFiles); err != nil {
+	if c.languages, err = kit.LoadTexts(textFiles); err != nil {
 		return nil, err
 	}
 	if c.pages, err = loadPages(c.screens); err != nil {

@@ -10,5 +10,5 @@
 // # Where things are
 //
 // routes.go has the table of screens and actions, which routes_*.go fill. screen_NAME.go is a screen, templates/NAME.html its
-// page, and texts/LANGUAGE.json hold all its words. Links are relative, so that the console works below any path.
+// page, and texts/LANGUAGE.json hold all its words. Package kit has what pages are made of. Links are relative, so that the console works below any path.
 package console

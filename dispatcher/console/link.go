@@ -4,6 +4,8 @@ import (
 	"html/template"
 	"net/url"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
 // link returns the relative URL of a page: link("apps", app, "jobs", job). Without segments it is that of the first page.
@@ -24,7 +26,7 @@ func (v *visit) linkQuery(q url.Values, segments ...string) string {
 	if len(q) == 0 {
 		return v.link(segments...)
 	}
-	return v.link(segments...) + "?" + encoded(q)
+	return v.link(segments...) + "?" + kit.Encoded(q)
 }
 
 // root returns the relative URL of the console: it holds below any path at which a proxy shows it.
@@ -76,7 +78,7 @@ func isNext(text string) bool {
 // runHTML returns a link to a run.
 func (v *visit) runHTML(id string) template.HTML {
 	if id == "" {
-		return none
+		return kit.None
 	}
-	return markup(`<a class="run" href="`, v.link("runs", id), `">`, id, `</a>`)
+	return kit.Markup(`<a class="run" href="`, v.link("runs", id), `">`, id, `</a>`)
 }

@@ -41,7 +41,7 @@ func (c *Console) beginOIDC(v *visit) {
 		v.fail(err)
 		return
 	}
-	to, err := c.opts.Login.Begin(v.Context(), c.loginRequest(pending), v.now)
+	to, err := c.opts.Login.Begin(v.Context(), c.loginRequest(pending), v.Now)
 	if err != nil {
 		v.failOIDC(err)
 		return
@@ -67,12 +67,12 @@ func (c *Console) finishOIDC(v *visit) {
 		_ = json.Unmarshal(raw, &pending) // without it there is no state, and the login is refused
 	}
 	v.setCookie(loginCookie, "", 0) // it serves once
-	identity, err := c.opts.Login.Finish(v.Context(), c.loginRequest(pending), v.URL.Query(), v.now)
+	identity, err := c.opts.Login.Finish(v.Context(), c.loginRequest(pending), v.URL.Query(), v.Now)
 	if err != nil {
 		v.failOIDC(err)
 		return
 	}
-	ends := v.now.Add(access.SessionLife) // the ID token itself is for the login only
+	ends := v.Now.Add(access.SessionLife) // the ID token itself is for the login only
 	identity.ExpiresAt = &ends
 	if err := v.begin(identity, c.opts.Login.Rules()); err != nil {
 		v.failLogin(err)
@@ -87,7 +87,7 @@ func (v *visit) failOIDC(err error) {
 		error
 		BadToken() string
 	}](err); is {
-		if wait := v.console.opts.API.AdmitUnknown(v.Request, v.now); wait > 0 {
+		if wait := v.console.opts.API.AdmitUnknown(v.Request, v.Now); wait > 0 {
 			v.limited(wait)
 			return
 		}

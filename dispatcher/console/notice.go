@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
 // noticeLife is how long a notice waits for the next page.
@@ -19,7 +21,7 @@ type notice struct {
 func (v *visit) setNotice(key string, values []any) {
 	n := notice{Key: key}
 	for _, value := range values {
-		n.Values = append(n.Values, textOf(value))
+		n.Values = append(n.Values, kit.TextOf(value))
 	}
 	raw, err := json.Marshal(n)
 	if err != nil || len(raw) > 2<<10 {
@@ -32,7 +34,7 @@ func (v *visit) setNotice(key string, values []any) {
 func (v *visit) takeNotice() string {
 	raw, err := base64.RawURLEncoding.DecodeString(v.cookie(noticeCookie))
 	var n notice
-	if err != nil || len(raw) == 0 || json.Unmarshal(raw, &n) != nil || !v.texts.has(n.Key) {
+	if err != nil || len(raw) == 0 || json.Unmarshal(raw, &n) != nil || !v.Texts.Has(n.Key) {
 		return ""
 	}
 	v.setCookie(noticeCookie, "", 0)
@@ -40,5 +42,5 @@ func (v *visit) takeNotice() string {
 	for i, value := range n.Values {
 		values[i] = value
 	}
-	return v.texts.text(n.Key, values...)
+	return v.Texts.Text(n.Key, values...)
 }

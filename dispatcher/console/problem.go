@@ -45,7 +45,7 @@ type problemField struct{ Path, Message, Code string }
 func (v *visit) problemOf(err error) problemView {
 	view := problemView{Status: http.StatusInternalServerError, RequestID: v.id}
 	if own, is := errors.AsType[*pageError](err); is {
-		view.Status, view.Title = own.status, v.texts.text(own.key, own.values...)
+		view.Status, view.Title = own.status, v.Texts.Text(own.key, own.values...)
 		return view
 	}
 	var problems input.Problems
@@ -62,7 +62,7 @@ func (v *visit) problemOf(err error) problemView {
 	for _, p := range problems {
 		view.Fields = append(view.Fields, problemField{Path: p.Path, Message: p.Message, Code: p.Code})
 	}
-	view.Title = v.texts.text(titleKey(view.Status))
+	view.Title = v.Texts.Text(titleKey(view.Status))
 	return view
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -86,11 +87,11 @@ type frame struct {
 	// Signed is the name of the token or identity; empty: nobody is signed in.
 	Signed    string
 	Language  string
-	Languages []languageChoice
+	Languages []kit.LanguageChoice
 	Theme     string
 	Themes    []string
-	Zone      zoneChoice
-	Zones     []zoneOption
+	Zone      kit.ZoneChoice
+	Zones     []kit.ZoneOption
 	Next      string // this page, for the settings
 	Version   string
 	ZoneData  string // the release of the time zone data
@@ -110,7 +111,7 @@ func (v *visit) render(name string, shown content) {
 	body, err := v.execute(name, shown)
 	if err != nil {
 		v.console.log.ErrorContext(v.Context(), "page of the console not rendered", "request_id", v.id, "page", name, "err", err)
-		http.Error(v.w, v.texts.text("problem.500"), http.StatusInternalServerError)
+		http.Error(v.w, v.Texts.Text("problem.500"), http.StatusInternalServerError)
 		return
 	}
 	h := v.w.Header()
@@ -157,12 +158,12 @@ func (v *visit) execute(name string, shown content) ([]byte, error) {
 func (v *visit) frame(name string, shown content) frame {
 	f := frame{
 		Name: name, Title: shown.Title, Main: shown.Data, Refresh: shown.Refresh,
-		Language: v.texts.language, Languages: v.console.languages.choices(), Theme: v.theme, Themes: themes(), Zone: v.zone.choice,
-		Zones: v.zoneOptions(shown.Zone),
+		Language: v.Texts.Language, Languages: v.console.languages.Choices(), Theme: v.theme, Themes: themes(), Zone: v.Zone.Choice,
+		Zones: v.ZoneOptions(shown.Zone),
 		Next:  v.here(), Version: v.console.opts.Version, ZoneData: schedule.ZonesVersion(),
 	}
 	if f.Title == "" {
-		f.Title = v.texts.text(name + ".title")
+		f.Title = v.Texts.Text(name + ".title")
 	}
 	if name == "login" {
 		f.Next = "login"
@@ -228,28 +229,28 @@ func freeKey(name string, taken map[string]bool) string {
 // functions are what templates can call, for the visit that the template is bound to.
 func (b *boundPage) functions() template.FuncMap {
 	return template.FuncMap{
-		"t":     func(key string, values ...any) string { return b.visit.texts.text(key, values...) },
-		"link":  func(segments ...any) string { return b.visit.link(words(segments)...) },
-		"query": func(to string, pairs ...any) (string, error) { return addQuery(to, pairs...) },
-		"time":  func(at any, zone ...string) template.HTML { return b.visit.timeHTML(at, zone...) },
-		"ago":   func(at any) template.HTML { return b.visit.agoHTML(at) },
+		"t":     func(key string, values ...any) string { return b.visit.Texts.Text(key, values...) },
+		"link":  func(segments ...any) string { return b.visit.link(kit.Words(segments)...) },
+		"query": func(to string, pairs ...any) (string, error) { return kit.AddQuery(to, pairs...) },
+		"time":  func(at any, zone ...string) template.HTML { return b.visit.TimeHTML(at, zone...) },
+		"ago":   func(at any) template.HTML { return b.visit.AgoHTML(at) },
 		"duration": func(d any) string {
-			return b.visit.texts.duration(d)
+			return b.visit.Texts.Duration(d)
 		},
-		"badge": func(state any) template.HTML { return b.visit.badge(textOf(state)) },
-		"named": func(prefix string, value any) template.HTML { return b.visit.namedHTML(prefix, textOf(value)) },
+		"badge": func(state any) template.HTML { return b.visit.Badge(kit.TextOf(state)) },
+		"named": func(prefix string, value any) template.HTML { return b.visit.NamedHTML(prefix, kit.TextOf(value)) },
 		"nameText": func(prefix string, value any) string {
-			return b.visit.texts.wordAndValue(prefix, textOf(value))
+			return b.visit.Texts.WordAndValue(prefix, kit.TextOf(value))
 		},
 		"may":   func(scope string, app ...string) bool { return b.visit.mayIn(scope, app...) },
-		"tone":  tone,
+		"tone":  kit.Tone,
 		"stamp": input.FormatInstant,
 		"run":   func(id string) template.HTML { return b.visit.runHTML(id) },
-		"icon":  icon,
+		"icon":  kit.Icon,
 		"form":  func(name string, otherwise ...string) string { return b.visit.form(name, otherwise...) },
 		"asset": func(name string) string { return b.visit.root() + "assets/" + b.visit.console.assets.names[name] },
 		"list":  func(values ...any) []any { return values },
-		"dict":  dict,
+		"dict":  kit.Dict,
 		"here":  func() string { return b.visit.here() },
 	}
 }

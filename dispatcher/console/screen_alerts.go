@@ -57,27 +57,27 @@ func showAlert(v *visit) (content, error) {
 	}
 	page.Events, err = v.client.AlertEvents(v.Context(), alert.EventQuery{App: app, Alert: name, Page: v.page()})
 	page.More = v.more(page.Events.Next)
-	return content{Title: v.texts.text("alert.title", "alert", name), Data: page, Refresh: true}, err
+	return content{Title: v.Texts.Text("alert.title", "alert", name), Data: page, Refresh: true}, err
 }
 
 // conditionsOf lists what an alert watches.
 func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 	if alert.Failure != nil {
-		all = append(all, v.fact("condition.failure", v.texts.text("condition.failure.after", "n", alert.Failure.After)))
+		all = append(all, v.fact("condition.failure", v.Texts.Text("condition.failure.after", "n", alert.Failure.After)))
 	}
 	if alert.Missed {
-		all = append(all, v.fact("condition.missed", v.texts.text("condition.yes")))
+		all = append(all, v.fact("condition.missed", v.Texts.Text("condition.yes")))
 	}
 	for _, one := range []struct {
 		key   string
 		after input.Duration
 	}{{"condition.late", alert.LateAfter}, {"condition.overrun", alert.OverrunAfter}, {"condition.no_success", alert.NoSuccessFor}} {
 		if one.after > 0 {
-			all = append(all, v.fact(one.key, v.texts.duration(one.after)))
+			all = append(all, v.fact(one.key, v.Texts.Duration(one.after)))
 		}
 	}
 	if alert.Objective {
-		all = append(all, v.fact("condition.objective", v.texts.text("condition.yes")))
+		all = append(all, v.fact("condition.objective", v.Texts.Text("condition.yes")))
 	}
 	return all
 }
@@ -101,8 +101,8 @@ func (v *visit) alertDone(notice string) done {
 
 func muteAlert(v *visit) (done, error) {
 	f := v.fields()
-	mute := alert.Mute{Reason: f.text("reason"), Until: f.until("for", v.now)}
-	if err := f.err(); err != nil {
+	mute := alert.Mute{Reason: f.Text("reason"), Until: f.Until("for", v.Now)}
+	if err := f.Err(); err != nil {
 		return done{}, err
 	}
 	_, err := v.client.MuteAlert(v.Context(), v.PathValue("app"), v.PathValue("alert"), mute)
@@ -116,9 +116,9 @@ func unmuteAlert(v *visit) (done, error) {
 
 func acknowledgeAlert(v *visit) (done, error) {
 	f := v.fields()
-	ack := alert.Acknowledgement{Job: f.text("job"), Condition: target.AlertCondition(f.text("condition")),
-		Reason: f.text("reason"), Until: f.until("for", v.now)}
-	if err := f.err(); err != nil {
+	ack := alert.Acknowledgement{Job: f.Text("job"), Condition: target.AlertCondition(f.Text("condition")),
+		Reason: f.Text("reason"), Until: f.Until("for", v.Now)}
+	if err := f.Err(); err != nil {
 		return done{}, err
 	}
 	_, err := v.client.AcknowledgeAlert(v.Context(), v.PathValue("app"), v.PathValue("alert"), ack)
@@ -127,8 +127,8 @@ func acknowledgeAlert(v *visit) (done, error) {
 
 func withdrawAcknowledgement(v *visit) (done, error) {
 	f := v.fields()
-	_, err := v.client.WithdrawAcknowledgement(v.Context(), v.PathValue("app"), v.PathValue("alert"), f.text("job"),
-		target.AlertCondition(f.text("condition")))
+	_, err := v.client.WithdrawAcknowledgement(v.Context(), v.PathValue("app"), v.PathValue("alert"), f.Text("job"),
+		target.AlertCondition(f.Text("condition")))
 	return v.alertDone("alert.notice.withdrawn"), err
 }
 

@@ -75,7 +75,7 @@ func showApp(v *visit) (content, error) {
 		page.Objectives = append(page.Objectives, row)
 	}
 	page.More = v.more(objectives.Next)
-	return content{Title: v.texts.text("app.title", "app", app.Name), Data: page, Refresh: true}, err
+	return content{Title: v.Texts.Text("app.title", "app", app.Name), Data: page, Refresh: true}, err
 }
 
 // page is the page of a list that the URL asks for.
@@ -125,8 +125,8 @@ func showAppPause(v *visit) (content, error) {
 
 func pauseApp(v *visit) (done, error) {
 	name, f := v.PathValue("app"), v.fields()
-	asked := dispatcher.AppPauseRequest{Labels: f.labels("labels"), Reason: f.text("reason"), Until: f.until("for", v.now)}
-	if err := f.err(); err != nil {
+	asked := dispatcher.AppPauseRequest{Labels: f.Labels("labels"), Reason: f.Text("reason"), Until: f.Until("for", v.Now)}
+	if err := f.Err(); err != nil {
 		return done{}, err
 	}
 	_, err := v.client.PauseApp(v.Context(), name, asked)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -16,7 +17,7 @@ type attentionPage struct {
 	// AllApps tells that nodes and the database are examined, too. Tokens that are bound to apps do not see them.
 	AllApps bool
 	// Upcoming is nil if it is not known, and UpcomingProblem says why.
-	Upcoming        *upcomingChart
+	Upcoming        *kit.UpcomingChart
 	UpcomingProblem string
 	Computing       bool
 	Partial         bool
@@ -100,9 +101,9 @@ func (p *attentionPage) addUpcoming(v *visit) {
 	for i, count := range upcoming.Counts {
 		counts[i] = int(count)
 	}
-	zone := v.zone.in(v.now, "").Location()
-	chart := newUpcoming(upcoming.From, upcoming.Step.Std(), counts, zone, func(at time.Time, count int) string {
-		return v.texts.text("attention.upcoming.mark", "time", at.In(zone).Format("15:04 Z07:00"), "count", count)
+	zone := v.Zone.In(v.Now, "").Location()
+	chart := kit.NewUpcoming(upcoming.From, upcoming.Step.Std(), counts, zone, func(at time.Time, count int) string {
+		return v.Texts.Text("attention.upcoming.mark", "time", at.In(zone).Format("15:04 Z07:00"), "count", count)
 	})
 	p.Upcoming = &chart
 }

@@ -21,16 +21,16 @@ type auditPage struct {
 func showAudit(v *visit) (content, error) {
 	f := v.fields()
 	names := []string{"app", "actor", "action", "subject", "refused", "from", "to", "order"}
-	query := access.AuditQuery{Actor: f.text("actor"), Action: f.text("action"), Subject: f.text("subject"), From: f.instant("from"),
-		To: f.instant("to"), OldestFirst: f.text("order") == "oldest", Page: v.page()}
-	if app := f.text("app"); app != "" {
+	query := access.AuditQuery{Actor: f.Text("actor"), Action: f.Text("action"), Subject: f.Text("subject"), From: f.Instant("from"),
+		To: f.Instant("to"), OldestFirst: f.Text("order") == "oldest", Page: v.page()}
+	if app := f.Text("app"); app != "" {
 		query.Apps = []string{app}
 	}
-	if refused, err := strconv.ParseBool(f.text("refused")); err == nil {
+	if refused, err := strconv.ParseBool(f.Text("refused")); err == nil {
 		query.Refused = &refused
 	}
-	page := auditPage{Filter: f.all(names...)}
-	err := f.err()
+	page := auditPage{Filter: f.All(names...)}
+	err := f.Err()
 	if err == nil {
 		page.List, err = v.client.Audit(v.Context(), query)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
@@ -16,15 +17,15 @@ type backfillsPage struct {
 
 func showBackfills(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
-	list, err := v.client.Backfills(v.Context(), repeat.BackfillQuery{App: app, Job: f.text("job"), Page: v.page()})
-	page := backfillsPage{list, app, v.more(list.Next), f.all("job")}
+	list, err := v.client.Backfills(v.Context(), repeat.BackfillQuery{App: app, Job: f.Text("job"), Page: v.page()})
+	page := backfillsPage{list, app, v.more(list.Next), f.All("job")}
 	return v.filtered(content{Data: page, Refresh: true}, err)
 }
 
 // backfillPage is one backfill with its progress.
 type backfillPage struct {
 	repeat.Backfill
-	Bar progress
+	Bar kit.Progress
 }
 
 func showBackfill(v *visit) (content, error) {
@@ -33,10 +34,11 @@ func showBackfill(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	page := backfillPage{b, progressBar(b.Total,
-		portion{"succeeded", b.Succeeded}, portion{"failed", b.Failed}, portion{"cancelled", b.Cancelled}, portion{"skipped", b.Skipped},
-		portion{"running", b.Running})}
-	return content{Title: v.texts.text("backfill.title", "job", b.Job), Data: page, Refresh: !b.State.Ended()}, nil
+	page := backfillPage{b, kit.ProgressBar(b.Total, []kit.Portion{
+		{Key: "succeeded", Count: b.Succeeded}, {Key: "failed", Count: b.Failed}, {Key: "cancelled", Count: b.Cancelled},
+		{Key: "skipped", Count: b.Skipped}, {Key: "running", Count: b.Running},
+	}...)}
+	return content{Title: v.Texts.Text("backfill.title", "job", b.Job), Data: page, Refresh: !b.State.Ended()}, nil
 }
 
 // changeBackfill returns the action that pauses, resumes or cancels a backfill.
@@ -75,17 +77,17 @@ type newBackfillPage struct {
 var backfillFields = []string{"job", "trigger", "from", "to", "concurrency", "order", "pace", "existing", "reason"}
 
 // backfillSpec reads what a form asks for.
-func backfillSpec(f *fields) repeat.BackfillSpec {
+func backfillSpec(f *kit.Fields) repeat.BackfillSpec {
 	asked := repeat.BackfillRequest{}
 	asked.SetDefaults()
 	spec := asked.BackfillSpec
-	spec.Trigger, spec.Reason = f.text("trigger"), f.text("reason")
-	spec.From, spec.To, spec.Pace = f.instant("from"), f.instant("to"), f.duration("pace")
-	spec.Concurrency = f.number("concurrency", spec.Concurrency)
-	if order := f.text("order"); order != "" {
+	spec.Trigger, spec.Reason = f.Text("trigger"), f.Text("reason")
+	spec.From, spec.To, spec.Pace = f.Instant("from"), f.Instant("to"), f.Duration("pace")
+	spec.Concurrency = f.Number("concurrency", spec.Concurrency)
+	if order := f.Text("order"); order != "" {
 		spec.Order = repeat.BackfillOrder(order)
 	}
-	if existing := f.text("existing"); existing != "" {
+	if existing := f.Text("existing"); existing != "" {
 		spec.Existing = repeat.BackfillExisting(existing)
 	}
 	return spec
@@ -94,19 +96,19 @@ func backfillSpec(f *fields) repeat.BackfillSpec {
 func showNewBackfill(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	page := newBackfillPage{
-		App: app, Filter: f.all(backfillFields...),
+		App: app, Filter: f.All(backfillFields...),
 		Orders: []repeat.BackfillOrder{repeat.BackfillOldestFirst, repeat.BackfillLatestFirst},
 		Kinds:  []repeat.BackfillExisting{repeat.ExistingSkip, repeat.ExistingFailed, repeat.ExistingRun},
 	}
 	shown := content{}
 	spec, err := backfillSpec(f), error(nil)
-	if wanted := f.text("job") != "" && !spec.From.IsZero() && !spec.To.IsZero(); wanted || f.err() != nil {
-		if err = f.err(); err == nil {
+	if wanted := f.Text("job") != "" && !spec.From.IsZero() && !spec.To.IsZero(); wanted || f.Err() != nil {
+		if err = f.Err(); err == nil {
 			var count repeat.BackfillCount
-			if count, err = v.client.CountBackfill(v.Context(), app, f.text("job"), spec); err == nil {
+			if count, err = v.client.CountBackfill(v.Context(), app, f.Text("job"), spec); err == nil {
 				page.Count, page.Fields = &count, url.Values{}
 				for _, name := range backfillFields {
-					page.Fields.Set(name, f.text(name))
+					page.Fields.Set(name, f.Text(name))
 				}
 			}
 		}
@@ -118,9 +120,9 @@ func showNewBackfill(v *visit) (content, error) {
 func startBackfill(v *visit) (done, error) {
 	app, f := v.PathValue("app"), v.fields()
 	spec := backfillSpec(f)
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return done{}, err
 	}
-	b, err := v.client.CreateBackfill(v.Context(), app, f.text("job"), spec)
+	b, err := v.client.CreateBackfill(v.Context(), app, f.Text("job"), spec)
 	return done{to: v.link("apps", app, "backfills", b.ID), notice: "backfill.notice.start", values: []any{"job", b.Job}}, err
 }

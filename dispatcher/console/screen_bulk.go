@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -29,7 +30,7 @@ func showBulkActions(v *visit) (content, error) {
 // bulkActionPage is one bulk action with its progress.
 type bulkActionPage struct {
 	repeat.BulkAction
-	Bar    progress
+	Bar    kit.Progress
 	Filter []fact
 }
 
@@ -38,30 +39,31 @@ func showBulkAction(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	page := bulkActionPage{b, progressBar(b.Total, portion{"succeeded", b.Done}, portion{"skipped", b.Skipped}), v.bulkFacts(b.Filter)}
-	return content{Title: v.texts.text("bulk." + string(b.Action)), Data: page, Refresh: !b.State.Ended()}, nil
+	page := bulkActionPage{b, kit.ProgressBar(b.Total,
+		kit.Portion{Key: "succeeded", Count: b.Done}, kit.Portion{Key: "skipped", Count: b.Skipped}), v.bulkFacts(b.Filter)}
+	return content{Title: v.Texts.Text("bulk." + string(b.Action)), Data: page, Refresh: !b.State.Ended()}, nil
 }
 
 // bulkFacts are what a filter selects by.
 func (v *visit) bulkFacts(f repeat.BulkFilter) (facts []fact) {
-	state := v.texts.word("state.", f.State)
+	state := v.Texts.Word("state.", f.State)
 	if f.State != "" && slices.Contains(dispatcher.JobStates, dispatcher.JobState(f.State)) {
-		state = v.texts.word("jobs.state.", f.State)
+		state = v.Texts.Word("jobs.state.", f.State)
 	}
 	for _, one := range []struct{ key, value string }{
 		{"bulk.name", f.Name}, {"bulk.host", f.Host}, {"bulk.labels", f.Labels.String()},
-		{"bulk.result", v.texts.word("state.", string(f.Result))}, {"field.state", state}, {"field.job", f.Job},
-		{"field.class", v.texts.wordAndValue("class.", string(f.Class))},
+		{"bulk.result", v.Texts.Word("state.", string(f.Result))}, {"field.state", state}, {"field.job", f.Job},
+		{"field.class", v.Texts.WordAndValue("class.", string(f.Class))},
 	} {
 		if one.value != "" {
 			facts = append(facts, v.fact(one.key, one.value))
 		}
 	}
 	if !f.From.IsZero() {
-		facts = append(facts, v.fact("bulk.from", v.timeHTML(f.From)))
+		facts = append(facts, v.fact("bulk.from", v.TimeHTML(f.From)))
 	}
 	if !f.To.IsZero() {
-		facts = append(facts, v.fact("bulk.to", v.timeHTML(f.To)))
+		facts = append(facts, v.fact("bulk.to", v.TimeHTML(f.To)))
 	}
 	return facts
 }
@@ -69,11 +71,11 @@ func (v *visit) bulkFacts(f repeat.BulkFilter) (facts []fact) {
 var bulkFields = []string{"action", "name", "host", "labels", "result", "state", "job", "class", "from", "to", "reason"}
 
 // bulkSpec reads what a form asks for.
-func bulkSpec(f *fields) repeat.BulkSpec {
-	return repeat.BulkSpec{Action: repeat.BulkVerb(f.text("action")), Reason: f.text("reason"), Filter: repeat.BulkFilter{
-		Name: f.text("name"), Host: f.text("host"), Labels: f.labels("labels"), Result: run.State(f.text("result")),
-		State: f.text("state"), Job: f.text("job"), Class: run.Class(f.text("class")), From: f.instant("from"),
-		To: f.instant("to"),
+func bulkSpec(f *kit.Fields) repeat.BulkSpec {
+	return repeat.BulkSpec{Action: repeat.BulkVerb(f.Text("action")), Reason: f.Text("reason"), Filter: repeat.BulkFilter{
+		Name: f.Text("name"), Host: f.Text("host"), Labels: f.Labels("labels"), Result: run.State(f.Text("result")),
+		State: f.Text("state"), Job: f.Text("job"), Class: run.Class(f.Text("class")), From: f.Instant("from"),
+		To: f.Instant("to"),
 	}}
 }
 
@@ -125,7 +127,7 @@ func showNewBulkAction(v *visit) (content, error) {
 	if err := v.mayBulk(app); err != nil {
 		return content{}, err
 	}
-	page := newBulkPage{App: app, Given: f.all(bulkFields...), Results: run.FinalStates, JobStates: dispatcher.JobStates,
+	page := newBulkPage{App: app, Given: f.All(bulkFields...), Results: run.FinalStates, JobStates: dispatcher.JobStates,
 		Classes:   slices.Sorted(slices.Values(run.Classes)),
 		RunStates: slices.Concat(repeat.CancellableStates, repeat.DeadLetterStates)}
 	for _, verb := range repeat.BulkVerbs {
@@ -134,7 +136,7 @@ func showNewBulkAction(v *visit) (content, error) {
 		}
 	}
 	spec := bulkSpec(f)
-	err := f.err()
+	err := f.Err()
 	if err == nil && spec.Action != "" {
 		page.Agree, err = v.bulkAgreement(app, spec, f)
 	}
@@ -142,7 +144,7 @@ func showNewBulkAction(v *visit) (content, error) {
 }
 
 // bulkAgreement counts what a bulk action would act on, and names the first.
-func (v *visit) bulkAgreement(app string, spec repeat.BulkSpec, f *fields) (*bulkAgreement, error) {
+func (v *visit) bulkAgreement(app string, spec repeat.BulkSpec, f *kit.Fields) (*bulkAgreement, error) {
 	count, err := v.client.CountBulk(v.Context(), app, spec)
 	if err != nil {
 		return nil, err
@@ -185,9 +187,9 @@ func startBulkAction(v *visit) (done, error) {
 		return done{}, err
 	}
 	asked := repeat.BulkRequest{BulkSpec: bulkSpec(f)}
-	expected := f.number("expected", -1)
+	expected := f.Number("expected", -1)
 	asked.Expected = &expected
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return done{}, err
 	}
 	if expected < 0 {

@@ -58,7 +58,7 @@ func showCalendar(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	page := calendarPage{Calendar: calendar, From: v.now.Add(-excludedSpan), To: v.now}
+	page := calendarPage{Calendar: calendar, From: v.Now.Add(-excludedSpan), To: v.Now}
 	all, err := v.client.Calendars(v.Context(), app, input.Page{Limit: dispatcher.MaxCalendars}) // for those that it builds on
 	if err != nil {
 		return content{}, err
@@ -69,7 +69,7 @@ func showCalendar(v *visit) (content, error) {
 	}
 	page.More = v.more(jobs.Next)
 	page.findExcluded(v.Context(), jobs.Items, all.Items)
-	return content{Title: v.texts.text("calendar.title", "calendar", name), Data: page}, nil
+	return content{Title: v.Texts.Text("calendar.title", "calendar", name), Data: page}, nil
 }
 
 // findExcluded finds the fires of jobs that the calendar, as it is now, excluded.

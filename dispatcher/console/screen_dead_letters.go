@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -23,16 +24,16 @@ type deadLettersPage struct {
 var deadLetterFields = []string{"job", "class", "state", "from", "to"}
 
 // deadLetters reads which dead letters a filter selects.
-func deadLetters(f *fields) repeat.DeadLetterReplay {
-	return repeat.DeadLetterReplay{Job: f.text("job"), Class: run.Class(f.text("class")),
-		State: run.State(f.text("state")), From: f.instant("from"), To: f.instant("to")}
+func deadLetters(f *kit.Fields) repeat.DeadLetterReplay {
+	return repeat.DeadLetterReplay{Job: f.Text("job"), Class: run.Class(f.Text("class")),
+		State: run.State(f.Text("state")), From: f.Instant("from"), To: f.Instant("to")}
 }
 
 // given returns some fields that are not empty, for a link or a form.
-func given(f *fields, names ...string) url.Values {
+func given(f *kit.Fields, names ...string) url.Values {
 	values := url.Values{}
 	for _, name := range names {
-		if text := f.text(name); text != "" {
+		if text := f.Text(name); text != "" {
 			values.Set(name, text)
 		}
 	}
@@ -43,11 +44,11 @@ func showDeadLetters(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	replay := given(f, deadLetterFields...)
 	replay.Set("action", string(repeat.BulkRetryRuns))
-	page := deadLettersPage{App: app, Filter: f.all(deadLetterFields...), States: repeat.DeadLetterStates,
+	page := deadLettersPage{App: app, Filter: f.All(deadLetterFields...), States: repeat.DeadLetterStates,
 		Classes: slices.Sorted(slices.Values(run.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
 	query := deadLetters(f).Query(app)
 	query.Page = v.page()
-	err := f.err()
+	err := f.Err()
 	if err == nil {
 		page.List, err = v.client.DeadLetters(v.Context(), query)
 	}

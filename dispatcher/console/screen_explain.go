@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -44,7 +45,7 @@ type explainedStep struct {
 // showExplain explains the time that the query names.
 func showExplain(v *visit) (content, error) {
 	page := explainPage{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger"), At: v.query("at")}
-	result := content{Title: v.texts.text("explain.title", "trigger", dispatcher.Identity(page.App, page.Job, page.Trigger))}
+	result := content{Title: v.Texts.Text("explain.title", "trigger", dispatcher.Identity(page.App, page.Job, page.Trigger))}
 	if page.At == "" {
 		result.Data = page
 		return result, nil
@@ -82,7 +83,7 @@ func parsedTime(text string) (at time.Time, problem string) {
 // zoneOf returns the zone of a trigger if times are to be shown in it; empty: they are not, or the trigger was deleted. Only that
 // costs a request, because runs and explanations do not say their zone.
 func (v *visit) zoneOf(app, job, trigger string) string {
-	if v.zone.choice != zoneTrigger || trigger == "" {
+	if v.Zone.Choice != kit.ZoneTrigger || trigger == "" {
 		return ""
 	}
 	found, err := v.client.Job(v.Context(), app, job)

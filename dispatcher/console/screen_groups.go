@@ -54,7 +54,7 @@ func showGroup(v *visit) (content, error) {
 	for _, one := range endpoints.Items {
 		page.Members = append(page.Members, memberRow{one, known[one.ID]})
 	}
-	return content{Title: v.texts.text("group.title", "group", name), Data: page, Refresh: true}, nil
+	return content{Title: v.Texts.Text("group.title", "group", name), Data: page, Refresh: true}, nil
 }
 
 // drainMember returns the action that drains an endpoint, or resumes it.

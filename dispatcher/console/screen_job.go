@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -23,18 +24,18 @@ type jobPage struct {
 	Rows     []triggerRow
 	MoreRows string
 	// Strips are those of the first triggers, or of the one that the URL names. More tells that there are others.
-	Strips []stripChart
+	Strips []kit.StripChart
 	More   bool
-	Runs   part[client.List[run.Run]]
+	Runs   kit.Part[client.List[run.Run]]
 	Health jobHealth
 	// Durations and Lateness are pictures of the latest runs. Ended tells that one of them is over.
-	Durations, Lateness bars
+	Durations, Lateness kit.Bars
 	Ended               bool
-	Definition          part[string]
-	Changes             part[client.List[access.AuditEntry]]
-	Slots               *part[client.List[dispatcher.Slot]] // nil: the job has no slots
-	State               *part[carriedState]                 // nil: it carries none
-	Budget              *part[dispatcher.ObjectiveStatus]   // nil: it has no objective
+	Definition          kit.Part[string]
+	Changes             kit.Part[client.List[access.AuditEntry]]
+	Slots               *kit.Part[client.List[dispatcher.Slot]] // nil: the job has no slots
+	State               *kit.Part[carriedState]                 // nil: it carries none
+	Budget              *kit.Part[dispatcher.ObjectiveStatus]   // nil: it has no objective
 	Follows             []followRow
 }
 
@@ -79,7 +80,7 @@ func showJob(v *visit) (content, error) {
 	page.addRuns(v)
 	page.addHealth(v)
 	page.addDetails(v)
-	return content{Title: v.texts.text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
+	return content{Title: v.Texts.Text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
 }
 
 // zone returns the zone of a trigger, or if none is named the one that all triggers of the job share; empty: they have several.
@@ -123,10 +124,10 @@ func (p *jobPage) addStrips(v *visit) {
 	for _, trigger := range shown {
 		strip, err := v.client.Strip(v.Context(), p.App, p.Name, trigger, 0, 0)
 		if err != nil {
-			p.Strips = append(p.Strips, stripChart{Trigger: trigger, Problem: err.Error()})
+			p.Strips = append(p.Strips, kit.StripChart{Trigger: trigger, Problem: err.Error()})
 			continue
 		}
-		p.Strips = append(p.Strips, newStrip(v.reader, strip, func(at time.Time) string {
+		p.Strips = append(p.Strips, kit.NewStrip(v.Reader, strip, func(at time.Time) string {
 			return v.linkQuery(url.Values{"at": {input.FormatInstant(at)}},
 				"apps", strip.App, "jobs", strip.Job, "triggers", strip.Trigger, "explain")
 		}))
@@ -135,7 +136,7 @@ func (p *jobPage) addStrips(v *visit) {
 
 // addRuns adds the latest runs, and the pictures of how long they took and how late they were.
 func (p *jobPage) addRuns(v *visit) {
-	p.Runs = readPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: p.App, Job: p.Name, Page: input.Page{Limit: runsOfJob}}))
+	p.Runs = kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: p.App, Job: p.Name, Page: input.Page{Limit: runsOfJob}}))
 	p.addCharts(v)
 }
 
@@ -156,23 +157,23 @@ func (p jobPage) Latest() []run.Run {
 // addDetails adds what else is known of the job.
 func (p *jobPage) addDetails(v *visit) {
 	ctx := v.Context()
-	p.Changes = readPart(v.client.Audit(ctx, access.AuditQuery{
+	p.Changes = kit.ReadPart(v.client.Audit(ctx, access.AuditQuery{
 		Apps: []string{p.App}, Subject: "job " + p.Name, Page: input.Page{Limit: changesOfJob},
 	}))
 	if v.console.opts.Definition != nil {
-		p.Definition = readPart(v.console.opts.Definition(p.Job))
+		p.Definition = kit.ReadPart(v.console.opts.Definition(p.Job))
 	}
 	if p.MaxConcurrency > 0 || p.ConcurrencyPolicy != run.ConcurrencyAllow {
-		slots := readPart(v.client.Slots(ctx, p.App, p.Name))
+		slots := kit.ReadPart(v.client.Slots(ctx, p.App, p.Name))
 		p.Slots = &slots
 	}
 	if p.CarryState {
 		state, err := v.client.CarriedState(ctx, p.App, p.Name)
-		shown := readPart(carriedState{state, string(state.State)}, err)
+		shown := kit.ReadPart(carriedState{state, string(state.State)}, err)
 		p.State = &shown
 	}
 	if p.Objective != nil {
-		budget := readPart(v.client.Objective(ctx, p.App, p.Name))
+		budget := kit.ReadPart(v.client.Objective(ctx, p.App, p.Name))
 		p.Budget = &budget
 	}
 }

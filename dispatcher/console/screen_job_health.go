@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -13,7 +14,7 @@ import (
 // jobHealth says in words whether a job does what it should: it is the top of its page. It is told by the latest runs.
 type jobHealth struct {
 	// Alerts are conditions that hold for the job.
-	Alerts part[client.List[alert.State]]
+	Alerts kit.Part[client.List[alert.State]]
 	// Wait is the host that runs of the job wait for, nil if they wait for none.
 	Wait *hostWait
 	// Latest is the run that was scheduled last of those that have a result: they are over, or an attempt failed.
@@ -42,7 +43,7 @@ const alertsOfJob = 10
 // addHealth adds what the latest runs, and the alerts, say of the job.
 func (p *jobPage) addHealth(v *visit) {
 	p.Health = healthOf(p.Runs.Value.Items)
-	p.Health.Alerts = readPart(v.client.AlertStates(v.Context(), alert.StateQuery{
+	p.Health.Alerts = kit.ReadPart(v.client.AlertStates(v.Context(), alert.StateQuery{
 		App: p.App, Job: p.Name, Firing: true, Page: input.Page{Limit: alertsOfJob},
 	}))
 	if f := p.Health.Failure; f != nil && f.Class == run.ClassCircuitOpen {
@@ -97,7 +98,7 @@ func healthOf(runs []run.Run) jobHealth {
 
 // hasFailed tells whether a run failed, or whether it goes on because an attempt failed or could not be made.
 func hasFailed(r *run.Run) bool {
-	return shapeOfRun(r.State) == shapeFailed || r.State == run.Retrying && r.Class != ""
+	return kit.ShapeOfRun(r.State) == kit.ShapeFailed || r.State == run.Retrying && r.Class != ""
 }
 
 // wait adds a run that waits for a host.

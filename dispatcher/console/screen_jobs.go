@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -55,7 +56,7 @@ func showJobs(v *visit) (content, error) {
 		States: []dispatcher.JobState{
 			dispatcher.JobError, dispatcher.JobExecuting, dispatcher.JobPaused, dispatcher.JobComplete, dispatcher.JobInit,
 		},
-		Results: finalStates(), MayRun: v.token.May(access.ScopeRun),
+		Results: kit.FinalStates(), MayRun: v.token.May(access.ScopeRun),
 	}
 	if filter.App != "" && v.mayBulk(filter.App) == nil {
 		page.Bulk = v.linkQuery(filter.bulk(), "apps", filter.App, "new-bulk")

@@ -14,10 +14,10 @@ type misfiresPage struct {
 
 func showMisfires(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
-	query := dispatcher.RunQuery{App: app, Job: f.text("job"), Trigger: f.text("trigger"), From: f.instant("from"), To: f.instant("to"),
+	query := dispatcher.RunQuery{App: app, Job: f.Text("job"), Trigger: f.Text("trigger"), From: f.Instant("from"), To: f.Instant("to"),
 		Page: v.page()}
-	page := misfiresPage{App: app, Filter: f.all("job", "trigger", "from", "to")}
-	err := f.err()
+	page := misfiresPage{App: app, Filter: f.All("job", "trigger", "from", "to")}
+	err := f.Err()
 	if err == nil {
 		page.List, err = v.client.Misfires(v.Context(), query)
 	}

@@ -25,7 +25,7 @@ func showRollbackChoice(name string) func(*visit) (content, error) {
 			return content{}, err
 		}
 		return v.confirm(name, confirmPage{
-			Facts: []fact{v.fact("rollback.at", v.timeHTML(found.At)), v.fact("rollback.reason", found.Reason)}, Harm: true,
+			Facts: []fact{v.fact("rollback.at", v.TimeHTML(found.At)), v.fact("rollback.reason", found.Reason)}, Harm: true,
 			Back: v.link("rollback"),
 		}), nil
 	}

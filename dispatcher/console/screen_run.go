@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -19,16 +20,16 @@ type runPage struct {
 	// TimeZone is that of the trigger, if times are shown in it.
 	TimeZone string
 	// Stages are its waits and attempts, for the picture and the table.
-	Stages []stage
+	Stages []kit.Stage
 	// Given is the payload that the run was given, as text; empty: that of its job.
 	Given   string
 	Tries   []tryRow
-	Request part[target.ShownRequest]
+	Request kit.Part[target.ShownRequest]
 	// Shards is a page of those of a broadcast, nil for other runs, and MoreShards a link to the next page.
-	Shards     *part[client.List[run.Run]]
+	Shards     *kit.Part[client.List[run.Run]]
 	MoreShards string
 	// Log is that of an executor, nil unless the URL asks for it. LogAttempt is the attempt that has one; 0: none has.
-	Log        *part[target.ExecutorLog]
+	Log        *kit.Part[target.ExecutorLog]
 	LogAttempt int
 }
 
@@ -46,19 +47,19 @@ func showRun(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	page := runPage{Run: run, Stages: stages(run, v.now), Given: string(run.Payload)}
+	page := runPage{Run: run, Stages: kit.Stages(run, v.Now), Given: string(run.Payload)}
 	page.TimeZone = v.zoneOf(run.App, run.Job, run.Trigger)
 	page.zones = map[string]string{run.Trigger: page.TimeZone}
 	page.addTries(v)
-	page.Request = readPart(v.client.RequestOfRun(v.Context(), run.ID))
+	page.Request = kit.ReadPart(v.client.RequestOfRun(v.Context(), run.ID))
 	if run.Shards != nil {
-		shards := readPart(v.client.Runs(v.Context(), dispatcher.RunQuery{
+		shards := kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{
 			App: run.App, Parent: run.ID, Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
 		}))
 		page.Shards, page.MoreShards = &shards, v.more(shards.Value.Next)
 	}
 	page.addLog(v)
-	title := v.texts.text("run.title", "job", run.App+"/"+run.Job)
+	title := v.Texts.Text("run.title", "job", run.App+"/"+run.Job)
 	return content{Title: title, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
 }
 
@@ -89,7 +90,7 @@ func (p *runPage) addLog(v *visit) {
 	if err != nil || attempt < 1 {
 		return
 	}
-	log := readPart(v.client.RunLog(v.Context(), p.ID, attempt, 1))
+	log := kit.ReadPart(v.client.RunLog(v.Context(), p.ID, attempt, 1))
 	p.Log = &log
 }
 
@@ -100,7 +101,7 @@ func (p runPage) Began() time.Time { return p.Stages[0].From }
 func (p runPage) Until() time.Time { return p.Stages[len(p.Stages)-1].To }
 
 // Ended tells whether the run is over.
-func (p runPage) Ended() bool { return slices.Contains(finalStates(), p.Run.State) }
+func (p runPage) Ended() bool { return slices.Contains(kit.FinalStates(), p.Run.State) }
 
 // MayRetry tells whether the run can be attempted again now.
 func (p runPage) MayRetry() bool { return p.Ended() || p.Run.State == run.Retrying }

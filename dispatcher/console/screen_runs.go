@@ -47,7 +47,7 @@ func showRuns(v *visit) (content, error) {
 		}
 		*bound.at = at
 	}
-	result := content{Title: v.texts.text("runs.of", "app", page.App), Refresh: true}
+	result := content{Title: v.Texts.Text("runs.of", "app", page.App), Refresh: true}
 	if len(page.Problems) == 0 {
 		found, err := v.client.Runs(v.Context(), query)
 		if err != nil {

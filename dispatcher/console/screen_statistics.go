@@ -3,6 +3,7 @@ package console
 import (
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -10,11 +11,11 @@ import (
 // statisticsPage is what the runs of each day came to.
 type statisticsPage struct {
 	App    string
-	Days   []dayRow
+	Days   []kit.DayRow
 	Spans  []int
 	Span   int
 	Until  time.Time
-	Chart  dayChart
+	Chart  kit.DayChart
 	States []run.State
 }
 
@@ -23,22 +24,22 @@ func statisticsSpans() []int { return []int{7, 30, 90} }
 
 func showStatistics(v *visit) (content, error) {
 	f := v.fields()
-	page := statisticsPage{App: f.text("app"), Spans: statisticsSpans(), Span: f.number("days", 30), States: countedStates()}
+	page := statisticsPage{App: f.Text("app"), Spans: statisticsSpans(), Span: f.Number("days", 30), States: countedStates()}
 	page.Span = min(max(page.Span, 1), 90)
-	err := f.err()
+	err := f.Err()
 	var found view.Statistics
 	if err == nil {
-		found, err = v.client.Statistics(v.Context(), page.App, v.now.AddDate(0, 0, 1-page.Span), v.now)
+		found, err = v.client.Statistics(v.Context(), page.App, v.Now.AddDate(0, 0, 1-page.Span), v.Now)
 	}
 	page.Until = found.CountedTo
 	for _, day := range found.Days {
-		row := dayRow{DayStatistics: day}
+		row := kit.DayRow{DayStatistics: day}
 		for _, n := range day.Runs {
 			row.Total += n
 		}
 		page.Days = append(page.Days, row)
 	}
-	page.Chart = chartOfDays(page.Days, v.now, page.Span)
+	page.Chart = kit.ChartOfDays(page.Days, v.Now, page.Span)
 	return v.filtered(content{Data: page}, err)
 }
 

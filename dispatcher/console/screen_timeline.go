@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -19,7 +20,7 @@ type timelinePage struct {
 	Apps []access.App
 	// Problems are what is wrong with the query; nothing is drawn then.
 	Problems []string
-	Chart    rowsChart
+	Chart    kit.RowsChart
 	// Earlier, Later and Present are links to the same length of time before, after and around the present.
 	Earlier, Later, Present string
 	Next, First             string
@@ -58,20 +59,20 @@ func showTimeline(v *visit) (content, error) {
 		return content{}, err
 	}
 	page.From, page.To = found.From, found.To
-	axis := span{found.From, found.To}
-	page.Chart = newRows(axis, v.zone.in(v.now, "").Location(), found.Now)
+	axis := kit.Span{From: found.From, To: found.To}
+	page.Chart = kit.NewRows(axis, v.Zone.In(v.Now, "").Location(), found.Now)
 	for _, row := range found.Items {
-		page.Chart.add(axis, row.Job, v.link("apps", page.App, "jobs", row.Job), page.events(v, axis, found.Now, row), row.More)
+		page.Chart.Add(axis, row.Job, v.link("apps", page.App, "jobs", row.Job), page.events(v, axis, found.Now, row), row.More)
 	}
 	page.Next, page.First = v.more(found.Next), v.first()
-	page.Legend = page.Chart.legend()
+	page.Legend = page.Chart.Legend()
 	page.addLinks(v)
 	return content{Data: page, Refresh: true}, nil
 }
 
 // readSpan reads the time that the URL names.
 func (p *timelinePage) readSpan(v *visit) {
-	p.From, p.To = v.now.Add(-timelinePast).Truncate(time.Minute), v.now.Add(timelineNext).Truncate(time.Minute)
+	p.From, p.To = v.Now.Add(-timelinePast).Truncate(time.Minute), v.Now.Add(timelineNext).Truncate(time.Minute)
 	for _, bound := range []struct {
 		field string
 		at    *time.Time
@@ -94,7 +95,7 @@ func (p *timelinePage) readSpan(v *visit) {
 		p.From = p.To.Add(-timelinePast - timelineNext)
 	}
 	if len(p.Problems) == 0 && !p.To.After(p.From) {
-		p.Problems = append(p.Problems, v.texts.text("timeline.order"))
+		p.Problems = append(p.Problems, v.Texts.Text("timeline.order"))
 	}
 }
 
@@ -128,7 +129,7 @@ type crowd struct {
 
 // events returns what to draw of a row. Marks that are too close to be told apart are one: with the worst of their shapes, and
 // never what has happened with what is planned.
-func (p *timelinePage) events(v *visit, axis span, now time.Time, row view.TimelineRow) []rowEvent {
+func (p *timelinePage) events(v *visit, axis kit.Span, now time.Time, row view.TimelineRow) []kit.RowEvent {
 	var crowds []crowd
 	for _, mark := range row.Marks {
 		shape, last := shapeOfMark(mark), mark.ScheduledAt
@@ -138,15 +139,15 @@ func (p *timelinePage) events(v *visit, axis span, now time.Time, row view.Timel
 		next := crowd{first: mark, last: last, shape: shape, count: mark.Count, atLeast: mark.AtLeast, marks: 1}
 		if n := len(crowds); n > 0 {
 			c := &crowds[n-1]
-			near := axis.x(mark.ScheduledAt, rowsWidth)-axis.x(c.first.ScheduledAt, rowsWidth) < markRoom
-			if near && (c.shape == shapePlanned) == (shape == shapePlanned) {
+			near := axis.X(mark.ScheduledAt, kit.RowsWidth)-axis.X(c.first.ScheduledAt, kit.RowsWidth) < markRoom
+			if near && (c.shape == kit.ShapePlanned) == (shape == kit.ShapePlanned) {
 				c.add(next)
 				continue
 			}
 		}
 		crowds = append(crowds, next)
 	}
-	events := make([]rowEvent, len(crowds))
+	events := make([]kit.RowEvent, len(crowds))
 	for i, c := range crowds {
 		events[i] = p.event(v, now, row.Job, c)
 	}
@@ -169,27 +170,27 @@ func (c *crowd) add(more crowd) {
 // severity orders shapes: that of a crowd is the one that a person should see.
 func severity(shape string) int {
 	switch shape {
-	case shapeFailed:
+	case kit.ShapeFailed:
 		return 6
-	case shapeMisfire:
+	case kit.ShapeMisfire:
 		return 5
-	case shapeRetrying:
+	case kit.ShapeRetrying:
 		return 4
-	case shapeLive:
+	case kit.ShapeLive:
 		return 3
-	case shapeSkipped:
+	case kit.ShapeSkipped:
 		return 2
-	case shapeOK:
+	case kit.ShapeOK:
 		return 1
 	}
 	return 0
 }
 
 // event returns what to draw of one mark or of a crowd, and where it leads: to the run, the explanation, or the list of runs.
-func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) rowEvent {
-	e := rowEvent{From: c.first.ScheduledAt, Shape: c.shape}
-	zone := v.zone.in(now, "").Location()
-	when := c.first.ScheduledAt.In(zone).Format(titleTime)
+func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) kit.RowEvent {
+	e := kit.RowEvent{From: c.first.ScheduledAt, Shape: c.shape}
+	zone := v.Zone.In(now, "").Location()
+	when := c.first.ScheduledAt.In(zone).Format(kit.TitleTime)
 	switch single := c.marks == 1 && c.count <= 1; {
 	case single && c.first.Run != "":
 		e.Link = v.link("runs", c.first.Run)
@@ -200,23 +201,23 @@ func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) rowEv
 	default:
 		e.Link = p.linkOf(v, job, c)
 		if c.last.After(c.first.ScheduledAt) {
-			when = v.texts.text("strip.range", "from", when, "to", c.last.In(zone).Format(titleTime))
+			when = v.Texts.Text("strip.range", "from", when, "to", c.last.In(zone).Format(kit.TitleTime))
 		}
 	}
-	word := v.texts.text("strip." + c.shape)
+	word := v.Texts.Text("strip." + c.shape)
 	if c.marks == 1 && c.first.State != "" {
-		word = v.texts.text("state." + string(c.first.State))
+		word = v.Texts.Text("state." + string(c.first.State))
 	}
 	e.Title = job + ", " + when + ": " + word
 	if c.count > 1 {
-		count := groupDigits(int64(c.count))
+		count := kit.GroupDigits(int64(c.count))
 		if c.atLeast {
 			count += "+"
 		}
-		e.Title += " (" + v.texts.text("timeline.several", "count", count) + ")"
+		e.Title += " (" + v.Texts.Text("timeline.several", "count", count) + ")"
 	}
 	if c.marks == 1 && c.first.Class != "" {
-		e.Title += ", " + v.texts.word("class.", string(c.first.Class))
+		e.Title += ", " + v.Texts.Word("class.", string(c.first.Class))
 	}
 	return e
 }
@@ -225,9 +226,9 @@ func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) rowEv
 func (p *timelinePage) linkOf(v *visit, job string, c crowd) string {
 	q := url.Values{"job": {job}, "from": {input.FormatInstant(c.first.ScheduledAt)}, "to": {input.FormatInstant(c.last)}}
 	switch c.shape {
-	case shapePlanned:
+	case kit.ShapePlanned:
 		return v.link("apps", p.App, "jobs", job)
-	case shapeMisfire:
+	case kit.ShapeMisfire:
 		return v.linkQuery(q, "apps", p.App, "misfires")
 	}
 	return v.linkQuery(q, "apps", p.App, "runs")
@@ -252,9 +253,9 @@ func drawnSpan(mark view.TimelineMark, now time.Time) (from, to time.Time) {
 func shapeOfMark(mark view.TimelineMark) string {
 	switch mark.What {
 	case view.MarkMisfire:
-		return shapeMisfire
+		return kit.ShapeMisfire
 	case view.MarkPlanned:
-		return shapePlanned
+		return kit.ShapePlanned
 	}
-	return shapeOfRun(mark.State)
+	return kit.ShapeOfRun(mark.State)
 }

@@ -26,7 +26,7 @@ func showTokens(v *visit) (content, error) {
 	page := tokensPage{More: v.more(list.Next)}
 	for _, token := range list.Items {
 		row := tokenRow{token, "valid"}
-		if token.Expired(v.now) {
+		if token.Expired(v.Now) {
 			row.State = "expired"
 		}
 		page.Tokens = append(page.Tokens, row)
@@ -59,13 +59,13 @@ type secretPage struct{ access.IssuedToken }
 
 func createToken(v *visit) (done, error) {
 	f := v.fields()
-	token := access.APIToken{Name: f.text("name"), Description: f.text("description"), Apps: f.list("apps"),
-		ExpiresAt: f.until("for", v.now)}
+	token := access.APIToken{Name: f.Text("name"), Description: f.Text("description"), Apps: f.List("apps"),
+		ExpiresAt: f.Until("for", v.Now)}
 	for _, scope := range v.PostForm["scope"] {
 		token.Scopes = append(token.Scopes, access.Scope(scope))
 	}
-	input.CheckName(&f.problems, "/name", token.Name) // it becomes a part of the request's path
-	if err := f.err(); err != nil {
+	input.CheckName(&f.Problems, "/name", token.Name) // it becomes a part of the request's path
+	if err := f.Err(); err != nil {
 		return done{}, err
 	}
 	issued, err := v.client.PutToken(v.Context(), token, client.Condition{Absent: true})
@@ -85,7 +85,7 @@ func (v *visit) tokenConfirm(name string, page confirmPage) (content, error) {
 	}
 	apps := strings.Join(token.Apps, ", ")
 	if apps == "" {
-		apps = v.texts.text("tokens.all_apps")
+		apps = v.Texts.Text("tokens.all_apps")
 	}
 	page.Facts = []fact{v.fact("tokens.scopes", strings.Join(scopes, ", ")), v.fact("tokens.apps", apps)}
 	page.Fields = url.Values{"revision": {strconv.FormatInt(token.Revision, 10)}}
@@ -99,8 +99,8 @@ func showTokenRotation(v *visit) (content, error) {
 
 func rotateToken(v *visit) (done, error) {
 	f := v.fields()
-	rotation := access.TokenRotation{Overlap: f.duration("overlap")}
-	if err := f.err(); err != nil {
+	rotation := access.TokenRotation{Overlap: f.Duration("overlap")}
+	if err := f.Err(); err != nil {
 		return done{}, err
 	}
 	issued, err := v.client.RotateToken(v.Context(), v.PathValue("token"), rotation)
@@ -113,8 +113,8 @@ func showTokenRevocation(v *visit) (content, error) {
 
 func revokeToken(v *visit) (done, error) {
 	name, f := v.PathValue("token"), v.fields()
-	revision := f.number("revision", 0)
-	if err := f.err(); err != nil {
+	revision := f.Number("revision", 0)
+	if err := f.Err(); err != nil {
 		return done{}, err
 	}
 	err := v.client.DeleteToken(v.Context(), name, client.Condition{Revision: int64(revision)})

@@ -79,10 +79,10 @@ func (v *visit) findSession() (found bool, err error) {
 	}
 	ctx, cancel := v.soon()
 	defer cancel()
-	session, err := v.console.opts.Sessions.Session(ctx, sha256.Sum256(value), v.now, !v.refreshes())
+	session, err := v.console.opts.Sessions.Session(ctx, sha256.Sum256(value), v.Now, !v.refreshes())
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound) || err == nil && !v.rulesHold(session):
-		if wait := v.console.opts.API.AdmitUnknown(v.Request, v.now); wait > 0 {
+		if wait := v.console.opts.API.AdmitUnknown(v.Request, v.Now); wait > 0 {
 			return false, &pageError{status: http.StatusTooManyRequests, key: "problem.limited", wait: wait}
 		}
 		v.setCookie(sessionCookie, "", 0)
@@ -128,7 +128,7 @@ func (v *visit) begin(token access.APIToken, rules string) error {
 	_, _ = rand.Read(secret[:]) // never fails; see its documentation
 	session := access.Session{
 		ID: strings.ToLower(rand.Text()), Hash: sha256.Sum256(secret[:]), Token: token, Rules: rules,
-		EndsAt: v.now.Add(access.SessionLife),
+		EndsAt: v.Now.Add(access.SessionLife),
 	}
 	v.token = token
 	if err := v.console.opts.Sessions.CreateSession(v.Context(), session, v.by()); err != nil {

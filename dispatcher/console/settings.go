@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
 // settingsLife is how long a browser keeps what a person has chosen.
@@ -19,8 +21,8 @@ func (v *visit) readSettings() {
 	if told, err := v.Cookie(zoneCookie); err == nil { // by a script, under the same name everywhere
 		browser, _ = url.QueryUnescape(told.Value)
 	}
-	v.zone = readZone(chosen.Get("zone"), browser)
-	v.texts = v.console.languages.of(chosen.Get("language"), v.Header.Get("Accept-Language"))
+	v.Zone = kit.ReadZone(chosen.Get("zone"), browser)
+	v.Texts = v.console.languages.Of(chosen.Get("language"), v.Header.Get("Accept-Language"))
 	if v.theme = chosen.Get("theme"); !slices.Contains(themes(), v.theme) {
 		v.theme = "auto"
 	}
@@ -31,11 +33,11 @@ func (c *Console) settings(v *visit) {
 	if !v.readForm() {
 		return
 	}
-	chosen := url.Values{"zone": {string(v.zone.choice)}, "theme": {v.theme}}
+	chosen := url.Values{"zone": {string(v.Zone.Choice)}, "theme": {v.theme}}
 	if old, err := url.ParseQuery(v.cookie(settingsCookie)); err == nil && c.languages[old.Get("language")] != nil {
 		chosen.Set("language", old.Get("language"))
 	}
-	if zone := zoneChoice(v.PostForm.Get("zone")); slices.Contains(zoneChoices(), zone) {
+	if zone := kit.ZoneChoice(v.PostForm.Get("zone")); slices.Contains(kit.ZoneChoices(), zone) {
 		chosen.Set("zone", string(zone))
 	}
 	if theme := v.PostForm.Get("theme"); slices.Contains(themes(), theme) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
 var update = flag.Bool("update", false, "sort the texts, and write the golden files")
@@ -28,7 +30,7 @@ var (
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, pattern := range []string{"*.go", "templates/*.html"} {
+	for _, pattern := range []string{"*.go", "kit/*.go", "templates/*.html"} {
 		files, err := fs.Glob(os.DirFS("."), pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -53,18 +55,18 @@ func TestTextsOfAllLanguagesAreTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	languages, err := loadTexts(textFiles)
+	languages, err := kit.LoadTexts(textFiles)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := languages[firstLanguage]
+	first := languages[kit.FirstLanguage]
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		of := languages[strings.TrimSuffix(strings.TrimPrefix(file, "texts/"), ".json")]
-		if sorted := sortedTexts(t, of.all); string(raw) != sorted {
+		if sorted := sortedTexts(t, of.All); string(raw) != sorted {
 			if *update {
 				if err := os.WriteFile(file, []byte(sorted), 0o644); err != nil { //nolint:gosec // a source file
 					t.Fatal(err)
@@ -73,8 +75,8 @@ func TestTextsOfAllLanguagesAreTheSame(t *testing.T) {
 			}
 			t.Errorf("%s is not sorted, or has a key twice; run this test with -update", file)
 		}
-		for key, text := range first.all {
-			switch other, has := of.all[key]; {
+		for key, text := range first.All {
+			switch other, has := of.All[key]; {
 			case !has:
 				t.Errorf("%s lacks %s", file, key)
 			case strings.TrimSpace(other) == "" || strings.TrimSpace(other) != other:
@@ -83,9 +85,9 @@ func TestTextsOfAllLanguagesAreTheSame(t *testing.T) {
 				t.Errorf("%s: %s has the placeholders %v, want %v", file, key, placeholders(other), placeholders(text))
 			}
 		}
-		for key := range of.all {
-			if _, has := first.all[key]; !has {
-				t.Errorf("%s has %s, which %s lacks", file, key, firstLanguage)
+		for key := range of.All {
+			if _, has := first.All[key]; !has {
+				t.Errorf("%s has %s, which %s lacks", file, key, kit.FirstLanguage)
 			}
 		}
 	}
@@ -122,11 +124,11 @@ func isJoined(used map[string]bool, key string) bool {
 
 func TestTextsAreThoseThatPagesUse(t *testing.T) {
 	t.Parallel()
-	languages, err := loadTexts(textFiles)
+	languages, err := kit.LoadTexts(textFiles)
 	if err != nil {
 		t.Fatal(err)
 	}
-	english := languages[firstLanguage]
+	english := languages[kit.FirstLanguage]
 	used := map[string]bool{}
 	for file, text := range sources(t) {
 		pattern := sourceKey
@@ -134,7 +136,7 @@ func TestTextsAreThoseThatPagesUse(t *testing.T) {
 			pattern = templateKey
 		}
 		for _, found := range pattern.FindAllStringSubmatch(text, -1) {
-			if !english.has(found[1]) && !english.has(strings.TrimSuffix(found[1], ".")) {
+			if !english.Has(found[1]) && !english.Has(strings.TrimSuffix(found[1], ".")) {
 				t.Errorf("%s uses the text %s, which there is not", file, found[1])
 			}
 		}
@@ -144,26 +146,26 @@ func TestTextsAreThoseThatPagesUse(t *testing.T) {
 	}
 	for _, s := range screens() {
 		used[s.name+".title"] = true
-		if !english.has(s.name + ".title") {
+		if !english.Has(s.name + ".title") {
 			t.Errorf("the screen %s has no text %s.title", s.name, s.name)
 		}
 	}
 	for _, name := range shellPages() {
 		used[name+".title"] = true
 	}
-	for _, key := range slices.Sorted(maps.Keys(english.all)) {
+	for _, key := range slices.Sorted(maps.Keys(english.All)) {
 		whole := strings.TrimSuffix(strings.TrimSuffix(key, ".one"), ".other")
 		if !used[key] && !used[whole] && !composed.MatchString(key) && !isJoined(used, key) {
 			t.Errorf("no page uses the text %s", key)
 		}
 	}
-	for _, choice := range zoneChoices() {
-		if !english.has("settings.zone." + string(choice)) {
+	for _, choice := range kit.ZoneChoices() {
+		if !english.Has("settings.zone." + string(choice)) {
 			t.Errorf("there is no text for the zone %s", choice)
 		}
 	}
 	for _, theme := range themes() {
-		if !english.has("settings.theme." + theme) {
+		if !english.Has("settings.theme." + theme) {
 			t.Errorf("there is no text for the theme %s", theme)
 		}
 	}
@@ -175,7 +177,7 @@ func TestAnotherLanguageIsOneFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	languages, err := loadTexts(fstest.MapFS{
+	languages, err := kit.LoadTexts(fstest.MapFS{
 		"texts/en.json": {Data: english}, "texts/eo.json": {Data: []byte(strings.Replace(string(english), `"Sign in"`, `"Ensaluti"`, 1))},
 	})
 	if err != nil {
@@ -185,7 +187,7 @@ func TestAnotherLanguageIsOneFile(t *testing.T) {
 		{"", "", "en"}, {"", "eo", "eo"}, {"", "fr;q=0.9, eo;q=0.5, en;q=0.1", "eo"}, {"en", "eo", "en"}, {"", "EO-eo", "eo"}, {"xx", "fr", "en"},
 		{"", "en;q=0.2,eo;q=no", "en"}, {"", strings.Repeat("eo", 10_000), "en"},
 	} {
-		if got := languages.of(tt.chosen, tt.accepted).language; got != tt.want {
+		if got := languages.Of(tt.chosen, tt.accepted).Language; got != tt.want {
 			t.Errorf("language chosen %q, accepted %.40q: %s, want %s", tt.chosen, tt.accepted, got, tt.want)
 		}
 	}
@@ -193,7 +195,7 @@ func TestAnotherLanguageIsOneFile(t *testing.T) {
 
 func TestTextsHaveValuesAndPlurals(t *testing.T) {
 	t.Parallel()
-	of := &texts{all: map[string]string{"jobs.one": "{n} job of {app}", "jobs.other": "{n} jobs of {app}", "plain": "{a} {b}"}}
+	of := &kit.Texts{All: map[string]string{"jobs.one": "{n} job of {app}", "jobs.other": "{n} jobs of {app}", "plain": "{a} {b}"}}
 	for _, tt := range []struct {
 		key    string
 		values []any
@@ -204,7 +206,7 @@ func TestTextsHaveValuesAndPlurals(t *testing.T) {
 		{"plain", []any{"a", "{b}", "b", "x"}, "{b} x"}, // a value is no text
 		{"missing", nil, "missing"},
 	} {
-		if got := of.text(tt.key, tt.values...); got != tt.want {
+		if got := of.Text(tt.key, tt.values...); got != tt.want {
 			t.Errorf("text(%s, %v) = %q, want %q", tt.key, tt.values, got, tt.want)
 		}
 	}

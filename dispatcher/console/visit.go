@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -20,7 +21,7 @@ type visit struct {
 	*http.Request
 	w       http.ResponseWriter
 	console *Console
-	reader
+	kit.Reader
 	// client and token are those of the session; nil and zero without one.
 	client  *client.Client
 	token   access.APIToken
@@ -45,7 +46,7 @@ const (
 
 // visit makes a visit of a request.
 func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
-	v := &visit{w: w, console: c, reader: reader{now: time.Now().UTC()}, id: rand.Text()} //nolint:forbidigo // the console's clock
+	v := &visit{w: w, console: c, Reader: kit.Reader{Now: time.Now().UTC()}, id: rand.Text()} //nolint:forbidigo // the console's clock
 	v.Request = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 	v.Request.Header = r.Header.Clone()
 	v.Request.Header.Set("X-Request-Id", v.id) // the API logs the same
@@ -57,7 +58,7 @@ func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
 // admit checks what all requests have to pass, and goes on.
 func (c *Console) admit(v *visit, serve func()) {
 	if c.opts.API != nil { // there is nothing to protect before
-		if wait := c.opts.API.Admit(v.Request, v.now); wait > 0 {
+		if wait := c.opts.API.Admit(v.Request, v.Now); wait > 0 {
 			v.limited(wait)
 			return
 		}
@@ -80,7 +81,7 @@ func (c *Console) admit(v *visit, serve func()) {
 // by is who makes the request, for the audit log.
 func (v *visit) by() input.Change {
 	address, _, _ := net.SplitHostPort(v.RemoteAddr)
-	return input.Change{Actor: v.token.Name, TokenID: v.token.ID, Address: address, RequestID: v.id, Now: v.now}
+	return input.Change{Actor: v.token.Name, TokenID: v.token.ID, Address: address, RequestID: v.id, Now: v.Now}
 }
 
 // query returns a value of the URL's query.
@@ -207,11 +208,11 @@ func (v *visit) redirect(to string) {
 }
 
 // fields returns those of the form of a POST, or of the query of a GET.
-func (v *visit) fields() *fields {
+func (v *visit) fields() *kit.Fields {
 	if v.Method == http.MethodPost {
-		return newFields(v.PostForm)
+		return kit.FieldsOf(v.PostForm)
 	}
-	return newFields(v.URL.Query())
+	return kit.FieldsOf(v.URL.Query())
 }
 
 // filtered returns a page whose filter a person has filled in: what is wrong with the filter is shown in the page.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
 // wordedTypes are the types of the domain whose values pages show by words, by their room and name, and how the keys of their
@@ -70,13 +71,13 @@ func valuesOf(t *testing.T, folder string) map[string][]string {
 // wantWords wants every language to have a word for each of the values.
 func wantWords(t *testing.T, of, prefix string, values []string) {
 	t.Helper()
-	languages, err := loadTexts(textFiles)
+	languages, err := kit.LoadTexts(textFiles)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, language := range languages {
 		for _, value := range values {
-			if key := wordKey(prefix, value); !language.has(key) {
+			if key := kit.WordKey(prefix, value); !language.Has(key) {
 				t.Errorf("texts/%s.json lacks %s: the word for %q, of %s", name, key, value, of)
 			}
 		}
@@ -102,7 +103,7 @@ func TestValuesOfTheDomainHaveWords(t *testing.T) {
 			wantWords(t, name, prefix, values)
 		}
 	}
-	wantWords(t, "shapes", "strip.", shapes())
+	wantWords(t, "shapes", "strip.", kit.Shapes())
 }
 
 // The actions that the sources of the store give the audit log: as a field, as a variable, or as the first text of a call.
@@ -176,19 +177,19 @@ func TestActionsOfTheAuditLogHaveWords(t *testing.T) {
 
 func TestValuesAreShownWithTheirWords(t *testing.T) {
 	t.Parallel()
-	of := &texts{all: map[string]string{"class.timeout": "too <slow>", "action.set_state": "set", "action.put": "put"}}
-	v := &visit{reader: reader{texts: of}}
+	of := &kit.Texts{All: map[string]string{"class.timeout": "too <slow>", "action.set_state": "set", "action.put": "put"}}
+	v := &visit{Reader: kit.Reader{Texts: of}}
 	for _, tt := range []struct{ prefix, value, html, text string }{
 		{"class.", "timeout", "too &lt;slow&gt; <code>timeout</code>", "too <slow> (timeout)"},
 		{"action.", "set state", "set <code>set state</code>", "set (set state)"},
 		{"action.", "put", "<code>put</code>", "put"},               // the word is the value
 		{"class.", "new<b>", "<code>new&lt;b&gt;</code>", "new<b>"}, // a newer node has more values
-		{"class.", "", string(none), ""},
+		{"class.", "", string(kit.None), ""},
 	} {
-		if html := string(v.namedHTML(tt.prefix, tt.value)); html != tt.html {
+		if html := string(v.NamedHTML(tt.prefix, tt.value)); html != tt.html {
 			t.Errorf("%s%s is shown as %s, want %s", tt.prefix, tt.value, html, tt.html)
 		}
-		if text := of.wordAndValue(tt.prefix, tt.value); text != tt.text {
+		if text := of.WordAndValue(tt.prefix, tt.value); text != tt.text {
 			t.Errorf("%s%s is %s in words, want %s", tt.prefix, tt.value, text, tt.text)
 		}
 	}

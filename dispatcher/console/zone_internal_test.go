@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
 // visitWith returns a visit of a page with some cookies.
@@ -42,7 +44,7 @@ func TestTimesHaveTheZoneThatWasChosen(t *testing.T) {
 		v := visitWith(t, "/console/apps", map[string]string{
 			"carillon-settings": url.Values{"zone": {tt.choice}}.Encode(), "carillon-zone": url.QueryEscape(tt.browser),
 		})
-		got := string(v.timeHTML(at, tt.trigger))
+		got := string(v.TimeHTML(at, tt.trigger))
 		cut := strings.LastIndex(tt.want, " ")
 		want := `<time datetime="2026-03-29T01:30:00.000Z">` + tt.want[:cut] + `<span class="offset"> ` + tt.want[cut+1:] + `</span></time>`
 		if got != want {
@@ -55,7 +57,7 @@ func TestTimesHaveTheZoneThatWasChosen(t *testing.T) {
 func TestZoneOfTheBrowserIsKnownOverTLS(t *testing.T) {
 	t.Parallel()
 	v := visitWith(t, "https://ops.test/console/apps", map[string]string{"carillon-zone": "Asia%2FKolkata"})
-	if got := v.zoneOptions("")[2].Shown; !v.secure() || got != "Asia/Kolkata +05:30" {
+	if got := v.ZoneOptions("")[2].Shown; !v.secure() || got != "Asia/Kolkata +05:30" {
 		t.Errorf("the zone of the browser is %q, want Asia/Kolkata +05:30", got)
 	}
 }
@@ -63,12 +65,15 @@ func TestZoneOfTheBrowserIsKnownOverTLS(t *testing.T) {
 func TestZonesAreOfferedWithTheirOffsets(t *testing.T) {
 	t.Parallel()
 	v := visitWith(t, "/console/apps", map[string]string{"carillon-zone": "Asia%2FKolkata"})
-	got := v.zoneOptions("Asia/Shanghai")
-	want := []zoneOption{{zoneUTC, "Z"}, {zoneTrigger, "Asia/Shanghai +08:00"}, {zoneBrowser, "Asia/Kolkata +05:30"}}
+	got := v.ZoneOptions("Asia/Shanghai")
+	want := []kit.ZoneOption{
+		{Choice: kit.ZoneUTC, Shown: "Z"}, {Choice: kit.ZoneTrigger, Shown: "Asia/Shanghai +08:00"},
+		{Choice: kit.ZoneBrowser, Shown: "Asia/Kolkata +05:30"},
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got = visitWith(t, "/console/apps", nil).zoneOptions(""); got[1].Shown != "" || got[2].Shown != "" {
+	if got = visitWith(t, "/console/apps", nil).ZoneOptions(""); got[1].Shown != "" || got[2].Shown != "" {
 		t.Errorf("zones that are not known are shown as %v", got)
 	}
 }
@@ -82,11 +87,11 @@ func TestLengthsOfTimeAreShort(t *testing.T) {
 		2 * time.Hour:    "2 h", 2*time.Hour + 3*time.Second: "2 h", 26 * time.Hour: "1 d 2 h", -5 * time.Second: "−5 s",
 		59*time.Second + 990*time.Millisecond: "1 min",
 	} {
-		if got := v.texts.duration(d); got != want {
+		if got := v.Texts.Duration(d); got != want {
 			t.Errorf("%s is shown as %q, want %q", d, got, want)
 		}
 	}
-	if got := v.texts.duration((*time.Duration)(nil)); got != "–" {
+	if got := v.Texts.Duration((*time.Duration)(nil)); got != "–" {
 		t.Errorf("no length is shown as %q", got)
 	}
 }
@@ -107,7 +112,7 @@ func TestTextsInPagesAreEscaped(t *testing.T) {
 	v := visitWith(t, "/console/apps", nil)
 	hostile := `"><script>alert(1)</script>`
 	for what, got := range map[string]string{
-		"a badge": string(v.badge(hostile)), "a run": string(v.runHTML(hostile)), "an icon": string(icon(hostile)),
+		"a badge": string(v.Badge(hostile)), "a run": string(v.runHTML(hostile)), "an icon": string(kit.Icon(hostile)),
 	} {
 		if strings.Contains(got, "<script>") || strings.Contains(got, `="">`) {
 			t.Errorf("%s is %s", what, got)

@@ -1,4 +1,4 @@
-package console
+package kit
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// stripChart is the row of the latest and next scheduled times of a trigger.
-type stripChart struct {
+// StripChart is the row of the latest and next scheduled times of a trigger.
+type StripChart struct {
 	Trigger  string
 	Timezone string
 	Cells    []stripMark
@@ -32,55 +32,55 @@ type stripMark struct {
 
 // Shapes of what became of a scheduled time. Each has a word, a form and a color of its own.
 const (
-	shapeOK       = "ok"
-	shapeFailed   = "failed"
-	shapeLive     = "live"     // a run that is under way
-	shapeRetrying = "retrying" // a run that is attempted again later, or waits for its host
-	shapeMisfire  = "misfire"
-	shapeSkipped  = "skipped"
+	ShapeOK       = "ok"
+	ShapeFailed   = "failed"
+	ShapeLive     = "live"     // a run that is under way
+	ShapeRetrying = "retrying" // a run that is attempted again later, or waits for its host
+	ShapeMisfire  = "misfire"
+	ShapeSkipped  = "skipped"
 	shapeExcluded = "excluded"
-	shapePlanned  = "planned"
+	ShapePlanned  = "planned"
 	shapeWaiting  = "waiting"
 	shapeNone     = "none"
 	shapeMissing  = "missing"
 )
 
-// shapes are all of them, in the order of legends.
-func shapes() []string {
+// Shapes are all of them, in the order of legends.
+func Shapes() []string {
 	return []string{
-		shapeOK, shapeFailed, shapeRetrying, shapeLive, shapeMisfire, shapeSkipped, shapeExcluded, shapeWaiting, shapePlanned, shapeNone,
+		ShapeOK, ShapeFailed, ShapeRetrying, ShapeLive, ShapeMisfire, ShapeSkipped, shapeExcluded, shapeWaiting, ShapePlanned, shapeNone,
 		shapeMissing,
 	}
 }
 
-// shapeOfRun returns the shape of a run in a state.
-func shapeOfRun(state run.State) string {
+// ShapeOfRun returns the shape of a run in a state.
+func ShapeOfRun(state run.State) string {
 	switch state {
 	case run.Succeeded:
-		return shapeOK
+		return ShapeOK
 	case run.Failed, run.TimedOut, run.Lost:
-		return shapeFailed
+		return ShapeFailed
 	case run.Skipped, run.Cancelled, run.Superseded:
-		return shapeSkipped
+		return ShapeSkipped
 	case run.Retrying:
-		return shapeRetrying
+		return ShapeRetrying
 	}
-	return shapeLive
+	return ShapeLive
 }
 
 // shapeOfCell returns the shape of a cell of a strip.
 func shapeOfCell(cell view.StripCell) string {
 	switch cell.What {
 	case view.CellRun:
-		return shapeOfRun(cell.State)
+		return ShapeOfRun(cell.State)
 	case view.CellSkipped:
-		return shapeSkipped
+		return ShapeSkipped
 	case view.CellMisfire:
-		return shapeMisfire
+		return ShapeMisfire
 	case view.CellExcluded:
 		return shapeExcluded
 	case view.CellPlanned:
-		return shapePlanned
+		return ShapePlanned
 	case view.CellWaiting:
 		return shapeWaiting
 	case view.CellNone:
@@ -89,10 +89,10 @@ func shapeOfCell(cell view.StripCell) string {
 	return shapeMissing
 }
 
-// newStrip draws a strip. link returns the page that explains a scheduled time.
-func newStrip(r reader, strip view.Strip, link func(at time.Time) string) stripChart {
-	chart := stripChart{Trigger: strip.Trigger, Timezone: strip.Timezone, Incomplete: strip.Incomplete}
-	zone := r.zone.in(r.now, strip.Timezone).Location()
+// NewStrip draws a strip. link returns the page that explains a scheduled time.
+func NewStrip(r Reader, strip view.Strip, link func(at time.Time) string) StripChart {
+	chart := StripChart{Trigger: strip.Trigger, Timezone: strip.Timezone, Incomplete: strip.Incomplete}
+	zone := r.Zone.In(r.Now, strip.Timezone).Location()
 	seen := map[string]bool{}
 	after := false
 	for _, cell := range strip.Cells {
@@ -116,34 +116,34 @@ func newStrip(r reader, strip view.Strip, link func(at time.Time) string) stripC
 
 // occurring returns those of the shapes that were seen, in the order of legends.
 func occurring(seen map[string]bool) []string {
-	return slices.DeleteFunc(shapes(), func(shape string) bool { return !seen[shape] })
+	return slices.DeleteFunc(Shapes(), func(shape string) bool { return !seen[shape] })
 }
 
 // titleOfCell says in words what a cell shows: when, what, and how late and how long it was.
-func titleOfCell(r reader, cell view.StripCell, shape string, zone *time.Location) string {
-	title := cell.ScheduledAt.In(zone).Format(titleTime)
+func titleOfCell(r Reader, cell view.StripCell, shape string, zone *time.Location) string {
+	title := cell.ScheduledAt.In(zone).Format(TitleTime)
 	if cell.Until != nil {
-		title = r.texts.text("strip.range", "from", title, "to", cell.Until.In(zone).Format(titleTime))
+		title = r.Texts.Text("strip.range", "from", title, "to", cell.Until.In(zone).Format(TitleTime))
 	}
-	word := r.texts.text("strip." + shape)
+	word := r.Texts.Text("strip." + shape)
 	if cell.What == view.CellRun && cell.State != "" {
-		word = r.texts.text("state." + string(cell.State))
+		word = r.Texts.Text("state." + string(cell.State))
 	}
 	title += ": " + word
 	if cell.Class != "" {
-		title += ", " + r.texts.word("class.", string(cell.Class))
+		title += ", " + r.Texts.Word("class.", string(cell.Class))
 	}
 	if cell.Decision != "" {
-		title += ", " + r.texts.word("state.", string(cell.Decision))
+		title += ", " + r.Texts.Word("state.", string(cell.Decision))
 	}
 	if cell.Late > 0 {
-		title += ", " + r.texts.text("strip.late", "duration", r.texts.duration(cell.Late))
+		title += ", " + r.Texts.Text("strip.late", "duration", r.Texts.Duration(cell.Late))
 	}
 	if cell.Took > 0 {
-		title += ", " + r.texts.text("strip.took", "duration", r.texts.duration(cell.Took))
+		title += ", " + r.Texts.Text("strip.took", "duration", r.Texts.Duration(cell.Took))
 	}
 	return title
 }
 
-// titleTime is how marks of charts write times: in the zone of the page, with its offset.
-const titleTime = "2006-01-02 15:04:05 Z07:00"
+// TitleTime is how marks of charts write times: in the zone of the page, with its offset.
+const TitleTime = "2006-01-02 15:04:05 Z07:00"

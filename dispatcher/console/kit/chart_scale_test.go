@@ -1,4 +1,4 @@
-package console
+package kit
 
 import (
 	"slices"
@@ -35,7 +35,7 @@ func TestTicksAreAtEvenLocalTimes(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, one := range (span{timeAt(t, tt.from), timeAt(t, tt.to)}).ticks(zone, tt.most, 100) {
+			for _, one := range (Span{timeAt(t, tt.from), timeAt(t, tt.to)}).ticks(zone, tt.most, 100) {
 				got = append(got, strings.TrimSpace(one.Label+" "+one.Offset))
 			}
 			if !slices.Equal(got, tt.want) {
@@ -52,7 +52,7 @@ func TestAxesOfValuesThatFollowOneAnotherHaveDatesWithOffsetsAtTheirEnds(t *test
 		t.Fatal(err)
 	}
 	first, last := timeAt(t, "2026-03-28T01:00:00Z").In(zone), timeAt(t, "2026-03-29T01:00:00Z").In(zone)
-	got := newDurationBars([]bar{{Value: 1, At: first}, {Value: 1, At: last}}, time.Duration.String).Ticks
+	got := NewDurationBars([]Bar{{Value: 1, At: first}, {Value: 1, At: last}}, time.Duration.String).Ticks
 	want := []tick{{0, "2026-03-28 02:00", "+01:00"}, {barsWidth, "2026-03-29 03:00", "+02:00"}}
 	if !slices.Equal(got, want) {
 		t.Fatalf("got ticks %v, want %v", got, want)
@@ -61,18 +61,18 @@ func TestAxesOfValuesThatFollowOneAnotherHaveDatesWithOffsetsAtTheirEnds(t *test
 		t.Errorf("the labels are at %v %s and %v %s, want 0 start and 100 end",
 			got[0].Percent(), got[0].Anchor(), got[1].Percent(), got[1].Anchor())
 	}
-	if one := newDurationBars([]bar{{Value: 1, At: first}}, time.Duration.String).Ticks; len(one) != 1 {
+	if one := NewDurationBars([]Bar{{Value: 1, At: first}}, time.Duration.String).Ticks; len(one) != 1 {
 		t.Errorf("one value has the ticks %v, want one", one)
 	}
 }
 
 func TestTimesOutsideTheAxisAreAtItsEnds(t *testing.T) {
 	t.Parallel()
-	axis := span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
+	axis := Span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
 	for at, want := range map[string]float64{
 		"2026-04-30T00:00:00Z": 0, "2026-05-01T00:00:00Z": 0, "2026-05-01T05:00:00Z": 50, "2026-05-02T00:00:00Z": 100,
 	} {
-		if got := axis.x(timeAt(t, at), 100); got != want {
+		if got := axis.X(timeAt(t, at), 100); got != want {
 			t.Errorf("x of %s is %v, want %v", at, got, want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestTopsOfAxesAreEven(t *testing.T) {
 func TestBarsShowEveryValueThatIsNotZero(t *testing.T) {
 	t.Parallel()
 	format := func(d time.Duration) string { return d.String() }
-	got := newDurationBars([]bar{
+	got := NewDurationBars([]Bar{
 		{Value: float64(time.Second)}, {Value: 0}, {Value: 1}, {Value: 0},
 	}, format)
 	if got.Top != "1s" || len(got.Marks) != 2 {
@@ -111,7 +111,7 @@ func TestBarsShowEveryValueThatIsNotZero(t *testing.T) {
 			t.Errorf("mark %d is %+v, want %+v", i, got.Marks[i], want)
 		}
 	}
-	if none := newDurationBars(nil, format); len(none.Marks) != 0 {
+	if none := NewDurationBars(nil, format); len(none.Marks) != 0 {
 		t.Errorf("got %d marks of nothing", len(none.Marks))
 	}
 }

@@ -1,4 +1,4 @@
-package console
+package kit
 
 import (
 	"slices"
@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// stage is one part of the life of a run: a wait or an attempt.
-type stage struct {
+// Stage is one part of the life of a run: a wait or an attempt.
+type Stage struct {
 	// What is the key of the text that names it.
 	What string
 	// Attempt is the number of the attempt, 0 for waits.
@@ -22,7 +22,7 @@ type stage struct {
 }
 
 // Took returns how long the stage took.
-func (s stage) Took() time.Duration { return s.To.Sub(s.From) }
+func (s Stage) Took() time.Duration { return s.To.Sub(s.From) }
 
 // Stages of a run. Each is part of the key of a text.
 const (
@@ -41,13 +41,13 @@ const (
 	leastStage  = 14 // what took no time can be seen
 )
 
-// stages returns the life of a run until now, in order, with places in a picture.
-func stages(run run.Run, now time.Time) []stage {
-	var found []stage
+// Stages returns the life of a run until now, in order, with places in a picture.
+func Stages(run run.Run, now time.Time) []Stage {
+	var found []Stage
 	at := run.ScheduledAt
 	for _, a := range run.Attempts {
 		found = append(found, beforeAttempt(run, a, at)...)
-		found = append(found, stage{
+		found = append(found, Stage{
 			What: stageAttempt, Attempt: a.Attempt, From: a.StartedAt, To: a.EndedAt, Class: string(a.State),
 		})
 		at = a.EndedAt
@@ -58,32 +58,32 @@ func stages(run run.Run, now time.Time) []stage {
 }
 
 // beforeAttempt returns the waits before an attempt, from the end of what came before it.
-func beforeAttempt(run run.Run, a run.Attempt, since time.Time) []stage {
+func beforeAttempt(run run.Run, a run.Attempt, since time.Time) []Stage {
 	latest := a.Attempt == run.Attempt && run.ClaimedAt != nil && !run.ClaimedAt.After(a.StartedAt)
 	first := a.Attempt <= 1
 	switch {
 	case latest && first:
-		return []stage{wait(stageClaim, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, a.StartedAt)}
+		return []Stage{wait(stageClaim, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, a.StartedAt)}
 	case latest:
-		return []stage{wait(stageRetry, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, a.StartedAt)}
+		return []Stage{wait(stageRetry, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, a.StartedAt)}
 	case first:
-		return []stage{wait(stageFirst, since, a.StartedAt)}
+		return []Stage{wait(stageFirst, since, a.StartedAt)}
 	}
-	return []stage{wait(stageRetry, since, a.StartedAt)}
+	return []Stage{wait(stageRetry, since, a.StartedAt)}
 }
 
 // underWay returns what goes on with a run that has not ended, after the attempts that are over.
-func underWay(r run.Run, since, now time.Time) []stage {
-	if slices.Contains(finalStates(), r.State) {
+func underWay(r run.Run, since, now time.Time) []Stage {
+	if slices.Contains(FinalStates(), r.State) {
 		return nil
 	}
-	open := func(what string, attempt int, from, to time.Time, class string) stage {
+	open := func(what string, attempt int, from, to time.Time, class string) Stage {
 		if to.Before(from) {
 			to = from
 		}
-		return stage{What: what, Attempt: attempt, From: from, To: to, Open: true, Class: class}
+		return Stage{What: what, Attempt: attempt, From: from, To: to, Open: true, Class: class}
 	}
-	var found []stage
+	var found []Stage
 	switch {
 	case r.State == run.Retrying && r.NextAttemptAt != nil:
 		return append(found, open(stageRetry, 0, since, *r.NextAttemptAt, "wait"))
@@ -105,15 +105,15 @@ func underWay(r run.Run, since, now time.Time) []stage {
 }
 
 // wait returns a wait. A fire is claimed a little before it is due, so the wait for its claim may have no length.
-func wait(what string, from, to time.Time) stage {
+func wait(what string, from, to time.Time) Stage {
 	if to.Before(from) {
 		to = from
 	}
-	return stage{What: what, From: from, To: to, Class: "wait"}
+	return Stage{What: what, From: from, To: to, Class: "wait"}
 }
 
 // place gives each stage its part of the picture by how long it took, but none less than leastStage.
-func place(all []stage) {
+func place(all []Stage) {
 	whole := time.Duration(0)
 	for _, s := range all {
 		whole += s.Took()
@@ -129,8 +129,8 @@ func place(all []stage) {
 	}
 }
 
-// finalStates are those in which runs end.
-func finalStates() []run.State {
+// FinalStates are those in which runs end.
+func FinalStates() []run.State {
 	return []run.State{
 		run.Succeeded, run.Failed, run.TimedOut, run.Lost, run.Cancelled, run.Skipped,
 		run.Superseded,

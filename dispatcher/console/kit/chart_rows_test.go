@@ -1,4 +1,4 @@
-package console
+package kit
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ func TestHerdsAreNamed(t *testing.T) {
 		counts[i] = 1
 	}
 	counts[24], counts[36] = 400, 12
-	c := newUpcoming(from, 5*time.Minute, counts, time.UTC, func(at time.Time, count int) string {
+	c := NewUpcoming(from, 5*time.Minute, counts, time.UTC, func(at time.Time, count int) string {
 		return fmt.Sprint(at.Format("15:04"),
 			" ", count)
 	})
@@ -51,11 +51,11 @@ func TestEvenLoadHasNoHerd(t *testing.T) {
 
 func TestNowIsDrawnOnlyWithinThePicture(t *testing.T) {
 	t.Parallel()
-	axis := span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
+	axis := Span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
 	for now, want := range map[string]float64{
 		"2026-05-01T05:00:00Z": 480, "2026-05-01T00:00:00Z": 0, "2026-04-30T23:59:59Z": -1, "2026-05-01T10:00:01Z": -1,
 	} {
-		if got := newRows(axis, time.UTC, timeAt(t, now)).Now; got != want {
+		if got := NewRows(axis, time.UTC, timeAt(t, now)).Now; got != want {
 			t.Errorf("now %s is drawn at %v, want %v", now, got, want)
 		}
 	}
@@ -63,14 +63,14 @@ func TestNowIsDrawnOnlyWithinThePicture(t *testing.T) {
 
 func TestMarksOfRowsStayInThePicture(t *testing.T) {
 	t.Parallel()
-	axis := span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
-	c := newRows(axis, time.UTC, axis.To.Add(time.Hour))
-	c.add(axis, "billing/invoices", "job", []rowEvent{
+	axis := Span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
+	c := NewRows(axis, time.UTC, axis.To.Add(time.Hour))
+	c.Add(axis, "billing/invoices", "job", []RowEvent{
 		{From: axis.From.Add(time.Hour), To: axis.From.Add(2 * time.Hour), Shape: "ok"},
 		{From: axis.From.Add(time.Hour), To: axis.From.Add(time.Hour + time.Second), Shape: "failed"},
 		{From: axis.To, Shape: "planned"},
 	}, true)
-	c.add(axis, "billing/late", "job", nil, false)
+	c.Add(axis, "billing/late", "job", nil, false)
 	want := []rowMark{{X: 84, From: 96, Width: 96, Shape: "ok"}, {X: 84, From: 96, Shape: "failed"}, {X: 936, From: 960, Shape: "planned"}}
 	if !slices.Equal(c.Rows[0].Marks, want) || !c.Rows[0].More {
 		t.Errorf("got %+v, want marks %+v and more", c.Rows[0], want)
@@ -137,7 +137,7 @@ func TestStagesOfRuns(t *testing.T) {
 			tt.run.ScheduledAt = start
 			var got []string
 			whole := 0.0
-			for _, s := range stages(tt.run, *at(60)) {
+			for _, s := range Stages(tt.run, *at(60)) {
 				text := s.What
 				if s.Attempt > 0 {
 					text += fmt.Sprint(" ", s.Attempt)
@@ -167,10 +167,10 @@ func TestStagesOfRuns(t *testing.T) {
 
 func TestMarksStayOnTheirSideOfThePresent(t *testing.T) {
 	t.Parallel()
-	axis := span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
+	axis := Span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
 	now := axis.From.Add(5 * time.Hour) // at 480
-	c := newRows(axis, time.UTC, now)
-	c.add(axis, "billing/invoices", "job", []rowEvent{
+	c := NewRows(axis, time.UTC, now)
+	c.Add(axis, "billing/invoices", "job", []RowEvent{
 		{From: axis.From, Shape: "ok"}, {From: now.Add(-time.Hour), Shape: "ok"}, {From: now, Shape: "failed"},
 		{From: now.Add(time.Second), Shape: "planned"}, {From: now.Add(time.Hour), Shape: "planned"},
 	}, false)

@@ -1,4 +1,4 @@
-package console
+package kit
 
 import (
 	"math"
@@ -39,13 +39,13 @@ func withOffsets(ticks []tick, times []time.Time) []tick {
 	return ticks
 }
 
-// span is what a horizontal axis shows.
-type span struct {
+// Span is what a horizontal axis shows.
+type Span struct {
 	From, To time.Time
 }
 
-// x returns where a time is on an axis of a width; times outside the span are at its ends.
-func (s span) x(at time.Time, width float64) float64 {
+// X returns where a time is on an axis of a width; times outside the span are at its ends.
+func (s Span) X(at time.Time, width float64) float64 {
 	whole := s.To.Sub(s.From)
 	if whole <= 0 {
 		return 0
@@ -57,7 +57,7 @@ func (s span) x(at time.Time, width float64) float64 {
 const quarter = 15 * time.Minute
 
 // ticks returns at most a number of ticks, at even local times of a zone.
-func (s span) ticks(zone *time.Location, most int, width float64) []tick {
+func (s Span) ticks(zone *time.Location, most int, width float64) []tick {
 	if !s.To.After(s.From) {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (s span) ticks(zone *time.Location, most int, width float64) []tick {
 		if sinceMidnight == 0 && step < 24*time.Hour {
 			label = local.Format("01-02")
 		}
-		found, times = append(found, tick{At: s.x(at, width), Label: label}), append(times, local)
+		found, times = append(found, tick{At: s.X(at, width), Label: label}), append(times, local)
 	}
 	return withOffsets(found, times)
 }
@@ -104,7 +104,7 @@ func onStep(local time.Time, sinceMidnight, step time.Duration) bool {
 }
 
 // step returns the shortest even step that gives at most a number of ticks.
-func (s span) step(most int) time.Duration {
+func (s Span) step(most int) time.Duration {
 	steps := []time.Duration{
 		time.Minute, 5 * time.Minute, quarter, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 6 * time.Hour,
 		12 * time.Hour, 24 * time.Hour, 48 * time.Hour, 7 * 24 * time.Hour,

@@ -1,12 +1,12 @@
-package console
+package kit
 
 import (
 	"html/template"
 	"strings"
 )
 
-// tones are how states look: each has a colour and a shape, and the badge also has the word.
-func tone(state string) string {
+// Tone returns how a state looks: each has a colour and a shape, and the badge also has the word.
+func Tone(state string) string {
 	switch state {
 	case "succeeded", "active", "up", "complete", "enabled", "ok", "run", "fire_once", "fire_all", "closed", "met", "valid":
 		return "good"
@@ -24,15 +24,15 @@ func tone(state string) string {
 	return "idle" // planned, waiting, init, executing, which says nothing of results, and what has no tone of its own
 }
 
-// badge shows a state by word, shape and colour.
-func (r reader) badge(state string) template.HTML {
+// Badge shows a state by word, shape and colour.
+func (r Reader) Badge(state string) template.HTML {
 	name := strings.ToLower(state)
 	if name == "" {
-		return none
+		return None
 	}
 	word := name
-	if key := "state." + name; r.texts.has(key) {
-		word = r.texts.text(key)
+	if key := "state." + name; r.Texts.Has(key) {
+		word = r.Texts.Text(key)
 	}
-	return markup(`<span class="badge badge-`, tone(name), `" data-state="`, name, `">`, word, `</span>`)
+	return Markup(`<span class="badge badge-`, Tone(name), `" data-state="`, name, `">`, word, `</span>`)
 }

@@ -1,9 +1,9 @@
-package console
+package kit
 
 import "time"
 
-// rowsChart is a picture of what happened, and what is planned, over time: a row for each job.
-type rowsChart struct {
+// RowsChart is a picture of what happened, and what is planned, over time: a row for each job.
+type RowsChart struct {
 	Width, Height int
 	Ticks         []tick
 	// Now is where the line of the present is, below 0 if it is not in the picture.
@@ -27,36 +27,36 @@ type rowMark struct {
 	Shape, Title, Link string
 }
 
-// rowEvent is something to draw in a row; To is zero for what has no length.
-type rowEvent struct {
+// RowEvent is something to draw in a row; To is zero for what has no length.
+type RowEvent struct {
 	From, To           time.Time
 	Shape, Title, Link string
 }
 
 // The size of rows: a mark is a target of at least 24 units.
 const (
-	rowsWidth = 960
+	RowsWidth = 960
 	rowHeight = 28
 	markWidth = 24
 )
 
-// newRows draws rows over a span of time. Rows are added with add.
-func newRows(axis span, zone *time.Location, now time.Time) rowsChart {
-	c := rowsChart{Width: rowsWidth, Ticks: axis.ticks(zone, 12, rowsWidth), Now: -1}
+// NewRows draws rows over a span of time. Rows are added with add.
+func NewRows(axis Span, zone *time.Location, now time.Time) RowsChart {
+	c := RowsChart{Width: RowsWidth, Ticks: axis.ticks(zone, 12, RowsWidth), Now: -1}
 	if !now.Before(axis.From) && !now.After(axis.To) {
-		c.Now = axis.x(now, rowsWidth)
+		c.Now = axis.X(now, RowsWidth)
 	}
 	return c
 }
 
-// add draws a row under the others.
-func (c *rowsChart) add(axis span, label, link string, events []rowEvent, more bool) {
+// Add draws a row under the others.
+func (c *RowsChart) Add(axis Span, label, link string, events []RowEvent, more bool) {
 	row := chartRow{Y: float64(len(c.Rows) * rowHeight), Label: label, Link: link, More: more}
 	for _, e := range events {
-		from := axis.x(e.From, rowsWidth)
-		mark := rowMark{X: c.place(from, e.Shape == shapePlanned), From: from, Shape: e.Shape, Title: e.Title, Link: e.Link}
+		from := axis.X(e.From, RowsWidth)
+		mark := rowMark{X: c.place(from, e.Shape == ShapePlanned), From: from, Shape: e.Shape, Title: e.Title, Link: e.Link}
 		if !e.To.IsZero() {
-			if width := round(axis.x(e.To, rowsWidth) - from); width > markWidth/2 {
+			if width := round(axis.X(e.To, RowsWidth) - from); width > markWidth/2 {
 				mark.Width = width
 			}
 		}
@@ -66,8 +66,8 @@ func (c *rowsChart) add(axis span, label, link string, events []rowEvent, more b
 	c.Height = len(c.Rows) * rowHeight
 }
 
-// legend returns the shapes that occur.
-func (c *rowsChart) legend() []string {
+// Legend returns the shapes that occur.
+func (c *RowsChart) Legend() []string {
 	seen := map[string]bool{}
 	for _, row := range c.Rows {
 		for _, mark := range row.Marks {
@@ -79,12 +79,12 @@ func (c *rowsChart) legend() []string {
 
 // place returns the left edge of a mark whose middle is at a time. What has happened ends at the line of the present at the latest,
 // and what is planned begins there at the earliest.
-func (c *rowsChart) place(middle float64, planned bool) float64 {
+func (c *RowsChart) place(middle float64, planned bool) float64 {
 	x := middle - markWidth/2
 	if c.Now >= 0 && planned {
 		x = max(x, c.Now)
 	} else if c.Now >= 0 {
 		x = min(x, c.Now-markWidth)
 	}
-	return round(min(max(x, 0), rowsWidth-markWidth))
+	return round(min(max(x, 0), RowsWidth-markWidth))
 }

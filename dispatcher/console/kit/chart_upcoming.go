@@ -1,13 +1,13 @@
-package console
+package kit
 
 import (
 	"slices"
 	"time"
 )
 
-// upcomingChart is a picture of how many fires come in each step of the next day.
-type upcomingChart struct {
-	Bars  bars
+// UpcomingChart is a picture of how many fires come in each step of the next day.
+type UpcomingChart struct {
+	Bars  Bars
 	Total int
 	// Peaks are the steps with the most fires, the largest first; those that are herds say so.
 	Peaks []peak
@@ -38,15 +38,15 @@ const (
 	mostPeaks = 3
 )
 
-// newUpcoming draws counts of fires by steps from a time on. title says in words what a step has.
-func newUpcoming(from time.Time, step time.Duration, counts []int, zone *time.Location, title func(at time.Time,
-	count int) string) upcomingChart {
-	c := upcomingChart{Peaks: peaks(from, step, counts)}
+// NewUpcoming draws counts of fires by steps from a time on. title says in words what a step has.
+func NewUpcoming(from time.Time, step time.Duration, counts []int, zone *time.Location, title func(at time.Time,
+	count int) string) UpcomingChart {
+	c := UpcomingChart{Peaks: peaks(from, step, counts)}
 	most := 0
-	values := make([]bar, len(counts))
+	values := make([]Bar, len(counts))
 	for i, count := range counts {
 		at := from.Add(time.Duration(i) * step)
-		values[i] = bar{Value: float64(count), Class: "planned", Title: title(at, count)}
+		values[i] = Bar{Value: float64(count), Class: "planned", Title: title(at, count)}
 		c.Total += count
 		most = max(most, count)
 		hour := from.Add(at.Sub(from).Truncate(time.Hour))
@@ -56,8 +56,8 @@ func newUpcoming(from time.Time, step time.Duration, counts []int, zone *time.Lo
 		c.Hours[len(c.Hours)-1].Count += count
 	}
 	top := ceilCount(most)
-	c.Bars = newBars(values, float64(top), groupDigits(int64(top)))
-	axis := span{from, from.Add(time.Duration(len(counts)) * step)}
+	c.Bars = newBars(values, float64(top), GroupDigits(int64(top)))
+	axis := Span{from, from.Add(time.Duration(len(counts)) * step)}
 	c.Bars.Ticks = axis.ticks(zone, 9, barsWidth)
 	return c
 }

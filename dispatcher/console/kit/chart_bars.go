@@ -1,9 +1,9 @@
-package console
+package kit
 
 import "time"
 
-// bars are a picture of values in their order, such as how long the latest runs took.
-type bars struct {
+// Bars are a picture of values in their order, such as how long the latest runs took.
+type Bars struct {
 	Width, Height int
 	// Top is the label of the upper edge.
 	Top   string
@@ -17,8 +17,8 @@ type barMark struct {
 	Class, Title        string
 }
 
-// bar is a value to draw: Class is that of its state, and Title says in words what it shows.
-type bar struct {
+// Bar is a value to draw: Class is that of its state, and Title says in words what it shows.
+type Bar struct {
 	Value        float64
 	Class, Title string
 	// At is its time in the zone of the page, for the axis; zero: the axis is made otherwise.
@@ -33,8 +33,8 @@ const (
 )
 
 // newBars draws values up to a top. Zero has no mark.
-func newBars(values []bar, top float64, label string) bars {
-	b := bars{Width: barsWidth, Height: barsHeight, Top: label}
+func newBars(values []Bar, top float64, label string) Bars {
+	b := Bars{Width: barsWidth, Height: barsHeight, Top: label}
 	if len(values) == 0 || top <= 0 {
 		return b
 	}
@@ -52,8 +52,8 @@ func newBars(values []bar, top float64, label string) bars {
 	return b
 }
 
-// newDurationBars draws durations from zero to the next even duration above the longest; format writes that one.
-func newDurationBars(values []bar, format func(time.Duration) string) bars {
+// NewDurationBars draws durations from zero to the next even duration above the longest; format writes that one.
+func NewDurationBars(values []Bar, format func(time.Duration) string) Bars {
 	longest := 0.0
 	for _, v := range values {
 		longest = max(longest, v.Value)

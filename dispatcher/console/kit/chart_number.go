@@ -1,9 +1,9 @@
-package console
+package kit
 
 import "strconv"
 
-// groupDigits writes a count with a narrow space between thousands, as in 12 345, which no language reads as a decimal point.
-func groupDigits(n int64) string {
+// GroupDigits writes a count with a narrow space between thousands, as in 12 345, which no language reads as a decimal point.
+func GroupDigits(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	sign := ""
 	if n < 0 {

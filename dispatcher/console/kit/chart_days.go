@@ -1,4 +1,4 @@
-package console
+package kit
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// dayChart is a drawing with a column for each day.
-type dayChart struct {
+// DayChart is a drawing with a column for each day.
+type DayChart struct {
 	Width, Height int
 	// Most is what the highest column stands for.
 	Most    int64
@@ -24,10 +24,10 @@ type dayColumn struct {
 }
 
 // First and Last are the days at the ends of the drawing.
-func (c dayChart) First() string { return c.Columns[0].Day }
+func (c DayChart) First() string { return c.Columns[0].Day }
 
 // Last is the last day; see First.
-func (c dayChart) Last() string { return c.Columns[len(c.Columns)-1].Day }
+func (c DayChart) Last() string { return c.Columns[len(c.Columns)-1].Day }
 
 type columnPart struct {
 	Tone      string // see tone
@@ -40,10 +40,10 @@ const (
 	chartHeight = 160
 )
 
-// chartOfDays returns the chart of the days up to now. A day without runs has an empty column.
-func chartOfDays(rows []dayRow, now time.Time, days int) dayChart {
-	chart := dayChart{Width: chartWidth, Height: chartHeight}
-	of := map[string]dayRow{}
+// ChartOfDays returns the chart of the days up to now. A day without runs has an empty column.
+func ChartOfDays(rows []DayRow, now time.Time, days int) DayChart {
+	chart := DayChart{Width: chartWidth, Height: chartHeight}
+	of := map[string]DayRow{}
 	for _, row := range rows {
 		of[row.Day] = row
 		chart.Most = max(chart.Most, row.Total)
@@ -71,8 +71,8 @@ func chartOfDays(rows []dayRow, now time.Time, days int) dayChart {
 	return chart
 }
 
-// dayRow is one day of the table.
-type dayRow struct {
+// DayRow is one day of the table.
+type DayRow struct {
 	view.DayStatistics
 	Total int64
 }

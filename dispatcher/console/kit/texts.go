@@ -1,0 +1,148 @@
+package kit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Texts are all words of the console in one language. A text has placeholders, such as {name}. One that depends on a number is
+// KEY.one and KEY.other, of which the value named n decides.
+type Texts struct {
+	Language string // as in the attribute lang: that of the file
+	All      map[string]string
+}
+
+// FirstLanguage is for those who ask for none that there is.
+const FirstLanguage = "en"
+
+// Languages are the texts of each language, by its tag.
+type Languages map[string]*Texts
+
+// LanguageChoice is a language by its tag, and in its own words.
+type LanguageChoice struct{ Tag, Name string }
+
+// LoadTexts reads every language that there is a file of.
+func LoadTexts(files fs.FS) (Languages, error) {
+	names, err := fs.Glob(files, "texts/*.json")
+	if err != nil {
+		return nil, err
+	}
+	all := Languages{}
+	for _, name := range names {
+		raw, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		read := &Texts{Language: strings.TrimSuffix(path.Base(name), ".json")}
+		if err := json.Unmarshal(raw, &read.All); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all[read.Language] = read
+	}
+	if all[FirstLanguage] == nil {
+		return nil, fmt.Errorf("there is no texts/%s.json", FirstLanguage)
+	}
+	return all, nil
+}
+
+// Of returns the one that was chosen, or the first that the browser accepts and that there is.
+func (l Languages) Of(chosen, accepted string) *Texts {
+	if found := l[chosen]; found != nil {
+		return found
+	}
+	best, bestWeight := l[FirstLanguage], 0.0
+	if len(accepted) > 1<<10 {
+		accepted = accepted[:1<<10]
+	}
+	for one := range strings.SplitSeq(accepted, ",") {
+		tag, weight := one, 1.0
+		if name, q, has := strings.Cut(one, ";"); has {
+			tag = name
+			parsed, err := strconv.ParseFloat(strings.TrimPrefix(strings.TrimSpace(q), "q="), 64)
+			if err != nil {
+				continue
+			}
+			weight = parsed
+		}
+		primary, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(tag)), "-")
+		if found := l[primary]; found != nil && weight > bestWeight {
+			best, bestWeight = found, weight
+		}
+	}
+	return best
+}
+
+// Choices lists all languages by their tags.
+func (l Languages) Choices() (all []LanguageChoice) {
+	for _, tag := range slices.Sorted(maps.Keys(l)) {
+		all = append(all, LanguageChoice{tag, l[tag].Text("language.name")})
+	}
+	return all
+}
+
+func (t *Texts) Has(key string) bool { return t.All[key] != "" || t.All[key+".other"] != "" }
+
+// Text returns a text with its values, which are given as name and value in turns. A key that there is no text of is returned
+// itself, which no page of a release shows: a test looks for all of them.
+func (t *Texts) Text(key string, values ...any) string {
+	var number string
+	pairs := make([]string, 0, len(values))
+	for i := 0; i+1 < len(values); i += 2 {
+		name, value := TextOf(values[i]), TextOf(values[i+1])
+		if name == "n" {
+			number = value
+		}
+		pairs = append(pairs, "{"+name+"}", value)
+	}
+	found, has := t.All[key]
+	if !has {
+		form := ".other"
+		if number == "1" {
+			form = ".one"
+		}
+		if found, has = t.All[key+form]; !has {
+			return key
+		}
+	}
+	if len(pairs) == 0 {
+		return found
+	}
+	return strings.NewReplacer(pairs...).Replace(found)
+}
+
+// Word returns the text of a value of the API, such as a class of failure; the value itself if there is none, as of a node that
+// knows more values than this one.
+func (t *Texts) Word(prefix, value string) string {
+	if key := WordKey(prefix, value); t.Has(key) {
+		return t.Text(key)
+	}
+	return value
+}
+
+// WordKey is the key of the word for a value. Keys have no blanks.
+func WordKey(prefix, value string) string { return prefix + strings.ReplaceAll(value, " ", "_") }
+
+// WordAndValue is word with the value after it, for places that have no markup.
+func (t *Texts) WordAndValue(prefix, value string) string {
+	if word := t.Word(prefix, value); word != value {
+		return word + " (" + value + ")"
+	}
+	return value
+}
+
+// TextOf returns a value as a text shows it.
+func TextOf(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case fmt.Stringer:
+		return v.String()
+	}
+	return fmt.Sprint(value)
+}
