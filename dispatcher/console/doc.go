@@ -9,6 +9,7 @@
 //
 // # Where things are
 //
-// routes.go has the table of screens and actions, which routes_*.go fill. screen_NAME.go is a screen, templates/NAME.html its
-// page, and texts/LANGUAGE.json hold all its words. Package kit has what pages are made of. Links are relative, so that the console works below any path.
+// routes.go has the table of screens and actions. screen_NAME.go is a screen, templates/NAME.html its page, and
+// texts/LANGUAGE.json hold all its words. Package kit has what pages are made of. Links are relative, so that the console works
+// below any path.
 package console

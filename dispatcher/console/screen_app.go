@@ -138,3 +138,15 @@ func endAppPause(v *visit) (done, error) {
 	err := v.client.EndAppPause(v.Context(), name, v.PathValue("pause"))
 	return done{to: v.link("apps", name), notice: "app.notice.resumed", values: []any{"app", name}}, err
 }
+
+// appsPage is the list of apps.
+type appsPage struct {
+	client.List[access.App]
+	// More is the URL of the next page; empty: this is the last.
+	More string
+}
+
+func showApps(v *visit) (content, error) {
+	list, err := v.client.Apps(v.Context(), input.Page{Limit: 100, Cursor: v.query("cursor")})
+	return content{Data: appsPage{List: list, More: v.more(list.Next)}}, err
+}

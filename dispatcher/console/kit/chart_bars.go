@@ -1,6 +1,12 @@
 package kit
 
-import "time"
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/view"
+)
 
 // Bars are a picture of values in their order, such as how long the latest runs took.
 type Bars struct {
@@ -64,4 +70,207 @@ func NewDurationBars(values []Bar, format func(time.Duration) string) Bars {
 		b.Ticks = endTicks(values[0].At, values[len(values)-1].At, barsWidth)
 	}
 	return b
+}
+
+// GroupDigits writes a count with a narrow space between thousands, as in 12 345, which no language reads as a decimal point.
+func GroupDigits(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, text = "−", text[1:]
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return sign + text
+}
+
+// DayChart is a drawing with a column for each day.
+type DayChart struct {
+	Width, Height int
+	// Most is what the highest column stands for.
+	Most    int64
+	Columns []dayColumn
+}
+
+// dayColumn is a day. Its parts lie on one another, those that did not succeed on top.
+type dayColumn struct {
+	Day      string
+	X, Width float64
+	Total    int64
+	Bad      int64
+	Parts    []columnPart
+}
+
+// First and Last are the days at the ends of the drawing.
+func (c DayChart) First() string { return c.Columns[0].Day }
+
+// Last is the last day; see First.
+func (c DayChart) Last() string { return c.Columns[len(c.Columns)-1].Day }
+
+type columnPart struct {
+	Tone      string // see tone
+	Y, Height float64
+}
+
+// The size of a chart in units of its drawing.
+const (
+	chartWidth  = 720
+	chartHeight = 160
+)
+
+// ChartOfDays returns the chart of the days up to now. A day without runs has an empty column.
+func ChartOfDays(rows []DayRow, now time.Time, days int) DayChart {
+	chart := DayChart{Width: chartWidth, Height: chartHeight}
+	of := map[string]DayRow{}
+	for _, row := range rows {
+		of[row.Day] = row
+		chart.Most = max(chart.Most, row.Total)
+	}
+	step := float64(chartWidth) / float64(days)
+	for i := range days {
+		name := now.UTC().AddDate(0, 0, i+1-days).Format(time.DateOnly)
+		row := of[name]
+		column := dayColumn{Day: name, X: float64(i) * step, Width: step * 0.8, Total: row.Total}
+		good, off := row.Runs["succeeded"], row.Runs["cancelled"]+row.Runs["skipped"]+row.Runs["superseded"]
+		column.Bad = row.Total - good - off
+		at := float64(chartHeight)
+		for _, one := range []struct {
+			tone  string
+			count int64
+		}{{"good", good}, {"off", off}, {"bad", column.Bad}} {
+			if one.count > 0 {
+				height := float64(one.count) * chartHeight / float64(chart.Most)
+				at -= height
+				column.Parts = append(column.Parts, columnPart{one.tone, at, height})
+			}
+		}
+		chart.Columns = append(chart.Columns, column)
+	}
+	return chart
+}
+
+// DayRow is one day of the table.
+type DayRow struct {
+	view.DayStatistics
+	Total int64
+}
+
+// Progress is a bar of several parts, as a drawing. What it shows is in a table as well.
+type Progress struct {
+	Width int
+	Parts []progressPart
+}
+
+// progressPart is one part of a bar, in units of the drawing.
+type progressPart struct {
+	Key      string
+	Tone     string // see tone
+	X, Width float64
+	Count    int
+}
+
+// Portion is a number that a bar shows; Key is that of its text.
+type Portion struct {
+	Key   string
+	Count int
+}
+
+// progressWidth is the width of a bar in units of its drawing.
+const progressWidth = 600
+
+// ProgressBar returns the bar of parts of a total.
+func ProgressBar(total int, parts ...Portion) Progress {
+	b := Progress{Width: progressWidth}
+	sum := 0
+	for _, p := range parts {
+		sum += p.Count
+	}
+	total = max(total, sum, 1)
+	at := 0.0
+	for _, p := range parts {
+		width := float64(p.Count) * progressWidth / float64(total)
+		if p.Count > 0 {
+			b.Parts = append(b.Parts, progressPart{p.Key, Tone(p.Key), at, width, p.Count})
+		}
+		at += width
+	}
+	return b
+}
+
+// UpcomingChart is a picture of how many fires come in each step of the next day.
+type UpcomingChart struct {
+	Bars  Bars
+	Total int
+	// Peaks are the steps with the most fires, the largest first; those that are herds say so.
+	Peaks []peak
+	// Hours are the fires of each hour, for the table that says the same as the picture.
+	Hours []hourOfFires
+}
+
+// peak is a step with many fires.
+type peak struct {
+	At    time.Time
+	To    time.Time
+	Count int
+	// Times is how many times the mean of all steps that is.
+	Times int
+	Herd  bool
+}
+
+// hourOfFires is how many fires an hour has, which begins at At.
+type hourOfFires struct {
+	At    time.Time
+	Count int
+}
+
+// A herd is a step with at least leastHerd fires and herdTimes the mean. Fewer do no harm, and an even load has no herd.
+const (
+	leastHerd = 20
+	herdTimes = 4
+	mostPeaks = 3
+)
+
+// NewUpcoming draws counts of fires by steps from a time on. title says in words what a step has.
+func NewUpcoming(from time.Time, step time.Duration, counts []int, zone *time.Location, title func(at time.Time,
+	count int) string) UpcomingChart {
+	c := UpcomingChart{Peaks: peaks(from, step, counts)}
+	most := 0
+	values := make([]Bar, len(counts))
+	for i, count := range counts {
+		at := from.Add(time.Duration(i) * step)
+		values[i] = Bar{Value: float64(count), Class: "planned", Title: title(at, count)}
+		c.Total += count
+		most = max(most, count)
+		hour := from.Add(at.Sub(from).Truncate(time.Hour))
+		if len(c.Hours) == 0 || !c.Hours[len(c.Hours)-1].At.Equal(hour) {
+			c.Hours = append(c.Hours, hourOfFires{At: hour})
+		}
+		c.Hours[len(c.Hours)-1].Count += count
+	}
+	top := ceilCount(most)
+	c.Bars = newBars(values, float64(top), GroupDigits(int64(top)))
+	axis := Span{from, from.Add(time.Duration(len(counts)) * step)}
+	c.Bars.Ticks = axis.ticks(zone, 9, barsWidth)
+	return c
+}
+
+// peaks returns the steps with the most fires, the largest first.
+func peaks(from time.Time, step time.Duration, counts []int) []peak {
+	total := 0
+	var all []peak
+	for i, count := range counts {
+		total += count
+		if count > 0 {
+			at := from.Add(time.Duration(i) * step)
+			all = append(all, peak{At: at, To: at.Add(step), Count: count})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b peak) int { return b.Count - a.Count })
+	all = all[:min(len(all), mostPeaks)]
+	for i := range all {
+		all[i].Times = all[i].Count * len(counts) / total
+		all[i].Herd = all[i].Count >= leastHerd && all[i].Times >= herdTimes
+	}
+	return all
 }
