@@ -84,6 +84,9 @@ type rollbackDeclareCommand struct {
 	Reason string `default:"an operator has restored it" help:"What happened, for the audit log."`
 }
 
+// Validate checks the flags.
+func (r *rollbackDeclareCommand) Validate() error { return r.Check() }
+
 // Run pauses all nodes, including new ones.
 func (r *rollbackDeclareCommand) Run(ctx context.Context, c console) error {
 	return r.In(ctx, func(s *store.Store) error {

@@ -82,7 +82,7 @@ func (d *examinedFlags) triggers(ctx context.Context) (found []namedSpec, err er
 		return triggersOfFile(d.File)
 	}
 	database := node.DatabaseFlag{Database: d.Database, LoginFlags: d.LoginFlags}
-	if err := database.Validate(); err != nil {
+	if err := database.Check(); err != nil {
 		return nil, &usageError{errors.Join(err, errors.New("set --database or --file"))}
 	}
 	err = database.In(ctx, func(s *store.Store) error {

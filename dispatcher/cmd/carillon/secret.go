@@ -53,6 +53,9 @@ type secretRewrapCommand struct {
 	node.KeysFlag
 }
 
+// Validate checks the flags.
+func (r *secretRewrapCommand) Validate() error { return r.DatabaseFlag.Check() }
+
 // Run encrypts the data keys with the first key, and prints their number.
 func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	keys, err := r.Keys(ctx)

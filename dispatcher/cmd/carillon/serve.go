@@ -13,6 +13,9 @@ type serveCommand struct {
 	Check bool `help:"Check the configuration, print the result and exit. It touches neither database nor network."`
 }
 
+// Validate checks the flags.
+func (s *serveCommand) Validate() error { return s.Flags.Check() }
+
 // Run serves until ctx ends, then drains. To check the configuration it only prints that it is valid, since problems have ended
 // the command before. Variables that no flag reads are no problem: another version may know them.
 func (s *serveCommand) Run(ctx context.Context, c console) error {
@@ -29,6 +32,9 @@ type migrateCommand struct {
 	node.DatabaseFlag
 }
 
+// Validate checks the flags.
+func (m *migrateCommand) Validate() error { return m.Check() }
+
 // Run migrates. Several processes may do so at once, and repeatedly.
 func (m *migrateCommand) Run(ctx context.Context, c console) error {
 	if err := m.MigrateSchema(ctx); err != nil {
@@ -38,15 +44,12 @@ func (m *migrateCommand) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// doctorCommand checks what a node needs: one line for each check.
+// doctorCommand checks what a node needs: one line for each check. It validates nothing before: an invalid flag is a finding.
 type doctorCommand struct {
 	node.Flags
 	outputFlags
 	node.DoctorFlags
 }
-
-// Validate accepts everything: an invalid flag is a finding.
-func (d *doctorCommand) Validate() error { return nil }
 
 // Run examines all, then prints.
 func (d *doctorCommand) Run(ctx context.Context, c console) error {
@@ -83,6 +86,9 @@ func (d *doctorCommand) print(c console, findings []node.Finding) error {
 
 // probeCommand asks the node on this machine how it is.
 type probeCommand struct{ node.Probe }
+
+// Validate checks the flags.
+func (p *probeCommand) Validate() error { return p.Check() }
 
 // Run asks once.
 func (p *probeCommand) Run(ctx context.Context, c console) error {

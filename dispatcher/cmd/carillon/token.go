@@ -243,7 +243,7 @@ func (t *tokenCreateCommand) checkDatabase() error {
 	if t.Database == "" {
 		return nil
 	}
-	return t.database().Validate()
+	return t.database().Check()
 }
 
 // inDatabase tells where the token is made. A database on the command line comes before an API, and the variable of a

@@ -27,13 +27,13 @@ type DatabaseFlag struct {
 
 // without returns the capabilities that the database is to be used without.
 func (f DatabaseFlag) without() db.Capabilities {
-	parsed, _ := db.ParseCapabilities(f.DatabaseWithout) // Validate has tried
+	parsed, _ := db.ParseCapabilities(f.DatabaseWithout) // Check has tried
 	return parsed
 }
 
-// Validate refuses any value but a database URL, and logins that do not fit it. The message never shows a
-// password. It holds for all commands that have this flag.
-func (f DatabaseFlag) Validate() error {
+// Check refuses any value but a database URL, and logins that do not fit it. The message never shows a
+// password. All commands that have this flag call it.
+func (f DatabaseFlag) Check() error {
 	if _, err := db.ParseCapabilities(f.DatabaseWithout); err != nil {
 		return fmt.Errorf("--database-without (CARILLON_DATABASE_WITHOUT): %w", err)
 	}

@@ -88,7 +88,7 @@ func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Findi
 // checkConfiguration is what serve --check does, and a warning for each variable that no flag reads.
 func (e *examination) checkConfiguration(context.Context) {
 	const check = "configuration"
-	if err := e.Validate(); err != nil {
+	if err := e.Flags.Check(); err != nil {
 		for problem := range strings.SplitSeq(err.Error(), "\n") {
 			e.add(check, HealthFail, problem, "correct the flag or the variable")
 		}

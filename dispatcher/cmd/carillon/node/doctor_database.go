@@ -19,7 +19,7 @@ import (
 // checkDatabase connects, and tells how long that took.
 func (e *examination) checkDatabase(ctx context.Context) {
 	const check = "database"
-	if err := e.DatabaseFlag.Validate(); err != nil {
+	if err := e.DatabaseFlag.Check(); err != nil {
 		e.skip(check, "its flags are invalid")
 		return
 	}

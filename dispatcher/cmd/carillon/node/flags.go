@@ -55,11 +55,11 @@ type Flags struct {
 	emfFlag
 }
 
-// Validate checks the values that no flag's type can check, all of them at once.
-func (s *Flags) Validate() error {
+// Check checks the values that no flag's type can check, all of them at once.
+func (s *Flags) Check() error {
 	_, certificate := s.files()
 	return errors.Join(
-		s.DatabaseFlag.Validate(), s.notifyFlag.check(s.DatabaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
+		s.DatabaseFlag.Check(), s.notifyFlag.check(s.DatabaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
 		s.limitFlags.check(), s.consoleFlags.check(),
 		s.KeysFlag.check(), checkListen(s.Listen), certificate,
 		s.oidcFlags.check(s.consoleFlags), s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
@@ -103,7 +103,7 @@ func (s *Flags) Serve(ctx context.Context, p Program, out io.Writer) error {
 	}
 	options := s.options(p.Version)
 	options.Logger = log
-	consoleURL, _ := s.consoleURL() // Validate has tried
+	consoleURL, _ := s.consoleURL() // Check has tried
 	return Run(ctx, Options{
 		Console: s.Console, consoleURL: consoleURL, login: login,
 		Database: s.DatabaseFlag, notify: s.NotifyDatabase, Keys: keys, auditRetention: s.AuditRetention.Std(), Migrate: s.Migrate,

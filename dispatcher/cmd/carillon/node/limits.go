@@ -54,7 +54,7 @@ func (f limitFlags) proxies() (limit.Proxies, error) {
 
 // limits returns the limits of the API of a node.
 func (f limitFlags) limits(shares fileShares) apigate.Limits {
-	proxies, _ := f.proxies() // Validate has tried
+	proxies, _ := f.proxies() // Check has tried
 	most := int64(128 << 20)
 	if memory := debug.SetMemoryLimit(-1); memory != math.MaxInt64 {
 		most = max(16<<20, min(most, memory/4))
@@ -138,7 +138,7 @@ func newServer(ctx context.Context, inner net.Listener, o Options, registry *pro
 		refused.WithLabelValues(reason)
 	}
 	lines := limit.NewLines(6)
-	proxies, _ := o.limits.proxies() // Validate has tried
+	proxies, _ := o.limits.proxies() // Check has tried
 	listener := limit.Listen(inner, limit.ListenerOptions{
 		Most: most, PerAddress: perAddress, Shared: proxies,
 		Refused: func(reason string, address netip.Addr) {

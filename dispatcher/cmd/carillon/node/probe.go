@@ -25,8 +25,8 @@ type Probe struct {
 	Timeout input.Duration `default:"2s" help:"How long the node may take to respond, up to 1m."`
 }
 
-// Validate checks address and time.
-func (p *Probe) Validate() error {
+// Check checks address and time.
+func (p *Probe) Check() error {
 	var problems []error
 	if _, port, err := net.SplitHostPort(p.Listen); err != nil || port == "0" || port == "" {
 		problems = append(problems, fmt.Errorf("--listen (CARILLON_LISTEN): %s is not the address of a node; write HOST:PORT",
@@ -77,7 +77,7 @@ func (p *Probe) Ask(ctx context.Context) error {
 func localAddresses(listen string) []string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return []string{listen} // Validate has refused it
+		return []string{listen} // Check has refused it
 	}
 	ip := net.ParseIP(host)
 	switch {
