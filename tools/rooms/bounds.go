@@ -20,7 +20,7 @@ const (
 // What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
 // makes something smaller lowers its bound.
 const (
-	mostLines     = 117_450
+	mostLines     = 117_150
 	mostNinetieth = 8
 	mostComplex   = 42
 	mostWide      = 32
@@ -29,7 +29,7 @@ const (
 
 // mostFiles are of folders that have more than they should.
 var mostFiles = map[string]int{
-	"dispatcher": 49, "dispatcher/cmd/carillon": 92, "dispatcher/console": 59, "dispatcher/engine": 70,
+	"dispatcher": 49, "dispatcher/engine": 70,
 	"dispatcher/store": 128, "provider": 91,
 }
 
