@@ -77,13 +77,13 @@ func judge(ctx context.Context, t *tx, ids []int64) (*judgement, error) {
 // lockJobs locks jobs in the order of their ids.
 func (j *judgement) lockJobs(ctx context.Context, ids []int64) error {
 	// From $1 on: ids
-	lock := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT j.id FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id` +
+	lock := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id` +
 		db.LockOf(j.ForUpdate(), "j")
 	if _, err := db.Collect(ctx, j, db.ScanInt, lock, j.Batch(ids)...); err != nil {
 		return err
 	}
 	// From $1 on: ids
-	read := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.labels, j.deleted_at IS NOT NULL, j.follows,
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.labels, j.deleted_at IS NOT NULL, j.follows,
 			j.enabled AND a.enabled AND NOT j.paused AND NOT j.app_paused,
 			CASE WHEN j.updated_at > a.updated_at THEN j.updated_at ELSE a.updated_at END,
 			j.alert_late_after, j.objective <> ''
@@ -168,7 +168,7 @@ func scanTrack(row db.Scanner) (k keyedTrack, err error) {
 // readTracks reads the states of the jobs.
 func (j *judgement) readTracks(ctx context.Context, ids []int64) error {
 	// From $1 on: ids
-	read := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + trackColumns + ` FROM b JOIN alert_states AS s ON s.job_id = b.id`
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + trackColumns + ` FROM b JOIN alert_states AS s ON s.job_id = b.id`
 	all, err := db.Collect(ctx, j, scanTrack, read, j.Batch(ids)...)
 	for _, one := range all {
 		j.tracks[one.id] = one.Track

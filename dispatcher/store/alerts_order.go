@@ -42,7 +42,7 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 		return fmt.Errorf("look for notifications under way: %w", err)
 	}
 	// From $1 on: ids
-	read := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + trackColumns + ` FROM alert_states AS s WHERE s.id IN (SELECT b.id FROM b)`
+	read := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + trackColumns + ` FROM alert_states AS s WHERE s.id IN (SELECT b.id FROM b)`
 	found, err := db.Collect(ctx, s.Read, scanTrack, read, s.Batch(ids)...)
 	if err != nil {
 		return fmt.Errorf("read states of alerts: %w", err)

@@ -226,7 +226,7 @@ func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]alert.Fac
 // claim are young: they get rows among the live runs before they can have taken too long.
 func (j *judgement) readRunning(ctx context.Context, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
-	read := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
 			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + notOfBackfill + `
 				AND r.state IN ('claimed', 'running', 'waiting_callback')
 		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.ClaimedFires() + `) AS f ON f.job_id = b.id`
@@ -248,7 +248,7 @@ func (j *judgement) readRunning(ctx context.Context, facts map[int64]alert.Facts
 func (j *judgement) readBurns(ctx context.Context, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
 	ids := j.Batch(slices.Compact(slices.Sorted(slices.Values(jobs))))
-	all, err := measuredOf(ctx, j, j.Rows(0, 1, "", db.IdColumns...), latestCounts(), ids...)
+	all, err := measuredOf(ctx, j, j.Rows(0, 1, "", db.IDColumns...), latestCounts(), ids...)
 	for _, measured := range all {
 		one := facts[measured.id]
 		one.Burn = new(measured.Burn(measured.job))

@@ -162,7 +162,7 @@ func (j *judgement) triggerNames(ctx context.Context) (map[string]string, error)
 		return nil, nil
 	}
 	// From $1 on: ids
-	read := j.Rows(0, 1, "", db.IdColumns...) + ` SELECT t.id, t.name FROM b JOIN triggers AS t ON t.id = b.id`
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.id, t.name FROM b JOIN triggers AS t ON t.id = b.id`
 	byID := map[int64]string{}
 	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
 		var id int64

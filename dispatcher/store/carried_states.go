@@ -90,7 +90,7 @@ func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]
 	defer cancel()
 	states := make(map[int64]run.CarriedState, len(jobs))
 	// From $1 on: the ids
-	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + carriedColumns + ` FROM b JOIN jobs AS j ON j.id = b.id
+	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + carriedColumns + ` FROM b JOIN jobs AS j ON j.id = b.id
 		JOIN carried_states AS s ON s.job_id = j.id`
 	_, err := s.Execute(ctx, db.Reading(query), s.Batch(jobs), func(row db.Scanner) error {
 		one, err := scanCarriedState(row)

@@ -138,7 +138,7 @@ func endLeftRuns(ctx context.Context, t *tx, app string) (more bool, err error) 
 		return false, err
 	}
 	// $1 now, from $2 on: the app
-	left := t.Steps(1, t.Rows(1, 2, "", db.IdColumns...), `SELECT`+chosenEnd(end{
+	left := t.Steps(1, t.Rows(1, 2, "", db.IDColumns...), `SELECT`+chosenEnd(end{
 		state: `'cancelled'`, class: `'job_deleted'`, message: `'the app was deleted before this attempt began'`,
 	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id JOIN live_runs AS r ON r.job_id = j.id
 	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT `+strconv.Itoa(mostLeft), db.LockToDelete, 1, endSteps(t.Flavor, "")...)
@@ -241,7 +241,7 @@ func (s *Store) importJob(ctx context.Context, t *tx, one access.ExportedJob, ca
 	}
 	// A fixed delay whose run ended over there goes on from here.
 	// $1 now, from $2 on: ids
-	end := t.Rows(0, 2, "", db.IdColumns...) + ` UPDATE trigger_clock AS c SET ended_at = $1 FROM b
+	end := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE trigger_clock AS c SET ended_at = $1 FROM b
 		WHERE c.id = b.id AND c.delayed AND c.next_fire_time IS NULL AND c.state = 'waiting' AND c.prev_fire_time IS NOT NULL`
 	ids := triggerIDs(job)
 	slices.Sort(ids)

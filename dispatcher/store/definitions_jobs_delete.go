@@ -57,7 +57,7 @@ func (s *Store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobV
 	}
 	job.Triggers = map[string]dispatcher.Trigger{}
 	// From $1 on: the ids
-	query := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` +
+	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` +
 		db.LockOf(t.ForUpdate(), "c, t")
 	triggers, err := db.Collect(ctx, t, scanTrigger, query, t.Batch(append([]int64{}, ids...))...)
 	if err != nil {

@@ -105,7 +105,7 @@ func writeNames(ctx context.Context, t *tx, job dispatcher.Job) error {
 		return err
 	}
 	// $1 revision, from $2 on: ids
-	ofClocks := t.Rows(0, 2, "", db.IdColumns...) + ` UPDATE trigger_clock AS c SET revision = $1 FROM b WHERE c.id = b.id`
+	ofClocks := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE trigger_clock AS c SET revision = $1 FROM b WHERE c.id = b.id`
 	// $1 revision, from $2 on: id, name, origin
 	ofTriggers := t.Rows(0, 2, "", db.Col("id", db.Bigint), db.Col("name", db.Text), db.Col("origin", db.Text)) + ` UPDATE triggers AS t
 		SET name = b.name, origin = b.origin, revision = $1 FROM b WHERE t.id = b.id`

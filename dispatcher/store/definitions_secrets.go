@@ -232,7 +232,7 @@ func (s *Store) openedSecrets(ctx context.Context, q db.Querier, table string,
 		byID[owner.id], ids[i] = owner, owner.id
 	}
 	// From $1 on: the ids
-	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + sealedColumns + `, o.secret_versions FROM b
+	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + sealedColumns + `, o.secret_versions FROM b
 		JOIN secrets AS s ON s.owner_id = b.id JOIN ` + table + ` AS o ON o.id = s.owner_id`
 	type versioned struct {
 		sealedRow

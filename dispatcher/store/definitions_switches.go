@@ -129,7 +129,7 @@ func switchClocks(ctx context.Context, t *tx, ids []int64, reason int, off bool)
 		set = reason
 	}
 	// $1 reason, $2 the same or 0, from $3 on: ids
-	write := t.Rows(0, 3, "", db.IdColumns...) + ` UPDATE trigger_clock AS c SET off = (c.off & ~CAST($1 AS integer)) | CAST($2 AS integer)
+	write := t.Rows(0, 3, "", db.IDColumns...) + ` UPDATE trigger_clock AS c SET off = (c.off & ~CAST($1 AS integer)) | CAST($2 AS integer)
 		FROM b WHERE c.id = b.id AND (c.off & CAST($1 AS integer)) <> CAST($2 AS integer)`
 	_, err := t.ExecContext(ctx, write, append([]any{reason, set}, t.Batch(ids)...)...)
 	return err

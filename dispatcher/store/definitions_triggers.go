@@ -159,7 +159,7 @@ func (s *Store) loadTriggers(ctx context.Context, q db.Querier, lock string, job
 	slices.Sort(ids)
 	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock. The clock is
 	// locked first: anyone who writes a row of triggers has the lock of its clock.
-	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + db.LockOf(lock, "c, t")
+	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + db.LockOf(lock, "c, t")
 	triggers, err := db.Collect(ctx, q, scanTrigger, query, s.Batch(ids)...)
 	if err != nil {
 		return nil, err
@@ -228,10 +228,10 @@ func writeClocks(ctx context.Context, t *tx, rows []triggerRow, keep int) error 
 // retireTriggers ends triggers of a job; the ledger keeps their names, and their clocks keep when they fired last.
 func retireTriggers(ctx context.Context, t *tx, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
 	// $1 revision, from $2 on: ids
-	stop := t.Rows(0, 2, "", db.IdColumns...) + ` UPDATE trigger_clock AS c SET next_fire_time = NULL, due_at = NULL,
+	stop := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE trigger_clock AS c SET next_fire_time = NULL, due_at = NULL,
 		state = 'complete', off = c.off & ~16, revision = $1 FROM b WHERE c.id = b.id`
 	// $1 revision, $2 now, from $3 on: ids
-	retire := t.Rows(0, 3, "", db.IdColumns...) + ` UPDATE triggers AS t SET deleted_at = $2, revision = $1 FROM b WHERE t.id = b.id`
+	retire := t.Rows(0, 3, "", db.IDColumns...) + ` UPDATE triggers AS t SET deleted_at = $2, revision = $1 FROM b WHERE t.id = b.id`
 	job.Triggers = triggers
 	ids := triggerIDs(job)
 	if _, err := t.ExecContext(ctx, stop, append([]any{job.Revision}, t.Batch(ids)...)...); err != nil {

@@ -286,7 +286,7 @@ const hasNothing = `NOT EXISTS (SELECT 1 FROM claims AS k WHERE k.node = o.id LI
 			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND ` + db.NotParked + ` LIMIT 1 OFFSET 0)`
 
 // noteEmpty notes of which of some dead nodes nothing is left.
-// $1 now, from $2 on: db.IdColumns
+// $1 now, from $2 on: db.IDColumns
 func noteEmpty(f db.Flavor) string {
 	return ` UPDATE nodes SET empty_at = (SELECT now FROM n) WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.id = b.id
 		WHERE CASE WHEN o.state = 'dead' AND b.yes THEN ` + hasNothing + ` ELSE b.no END

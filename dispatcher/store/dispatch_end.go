@@ -77,12 +77,12 @@ func endSteps(f db.Flavor, condition string) []string {
 // before are steps before the end.
 // $1 now, $2 limit, from $3 on a batch that says nothing
 func endingOf(f db.Flavor, choose string, before ...string) db.Statement {
-	return f.Steps(1, f.Rows(1, 3, "", db.IdColumns...), choose, db.SkipLockedRows, 1, append(before, followedEndSteps(f, "")...)...)
+	return f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), choose, db.SkipLockedRows, 1, append(before, followedEndSteps(f, "")...)...)
 }
 
 // endingUnfollowed is endingOf for runs that nothing is to follow.
 func endingUnfollowed(f db.Flavor, choose string, before ...string) db.Statement {
-	return f.Steps(1, f.Rows(1, 3, "", db.IdColumns...), choose, db.SkipLockedRows, 1, append(before, endSteps(f, "")...)...)
+	return f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), choose, db.SkipLockedRows, 1, append(before, endSteps(f, "")...)...)
 }
 
 // endBatch bounds what one statement ends; the next round ends the rest.
@@ -100,7 +100,7 @@ func (s *Store) endRuns(ctx context.Context, work dispatcher.Work, by db.Stateme
 		ended += int(n)
 		return int(n), err
 	}, func(why error) (bool, error) {
-		which := s.Rows(1, 3, "", db.IdColumns...) + ` SELECT c.of_at, c.of_trigger, c.of_kind FROM (` + choose + `) AS c`
+		which := s.Rows(1, 3, "", db.IDColumns...) + ` SELECT c.of_at, c.of_trigger, c.of_kind FROM (` + choose + `) AS c`
 		key, found, err := db.First(ctx, s.Read, scanRunKey, which, args(1)...)
 		if err != nil || !found || key == last { // it stayed, because somebody else is at it
 			return false, err

@@ -63,7 +63,7 @@ func common(f db.Flavor) statements {
 	asker := f.Rows(1, 3, "", db.Col("id", db.Bigint), db.Col("heartbeat", db.Bigint))
 	return statements{
 		due:            dueStatementsOf(f),
-		triggers:       db.Reading(f.Rows(0, 1, "", db.IdColumns...) + triggersByID),
+		triggers:       db.Reading(f.Rows(0, 1, "", db.IDColumns...) + triggersByID),
 		held:           db.Reading(heldRows),
 		begun:          db.Reading(begunRows),
 		release:        db.Writing(f.Rows(0, 1, "", db.KeyColumns...) + releaseRuns + db.Fence(f)),
@@ -73,7 +73,7 @@ func common(f db.Flavor) statements {
 		responses:      db.Writing(f.Rows(0, 1, "", db.ResponseColumns...) + keepResponses),
 		late:           db.Writing(f.Rows(0, 3, "", db.LateColumns...) + recordLate),
 		ended:          db.Reading(anyEnded),
-		endedOf:        db.Reading(f.Rows(0, 2, waitingExtra, db.IdColumns...) + theseEnded),
+		endedOf:        db.Reading(f.Rows(0, 2, waitingExtra, db.IDColumns...) + theseEnded),
 		scheduleNext:   scheduleNextOn(f),
 		idle:           lookFor(f, idleRuns(f)),
 		dueRetries:     lookFor(f, dueRetries),
@@ -81,7 +81,7 @@ func common(f db.Flavor) statements {
 		waiting:        lookFor(f, hostWaiters),
 		adopt:          adoptOf(f, takeIdle, whichIdle, insertLost),
 		retry:          adoptOf(f, takeRetries, whichRetries),
-		noteEmpty:      db.Writing(f.Rows(1, 2, "", db.IdColumns...) + noteEmpty(f)),
+		noteEmpty:      db.Writing(f.Rows(1, 2, "", db.IDColumns...) + noteEmpty(f)),
 		failLost:       endingOf(f, begunByDeadNodes(f), insertLost),
 		loseBegun: f.Steps(1, f.Rows(1, 2, "", db.KeyColumns...), chooseBegun(f), db.LockToDelete, 1,
 			append([]string{insertLost}, followedEndSteps(f, "")...)...),

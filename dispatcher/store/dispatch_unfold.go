@@ -32,7 +32,7 @@ type unfoldStatements struct {
 	held                   string // $1 node, $2 token, 0 for any
 	aged                   string // $1 node, $2 the latest claimed_at, $3 limit
 	forgotten              string // $1 the latest claimed_at, $2 limit
-	dead                   string // $1 now, from $2 on: db.IdColumns, which say nothing
+	dead                   string // $1 now, from $2 on: db.IDColumns, which say nothing
 	abandoned              string // $1 nodes, $2 limit
 	listing                string // $1 scheduled instant, $2 trigger
 }
@@ -60,7 +60,7 @@ func unfoldStatementsOf(f db.Flavor) unfoldStatements {
 		held:      `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0) ORDER BY token + 0`,
 		aged:      `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2 ORDER BY token + 0 LIMIT $3`,
 		forgotten: `SELECT token FROM claims WHERE claimed_at <= $1` + byToken + ` LIMIT $2`,
-		dead:      f.Rows(1, 2, "", db.IdColumns...) + deadNodes,
+		dead:      f.Rows(1, 2, "", db.IDColumns...) + deadNodes,
 		abandoned: `SELECT token FROM claims WHERE node` + f.In(1) + ` ORDER BY token + 0 LIMIT $2`,
 		listing:   `SELECT f.token` + fires + ` WHERE f.scheduled_at = $1 AND f.trigger_id = $2 ORDER BY f.token`,
 	}

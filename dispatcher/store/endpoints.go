@@ -101,13 +101,13 @@ func (s *Store) renewEndpoint(ctx context.Context, group int64, e target.Endpoin
 	now time.Time) (stored target.Endpoint, renewed bool, err error) {
 	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
 	defer cancel()
-	// $1 now, from $2 on: db.IdColumns; then id, url, weight, backup, labels
+	// $1 now, from $2 on: db.IDColumns; then id, url, weight, backup, labels
 	args := append([]any{db.OrZero(now)}, s.Batch([]int64{group})...)
 	add := func(value any) string {
 		args = append(args, value)
 		return fmt.Sprintf("$%d", len(args))
 	}
-	renew := s.Rows(1, 2, "", db.IdColumns...) + ` UPDATE endpoints SET expires_at = (SELECT now FROM n) + expire_after
+	renew := s.Rows(1, 2, "", db.IDColumns...) + ` UPDATE endpoints SET expires_at = (SELECT now FROM n) + expire_after
 		WHERE group_id = (SELECT id FROM b) AND id = ` + add(e.ID) + ` AND source = 'registered' AND expires_at > (SELECT now FROM n)
 			AND url = ` + add(e.URL) + ` AND weight = ` + add(e.Weight) + ` AND backup = ` + add(e.Backup) + ` AND labels = ` +
 		add(e.Labels.String()) + `
@@ -300,7 +300,7 @@ func writeDeclared(ctx context.Context, t *tx, group int64, endpoints map[string
 // noteLeft notes that endpoints of groups that had registered expired or left.
 func noteLeft(ctx context.Context, t *tx, groups []int64) error {
 	// $1 now, from $2 on: the ids
-	note := t.Rows(0, 2, "", db.IdColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
+	note := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
 	_, err := t.ExecContext(ctx, note, append([]any{t.now.UnixMilli()}, t.Batch(groups)...)...)
 	return err
 }
@@ -308,7 +308,7 @@ func noteLeft(ctx context.Context, t *tx, groups []int64) error {
 // notifyGroups notifies all nodes of changes of groups, by their ids.
 func notifyGroups(ctx context.Context, t *tx, groups []int64) error {
 	// From $1 on: the ids
-	names := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT DISTINCT a.name, g.name FROM b
+	names := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT DISTINCT a.name, g.name FROM b
 		JOIN endpoint_groups AS g ON g.id = b.id JOIN apps AS a ON a.id = g.app_id`
 	changed, err := db.Collect(ctx, t, func(row db.Scanner) (n dispatcher.Notification, err error) {
 		return n, row.Scan(&n.App, &n.Group)

@@ -299,7 +299,7 @@ func findFollowersOfEnds(ctx context.Context, t *tx, ends []pendingEnd) (map[fol
 		return nil, nil
 	}
 	// From $1 on: the jobs
-	query := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, j.revision
+	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, j.revision
 		FROM b JOIN followers AS f ON f.job_id = b.id JOIN jobs AS j ON j.id = f.follower_id AND j.deleted_at IS NULL
 		ORDER BY f.job_id, f.event, f.follower_id`
 	rows, err := db.Collect(ctx, t, func(row db.Scanner) (f presentFollower, err error) {

@@ -127,7 +127,7 @@ func checkChain(ctx context.Context, t *tx, problems *input.Problems, job dispat
 		edges, err := db.Collect(ctx, t, func(row db.Scanner) (edge [2]int64, err error) {
 			err = row.Scan(&edge[0], &edge[1])
 			return edge, err
-		}, t.Rows(0, 1, "", db.IdColumns...)+` SELECT f.job_id, f.follower_id FROM b JOIN followers AS f ON f.job_id = b.id
+		}, t.Rows(0, 1, "", db.IDColumns...)+` SELECT f.job_id, f.follower_id FROM b JOIN followers AS f ON f.job_id = b.id
 			WHERE f.kind = 4 ORDER BY f.job_id, f.follower_id`, t.Batch(level)...)
 		if err != nil {
 			return err

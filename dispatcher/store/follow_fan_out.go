@@ -82,7 +82,7 @@ func (f *fanOut) read(ctx context.Context, level []int64) error {
 		rows, err := db.Collect(ctx, f, func(row db.Scanner) (one follower, err error) {
 			err = row.Scan(&one.job, &one.event, &one.id)
 			return one, err
-		}, f.Rows(0, 1, "", db.IdColumns...)+` SELECT f.job_id, f.event, f.follower_id FROM b JOIN followers AS f ON f.job_id = b.id
+		}, f.Rows(0, 1, "", db.IDColumns...)+` SELECT f.job_id, f.event, f.follower_id FROM b JOIN followers AS f ON f.job_id = b.id
 			ORDER BY f.job_id, f.event, f.follower_id`, f.Batch(level)...)
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (f *fanOut) before(ctx context.Context, id int64, out dispatcher.FanOut, qu
 		rows, err := db.Collect(ctx, f, func(row db.Scanner) (one leading, err error) {
 			err = row.Scan(&one.job, &one.follower, &one.count)
 			return one, err
-		}, f.Rows(0, 1, "", db.IdColumns...)+` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
+		}, f.Rows(0, 1, "", db.IDColumns...)+` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
 				WHERE g.job_id = f.job_id AND g.event = f.event)
 			FROM b JOIN followers AS f ON f.follower_id = b.id ORDER BY f.job_id, f.follower_id`, f.Batch(slices.Compact(level))...)
 		if err != nil {

@@ -126,7 +126,7 @@ func (s *Store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]t
 	slices.Sort(ids)
 	states := make(map[int64]triggerRow, len(ids))
 	// From $1 on: ids
-	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, c.state
+	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, c.state
 		FROM b JOIN triggers AS t ON t.id = b.id JOIN trigger_clock AS c ON c.id = t.id`
 	for some := range slices.Chunk(ids, movesAtOnce) {
 		_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
@@ -149,7 +149,7 @@ func (s *Store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, erro
 		return nil, nil
 	}
 	// From $1 on: ids
-	live := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT b.id FROM b WHERE EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = b.id)
+	live := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id FROM b WHERE EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = b.id)
 		UNION SELECT f.job_id FROM (` + s.ClaimedFires() + `) AS f`
 	found, err := db.Collect(ctx, s.Read, db.ScanInt, live, s.Batch(ids)...)
 	busy := make(map[int64]bool, len(found))

@@ -255,7 +255,7 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 	now time.Time) (dead int, err error) {
 	args := append([]any{db.OrZero(now), s.Margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()},
 		s.Batch([]int64{0})...)
-	_, found, err := db.First(ctx, s.Read, db.ScanInt, s.Rows(1, 5, "", db.IdColumns...)+unwellNodes, args...)
+	_, found, err := db.First(ctx, s.Read, db.ScanInt, s.Rows(1, 5, "", db.IDColumns...)+unwellNodes, args...)
 	if err != nil || !found {
 		return 0, err
 	}

@@ -185,7 +185,7 @@ func (s *objectiveStep) countTriggers(ctx context.Context, checked int64) (int64
 // countSpan counts the fires of some triggers in a span.
 func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64) error {
 	// $1 job, $2 from, $3 to, $4 on: triggers
-	batch := s.Rows(0, 4, "", db.IdColumns...)
+	batch := s.Rows(0, 4, "", db.IDColumns...)
 	args := append([]any{s.job, of.from, of.to}, s.Batch(triggers)...)
 	pending := batch + ` INSERT INTO objective_pending (job_id, scheduled_at, trigger_id, kind)
 		SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r
@@ -222,7 +222,7 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 		s.at(m[0]).Missed += m[1]
 	}
 	// $1 job, $2 up to when, $3 on: triggers
-	move := s.Rows(0, 3, "", db.IdColumns...) + ` UPDATE objective_triggers SET rolled_to = $2
+	move := s.Rows(0, 3, "", db.IDColumns...) + ` UPDATE objective_triggers SET rolled_to = $2
 		WHERE job_id = $1 AND trigger_id IN (SELECT id FROM b)`
 	_, err = s.ExecContext(ctx, move, append([]any{s.job, of.to}, s.Batch(triggers)...)...)
 	return err

@@ -79,7 +79,7 @@ func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
 		ids[i] = of[i].job
 	}
 	// From $1 on: ids
-	read := l.Rows(0, 1, "", db.IdColumns...) +
+	read := l.Rows(0, 1, "", db.IDColumns...) +
 		` SELECT ` + jobColumns + ` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
 	jobs, err := db.Collect(ctx, l.Read, scanJob, read, l.Batch(ids)...)
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]target.
 	slices.Sort(ids)
 	groups := map[int64]target.EndpointGroup{}
 	// From $1 on: ids
-	read := l.Rows(0, 1, "", db.IdColumns...) + ` SELECT g.id, ` + groupColumns + ` FROM b JOIN endpoint_groups AS g ON g.id = b.id
+	read := l.Rows(0, 1, "", db.IDColumns...) + ` SELECT g.id, ` + groupColumns + ` FROM b JOIN endpoint_groups AS g ON g.id = b.id
 		WHERE g.deleted_at IS NULL`
 	_, err := db.Collect(ctx, l.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64

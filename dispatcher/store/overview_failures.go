@@ -85,7 +85,7 @@ func (l *looker) readFailures(ctx context.Context) error {
 		deleted bool
 	}
 	// From $1 on: jobs
-	ofJobs := l.Rows(0, 1, "", db.IdColumns...) + ` SELECT j.id, j.app_id, j.deleted_at IS NOT NULL FROM b JOIN jobs AS j ON j.id = b.id`
+	ofJobs := l.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id, j.app_id, j.deleted_at IS NOT NULL FROM b JOIN jobs AS j ON j.id = b.id`
 	found, err := db.Collect(ctx, l.Read, func(row db.Scanner) (j job, err error) {
 		err = row.Scan(&j.id, &j.app, &j.deleted)
 		return j, err
@@ -238,5 +238,5 @@ func (l *looker) objectives(ctx context.Context) error {
 // measured reads what was counted of jobs, by the buckets that counted selects.
 func (l *looker) measured(ctx context.Context, jobs []int64, counted string) ([]measuredJob, error) {
 	// From $1 on: ids
-	return measuredOf(ctx, l.Read, l.Rows(0, 1, "", db.IdColumns...), counted, l.Batch(jobs)...)
+	return measuredOf(ctx, l.Read, l.Rows(0, 1, "", db.IDColumns...), counted, l.Batch(jobs)...)
 }

@@ -85,7 +85,7 @@ func (s *Store) addSuccesses(ctx context.Context, rows []summaryRow, jobs []disp
 			WHERE coalesce(r.state, 'succeeded') = 'succeeded')`
 	}
 	// From $1 on: jobs. The latest days come first, because each day has an index of its own.
-	successes := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT b.id, coalesce(` +
+	successes := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id, coalesce(` +
 		latest(` AND r.scheduled_at >= `+strconv.FormatInt(recent, 10)) + `, ` + latest(``) + `) FROM b`
 	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64

@@ -232,7 +232,7 @@ func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 	}
 	ids, at := summaryIDs(jobs)
 	// From $1 on: jobs
-	fires := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT t.job_id, count(*), min(CASE WHEN c.off = 0 THEN c.next_fire_time END)
+	fires := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.job_id, count(*), min(CASE WHEN c.off = 0 THEN c.next_fire_time END)
 		FROM b JOIN triggers AS t ON t.job_id = b.id JOIN trigger_clock AS c ON c.id = t.id WHERE t.deleted_at IS NULL GROUP BY t.job_id`
 	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
@@ -287,7 +287,7 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 	}
 	ids, at := summaryIDs(jobs)
 	// From $1 on: jobs
-	latest := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT b.id, ` + latestEndOf(summarizedEnd, `b.id`, recent) + `, ` +
+	latest := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id, ` + latestEndOf(summarizedEnd, `b.id`, recent) + `, ` +
 		latestOf(summarizedLive, `live_runs`, `b.id`, ``) + ` FROM b`
 	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
@@ -315,7 +315,7 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 		return err
 	}
 	// From $1 on: jobs. A fire that has ended stays in its claim until the others have; then the history has it, too.
-	claimed := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT f.job_id, f.scheduled_at, f.trigger_id
+	claimed := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.scheduled_at, f.trigger_id
 		FROM (` + s.ClaimedFires() + `) AS f JOIN b ON b.id = f.job_id`
 	_, err = db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64

@@ -108,7 +108,7 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next r
 		return nil
 	}
 	// From $1 on: ids
-	query := s.Rows(0, 1, "", db.IdColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.origin, j.enabled` + theseTriggers + `
+	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.origin, j.enabled` + theseTriggers + `
 		JOIN jobs AS j ON j.id = t.job_id`
 	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
 		job := dispatcher.Job{App: next.app}
@@ -135,7 +135,7 @@ func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) mo
 // lockClocks locks the clocks of triggers that were not deleted, and returns them as they are.
 func lockClocks(ctx context.Context, t *tx, ids []int64) (map[int64]clockKey, error) {
 	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
-	query := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT c.id, c.revision, c.calendar_revision, coalesce(c.prev_fire_time, -1),
+	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT c.id, c.revision, c.calendar_revision, coalesce(c.prev_fire_time, -1),
 		coalesce(c.next_fire_time, -1), c.state` + theseTriggers + ` WHERE t.deleted_at IS NULL ORDER BY c.id` + db.LockOf(t.ForUpdate(), "c")
 	keys := make(map[int64]clockKey, len(ids))
 	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {

@@ -120,19 +120,19 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 		return 0, err
 	}
 	// $1 before, from $2 on: ids. One of them may have been declared again meanwhile.
-	remove := t.Rows(0, 2, "", db.IdColumns...) + ` DELETE FROM jobs WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
+	remove := t.Rows(0, 2, "", db.IDColumns...) + ` DELETE FROM jobs WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
 	if jobs, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.Batch(jobs)...)...); err != nil || len(jobs) == 0 {
 		return 0, err
 	}
 	// Slots are released under the lock of their job's row, so one that outlived it would stay.
 	for _, table := range []string{"carried_states", "slots", "host_waits"} {
 		// From $1 on: ids
-		with := t.Rows(0, 1, "", db.IdColumns...) + ` DELETE FROM ` + table + ` WHERE job_id IN (SELECT id FROM b)`
+		with := t.Rows(0, 1, "", db.IDColumns...) + ` DELETE FROM ` + table + ` WHERE job_id IN (SELECT id FROM b)`
 		if _, err := tx.ExecContext(ctx, with, t.Batch(jobs)...); err != nil {
 			return 0, fmt.Errorf("remove the %s of deleted jobs: %w", table, err)
 		}
 	}
-	triggers, err := db.Collect(ctx, tx, db.ScanInt, t.Rows(0, 1, "", db.IdColumns...)+removeTriggersOf, t.Batch(jobs)...)
+	triggers, err := db.Collect(ctx, tx, db.ScanInt, t.Rows(0, 1, "", db.IDColumns...)+removeTriggersOf, t.Batch(jobs)...)
 	if err != nil {
 		return 0, err
 	}
@@ -152,7 +152,7 @@ func (t *purge) removeAlerts(ctx context.Context, tx *sql.Tx, before int64, size
 }
 
 // removeTriggersOf removes the triggers of jobs.
-// From $1 on: db.IdColumns
+// From $1 on: db.IDColumns
 const removeTriggersOf = ` DELETE FROM triggers WHERE job_id IN (SELECT id FROM b) RETURNING id`
 
 // triggerReach is how long after a trigger or a job was removed it may have a run: a fire is claimed a little ahead of
@@ -174,7 +174,7 @@ func (t *purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, si
 		return 0, err
 	}
 	// $1 before, from $2 on: ids. One of them may have been declared again meanwhile.
-	remove := t.Rows(0, 2, "", db.IdColumns...) + ` DELETE FROM triggers WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
+	remove := t.Rows(0, 2, "", db.IDColumns...) + ` DELETE FROM triggers WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
 	if ids, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.Batch(ids)...)...); err != nil {
 		return 0, err
 	}
@@ -187,7 +187,7 @@ func (t *purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) 
 		return nil
 	}
 	// From $1 on: ids
-	_, err := tx.ExecContext(ctx, t.Rows(0, 1, "", db.IdColumns...)+` DELETE FROM trigger_clock WHERE id IN (SELECT id FROM b)`,
+	_, err := tx.ExecContext(ctx, t.Rows(0, 1, "", db.IDColumns...)+` DELETE FROM trigger_clock WHERE id IN (SELECT id FROM b)`,
 		t.Batch(triggers)...)
 	return err
 }

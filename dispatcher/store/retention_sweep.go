@@ -163,7 +163,7 @@ func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) 
 func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
 	if part.to == before {
 		if err := t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			return t.removeMisfires(ctx, tx, t.Rows(0, 3, "", db.IdColumns...)+expiredMisfiresOf,
+			return t.removeMisfires(ctx, tx, t.Rows(0, 3, "", db.IDColumns...)+expiredMisfiresOf,
 				append([]any{before, size}, t.Batch(jobs)...)...)
 		}); err != nil || t.over() {
 			return err
@@ -176,7 +176,7 @@ func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before i
 			group, runs = append(group, found[0].job), runs+found[0].runs
 		}
 		err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			keys, err := t.removable(ctx, tx, size, t.Rows(0, 5, "", db.IdColumns...)+t.ExpiredOfJobs(),
+			keys, err := t.removable(ctx, tx, size, t.Rows(0, 5, "", db.IDColumns...)+t.ExpiredOfJobs(),
 				func(most int) []any { return append([]any{before, part.from, part.to, most}, t.Batch(group)...) })
 			if err != nil {
 				return 0, err
@@ -200,7 +200,7 @@ func (t *purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, b
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
-	counts := t.Rows(0, 5, "", db.IdColumns...) + ` SELECT b.id, (SELECT count(*) FROM
+	counts := t.Rows(0, 5, "", db.IDColumns...) + ` SELECT b.id, (SELECT count(*) FROM
 		(SELECT 1 FROM runs AS r WHERE r.job_id = b.id` + db.ExpiredIn + ` LIMIT $4) AS counted) FROM b`
 	found, err := db.Collect(ctx, t.Read, func(row db.Scanner) (one runsOfJob, err error) {
 		err = row.Scan(&one.job, &one.runs)

@@ -70,11 +70,11 @@ func remember(ctx context.Context, t *tx, cause dispatcher.Cause, ids []int64) e
 	if len(ids) == 0 {
 		return nil
 	}
-	// $1 now, from $2 on: db.IdColumns
-	end := t.Rows(1, 2, "", db.IdColumns...) + ` UPDATE trigger_revisions AS r SET to_at = b.now FROM b JOIN triggers AS t ON t.id = b.id
+	// $1 now, from $2 on: db.IDColumns
+	end := t.Rows(1, 2, "", db.IDColumns...) + ` UPDATE trigger_revisions AS r SET to_at = b.now FROM b JOIN triggers AS t ON t.id = b.id
 		WHERE r.job_id = t.job_id AND r.id = t.id AND r.to_at IS NULL`
-	// $1 now, $2 cause, $3 zones, from $4 on: db.IdColumns
-	insert := t.Rows(1, 4, "", db.IdColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.Names("") + `)
+	// $1 now, $2 cause, $3 zones, from $4 on: db.IDColumns
+	insert := t.Rows(1, 4, "", db.IDColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.Names("") + `)
 		SELECT ` + revisionFields.Selected("t.") + theseTriggers + ` JOIN jobs AS j ON j.id = t.job_id`
 	now := t.now.UnixMilli()
 	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.Batch(ids)...)...); err != nil {

@@ -130,7 +130,7 @@ func (s *Store) misfiresOfJobs(ctx context.Context, app int64, of db.Conditions,
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
-	picked := s.Rows(0, len(of.Args)+1, "", db.IdColumns...) + ` SELECT r.* FROM (` +
+	picked := s.Rows(0, len(of.Args)+1, "", db.IDColumns...) + ` SELECT r.* FROM (` +
 		s.LatestOfEach(`r.*`, `misfires`, `r.from_at`, triggerThere+of.Text, limit) + `) AS r` + latestFirst(limit)
 	return db.Collect(ctx, s.Read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`,
 		append(of.Args[:len(of.Args):len(of.Args)], s.Batch(jobs)...)...)

@@ -101,14 +101,14 @@ type slotStatements struct {
 
 // slotStatementsOf returns the statements of slots in a flavor.
 func slotStatementsOf(f db.Flavor) slotStatements {
-	jobs, slots, keys := f.Rows(0, 1, "", db.IdColumns...), f.Rows(0, 1, "", db.SlotColumns...), f.Rows(0, 1, "", db.KeyColumns...)
+	jobs, slots, keys := f.Rows(0, 1, "", db.IDColumns...), f.Rows(0, 1, "", db.SlotColumns...), f.Rows(0, 1, "", db.KeyColumns...)
 	ends := f.Rows(1, 2, "", db.EndColumns...)
 	return slotStatements{
 		contended: contendedJobs(f), left: leftSlots(f),
 		lockJobs: jobs + lockBounds + db.LockOf(f.ForUpdate(), "j") + f.LockRows(db.SkipLockedRows),
 		held:     jobs + heldSlots(f),
 		asking:   keys + ` SELECT` + db.ContenderColumns + ` FROM b JOIN live_runs AS r ON` + db.Fence(f),
-		waiting:  f.Rows(0, 1, "-1 AS waits", db.IdColumns...) + waitingRuns(f),
+		waiting:  f.Rows(0, 1, "-1 AS waits", db.IDColumns...) + waitingRuns(f),
 		edges:    f.Edges(),
 		gone:     f.Rows(0, 1, "", db.WaitedColumns...) + goneEndpoints,
 		free:     slots + freeSlots, leave: slots + backSlots,

@@ -80,7 +80,7 @@ func noteSkipped(ctx context.Context, t *tx, skips []ending) error {
 		ids[i] = one.held.JobID
 	}
 	apps := map[int64]string{}
-	query := t.Rows(0, 1, "", db.IdColumns...) + ` SELECT DISTINCT j.id, a.name FROM b JOIN jobs AS j ON j.id = b.id
+	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT DISTINCT j.id, a.name FROM b JOIN jobs AS j ON j.id = b.id
 		JOIN apps AS a ON a.id = j.app_id`
 	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
 		var id int64

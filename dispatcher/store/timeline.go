@@ -117,7 +117,7 @@ func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 		inTime = `r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND r.kind < 16`
 	)
 	// $1 from, $2 to, $3 on: the jobs
-	list := s.Rows(0, 3, "", db.IdColumns...) + ` SELECT r.job_id, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.state,
+	list := s.Rows(0, 3, "", db.IDColumns...) + ` SELECT r.job_id, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.state,
 			r.class, r.started_at, r.ended_at
 		FROM (` + s.LatestOfEach(ended, `runs`, `r.scheduled_at`, inTime, timelineRuns) + `
 			UNION ` + s.LatestOfEach(ended, `runs`, `r.scheduled_at`, inTime+` AND `+db.IsDead, timelineDead) + `
@@ -153,7 +153,7 @@ func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 // addTimelineMisfires adds the latest misfire decisions of each job.
 func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery) error {
 	// $1 the earliest beginning, $2 to, $3 from, $4 on: the jobs
-	list := s.Rows(0, 4, "", db.IdColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
+	list := s.Rows(0, 4, "", db.IDColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
 		s.LatestOfEach(`r.*`, `misfires`, `r.from_at`, `r.from_at >= $1 AND r.from_at <= $2 AND r.to_at >= $3`, timelineMisfires) +
 		`) AS m JOIN triggers AS t ON t.id = m.trigger_id ORDER BY m.from_at DESC`
 	type missed struct {
@@ -185,7 +185,7 @@ func (s *Store) addPlanned(
 		return nil
 	}
 	// $1 to, $2 on: the jobs
-	list := s.Rows(0, 2, "", db.IdColumns...) + ` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.job_id = b.id` + withClock + `
+	list := s.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.job_id = b.id` + withClock + `
 		WHERE c.next_fire_time <= $1 AND c.state = 'waiting' AND c.off = 0 AND t.deleted_at IS NULL`
 	triggers, err := db.Collect(ctx, s.Read, scanTrigger, list, append([]any{query.To.UnixMilli()}, s.Batch(ids)...)...)
 	if err != nil {

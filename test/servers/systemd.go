@@ -107,7 +107,7 @@ func (s *Systemd) Await(prefix string, n int) {
 func (s *Systemd) SoFar(prefix string) int {
 	s.t.Helper()
 	before := len(s.Times("BARRIER=1"))
-	socket, err := net.Dial("unixgram", s.path)
+	socket, err := (&net.Dialer{}).DialContext(s.t.Context(), "unixgram", s.path)
 	if err == nil {
 		_, err = socket.Write([]byte("BARRIER=1"))
 	}

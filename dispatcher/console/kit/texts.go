@@ -86,6 +86,7 @@ func (l Languages) Choices() (all []LanguageChoice) {
 	return all
 }
 
+// Has tells whether there is a text of a key.
 func (t *Texts) Has(key string) bool { return t.All[key] != "" || t.All[key+".other"] != "" }
 
 // Text returns a text with its values, which are given as name and value in turns. A key that there is no text of is returned

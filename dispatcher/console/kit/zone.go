@@ -16,12 +16,14 @@ type Reader struct {
 // ZoneChoice is the zone in which a person wants to see times.
 type ZoneChoice string
 
+// The zones that people can choose.
 const (
 	ZoneUTC     ZoneChoice = "utc"
 	ZoneTrigger ZoneChoice = "trigger"
 	ZoneBrowser ZoneChoice = "browser"
 )
 
+// ZoneChoices returns all of them, in the order of the settings.
 func ZoneChoices() []ZoneChoice { return []ZoneChoice{ZoneUTC, ZoneTrigger, ZoneBrowser} }
 
 // ZoneOption is a choice as the settings offer it. Shown is the zone and its offset now; empty: it is not known on this page.

@@ -21,6 +21,7 @@ type Column struct {
 // columnType is the type of a column, as PostgreSQL names it.
 type columnType string
 
+// The types of columns.
 const (
 	Bigint  columnType = "bigint"
 	Integer columnType = "integer"
@@ -80,7 +81,7 @@ var (
 	SettledColumns = append(KeyColumns[:3:3], Col("due", Bigint))
 	EndColumns     = append(KeyColumns[:5:5], Col("error", Text))
 	SlotColumns    = append(KeyColumns[:5:5], Col("node", Bigint), Col("job_id", Bigint), Col("endpoint", Text))
-	IdColumns      = []Column{{"id", Bigint}}
+	IDColumns      = []Column{{"id", Bigint}}
 	// Jobs, and endpoints that their runs wait for.
 	WaitedColumns = []Column{{"id", Bigint}, {"endpoint", Text}}
 	NameColumns   = []Column{{"name", Text}}
@@ -137,11 +138,13 @@ type Keys struct {
 	Kind                        []int32
 }
 
+// NewKeys returns Keys with room for rows.
 func NewKeys(rows int) Keys {
 	ids := func() []int64 { return make([]int64, 0, rows) }
 	return Keys{At: ids(), Trigger: ids(), Token: ids(), Attempt: ids(), Kind: make([]int32, 0, rows)}
 }
 
+// Add adds a run, and whose attempt it is.
 func (k *Keys) Add(key run.Key, token run.Token, attempt int) {
 	k.At = append(k.At, key.ScheduledAt.UnixMilli())
 	k.Trigger = append(k.Trigger, key.TriggerID)
@@ -153,6 +156,7 @@ func (k *Keys) Add(key run.Key, token run.Token, attempt int) {
 // KeysOf returns the batch of runs, in the order in which all statements lock them.
 func (d *DB) KeysOf(runs []run.HeldRun) []any { return KeysIn(d.Flavor, runs) }
 
+// KeysIn is DB.KeysOf for a flavor.
 func KeysIn(f Flavor, runs []run.HeldRun) []any {
 	k := NewKeys(len(runs))
 	for _, run := range SortedBy(runs, HeldKey) {
@@ -161,6 +165,7 @@ func KeysIn(f Flavor, runs []run.HeldRun) []any {
 	return f.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt)
 }
 
+// HeldKey returns the key of a run, by which SortedBy sorts.
 func HeldKey(r run.HeldRun) run.Key { return r.Key }
 
 // List returns the parameter that flavor.in speaks of.

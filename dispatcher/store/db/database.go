@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// DatabaseOptions tune how a database is opened. The zero value works.
+// Options tune how a database is opened. The zero value works.
 type Options struct {
 	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats, one to
 	// listen and those of Requests; default 5, or pool_max_conns of the URL.
@@ -59,6 +59,7 @@ type DB struct {
 	Metrics []prometheus.Collector // of a database that is open
 }
 
+// Open opens a database of whatever schema. watch is told of connections to PostgreSQL.
 func Open(ctx context.Context, a Address, o Options, watch ConnectionWatch) (d *DB, err error) {
 	if a.Path != "" {
 		d, err = OpenSQLite(ctx, a, o)

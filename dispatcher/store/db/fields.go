@@ -34,6 +34,7 @@ const (
 	notNew                  // inserted
 	notSet                  // an update leaves it alone
 
+	// What fields are part of: each statement, none that updates, none that writes, those that write, or those that insert.
 	Always      use = 0
 	NeverSet        = notSet
 	OnlyRead        = notNew | notSet // read names it with its table
@@ -49,7 +50,10 @@ func (all Fields[T]) without(not use) Fields[T] {
 	return slices.DeleteFunc(slices.Clone(all), func(f field[T]) bool { return f.Use&not != 0 })
 }
 
-func (all Fields[T]) Read() Fields[T]    { return all.without(notRead) }
+// Read returns the fields that are selected.
+func (all Fields[T]) Read() Fields[T] { return all.without(notRead) }
+
+// Written returns the fields that are inserted.
 func (all Fields[T]) Written() Fields[T] { return all.without(notNew) }
 
 // list joins what text makes of each field.
@@ -179,19 +183,22 @@ func ConvertedColumn[T, V any](at *T, from func(V) T, to func(T) V) any {
 	return converted[T, V]{at, from, to}
 }
 
-// InstantColumn holds milliseconds, as do OptionalColumn, which may be NULL, and DurationColumn.
+// InstantColumn holds milliseconds.
 func InstantColumn(t *time.Time) any {
 	return converted[time.Time, int64]{t, Instant, time.Time.UnixMilli}
 }
 
+// OptionalColumn holds milliseconds, and NULL for nil.
 func OptionalColumn(t **time.Time) any {
 	return converted[*time.Time, *int64]{t, Optional, OrNullAt}
 }
 
+// DurationColumn holds milliseconds.
 func DurationColumn(d *input.Duration) any {
 	return converted[input.Duration, int64]{d, Millis, ToMillis}
 }
 
+// LabelsColumn holds labels as a text.
 func LabelsColumn(l *input.Labels) any {
 	return converted[input.Labels, string]{l, input.ParseLabels, input.Labels.String}
 }

@@ -52,7 +52,7 @@ type Flavor interface {
 	// number of the parameter that holds now.
 	Steps(now int, with, choose, ForUpdate string, counted int, effects ...string) Statement
 	// Edges is a query for the first and the last live runs of each of some jobs, as contenders.
-	// $1 how many of each, from $2 on: IdColumns
+	// $1 how many of each, from $2 on: IDColumns
 	Edges() string
 	// DeleteChosen is a step that deletes the rows of those runs c that meet a condition.
 	DeleteChosen(condition string) string

@@ -25,6 +25,7 @@ const IsDead = `r.state IN ('failed', 'timed_out', 'lost')`
 // DeadRuns selects the dead letters of the history.
 const DeadRuns = EndedRuns + ` WHERE ` + IsDead
 
+// ExpiredIn is the condition of the runs r between $2 and $3 that ended before $1.
 const ExpiredIn = ` AND r.scheduled_at >= $2 AND r.scheduled_at < $3 AND r.ended_at < $1`
 
 // ContenderColumns are a contender of a live run r.

@@ -117,6 +117,7 @@ func (p *Postgres) check(ctx context.Context, conn *pgx.Conn) error {
 	return noteIdentity(ctx, conn)
 }
 
+// PoolConfig returns how connections to an address are made.
 func PoolConfig(a Address) (*pgxpool.Config, error) {
 	a.url = a.Login.withTLS(a.url)
 	config, err := pgxpool.ParseConfig(a.url)

@@ -12,7 +12,7 @@ type Address struct {
 	Login Login
 }
 
-// parse reads postgres://…, postgresql://… or sqlite:PATH.
+// ParseAddress reads postgres://…, postgresql://… or sqlite:PATH.
 func ParseAddress(database string) (Address, error) {
 	scheme, rest, _ := strings.Cut(database, ":")
 	switch scheme {

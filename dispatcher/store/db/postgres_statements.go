@@ -84,7 +84,7 @@ func (p *Postgres) EachFirstEnds(conditions, order, lock string) string {
 		WHERE ` + conditions + ` ORDER BY ` + order + ` LIMIT (SELECT max(a.share) FROM a)` + lock + `) AS e`
 }
 
-// lock leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
+// ForUpdate leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
 // job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
 func (p *Postgres) ForUpdate() string { return " FOR NO KEY UPDATE" }
 
@@ -123,7 +123,7 @@ func (p *Postgres) DeleteChosen(condition string) string {
 func (p *Postgres) Edges() string {
 	const of = `(SELECT` + ContenderColumns + ` FROM live_runs AS r WHERE r.job_id = b.id AND r.kind < 16 AND r.node <> -3
 		ORDER BY r.scheduled_at + 0`
-	return p.Rows(0, 2, "", IdColumns...) + ` SELECT r.* FROM b CROSS JOIN LATERAL (` + of + `, r.trigger_id, r.kind LIMIT $1)
+	return p.Rows(0, 2, "", IDColumns...) + ` SELECT r.* FROM b CROSS JOIN LATERAL (` + of + `, r.trigger_id, r.kind LIMIT $1)
 		UNION ALL ` + of + ` DESC, r.trigger_id DESC, r.kind DESC LIMIT $1)) AS r`
 }
 

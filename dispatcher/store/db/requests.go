@@ -16,7 +16,7 @@ type apart struct {
 	gate chan struct{}
 }
 
-// forRequests returns the same database over connections of its own. It makes the first of them, so that a server that has none to
+// Apart returns the same database over connections of its own. It makes the first of them, so that a server that has none to
 // spare for it later has given it one.
 func (d *DB) Apart(ctx context.Context) (*DB, error) {
 	a, err := d.apart(ctx)

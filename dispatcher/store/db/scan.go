@@ -47,8 +47,10 @@ type Times struct {
 	values []int64
 }
 
+// NewTimes returns Times with room for rows.
 func NewTimes(rows int) Times { return Times{make([]*int64, 0, rows), make([]int64, 0, rows)} }
 
+// Add adds a time.
 func (t *Times) Add(one time.Time) {
 	if one.IsZero() {
 		t.Cells = append(t.Cells, nil)
@@ -91,12 +93,13 @@ type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// wider is a row that has columns before and after those which its scan function knows.
+// WiderRow is a row that has columns before and after those which its scan function knows.
 type WiderRow struct {
 	Scanner
 	Before, After []any
 }
 
+// Scan scans the row.
 func (w WiderRow) Scan(dest ...any) error {
 	return w.Scanner.Scan(slices.Concat(w.Before, dest, w.After)...)
 }
@@ -208,4 +211,5 @@ func (d *DB) OrClock(ctx context.Context, now time.Time) (time.Time, error) {
 // is suspended.
 func WallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // measures how long something was kept
 
+// ScanNullInt scans a number that may be NULL.
 func ScanNullInt(row Scanner) (n *int64, err error) { return n, row.Scan(&n) }

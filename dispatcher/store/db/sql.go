@@ -72,11 +72,13 @@ const (
 // Chosen makes a common table expression c of a query or a statement that returns rows.
 func Chosen(query string) string { return `, c AS (` + query + `)` }
 
+// Reading is a statement that changes nothing.
 func Reading(part string) Statement { return Statement{Parts: []string{part}, reads: true} }
 
+// Writing is a statement of parts.
 func Writing(parts ...string) Statement { return Statement{Parts: parts} }
 
-// writeAt is write for parts that share now, in the parameter of that number.
+// WritingAt is Writing for parts that share now, in the parameter of that number.
 func WritingAt(now int, parts ...string) Statement {
 	return Statement{Parts: parts, Now: now}
 }

@@ -34,6 +34,7 @@ type SQLite struct {
 	prepared map[string]*sql.Stmt // the parts of hot statements that were run
 }
 
+// OpenSQLite opens a file, and creates it if there is none.
 func OpenSQLite(ctx context.Context, a Address, o Options) (_ *DB, err error) {
 	if err := errors.Join(checkKind(a.Path), CheckFileSystem(a.Path, FileSystem)); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ const SQLiteMillis = `CAST(unixepoch('subsec') * 1000 AS INTEGER)`
 
 func (s *SQLite) ForUpdate() string { return "" }
 
-// clock is this process's own: SQLite has no other, and shows only milliseconds of it.
+// Now is this process's own: SQLite has no other, and shows only milliseconds of it.
 func (s *SQLite) Now(context.Context, Querier) (time.Time, error) {
 	return time.Now().UTC().Truncate(time.Microsecond), nil //nolint:forbidigo // the database's clock is this one
 }

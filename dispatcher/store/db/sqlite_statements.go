@@ -117,7 +117,7 @@ func (s *SQLite) Edges() string {
 	const of = `SELECT` + ContenderColumns + ` FROM b CROSS JOIN live_runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
 		SELECT x.scheduled_at, x.trigger_id, x.kind FROM live_runs AS x WHERE x.job_id = b.id AND x.kind < 16 AND x.node <> -3
 			ORDER BY x.scheduled_at + 0`
-	return s.Rows(0, 2, "", IdColumns...) + of + `, x.trigger_id, x.kind LIMIT $1)
+	return s.Rows(0, 2, "", IDColumns...) + of + `, x.trigger_id, x.kind LIMIT $1)
 		UNION ALL ` + of + ` DESC, x.trigger_id DESC, x.kind DESC LIMIT $1)`
 }
 

@@ -20,6 +20,7 @@ type DoctorFlags struct {
 // Health is the result of a check.
 type Health string
 
+// The results of checks.
 const (
 	HealthOK   Health = "ok"
 	HealthWarn Health = "warn" // a node works, but not as well as it could
