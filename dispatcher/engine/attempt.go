@@ -6,38 +6,23 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/run"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// heldRun is a run that the pool holds, with what the engine knows of it.
-type heldRun = pool.Run[runDetail]
-
-// runDetail is what the engine knows of a run that it has won.
-type runDetail struct {
-	// job is the job as it was claimed here; nil: the run was not claimed here.
-	job *preparedJob
-	// schedule is the one by which the fire was claimed or settled here; nil: it was not.
-	schedule *schedule.Schedule
-	// missed is the range that a catch-up run stands for, if it is known.
-	missed *run.MissedRange
-	// delayed says that the end of the run schedules the next fire of a fixed delay. For a run that
-	// was not claimed here it only may.
-	delayed bool
-}
-
 // attempt is one attempt of a run on its way through the steps.
 type attempt struct {
-	run     heldRun
+	run     plan.Held
 	call    target.Call
 	hasSlot bool // or may have one
 	over    bool // the run may not go to an endpoint: it waits, was skipped, or is another node's
 	outcome run.Outcome
-	clock   sample // by which the outcome's start is told; it may be suspended before its end
-	release func() // ends the protection of a long attempt; nil: it has none
+	clock   plan.Sample // by which the outcome's start is told; it may be suspended before its end
+	release func()      // ends the protection of a long attempt; nil: it has none
 }
 
 // result is what a step says of an attempt.
@@ -59,10 +44,10 @@ func allowed(may bool) result {
 
 // attempt makes one attempt and hands its outcome to the recorder. The lease is checked last,
 // immediately before the first byte.
-func (e *Engine) attempt(ctx context.Context, run heldRun) {
+func (e *Engine) attempt(ctx context.Context, run plan.Held) {
 	a := e.attempts.Get().(*attempt)
 	a.run = run
-	e.metrics.waits.Observe(max(0, -e.clock.until(run.Due)).Seconds())
+	e.metrics.waits.Observe(max(0, -e.clock.Until(run.Due)).Seconds())
 	defer func() {
 		if a.release != nil {
 			a.release()
@@ -101,7 +86,7 @@ func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
 	switch {
 	case errors.Is(context.Cause(ctx), pool.ErrCutOff):
 		return refused // the database did not answer in time
-	case errors.Is(err, errSuspended):
+	case errors.Is(err, plan.ErrSuspended):
 		e.queueAgain(ctx, a.run.HeldRun)
 		return finished
 	case errors.Is(err, errCutOff):
@@ -111,12 +96,12 @@ func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
 		return finished
 	case errors.Is(err, errOvertaken):
 		a.outcome = notAttempted(run.Cancelled, run.ClassCancelled, err, time.Now())
-	case errors.Is(err, errGone):
+	case errors.Is(err, plan.ErrGone):
 		a.outcome = notAttempted(run.Cancelled, run.ClassJobDeleted, err, time.Now())
 	default:
 		class := run.ClassOther
 		var template *target.TemplateError
-		var outside *outsideError
+		var outside *plan.OutsideError
 		var panicked *dispatcher.PanicError
 		switch {
 		case errors.As(err, &panicked):
@@ -144,7 +129,7 @@ func (e *Engine) checkLease(ctx context.Context, a *attempt) result {
 }
 
 // mayAct reports whether the node may act on a run. If it has no lease, it waits for one.
-func (e *Engine) mayAct(ctx context.Context, run heldRun) bool {
+func (e *Engine) mayAct(ctx context.Context, run plan.Held) bool {
 	return e.holds(run) || e.waitUntilDue(ctx, run, nil)
 }
 
@@ -152,15 +137,15 @@ func (e *Engine) mayAct(ctx context.Context, run heldRun) bool {
 // node that adopts the run records it as lost. If the attempt was cut off before anything was sent,
 // as while it connected, the run is handed back instead.
 func (e *Engine) invoke(ctx context.Context, a *attempt) result {
-	late, begun := -e.clock.until(a.run.Due), time.Now()
+	late, begun := -e.clock.Until(a.run.Due), time.Now()
 	first := a.run.Kind == run.KindSchedule && a.run.Attempt == 1 && a.run.Shard <= 1 // of a broadcast, one counts
-	a.clock = e.clock.best()
+	a.clock = e.clock.Best()
 	if !occupies(a) {
 		e.metrics.began(&a.call, late, first, begun)
 	} else {
 		a.call.Occupy = func(endpoint string, ifFree bool) target.EndpointGrant { return e.occupy(ctx, a, endpoint, ifFree) }
 	}
-	a.call.Held = e.fleet.holding(a.run.Node)
+	a.call.Held = e.fleet.Holding(a.run.Node)
 	endSpan := e.beginSpan(ctx, a)
 	a.outcome = e.invoker.Invoke(ctx, a.call)
 	if a.over || a.outcome.NotSent && a.outcome.State == run.Cancelled && ctx.Err() == nil {
@@ -188,7 +173,7 @@ func (e *Engine) beginSpan(ctx context.Context, a *attempt) (end func(run.Outcom
 	if e.opts.Tracer == nil {
 		return nil
 	}
-	a.call.Sampling, end = e.opts.Tracer.Begin(ctx, a.call, e.clock.of(time.Now()))
+	a.call.Sampling, end = e.opts.Tracer.Begin(ctx, a.call, e.clock.Of(time.Now()))
 	return end
 }
 
@@ -197,9 +182,9 @@ func (e *Engine) conclude(ctx context.Context, a *attempt) result {
 	e.ended(ctx, a)
 	e.timeAttempt(a)
 	e.omitResponse(a)
-	e.logIf(ctx, "ask for the time after a suspension", e.clock.sampleIfSuspended(ctx))
+	e.log.Failed(ctx, "ask for the time after a suspension", e.clock.SampleIfSuspended(ctx))
 	outcome := e.inDatabaseTime(a.outcome)
-	outcome.StartedAt = a.clock.of(a.outcome.StartedAt)
+	outcome.StartedAt = a.clock.Of(a.outcome.StartedAt)
 	e.record(ctx, a.run, outcome, e.planRetry(ctx, a.run, a.call, outcome))
 	if e.opts.OnOutcome != nil {
 		e.opts.OnOutcome(a.call, outcome)
@@ -225,13 +210,13 @@ func (e *Engine) letGo(ctx context.Context, a *attempt) {
 // is lifted.
 func (e *Engine) queueAgain(ctx context.Context, r run.HeldRun) {
 	runs := []run.HeldRun{r}
-	untilDone(ctx, e.log, "hand back runs of a suspended app", 1, func() error { return e.store.Release(ctx, runs) })
+	loop.UntilDone(ctx, e.log.Logger, "hand back runs of a suspended app", 1, func() error { return e.store.Release(ctx, runs) })
 	e.pool.Disown(pool.KeyOf(r))
 }
 
 // inDatabaseTime returns an outcome with its times by the database's clock.
 func (e *Engine) inDatabaseTime(o run.Outcome) run.Outcome {
-	o.StartedAt, o.EndedAt = e.clock.of(o.StartedAt), e.clock.of(o.EndedAt)
+	o.StartedAt, o.EndedAt = e.clock.Of(o.StartedAt), e.clock.Of(o.EndedAt)
 	return o
 }
 
@@ -240,13 +225,10 @@ func notAttempted(state run.State, class run.Class, reason error, now time.Time)
 	return run.Outcome{State: state, StartedAt: now, EndedAt: now, Class: class, Error: reason.Error()}
 }
 
-// leasePause is how often a node without a lease looks whether it has one again.
-const leasePause = 200 * time.Millisecond
-
 // waitUntilDue waits until a run is due by the database's clock and the node may act on it. It
 // returns false when stop or ctx ends first, or when the node was marked dead meanwhile: then the
 // run is another node's.
-func (e *Engine) waitUntilDue(ctx context.Context, run heldRun, stop <-chan struct{}) bool {
+func (e *Engine) waitUntilDue(ctx context.Context, run plan.Held, stop <-chan struct{}) bool {
 	var timer *time.Timer // most runs need none
 	for {
 		select {
@@ -254,15 +236,15 @@ func (e *Engine) waitUntilDue(ctx context.Context, run heldRun, stop <-chan stru
 			return false
 		default:
 		}
-		wait := e.clock.until(run.Due)
+		wait := e.clock.Until(run.Due)
 		switch {
 		case wait > 0:
-		case run.Node != e.fleet.id():
+		case run.Node != e.fleet.ID():
 			return false
-		case e.fleet.leased():
+		case e.fleet.Leased():
 			return ctx.Err() == nil
 		default:
-			wait = leasePause
+			wait = plan.LeasePause
 		}
 		if timer == nil {
 			timer = time.NewTimer(wait)
@@ -277,5 +259,19 @@ func (e *Engine) waitUntilDue(ctx context.Context, run heldRun, stop <-chan stru
 		case <-ctx.Done():
 			return false
 		}
+	}
+}
+
+// omitResponse leaves the response out of an outcome if the app keeps as many bytes as it may.
+func (e *Engine) omitResponse(a *attempt) {
+	if a.outcome.Response == nil {
+		return
+	}
+	job := a.run.Detail.Job
+	if job == nil {
+		job, _ = e.plan.Jobs.Get(a.run.JobID, 0)
+	}
+	if job != nil && job.Bounds != nil {
+		a.outcome.Response = e.chores.Bytes.Take(job.App, job.Bounds.Quotas.BytesKept, a.outcome.Response)
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -86,7 +88,7 @@ func (p *permits[Q, A]) respond(ctx context.Context, batch []permitRequest[Q, A]
 	}
 	var granted map[pool.AttemptKey]A
 	undecided := map[pool.AttemptKey]bool{}
-	untilDone(ctx, p.log, p.step, len(asked), func() (err error) {
+	loop.UntilDone(ctx, p.log, p.step, len(asked), func() (err error) {
 		granted, err = p.grant(ctx, asked)
 		var some *dispatcher.UndecidedError
 		if errors.As(err, &some) {
@@ -99,7 +101,7 @@ func (p *permits[Q, A]) respond(ctx context.Context, batch []permitRequest[Q, A]
 	})
 	for _, one := range batch {
 		if key := p.key(one.asks); undecided[key] {
-			time.AfterFunc(spread(undecidedPause), func() { p.repeat(ctx, one) })
+			time.AfterFunc(loop.Spread(undecidedPause), func() { p.repeat(ctx, one) })
 		} else {
 			one.granted <- granted[key]
 		}
@@ -130,4 +132,90 @@ func (e *Engine) begin(ctx context.Context, a *attempt) result {
 		return proceed
 	}
 	return allowed(e.begins.request(ctx, a.run.HeldRun))
+}
+
+// batcher collects what comes in and handles it in batches, one batch at a time: a lone item at
+// once, under load as many as fill a batch.
+type batcher[T any] struct {
+	inbox chan T
+	most  int // in one batch
+	// busy reports whether more is to come soon, so that a batch waits for it; nil: no batch waits.
+	busy func() bool
+	// handle handles a batch. It must not keep the slice, which is used again.
+	handle func(ctx context.Context, batch []T)
+	batch  []T
+}
+
+// batchWait is how long a batch may fill. If the node dies meanwhile, its requests are repeated, so
+// it is short compared with a request.
+const batchWait = 25 * time.Millisecond
+
+// run handles what comes in until ctx ends.
+func (b *batcher[T]) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-b.inbox:
+			batch := b.fill(ctx, first)
+			b.handle(ctx, batch)
+			clear(batch)
+		}
+	}
+}
+
+// fill returns a batch that begins with first.
+func (b *batcher[T]) fill(ctx context.Context, first T) []T {
+	if b.batch == nil {
+		b.batch = make([]T, 0, b.most)
+	}
+	batch := append(b.batch, first)
+	if b.busy == nil || !b.busy() && len(b.inbox) == 0 {
+		for len(batch) < b.most && len(b.inbox) > 0 {
+			batch = append(batch, <-b.inbox)
+		}
+		return batch
+	}
+	filled := time.NewTimer(batchWait)
+	defer filled.Stop()
+	for len(batch) < b.most {
+		select {
+		case next := <-b.inbox:
+			batch = append(batch, next)
+		case <-filled.C:
+			return batch
+		case <-ctx.Done():
+			return batch
+		}
+	}
+	return batch
+}
+
+// pile collects items for one loop, which takes all of them at once. Unlike a batcher it never makes anyone wait.
+type pile[T any] struct {
+	mu    sync.Mutex
+	items []T
+	wake  chan struct{} // has a value when there are items
+}
+
+func newPile[T any]() *pile[T] { return &pile[T]{wake: make(chan struct{}, 1)} }
+
+// add adds items and wakes the loop.
+func (p *pile[T]) add(items ...T) {
+	if len(items) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.items = append(p.items, items...)
+	loop.Wake(p.wake)
+}
+
+// take removes and returns all items.
+func (p *pile[T]) take() []T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	items := p.items
+	p.items = nil
+	return items
 }

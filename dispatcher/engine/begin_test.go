@@ -96,7 +96,8 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
 	<-sent
 	// The node registers again, as after its death: no node holds its old runs any more.
-	if err := errors.Join(r.register(t.Context(), dispatcher.NodeActive), r.handleOnce(t.Context(), r.now), r.adopt(t.Context())); err != nil {
+	if err := errors.Join(r.register(t.Context(), dispatcher.NodeActive), r.chores.Round(t.Context(), r.now),
+		r.adopt(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	found, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 5}})
@@ -127,7 +128,7 @@ func TestNodeDeclaredDeadBeforeTheRequestSendsNothing(t *testing.T) {
 	t.Parallel()
 	store := &slowBegin{}
 	r := newRig(t, func(s Store) Store { store.Store = s; return store })
-	store.meanwhile = func() { r.fleet.joined(r.fleet.id()+1, dispatcher.NodeActive, time.Now()) }
+	store.meanwhile = func() { r.fleet.Joined(r.fleet.ID()+1, dispatcher.NodeActive, time.Now()) }
 	r.declare("payout", "rate(1s)", nil)
 	r.atMostOnce("payout")
 	r.poll(time.Second)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -91,11 +92,11 @@ func TestClaimedFireObeysBoundsOfNow(t *testing.T) {
 	if one := r.requestRun("hook"); one.State != run.Succeeded {
 		t.Fatalf("before: %s, want succeeded", one.State)
 	}
-	job, cached := r.jobs.get(run.JobID("app", "hook"), 0)
+	job, cached := r.plan.Jobs.Get(run.JobID("app", "hook"), 0)
 	if !cached {
 		t.Fatal("the job is not cached")
 	}
-	held := heldRun{HeldRun: run.HeldRun{JobID: job.ID}, Detail: runDetail{job: job}}
+	held := plan.Held{HeldRun: run.HeldRun{JobID: job.ID}, Detail: plan.Detail{Job: job}}
 	held.TriggerID = job.ID
 	r.setBounds(target.Bounds{Egress: target.EgressBounds{Ports: []int{443}}})
 	if _, err := r.callOf(t.Context(), held); err == nil || !strings.Contains(err.Error(), "egress.ports") {
@@ -112,12 +113,12 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The node has won the run when the app is suspended.
-	held, err := r.store.Adopt(t.Context(), dispatcher.AdoptQuery{Node: r.fleet.id(), Token: 77, Limit: 1}, r.adoptable())
+	held, err := r.store.Adopt(t.Context(), dispatcher.AdoptQuery{Node: r.fleet.ID(), Token: 77, Limit: 1}, r.adoptable())
 	if err != nil || len(held) != 1 {
 		t.Fatalf("adopted %d runs (%v), want 1", len(held), err)
 	}
 	r.setBounds(target.Bounds{Suspended: true, SuspendedReason: "unpaid"})
-	r.attempt(t.Context(), heldRun{HeldRun: held[0]})
+	r.attempt(t.Context(), plan.Held{HeldRun: held[0]})
 	r.quiet()
 	if waits := r.runNow(one.ID); waits.State != run.Queued || !strings.Contains(waits.Held, "unpaid") || len(r.calls) != 0 {
 		t.Errorf("the run is %s, held by %q, after %d calls; want queued, the reason, none", waits.State, waits.Held, len(r.calls))
@@ -141,7 +142,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 
 func (r *rig) adoptable() []dispatcher.Adoptable {
 	r.t.Helper()
-	found, err := r.store.Adoptable(r.t.Context(), dispatcher.AdoptQuery{Node: r.fleet.id(), Limit: 1})
+	found, err := r.store.Adoptable(r.t.Context(), dispatcher.AdoptQuery{Node: r.fleet.ID(), Limit: 1})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestResponsesAboveBytesKeptAreOmittedAndTheOutcomeIsNot(t *testing.T) {
 	if a := shown(); !strings.Contains(a.Response.Omitted, "bytes_kept") || a.Response.Body != "" {
 		t.Errorf("above the quota: omitted %q, %d bytes of body; want the quota's name, none", a.Response.Omitted, len(a.Response.Body))
 	}
-	if err := r.reportBytes(t.Context(), r.now); err != nil {
+	if err := r.round(t.Context(), r.now); err != nil {
 		t.Fatal(err)
 	}
 	app, err := r.store.App(t.Context(), "app")

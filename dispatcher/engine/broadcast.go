@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -18,8 +20,8 @@ import (
 // another one does.
 type broadcasts struct {
 	mu    sync.Mutex
-	known generations[*knownBroadcast] // by trigger
-	done  *pile[run.Key]               // parents of shards that have ended
+	known plan.Generations[*knownBroadcast] // by trigger
+	done  *pile[run.Key]                    // parents of shards that have ended
 }
 
 // knownBroadcast are the endpoints of the shards of a run, which never change.
@@ -33,7 +35,7 @@ const mostBroadcastBytes = 4 << 20
 
 func newBroadcasts() *broadcasts {
 	size := func(k *knownBroadcast) int { return 200 + 80*len(k.endpoints) }
-	return &broadcasts{known: newGenerations(mostBroadcastBytes, size), done: newPile[run.Key]()}
+	return &broadcasts{known: plan.NewGenerations(mostBroadcastBytes, size), done: newPile[run.Key]()}
 }
 
 // recorded notes the parents of the shards among records that have ended.
@@ -62,14 +64,14 @@ func (e *Engine) spread(ctx context.Context, a *attempt) result {
 	}
 	endpoints := group.BroadcastEndpoints()
 	if len(endpoints) == 0 {
-		a.clock = e.clock.best()
+		a.clock = e.clock.Best()
 		a.outcome = notAttempted(run.Failed, run.ClassNoEndpoint,
 			fmt.Errorf("group %s has no endpoint that takes part in a broadcast; it has %d, all draining", a.call.Group.Name,
 				len(group.Live)), time.Now())
 		a.outcome.NotSent = true
 		return e.conclude(ctx, a)
 	}
-	untilDone(ctx, e.log, "broadcast run", 1, func() error {
+	loop.UntilDone(ctx, e.log.Logger, "broadcast run", 1, func() error {
 		_, err := e.store.Broadcast(ctx, a.run.HeldRun, endpoints, time.Time{})
 		return err
 	})
@@ -82,7 +84,7 @@ func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call)
 	endpoints, known := e.broadcasts.get(r.Parent())
 	if !known {
 		missing := false
-		read := untilDone(ctx, e.log, "read broadcast", 1, func() (err error) {
+		read := loop.UntilDone(ctx, e.log.Logger, "read broadcast", 1, func() (err error) {
 			endpoints, err = e.store.BroadcastEndpoints(ctx, r.Key)
 			if missing = errors.Is(err, dispatcher.ErrNotFound); missing {
 				return nil // another try would not change it
@@ -108,7 +110,7 @@ func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call)
 func (b *broadcasts) get(parent run.Key) ([]string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if one, ok := b.known.get(parent.TriggerID); ok && one.parent == parent {
+	if one, ok := b.known.Get(parent.TriggerID); ok && one.parent == parent {
 		return one.endpoints, true
 	}
 	return nil, false
@@ -117,7 +119,7 @@ func (b *broadcasts) get(parent run.Key) ([]string, bool) {
 func (b *broadcasts) put(parent run.Key, endpoints []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.known.put(parent.TriggerID, &knownBroadcast{parent, endpoints})
+	b.known.Put(parent.TriggerID, &knownBroadcast{parent, endpoints})
 }
 
 // broadcastLoop ends broadcasts whose last shard this node has recorded, until ctx ends.
@@ -144,11 +146,11 @@ func (e *Engine) endBroadcasts(ctx context.Context) {
 	if len(parents) == 0 {
 		return
 	}
-	untilDone(ctx, e.log, "end broadcasts", len(parents), func() error {
+	loop.UntilDone(ctx, e.log.Logger, "end broadcasts", len(parents), func() error {
 		_, err := e.store.EndBroadcasts(ctx, parents, time.Time{})
 		return err
 	})
 	if slices.ContainsFunc(parents, func(key run.Key) bool { return key.Kind == run.KindBackfill }) {
-		wake(e.wakeBackfill)
+		loop.Wake(e.wakeBackfill)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
@@ -91,7 +92,7 @@ func (w *shardServers) serve(t *testing.T, id string) {
 		w.hits[event] = append(w.hits[event], shardHit{id, h.Get("Carillon-Shard-Index"), h.Get("Carillon-Shard-Total"), h.Get("Carillon-Run")})
 		w.count++
 		w.mu.Unlock()
-		wake(w.came)
+		loop.Wake(w.came)
 	})
 	server := httptest.NewUnstartedServer(handler)
 	address, err := freeport.Address(t.Context()) // which no other program gets while the endpoint is dead

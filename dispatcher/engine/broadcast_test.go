@@ -126,7 +126,7 @@ func TestBroadcastWithoutEndpointsIsRetried(t *testing.T) {
 		if _, err := r.store.DrainEndpoint(t.Context(), "app", "workers", "e0", draining, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
-		r.groups.clear()
+		r.plan.Groups.Clear()
 	}
 	drain(true)
 	r.fireBroadcast()
@@ -214,7 +214,7 @@ func TestBroadcastReachesMembersFromDNS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.groups.clear()
+	r.plan.Groups.Clear()
 	r.fireBroadcast()
 	want := []string{"0/3 10-0-0-1-80 queued", "1/3 e0 queued", "2/3 of-workers queued"}
 	if diff := cmp.Diff(want, r.parts(r.settled()[0].ID)); diff != "" {

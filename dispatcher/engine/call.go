@@ -3,22 +3,28 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // callOf finds what a run calls: in the cache or, for a run that waited long, in the database, which
 // it asks until it answers.
-func (e *Engine) callOf(ctx context.Context, r heldRun) (target.Call, error) {
-	call, err := e.jobs.call(r)
-	if errors.Is(err, errGone) || errors.Is(err, errOutdated) {
-		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{r.JobID}) })
-		call, err = e.jobs.call(r)
+func (e *Engine) callOf(ctx context.Context, r plan.Held) (target.Call, error) {
+	call, err := e.plan.Jobs.Call(r)
+	if errors.Is(err, plan.ErrGone) || errors.Is(err, plan.ErrOutdated) {
+		loop.UntilDone(ctx, e.log.Logger, "read job", 1, func() error { return e.plan.Jobs.Read(ctx, []int64{r.JobID}) })
+		call, err = e.plan.Jobs.Call(r)
 	}
-	if errors.Is(err, errOutdated) { // the job is not there any more
-		err = errGone
+	if errors.Is(err, plan.ErrOutdated) { // the job is not there any more
+		err = plan.ErrGone
 	}
 	if r.Accepted != nil {
 		return call, err // nothing is called
@@ -26,7 +32,7 @@ func (e *Engine) callOf(ctx context.Context, r heldRun) (target.Call, error) {
 	if err == nil && r.HasInput {
 		err = e.addInput(ctx, r.HeldRun, &call)
 	}
-	call.Missed = r.Detail.missed
+	call.Missed = r.Detail.Missed
 	if err == nil && r.Kind == run.KindCatchUp && call.Missed == nil {
 		call.Missed = e.missedRange(ctx, r)
 	}
@@ -44,8 +50,8 @@ func (e *Engine) callOf(ctx context.Context, r heldRun) (target.Call, error) {
 
 // missedRange reads the range that a catch-up run of another node stands for; nil: the run is past
 // its retention, as the recorder will find.
-func (e *Engine) missedRange(ctx context.Context, run heldRun) (missed *run.MissedRange) {
-	untilDone(ctx, e.log, "read catch-up run", 1, func() error {
+func (e *Engine) missedRange(ctx context.Context, run plan.Held) (missed *run.MissedRange) {
+	loop.UntilDone(ctx, e.log.Logger, "read catch-up run", 1, func() error {
 		found, err := e.store.Run(ctx, run.String())
 		if missed = found.Missed; errors.Is(err, dispatcher.ErrNotFound) {
 			return nil
@@ -57,13 +63,13 @@ func (e *Engine) missedRange(ctx context.Context, run heldRun) (missed *run.Miss
 
 // addFires adds to a call the fires before and after its own, by the schedule under which it was
 // claimed. That schedule is in memory or, for a run of another node or an earlier attempt, on record.
-func (e *Engine) addFires(ctx context.Context, run heldRun, call *target.Call) error {
-	if s := run.Detail.schedule; s != nil {
+func (e *Engine) addFires(ctx context.Context, run plan.Held, call *target.Call) error {
+	if s := run.Detail.Schedule; s != nil {
 		call.PreviousFire, call.NextFire = dispatcher.FiresAround(s, run.ScheduledAt)
 		return nil
 	}
 	var template *target.TemplateError
-	untilDone(ctx, e.log, "read the schedule of a run", 1, func() (err error) {
+	loop.UntilDone(ctx, e.log.Logger, "read the schedule of a run", 1, func() (err error) {
 		call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, e.store, call.App, run.JobID, run.TriggerID,
 			run.ScheduledAt)
 		if errors.As(err, &template) {
@@ -75,4 +81,86 @@ func (e *Engine) addFires(ctx context.Context, run heldRun, call *target.Call) e
 		return template
 	}
 	return nil
+}
+
+// addGroup adds to a call the endpoint group that its target names. It asks the database until it answers.
+func (e *Engine) addGroup(ctx context.Context, call *target.Call) error {
+	name := call.Target.GroupName()
+	missing := false
+	read := loop.UntilDone(ctx, e.log.Logger, "read endpoint group", 1, func() (err error) {
+		call.Group, err = e.plan.Groups.Get(ctx, call.App, name, e.clock.Now())
+		if missing = errors.Is(err, dispatcher.ErrNotFound); missing {
+			return nil // another try would not change it
+		}
+		return err
+	})
+	switch {
+	case missing:
+		return fmt.Errorf("%w: group %s of app %s", errNoGroup, name, call.App)
+	case !read:
+		return errCutOff
+	}
+	e.used.note(call, time.Now())
+	return nil
+}
+
+var (
+	errNoGroup = errors.New("the endpoint group of the job was deleted before this attempt began")
+	errCutOff  = errors.New("the attempt was cancelled")
+)
+
+// A target that accepts an attempt ends it later by a callback. Until then the run is a row that no node holds, as one that
+// is retrying, and its deadline is when it is due. Success is what the API records. The deadline, and a callback that says
+// that the attempt failed, make a node adopt the run: it calls nothing, and records how the attempt ended as if its target
+// had just responded so. So retries, slots and fixed delays need no way of their own.
+
+// untilCallback returns until when a run waits whose target accepted an attempt.
+func untilCallback(o run.Outcome) *dispatcher.NextAttempt {
+	callback := *o.Callback
+	if callback.Within <= 0 {
+		callback.Within = run.DefaultCallbackTimeout.Std()
+	}
+	callback.Within = min(callback.Within, run.MostCallbackWait)
+	return &dispatcher.NextAttempt{At: o.EndedAt.Add(callback.Within).Truncate(time.Millisecond), Callback: &callback}
+}
+
+// endAccepted records the end of an attempt that its target accepted. It is a step of an attempt, for runs that were adopted
+// for it.
+func (e *Engine) endAccepted(ctx context.Context, a *attempt) result {
+	if a.run.Accepted == nil {
+		return proceed
+	}
+	failpoint.Hit(failpoint.BeforeCallbackEnd)
+	a.outcome = endOfAccepted(*a.run.Accepted, a.run.ClaimedAt, e.clock.Now())
+	e.ended(ctx, a)
+	if a.call.Slots > 0 || occupies(a) {
+		e.slots.took(a.run.HeldRun) // so that the end of the run gives it back
+	}
+	e.record(ctx, a.run, a.outcome, e.nextOfFailed(a.run, a.call, a.outcome))
+	if e.opts.OnOutcome != nil {
+		e.opts.OnOutcome(a.call, a.outcome)
+	}
+	return finished
+}
+
+// endOfAccepted returns how an attempt ended that its target accepted, by the database's clock.
+func endOfAccepted(of run.AcceptedAttempt, claimed, now time.Time) run.Outcome {
+	o := run.Outcome{
+		State: run.TimedOut, StartedAt: of.StartedAt, EndedAt: now, HTTPStatus: of.HTTPStatus, Class: run.ClassCallbackTime,
+		Error: fmt.Sprintf("no callback came in time; the target has %s after it accepted the attempt, and after each heartbeat",
+			input.Duration(of.Within)),
+	}
+	if o.StartedAt.IsZero() {
+		o.StartedAt = claimed
+	}
+	switch {
+	case of.TimedOut:
+		o.Class, o.Error = run.ClassFunctionTime, of.Message
+	case of.Failed:
+		o.State, o.Class, o.Error = run.Failed, run.ClassCallback, of.Message
+	}
+	if o.Error == "" {
+		o.Error = "the target said so by its callback"
+	}
+	return o
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -43,7 +44,7 @@ func (c *changes) note(add func(c *changes)) {
 	if c.everything {
 		clear(c.jobs)
 	}
-	wake(c.wake)
+	loop.Wake(c.wake)
 }
 
 // take returns what was noted since the last call.
@@ -59,7 +60,7 @@ func (c *changes) take() (everything, nodes bool, jobs []int64) {
 // listenLoop hears notifications. If they fail, the poll still finds everything, later.
 func (e *Engine) listenLoop(ctx context.Context) {
 	e.every(ctx, "listen", time.Second, nil, func(ctx context.Context, _ time.Time) error {
-		rests(ctx)
+		loop.Rests(ctx)
 		return e.store.Listen(ctx, e.hear)
 	})
 }
@@ -72,32 +73,32 @@ func (e *Engine) hear(n dispatcher.Notification) {
 			e.pool.Cancel(pool.Attempt(run, n.Token, n.Attempt))
 		}
 	case n.Adopt:
-		wake(e.wakeAdopt)
+		loop.Wake(e.wakeAdopt)
 	case n.Ends:
-		wake(e.wakeFollow)
+		loop.Wake(e.wakeFollow)
 	case n.Backfill:
-		wake(e.wakeBackfill)
+		loop.Wake(e.wakeBackfill)
 	case n.Bulk:
-		wake(e.wakeBulk)
+		loop.Wake(e.wakeBulk)
 	case n.Callback:
-		e.retries.remind(reminder{at: e.clock.now()}, e.clock.until)
+		e.retries.remind(reminder{at: e.clock.Now()}, e.clock.Until)
 	case n.Nodes:
-		wake(e.wakeAdopt) // the runs of a node that left
+		loop.Wake(e.wakeAdopt) // the runs of a node that left
 		e.changes.note(func(c *changes) { c.nodes = true })
 	case n.JobID != 0:
-		e.jobs.drop(n.JobID)
+		e.plan.Jobs.Drop(n.JobID)
 		e.changes.note(func(c *changes) { c.jobs[n.JobID] = true })
 	case n.Group != "":
-		e.groups.change(n.App, n.Group)
+		e.plan.Groups.Change(n.App, n.Group)
 	case n.App != "":
-		e.jobs.dropApp(n.App)
-		e.groups.dropApp(n.App)
+		e.plan.Jobs.DropApp(n.App)
+		e.plan.Groups.DropApp(n.App)
 		e.used.dropIf(func(app string) bool { return app == n.App })
 		if len(e.opts.Apps) == 0 || slices.Contains(e.opts.Apps, n.App) {
 			e.changes.note(func(c *changes) { c.everything = true })
 		}
 	default:
-		e.groups.clear()
+		e.plan.Groups.Clear()
 		e.used.dropIf(func(string) bool { return true })
 		e.changes.note(func(c *changes) { c.everything = true })
 	}
@@ -108,41 +109,24 @@ func (e *Engine) changeLoop(ctx context.Context) {
 	e.every(ctx, "changes", time.Minute, e.changes.wake, func(ctx context.Context, now time.Time) error {
 		everything, nodes, jobs := e.changes.take()
 		if nodes {
-			sleep(ctx, randomBelow(e.opts.Heartbeat/10+1)) // not all nodes at once
-			wake(e.wakeHeartbeat)
+			loop.Sleep(ctx, loop.RandomBelow(e.opts.Heartbeat/10+1)) // not all nodes at once
+			loop.Wake(e.wakeHeartbeat)
 		}
 		var err error
 		switch {
 		case everything:
-			e.labelSets.changed()
-			e.floors.reset()
-			wake(e.wakePoll)
-			wake(e.wakeAdopt)
+			e.plan.LabelSets.Changed()
+			e.plan.Floors.Reset()
+			loop.Wake(e.wakePoll)
+			loop.Wake(e.wakeAdopt)
 		case len(jobs) > 0:
-			e.labelSets.changed()
-			err = e.planChanged(ctx, jobs, now)
-			wake(e.wakeAdopt) // a fixed delay may go on
+			e.plan.LabelSets.Changed()
+			err = e.plan.PlanChanged(ctx, jobs, now)
+			loop.Wake(e.wakeAdopt) // a fixed delay may go on
 		}
 		if everything || nodes || len(jobs) > 0 {
-			sleep(ctx, changesPause)
+			loop.Sleep(ctx, changesPause)
 		}
 		return err
 	})
-}
-
-// planChanged plans the fires of jobs that changed, as far as they are due before the next poll. If it fails,
-// a poll finds them.
-func (e *Engine) planChanged(ctx context.Context, jobs []int64, now time.Time) error {
-	query := dispatcher.DueQuery{JobIDs: jobs, Until: now.Add(e.opts.Window + e.opts.Window/5), Now: now}
-	seen, err := e.plan(ctx, query, everything(e.opts.Apps), e.fleet.fires)
-	if err != nil || !seen.complete {
-		e.floors.reset()
-		wake(e.wakePoll)
-		return err
-	}
-	for _, f := range []*floor{&e.floors.window, &e.floors.near, &e.floors.far} {
-		f.lower(seen.least)
-	}
-	e.floors.misses.reset() // some may be overdue
-	return nil
 }

@@ -46,7 +46,7 @@ func TestNotificationsCauseOneLookASecond(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &listened{heard: make(chan dispatcher.Notification)}
 				e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
-				e.fleet.joined(1, dispatcher.NodeActive, time.Now())
+				e.fleet.Joined(1, dispatcher.NodeActive, time.Now())
 				ctx, end := context.WithCancel(t.Context())
 				var loops sync.WaitGroup
 				for _, loop := range []func(context.Context){e.listenLoop, e.changeLoop, e.pollLoop} {

@@ -21,7 +21,7 @@ func TestSlowAttemptOutlivesItsClaim(t *testing.T) {
 	r.declare("report", "rate(1s)", nil)
 	unfolded := 0
 	r.invoke = func(ctx context.Context, _ target.Call) run.Outcome {
-		n, err := r.store.UnfoldClaims(ctx, r.fleet.id(), 0, r.now.Add(time.Hour))
+		n, err := r.store.UnfoldClaims(ctx, r.fleet.ID(), 0, r.now.Add(time.Hour))
 		if err != nil {
 			r.t.Error(err)
 		}

@@ -8,7 +8,7 @@
 //	database         memory       statement   begin, lease, invoke       |
 //	   ^                                         ^                       |
 //	   |                                         |                       v
-//	   +-- planNext / scheduleNext               +---- adopt <--- retrying, queued, of dead nodes
+//	   +-- PlanNext / ScheduleNext               +---- adopt <--- retrying, queued, of dead nodes
 //
 // The poll reads what moves of the triggers that are due before the next poll: their clocks. Their definitions
 // come from memory or, a moment before they are due, from the database; then they are in the timeline. The
@@ -21,7 +21,7 @@
 //
 // # Loops
 //
-// Each loop calls one step (pollOnce, claimOnce, handleOnce, ...), which tests call by hand.
+// Each loop calls one step (Planner.Poll, claimOnce, Chores.Round, ...), which tests call by hand.
 //
 //	loop        interval     does
 //	poll        5 s *        reads the window: of the node's own share of the triggers
@@ -52,15 +52,15 @@
 //	resolve      finds what to call, within the bounds of now    call.go
 //	takeSlot     waits for a slot of a job that limits its runs  slots.go
 //	checkHost    defers the run while its host may not be called hosts.go, breaker.go
-//	protect      asks for protection if it may outlast a drain   protect.go
-//	readState    reads the state that the run before has left    carried_state.go
+//	protect      asks for protection if it may outlast a drain   membership.go
+//	readState    reads the state that the run before has left    inputs.go
 //	begin        commits that an at_most_once request is sent    begin.go
 //	checkLease   looks again whether the run is still its own    attempt.go
 //	invoke       calls the target                                attempt.go
 //	conclude     plans a retry and hands the outcome over        retry.go, record.go
 //
 // For a job of which one run at a time goes to an endpoint, begin and checkLease come after the invoker has chosen the
-// endpoint, when the attempt has its slot (slots_endpoints.go). A run that has to wait for it is let go.
+// endpoint, when the attempt has its slot (slots.go). A run that has to wait for it is let go.
 //
 // The invoker looks at the lease again before it sends, and once more when a new connection is made: what comes before the
 // first byte may take longer than the lease lasts (Call.Held).
@@ -90,27 +90,21 @@
 //
 // # Handler
 //
-// Every 15 s, give or take a tenth, the handler declares nodes dead whose heartbeats stayed out, takes
-// over from them, ends pauses whose time is over, lets triggers follow the switches and pauses of their
-// apps and their labels, settles misfires, rolls up the states of jobs, looks at the alerts that time decides
-// about, counts fires for objectives and runs for statistics, counts the fires and callbacks to come, and counts
-// what there is. These
-// steps run under locks, one for the fleet and one for each app that needs it, so that one node does the
-// work of a window. Every write is a compare-and-swap as well, so a node that freezes under a lock does no
-// harm. For itself, each node reclaims runs that the database gives to it and that it does not have, and lets
-// rows be tried again that were set aside because they made their batch fail.
+// Every 15 s, give or take a tenth, the handler makes a round of the chores: package chores has them as rows. Those for the fleet
+// and for apps run under locks, so that one node does the work of a window. Every write is a compare-and-swap as well, so a node
+// that freezes under a lock does no harm.
 //
 // # Nodes
 //
 // Any node can do anything; there is no leader. Each node fires a range of the ids of triggers, which are
-// hashes: that of its place among the live nodes; see shares.go. So nodes rarely contend, and none reads what
+// hashes: that of its place among the live nodes; see plan/shares.go. So nodes rarely contend, and none reads what
 // is another's. After a grace the next in order takes a fire that its node left alone. Safety comes from the
 // compare-and-swap alone.
 //
-// A poll does not look at what was due before the earliest fire that is left; see floor.go.
+// A poll does not look at what was due before the earliest fire that is left; see plan/floor.go.
 //
 // Long attempts, those that may outlast a drain, go to new nodes while a deployment starts them: see
-// protect.go.
+// membership.go.
 //
 // A node may act on its runs while its lease lasts: until the dead-after time has passed since it sent
 // its last successful heartbeat, less a second, by its monotonic clock or by its wall clock, whichever says so

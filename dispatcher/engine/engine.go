@@ -5,18 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/engine/chores"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // Engine is one dispatcher node.
@@ -24,45 +24,19 @@ type Engine struct {
 	store   Store
 	invoker Invoker
 	opts    Options
-	log     *slog.Logger
+	log     plan.Log
 
-	clock    *clock
-	fleet    *fleet
-	timeline *timeline
-	pool     *pool.Pool[runDetail]
-	tokens   *tokens
+	clock    *plan.Clock
+	fleet    *plan.Fleet
+	plan     *plan.Planner
+	chores   *chores.Chores
+	pool     *pool.Pool[plan.Detail]
 	metrics  *metrics
-	progress progress
-	overdue  overdue
-	upcoming upcoming
-	census   census
-	planning
-	definitions
+	progress loop.Progress
 	gates
+	adopts
 	outcomes
 	signals
-	rounds
-}
-
-// planning is what polls and sweeps remember from one to the next, and what notifications have told.
-type planning struct {
-	floors    floors
-	labelSets labelSets
-	changes   *changes
-	ahead     *ahead
-}
-
-// definitions are caches of what is due: jobs, their triggers, the calendars of their apps, and the
-// expressions that the schedules of triggers share.
-type definitions struct {
-	// broken are triggers whose next fire could not be found when they were to be claimed.
-	broken    *pile[brokenTrigger]
-	jobs      *jobCache
-	groups    *groupCache
-	used      *usedGroups
-	triggers  *triggerCache
-	calendars *calendarCache
-	schedules *schedule.Cache
 }
 
 // gates are what an attempt passes before it begins.
@@ -73,19 +47,26 @@ type gates struct {
 	states *stateReads
 	inputs *inputReads
 	long   *longAttempts
+	used   *usedGroups
 	// attempts that ended, to be used again: one is some 800 bytes.
 	attempts sync.Pool
+}
+
+// adopts are the runs that the node has won, and those that it may win.
+type adopts struct {
+	claims  *plan.Claims
+	adopter *chores.Adopter
+	idle    *chores.Adoption // of runs that no node works on
+	retries *retries
 }
 
 // outcomes is what follows an attempt.
 type outcomes struct {
 	recorder *recorder
 	delays   *delays
-	retries  *retries
 	gone     goneTargets
 	// broadcasts are ended when their last shard is.
 	broadcasts *broadcasts
-	bytes      *bytesKept
 	waiting    *waitingRuns
 }
 
@@ -97,38 +78,22 @@ type signals struct {
 	wakeBackfill  chan struct{} // a backfill may go on
 	wakeBulk      chan struct{} // there is a bulk action
 	wakeHeartbeat chan struct{} // nodes came or went
-	lostFires     atomic.Bool   // own fires were lost since the last sweep
-	apis          []string      // of the other nodes, as OnAPIs was told; of the heartbeat's loop
-}
-
-// rounds is what the handler remembers from one round to the next.
-type rounds struct {
-	idle    *adoption                     // of runs that no node works on
-	missing map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
-	doubt   atomic.Int64                  // when a claim last had no response, or a rollback came or went, in Unix milliseconds; see inDoubt
-	left    left
-	mended  time.Time // when the node last looked for leaks
-	// When this node last looked for runs to reclaim, and for other time zone data.
-	reclaimAt, zonesAt time.Time
-	zones              followedZones
+	changes       *changes
+	// broken are triggers whose next fire could not be found when they were to be claimed.
+	broken *pile[brokenTrigger]
+	apis   []string // of the other nodes, as OnAPIs was told; of the heartbeat's loop
 }
 
 // New returns an Engine over store that calls targets through invoker. It starts nothing; call Run.
 func New(store Store, invoker Invoker, options Options) *Engine {
 	o := options.withDefaults()
+	fleet := plan.NewFleet(o.DeadAfter, o.Drain, o.Heartbeat)
 	e := &Engine{
-		store: store, invoker: invoker, opts: o, log: o.Logger,
-		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain, o.Heartbeat), tokens: newTokens(),
-		progress: progress{loops: map[string]loopProgress{}},
-		planning: planning{changes: newChanges(), floors: newFloors(o)},
-		definitions: definitions{
-			jobs: newJobCache(store), groups: newGroupCache(store), used: &usedGroups{of: map[int64]*usedGroup{}},
-			triggers:  newTriggerCache(mostKnownTriggers),
-			calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000),
-		},
+		store: store, invoker: invoker, opts: o, log: plan.Log{Logger: o.Logger, Fleet: fleet}, clock: plan.NewClock(store), fleet: fleet,
 		gates: gates{
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
 			begins: newRunPermits("begin runs", store.Begin, o.Batch, o.Logger), long: &longAttempts{protection: o.Protection},
+			used:     &usedGroups{of: map[int64]*usedGroup{}},
 			states:   newStateReads(store, o.Batch, o.Logger),
 			inputs:   newInputReads(store, min(o.Batch, mostInputs), o.Logger),
 			attempts: sync.Pool{New: func() any { return &attempt{} }},
@@ -137,21 +102,31 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 			wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1), wakeFollow: make(chan struct{}, 1),
 			wakeBackfill:  make(chan struct{}, 1),
 			wakeBulk:      make(chan struct{}, 1),
-			wakeHeartbeat: make(chan struct{}, 1),
+			wakeHeartbeat: make(chan struct{}, 1), changes: newChanges(), broken: newPile[brokenTrigger](),
 		},
 	}
-	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
-	e.clock.margin, e.fleet.margin = o.ClockMargin, o.ClockMargin
-	e.timeline = newTimeline()
-	e.ahead = newAhead(e.wakePoll)
-	e.timeline.refill = e.ahead.wake
+	e.pool = pool.New(o.Pool, pool.Work[plan.Detail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.Until})
+	e.clock.Margin, e.fleet.Margin = o.ClockMargin, o.ClockMargin
+	registry := cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry())
+	of := plan.Node{Log: e.log, Fleet: fleet, Clock: e.clock, Options: plan.Options{
+		Apps: o.Apps, Labels: o.Labels, Window: o.Window, Handler: o.Handler, DeadAfter: o.DeadAfter, ClockMargin: o.ClockMargin,
+		Lead: o.Lead, Grace: o.Grace, Batch: o.Batch,
+	}}
+	e.plan = plan.New(store, plan.NewDefinitions(store, of, func(app string) { e.metrics.apps.Of(app) }), e.wakePoll)
+	e.claims, e.retries, e.idle = plan.NewClaims(store, of), newRetries(), chores.NewAdoption(dispatcher.AdoptQuery{}, e.wakeAdopt)
+	e.adopter = &chores.Adopter{Node: of, Store: store, Plan: e.plan, Claims: e.claims, Pool: e.pool}
+	e.chores = chores.New(chores.Parts{
+		Store: store, Plan: e.plan, Claims: e.claims, Pool: e.pool, HasSlot: e.slots.has, Registry: registry,
+		Wakes: chores.Wakes{Poll: e.wakePoll, Adopt: e.wakeAdopt, Follow: e.wakeFollow, Retry: e.retries.wake},
+		Missed: func(app string, decision dispatcher.Decision, fires int) {
+			e.metrics.apps.Of(app).missed[decision].Add(float64(fires))
+		},
+	})
 	e.pool.OnFreed(e.hasRoom)
-	e.broken = newPile[brokenTrigger]()
-	e.idle = newAdoption(dispatcher.AdoptQuery{}, e.wakeAdopt)
-	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()},
-		broadcasts: newBroadcasts(), bytes: newBytesKept(), waiting: newWaitingRuns()}
+	e.outcomes = outcomes{delays: newDelays(), gone: goneTargets{newPile[dispatcher.Record]()},
+		broadcasts: newBroadcasts(), waiting: newWaitingRuns()}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
-	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
+	e.metrics = newMetrics(e, registry)
 	return e
 }
 
@@ -159,9 +134,9 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 // start-up and later. It returns no later than Drain and Closing after ctx has ended, also if the database
 // does not respond.
 func (e *Engine) Run(ctx context.Context) {
-	err := persist(ctx, func() error { return e.start(ctx) }, func(f backoff.Failure) bool {
+	err := loop.Persist(ctx, func() error { return e.start(ctx) }, func(f backoff.Failure) bool {
 		if ctx.Err() == nil {
-			e.logIf(ctx, "start", f.Err)
+			e.log.Failed(ctx, "start", f.Err)
 		}
 		return ctx.Err() == nil
 	})
@@ -169,12 +144,12 @@ func (e *Engine) Run(ctx context.Context) {
 		return // ctx has ended
 	}
 	if e.opts.OnStarted != nil {
-		e.opts.OnStarted(e.fleet.id())
+		e.opts.OnStarted(e.fleet.ID())
 	}
 	// Heartbeats and records must go on while attempts in flight finish.
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
-	ctx = withLife(ctx, life)
+	ctx = loop.WithLife(ctx, life)
 	heartbeats, endHeartbeats := context.WithCancel(life)
 	defer endHeartbeats()
 	var claiming, beating, recording sync.WaitGroup
@@ -219,11 +194,11 @@ func (e *Engine) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read installation: %w", err)
 	}
-	e.jobs.installation = installation
-	if err := e.clock.sample(ctx); err != nil {
+	e.plan.Jobs.Installation = installation
+	if err := e.clock.Sample(ctx); err != nil {
 		return fmt.Errorf("read database clock: %w", err)
 	}
-	if _, err := e.followZones(ctx); err != nil { // before it computes anything
+	if _, err := e.chores.FollowZones(ctx); err != nil { // before it computes anything
 		return err
 	}
 	if err := e.register(ctx, dispatcher.NodeActive); err != nil {
@@ -235,23 +210,15 @@ func (e *Engine) start(ctx context.Context) error {
 // Ready returns nil while the node can dispatch, and otherwise the reason why it cannot.
 func (e *Engine) Ready() error {
 	switch {
-	case e.fleet.id() == 0:
+	case e.fleet.ID() == 0:
 		return errors.New("the node is not registered yet")
-	case !e.fleet.leased():
+	case !e.fleet.Leased():
 		return errors.New("the node's lease has run out: its heartbeats do not reach the database")
-	case e.clock.offset().Abs() > mostSkew:
-		return fmt.Errorf("the node's clock is %s off the database's; set it right", e.clock.offset().Round(time.Second))
+	case e.clock.Offset().Abs() > mostSkew:
+		return fmt.Errorf("the node's clock is %s off the database's; set it right", e.clock.Offset().Round(time.Second))
 	}
 	return nil
 }
 
 // Node returns the node's id, 0 before it is registered.
-func (e *Engine) Node() run.NodeID { return e.fleet.id() }
-
-// logIf logs the error of a step. A step that a shutdown cut off has not failed.
-func (e *Engine) logIf(ctx context.Context, step string, err error) {
-	cutOff := ctx.Err() != nil && errors.Is(err, context.Canceled)
-	if err != nil && !cutOff {
-		e.log.ErrorContext(ctx, "step failed", "step", step, "node", e.fleet.id().String(), "err", err)
-	}
-}
+func (e *Engine) Node() run.NodeID { return e.fleet.ID() }

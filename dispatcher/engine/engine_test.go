@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -43,7 +44,7 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	r.declare("patient", "rate(4s)", nil)
 	r.declare("impatient", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(2 * time.Second) })
 	r.now = r.now.Add(10 * time.Second) // two instants of each are past: 6 s and 2 s ago
-	if err := r.settle(t.Context(), []string{"app"}, time.Time{}, r.now); err != nil {
+	if err := r.settle(t.Context(), r.now); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(0)
@@ -107,7 +108,7 @@ func TestRunsWonWithALostResponseAreExecutedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(7 * time.Second)
-	if err := errors.Join(r.handleOnce(t.Context(), r.now), r.adopt(t.Context())); err != nil {
+	if err := errors.Join(r.chores.Round(t.Context(), r.now), r.adopt(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(0)
@@ -157,7 +158,7 @@ func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 	}
 	r.now = r.now.Add(7 * time.Second)
 	for step, do := range map[string]func(context.Context){
-		"settle": func(ctx context.Context) { _ = r.settle(ctx, []string{"app"}, time.Time{}, r.now) }, // its later reads are cut off
+		"settle": func(ctx context.Context) { _ = r.settle(ctx, r.now) }, // its later reads are cut off
 		"adopt":  func(ctx context.Context) { _ = r.adopt(ctx) },
 		"claim": func(ctx context.Context) {
 			r.poll(0)
@@ -184,21 +185,26 @@ func TestRunUnknownToItsNodeIsReclaimedAfterAnInterval(t *testing.T) {
 	r.declare("unknown", "rate(1s)", nil)
 	r.atMostOnce("unknown") // the store knows the claims that it has made for its node
 	due := r.due(time.Second)
-	next := due.advanceTo(r.now.Add(time.Hour), r.now.Add(time.Hour))
-	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{next}}
+	next := due.AdvanceTo(r.now.Add(time.Hour), r.now.Add(time.Hour))
+	claim := dispatcher.ClaimBatch{Node: r.fleet.ID(), Token: 7, Advances: []dispatcher.Advance{next}}
 	if held, err := r.store.Claim(t.Context(), claim); err != nil || len(held) != 1 {
 		t.Fatalf("claim = %v, %v, want one run", held, err)
 	}
 	for round, want := range []int{0, 0, 1} {
-		if err := r.reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler/2)); err != nil {
+		if err := r.chores.Reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler/2)); err != nil {
 			t.Fatal(err)
 		}
 		if r.settled(); len(r.calls) != want {
 			t.Errorf("%d calls after round %d, want %d", len(r.calls), round+1, want)
 		}
 	}
-	if err := r.reclaim(t.Context(), r.now); err != nil || len(r.missing) != 0 {
-		t.Errorf("a recorded run is still missing: %v, %v", r.missing, err)
+	for round := range 2 {
+		if err := r.chores.Reclaim(t.Context(), r.now.Add(time.Duration(2+round)*r.opts.Handler)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.settled(); len(r.calls) != 1 {
+		t.Errorf("%d calls after the run was recorded, want no more", len(r.calls))
 	}
 }
 
@@ -225,17 +231,17 @@ func TestRunOfADeletedJobEndsCancelledWithTheReason(t *testing.T) {
 func TestNodeDeclaredDeadRegistersAgainAndDropsItsOldRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	old := r.fleet.id()
+	old := r.fleet.ID()
 	if err := r.store.Deregister(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.heartbeatOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r.fleet.id() == old || !r.fleet.active() {
-		t.Fatalf("node %s is active: %v, want a new, active incarnation of %s", r.fleet.id(), r.fleet.active(), old)
+	if r.fleet.ID() == old || !r.fleet.Active() {
+		t.Fatalf("node %s is active: %v, want a new, active incarnation of %s", r.fleet.ID(), r.fleet.Active(), old)
 	}
-	stale := heldRun{Node: old, HeldRun: run.HeldRun{Key: run.Key{ScheduledAt: r.now}}}
+	stale := plan.Held{Node: old, HeldRun: run.HeldRun{Key: run.Key{ScheduledAt: r.now}}}
 	if r.waitUntilDue(t.Context(), stale, nil) {
 		t.Error("a run of the old incarnation was begun, though another node has it now")
 	}
@@ -277,7 +283,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	<-ended
 	r.recorder.drain(patience)
 	for round := range 3 {
-		if err := r.reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler)); err != nil {
+		if err := r.chores.Reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +297,7 @@ func TestSettledMisfireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Second) })
-	if err := r.settle(t.Context(), []string{"app"}, time.Time{}, r.now.Add(5*time.Second)); err != nil {
+	if err := r.settle(t.Context(), r.now.Add(5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -309,16 +315,16 @@ func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 		t.Fatal("poll did not plan the fire")
 	}
 	// A node that is preferred for the trigger joins after this one has planned the fire.
-	own := r.fleet.id()
-	for other := run.NodeID(1); r.fleet.prefers(dispatcher.DueTrigger{ID: run.TriggerID("app", "moving", "only")}); {
+	own := r.fleet.ID()
+	for other := run.NodeID(1); r.fleet.Prefers(dispatcher.DueTrigger{ID: run.TriggerID("app", "moving", "only")}); {
 		live := []dispatcher.Node{{ID: own}, {ID: other}}
-		r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
+		r.fleet.Heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 		other = math.MaxInt64
 	}
 	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
 		t.Fatalf("%d fires were tried, want the planned one", n)
 	}
-	if head, ok := r.timeline.head(); ok {
+	if head, ok := r.plan.Timeline.Head(); ok {
 		t.Errorf("the fire of %s is planned here, want it left to the other node", head)
 	}
 }
@@ -332,7 +338,7 @@ func TestLostFireWakesThePoll(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
-	if !r.lostFires.Load() {
+	if !r.plan.LostFires.Load() {
 		t.Error("the next sweep will not wake the poll to look for the lost fire")
 	}
 }
@@ -344,7 +350,7 @@ func TestPausedNodeClaimsNothing(t *testing.T) {
 	if r.poll(5*time.Second) != 1 {
 		t.Fatal("poll did not plan the fire")
 	}
-	if _, err := r.store.SetNodeState(t.Context(), r.fleet.id(), dispatcher.NodePaused, input.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.SetNodeState(t.Context(), r.fleet.ID(), dispatcher.NodePaused, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	// The claim itself looks, even before the node knows.
@@ -355,7 +361,7 @@ func TestPausedNodeClaimsNothing(t *testing.T) {
 	if err := r.heartbeatOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.poll(5 * time.Second); n != 0 || r.fleet.active() {
+	if n := r.poll(5 * time.Second); n != 0 || r.fleet.Active() {
 		t.Errorf("a paused node planned %d fires", n)
 	}
 }

@@ -2,10 +2,15 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"net/http"
+	"sync"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -23,10 +28,10 @@ func (e *Engine) followLoop(ctx context.Context) {
 // their records are; those that come later, and those that were set aside or are left by a node that died over them, are found by
 // the next look without a lower bound.
 func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
-	look := e.floors.ends.begin(now, 0, time.Time{})
-	query := dispatcher.FollowQuery{Limit: followPage, From: look.from, After: map[int64]time.Time{}}
+	look := e.plan.Floors.Ends.Begin(now, 0, time.Time{})
+	query := dispatcher.FollowQuery{Limit: followPage, From: look.From, After: map[int64]time.Time{}}
 	for ctx.Err() == nil {
-		turned(ctx)
+		loop.Turned(ctx)
 		done, err := e.store.FollowEnds(ctx, query)
 		if err != nil {
 			return err
@@ -35,10 +40,10 @@ func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 			failpoint.Hit(failpoint.AfterFollow)
 		}
 		if done.Queued > 0 {
-			wake(e.wakeAdopt)
+			loop.Wake(e.wakeAdopt)
 		}
 		if !done.More {
-			e.floors.ends.end(look, time.Time{}, now.Add(-retriesMargin))
+			e.plan.Floors.Ends.End(look, time.Time{}, now.Add(-plan.RetriesMargin))
 			return nil
 		}
 		maps.Copy(query.After, done.Latest)
@@ -47,12 +52,12 @@ func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 }
 
 // followed tells whether something may follow the end of a run, as far as the node knows its job.
-func (e *Engine) followed(r heldRun, outcome run.Outcome) bool {
+func (e *Engine) followed(r plan.Held, outcome run.Outcome) bool {
 	if r.Shard > 0 {
 		return false
 	}
-	job := r.Detail.job
-	if latest, cached := e.jobs.get(r.JobID, 0); cached {
+	job := r.Detail.Job
+	if latest, cached := e.plan.Jobs.Get(r.JobID, 0); cached {
 		job = latest
 	}
 	if job == nil {
@@ -69,8 +74,99 @@ func (e *Engine) followed(r heldRun, outcome run.Outcome) bool {
 func (e *Engine) wakeFollowers(records []dispatcher.Record) {
 	for i := range records {
 		if records[i].Followed {
-			wake(e.wakeFollow)
+			loop.Wake(e.wakeFollow)
 			return
+		}
+	}
+}
+
+// delays are the triggers with a fixed delay whose runs end on this node. Their next fires count from
+// those ends, so the claim cannot write them. This is only the quick way: the adopt loop finds in the
+// database the triggers whose run ended otherwise (cancelled, or recorded by a node that then died).
+type delays struct {
+	mu       sync.Mutex
+	expected map[int64]bool // triggers whose outcome is about to be recorded
+	ended    *pile[int64]
+}
+
+func newDelays() *delays {
+	return &delays{expected: map[int64]bool{}, ended: newPile[int64]()}
+}
+
+// expect notes that the outcome of a run of a fixed delay will be recorded.
+func (d *delays) expect(trigger int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.expected[trigger] = true
+}
+
+// recorded notes the records of fixed delays.
+func (d *delays) recorded(records []dispatcher.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.expected) == 0 {
+		return
+	}
+	for _, r := range records {
+		if d.expected[r.TriggerID] {
+			delete(d.expected, r.TriggerID)
+			d.ended.add(r.TriggerID)
+		}
+	}
+}
+
+// delayLoop schedules the next fire of fixed delays as soon as their runs are recorded.
+func (e *Engine) delayLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.delays.ended.wake:
+		}
+		if ended := e.delays.ended.take(); len(ended) > 0 {
+			failpoint.Hit(failpoint.BeforeScheduleNext)
+			e.log.Failed(ctx, "schedule fixed delays", e.plan.ScheduleNext(ctx, ended, e.clock.Now()))
+		}
+	}
+}
+
+// goneTargets are the attempts whose target responded with 410 (Gone): it wants no more calls. Their triggers are disabled
+// after the outcome is stored, because only then is it sure that the run was still this node's. The store leaves a
+// trigger alone that was changed since the run was claimed: the response was about what was there before.
+type goneTargets struct{ attempts *pile[dispatcher.Record] }
+
+// recorded notes the attempts among records whose target is gone.
+func (g goneTargets) recorded(records []dispatcher.Record) {
+	for _, r := range records {
+		if r.Outcome.HTTPStatus == http.StatusGone && r.Outcome.State != run.Succeeded {
+			g.attempts.add(r)
+		}
+	}
+}
+
+// goneLoop disables the triggers of targets that are gone until ctx ends.
+func (e *Engine) goneLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.gone.attempts.wake:
+			e.disableGone(ctx)
+		}
+	}
+}
+
+// disableGone disables the triggers of targets that are gone, each until the database has responded.
+func (e *Engine) disableGone(ctx context.Context) {
+	type definition struct{ trigger, revision int64 }
+	done := map[definition]bool{} // a target may have responded to many runs at once
+	for _, r := range e.gone.attempts.take() {
+		if is := (definition{r.TriggerID, r.Revision}); !done[is] {
+			reason := fmt.Sprintf("the target responded 410 (Gone) to run %s; resume the trigger when the target accepts calls again", r.Key)
+			loop.UntilDone(ctx, e.log.Logger, "disable trigger", 1, func() (err error) {
+				done[is], err = e.store.Disable(ctx, r, reason, time.Time{})
+				return err
+			})
 		}
 	}
 }

@@ -129,7 +129,7 @@ func TestFireOfAClaimIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.poll(3 * time.Second)
-	r.claimOnce(t.Context(), r.clock.now())
+	r.claimOnce(t.Context(), r.clock.Now())
 	r.quiet()
 	select {
 	case <-r.wakeFollow:

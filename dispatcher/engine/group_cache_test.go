@@ -71,7 +71,7 @@ func (r *rig) declareGrouped(name, expression string) {
 // workers returns the URL of the endpoint that a fire would call now.
 func (r *rig) workers() string {
 	r.t.Helper()
-	version, err := r.groups.get(r.t.Context(), "app", "workers", r.now)
+	version, err := r.plan.Groups.Get(r.t.Context(), "app", "workers", r.now)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -105,9 +105,7 @@ func TestManyFiresReadTheirGroupOnce(t *testing.T) {
 	if n := reads.count.Load(); grouped != 10 || n != 1 {
 		t.Errorf("%d calls of the group, %d reads, want 10 and 1", grouped, n)
 	}
-	key := run.GroupID("app", "workers")
-	known, _ := r.groups.groups.get(key)
-	known.readAt = known.readAt.Add(-groupMaxAge)
+	r.plan.Groups.Change("app", "workers")
 	reads.after = func() error {
 		for range 10_000 { // the other fires come meanwhile
 			runtime.Gosched()
@@ -177,7 +175,7 @@ func TestReadThatIsCutOffCutsOffNoOtherFire(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	}
-	if _, err := r.groups.get(ctx, "app", "workers", r.now); !errors.Is(err, context.Canceled) {
+	if _, err := r.plan.Groups.Get(ctx, "app", "workers", r.now); !errors.Is(err, context.Canceled) {
 		t.Errorf("the read ended with %v, want cancelled", err)
 	}
 	if got := <-waiting; got != "http://127.0.0.1:1" {

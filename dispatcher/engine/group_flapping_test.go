@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -46,7 +47,7 @@ func newFlock(tb testing.TB) (f *flock, stop func()) {
 	f = &flock{tb: tb, came: make(chan struct{}, 1)}
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		f.got.Add(1)
-		wake(f.came)
+		loop.Wake(f.came)
 	}))
 	tb.Cleanup(server.Close)
 	refusing, err := freeport.Address(tb.Context())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
@@ -57,7 +58,7 @@ func (w *workers) start(t *testing.T, id string) *httptest.Server {
 		}
 		w.events[event] = id
 		w.mu.Unlock()
-		wake(w.came)
+		loop.Wake(w.came)
 	}))
 	t.Cleanup(server.Close)
 	return server

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -59,7 +60,7 @@ func (a *arrivals) serve(t *testing.T, id string, busy func(url string) bool) st
 		}
 		group, fire := strings.Split(r.URL.Path, "/")[1], r.Header.Get("Carillon-Trigger")+" "+r.Header.Get("Carillon-Scheduled-At")
 		a.arrive(group, fire, id)
-		wake(a.came)
+		loop.Wake(a.came)
 		if group == a.held {
 			select {
 			case <-a.release:

@@ -47,7 +47,7 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	})
 	slow.rounds = func() {
 		for i := range 2 {
-			if err := r.reclaim(t.Context(), r.now.Add(time.Duration(i)*r.opts.Handler)); err != nil {
+			if err := r.chores.Reclaim(t.Context(), r.now.Add(time.Duration(i)*r.opts.Handler)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -61,7 +61,7 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(10 * time.Second)
-	if err := r.settle(t.Context(), []string{"app"}, time.Time{}, r.now); err != nil {
+	if err := r.settle(t.Context(), r.now); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(0)
@@ -157,7 +157,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 func TestBacklogOfOneAppLeavesTurnsToAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.opts.Batch = 5
+	r.adopter.Options.Batch = 5
 	change := input.Change{Actor: "test"}
 	for i, app := range []string{"app", "other"} {
 		if _, _, err := r.store.PutApp(t.Context(), access.App{Name: app, Enabled: true}, change); err != nil {

@@ -44,7 +44,7 @@ func TestHandlerRemovesExpiredEndpoints(t *testing.T) {
 			}
 		}
 	}
-	if err := r.handleOnce(t.Context(), r.now); err != nil {
+	if err := r.chores.Round(t.Context(), r.now); err != nil {
 		t.Fatal(err)
 	}
 	if counted.calls != 2 { // a page of 1000, and the rest

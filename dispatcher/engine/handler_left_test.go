@@ -16,7 +16,7 @@ func (r *rig) leftBehind(change func(*dispatcher.Job)) run.HeldRun {
 	r.t.Helper()
 	r.putBounded(change)
 	r.requestBounded()
-	query := dispatcher.AdoptQuery{Node: r.fleet.id(), Token: 77, Limit: 10, Now: time.Now()}
+	query := dispatcher.AdoptQuery{Node: r.fleet.ID(), Token: 77, Limit: 10, Now: time.Now()}
 	found, err := r.store.Adoptable(r.t.Context(), query)
 	if err != nil || len(found) != 1 {
 		r.t.Fatalf("adoptable: %v, %v, want one run", found, err)
@@ -59,7 +59,7 @@ func (r *rig) handle(rounds int) {
 		if err := r.heartbeatOnce(r.t.Context()); err != nil {
 			r.t.Fatal(err)
 		}
-		if err := r.handleOnce(r.t.Context(), r.now); err != nil {
+		if err := r.chores.Round(r.t.Context(), r.now); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -24,7 +25,7 @@ func (r *rig) startAgo(ago time.Duration) { r.now = r.now.Add(-ago) }
 func (r *rig) work(now time.Time) {
 	r.t.Helper()
 	r.now = now
-	if err := errors.Join(r.settle(r.t.Context(), []string{"app"}, time.Time{}, now), r.adopt(r.t.Context())); err != nil {
+	if err := errors.Join(r.settle(r.t.Context(), now), r.adopt(r.t.Context())); err != nil {
 		r.t.Fatal(err)
 	}
 	r.poll(r.opts.Window)
@@ -156,7 +157,7 @@ func TestFireAllIsCappedAndSpaced(t *testing.T) {
 	now := begin.Add(72 * time.Hour)
 	for range 20 {
 		r.work(now)
-		now = now.Add(catchUpPause)
+		now = now.Add(time.Second)
 	}
 	got := r.ledger("all", begin)
 	skipped := 72*60 - dispatcher.MostCaughtUp
@@ -211,7 +212,7 @@ func TestSkippedFixedDelayCountsFromTheDecision(t *testing.T) {
 		t.MisfirePolicy, t.MisfireAfter, t.RepeatCount = dispatcher.Skip, input.Duration(5*time.Second), 2
 	})
 	r.work(begin.Add(time.Minute))
-	if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
+	if err := r.plan.ScheduleNext(t.Context(), nil, r.now); err != nil {
 		t.Fatal(err)
 	}
 	misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
@@ -293,7 +294,8 @@ func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 		for _, gap := range rapid.SliceOfN(rapid.SampledFrom([]int{1, 1, 1, 2, 5, 40, 300}), 1, 12).Draw(rt, "gaps") {
 			now = now.Add(time.Duration(gap) * time.Second)
 			if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
-				r.timeline = newTimeline()
+				planned := r.plan.Timeline.Take(now.Add(365*24*time.Hour), 1_000_000, anyQueue, keep)
+				r.plan.Timeline.Claimed(planned, nil)
 			}
 			r.work(now)
 		}
@@ -375,8 +377,8 @@ func TestMisfiresAreReadFromTheBoundByWhichTheirAppsWereFound(t *testing.T) {
 	r := newRig(t, func(s Store) Store { o.Store = s; return o })
 	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = input.Duration(time.Second) })
 	now, bound := r.now.Add(10*time.Second), r.now.Add(-time.Minute)
-	r.floors.misses.end(look{now: now}, time.Time{}, bound)
-	if err := r.settleMisfires(t.Context(), now); err != nil {
+	r.plan.Floors.Misses.End(plan.Look{Now: now}, time.Time{}, bound)
+	if err := r.chores.SettleMisfires(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 	if len(o.from) == 0 || !o.from[0].Equal(bound) {

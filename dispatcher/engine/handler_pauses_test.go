@@ -26,14 +26,14 @@ func TestPauseOfAnAppStopsPlannedFiresUntilTheHandlerEndsIt(t *testing.T) {
 	if runs := offsets(r, r.settled()); len(runs) != 0 || len(r.calls) != 0 {
 		t.Errorf("of a paused app, %d requests were sent, and there are the runs %v; want none", len(r.calls), runs)
 	}
-	if err := r.handleOnce(t.Context(), r.now.Add(15*time.Second)); err != nil {
+	if err := r.chores.Round(t.Context(), r.now.Add(15*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if pauses, err := r.store.AppPauses(t.Context(), "app"); err != nil || len(pauses) != 0 {
 		t.Errorf("after a round of the handler there are the pauses %+v, %v; want none", pauses, err)
 	}
 	r.hear(dispatcher.Notification{App: "app"})
-	r.floors.reset()
+	r.plan.Floors.Reset()
 	r.poll(10 * time.Second)
 	r.claimOnce(t.Context(), r.now.Add(10*time.Second))
 	if diff := cmp.Diff([]string{"10s schedule succeeded #1"}, offsets(r, r.settled())); diff != "" || len(r.calls) != 1 {

@@ -30,7 +30,7 @@ func TestHandlerLetsAllTriggersFollowTheirAppsSwitch(t *testing.T) {
 	if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "app"}, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.handleOnce(t.Context(), r.now); err != nil {
+	if err := r.chores.Round(t.Context(), r.now); err != nil {
 		t.Fatal(err)
 	}
 	if left, more, err := r.store.FollowSwitches(t.Context(), 10); err != nil || left != 0 || more {

@@ -2,15 +2,13 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -56,7 +54,7 @@ func TestAppIsHandledOnceInAWindow(t *testing.T) {
 	r := newRig(t, func(s Store) Store { w.Store = s; return w })
 	round := func(what string, want ...string) {
 		t.Helper()
-		if err := r.handleOnce(t.Context(), r.now); err != nil {
+		if err := r.chores.Round(t.Context(), r.now); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, w.take()); diff != "" {
@@ -83,55 +81,17 @@ func TestAppIsHandledOnceInAWindow(t *testing.T) {
 	w.take()
 	round("when it has passed, and the clock was set back", "lock app/app", "settle")
 	// A node with two heartbeats on time marks dead nodes, once in a window.
-	r.fleet.onTime = 2
+	for i := range 2 {
+		r.fleet.Heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive}, time.Now().Add(time.Duration(i+1)*time.Minute))
+	}
 	round("as one of the fleet", "lock fleet", "mark dead")
-}
-
-// It may finish the statement that was on its way, which is a compare-and-swap, and begins no other.
-func TestNodeFrozenUnderALockStops(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		locks := &lockedOnce{}
-		e := New(locks, nil, Options{Logger: slog.New(slog.DiscardHandler), DeadAfter: 10 * time.Second})
-		e.fleet.joined(1, dispatcher.NodeActive, time.Now())
-		steps := 0
-		err := e.withLocks(t.Context(), []string{"x"}, func(ctx context.Context, won []string) error {
-			for steps = 0; ctx.Err() == nil; steps++ {
-				time.Sleep(4 * time.Second)
-			}
-			return ctx.Err()
-		})
-		if err != nil || steps != 3 || locks.freed {
-			t.Errorf("withLocks = %v after %d steps of 4 s, given back %v; want no error, an end within 10 s less a second, and the lock kept",
-				err, steps, locks.freed)
-		}
-		err = e.withLocks(t.Context(), []string{"x"}, func(context.Context, []string) error { return errLost })
-		if !errors.Is(err, errLost) || !locks.freed {
-			t.Errorf("withLocks = %v, given back %v; want the error of the step, and the lock back", err, locks.freed)
-		}
-	})
-}
-
-// lockedOnce gives every lock.
-type lockedOnce struct {
-	Store
-	freed bool
-}
-
-func (l *lockedOnce) Lock(_ context.Context, r dispatcher.LockRequest) ([]dispatcher.Lock, error) {
-	return []dispatcher.Lock{{Name: r.Names[0], Node: r.Node, Fence: 1}}, nil
-}
-
-func (l *lockedOnce) Unlock(context.Context, []dispatcher.Lock) error {
-	l.freed = true
-	return nil
 }
 
 func TestRoundsOfNodesDriftApart(t *testing.T) {
 	t.Parallel()
 	seen := map[time.Duration]bool{}
 	for range 100 {
-		pause := spread(10 * time.Second)
+		pause := loop.Spread(10 * time.Second)
 		if pause < 9*time.Second || pause > 11*time.Second {
 			t.Fatalf("a pause of %s, want 10s give or take a tenth", pause)
 		}

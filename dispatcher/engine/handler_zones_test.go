@@ -32,7 +32,7 @@ func TestNodeFollowsTheZonesOfTheInstallation(t *testing.T) {
 	round := func() {
 		t.Helper()
 		r.exec(`DELETE FROM locks`) // as if the interval had passed
-		if err := r.handleOnce(t.Context(), r.now); err != nil {
+		if err := r.chores.Round(t.Context(), r.now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestBrokenZonesOfTheInstallationAreNotFollowed(t *testing.T) {
 	if _, err := r.store.SetZones(t.Context(), "2098b", []byte("no zip"), input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.handleOnce(t.Context(), r.now); err == nil {
+	if err := r.chores.Round(t.Context(), r.now); err == nil {
 		t.Error("the handler says nothing of data that cannot be read")
 	}
 	if got := schedule.ZonesVersion(); got != ours {

@@ -101,7 +101,7 @@ func (e *Engine) groupsInUse(ctx context.Context, local, now time.Time) []target
 		if !reachable {
 			break
 		}
-		version, err := e.groups.get(ctx, calls[n].App, calls[n].Group.Name, now)
+		version, err := e.plan.Groups.Get(ctx, calls[n].App, calls[n].Group.Name, now)
 		switch {
 		case err == nil:
 			calls[n].Group = version

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // hostOf returns the host that a run calls, as its circuits know it.
-func hostOf(run heldRun) hostOfApp { return hostOfApp{run.Queue.App, run.Queue.Host} }
+func hostOf(run plan.Held) hostOfApp { return hostOfApp{run.Queue.App, run.Queue.Host} }
 
 // checkHost defers an attempt whose host may not be called now, and does not consume it. A run of a circuit waits for
 // the host, together with the other runs of its job; one that is too many for a rate waits for its turn. It is a
@@ -22,7 +24,7 @@ func hostOf(run heldRun) hostOfApp { return hostOfApp{run.Queue.App, run.Queue.H
 func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	now, r := time.Now(), a.run
 	never := r.Attempt == 1 && r.Failures == 0
-	over := !r.RetryUntil.IsZero() && e.clock.of(now).After(r.RetryUntil)
+	over := !r.RetryUntil.IsZero() && e.clock.Of(now).After(r.RetryUntil)
 	ends := over && (!never || a.call.Retry.StopAtNextFire)
 	d := e.hosts.admit(request{host: hostOf(r), job: r.JobID, run: r.Key, last: over && !ends}, now)
 	if d == nil {
@@ -54,10 +56,10 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 }
 
 // hostResponds lets the runs of a job go that wait for its host. If that fails, the next probe does it.
-func (e *Engine) hostResponds(ctx context.Context, run heldRun) {
+func (e *Engine) hostResponds(ctx context.Context, run plan.Held) {
 	id := dispatcher.HostWaitID(run.JobID, run.Queue.Host)
-	e.logIf(ctx, "let runs go that wait for a host", e.store.HostResponded(ctx, id, time.Time{}))
-	e.retries.remind(reminder{e.clock.now().Add(flowPause), id}, e.clock.until)
+	e.log.Failed(ctx, "let runs go that wait for a host", e.store.HostResponded(ctx, id, time.Time{}))
+	e.retries.remind(reminder{e.clock.Now().Add(flowPause), id}, e.clock.Until)
 }
 
 // probeHosts lets runs go that wait for hosts: one as a probe where it is time for one, and all where the host
@@ -65,18 +67,18 @@ func (e *Engine) hostResponds(ctx context.Context, run heldRun) {
 // made its last probe. The others look after a window for what is overdue, because that node is gone or has no room.
 func (e *Engine) probeHosts(ctx context.Context, now time.Time) error {
 	query, wanted := e.retries.dueProbes(now, e.opts.Window)
-	if !wanted || !e.fleet.active() {
+	if !wanted || !e.fleet.Active() {
 		return nil
 	}
-	if query.Apps = e.opts.Apps; e.fleet.alone() {
+	if query.Apps = e.opts.Apps; e.fleet.Alone() {
 		query.Overdue = now
 	}
 	due, err := e.store.DueHosts(ctx, query)
 	for _, wait := range due {
-		turned(ctx)
+		loop.Turned(ctx)
 		later, wrong := e.probeHost(ctx, wait) // of one host keeps no other from its probe
 		if err = errors.Join(err, wrong); later > 0 {
-			e.retries.remind(reminder{now.Add(later), wait.ID}, e.clock.until)
+			e.retries.remind(reminder{now.Add(later), wait.ID}, e.clock.Until)
 		}
 		if ctx.Err() != nil {
 			break
@@ -94,7 +96,7 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 	} else if later = e.untilProbe(wait); later > 0 {
 		return later, nil
 	}
-	page, err := e.look(ctx, &query)
+	page, err := e.adopter.Look(ctx, &query)
 	switch {
 	case err != nil:
 		return 0, err
@@ -102,33 +104,33 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 		_, err := e.store.DropHostWait(ctx, wait.ID)
 		return 0, err
 	}
-	host := hostOfApp{page[0].queue.App, page[0].queue.Host}
+	host := hostOfApp{page[0].Queue.App, page[0].Queue.Host}
 	if !flows && moved(host, wait) {
 		return flowPause, e.store.HostResponded(ctx, wait.ID, time.Time{})
 	}
 	if flows && !e.hosts.mayFlow(host, wait.JobID, time.Now()) {
 		flows, page = false, page[:1] // it fails again
 	}
-	places, _ := e.admitted(page)
+	places, _ := e.adopter.Admit(page)
 	if len(places) == 0 {
 		return roomPause, nil
 	}
 	if !flows {
 		if later := e.hosts.takeProbe(wait, host, time.Now()); later > 0 {
-			e.giveBack(places)
+			e.adopter.GiveBack(places)
 			return later, nil
 		}
 		pause := longer(wait.Pause)
-		next := e.clock.now().Add(pause)
+		next := e.clock.Now().Add(pause)
 		won, err := e.store.TakeProbe(ctx, wait, pause, next)
 		if err != nil || !won {
-			e.giveBack(places)
+			e.adopter.GiveBack(places)
 			return 0, err
 		}
-		e.retries.remind(reminder{next, wait.ID}, e.clock.until)
+		e.retries.remind(reminder{next, wait.ID}, e.clock.Until)
 		e.hosts.adopted(page[0].Key, time.Now())
 	}
-	e.adoptAdmitted(ctx, query, places)
+	e.adopter.Adopt(ctx, query, places)
 	if flows {
 		return flowPause, nil
 	}
@@ -139,8 +141,8 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 // one of each job of a host that is down, and all are due while only one a second may go. So it saves the look for
 // their runs.
 func (e *Engine) untilProbe(wait dispatcher.HostWait) time.Duration {
-	job, cached := e.jobs.get(wait.JobID, 0)
-	if !cached || job.host != wait.Host {
+	job, cached := e.plan.Jobs.Get(wait.JobID, 0)
+	if !cached || job.Host != wait.Host {
 		return 0
 	}
 	return e.hosts.untilProbe(hostOfApp{job.App, wait.Host}, wait.JobID, time.Now())
@@ -158,7 +160,7 @@ const (
 	// is room again.
 	roomPause = time.Second
 	// flowPause is the time between two portions of the runs that waited for a host that responded.
-	flowPause = shortestPause
+	flowPause = loop.ShortestPause
 )
 
 // dueProbes returns what selects the waits that this node looks at now, and whether there may be any.
@@ -166,7 +168,7 @@ func (r *retries) dueProbes(now time.Time, window time.Duration) (query dispatch
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	query = dispatcher.HostQuery{Now: now, IDs: r.probes}
-	if !r.none && passed(r.probedAt, now, mostOf(window)) {
+	if !r.none && plan.Passed(r.probedAt, now, mostOf(window)) {
 		query.Overdue, r.probedAt = now.Add(-window), now
 	}
 	r.probes = nil

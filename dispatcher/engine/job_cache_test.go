@@ -90,7 +90,7 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	for r.claimOnce(t.Context(), r.now) > 0 {
 	}
 	edited := declare("edited", "http://127.0.0.1:2/new")
-	if err := r.jobs.read(t.Context(), []int64{run.JobID("app", "edited")}); err != nil {
+	if err := r.plan.Jobs.Read(t.Context(), []int64{run.JobID("app", "edited")}); err != nil {
 		t.Fatal(err)
 	}
 	close(end)

@@ -34,7 +34,7 @@ func TestStepThatAShutdownCutsOffIsNoError(t *testing.T) {
 			if tt.down {
 				stop()
 			}
-			e.logIf(ctx, "read jobs of adopted runs", tt.err)
+			e.log.Failed(ctx, "read jobs of adopted runs", tt.err)
 			if logged := strings.Contains(out.String(), "level=ERROR"); logged != tt.logged {
 				t.Errorf("logged an error: %v, want %v; log: %s", logged, tt.logged, out.String())
 			}

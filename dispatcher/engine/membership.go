@@ -8,341 +8,20 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// fleet is what a node knows of itself and of the other nodes.
-type fleet struct {
-	deadAfter, drain time.Duration
-	// margin is how far the clocks of the database's servers differ at most; see lease.
-	margin     time.Duration
-	keepShares time.Duration // for which a node keeps its old share in addition to the new one
-	countAfter time.Duration // least time between two heartbeats that count as on time
-
-	mu            sync.RWMutex
-	node          run.NodeID
-	state         dispatcher.NodeState
-	rolledBack    bool                 // the database lost commits, and no operator has resolved it
-	operatorState dispatcher.NodeState // the state that an operator set, apart from that
-	roster        *roster
-	former        []formerRoster // those that were current a moment ago
-	shared        int            // counts the changes of what follows from roster and former
-	leaseFrom     reading        // when the heartbeat was sent by which the node has its lease
-	onTime        int            // heartbeats in a row
-	counted       reading        // when the latest of those was sent, or a row begins
-	lastHeartbeat reading
-	failing       bool      // the latest heartbeat did not reach the database
-	heartbeatAt   time.Time // the same by the database's clock
-	// held tells whether the runs of this registration are still the node's. It is made once, because each attempt is handed it.
-	held func() bool
-}
-
-// formerRoster is one by which the node still fires what others may not know yet to be theirs.
-type formerRoster struct {
-	*roster
-	until time.Time // local
-}
-
-func newFleet(deadAfter, drain, heartbeat time.Duration) *fleet {
-	return &fleet{
-		deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, countAfter: min(heartbeat*9/10, deadAfter/24),
-		roster: newRoster(nil, drain),
-	}
-}
-
-// reading is what the two clocks of a machine say at one moment. The monotonic clock stands still while the
-// machine is suspended, and the wall clock may be set; so the time that has passed is what the one says that
-// says more.
-type reading struct{ monotonic, wall time.Time }
-
-// clocksAt returns what the clocks say at a local time.
-func clocksAt(now time.Time) reading { return reading{now, now.Round(0)} }
-
-// since returns how much time has passed since an earlier reading.
-func (r reading) since(earlier reading) time.Duration {
-	return max(r.monotonic.Sub(earlier.monotonic), r.wall.Sub(earlier.wall))
-}
-
-func (f *fleet) id() run.NodeID {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.node
-}
-
-// joined notes a registration that was sent at the local instant sent.
-func (f *fleet) joined(id run.NodeID, state dispatcher.NodeState, sent time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.node, f.state, f.operatorState, f.rolledBack = id, state, state, false
-	f.roster, f.former = newRoster(nil, f.drain), nil
-	f.shared++
-	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, clocksAt(sent), time.Time{}, false
-	f.leaseFrom, f.counted = f.lastHeartbeat, f.lastHeartbeat
-	f.held = func() bool { return f.holds(id) }
-}
-
-// holds reports whether the runs that were claimed as node id are still this node's.
-func (f *fleet) holds(id run.NodeID) bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.node == id && f.holdsLease(time.Now())
-}
-
-// holding returns holds for one id.
-func (f *fleet) holding(id run.NodeID) func() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if f.node != id {
-		return func() bool { return false } // a registration that is over does not come back
-	}
-	return f.held
-}
-
-// lease is how long a request gives a lease, from when it was sent: a second, or for short leases a quarter,
-// less than after which other nodes may consider it ended. One server stamps a heartbeat, and another may judge its
-// age by a clock that is ahead, so the margin is taken off, too. A node that judges adds it; either is enough, and
-// both together hold while only some nodes know of the margin.
-func (f *fleet) lease() time.Duration {
-	return f.deadAfter - min(time.Second, f.deadAfter/4) - f.margin
-}
-
-// heartbeat notes a heartbeat that was sent at the local instant sent and succeeded. It reports whether the
-// heartbeat made the node active, and whether the shares of the nodes moved. The lease counts from before the
-// request, because the response may have been slow.
-func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activated, moved bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at := clocksAt(sent)
-	activated = b.State == dispatcher.NodeActive && (f.state != b.State || at.since(f.leaseFrom) >= f.lease())
-	moved = f.found(newRoster(b.Live, f.drain), sent)
-	f.state, f.rolledBack, f.operatorState = b.State, b.RolledBack, b.OperatorState
-	f.leaseFrom = at
-	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
-	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
-	// same effect. Those that notifications cause, soon after one that counted, say nothing new. A part of the
-	// time until death alone would be too much: if that is long, no heartbeat would count.
-	passed := at.since(f.lastHeartbeat)
-	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4+f.margin
-	switch {
-	case passed >= f.deadAfter/2 || leapt:
-		f.onTime, f.counted = 0, at
-	case at.since(f.counted) >= f.countAfter:
-		f.onTime, f.counted = f.onTime+1, at
-	}
-	f.lastHeartbeat, f.heartbeatAt, f.failing = at, b.At, false
-	return activated, moved
-}
-
-// found notes the live nodes, and reports whether the shares moved. The nodes do not learn of a change at once,
-// so for two heartbeats each keeps the share that it had: a trigger may be two nodes' meanwhile, but never
-// nobody's. f.mu is held.
-func (f *fleet) found(next *roster, now time.Time) (moved bool) {
-	kept := len(f.former)
-	f.former = slices.DeleteFunc(f.former, func(old formerRoster) bool { return !now.Before(old.until) })
-	if moved = !next.same(f.roster); moved {
-		if len(f.roster.live) > 0 {
-			f.former = append(f.former, formerRoster{f.roster, now.Add(f.keepShares)})
-		}
-		f.roster = next
-	}
-	if moved || len(f.former) != kept {
-		f.shared++
-	}
-	return moved
-}
-
-// mayMarkDead reports whether this node has sent enough heartbeats on time, the latest of them just
-// now, to declare others dead, and when that heartbeat was.
-func (f *fleet) mayMarkDead() (heartbeat time.Time, may bool) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.heartbeatAt, f.onTime >= 2 && clocksAt(time.Now()).since(f.lastHeartbeat) < f.deadAfter/2
-}
-
-// leased reports whether the node may act on its runs.
-func (f *fleet) leased() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.holdsLease(time.Now())
-}
-
-// holdsLease reports whether the lease has not run out by either of the machine's clocks. f.mu is held.
-func (f *fleet) holdsLease(now time.Time) bool { return clocksAt(now).since(f.leaseFrom) < f.lease() }
-
-// clockInterval is how often a wait looks at the wall clock, too: after a suspension the monotonic clock, by
-// which timers run, is behind.
-const clockInterval = time.Second
-
-// whenLeaseEnds calls end when a lease ends, by either of the machine's clocks, that was won by a request sent
-// at the local instant sent. stop prevents that.
-func (f *fleet) whenLeaseEnds(sent time.Time, end func()) (stop func()) {
-	return whenPassed(clocksAt(sent), f.lease(), func() reading { return clocksAt(time.Now()) }, end)
-}
-
-// whenPassed calls end when d has passed since a reading, as now says. stop prevents that.
-func whenPassed(since reading, d time.Duration, now func() reading, end func()) (stop func()) {
-	var mu sync.Mutex
-	var timer *time.Timer
-	stopped := false
-	look := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		switch left := d - now().since(since); {
-		case stopped:
-		case left <= 0:
-			end()
-		default:
-			timer.Reset(min(left, clockInterval))
-		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(0, look)
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		stopped = true
-		timer.Stop()
-	}
-}
-
-// heartbeatFailed notes that a heartbeat did not reach the database.
-func (f *fleet) heartbeatFailed() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.failing = true
-}
-
-// heartbeatPatience is more than a heartbeat that succeeds takes.
-const heartbeatPatience = 10 * time.Second
-
-// reachable reports whether the latest heartbeat reached the database, and one did so within an
-// interval and a patience: a heartbeat that hangs has no result.
-func (f *fleet) reachable(interval time.Duration) bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return !f.failing && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
-}
-
 // Reached returns when a heartbeat last reached the database, by the clock of this machine, zero: none has yet, and whether
 // the latest one did.
-func (e *Engine) Reached() (at time.Time, well bool) {
-	well = e.fleet.reachable(e.opts.Heartbeat)
-	e.fleet.mu.RLock()
-	defer e.fleet.mu.RUnlock()
-	return e.fleet.lastHeartbeat.wall, well
-}
-
-// claims reports whether the node claims fires, or would if its lease had not run out because the
-// database is unreachable.
-func (f *fleet) claims() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.state == dispatcher.NodeActive
-}
-
-// active reports whether the node may claim.
-func (f *fleet) active() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.state == dispatcher.NodeActive && f.holdsLease(time.Now())
-}
-
-// awaitsRollbackChoice reports whether all nodes wait for an operator to resolve a rollback.
-func (f *fleet) awaitsRollbackChoice() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.rolledBack
-}
-
-// wanted is the state that an operator last set: active or paused.
-func (f *fleet) wanted() dispatcher.NodeState {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if f.operatorState == dispatcher.NodePaused {
-		return dispatcher.NodePaused
-	}
-	return dispatcher.NodeActive
-}
-
-// prefers reports whether this node is the first to fire a trigger.
-func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
-
-// rank returns how many live nodes come before this one to fire a trigger. A node that does not know the
-// others yet takes itself for the only one.
-func (f *fleet) rank(trigger dispatcher.DueTrigger) int {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.rankIn(f.roster, trigger)
-}
-
-func (f *fleet) rankIn(r *roster, trigger dispatcher.DueTrigger) int {
-	if len(r.live) == 0 {
-		return 0
-	}
-	return r.rank(f.node, trigger)
-}
-
-// fires reports whether a trigger is in the share of this node, or was a moment ago.
-func (f *fleet) fires(trigger dispatcher.DueTrigger) bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.rankIn(f.roster, trigger) == 0 || slices.ContainsFunc(f.former, func(old formerRoster) bool {
-		return f.rankIn(old.roster, trigger) == 0
-	})
-}
-
-// shares returns what fires selects of the triggers of apps, and perhaps some more, and a number that changes
-// with it.
-func (f *fleet) shares(apps []string, required []input.Labels) (all []share, version int) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	all = f.sharesIn(f.roster, apps, required, 0, 0)
-	for _, old := range f.former {
-		for _, one := range f.sharesIn(old.roster, apps, required, 0, 0) {
-			all = withShare(all, one)
-		}
-	}
-	return all, f.shared
-}
-
-// neighbours returns the triggers for which at most most nodes come before this one, apart from its own.
-func (f *fleet) neighbours(apps []string, required []input.Labels, most int) (all []share, version int) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.sharesIn(f.roster, apps, required, 1, most), f.shared
-}
-
-func (f *fleet) sharesIn(r *roster, apps []string, required []input.Labels, least, most int) []share {
-	i, ok := r.find(f.node)
-	switch {
-	case ok:
-		return r.shares(&r.live[i], required, least, most)
-	case len(r.live) == 0:
-		return everything(apps)
-	}
-	return nil // the node is paused
-}
-
-// alone reports whether no other node is live.
-func (f *fleet) alone() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return len(f.roster.live) <= 1
-}
-
-// differInLabels reports whether not all live nodes have the same labels.
-func (f *fleet) differInLabels() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.roster.differInLabels()
-}
+func (e *Engine) Reached() (at time.Time, well bool) { return e.fleet.Reached(e.opts.Heartbeat) }
 
 // register joins the fleet under a new id, in the state that the operator wants.
 func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error {
-	id, sent := run.NodeID(random63()), time.Now()
+	id, sent := run.NodeID(loop.Random()), time.Now()
 	node := dispatcher.Node{
 		ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state, Apps: e.opts.Apps, Labels: e.opts.Labels,
 		APIAddresses: e.opts.APIAddresses,
@@ -350,8 +29,8 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 	if err := e.store.Register(ctx, node, time.Time{}); err != nil {
 		return err
 	}
-	e.fleet.joined(id, state, sent)
-	wake(e.wakeHeartbeat) // to know the other nodes
+	e.fleet.Joined(id, state, sent)
+	loop.Wake(e.wakeHeartbeat) // to know the other nodes
 	e.log.InfoContext(ctx, "node registered", "node", id.String(), "name", e.opts.Name)
 	return nil
 }
@@ -360,52 +39,52 @@ func (e *Engine) heartbeatLoop(ctx context.Context) {
 	e.every(ctx, "heartbeat", e.opts.Heartbeat, e.wakeHeartbeat, func(ctx context.Context, _ time.Time) error {
 		err := e.heartbeatOnce(ctx)
 		if err != nil {
-			e.fleet.heartbeatFailed()
+			e.fleet.HeartbeatFailed()
 		}
 		return err
 	})
 }
 
 // holds reports whether this incarnation of the node holds a run and may act on it.
-func (e *Engine) holds(run heldRun) bool { return e.fleet.holds(run.Node) }
+func (e *Engine) holds(run plan.Held) bool { return e.fleet.Holds(run.Node) }
 
 // heartbeatOnce renews the lease and reads which nodes are live. A node that was marked dead
 // registers again: its old runs belong to others now.
 func (e *Engine) heartbeatOnce(ctx context.Context) error {
-	if e.clock.sampleNow() {
-		if err := e.clock.sample(ctx); err != nil {
+	if e.clock.SampleNow() {
+		if err := e.clock.Sample(ctx); err != nil {
 			return err
 		}
 	}
 	e.warnOfSkew(ctx)
 	failpoint.Hit(failpoint.InHeartbeat)
 	sent := time.Now()
-	heartbeat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.report(), time.Time{})
+	heartbeat, err := e.store.Heartbeat(ctx, e.fleet.ID(), e.report(), time.Time{})
 	if errors.Is(err, dispatcher.ErrNodeDead) {
-		e.log.WarnContext(ctx, "node was marked dead and registers again", "node", e.fleet.id().String())
-		return e.register(ctx, e.fleet.wanted())
+		e.log.WarnContext(ctx, "node was marked dead and registers again", "node", e.fleet.ID().String())
+		return e.register(ctx, e.fleet.Wanted())
 	}
 	if err != nil {
 		return err
 	}
-	e.clock.replied(sent, heartbeat.At)
+	e.clock.Replied(sent, heartbeat.At)
 	if e.opts.OnAPIs != nil && !slices.Equal(e.apis, heartbeat.APIs) {
 		e.apis = heartbeat.APIs
 		e.opts.OnAPIs(heartbeat.APIs)
 	}
-	rolledBack := e.fleet.awaitsRollbackChoice()
-	activated, moved := e.fleet.heartbeat(heartbeat, sent)
+	rolledBack := e.fleet.AwaitsRollbackChoice()
+	activated, moved := e.fleet.Heartbeat(heartbeat, sent)
 	if rolledBack != heartbeat.RolledBack {
 		e.forget()
 	}
 	if activated {
-		e.floors.reset() // it may not have heard of changes
+		e.plan.Floors.Reset() // it may not have heard of changes
 	}
 	if activated || moved {
-		wake(e.wakePoll)
+		loop.Wake(e.wakePoll)
 	}
 	if activated {
-		wake(e.wakeAdopt)
+		loop.Wake(e.wakeAdopt)
 	}
 	return nil
 }
@@ -413,12 +92,9 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 // forget forgets what the node knows of a database that lost commits, or had them back: a revision may mean
 // something else by now.
 func (e *Engine) forget() {
-	e.jobs.clear()
-	e.groups.clear()
-	e.triggers.clear()
-	e.calendars.clear()
-	e.floors.reset()
-	e.doubt.Store(e.clock.now().UnixMilli())
+	e.plan.Forget()
+	e.plan.Floors.Reset()
+	e.claims.InDoubt()
 }
 
 // report is what the node says of itself in a heartbeat.
@@ -426,8 +102,8 @@ func (e *Engine) report() dispatcher.NodeReport {
 	fires, lag := e.metrics.load.read()
 	report := dispatcher.NodeReport{
 		InFlight: e.pool.Held(), Fires: fires, Lag: input.Duration(lag.Round(time.Millisecond)),
-		ClockOffset: input.Duration(e.clock.offset().Round(time.Millisecond)),
-		LongSince:   e.long.since(e.clock.now()),
+		ClockOffset: input.Duration(e.clock.Offset().Round(time.Millisecond)),
+		LongSince:   e.long.since(e.clock.Now()),
 	}
 	if e.opts.CertificateEnd != nil {
 		if end := e.opts.CertificateEnd(); !end.IsZero() {
@@ -435,4 +111,136 @@ func (e *Engine) report() dispatcher.NodeReport {
 		}
 	}
 	return report
+}
+
+const (
+	// warnSkew is the offset beyond which a node warns about its clock.
+	warnSkew = time.Second
+	// mostSkew is the offset beyond which a node is not ready: its logs would mislead.
+	mostSkew = 30 * time.Second
+)
+
+// warnOfSkew warns while the node's clock is off.
+func (e *Engine) warnOfSkew(ctx context.Context) {
+	if offset := e.clock.Offset(); offset.Abs() > warnSkew {
+		e.log.WarnContext(ctx, "clock differs from the database's; fires follow the database's",
+			"node", e.fleet.ID().String(), "offset", offset.String())
+	}
+}
+
+// A shutdown has two parts. In the drain, attempts in flight finish, Options.Drain long at most. Then the node
+// closes: it hands back what was not begun, stores the last outcomes and leaves the fleet, Options.Closing
+// long at most. Platforms kill a process that takes longer than they were told, so both bounds hold
+// whatever the database does: at the end of the second, every statement that still waits is given up.
+
+// leaveTime is the part of Options.Closing that is kept to leave the fleet. Other nodes adopt the runs of a
+// node that has left at once, and those of any other node only when it counts as dead.
+const leaveTime = time.Second
+
+// drain ends the node's work, which began to end at begun. It hands back the runs that were not begun and
+// lets attempts in flight finish until the drain time has passed. Then it cuts off the rest: those that
+// were sent stay unrecorded, because only the node that adopts them can say that their outcome is unknown,
+// and those that still wait for the database's permission to begin are handed back, too. It calls
+// stopHeartbeats before the node leaves.
+func (e *Engine) drain(ctx context.Context, begun time.Time, stopHeartbeats func()) {
+	id, waiting := e.fleet.ID(), e.pool.TakeNotAttempted()
+	failpoint.Hit(failpoint.InDrain)
+	asking, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	var handingBack sync.WaitGroup
+	handingBack.Go(func() { // attempts in flight get their time, however long this takes
+		e.handBack(asking, waiting)
+		_, err := e.store.SetNodeState(asking, id, dispatcher.NodeDraining, input.Change{Actor: "system"})
+		e.log.Failed(ctx, "announce drain", err)
+	})
+	cutOff, notBegun := e.pool.Drain(time.Until(begun.Add(e.opts.Drain)))
+	left := min(e.opts.Closing, time.Until(begun.Add(e.opts.Drain+e.opts.Closing)))
+	leaving, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	patience := left - min(leaveTime, left/2)
+	defer time.AfterFunc(patience, giveUp).Stop()
+	handingBack.Go(func() { e.handBack(asking, notBegun) }) // storing outcomes must not wait for it
+	recorded := e.recorder.drain(patience)
+	handingBack.Go(func() { e.slots.releaseLast(asking) })
+	handingBack.Go(func() { e.disableGone(asking) })
+	handingBack.Go(func() { e.endBroadcasts(asking) })
+	handingBack.Wait()
+	stopHeartbeats()
+	e.log.Failed(ctx, "leave the fleet", e.store.Deregister(leaving, id))
+	e.log.InfoContext(ctx, "drained", "node", id.String(),
+		"handed_back", len(waiting)+len(notBegun), "cut_off", cutOff, "recorded", recorded)
+}
+
+// handBack queues runs again that were not begun.
+func (e *Engine) handBack(ctx context.Context, runs []run.HeldRun) {
+	if len(runs) > 0 {
+		e.log.Failed(ctx, "hand back runs", e.store.Release(ctx, runs))
+	}
+}
+
+// A long attempt is one that may outlast the drain of its node: its job's timeout is longer. Its node asks
+// for protection meanwhile, and what replaces nodes waits until an old node has no long attempt. If they
+// are frequent, it would wait for ever, because the old node goes on to claim its share of them. So while new
+// nodes come, old ones leave them long attempts: see yielding.
+
+// longAttempts are the long attempts of this node.
+type longAttempts struct {
+	protection Protector // nil: none
+
+	mu       sync.Mutex
+	inFlight int
+	began    time.Time // of the spell; zero: there is none
+	ended    time.Time // when the last of them ended
+}
+
+// spellPause is how long a node has no long attempt until its spell of them is over. What replaces nodes
+// has that time to stop it while it is free, and the node takes no new ones as long as new nodes do.
+const spellPause = 2 * time.Minute
+
+// begin asks for protection, and notes when the spell began by the database's clock.
+func (l *longAttempts) begin(now time.Time) (release func()) {
+	l.since(now) // ends a spell that is over
+	release = l.protection.Hold()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight++; l.began.IsZero() {
+		l.began = now
+	}
+	return release
+}
+
+// end notes the end of an attempt.
+func (l *longAttempts) end(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inFlight--
+	l.ended = now
+}
+
+// since returns when the spell of long attempts began that lasts; nil: there is none.
+func (l *longAttempts) since(now time.Time) *time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight == 0 && now.Sub(l.ended) >= spellPause {
+		l.began = time.Time{}
+	}
+	if l.began.IsZero() {
+		return nil
+	}
+	began := l.began
+	return &began
+}
+
+// protect asks for the protection of the node during a long attempt. It does not wait for it: a fire is
+// never late because of its platform. It is a step of an attempt.
+func (e *Engine) protect(_ context.Context, a *attempt) result {
+	if e.long.protection == nil || a.call.Target.Timeout() <= e.opts.Drain {
+		return proceed
+	}
+	release := e.long.begin(e.clock.Now())
+	a.release = func() {
+		e.long.end(e.clock.Now())
+		release()
+	}
+	return proceed
 }

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"context"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/series"
@@ -14,23 +17,18 @@ import (
 
 // metrics are what an operator watches of a node.
 type metrics struct {
-	load      load                   // for heartbeats
-	usage     usage                  // of the pool
-	claims    *prometheus.CounterVec // by result
-	apps      *series.Apps[*appMetrics]
-	seconds   map[attemptKey]timed
-	waits     prometheus.Histogram   // for the pool
-	retries   *prometheus.CounterVec // by reason
-	slots     *prometheus.CounterVec // by result
-	leftSlots prometheus.Counter
-	// mendedLeaks are by kind.
-	mendedLeaks *prometheus.CounterVec
-	unplaced    *prometheus.CounterVec // by reason
-	misfires    prometheus.Counter
-	removed     *prometheus.CounterVec // by kind
-	polls       prometheus.Histogram
-	drift       prometheus.Gauge
-	rollbacks   prometheus.Gauge
+	load     load                   // for heartbeats
+	usage    usage                  // of the pool
+	claims   *prometheus.CounterVec // by result
+	apps     *series.Apps[*appMetrics]
+	seconds  map[attemptKey]timed
+	waits    prometheus.Histogram   // for the pool
+	retries  *prometheus.CounterVec // by reason
+	slots    *prometheus.CounterVec // by result
+	unplaced *prometheus.CounterVec // by reason
+	removed  *prometheus.CounterVec // by kind
+	polls    prometheus.Histogram
+	drift    prometheus.Gauge
 }
 
 // The results of a claim.
@@ -55,38 +53,24 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 				"of the host is open or its rate is used up."),
 		slots: counters(registry, "carillon_slots_total", "result", []string{claimWon, claimLost},
 			"Runs that asked for a slot of their job or of an endpoint, by result: won, or lost (they wait, or are skipped or cancelled)."),
-		leftSlots: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "carillon_left_slots_total",
-			Help: "Slots of attempts that the database gave to this node and that it did not make, as after a rollback, and that it freed.",
-		}),
-		mendedLeaks: counters(registry, "carillon_mended_leaks_total", "kind",
-			[]dispatcher.LeakKind{dispatcher.LeakWaiting, dispatcher.LeakCallback},
-			"Runs that nothing would have let go on and that this node let go, by kind: waiting for a host without probes, or for a "+
-				"callback without a deadline."),
 		unplaced: counters(registry, "carillon_unplaced_runs_total", "reason",
 			[]string{unplacedRetry, unplacedDeferred, unplacedCallback},
 			"Fires that ended because their app has as many waiting runs as it may, by what they would have waited for."),
 		removed: counters[string](registry, "carillon_history_removed_total", "kind", nil,
 			"History past its retention that this node removed, by kind. A partition is one day of a table."),
-		misfires: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "carillon_misfires_total", Help: "Misfire decisions that this node took. One decision may cover many fires.",
-		}),
 		polls: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "carillon_poll_seconds", Help: "Duration of a window poll.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14),
 		}),
 		drift: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "carillon_poll_drift_seconds", Help: "How much later than its interval the latest window poll began.",
 		}),
-		rollbacks: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "carillon_rolled_back", Help: "1 while nodes are paused because the database lost commits, else 0.",
-		}),
 	}
 	m.purged(dispatcher.Purged{}) // all kinds begin at 0
-	registry.MustRegister(m.leftSlots, m.misfires, m.waits, m.polls, m.drift, m.rollbacks)
+	registry.MustRegister(m.waits, m.polls, m.drift)
 	if watcher, can := e.invoker.(endpointWatcher); can {
 		registry.MustRegister(newEndpointCounts(watcher))
 	}
-	registry.MustRegister(newCensusGauges(e), newBuildInfo(e.opts.Version))
+	registry.MustRegister(newBuildInfo(e.opts.Version))
 	m.registerGauges(e, registry)
 	return m
 }
@@ -97,17 +81,12 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 		name, help string
 		read       func() float64
 	}{
-		{"carillon_timeline_fires", "Fires planned in memory.", count(func() int { return e.timeline.len() + e.ahead.len() })},
+		{"carillon_timeline_fires", "Fires planned in memory.", count(func() int { return e.plan.Timeline.Len() + e.plan.Ahead.Len() })},
 		{"carillon_timeline_waiting_fires",
-			"Planned fires that are due and have no place in the pool. The node is saturated if this stays above 0.", count(e.timeline.waiting)},
+			"Planned fires that are due and have no place in the pool. The node is saturated if this stays above 0.",
+			count(e.plan.Timeline.Waiting)},
 		{"carillon_oldest_overdue_seconds", "How long the oldest due fire that no node has claimed waits, as this node sees it; 0 if none.",
-			func() float64 { return e.oldestOverdue(e.clock.now()).Seconds() }},
-		{"carillon_upcoming_fires",
-			"Triggers that are due within 15 minutes, 100,000 at most, if this node counted them in the last minute; else 0.",
-			func() float64 { return float64(e.upcoming.read(e.clock.now(), e.opts.Handler)) }},
-		{"carillon_awaited_callbacks",
-			"Runs that wait for a callback, 100,000 at most, if this node counted them in the last minute; else 0.",
-			func() float64 { return float64(e.upcoming.readAwaited(e.clock.now(), e.opts.Handler)) }},
+			func() float64 { return e.plan.OldestOverdue(e.clock.Now()).Seconds() }},
 		{"carillon_lateness_max_seconds", "Largest lateness of the scheduled fires whose first attempt began in the last minute.",
 			func() float64 { return m.load.latest().Seconds() }},
 		{"carillon_pool_runs", "Runs that the node holds.", count(e.pool.Held)},
@@ -117,9 +96,9 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 		{"carillon_circuits_open", "Hosts, each of one app, at which some jobs have to wait because they failed too often in a row.",
 			func() float64 { return float64(e.hosts.openCircuits(time.Now())) }},
 		{"carillon_clock_offset_seconds", "How far the node's wall clock is ahead of the database's.",
-			func() float64 { return e.clock.offset().Seconds() }},
+			func() float64 { return e.clock.Offset().Seconds() }},
 		{"carillon_database_reachable", "1 if the node's latest heartbeat reached the database, else 0.",
-			func() float64 { return oneIf(e.fleet.reachable(e.opts.Heartbeat)) }},
+			func() float64 { return oneIf(e.fleet.Reachable(e.opts.Heartbeat)) }},
 	} {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help}, gauge.read))
 	}
@@ -176,12 +155,135 @@ func (m *metrics) polled(took, late time.Duration) {
 	m.drift.Set(late.Seconds())
 }
 
-// rolledBack notes whether there is a rollback that no operator has resolved.
-func (m *metrics) rolledBack(yes bool) { m.rollbacks.Set(oneIf(yes)) }
-
 func oneIf(yes bool) float64 {
 	if yes {
 		return 1
 	}
 	return 0
+}
+
+// load counts what the node does, for its heartbeats.
+type load struct {
+	mu     sync.Mutex
+	recent []claims // of the last minute, oldest first
+	lag    time.Duration
+	late   largest // of first attempts
+}
+
+// claims is how many fires were claimed within a second.
+type claims struct {
+	at    time.Time
+	fires int
+}
+
+// claimed counts fires.
+func (l *load) claimed(fires int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if last := len(l.recent) - 1; last >= 0 && now.Sub(l.recent[last].at) < time.Second {
+		l.recent[last].fires += fires
+		return
+	}
+	l.recent = append(l.recent, claims{now, fires})
+}
+
+// began notes how late an attempt began. first says that it is the first of a scheduled fire.
+func (l *load) began(late time.Duration, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lag = max(l.lag, late)
+	if first {
+		l.late.add(late, time.Now())
+	}
+}
+
+// latest returns how late the latest first attempt of the last minute began.
+func (l *load) latest() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late.read(time.Now())
+}
+
+// read returns the fires of the last minute, and the lag since the last call.
+func (l *load) read() (fires int, lag time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for len(l.recent) > 0 && now.Sub(l.recent[0].at) > time.Minute {
+		l.recent = l.recent[1:]
+	}
+	for _, c := range l.recent {
+		fires += c.fires
+	}
+	lag, l.lag = l.lag, 0
+	return fires, lag
+}
+
+// usage is how busy the node was in the last minute. A look at one moment would miss herds: jobs like to
+// fire on the minute, and metrics are read at any second.
+type usage struct {
+	mu     sync.Mutex
+	shares []float64 // of the pool in use, about one a second, the latest last
+}
+
+// usageSamples make a minute.
+const usageSamples = 60
+
+// usageLoop samples the pool about once a second. The seconds drift, because fires are due on whole ones.
+func (e *Engine) usageLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		e.metrics.usage.add(e.pool.Use())
+		loop.Sleep(ctx, loop.Spread(time.Second))
+	}
+}
+
+func (u *usage) add(share float64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.shares) == usageSamples {
+		copy(u.shares, u.shares[1:])
+		u.shares = u.shares[:usageSamples-1]
+	}
+	u.shares = append(u.shares, share)
+}
+
+// mean returns the mean of the last minute.
+func (u *usage) mean() float64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.shares) == 0 {
+		return 0
+	}
+	sum := 0.0
+	for _, share := range u.shares {
+		sum += share
+	}
+	return sum / float64(len(u.shares))
+}
+
+// largest is the largest of the durations of the last minute, by seconds.
+type largest struct {
+	seconds [64]struct {
+		at   int64
+		most time.Duration
+	}
+}
+
+func (l *largest) add(d time.Duration, now time.Time) {
+	at := now.Unix()
+	second := &l.seconds[at%int64(len(l.seconds))]
+	if second.at != at {
+		second.at, second.most = at, 0
+	}
+	second.most = max(second.most, d)
+}
+
+func (l *largest) read(now time.Time) (most time.Duration) {
+	for _, second := range l.seconds {
+		if ago := now.Unix() - second.at; ago >= 0 && ago <= 60 {
+			most = max(most, second.most)
+		}
+	}
+	return most
 }

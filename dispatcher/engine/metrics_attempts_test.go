@@ -32,7 +32,7 @@ func TestFailedAttemptIsOneLineWithIDs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	var log bytes.Buffer
-	r.log = slog.New(slog.NewJSONHandler(&log, nil))
+	r.log.Logger = slog.New(slog.NewJSONHandler(&log, nil))
 	r.invoke = failing
 	r.declare("report", "rate(1h)", func(trigger *dispatcher.Trigger) { trigger.StartAt = new(r.now.Add(time.Second)) })
 	r.poll(5 * time.Second)
@@ -51,7 +51,7 @@ func TestFailedAttemptIsOneLineWithIDs(t *testing.T) {
 	}
 	delete(line, "time")
 	want := map[string]any{"level": "INFO", "msg": "attempt failed", "run": runs[0].ID, "app": "app", "job": "report", "trigger": "only",
-		"attempt": 1.0, "node": r.fleet.id().String(), "state": "failed", "class": "http_5xx", "http_status": 503.0, "took": "1.5s"}
+		"attempt": 1.0, "node": r.fleet.ID().String(), "state": "failed", "class": "http_5xx", "http_status": 503.0, "took": "1.5s"}
 	if diff := cmp.Diff(want, line); diff != "" {
 		t.Errorf("line (-want +got):\n%s", diff)
 	}
@@ -135,7 +135,7 @@ func TestMissedFiresCountByDecision(t *testing.T) {
 	r.declare("skips", "rate(1s)", func(trigger *dispatcher.Trigger) {
 		trigger.MisfirePolicy, trigger.MisfireAfter = dispatcher.Skip, dispatcher.DefaultMisfireAfter
 	})
-	if err := r.settleMisfires(t.Context(), r.now.Add(10*time.Minute)); err != nil {
+	if err := r.chores.SettleMisfires(t.Context(), r.now.Add(10*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	r.quiet()
@@ -202,44 +202,5 @@ func TestSkippedRunsCountByReason(t *testing.T) {
 	`
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "carillon_skipped_runs_total"); err != nil {
 		t.Error(err)
-	}
-}
-
-// That no node is active is for paused nodes to find out.
-func TestCensusIsTakenByPausedNodesToo(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	r.declare("report", "rate(1h)", nil)
-	r.fleet.mu.Lock()
-	r.fleet.state = dispatcher.NodePaused
-	r.fleet.mu.Unlock()
-	gauges := newCensusGauges(r.Engine)
-	read := func() map[string]float64 {
-		all, registry := map[string]float64{}, prometheus.NewRegistry()
-		registry.MustRegister(gauges)
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, family := range families {
-			for _, metric := range family.GetMetric() {
-				name := family.GetName()
-				for _, label := range metric.GetLabel() {
-					name += " " + label.GetValue()
-				}
-				all[name] = metric.GetGauge().GetValue()
-			}
-		}
-		return all
-	}
-	if before := read(); before["carillon_jobs EXECUTING"] != 0 || len(before) != 20+len(dispatcher.Works) {
-		t.Errorf("before the census: %v, want %d times 0", before, 20+len(dispatcher.Works))
-	}
-	if err := r.takeCensus(t.Context(), r.clock.now()); err != nil {
-		t.Fatal(err)
-	}
-	after := read()
-	if after["carillon_jobs EXECUTING"] != 1 || after["carillon_nodes active"] != 1 || after["carillon_overdue_fires"] != 0 {
-		t.Errorf("after the census: %v, want one job and one node", after)
 	}
 }

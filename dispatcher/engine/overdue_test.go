@@ -23,7 +23,7 @@ const first = time.Second
 // wantOverdue checks how long the oldest due fire waits, at a time after the test's.
 func (r *rig) wantOverdue(after, want time.Duration, when string) {
 	r.t.Helper()
-	if got := r.oldestOverdue(r.now.Add(after)); got != want {
+	if got := r.plan.OldestOverdue(r.now.Add(after)); got != want {
 		r.t.Errorf("%s, the oldest overdue fire waits %s, want %s", when, got, want)
 	}
 }
@@ -45,12 +45,12 @@ func TestOldestOverdueIsWhatSaturationDelays(t *testing.T) {
 	r.wantOverdue(first+time.Second-time.Millisecond, 0, "within the grace of their preferred node")
 	for r.claimOnce(t.Context(), r.now.Add(first)) > 0 {
 	}
-	if r.timeline.waiting() == 0 {
+	if r.plan.Timeline.Waiting() == 0 {
 		t.Fatal("no fire waits, although there are more than the pool has places for")
 	}
 	r.wantOverdue(first+9*time.Second, 9*time.Second, "when the node is saturated")
 	close(finish)
-	for r.claimOnce(t.Context(), r.now.Add(first)) > 0 || r.timeline.waiting() > 0 {
+	for r.claimOnce(t.Context(), r.now.Add(first)) > 0 || r.plan.Timeline.Waiting() > 0 {
 		select {
 		case <-r.pool.Freed():
 		case <-t.Context().Done():
@@ -89,13 +89,13 @@ func TestOldestOverdueGrowsWhileTheDatabaseIsUnreachable(t *testing.T) {
 	r.declare("known", "rate(1s)", nil)
 	r.poll(5 * time.Second)
 	g.err = errors.New("connection refused")
-	if _, err := r.pollOnce(t.Context(), r.now.Add(5*time.Second), r.now.Add(10*time.Second)); err == nil {
+	if _, err := r.plan.Poll(t.Context(), r.now.Add(5*time.Second), r.now.Add(10*time.Second)); err == nil {
 		t.Fatal("the poll succeeded")
 	}
 	r.wantOverdue(first+time.Minute, time.Minute, "a minute later")
-	taken := r.timeline.take(r.now.Add(first), 10, anyQueue, keep)
+	taken := r.plan.Timeline.Take(r.now.Add(first), 10, anyQueue, keep)
 	r.wantOverdue(first+2*time.Minute, 2*time.Minute, "while a claim has no answer")
-	r.timeline.claimed(taken, nil)
+	r.plan.Timeline.Claimed(taken, nil)
 	r.wantOverdue(first+2*time.Minute, 0, "when the claim is lost")
 }
 
@@ -107,10 +107,10 @@ func TestOldestOverdueCountsFiresOfOtherNodes(t *testing.T) {
 	for i := range others {
 		others[i].ID = run.NodeID(1 + i)
 	}
-	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: others}, time.Now())
+	r.fleet.Heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: others}, time.Now())
 	sweep := func(after time.Duration) {
 		t.Helper()
-		if err := r.sweepAll(t.Context(), r.now.Add(after)); err != nil {
+		if err := r.plan.SweepAll(t.Context(), r.now.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestOldestOverdueLeavesOutWhatThisNodeMustNotFire(t *testing.T) {
 			r.declare("known", "rate(1s)", nil)
 			set(r)
 			r.poll(5 * time.Second)
-			if _, err := r.pollOnce(t.Context(), r.now.Add(10*time.Second), r.now.Add(10*time.Second)); err != nil {
+			if _, err := r.plan.Poll(t.Context(), r.now.Add(10*time.Second), r.now.Add(10*time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			r.wantOverdue(time.Minute, 0, "a minute later")
@@ -160,7 +160,7 @@ func TestOldestOverdueIsZeroOnAPausedNode(t *testing.T) {
 	r := newRig(t, nil)
 	r.declare("known", "rate(1s)", nil)
 	r.poll(5 * time.Second)
-	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodePaused}, time.Now())
+	r.fleet.Heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodePaused}, time.Now())
 	r.wantOverdue(first+time.Minute, 0, "while the node is paused")
 }
 
@@ -169,9 +169,9 @@ func TestOldestOverdueCountsMissedFiresUntilTheyAreSettled(t *testing.T) {
 	r := newRig(t, nil)
 	r.declare("missed", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(2 * time.Second) })
 	late := r.now.Add(first + 10*time.Second)
-	r.overdue.settling(r.now.Add(first), late) // as settle does with what it finds first
+	r.plan.Overdue.Settling(r.now.Add(first), late) // as settle does with what it finds first
 	r.wantOverdue(first+10*time.Second, 10*time.Second, "before the missed fires are settled")
-	if err := r.settleMisfires(t.Context(), late); err != nil {
+	if err := r.chores.SettleMisfires(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
 	r.quiet()
@@ -204,12 +204,12 @@ func TestDatabaseIsReachableWhileHeartbeatsReachIt(t *testing.T) {
 		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 		want := func(reachable bool, when string) {
 			t.Helper()
-			if got := e.fleet.reachable(e.opts.Heartbeat); got != reachable {
+			if got := e.fleet.Reachable(e.opts.Heartbeat); got != reachable {
 				t.Errorf("%s: reachable is %v, want %v", when, got, reachable)
 			}
 		}
 		want(false, "before the node is registered")
-		e.fleet.joined(1, dispatcher.NodeActive, time.Now())
+		e.fleet.Joined(1, dispatcher.NodeActive, time.Now())
 		want(true, "once it is registered")
 		ctx, end := context.WithCancel(t.Context())
 		over := make(chan struct{})

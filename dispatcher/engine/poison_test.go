@@ -43,11 +43,11 @@ func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 			r.poison(set)
 			r.now = r.now.Add(6 * time.Second)
 			for range 2 { // a trigger in quarantine is not read again
-				if err := r.handleOnce(t.Context(), r.now); err != nil {
+				if err := r.chores.Round(t.Context(), r.now); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := r.rollUpStates(t.Context()); err != nil { // as the round of the next window
+			if err := r.round(t.Context(), r.now); err != nil { // as the round of the next window
 				t.Fatal(err)
 			}
 			r.poll(0)
@@ -130,7 +130,7 @@ func TestUnreadableAppStopsNoOtherApp(t *testing.T) {
 			}
 			r.exec(set)
 			r.now = r.now.Add(6 * time.Second)
-			if err := r.handleOnce(t.Context(), r.now); err != nil {
+			if err := r.chores.Round(t.Context(), r.now); err != nil {
 				t.Fatal(err)
 			}
 			r.poll(0)
@@ -174,7 +174,7 @@ func TestRunThatCannotBeAdoptedStopsNoOther(t *testing.T) {
 		t.Fatalf("the runs are %v, want that of good succeeded and that of bad queued", got)
 	}
 	r.exec("UPDATE live_runs SET attempt = 0" + ofBad)
-	if err := r.retrySetAside(t.Context(), time.Now().Add(time.Minute)); err != nil {
+	if err := r.round(t.Context(), time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.adopt(t.Context()); err != nil {

@@ -111,10 +111,10 @@ func TestFireEarlierThanTheLowerBoundIsFound(t *testing.T) {
 			if everything || len(jobs) != 1 {
 				r.t.Fatalf("everything %v and the jobs %v changed, want one job", everything, jobs)
 			}
-			if err := r.planChanged(r.t.Context(), jobs, r.now); err != nil {
+			if err := r.plan.PlanChanged(r.t.Context(), jobs, r.now); err != nil {
 				r.t.Fatal(err)
 			}
-			return r.timeline.len()
+			return r.plan.Timeline.Len()
 		},
 		"an app is enabled, or anything else changed": func(r *rig) int {
 			r.pauseJob("early", false)
@@ -122,14 +122,14 @@ func TestFireEarlierThanTheLowerBoundIsFound(t *testing.T) {
 			if everything, _, _ := r.changes.take(); !everything {
 				r.t.Fatal("the change of the app does not concern everything")
 			}
-			r.floors.window.reset() // as changeLoop does
+			r.plan.Floors.Window.Reset() // as changeLoop does
 			return r.poll(r.opts.Window)
 		},
 		"another node left": func(r *rig) int {
 			r.pauseJob("early", false)
-			live := []dispatcher.Node{{ID: r.fleet.id()}, {ID: 1}, {ID: 2}, {ID: 3}}
+			live := []dispatcher.Node{{ID: r.fleet.ID()}, {ID: 1}, {ID: 2}, {ID: 3}}
 			for _, nodes := range [][]dispatcher.Node{live, live[:1]} {
-				r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: nodes}, time.Now())
+				r.fleet.Heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: nodes}, time.Now())
 			}
 			return r.poll(r.opts.Window)
 		},
@@ -169,7 +169,7 @@ func TestMisfiresAreLookedForWhereSomethingIsLeft(t *testing.T) {
 	bound := r.now.Add(-r.opts.Window)
 	look := func(want time.Time, when string) {
 		t.Helper()
-		if err := r.settleMisfires(t.Context(), r.now); err != nil {
+		if err := r.chores.SettleMisfires(t.Context(), r.now); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.overdueFrom[len(s.overdueFrom)-1]; !got.Equal(want) {
@@ -181,7 +181,7 @@ func TestMisfiresAreLookedForWhereSomethingIsLeft(t *testing.T) {
 	r.now = r.now.Add(5 * time.Minute)
 	look(time.Time{}, "after five minutes")
 	r.pauseJob("early", false)
-	if err := r.planChanged(t.Context(), []int64{run.JobID("app", "early")}, r.now); err != nil {
+	if err := r.plan.PlanChanged(t.Context(), []int64{run.JobID("app", "early")}, r.now); err != nil {
 		t.Fatal(err)
 	}
 	look(time.Time{}, "after a job was resumed")
@@ -196,11 +196,11 @@ func TestChangedJobIsReadByItsID(t *testing.T) {
 	r.declare("other", "rate(1s)", nil)
 	r.declare("changed", "rate(1s)", nil)
 	id := run.JobID("app", "changed")
-	if err := r.planChanged(t.Context(), []int64{id}, r.now); err != nil {
+	if err := r.plan.PlanChanged(t.Context(), []int64{id}, r.now); err != nil {
 		t.Fatal(err)
 	}
-	if all := s.take(); len(all) != 1 || !slices.Equal(all[0].JobIDs, []int64{id}) || r.timeline.len() != 1 {
-		t.Errorf("asked %+v and planned %d fires, want the one of the changed job", all, r.timeline.len())
+	if all := s.take(); len(all) != 1 || !slices.Equal(all[0].JobIDs, []int64{id}) || r.plan.Timeline.Len() != 1 {
+		t.Errorf("asked %+v and planned %d fires, want the one of the changed job", all, r.plan.Timeline.Len())
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 )
 
 // A loop that fails again and again turns: its statements have deadlines. One that hangs does not.
@@ -24,13 +26,13 @@ func TestLoopIsStalledOnlyIfItHangs(t *testing.T) {
 		}, false},
 		"reads page after page": {func(ctx context.Context) error {
 			for range 100 {
-				turned(ctx)
+				loop.Turned(ctx)
 				time.Sleep(9 * time.Second)
 			}
 			return nil
 		}, false},
 		"waits for what may never come": {func(ctx context.Context) error {
-			rests(ctx)
+			loop.Rests(ctx)
 			<-ctx.Done()
 			return nil
 		}, false},
@@ -73,7 +75,7 @@ func TestStalledLoopIsNoticedAfterItsIntervalAndThePatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := New(unwilling{}, nil, Options{Logger: slog.New(slog.DiscardHandler), DeadAfter: time.Minute})
-		_, end := e.progress.watch(t.Context(), "poll", 5*time.Second)
+		_, end := e.progress.Watch(t.Context(), "poll", 5*time.Second)
 		defer end()
 		time.Sleep(65 * time.Second)
 		if err := e.Stalled(time.Now()); err != nil {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -66,7 +68,7 @@ func (r *recorder) run(ctx context.Context) {
 
 // keep stores one batch, again and again until the database takes it.
 func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
-	untilDone(ctx, r.log, "record outcomes", len(records), func() error {
+	loop.UntilDone(ctx, r.log, "record outcomes", len(records), func() error {
 		err := r.store.Record(ctx, records)
 		failpoint.Hit(failpoint.AfterRecord)
 		return err
@@ -118,8 +120,8 @@ func (t *tally) none() <-chan struct{} {
 }
 
 // record hands over the outcome of an attempt. next is when the run is attempted again; nil: never.
-func (e *Engine) record(ctx context.Context, run heldRun, outcome run.Outcome, next *dispatcher.NextAttempt) {
-	if run.Detail.delayed {
+func (e *Engine) record(ctx context.Context, run plan.Held, outcome run.Outcome, next *dispatcher.NextAttempt) {
+	if run.Detail.Delayed {
 		e.delays.expect(run.TriggerID)
 	}
 	outcome, next = e.placed(run, outcome, next)
@@ -138,8 +140,8 @@ func (e *Engine) recorded(records []dispatcher.Record) {
 	}
 	e.pool.Disown(attempts...)
 	e.delays.recorded(records)
-	e.retries.recorded(records, e.clock.until)
-	e.floors.recorded(records, e.clock.now())
+	e.retries.recorded(records, e.clock.Until)
+	e.plan.Floors.Recorded(records, e.clock.Now())
 	e.slots.recorded(records)
 	e.gone.recorded(records)
 	e.broadcasts.recorded(records)

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/chores"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -26,7 +29,7 @@ type retries struct {
 	probedAt time.Time
 	// Only retryOnce uses what follows: how far it has looked, when it last did and when it does next for the retries of
 	// others, and when it last looked for runs to give up.
-	adoption           *adoption
+	adoption           *chores.Adoption
 	due                bool // this node is reminded of a retry
 	lookedAt, othersAt time.Time
 	gaveUpAt           time.Time
@@ -48,8 +51,8 @@ const mostReminders = 10_000
 
 func newRetries() *retries {
 	r := &retries{wake: make(chan struct{}, 1)}
-	r.adoption = newAdoption(dispatcher.AdoptQuery{Retries: true}, r.wake)
-	r.alarm = time.AfterFunc(time.Hour, func() { wake(r.wake) })
+	r.adoption = chores.NewAdoption(dispatcher.AdoptQuery{Retries: true}, r.wake)
+	r.alarm = time.AfterFunc(time.Hour, func() { loop.Wake(r.wake) })
 	r.alarm.Stop()
 	return r
 }
@@ -101,7 +104,7 @@ func (r *retries) setAlarm(until func(time.Time) time.Duration) {
 	defer r.mu.Unlock()
 	next := r.othersAt
 	if len(r.own) > 0 {
-		next = earlier(r.own[0].at, next)
+		next = plan.Earlier(r.own[0].at, next)
 	}
 	if !next.IsZero() {
 		r.alarm.Reset(until(next))
@@ -111,8 +114,8 @@ func (r *retries) setAlarm(until func(time.Time) time.Duration) {
 // wanted reports whether to look for retries now. It is not when the node was only woken to probe a host.
 func (r *retries) wanted(now time.Time, window time.Duration) bool {
 	a := r.adoption
-	return r.due || !r.othersAt.IsZero() && !now.Before(r.othersAt) || passed(r.lookedAt, now, mostOf(window)) ||
-		a.backlog || len(a.after) > 0 || a.clogged.Load()
+	return r.due || !r.othersAt.IsZero() && !now.Before(r.othersAt) || plan.Passed(r.lookedAt, now, mostOf(window)) ||
+		a.Backlog || len(a.After) > 0 || a.Clogged.Load()
 }
 
 // mostOf returns how long ago something was done at least that is to be done in each interval, whose ticks are not exact.
@@ -129,7 +132,7 @@ func (e *Engine) retryLoop(ctx context.Context) {
 func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	e.letNewerAdopt(ctx, 2) // others look a grace after the time
 	e.retries.pass(now)
-	defer e.retries.setAlarm(e.clock.until)
+	defer e.retries.setAlarm(e.clock.Until)
 	if e.retries.wanted(now, e.opts.Window) {
 		e.retries.othersAt = time.Time{}
 		if err := e.adoptRetries(ctx, now); err != nil {
@@ -156,17 +159,17 @@ func (e *Engine) adoptRetries(ctx context.Context, now time.Time) error {
 		}
 		e.retries.gaveUpAt = now
 	}
-	look := e.floors.retries.begin(now, 0, time.Time{})
-	if err := e.adoptDue(ctx, e.retries.adoption, look.from, now); err != nil {
+	look := e.plan.Floors.Retries.Begin(now, 0, time.Time{})
+	if err := e.adopter.Due(ctx, e.retries.adoption, look.From, now); err != nil {
 		return err
 	}
-	next, err := e.store.NextRetry(ctx, look.from, now)
+	next, err := e.store.NextRetry(ctx, look.From, now)
 	if err != nil {
 		return err
 	}
-	e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
+	e.plan.Floors.Retries.End(look, next.Least, now.Add(-plan.RetriesMargin))
 	e.retries.none = next.Least.IsZero() && !next.Waits
-	if e.retries.othersAt = next.Next; !next.Next.IsZero() && !e.fleet.alone() {
+	if e.retries.othersAt = next.Next; !next.Next.IsZero() && !e.fleet.Alone() {
 		e.retries.othersAt = next.Next.Add(e.opts.Grace)
 	}
 	return nil
@@ -181,21 +184,13 @@ func (e *Engine) noRetries(ctx context.Context, now time.Time) (bool, error) {
 	if !e.retries.none || now.Sub(e.retries.gaveUpAt) >= giveUpInterval {
 		return false, nil
 	}
-	look := e.floors.retries.begin(now, 0, time.Time{})
-	next, err := e.store.NextRetry(ctx, look.from, now)
+	look := e.plan.Floors.Retries.Begin(now, 0, time.Time{})
+	next, err := e.store.NextRetry(ctx, look.From, now)
 	e.retries.none = err == nil && next.Least.IsZero() && !next.Waits
 	if e.retries.none {
-		e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
+		e.plan.Floors.Retries.End(look, next.Least, now.Add(-plan.RetriesMargin))
 	}
 	return e.retries.none, err
-}
-
-// earlier returns the earlier of two times; the other if one is zero.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // retryFailed is the reason of retries that count as a failure; the others have their class as reason.
@@ -203,7 +198,7 @@ const retryFailed = "failed"
 
 // planRetry reports to the circuit breaker how an attempt ended, and returns when the run is attempted
 // again; nil: never.
-func (e *Engine) planRetry(ctx context.Context, r heldRun, call target.Call, o run.Outcome) *dispatcher.NextAttempt {
+func (e *Engine) planRetry(ctx context.Context, r plan.Held, call target.Call, o run.Outcome) *dispatcher.NextAttempt {
 	if e.hosts.report(hostOf(r), r.JobID, o, time.Now()) {
 		e.hostResponds(ctx, r)
 	}
@@ -217,8 +212,8 @@ func (e *Engine) planRetry(ctx context.Context, r heldRun, call target.Call, o r
 }
 
 // nextOfFailed returns when a run whose attempt failed is attempted again; nil: never.
-func (e *Engine) nextOfFailed(run heldRun, call target.Call, o run.Outcome) *dispatcher.NextAttempt {
-	next := nextAttempt(call, run.HeldRun, o, randomShare())
+func (e *Engine) nextOfFailed(run plan.Held, call target.Call, o run.Outcome) *dispatcher.NextAttempt {
+	next := nextAttempt(call, run.HeldRun, o, loop.RandomShare())
 	if next != nil {
 		reason := retryFailed
 		if !next.CountsAsFailure {

@@ -47,7 +47,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 // retry adopts the runs that are due for another attempt, and returns one of them.
 func (r *rig) retry(id string) run.Run {
 	r.t.Helper()
-	if err := r.retryOnce(r.t.Context(), r.clock.now()); err != nil {
+	if err := r.retryOnce(r.t.Context(), r.clock.Now()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.quiet()
@@ -154,8 +154,8 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	if err := r.heartbeatOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if one := r.retry(id); one.State != run.Succeeded || one.Attempt != 2 || *one.Node != r.fleet.id() {
-		t.Errorf("run = %+v, want success by node %s", one, r.fleet.id())
+	if one := r.retry(id); one.State != run.Succeeded || one.Attempt != 2 || *one.Node != r.fleet.ID() {
+		t.Errorf("run = %+v, want success by node %s", one, r.fleet.ID())
 	}
 }
 
@@ -199,16 +199,16 @@ func TestLookForRetriesBeginsAtTheFirstThatIsLeft(t *testing.T) {
 	t.Parallel()
 	l := &looked{}
 	r := newRig(t, func(s Store) Store { l.Store = s; return l })
-	now := r.clock.now()
+	now := r.clock.Now()
 	for i, step := range []struct {
 		after time.Duration
 		want  time.Time
 	}{
 		{0, time.Time{}},
-		{time.Second, now.Add(-retriesMargin)},
-		{50 * time.Second, now.Add(time.Second - retriesMargin)},
+		{time.Second, now.Add(-5 * time.Second)},
+		{50 * time.Second, now.Add(time.Second - 5*time.Second)},
 		{time.Minute, time.Time{}},
-		{61 * time.Second, now.Add(time.Minute - retriesMargin)},
+		{61 * time.Second, now.Add(time.Minute - 5*time.Second)},
 		{30 * time.Second, time.Time{}}, // the clock was set back
 	} {
 		if from := r.retryAt(l, now.Add(step.after)); !from.Equal(step.want) {
@@ -243,7 +243,7 @@ func TestRetryThatIsRecordedLateIsMadeAtTheNextLook(t *testing.T) {
 	t.Parallel()
 	l := &looked{}
 	r := newRig(t, func(s Store) Store { l.Store = s; return l })
-	now := r.clock.now()
+	now := r.clock.Now()
 	r.retryAt(l, now)
 	r.invoke = failsOnce(now.Add(-10 * time.Minute))
 	id := r.request("late", nil)
@@ -260,12 +260,13 @@ func TestRetryThatAnotherNodeRecordsLateIsFoundWithinAMinute(t *testing.T) {
 	t.Parallel()
 	l := &looked{}
 	r := newRig(t, func(s Store) Store { l.Store = s; return l })
-	now := r.clock.now()
+	now := r.clock.Now()
 	r.retryAt(l, now)
-	floor := r.floors.retries.at
+	floor := r.plan.Floors.Retries.Known(0)
 	r.invoke = failsOnce(now.Add(-10 * time.Minute))
 	id := r.request("late", nil)
-	r.floors.retries.at = floor // this node knows nothing of it
+	look := r.plan.Floors.Retries.Begin(now, 0, time.Time{}) // this node knows nothing of it
+	r.plan.Floors.Retries.End(look, time.Time{}, floor)
 	r.retryAt(l, now.Add(59*time.Second))
 	if one := r.read(id); one.State != run.Retrying {
 		t.Errorf("the run is %s before the node looks at everything", one.State)
@@ -406,7 +407,7 @@ func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(context.Context, target.Call) run.Outcome {
-		r.jobs.clear()
+		r.plan.Jobs.Clear()
 		return broken()
 	}
 	if one := r.read(r.request("forgotten", nil)); one.State != run.Retrying {
@@ -441,7 +442,7 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	id := r.settled()[0].ID
 	scheduled := func() bool {
 		t.Helper()
-		if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
+		if err := r.plan.ScheduleNext(t.Context(), nil, r.now); err != nil {
 			t.Fatal(err)
 		}
 		stored, err := r.store.Job(t.Context(), "app", "delayed")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -46,7 +47,7 @@ type rig struct {
 	t     *testing.T
 	now   time.Time // by the test's clock
 	file  string    // of the database
-	// registry has the metrics of the store.
+	// registry has the metrics of the store and of the engine.
 	registry *prometheus.Registry
 	mu       sync.Mutex
 	calls    []target.Call
@@ -107,7 +108,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	now := time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)
 	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: now, registry: registry}
 	r.Engine = New(wrapped, r, Options{
-		Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56},
+		Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56}, Metrics: registry,
 		DeadAfter: 20 * time.Minute, // a rig sends no heartbeats, and a slow disk may make a test last for minutes
 	})
 	if err := r.start(t.Context()); err != nil {
@@ -158,9 +159,9 @@ func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger))
 
 func (r *rig) poll(until time.Duration) int {
 	r.t.Helper()
-	n, err := r.pollOnce(r.t.Context(), r.now, r.now.Add(until))
+	n, err := r.plan.Poll(r.t.Context(), r.now, r.now.Add(until))
 	for more := true; more && err == nil; {
-		more, err = r.planAhead(r.t.Context(), r.now.Add(until))
+		more, err = r.plan.PlanAhead(r.t.Context(), r.now.Add(until))
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -168,14 +169,31 @@ func (r *rig) poll(until time.Duration) int {
 	return n
 }
 
+// round makes a round of the chores at a time, as if no other node had made one.
+func (r *rig) round(ctx context.Context, now time.Time) error {
+	r.exec(`DELETE FROM locks`)
+	return r.chores.Round(ctx, now)
+}
+
+// settle settles the misfires, as if no other node had done so, and as after a change of all triggers.
+func (r *rig) settle(ctx context.Context, now time.Time) error {
+	r.exec(`DELETE FROM locks`)
+	r.plan.Floors.Misses.Reset()
+	return r.chores.SettleMisfires(ctx, now)
+}
+
+// anyQueue admits all fires, and keep releases none.
+func anyQueue(pool.QueueKey) pool.Admission { return pool.Admitted }
+func keep(...pool.QueueKey)                 {}
+
 // due returns the first fire that is due within some time.
-func (r *rig) due(within time.Duration) entry {
+func (r *rig) due(within time.Duration) plan.Entry {
 	r.t.Helper()
 	due, err := r.store.Due(r.t.Context(), dispatcher.DueQuery{Until: r.now.Add(within), Now: r.now, Limit: 1})
 	if err != nil || len(due) != 1 {
 		r.t.Fatalf("due = %v, %v, want one trigger", due, err)
 	}
-	entries, err := r.evaluate(r.t.Context(), due)
+	entries, err := r.plan.Evaluate(r.t.Context(), due)
 	if err != nil || len(entries) != 1 {
 		r.t.Fatalf("entries = %v, %v, want one", entries, err)
 	}

@@ -49,14 +49,14 @@ func TestTriggerWhoseNextFireTakesTooManyStepsIsInError(t *testing.T) {
 			r.putMinuteOfDay("costly", fire) // it allows the fire, and so it is accepted
 			if r.now = fire; late {
 				r.now = fire.Add(10 * time.Second)
-				if err := r.handleOnce(t.Context(), r.now); err != nil {
+				if err := r.chores.Round(t.Context(), r.now); err != nil {
 					t.Fatal(err)
 				}
 			} else {
 				r.poll(time.Second)
 				r.claimOnce(t.Context(), r.now)
 				for _, one := range r.broken.take() { // as brokenLoop does
-					r.quarantine(t.Context(), one.DueTrigger, one.reason)
+					r.plan.Quarantine(t.Context(), one.DueTrigger, one.reason)
 				}
 			}
 			for _, run := range r.settled() {

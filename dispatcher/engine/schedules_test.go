@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -72,7 +73,7 @@ func TestJitterIsNotLateness(t *testing.T) {
 		late time.Duration
 		want int
 	}{{time.Second, 0}, {time.Second + time.Millisecond, 1}} {
-		if err := r.settle(t.Context(), []string{"app"}, time.Time{}, due.Add(tt.late)); err != nil {
+		if err := r.settle(t.Context(), due.Add(tt.late)); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(r.settled()); got != tt.want {
@@ -88,14 +89,14 @@ func TestJitterDoesNotReorderFires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{
+	e := plan.Entry{
 		DueTrigger:   dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start))},
-		knownTrigger: &knownTrigger{schedule: s, jitter: s.Spec().Jitter},
+		KnownTrigger: &plan.KnownTrigger{Schedule: s, Jitter: s.Spec().Jitter},
 	}
 	turned := 0
 	for range 100 {
 		then, _ := s.Next(e.NextFireTime)
-		due := e.dueAfter(then, e.DueAt)
+		due := e.DueAfter(then, e.DueAt)
 		if due.Before(e.DueAt) {
 			t.Fatalf("fire at %v is due at %v, before the one it follows", then, due)
 		}
@@ -116,11 +117,11 @@ func TestFiresDelayedByJitterAreNotMisfires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{
+	e := plan.Entry{
 		DueTrigger:   dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start))},
-		knownTrigger: &knownTrigger{schedule: s, jitter: s.Spec().Jitter},
+		KnownTrigger: &plan.KnownTrigger{Schedule: s, Jitter: s.Spec().Jitter},
 	}
-	got, err := e.decide(start.Add(65 * time.Second))
+	got, err := e.Decide(start.Add(65 * time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func TestFixedDelayCountsFromTheEndOfItsRun(t *testing.T) {
 			t.Fatalf("fire %d was not claimed", n)
 		}
 		runs := r.settled()
-		if err := r.scheduleNext(t.Context(), r.delays.ended.take(), r.now); err != nil {
+		if err := r.plan.ScheduleNext(t.Context(), r.delays.ended.take(), r.now); err != nil {
 			t.Fatal(err)
 		}
 		ended, got := *runs[len(runs)-1].EndedAt, r.trigger("delayed")
@@ -163,7 +164,7 @@ func TestFixedDelayContinuesAfterACancelledRun(t *testing.T) {
 	r := newRig(t, nil)
 	r.declare("delayed", "delay(1s)", nil)
 	due := r.due(time.Minute)
-	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{due.advance()}}
+	claim := dispatcher.ClaimBatch{Node: r.fleet.ID(), Token: 7, Advances: []dispatcher.Advance{due.Advance()}}
 	held, err := r.store.Claim(t.Context(), claim)
 	if err != nil || len(held) != 1 {
 		t.Fatalf("claim = %v, %v, want one run", held, err)
@@ -174,7 +175,7 @@ func TestFixedDelayContinuesAfterACancelledRun(t *testing.T) {
 	if _, err := r.store.CancelRun(t.Context(), held[0].Key.String(), input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
+	if err := r.plan.ScheduleNext(t.Context(), nil, r.now); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.trigger("delayed"); got.NextFireTime == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -51,8 +52,8 @@ func (e *Engine) takeSlot(ctx context.Context, a *attempt) result {
 	}
 	if acquired := e.slots.requests.request(ctx, a.run.HeldRun); !acquired {
 		a.hasSlot = ctx.Err() != nil // the run may have got one
-		if a.run.Detail.delayed {
-			wake(e.wakeAdopt) // if the run was skipped, no record schedules the trigger's next fire
+		if a.run.Detail.Delayed {
+			loop.Wake(e.wakeAdopt) // if the run was skipped, no record schedules the trigger's next fire
 		}
 		e.metrics.slots.WithLabelValues(claimLost).Inc()
 		return refused
@@ -120,7 +121,7 @@ func (s *slots) run(ctx context.Context) {
 		}
 		over := s.over.take()
 		var undecided *dispatcher.UndecidedError
-		released := untilDone(ctx, s.log, "release slots", len(over), func() error {
+		released := loop.UntilDone(ctx, s.log, "release slots", len(over), func() error {
 			err := s.store.ReleaseSlots(ctx, over)
 			if errors.As(err, &undecided) {
 				return nil
@@ -132,7 +133,7 @@ func (s *slots) run(ctx context.Context) {
 			s.over.add(over...)
 		case undecided != nil:
 			// The slots of jobs that are locked are given back a little later, and no other job waits for them.
-			time.AfterFunc(spread(undecidedPause), func() { s.over.add(undecided.Runs...) })
+			time.AfterFunc(loop.Spread(undecidedPause), func() { s.over.add(undecided.Runs...) })
 		}
 	}
 }
@@ -146,4 +147,53 @@ func (s *slots) releaseLast(ctx context.Context) {
 	if err := s.store.ReleaseSlots(ctx, over); err != nil {
 		s.log.ErrorContext(ctx, "step failed", "step", "release slots", "count", len(over), "err", err)
 	}
+}
+
+func newEndpointPermits(store Store, batch int, log *slog.Logger) *permits[target.EndpointRequest, target.EndpointGrant] {
+	key := func(asks target.EndpointRequest) pool.AttemptKey { return pool.KeyOf(asks.HeldRun) }
+	grant := func(ctx context.Context, asks []target.EndpointRequest) (map[pool.AttemptKey]target.EndpointGrant, error) {
+		grants, err := store.AcquireEndpoints(ctx, asks)
+		granted := make(map[pool.AttemptKey]target.EndpointGrant, len(grants))
+		for _, grant := range grants {
+			granted[pool.KeyOf(grant.HeldRun)] = grant
+		}
+		return granted, err
+	}
+	return newPermits("acquire slots of endpoints", key, grant, batch, log)
+}
+
+// occupies tells whether an attempt needs the slot of its endpoint.
+func occupies(a *attempt) bool {
+	group := a.call.Target.Group
+	return group != nil && group.EndpointConcurrency != "" && group.EndpointConcurrency != run.ConcurrencyAllow
+}
+
+// occupy takes the slot of an endpoint, which the strategy has chosen, before anything is sent to it. It ends the attempt
+// if the run has to wait or was skipped. A run that failed before is not skipped: it takes an endpoint that is free, and
+// if there is none, its attempt fails and is repeated.
+func (e *Engine) occupy(ctx context.Context, a *attempt, endpoint string, ifFree bool) target.EndpointGrant {
+	ifFree = ifFree || a.run.Attempt > 1 && a.call.Target.Group.EndpointConcurrency == run.ConcurrencyForbid
+	grant := e.slots.endpoints.request(ctx, target.EndpointRequest{HeldRun: a.run.HeldRun, Endpoint: endpoint, IfFree: ifFree})
+	switch {
+	case grant.Busy != "":
+		return grant
+	case grant.Endpoint == "":
+		a.over, a.hasSlot = true, a.hasSlot || ctx.Err() != nil // the run may have got one
+		if a.run.Detail.Delayed {
+			loop.Wake(e.wakeAdopt) // if the run was skipped, no record schedules the trigger's next fire
+		}
+		if a.run.Shard > 0 {
+			e.broadcasts.done.add(a.run.Parent()) // if it was the last one, no record ends the parent
+		}
+		e.metrics.slots.WithLabelValues(claimLost).Inc()
+		return grant
+	}
+	e.metrics.slots.WithLabelValues(claimWon).Inc()
+	e.slots.took(a.run.HeldRun)
+	a.hasSlot = true
+	if a.call.Delivery == dispatcher.AtMostOnce && !e.begins.request(ctx, a.run.HeldRun) || !e.mayAct(ctx, a.run) {
+		a.over = true
+		return target.EndpointGrant{}
+	}
+	return grant
 }

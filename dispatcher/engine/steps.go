@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Backfills and bulk actions move on in steps, each of some transactions of the store. Any node may make a step at any time, so
@@ -24,7 +29,7 @@ func (e *Engine) stepLoop(
 	step func(ctx context.Context, id int64, now time.Time) (time.Time, error),
 ) {
 	mine := func(now time.Time) bool {
-		turn, _ := e.fleet.turn(now, e.opts.Handler, 0, turnSteps)
+		turn, _ := e.fleet.Turn(now, e.opts.Handler, 0, turnSteps)
 		return turn
 	}
 	var again *time.Timer
@@ -38,7 +43,7 @@ func (e *Engine) stepLoop(
 			again.Stop()
 		}
 		if !next.IsZero() {
-			again = time.AfterFunc(e.clock.until(next), func() { wake(woken) })
+			again = time.AfterFunc(e.clock.Until(next), func() { loop.Wake(woken) })
 		}
 		return err
 	})
@@ -66,4 +71,65 @@ func stepAll(
 		}
 	}
 	return next, errors.Join(errs...)
+}
+
+// backfilled notes that runs of backfills have ended.
+func (e *Engine) backfilled(records []dispatcher.Record) {
+	if slices.ContainsFunc(records, func(r dispatcher.Record) bool {
+		return r.Kind == run.KindBackfill && r.Shard == 0 && r.Next == nil
+	}) {
+		loop.Wake(e.wakeBackfill)
+	}
+}
+
+// backfillLoop feeds the backfills until ctx ends. A node makes a step when it hears of a new backfill, when it has recorded the end
+// of a run of one, and when the pace of one allows another run.
+func (e *Engine) backfillLoop(ctx context.Context) {
+	e.stepLoop(ctx, "backfill", e.wakeBackfill, e.store.OpenBackfills, e.feedBackfill)
+}
+
+// feedBackfill moves a backfill on until its runs or its pace keep it, or the others have their turn.
+func (e *Engine) feedBackfill(ctx context.Context, id int64, now time.Time) (time.Time, error) {
+	for range stepsInTurn {
+		loop.Turned(ctx)
+		fed, err := e.store.FeedBackfill(ctx, id, time.Time{})
+		if err != nil {
+			return cmp.Or(fed.NextAt, now.Add(time.Second)), err
+		}
+		failpoint.Hit(failpoint.AfterBackfill)
+		if fed.Queued > 0 {
+			loop.Wake(e.wakeAdopt)
+		}
+		if !fed.More {
+			return fed.NextAt, nil
+		}
+	}
+	return now, nil
+}
+
+// bulkLoop moves bulk actions on until ctx ends: the nodes that hear of a new one begin it, and what one of them does moves the
+// others on.
+func (e *Engine) bulkLoop(ctx context.Context) {
+	e.stepLoop(ctx, "bulk", e.wakeBulk, e.store.OpenBulkActions, e.moveBulkAction)
+}
+
+// moveBulkAction moves a bulk action on until a quota keeps it, or the others have their turn.
+func (e *Engine) moveBulkAction(ctx context.Context, id int64, now time.Time) (time.Time, error) {
+	for range stepsInTurn {
+		loop.Turned(ctx)
+		step, err := e.store.StepBulkAction(ctx, id, time.Time{})
+		if err != nil {
+			return cmp.Or(step.TryAt, now.Add(time.Second)), err
+		}
+		if step.Adopt {
+			loop.Wake(e.wakeAdopt)
+		}
+		if !step.More {
+			if step.Waits > 0 {
+				return now.Add(step.Waits), nil
+			}
+			return time.Time{}, nil
+		}
+	}
+	return now, nil
 }

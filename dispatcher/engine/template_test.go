@@ -111,7 +111,7 @@ func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 			r.claimOnce(r.t.Context(), r.now.Add(4*time.Second))
 		}, func(r *rig) string { return "none " + r.at(4*time.Second) + " " + r.at(8*time.Second) + " 1" }},
 		"a catch-up": {"rate(4s)", func(r *rig) {
-			if err := r.settle(r.t.Context(), []string{"app"}, time.Time{}, r.now.Add(10*time.Second)); err != nil {
+			if err := r.settle(r.t.Context(), r.now.Add(10*time.Second)); err != nil {
 				r.t.Fatal(err)
 			}
 		}, func(r *rig) string {

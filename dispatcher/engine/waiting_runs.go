@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -50,8 +52,8 @@ func (w *waitingRuns) take(app string, most int, now time.Time) error {
 	if !over {
 		a.given++
 	}
-	if a.counted+a.given >= int64(most) && passed(a.at, now, recount) {
-		wake(w.wake)
+	if a.counted+a.given >= int64(most) && plan.Passed(a.at, now, recount) {
+		loop.Wake(w.wake)
 	}
 	if over {
 		return target.WaitingRunsReached(app, a.counted, most)
@@ -96,16 +98,16 @@ func (e *Engine) reportWaiting(ctx context.Context, now time.Time) error {
 
 // placed returns how an attempt ends and when its run is attempted again, as it may: a fire of an app with too many waiting runs
 // ends here. One that was never attempted is skipped, and of one that its target accepted the callback is not waited for.
-func (e *Engine) placed(r heldRun, o run.Outcome, next *dispatcher.NextAttempt) (run.Outcome, *dispatcher.NextAttempt) {
-	job := r.Detail.job
+func (e *Engine) placed(r plan.Held, o run.Outcome, next *dispatcher.NextAttempt) (run.Outcome, *dispatcher.NextAttempt) {
+	job := r.Detail.Job
 	if next == nil || job == nil || job.Bounds == nil { // without a job, it was adopted, and waited before
 		return o, next
 	}
 	bounds := job.Bounds
-	if latest, cached := e.jobs.get(r.JobID, 0); cached && latest.Bounds != nil {
+	if latest, cached := e.plan.Jobs.Get(r.JobID, 0); cached && latest.Bounds != nil {
 		bounds = latest.Bounds
 	}
-	full := e.waiting.take(job.App, bounds.Quotas.WaitingRuns, e.clock.now())
+	full := e.waiting.take(job.App, bounds.Quotas.WaitingRuns, e.clock.Now())
 	if full == nil {
 		return o, next
 	}

@@ -54,17 +54,17 @@ var mutants = []mutant{
 	{
 		name: "no_lease", what: "a node sends without a check of its lease", kills: "stop K5,stop K4", faults: "none",
 		args:  []string{"--claim-lead=200ms"}, // so that claimed runs wait for their time while the node freezes
-		edits: []edit{{"dispatcher/engine/membership.go", "	return f.holdsLease(time.Now())\n", "	return true\n"}},
+		edits: []edit{{"dispatcher/engine/plan/fleet.go", "	return f.holdsLease(time.Now())\n", "	return true\n"}},
 	},
 	{
 		name: "monotonic_lease", what: "a lease is measured by the clock that stands still while a machine is suspended", kills: "none",
 		faults: "suspend", args: []string{"--claim-lead=200ms"},
-		edits: []edit{{"dispatcher/engine/membership.go", "max(r.monotonic.Sub(earlier.monotonic), r.wall.Sub(earlier.wall))",
+		edits: []edit{{"dispatcher/engine/plan/fleet.go", "max(r.monotonic.Sub(earlier.monotonic), r.wall.Sub(earlier.wall))",
 			"r.monotonic.Sub(earlier.monotonic)"}},
 	},
 	{
 		name: "early", what: "a fire is not held until it is due", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/engine/clock.go", "{ return t.Sub(c.now()) }", "{ return t.Sub(c.now()) - 40*time.Millisecond }"}},
+		edits: []edit{{"dispatcher/engine/plan/clock.go", "{ return t.Sub(c.Now()) }", "{ return t.Sub(c.Now()) - 40*time.Millisecond }"}},
 	},
 	{
 		name: "silent_settle", what: "missed fires leave no record", kills: "none", faults: "restart,disk",
@@ -73,15 +73,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "no_adoption", what: "the runs of a dead node are not adopted", kills: "K4,K6,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/handler_adopt.go", "errors.Join(e.adopt(ctx), e.scheduleNext(ctx, nil, now))",
-			"errors.Join(e.scheduleNext(ctx, nil, now))"}},
+		edits: []edit{{"dispatcher/engine/loops.go", "errors.Join(e.adopt(ctx), e.plan.ScheduleNext(ctx, nil, now))",
+			"errors.Join(e.plan.ScheduleNext(ctx, nil, now))"}},
 	},
 	{
 		name: "guessed_claim", what: "a claim without a response counts as failed", kills: "none", faults: "responses",
 		edits: []edit{
-			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once,",
-				"	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
-			{"dispatcher/engine/handler_adopt.go", "	e.submitMissed(ctx, node, mine, now)\n", "	e.submitMissed(ctx, node, mine[:0], now)\n"},
+			{"dispatcher/engine/plan/claims.go", "	// A shutdown does not end it at once,",
+				"	if id != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
+			{"dispatcher/engine/chores/left.go", "	c.submitMissed(ctx, id, mine, now)\n", "	c.submitMissed(ctx, id, mine[:0], now)\n"},
 		},
 	},
 	{
@@ -90,8 +90,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "new_event_id", what: "each attempt has a new event id", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/job_cache.go", "d.EventID(j.installation, name, r.ScheduledAt, r.Kind)",
-			"d.EventID(j.installation, name+string(rune('a'+r.Attempt)), r.ScheduledAt, r.Kind)"}},
+		edits: []edit{{"dispatcher/engine/plan/job_cache.go", "d.EventID(j.Installation, name, r.ScheduledAt, r.Kind)",
+			"d.EventID(j.Installation, name+string(rune('a'+r.Attempt)), r.ScheduledAt, r.Kind)"}},
 	},
 	{
 		name: "blind_slots", what: "slots are granted without a look at the taken ones", kills: "none", faults: "none",

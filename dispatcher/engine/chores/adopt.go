@@ -1,0 +1,188 @@
+package chores
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
+
+// Adopter adopts runs that no node works on, as far as the pool has room for them.
+type Adopter struct {
+	plan.Node
+	Store  adoptStore
+	Plan   *plan.Planner
+	Claims *plan.Claims
+	Pool   *pool.Pool[plan.Detail]
+}
+
+type adoptStore interface {
+	Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error)
+	Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error)
+}
+
+// Adoption is how far a node has looked for runs to adopt. A run without a place in the pool stays where it is. It
+// is then part of a backlog, which the node goes through in turns, a portion at a time, and after what has become due
+// since it last looked. So a backlog of one job delays neither the runs of others nor anything else that the node does.
+// In each portion the apps take turns, and each app goes on from where it was, or begins again when it came to its end.
+type Adoption struct {
+	query   dispatcher.AdoptQuery
+	Wake    chan<- struct{}
+	seen    time.Time                      // what was due by then is part of the backlog
+	After   map[int64]dispatcher.Adoptable // of apps whose backlog is looked through, the last run that was looked at
+	refused bool                           // some of it, up to there, had no place
+	Backlog bool                           // some of it had none in the turn before
+	Clogged atomic.Bool                    // to be woken when the pool has room
+}
+
+// NewAdoption returns an Adoption that has looked for nothing yet. It wakes the loop that looks, by wake.
+func NewAdoption(query dispatcher.AdoptQuery, wake chan<- struct{}) *Adoption {
+	return &Adoption{query: query, Wake: wake, After: map[int64]dispatcher.Adoptable{}}
+}
+
+// backlogPages is how many pages are looked through at once.
+const backlogPages = 10
+
+// Due adopts the runs that are due by now. Nothing is due before from; zero: that is not known.
+func (a *Adopter) Due(ctx context.Context, of *Adoption, from, now time.Time) error {
+	query := of.query
+	if of.Backlog || len(of.After) > 0 {
+		query.From, query.After = of.seen, map[int64]dispatcher.Adoptable{}
+		_, refused, err := a.adoptPages(ctx, query)
+		if err != nil {
+			return err
+		}
+		of.Backlog = of.Backlog || refused
+	}
+	of.seen = now
+	maps.DeleteFunc(of.After, func(_ int64, last dispatcher.Adoptable) bool { return !last.More })
+	query.From, query.After = from, of.After
+	end, refused, err := a.adoptPages(ctx, query)
+	of.refused = of.refused || refused
+	of.Clogged.Store(of.refused || of.Backlog)
+	switch {
+	case err != nil:
+	case end:
+		clear(of.After)
+		of.Backlog, of.refused = of.refused, false
+	case !refused:
+		loop.Wake(of.Wake)
+	}
+	return err
+}
+
+// adoptPages adopts the runs of a query, page by page, and notes in it how far it came with each app. It reports whether it
+// came to the end, and whether some had no place.
+func (a *Adopter) adoptPages(ctx context.Context, query dispatcher.AdoptQuery) (end, refused bool, err error) {
+	for range backlogPages {
+		loop.Turned(ctx)
+		if may := ctx.Err() == nil && a.Fleet.Active(); !may {
+			return true, refused, nil
+		}
+		query.Limit = a.Options.Batch
+		page, err := a.Look(ctx, &query)
+		if err != nil {
+			return false, refused, err
+		}
+		places, full := a.Admit(page)
+		a.Adopt(ctx, query, places)
+		refused = refused || len(places) < len(page)
+		if full || len(page) < query.Limit {
+			return !full, refused, nil
+		}
+		for _, run := range page {
+			query.After[run.AppID] = run.Adoptable
+		}
+	}
+	return false, refused, nil
+}
+
+// admission is a run that may be adopted, and the queue in which it takes a place.
+type admission struct {
+	dispatcher.Adoptable
+	Queue  pool.QueueKey
+	weight int
+}
+
+// Look returns runs that the node may adopt, with the jobs as they are now.
+func (a *Adopter) Look(ctx context.Context, query *dispatcher.AdoptQuery) ([]admission, error) {
+	query.Apps, query.Labels, query.Node = a.Options.Apps, a.Options.Labels, a.Fleet.ID()
+	found, err := a.Store.Adoptable(ctx, *query)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	wanted := make(map[int64]int64, len(found))
+	for _, run := range found {
+		wanted[run.JobID] = run.Revision
+	}
+	jobs, err := a.Plan.Jobs.Load(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	page := make([]admission, len(found))
+	for i, run := range found {
+		page[i] = admission{Adoptable: run, Queue: pool.QueueKey{Job: run.JobID}}
+		if job, ok := jobs[run.JobID]; ok {
+			page[i].Queue, page[i].weight = job.Queue(), job.Bounds.Weight
+		}
+		page[i].Queue.Late = plan.CatchesUp(run.Kind)
+	}
+	return page, nil
+}
+
+// Admit takes places for runs, and returns those that have one. full tells that the pool has none at all.
+func (a *Adopter) Admit(page []admission) (places []admission, full bool) {
+	for _, run := range page {
+		switch a.Pool.Admit(run.Queue) {
+		case pool.Admitted:
+			places = append(places, run)
+		case pool.PoolFull:
+			return places, true
+		}
+	}
+	return places, false
+}
+
+// Adopt adopts runs that have places, and gives back the places of those that were not won.
+func (a *Adopter) Adopt(ctx context.Context, query dispatcher.AdoptQuery, places []admission) {
+	if len(places) == 0 {
+		return
+	}
+	query.Token = a.Claims.Draw()
+	defer a.Claims.Close(query.Token)
+	runs, byKey := make([]dispatcher.Adoptable, len(places)), make(map[run.Key]admission, len(places))
+	for i, run := range places {
+		runs[i], byKey[run.Key] = run.Adoptable, run
+	}
+	held, err := a.Store.Adopt(loop.WithoutCancel(ctx), query, runs)
+	if err != nil {
+		held = a.Claims.Reconcile(ctx, query.Node, query.Token, err)
+	}
+	won := a.Plan.HeldBy(query.Node, held)
+	for _, run := range won {
+		place := byKey[run.Key]
+		run.Queue, run.Weight = place.Queue, place.weight
+		delete(byKey, run.Key)
+	}
+	if len(held) > 0 {
+		a.Log.DebugContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held), "retries", query.Retries)
+	}
+	a.Pool.Submit(won)
+	a.GiveBack(slices.Collect(maps.Values(byKey)))
+}
+
+// GiveBack gives back the places of runs that were not adopted.
+func (a *Adopter) GiveBack(places []admission) {
+	queues := make([]pool.QueueKey, len(places))
+	for i := range places {
+		queues[i] = places[i].Queue
+	}
+	a.Pool.Release(queues...)
+}

@@ -1,0 +1,161 @@
+package chores
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// Bounds of a round: how many states, jobs and late fires a portion has, and how many portions. More is left for the next round,
+// which goes on where this one ended.
+const (
+	alertPage     = 200
+	alertPortions = 100
+)
+
+// watchAlerts looks at the conditions of alerts that time decides about, and lets jobs follow changes of alerts.
+func (c *Chores) watchAlerts(ctx context.Context, _ time.Time) error {
+	late := &alert.LateFire{}
+	for range alertPortions {
+		loop.Turned(ctx)
+		done, last, err := c.Store.WatchAlerts(ctx, late, alertPage, time.Time{})
+		if err != nil {
+			return fmt.Errorf("watch alerts: %w", err)
+		}
+		if done.Notified > 0 {
+			failpoint.Hit(failpoint.AfterAlertWatch)
+			c.Log.InfoContext(ctx, "alerts notified", "node", c.Fleet.ID().String(), "count", done.Notified)
+			loop.Wake(c.Wakes.Adopt)
+		}
+		if late = last; !done.More {
+			return nil
+		}
+	}
+	return nil
+}
+
+// expirePages is how many pages of endpoints a round removes at most.
+const expirePages = 10
+
+// expireEndpoints removes the endpoints of groups that stopped registering. Nodes route by when an endpoint expires, so
+// none gets a fire meanwhile.
+func (c *Chores) expireEndpoints(ctx context.Context, _ time.Time) error {
+	expired := 0
+	for range expirePages {
+		loop.Turned(ctx)
+		page, err := c.Store.ExpireEndpoints(ctx, handlerPage, time.Time{})
+		if err != nil {
+			return err
+		}
+		if expired += page; page < handlerPage {
+			break
+		}
+	}
+	if expired > 0 {
+		c.Log.InfoContext(ctx, "endpoints expired", "node", c.Fleet.ID().String(), "count", expired)
+	}
+	return nil
+}
+
+// A round counts the fires of at most so many pages of jobs, each of so many jobs. Jobs whose objective is new, or has
+// another bound, are counted from the beginning of the window on, an hour in each step.
+const (
+	objectivePages = 20
+	objectivePage  = 50
+)
+
+// rollUpObjectives counts the fires of jobs with an objective. A round begins where the one before ended, on whichever
+// node.
+func (c *Chores) rollUpObjectives(ctx context.Context, _ time.Time) error {
+	for range objectivePages {
+		loop.Turned(ctx)
+		rolled, err := c.Store.RollUpObjectives(ctx, objectivePage, time.Time{})
+		if err != nil || !rolled.More {
+			return err
+		}
+	}
+	return nil
+}
+
+// statisticsPortions bounds what a round counts for statistics. A node that finds the portions of a week counts them in some
+// minutes.
+const statisticsPortions = 20
+
+// rollUpStatistics counts the runs of each day. A round begins where the one before ended, on whichever node.
+func (c *Chores) rollUpStatistics(ctx context.Context, _ time.Time) error {
+	for range statisticsPortions {
+		loop.Turned(ctx)
+		rolled, err := c.Store.RollUpStatistics(ctx, time.Time{})
+		if err != nil || !rolled.More {
+			return err
+		}
+	}
+	return nil
+}
+
+// expirePauses ends the pauses whose time is over. Those that are left for the next round are as many as a page, so none
+// waits long.
+func (c *Chores) expirePauses(ctx context.Context, _ time.Time) error {
+	loop.Turned(ctx)
+	ended, err := c.Store.ExpirePauses(ctx, handlerPage, time.Time{})
+	if ended > 0 {
+		c.Log.InfoContext(ctx, "pauses ended", "node", c.Fleet.ID().String(), "count", ended)
+	}
+	return err
+}
+
+// removeCutOffImports removes imports that did not come to their end.
+func (c *Chores) removeCutOffImports(ctx context.Context, _ time.Time) error {
+	loop.Turned(ctx)
+	removed, err := c.Store.RemoveCutOffImports(ctx, time.Time{})
+	if removed > 0 {
+		c.Log.InfoContext(ctx, "imports removed that were cut off", "node", c.Fleet.ID().String(), "count", removed)
+	}
+	return err
+}
+
+// followSwitches lets triggers follow the switch and the pauses of their app, and whether a node has the labels that their
+// job requires. The change itself took some thousand along; the others follow here, a page at a time, each in a
+// transaction of its own. After half of an interval it leaves the rest to the next round, of whichever node, because
+// the handler has other steps, and other nodes wait for its locks.
+func (c *Chores) followSwitches(ctx context.Context, _ time.Time) error {
+	total, begun := 0, time.Now()
+	for more := true; more && time.Since(begun) < c.Options.Handler/2; {
+		loop.Turned(ctx)
+		followed, left, err := c.Store.FollowSwitches(ctx, handlerPage)
+		if err != nil {
+			return err
+		}
+		total, more = total+followed, left
+	}
+	if total > 0 {
+		c.Log.InfoContext(ctx, "triggers follow switches", "node", c.Fleet.ID().String(), "triggers", total)
+	}
+	return nil
+}
+
+// rollUpPages is how many pages of jobs a round rolls up at most, so that its cost is bounded however
+// many jobs there are.
+const rollUpPages = 5
+
+// rollUpStates keeps the states of jobs up to date. A round begins where the one before ended, on whichever node.
+func (c *Chores) rollUpStates(ctx context.Context, _ time.Time) error {
+	for range rollUpPages {
+		loop.Turned(ctx)
+		rolled, err := c.Store.RollUp(ctx, handlerPage)
+		if err != nil {
+			return err
+		}
+		if rolled.Changed > 0 {
+			c.Log.DebugContext(ctx, "job states changed", "count", rolled.Changed)
+		}
+		if !rolled.More {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// inputReads read what runs were given, many at once: 10,000 notifications of an alert that began at once would otherwise take
+// all connections of the node for themselves.
+type inputReads = permits[run.HeldRun, givenInput]
+
+// mostInputs is how many inputs are read at once: together they have 16 MiB at most.
+const mostInputs = 64
+
+// givenInput is the response to a read of an input.
+type givenInput struct {
+	read  bool // the database responded
+	input *run.Input
+}
+
+func newInputReads(store Store, batch int, log *slog.Logger) *inputReads {
+	grant := func(ctx context.Context, runs []run.HeldRun) (map[pool.AttemptKey]givenInput, error) {
+		keys := make([]run.Key, len(runs))
+		for i := range runs {
+			keys[i] = runs[i].Key
+		}
+		found, err := store.RunInputs(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		inputs := make(map[pool.AttemptKey]givenInput, len(runs))
+		for _, run := range runs {
+			one := givenInput{read: true}
+			if input, there := found[run.Key]; there {
+				one.input = &input
+			}
+			inputs[pool.KeyOf(run)] = one
+		}
+		return inputs, nil
+	}
+	return newPermits("read the inputs of runs", pool.KeyOf, grant, batch, log)
+}
+
+// errOvertaken ends a run whose notification would tell what holds no longer.
+var errOvertaken = errors.New("not sent")
+
+// heldError defers a run until another one has ended.
+type heldError struct{ run string }
+
+func (h *heldError) Error() string { return "waits for run " + h.run + ", which tells what was before" }
+
+// A run that comes after another one looks again after an eighth of the time for which it has waited, within these bounds: while
+// a receiver is down for hours, 10,000 of them would otherwise write 10,000 rows a second.
+const leastHeldPause, mostHeldPause = time.Second, time.Minute
+
+func heldPause(waited time.Duration) time.Duration {
+	const share = 8
+	return min(max(waited/share, leastHeldPause), mostHeldPause)
+}
+
+// wait defers a run that comes after another one. However long that takes, it is attempted then.
+func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
+	outcome := e.inDatabaseTime(notAttempted(run.Failed, run.ClassOther, why, time.Now()))
+	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
+	pause := loop.Spread(heldPause(outcome.EndedAt.Sub(a.run.ScheduledAt)))
+	next.At, next.NotAttempted = outcome.EndedAt.Add(pause).Truncate(time.Millisecond), true
+	next.Until = alert.Later(next.Until, next.At)
+	e.record(ctx, a.run, outcome, next)
+}
+
+// addInput adds to a call what its run was given. It waits until the database responds.
+func (e *Engine) addInput(ctx context.Context, r run.HeldRun, call *target.Call) error {
+	given := e.inputs.request(ctx, r)
+	switch {
+	case !given.read:
+		return errCutOff
+	case given.input == nil:
+		return fmt.Errorf("the input of run %s is not in the database any more", r.Key)
+	case given.input.Err != nil:
+		return given.input.Err
+	case given.input.Held != "":
+		return &heldError{given.input.Held}
+	case given.input.Overtaken != "":
+		return fmt.Errorf("%w: %s", errOvertaken, given.input.Overtaken)
+	}
+	call.Cause = given.input.Cause
+	if from, ok := run.ParseTraceparent(given.input.Traceparent); ok {
+		call.Requester = &from
+	}
+	if given.input.Payload != nil {
+		call.Payload = given.input.Payload
+	}
+	return nil
+}
+
+// stateReads read the states of jobs for runs that are about to begin, many at once.
+type stateReads = permits[run.HeldRun, *run.CarriedState]
+
+func newStateReads(store Store, batch int, log *slog.Logger) *stateReads {
+	grant := func(ctx context.Context, runs []run.HeldRun) (map[pool.AttemptKey]*run.CarriedState, error) {
+		jobs := make([]int64, len(runs))
+		for i := range runs {
+			jobs[i] = runs[i].JobID
+		}
+		known, err := store.CarriedStatesByID(ctx, jobs)
+		if err != nil {
+			return nil, err
+		}
+		states := make(map[pool.AttemptKey]*run.CarriedState, len(runs))
+		for _, run := range runs {
+			state, has := known[run.JobID]
+			if !has {
+				state.State = json.RawMessage("null")
+			}
+			states[pool.KeyOf(run)] = &state
+		}
+		return states, nil
+	}
+	return newPermits("read carried states", pool.KeyOf, grant, batch, log)
+}
+
+// readState reads what the run before has left, for a job that carries a state. It is a step of an attempt, after the run
+// has its slot: the run before has ended by then, and its state was stored with its end.
+func (e *Engine) readState(ctx context.Context, a *attempt) result {
+	if a.call.Carried == nil {
+		return proceed
+	}
+	a.call.Carried = e.states.request(ctx, a.run.HeldRun)
+	return allowed(a.call.Carried != nil)
+}

@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/engine/chores"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
+)
+
+// every calls step at once, then at each interval or wake, until ctx ends, but not more often than
+// the shortest pause. It logs a step's error; the next call is the retry. Each call is progress.
+func (e *Engine) every(
+	ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, step func(context.Context, time.Time) error,
+) {
+	e.everyTurn(ctx, name, interval, wake, func(time.Time) bool { return true }, step)
+}
+
+// everyTurn is every for a step of which an interval passes that is not this node's turn.
+func (e *Engine) everyTurn(
+	ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, mine func(time.Time) bool,
+	step func(context.Context, time.Time) error,
+) {
+	ctx, end := e.progress.Watch(ctx, name, interval)
+	defer end()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		loop.Turned(ctx)
+		pause := loop.ShortestPause
+		if err := step(ctx, e.clock.Now()); err != nil && ctx.Err() == nil {
+			e.log.Failed(ctx, name, err)
+			pause += loop.Jittered(min(interval, time.Second)) / 2 // nodes do not all come back at once
+		}
+		loop.Sleep(ctx, pause)
+		for asked := false; !asked && ctx.Err() == nil; loop.Turned(ctx) {
+			select {
+			case <-ctx.Done():
+			case <-ticker.C:
+				asked = mine(e.clock.Now())
+			case <-wake:
+				asked = true
+			}
+		}
+	}
+}
+
+// leastPatience is more than the statements between two marks of a loop take together, even if each
+// of them ends with its deadline.
+const leastPatience = 30 * time.Second
+
+// Stalled returns nil while the node's loops turn: heartbeat, poll, sweep, claim, adopt and handler. An
+// unreachable database stalls none of them. A loop that is stuck stays stuck, so only a new process
+// helps. A node that has not started, or has drained, is not stalled.
+func (e *Engine) Stalled(now time.Time) error {
+	return e.progress.Stalled(now, max(e.opts.DeadAfter, leastPatience))
+}
+
+// handlerLoop runs the steps of the cluster and misfire handler every 15 s, give or take a tenth, so
+// that the rounds of nodes that started together drift apart. The first round is the node's
+// start-up: it settles what happened while no node ran.
+func (e *Engine) handlerLoop(ctx context.Context) {
+	ctx, end := e.progress.Watch(ctx, "handler", e.opts.Handler+e.opts.Handler/10)
+	defer end()
+	for ctx.Err() == nil {
+		begun := time.Now()
+		if err := e.chores.Round(ctx, e.clock.Now()); ctx.Err() == nil {
+			e.log.Failed(ctx, "handler", err)
+		}
+		loop.Sleep(ctx, max(loop.Spread(e.opts.Handler)-time.Since(begun), loop.ShortestPause))
+	}
+}
+
+// pollLoop reads the window at each interval, and at once when a notification says that something
+// changed.
+func (e *Engine) pollLoop(ctx context.Context) {
+	next := time.Now() // when a poll should begin at the latest
+	e.every(ctx, "poll", e.opts.Window, e.wakePoll, func(ctx context.Context, now time.Time) error {
+		begun := time.Now()
+		late := max(0, begun.Sub(next))
+		// A fifth of slack covers a poll that begins late.
+		n, err := e.plan.Poll(ctx, now, now.Add(e.opts.Window+e.opts.Window/5))
+		took := time.Since(begun)
+		e.metrics.polled(took, late)
+		e.log.DebugContext(ctx, "window polled", "fires", n, "took", took)
+		if took > e.opts.Window || late > e.opts.Window/5 {
+			e.log.WarnContext(ctx, "poll overruns its window; fires may be late",
+				"node", e.fleet.ID().String(), "took", took.String(), "late", late.String(), "fires", n)
+		}
+		next = begun.Add(e.opts.Window)
+		return err
+	})
+}
+
+// sweepLoop plans, after the grace, the fires that the nodes before this one left alone. It also wakes the poll when own
+// fires were lost.
+func (e *Engine) sweepLoop(ctx context.Context) {
+	e.every(ctx, "sweep", e.opts.Grace, nil, func(ctx context.Context, now time.Time) error {
+		// Not at each loss: where nodes contend, that would be one poll after the other.
+		if e.plan.LostFires.Swap(false) {
+			loop.Wake(e.wakePoll)
+		}
+		return e.plan.Sweep(ctx, now)
+	})
+}
+
+// aheadLoop looks up the triggers of the fires that are due soon.
+func (e *Engine) aheadLoop(ctx context.Context) {
+	ctx, end := e.progress.Watch(ctx, "ahead", claimPause)
+	defer end()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		loop.Turned(ctx)
+		more, err := e.plan.PlanAhead(ctx, e.clock.Now())
+		switch {
+		case err != nil:
+			e.log.Failed(ctx, "look up triggers", err)
+			loop.Sleep(ctx, plan.LeasePause)
+			continue
+		case more:
+			continue
+		}
+		wait := claimPause // unless a poll, or room in the timeline, ends it earlier
+		if head, ok := e.plan.Ahead.Head(); ok && !e.plan.Timeline.IsFull() {
+			wait = min(wait, e.clock.Until(head.Add(-plan.Soon)))
+		}
+		timer.Reset(max(wait, loop.ShortestPause))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-e.plan.Ahead.Wake:
+		}
+	}
+}
+
+// adoptLoop adopts runs that nobody works on, and schedules the next fire of fixed delays whose run
+// ended without this node's knowledge. A notification wakes it at once; without one, nodes take turns.
+func (e *Engine) adoptLoop(ctx context.Context) {
+	e.everyTurn(ctx, "adopt", e.opts.Handler, e.wakeAdopt, e.turnToAdopt(e.opts.Handler), func(ctx context.Context, now time.Time) error {
+		e.letNewerAdopt(ctx, 1)
+		return errors.Join(e.adopt(ctx), e.plan.ScheduleNext(ctx, nil, now))
+	})
+}
+
+// turnAdopt is how many nodes take turns to look for runs that no notification told of.
+const turnAdopt = 3
+
+// turnToAdopt returns whether it is this node's turn in an interval.
+func (e *Engine) turnToAdopt(interval time.Duration) func(time.Time) bool {
+	return func(now time.Time) bool {
+		mine, _ := e.fleet.Turn(now, interval, 0, turnAdopt)
+		return mine
+	}
+}
+
+// adopt adopts runs that nobody works on, as far as the pool has room for them.
+func (e *Engine) adopt(ctx context.Context) error {
+	return e.adopter.Due(ctx, e.idle, time.Time{}, e.clock.Now())
+}
+
+// hasRoom is called when a pool that was full has places again.
+func (e *Engine) hasRoom() {
+	for _, a := range []*chores.Adoption{e.idle, e.retries.adoption} {
+		if a.Clogged.Load() {
+			loop.Wake(a.Wake)
+		}
+	}
+}
+
+// letNewerAdopt gives newer nodes a head start with runs that nobody works on and retries, if this node
+// leaves long attempts to them. Which of these runs are long is not known before they are adopted.
+func (e *Engine) letNewerAdopt(ctx context.Context, graces int) {
+	if e.fleet.Yields() {
+		loop.Sleep(ctx, time.Duration(graces)*e.opts.Grace)
+	}
+}
+
+const (
+	// purgePause leaves the database to others between two calls of a long purge, and purgeRest does so for that many
+	// times as long as the call took: what is removed is years old, and fires are not to wait for it.
+	purgePause = time.Second
+	purgeRest  = 4
+	// busyPause is how long to wait while another node purges, or after a step that failed.
+	busyPause = time.Minute
+)
+
+// purgeLoop removes history past its retention, at once and then about every PurgeInterval, in turns with the other
+// nodes: what there is to remove is the same for all. While there is more, it goes on after a short pause.
+func (e *Engine) purgeLoop(ctx context.Context) {
+	for more := true; ctx.Err() == nil; {
+		pause := loop.Spread(e.opts.PurgeInterval)
+		if more || e.fleet.TurnToPurge(e.clock.Now(), e.opts.PurgeInterval) {
+			var err error
+			if pause, more, err = e.purgeOnce(ctx); ctx.Err() == nil {
+				e.log.Failed(ctx, "purge history", err)
+			}
+		}
+		loop.Sleep(ctx, pause)
+	}
+}
+
+// purgeOnce makes one round, and returns how long to wait for the next, and whether that is to come in any case. A node
+// that died while it purged keeps its lock for a minute, so a node that finds the lock taken looks again then.
+func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, more bool, err error) {
+	begun := time.Now()
+	removed, err := e.store.Purge(ctx, e.fleet.ID(), time.Time{})
+	e.metrics.purged(removed)
+	if removed.Partitions+removed.Runs+removed.Misfires+removed.Jobs+removed.AuditEntries > 0 {
+		e.log.InfoContext(ctx, "history removed", "node", e.fleet.ID().String(), "partitions", removed.Partitions,
+			"runs", removed.Runs, "misfires", removed.Misfires, "jobs", removed.Jobs, "audit_entries", removed.AuditEntries)
+	}
+	switch {
+	case err == nil && removed.More:
+		return max(purgePause, purgeRest*time.Since(begun)), true, nil
+	case removed.Busy, removed.More: // one step failed, and others go on
+		return min(loop.Spread(busyPause), loop.Spread(e.opts.PurgeInterval)), false, err
+	}
+	return loop.Spread(e.opts.PurgeInterval), false, err
+}

@@ -1,0 +1,87 @@
+package plan
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
+
+// Claims are the claim tokens whose runs may be on their way from the database to the pool: the claim
+// may be committed and its response not here yet, for example if the node was frozen in between.
+// reclaim leaves such runs alone, or they would be in the pool twice.
+type Claims struct {
+	Node
+	store claimStore
+
+	mu   sync.Mutex
+	open map[run.Token]bool
+	// doubt is when a claim last had no response, or a rollback came or went, in Unix milliseconds.
+	doubt atomic.Int64
+}
+
+type claimStore interface {
+	// Held returns the runs that a node has won under a token; 0: that it has.
+	Held(ctx context.Context, id run.NodeID, token run.Token) ([]run.HeldRun, error)
+}
+
+// NewClaims returns Claims without a token.
+func NewClaims(store claimStore, of Node) *Claims {
+	return &Claims{Node: of, store: store, open: map[run.Token]bool{}}
+}
+
+// Draw returns a new token, which is open until it is closed.
+func (t *Claims) Draw() run.Token {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	token := run.Token(loop.Random())
+	t.open[token] = true
+	return token
+}
+
+// Close notes that the runs won under tokens are in the pool, or given up.
+func (t *Claims) Close(drawn ...run.Token) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, token := range drawn {
+		delete(t.open, token)
+	}
+}
+
+// IsOpen reports whether a token is open.
+func (t *Claims) IsOpen(token run.Token) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open[token]
+}
+
+// Reconcile reads which runs a statement has won whose response was lost, until the database answers.
+// A poll finds again what was not won.
+func (t *Claims) Reconcile(ctx context.Context, id run.NodeID, token run.Token, cause error) []run.HeldRun {
+	t.Log.WarnContext(ctx, "response of a claim was lost; reading which runs it won", "node", id.String(), "err", cause)
+	t.InDoubt()
+	// A shutdown does not end it at once, because the runs that were won should be handed back.
+	asking := loop.WithoutCancel(ctx)
+	var held []run.HeldRun
+	_ = loop.Persist(asking, func() (err error) {
+		held, err = t.store.Held(asking, id, token)
+		return err
+	}, func(f backoff.Failure) bool {
+		t.Log.Failed(ctx, "read claimed runs", f.Err)
+		return ctx.Err() == nil || f.Tries < 3 // else the node leaves without the runs, and other nodes adopt them
+	})
+	return held
+}
+
+// InDoubt notes that the database may give to this node what the node does not have: a claim had no response, or a rollback
+// came or went.
+func (t *Claims) InDoubt() { t.doubt.Store(t.Clock.Now().UnixMilli()) }
+
+// Doubted reports whether that was noted within some time before now.
+func (t *Claims) Doubted(now time.Time, within time.Duration) bool {
+	return now.Sub(time.UnixMilli(t.doubt.Load())) < within
+}

@@ -1,0 +1,359 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// definitions are caches of what is due: jobs, their triggers, the groups that they call, the calendars of their apps, and the
+// expressions that the schedules of triggers share.
+type definitions struct {
+	Node
+	store     definitionStore
+	Jobs      *jobCache
+	Groups    *groupCache
+	Triggers  *triggerCache
+	calendars *calendarCache
+	schedules *schedule.Cache
+	// known is called with the app of each trigger that is planned.
+	known func(app string)
+}
+
+// definitionStore is what definitions are read from.
+type definitionStore interface {
+	jobReader
+	GroupReader
+	calendarReader
+	TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error)
+	Quarantine(ctx context.Context, id, revision int64, reason string) error
+}
+
+// NewDefinitions returns empty caches. They call known with the app of each trigger that is planned.
+func NewDefinitions(store definitionStore, of Node, known func(app string)) *definitions {
+	return &definitions{Node: of, store: store, Jobs: newJobCache(store), Groups: newGroupCache(store),
+		Triggers: newTriggerCache(mostKnownTriggers), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000), known: known}
+}
+
+// Forget forgets everything: after a rollback of the database, a revision may mean something else.
+func (d *definitions) Forget() {
+	d.Jobs.Clear()
+	d.Groups.Clear()
+	d.Triggers.Clear()
+	d.calendars.clear()
+}
+
+// Evaluate returns triggers as the timeline plans them. One that cannot be evaluated is quarantined and
+// does not stop the rest. One that was deleted meanwhile is left out.
+func (d *definitions) Evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]Entry, error) {
+	all, err := d.recognize(ctx, triggers)
+	if err != nil {
+		return nil, err
+	}
+	return d.prepare(ctx, all, true)
+}
+
+// prepare reads the jobs of triggers, and parses the schedules of those that are not known; remember keeps
+// these.
+func (d *definitions) prepare(ctx context.Context, all []candidate, remember bool) ([]Entry, error) {
+	needed := make(map[int64]int64, len(all))
+	for i := range all {
+		needed[all[i].jobID()] = max(needed[all[i].jobID()], all[i].Revision)
+	}
+	jobs, err := d.Jobs.Load(ctx, needed)
+	if err != nil {
+		return nil, err
+	}
+	due := make([]Entry, 0, len(all))
+	for i := range all {
+		one := &all[i]
+		job, ok := jobs[one.jobID()]
+		if !ok {
+			continue
+		}
+		known, err := one.known, error(nil)
+		if known == nil {
+			err = dispatcher.WithoutPanic(func() (err error) {
+				known, err = d.parse(ctx, one, job)
+				return err
+			})
+		}
+		var unread *unreadError
+		switch {
+		case err == nil:
+			next := Entry{DueTrigger: one.DueTrigger, KnownTrigger: known, Queue: job.Queue(), Weight: job.Bounds.Weight}
+			if job.Revision == one.Revision {
+				next.Job = job
+			}
+			d.known(job.App) // its series begin at 0 before its first fire counts
+			due = append(due, next)
+			if one.known == nil && remember {
+				d.Triggers.put(one.ID, known)
+			}
+		case errors.As(err, &unread):
+			return nil, err
+		case !errors.Is(err, ErrGone):
+			d.Quarantine(ctx, one.DueTrigger, err)
+		}
+	}
+	return due, nil
+}
+
+// parse returns what a trigger of job is, by its definition as it was read.
+func (d *definitions) parse(ctx context.Context, trigger *candidate, job *preparedJob) (*KnownTrigger, error) {
+	version := &trigger.version
+	if job.Err != nil {
+		return nil, job.Err
+	}
+	name, ok := job.triggers[trigger.ID]
+	if !ok {
+		return nil, ErrGone
+	}
+	known := &KnownTrigger{
+		JobID: version.JobID, revision: version.Revision, Jitter: version.Spec.Jitter,
+		MisfirePolicy: version.MisfirePolicy, catchUpWindow: version.CatchUpWindow,
+		Zones: schedule.CurrentZones(), // before anything is parsed
+	}
+	spec := version.Spec
+	spec.Identity = job.Identity(name)
+	if version.Calendar != "" {
+		revision, all, err := d.calendars.of(ctx, job.App, trigger.CalendarRevision)
+		if err != nil {
+			return nil, &unreadError{fmt.Errorf("read calendars of app %s: %w", job.App, err)}
+		}
+		if spec.Calendar, err = all.Find(version.Calendar); err != nil {
+			return nil, err
+		}
+		known.calendars = revision
+	}
+	var err error
+	known.Schedule, err = d.schedules.Parse(spec)
+	return known, err
+}
+
+// unreadError is a failure of the database, not of the trigger.
+type unreadError struct{ error }
+
+// Unwrap returns the failure.
+func (e *unreadError) Unwrap() error { return e.error }
+
+// Quarantine stops a trigger that cannot be evaluated, with the reason.
+func (d *definitions) Quarantine(ctx context.Context, trigger dispatcher.DueTrigger, reason error) {
+	loop.Turned(ctx)
+	d.Log.WarnContext(ctx, "trigger quarantined", "trigger_id", trigger.ID, "err", reason)
+	d.Log.Failed(ctx, "quarantine trigger", d.store.Quarantine(ctx, trigger.ID, trigger.Revision, reason.Error()))
+}
+
+type calendarReader interface {
+	AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error)
+}
+
+// calendarCache caches the calendars of the apps whose triggers use some.
+type calendarCache struct {
+	store calendarReader
+
+	mu   sync.Mutex
+	apps map[string]appCalendars
+}
+
+type appCalendars struct {
+	revision int64
+	zones    *schedule.Zones // that they were parsed with
+	all      dispatcher.Calendars
+}
+
+func newCalendarCache(store calendarReader) *calendarCache {
+	return &calendarCache{store: store, apps: map[string]appCalendars{}}
+}
+
+// of returns the calendars of an app as they were at a revision, or later, and which revision that is.
+func (c *calendarCache) of(ctx context.Context, app string, revision int64) (int64, dispatcher.Calendars, error) {
+	c.mu.Lock()
+	found, ok := c.apps[app]
+	c.mu.Unlock()
+	zones := schedule.CurrentZones()
+	if ok && found.revision >= revision && found.zones == zones {
+		return found.revision, found.all, nil
+	}
+	current, all, err := c.store.AppCalendars(ctx, app)
+	if err != nil {
+		return 0, nil, err
+	}
+	found = appCalendars{current, zones, dispatcher.CompileCalendars(all)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.apps[app] = found
+	return found.revision, found.all, nil
+}
+
+// clear forgets everything, as triggerCache.clear does.
+func (c *calendarCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.apps)
+}
+
+// mostKnownTriggers bounds the triggers whose definitions a node remembers. Each takes some 500 bytes. A
+// trigger that fires again while it is remembered is not read again.
+const mostKnownTriggers = 100_000
+
+// KnownTrigger is the definition of a trigger, as firing it needs it. It is shared and never changed.
+type KnownTrigger struct {
+	JobID    int64
+	revision int64 // of the job
+	// calendars is the revision of the app's calendars that the schedule is of; 0: it uses none.
+	calendars int64
+	Schedule  *schedule.Schedule
+	// zones are the time zone data that the schedule was parsed with.
+	Zones         *schedule.Zones
+	Jitter        time.Duration
+	MisfirePolicy dispatcher.MisfirePolicy
+	catchUpWindow time.Duration
+}
+
+// current reports whether k is what due was scheduled by.
+func (k *KnownTrigger) current(due dispatcher.DueTrigger) bool {
+	return k.revision == due.Revision && k.calendars >= due.CalendarRevision && k.Zones == schedule.CurrentZones()
+}
+
+// triggerCache remembers definitions of triggers by id.
+type triggerCache struct {
+	mu    sync.Mutex
+	known Generations[*KnownTrigger]
+}
+
+func newTriggerCache(most int) *triggerCache {
+	return &triggerCache{known: NewGenerations(most, func(*KnownTrigger) int { return 1 })}
+}
+
+// get returns what is remembered of a trigger, unless it is outdated.
+func (c *triggerCache) get(due dispatcher.DueTrigger) (*KnownTrigger, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.known.Get(due.ID)
+	if !ok || !k.current(due) {
+		return nil, false
+	}
+	return k, true
+}
+
+func (c *triggerCache) put(id int64, k *KnownTrigger) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known.Put(id, k)
+}
+
+// Clear forgets everything: a database that lost commits may give a revision away a second time.
+func (c *triggerCache) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known.dropIf(func(*KnownTrigger) bool { return true })
+}
+
+// candidate is a trigger on the way into the timeline: known, or with its definition as it was read.
+type candidate struct {
+	dispatcher.DueTrigger
+	known   *KnownTrigger
+	version dispatcher.TriggerVersion // if known is nil
+}
+
+func (c *candidate) jobID() int64 {
+	if c.known != nil {
+		return c.known.JobID
+	}
+	return c.version.JobID
+}
+
+// recognize adds to triggers what they are, from memory or, in one statement, from the database. It leaves
+// out those that were deleted or changed since they were read: a claim of them would be lost, and the
+// change notifies the nodes.
+func (d *definitions) recognize(ctx context.Context, triggers []dispatcher.DueTrigger) ([]candidate, error) {
+	all := make([]candidate, 0, len(triggers))
+	unknown := map[int64]dispatcher.DueTrigger{}
+	var ids []int64
+	for _, trigger := range triggers {
+		if known, ok := d.Triggers.get(trigger); ok {
+			all = append(all, candidate{DueTrigger: trigger, known: known})
+			continue
+		}
+		unknown[trigger.ID] = trigger
+		ids = append(ids, trigger.ID)
+	}
+	if len(ids) == 0 {
+		return all, nil
+	}
+	versions, err := d.store.TriggersByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, version := range versions {
+		if trigger := unknown[version.ID]; trigger.Revision == version.Revision {
+			all = append(all, candidate{DueTrigger: trigger, version: version})
+		}
+	}
+	return all, nil
+}
+
+// Generations is a bounded map that forgets what was not used for longest, half of its room at a time:
+// what is used moves to the recent generation, and when that has grown to half of the room, it becomes the
+// older one, and the older one goes. So what was put or used last is never dropped. It is not safe for
+// concurrent use.
+type Generations[V any] struct {
+	half          int // of the room
+	size          int // of recent
+	sizeOf        func(V) int
+	recent, older map[int64]V
+}
+
+// NewGenerations returns a cache of at most most in the unit of sizeOf, and of what one more value takes.
+func NewGenerations[V any](most int, sizeOf func(V) int) Generations[V] {
+	return Generations[V]{half: most / 2, sizeOf: sizeOf, recent: map[int64]V{}, older: map[int64]V{}}
+}
+
+// Get returns a value, and keeps it for longer.
+func (g *Generations[V]) Get(id int64) (V, bool) {
+	if v, ok := g.recent[id]; ok {
+		return v, true
+	}
+	v, ok := g.older[id]
+	if ok {
+		delete(g.older, id)
+		g.Put(id, v)
+	}
+	return v, ok
+}
+
+// Put stores a value, in place of the one before.
+func (g *Generations[V]) Put(id int64, v V) {
+	g.drop(id)
+	if g.size > g.half {
+		g.older, g.recent, g.size = g.recent, map[int64]V{}, 0
+	}
+	g.recent[id] = v
+	g.size += g.sizeOf(v)
+}
+
+func (g *Generations[V]) drop(id int64) {
+	if old, ok := g.recent[id]; ok {
+		g.size -= g.sizeOf(old)
+		delete(g.recent, id)
+	}
+	delete(g.older, id)
+}
+
+// dropIf drops all values that match.
+func (g *Generations[V]) dropIf(match func(V) bool) {
+	for _, generation := range []map[int64]V{g.recent, g.older} {
+		for id, v := range generation {
+			if match(v) {
+				g.drop(id)
+			}
+		}
+	}
+}

@@ -1,0 +1,367 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+)
+
+// Fleet is what a node knows of itself and of the other nodes.
+type Fleet struct {
+	deadAfter, drain time.Duration
+	// margin is how far the clocks of the database's servers differ at most; see lease.
+	Margin     time.Duration
+	keepShares time.Duration // for which a node keeps its old share in addition to the new one
+	countAfter time.Duration // least time between two heartbeats that count as on time
+
+	mu            sync.RWMutex
+	node          run.NodeID
+	state         dispatcher.NodeState
+	rolledBack    bool                 // the database lost commits, and no operator has resolved it
+	operatorState dispatcher.NodeState // the state that an operator set, apart from that
+	roster        *roster
+	former        []formerRoster // those that were current a moment ago
+	shared        int            // counts the changes of what follows from roster and former
+	leaseFrom     reading        // when the heartbeat was sent by which the node has its lease
+	onTime        int            // heartbeats in a row
+	counted       reading        // when the latest of those was sent, or a row begins
+	lastHeartbeat reading
+	failing       bool      // the latest heartbeat did not reach the database
+	heartbeatAt   time.Time // the same by the database's clock
+	// held tells whether the runs of this registration are still the node's. It is made once, because each attempt is handed it.
+	held func() bool
+}
+
+// formerRoster is one by which the node still fires what others may not know yet to be theirs.
+type formerRoster struct {
+	*roster
+	until time.Time // local
+}
+
+// NewFleet returns a Fleet of which the node knows nothing yet.
+func NewFleet(deadAfter, drain, heartbeat time.Duration) *Fleet {
+	return &Fleet{
+		deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, countAfter: min(heartbeat*9/10, deadAfter/24),
+		roster: newRoster(nil, drain),
+	}
+}
+
+// reading is what the two clocks of a machine say at one moment. The monotonic clock stands still while the
+// machine is suspended, and the wall clock may be set; so the time that has passed is what the one says that
+// says more.
+type reading struct{ monotonic, wall time.Time }
+
+// clocksAt returns what the clocks say at a local time.
+func clocksAt(now time.Time) reading { return reading{now, now.Round(0)} }
+
+// since returns how much time has passed since an earlier reading.
+func (r reading) since(earlier reading) time.Duration {
+	return max(r.monotonic.Sub(earlier.monotonic), r.wall.Sub(earlier.wall))
+}
+
+// ID returns the id of the node, 0 before it is registered.
+func (f *Fleet) ID() run.NodeID {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.node
+}
+
+// Joined notes a registration that was sent at the local instant sent.
+func (f *Fleet) Joined(id run.NodeID, state dispatcher.NodeState, sent time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.node, f.state, f.operatorState, f.rolledBack = id, state, state, false
+	f.roster, f.former = newRoster(nil, f.drain), nil
+	f.shared++
+	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, clocksAt(sent), time.Time{}, false
+	f.leaseFrom, f.counted = f.lastHeartbeat, f.lastHeartbeat
+	f.held = func() bool { return f.Holds(id) }
+}
+
+// Holds reports whether the runs that were claimed as node id are still this node's.
+func (f *Fleet) Holds(id run.NodeID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.node == id && f.holdsLease(time.Now())
+}
+
+// Holding returns holds for one id.
+func (f *Fleet) Holding(id run.NodeID) func() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.node != id {
+		return func() bool { return false } // a registration that is over does not come back
+	}
+	return f.held
+}
+
+// Lease is how long a request gives a lease, from when it was sent: a second, or for short leases a quarter,
+// less than after which other nodes may consider it ended. One server stamps a heartbeat, and another may judge its
+// age by a clock that is ahead, so the margin is taken off, too. A node that judges adds it; either is enough, and
+// both together hold while only some nodes know of the margin.
+func (f *Fleet) Lease() time.Duration {
+	return f.deadAfter - min(time.Second, f.deadAfter/4) - f.Margin
+}
+
+// Heartbeat notes a heartbeat that was sent at the local instant sent and succeeded. It reports whether the
+// heartbeat made the node active, and whether the shares of the nodes moved. The lease counts from before the
+// request, because the response may have been slow.
+func (f *Fleet) Heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activated, moved bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := clocksAt(sent)
+	activated = b.State == dispatcher.NodeActive && (f.state != b.State || at.since(f.leaseFrom) >= f.Lease())
+	moved = f.found(newRoster(b.Live, f.drain), sent)
+	f.state, f.rolledBack, f.operatorState = b.State, b.RolledBack, b.OperatorState
+	f.leaseFrom = at
+	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
+	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
+	// same effect. Those that notifications cause, soon after one that counted, say nothing new. A part of the
+	// time until death alone would be too much: if that is long, no heartbeat would count.
+	passed := at.since(f.lastHeartbeat)
+	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4+f.Margin
+	switch {
+	case passed >= f.deadAfter/2 || leapt:
+		f.onTime, f.counted = 0, at
+	case at.since(f.counted) >= f.countAfter:
+		f.onTime, f.counted = f.onTime+1, at
+	}
+	f.lastHeartbeat, f.heartbeatAt, f.failing = at, b.At, false
+	return activated, moved
+}
+
+// found notes the live nodes, and reports whether the shares moved. The nodes do not learn of a change at once,
+// so for two heartbeats each keeps the share that it had: a trigger may be two nodes' meanwhile, but never
+// nobody's. f.mu is held.
+func (f *Fleet) found(next *roster, now time.Time) (moved bool) {
+	kept := len(f.former)
+	f.former = slices.DeleteFunc(f.former, func(old formerRoster) bool { return !now.Before(old.until) })
+	if moved = !next.same(f.roster); moved {
+		if len(f.roster.live) > 0 {
+			f.former = append(f.former, formerRoster{f.roster, now.Add(f.keepShares)})
+		}
+		f.roster = next
+	}
+	if moved || len(f.former) != kept {
+		f.shared++
+	}
+	return moved
+}
+
+// MayMarkDead reports whether this node has sent enough heartbeats on time, the latest of them just
+// now, to declare others dead, and when that heartbeat was.
+func (f *Fleet) MayMarkDead() (heartbeat time.Time, may bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.heartbeatAt, f.onTime >= 2 && clocksAt(time.Now()).since(f.lastHeartbeat) < f.deadAfter/2
+}
+
+// Leased reports whether the node may act on its runs.
+func (f *Fleet) Leased() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.holdsLease(time.Now())
+}
+
+// holdsLease reports whether the lease has not run out by either of the machine's clocks. f.mu is held.
+func (f *Fleet) holdsLease(now time.Time) bool { return clocksAt(now).since(f.leaseFrom) < f.Lease() }
+
+// clockInterval is how often a wait looks at the wall clock, too: after a suspension the monotonic clock, by
+// which timers run, is behind.
+const clockInterval = time.Second
+
+// WhenLeaseEnds calls end when a lease ends, by either of the machine's clocks, that was won by a request sent
+// at the local instant sent. stop prevents that.
+func (f *Fleet) WhenLeaseEnds(sent time.Time, end func()) (stop func()) {
+	return whenPassed(clocksAt(sent), f.Lease(), func() reading { return clocksAt(time.Now()) }, end)
+}
+
+// whenPassed calls end when d has passed since a reading, as now says. stop prevents that.
+func whenPassed(since reading, d time.Duration, now func() reading, end func()) (stop func()) {
+	var mu sync.Mutex
+	var timer *time.Timer
+	stopped := false
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch left := d - now().since(since); {
+		case stopped:
+		case left <= 0:
+			end()
+		default:
+			timer.Reset(min(left, clockInterval))
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(0, look)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+		timer.Stop()
+	}
+}
+
+// HeartbeatFailed notes that a heartbeat did not reach the database.
+func (f *Fleet) HeartbeatFailed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failing = true
+}
+
+// heartbeatPatience is more than a heartbeat that succeeds takes.
+const heartbeatPatience = 10 * time.Second
+
+// Reachable reports whether the latest heartbeat reached the database, and one did so within an
+// interval and a patience: a heartbeat that hangs has no result.
+func (f *Fleet) Reachable(interval time.Duration) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return !f.failing && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
+}
+
+// Reached returns when a heartbeat last reached the database, by the clock of this machine, zero: none has yet, and whether
+// the latest one did, which is due in each interval.
+func (f *Fleet) Reached(interval time.Duration) (at time.Time, well bool) {
+	well = f.Reachable(interval)
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.lastHeartbeat.wall, well
+}
+
+// claims reports whether the node claims fires, or would if its lease had not run out because the
+// database is unreachable.
+func (f *Fleet) claims() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.state == dispatcher.NodeActive
+}
+
+// Active reports whether the node may claim.
+func (f *Fleet) Active() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.state == dispatcher.NodeActive && f.holdsLease(time.Now())
+}
+
+// AwaitsRollbackChoice reports whether all nodes wait for an operator to resolve a rollback.
+func (f *Fleet) AwaitsRollbackChoice() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.rolledBack
+}
+
+// Wanted is the state that an operator last set: active or paused.
+func (f *Fleet) Wanted() dispatcher.NodeState {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.operatorState == dispatcher.NodePaused {
+		return dispatcher.NodePaused
+	}
+	return dispatcher.NodeActive
+}
+
+// Prefers reports whether this node is the first to fire a trigger.
+func (f *Fleet) Prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
+
+// rank returns how many live nodes come before this one to fire a trigger. A node that does not know the
+// others yet takes itself for the only one.
+func (f *Fleet) rank(trigger dispatcher.DueTrigger) int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.rankIn(f.roster, trigger)
+}
+
+func (f *Fleet) rankIn(r *roster, trigger dispatcher.DueTrigger) int {
+	if len(r.live) == 0 {
+		return 0
+	}
+	return r.rank(f.node, trigger)
+}
+
+// fires reports whether a trigger is in the share of this node, or was a moment ago.
+func (f *Fleet) fires(trigger dispatcher.DueTrigger) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.rankIn(f.roster, trigger) == 0 || slices.ContainsFunc(f.former, func(old formerRoster) bool {
+		return f.rankIn(old.roster, trigger) == 0
+	})
+}
+
+// Shares returns what fires selects of the triggers of apps, and perhaps some more, and a number that changes
+// with it.
+func (f *Fleet) Shares(apps []string, required []input.Labels) (all []share, version int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	all = f.sharesIn(f.roster, apps, required, 0, 0)
+	for _, old := range f.former {
+		for _, one := range f.sharesIn(old.roster, apps, required, 0, 0) {
+			all = withShare(all, one)
+		}
+	}
+	return all, f.shared
+}
+
+// neighbours returns the triggers for which at most most nodes come before this one, apart from its own.
+func (f *Fleet) neighbours(apps []string, required []input.Labels, most int) (all []share, version int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.sharesIn(f.roster, apps, required, 1, most), f.shared
+}
+
+func (f *Fleet) sharesIn(r *roster, apps []string, required []input.Labels, least, most int) []share {
+	i, ok := r.find(f.node)
+	switch {
+	case ok:
+		return r.shares(&r.live[i], required, least, most)
+	case len(r.live) == 0:
+		return everything(apps)
+	}
+	return nil // the node is paused
+}
+
+// Alone reports whether no other node is live.
+func (f *Fleet) Alone() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return len(f.roster.live) <= 1
+}
+
+// differInLabels reports whether not all live nodes have the same labels.
+func (f *Fleet) differInLabels() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.roster.differInLabels()
+}
+
+// Yields reports whether this node leaves long attempts to newer nodes.
+func (f *Fleet) Yields() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.roster.yielding[f.node]
+}
+
+// Log is the log of a node.
+type Log struct {
+	*slog.Logger
+	Fleet *Fleet
+}
+
+// Failed logs the error of a step, if it is one. A step that a shutdown cut off has not failed.
+func (l Log) Failed(ctx context.Context, step string, err error) {
+	cutOff := ctx.Err() != nil && errors.Is(err, context.Canceled)
+	if err != nil && !cutOff {
+		l.ErrorContext(ctx, "step failed", "step", step, "node", l.Fleet.ID().String(), "err", err)
+	}
+}
+
+// leasePause is how often a node without a lease looks whether it has one again.
+const LeasePause = 200 * time.Millisecond

@@ -1,0 +1,189 @@
+package plan
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Planner is what will fire when on this node. Loops call its steps.
+type Planner struct {
+	*definitions
+	store     Store
+	Timeline  *timeline
+	Ahead     *ahead
+	Floors    floors
+	LabelSets labelSets
+	Overdue   overdue
+	// wakePoll has the window read again.
+	wakePoll chan<- struct{}
+	// lostFires tells that own fires were lost since the last sweep.
+	LostFires atomic.Bool
+	sweeps    int
+}
+
+// Options are those of the engine that its rooms share; package engine says what they mean.
+type Options struct {
+	Apps                   []string
+	Labels                 input.Labels
+	Window, Handler        time.Duration
+	DeadAfter, ClockMargin time.Duration
+	Lead, Grace            time.Duration
+	Batch                  int
+}
+
+// Store is what a planner asks of a store.
+type Store interface {
+	definitionStore
+	Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error)
+	LabelSets(ctx context.Context) ([]input.Labels, error)
+	EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error)
+	ScheduleNext(ctx context.Context, fires []dispatcher.DelayedFire) error
+}
+
+// Node is what the rooms of the engine know of the node.
+type Node struct {
+	Options Options
+	Log     Log
+	Fleet   *Fleet
+	Clock   *Clock
+}
+
+// New returns a planner by definitions. It has the window read by wakePoll.
+func New(store Store, of *definitions, wakePoll chan<- struct{}) *Planner {
+	p := &Planner{definitions: of, store: store, Timeline: newTimeline(), Ahead: newAhead(wakePoll), Floors: newFloors(of.Options),
+		wakePoll: wakePoll}
+	p.Timeline.refill = p.Ahead.Wake
+	return p
+}
+
+// Held is a run that the pool holds, with what the node knows of it.
+type Held = pool.Run[Detail]
+
+// Detail is what the node knows of a run that it has won.
+type Detail struct {
+	// job is the job as it was claimed here; nil: the run was not claimed here.
+	Job *preparedJob
+	// schedule is the one by which the fire was claimed or settled here; nil: it was not.
+	Schedule *schedule.Schedule
+	// missed is the range that a catch-up run stands for, if it is known.
+	Missed *run.MissedRange
+	// delayed says that the end of the run schedules the next fire of a fixed delay. For a run that
+	// was not claimed here it only may.
+	Delayed bool
+}
+
+// CatchesUp tells whether runs of a kind go after those on time.
+func CatchesUp(kind run.Kind) bool {
+	return kind == run.KindCatchUp || kind == run.KindBackfill
+}
+
+// HeldBy returns runs that node holds and that were not claimed here, each due at its scheduled time.
+func (d *definitions) HeldBy(node run.NodeID, runs []run.HeldRun) []*Held {
+	held := make([]*Held, len(runs))
+	for i, r := range runs {
+		delayed := r.Shard == 0 && (r.Kind == run.KindSchedule || r.Kind == run.KindCatchUp)
+		held[i] = &Held{HeldRun: r, Node: node, Due: r.ScheduledAt, Detail: Detail{Delayed: delayed}}
+		if job, ok := d.Jobs.Get(r.JobID, 0); ok {
+			held[i].Queue, held[i].Weight = job.Queue(), job.Bounds.Weight
+		}
+		held[i].Queue.Job, held[i].Queue.Late = r.JobID, CatchesUp(r.Kind)
+	}
+	return held
+}
+
+// overdue is the oldest fire that was due when the node last read the database: in its window, among the fires
+// of other nodes, and among those that the handler settles. Together with the timeline it says how long a fire waits at most.
+type overdue struct {
+	mu                     sync.Mutex
+	window, others, misses sighting
+}
+
+// sighting is the oldest due fire that a read of the database found.
+type sighting struct {
+	due time.Time // zero: none
+	at  time.Time // of the read, by the database's clock
+}
+
+// polled notes the oldest fire that a poll found; zero: none.
+func (o *overdue) polled(due, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.window = sighting{due, now}
+}
+
+// swept notes the oldest fire that a sweep of all nodes found; zero: none, or none was made.
+func (o *overdue) swept(due, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.others = sighting{due, now}
+}
+
+// sawOthers reports whether the latest sweep of all nodes found a fire. It is taken to wait until the next finds none.
+func (o *overdue) sawOthers() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.others.due.IsZero()
+}
+
+// Settling notes the oldest fire that is still to be settled by this node; zero: none.
+func (o *overdue) Settling(due, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.misses = sighting{due, now}
+}
+
+// wait returns how long the fire had been due when it was seen. If no read has succeeded for a while, the
+// fire is assumed to wait still. What was due for less than the grace was its preferred node's to claim.
+func (s sighting) wait(now time.Time, fresh, grace time.Duration) time.Duration {
+	switch seen := s.at.Sub(s.due); {
+	case s.due.IsZero() || seen < grace:
+		return 0
+	case now.Sub(s.at) < fresh:
+		return seen
+	}
+	return now.Sub(s.due)
+}
+
+// OldestOverdue returns how long the oldest due fire that nobody has claimed waits, as far as this node
+// knows; 0 if there is none that is due for longer than the grace, or while the node is paused. It counts
+//   - the fires that this node has planned, whether the node is saturated or the database unreachable;
+//   - those that the latest poll found, and those of other nodes that the latest sweep found;
+//   - those that are too late, while this node settles them.
+//
+// Fires of jobs that require labels which this node lacks do not count: more nodes like this one would
+// not help them.
+func (p *Planner) OldestOverdue(now time.Time) time.Duration {
+	if !p.Fleet.claims() {
+		return 0
+	}
+	p.Overdue.mu.Lock()
+	wait := max(
+		p.Overdue.window.wait(now, 3*p.Options.Window, p.Options.Grace),
+		p.Overdue.others.wait(now, 3*farSweep*p.Options.Grace, p.Options.Grace),
+		p.Overdue.misses.wait(now, 3*p.Options.Handler, p.Options.Grace))
+	p.Overdue.mu.Unlock()
+	for _, oldest := range []func() (time.Time, bool){p.Timeline.oldest, p.Ahead.Head} {
+		if planned, ok := oldest(); ok && now.Sub(planned) >= p.Options.Grace {
+			wait = max(wait, now.Sub(planned))
+		}
+	}
+	return wait
+}
+
+// OldestServed returns when the first of a page was due whose labels this node has; zero: none.
+func (p *Planner) OldestServed(page []dispatcher.DueTrigger) time.Time {
+	for i := range page {
+		if p.Options.Labels.Have(page[i].NodeLabels) {
+			return page[i].DueAt
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,339 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// pageSize bounds one read of the poll and of the handler.
+const pageSize = 5000
+
+// Poll plans the fires of the node's share that are due by until. It returns how many.
+func (p *Planner) Poll(ctx context.Context, now, until time.Time) (int, error) {
+	failpoint.Hit(failpoint.BeforePoll)
+	if err := p.readLabelSets(ctx, now); err != nil {
+		return 0, err
+	}
+	shares, version := p.Fleet.Shares(p.Options.Apps, p.LabelSets.get())
+	look := p.Floors.Window.Begin(now, version, p.Floors.Left())
+	query := dispatcher.DueQuery{From: look.From, Until: until, Now: now}
+	seen, err := p.plan(ctx, query, shares, p.Fleet.fires)
+	if err != nil {
+		return seen.planned, err
+	}
+	p.Overdue.polled(seen.oldest, now)
+	if seen.complete {
+		p.Floors.Window.End(look, seen.least, now.Add(-p.Options.Window))
+	}
+	return seen.planned, nil
+}
+
+const (
+	// nearSweep is how many nodes before this one a sweep covers where nodes are not alike, and turnSweep where they
+	// take turns.
+	nearSweep = 3
+	turnSweep = 10
+	// farSweep is after how many sweeps one covers all nodes.
+	farSweep = 10
+)
+
+// Sweep plans, after the grace, the fires that the nodes before this one left alone. So that a large fleet does
+// not ask the same questions a hundred times a second, nodes that are alike take turns: each second every
+// trigger is swept by one node that is not its own. Otherwise the next in rank goes first, and so on, because nodes
+// that contend lose most of what they try. A node that is late with its own fires takes none: if the whole fleet is
+// late, helping would make it later. One loop calls it.
+func (p *Planner) Sweep(ctx context.Context, now time.Time) error {
+	if p.Fleet.Alone() || p.Timeline.overdue(now.Add(-p.Options.Lead)) {
+		p.Overdue.swept(time.Time{}, now)
+		return nil
+	}
+	p.sweeps++
+	if p.sweeps%farSweep == 0 {
+		if mine, _ := p.Fleet.Turn(now, farSweep*p.Options.Grace, 0, turnSweep); mine || p.Overdue.sawOthers() {
+			return p.SweepAll(ctx, now)
+		}
+	}
+	return p.sweepNear(ctx, now)
+}
+
+// sweepNear plans fires that the nodes shortly before this one left alone, if it is this node's turn.
+func (p *Planner) sweepNear(ctx context.Context, now time.Time) error {
+	mine, reach := p.Fleet.Turn(now, p.Options.Grace, nearSweep, turnSweep)
+	if !mine {
+		return nil
+	}
+	shares, version := p.Fleet.neighbours(p.Options.Apps, p.LabelSets.get(), reach)
+	ranked := !p.Fleet.alike() // or nobody else covers them now
+	_, err := p.sweep(ctx, now, &p.Floors.near, shares, version, func(d dispatcher.DueTrigger) bool {
+		return !ranked || p.ranked(d, now)
+	})
+	return err
+}
+
+// SweepAll plans fires that any nodes left alone. A fire whose job requires a set of labels that the nodes did not
+// know yet is found by it, too.
+func (p *Planner) SweepAll(ctx context.Context, now time.Time) error {
+	found, err := p.sweep(ctx, now, &p.Floors.far, everything(p.Options.Apps), 0, func(d dispatcher.DueTrigger) bool {
+		return p.ranked(d, now)
+	})
+	if err == nil {
+		p.Overdue.swept(found.oldest, now)
+	}
+	return err
+}
+
+// ranked reports whether a fire has been due for so long that all nodes which come before this one had their time.
+func (p *Planner) ranked(d dispatcher.DueTrigger, now time.Time) bool {
+	return now.Sub(d.DueAt) >= time.Duration(p.Fleet.rank(d))*p.Options.Grace
+}
+
+// sweep plans the fires in shares that are wanted and due for longer than the grace.
+func (p *Planner) sweep(
+	ctx context.Context, now time.Time, floor *floor, shares []share, version int, wanted func(dispatcher.DueTrigger) bool,
+) (seen, error) {
+	// What is older is left to the sweeps of all, and to the nodes whose shares these are.
+	look := floor.Begin(now, version, cmp.Or(p.Floors.Left(), now.Add(-lookBack)))
+	query := dispatcher.DueQuery{From: look.From, Until: now.Add(-p.Options.Grace), Now: now}
+	found, err := p.plan(ctx, query, shares, wanted)
+	if err == nil && found.complete {
+		floor.End(look, found.least, query.Until.Add(-p.Options.Grace))
+	}
+	return found, err
+}
+
+// seen is what a reading of due triggers found.
+type seen struct {
+	planned  int
+	least    time.Time // the earliest time at which one of them was due, in whichever share; zero: there is none
+	oldest   time.Time // the same of those whose labels this node has
+	complete bool      // nothing was left out
+}
+
+func (s *seen) page(page []dispatcher.DueTrigger, labels input.Labels) {
+	for i := range page {
+		due := page[i].DueAt
+		if s.least.IsZero() || due.Before(s.least) {
+			s.least = due
+		}
+		if labels.Have(page[i].NodeLabels) {
+			if s.oldest.IsZero() || due.Before(s.oldest) {
+				s.oldest = due
+			}
+			return // the page is in order
+		}
+	}
+}
+
+// plan plans the fires that query selects in shares, of triggers that are wanted and jobs that require no label
+// which the node lacks.
+func (p *Planner) plan(
+	ctx context.Context, query dispatcher.DueQuery, shares []share, wanted func(dispatcher.DueTrigger) bool,
+) (found seen, err error) {
+	defer p.Timeline.reading()()
+	for _, one := range shares {
+		query.Apps, query.LabelSets, query.IDFrom, query.IDTo = one.apps, one.labels, one.from, one.to
+		if more, err := p.planShare(ctx, query, wanted, &found); err != nil || !more {
+			return found, err
+		}
+	}
+	found.complete = true
+	return found, nil
+}
+
+// planPage plans a page of fires: those that are due soon, and some more, in the timeline, and the others ahead of
+// it. It returns false if there is no room.
+func (p *Planner) planPage(ctx context.Context, page []dispatcher.DueTrigger, now time.Time, found *seen) (bool, error) {
+	later := page[min(len(page), max(mostAtOnce-found.planned, 0)):]
+	for len(later) > 0 && !later[0].DueAt.After(now.Add(Soon)) && !p.Timeline.IsFull() {
+		later = later[1:]
+	}
+	due, err := p.Evaluate(ctx, page[:len(page)-len(later)])
+	if err != nil {
+		return false, err
+	}
+	for _, d := range due {
+		if !p.Timeline.add(d) && !p.Ahead.Add(d.DueTrigger) {
+			return false, nil
+		}
+		found.planned++
+	}
+	for _, d := range later {
+		if !p.Ahead.Add(d) {
+			return false, nil
+		}
+		found.planned++
+	}
+	return true, nil
+}
+
+// planShare plans one share. It returns false if the node may not fire, or there is no room.
+func (p *Planner) planShare(
+	ctx context.Context, query dispatcher.DueQuery, wanted func(dispatcher.DueTrigger) bool, found *seen,
+) (bool, error) {
+	query.Limit = pageSize
+	for p.Fleet.Active() {
+		loop.Turned(ctx)
+		page, err := p.store.Due(ctx, query)
+		if err != nil {
+			return false, err
+		}
+		if len(page) == 0 {
+			return true, nil
+		}
+		found.page(page, p.Options.Labels)
+		last, more := page[len(page)-1], len(page) == query.Limit
+		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool {
+			return !p.Options.Labels.Have(d.NodeLabels) || !wanted(d) || p.Timeline.has(&d) || p.Ahead.has(&d)
+		})
+		if complete, err := p.planPage(ctx, page, query.Now, found); err != nil || !complete {
+			return false, err
+		}
+		if !more {
+			return true, nil
+		}
+		query.AfterTime, query.AfterID = last.DueAt, last.ID
+	}
+	return false, nil
+}
+
+// PlanChanged plans the fires of jobs that changed, as far as they are due before the next poll. If it fails,
+// a poll finds them.
+func (p *Planner) PlanChanged(ctx context.Context, jobs []int64, now time.Time) error {
+	query := dispatcher.DueQuery{JobIDs: jobs, Until: now.Add(p.Options.Window + p.Options.Window/5), Now: now}
+	seen, err := p.plan(ctx, query, everything(p.Options.Apps), p.Fleet.fires)
+	if err != nil || !seen.complete {
+		p.Floors.Reset()
+		loop.Wake(p.wakePoll)
+		return err
+	}
+	for _, f := range []*floor{&p.Floors.Window, &p.Floors.near, &p.Floors.far} {
+		f.lower(seen.least)
+	}
+	p.Floors.Misses.Reset() // some may be overdue
+	return nil
+}
+
+// labelSets are the sets of labels that jobs require and this node has. They decide about the shares of nodes
+// that differ in their labels; other nodes don't ask for them.
+type labelSets struct {
+	mu     sync.Mutex
+	all    []input.Labels
+	readAt time.Time // by the database's clock; zero: a job may require a new one
+}
+
+// get returns the sets that the node knows of. The fires of a job with another one are found by the far sweep.
+func (l *labelSets) get() []input.Labels {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all
+}
+
+// Changed notes that a job changed, perhaps in its labels.
+func (l *labelSets) Changed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.readAt = time.Time{}
+}
+
+// due reports whether the sets are to be read, and notes that they are.
+func (l *labelSets) due(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !Passed(l.readAt, now, lookBackInterval) {
+		return false
+	}
+	l.readAt = now
+	return true
+}
+
+// set notes the sets, and reports whether they are others than before.
+func (l *labelSets) set(all []input.Labels) (changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changed = !slices.EqualFunc(all, l.all, maps.Equal[input.Labels, input.Labels])
+	l.all = all
+	return changed
+}
+
+// readLabelSets reads the sets of labels that jobs require if they decide about the node's share.
+func (p *Planner) readLabelSets(ctx context.Context, now time.Time) error {
+	if !p.Fleet.differInLabels() || !p.LabelSets.due(now) {
+		return nil
+	}
+	sets, err := p.store.LabelSets(ctx)
+	if err != nil {
+		p.LabelSets.Changed()
+		return err
+	}
+	mine := slices.DeleteFunc(sets, func(set input.Labels) bool { return !p.Options.Labels.Have(set) })
+	slices.SortFunc(mine, func(a, b input.Labels) int { return cmp.Compare(a.String(), b.String()) })
+	if p.LabelSets.set(mine) {
+		p.Floors.Window.Reset()
+		p.Floors.near.Reset()
+	}
+	return nil
+}
+
+// PlanNext plans the fire after one that was claimed or lost. It leaves a trigger to the node that is
+// preferred for it, even if this node has just fired it: the shares have moved. After a lost fire of
+// its own, the node reads from the database what became of it; see sweepLoop.
+func (p *Planner) PlanNext(d Entry, claimed dispatcher.Advance, now time.Time, won bool) {
+	switch {
+	case !p.Fleet.Prefers(d.DueTrigger):
+	case !won:
+		p.LostFires.Store(true)
+	case !claimed.Then.IsZero() && claimed.ThenDue.Before(now.Add(p.Options.Window)):
+		d.PrevFireTime, d.NextFireTime, d.DueAt = d.NextFireTime, claimed.Then, claimed.ThenDue
+		p.Timeline.add(d)
+	}
+}
+
+// ScheduleNext gives fixed delays whose latest run has ended their next fire: those among ids or,
+// without ids, any, a page at most.
+func (p *Planner) ScheduleNext(ctx context.Context, ids []int64, now time.Time) error {
+	ended, err := p.store.EndedDelays(ctx, ids, pageSize)
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	byID := make(map[int64]dispatcher.EndedDelay, len(ended))
+	all := make([]candidate, len(ended))
+	for i, trigger := range ended {
+		byID[trigger.DueTrigger.ID] = trigger
+		all[i] = candidate{DueTrigger: trigger.DueTrigger, version: trigger.TriggerVersion}
+	}
+	entries, err := p.prepare(ctx, all, false) // their schedules are anchored at the ends of these runs
+	if err != nil {
+		return err
+	}
+	delayed := make([]dispatcher.DelayedFire, 0, len(entries))
+	for i := range entries {
+		next := &entries[i]
+		if err := dispatcher.WithoutPanic(func() error { return next.scheduleAfter(byID[next.ID]) }); err != nil {
+			p.Quarantine(ctx, next.DueTrigger, err)
+			continue
+		}
+		delayed = append(delayed, dispatcher.DelayedFire{
+			TriggerID: next.ID, Revision: next.Revision, CalendarRevision: next.CalendarRevision,
+			Prev: next.PrevFireTime, Anchor: byID[next.ID].EndedAt, Next: next.NextFireTime, Due: next.DueAt,
+		})
+	}
+	if err := p.store.ScheduleNext(ctx, delayed); err != nil {
+		return err
+	}
+	for _, next := range entries {
+		// The node that is preferred for the trigger may poll too late for it.
+		if !next.NextFireTime.IsZero() && next.DueAt.Before(now.Add(p.Options.Window)) {
+			p.Timeline.add(next)
+		}
+	}
+	return nil
+}
