@@ -20,16 +20,16 @@ const (
 // What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
 // makes something smaller lowers its bound.
 const (
-	mostLines     = 117_150
+	mostLines     = 117_300
 	mostNinetieth = 8
 	mostComplex   = 42
-	mostWide      = 32
+	mostWide      = 30
 	mostLong      = 48
 )
 
 // mostFiles are of folders that have more than they should.
 var mostFiles = map[string]int{
-	"dispatcher": 49, "dispatcher/engine": 70,
+	"dispatcher":       49,
 	"dispatcher/store": 128, "provider": 91,
 }
 
