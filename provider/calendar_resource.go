@@ -74,7 +74,8 @@ func calendarSchema() schema.Schema {
 }
 
 // putCalendar writes a calendar. One that waits for the end of its last use, as after -replace, stays instead of a new one.
-func putCalendar( //nolint:revive // the context comes second as in (*client.Client).PutCalendar
+func putCalendar(
+	//nolint:revive // the order of (*client.Client).PutCalendar
 	c *client.Client, ctx context.Context, calendar dispatcher.Calendar, cond client.Condition,
 ) (dispatcher.Calendar, error) {
 	written, err := c.PutCalendar(ctx, calendar, cond)

@@ -104,15 +104,15 @@ func (a *Adopter) adoptPages(ctx context.Context, query dispatcher.AdoptQuery) (
 	return false, refused, nil
 }
 
-// admission is a run that may be adopted, and the queue in which it takes a place.
-type admission struct {
+// Admission is a run that may be adopted, and the queue in which it takes a place.
+type Admission struct {
 	dispatcher.Adoptable
 	Queue  pool.QueueKey
 	weight int
 }
 
 // Look returns runs that the node may adopt, with the jobs as they are now.
-func (a *Adopter) Look(ctx context.Context, query *dispatcher.AdoptQuery) ([]admission, error) {
+func (a *Adopter) Look(ctx context.Context, query *dispatcher.AdoptQuery) ([]Admission, error) {
 	query.Apps, query.Labels, query.Node = a.Options.Apps, a.Options.Labels, a.Fleet.ID()
 	found, err := a.Store.Adoptable(ctx, *query)
 	if err != nil || len(found) == 0 {
@@ -126,9 +126,9 @@ func (a *Adopter) Look(ctx context.Context, query *dispatcher.AdoptQuery) ([]adm
 	if err != nil {
 		return nil, err
 	}
-	page := make([]admission, len(found))
+	page := make([]Admission, len(found))
 	for i, run := range found {
-		page[i] = admission{Adoptable: run, Queue: pool.QueueKey{Job: run.JobID}}
+		page[i] = Admission{Adoptable: run, Queue: pool.QueueKey{Job: run.JobID}}
 		if job, ok := jobs[run.JobID]; ok {
 			page[i].Queue, page[i].weight = job.Queue(), job.Bounds.Weight
 		}
@@ -138,7 +138,7 @@ func (a *Adopter) Look(ctx context.Context, query *dispatcher.AdoptQuery) ([]adm
 }
 
 // Admit takes places for runs, and returns those that have one. full tells that the pool has none at all.
-func (a *Adopter) Admit(page []admission) (places []admission, full bool) {
+func (a *Adopter) Admit(page []Admission) (places []Admission, full bool) {
 	for _, run := range page {
 		switch a.Pool.Admit(run.Queue) {
 		case pool.Admitted:
@@ -151,13 +151,13 @@ func (a *Adopter) Admit(page []admission) (places []admission, full bool) {
 }
 
 // Adopt adopts runs that have places, and gives back the places of those that were not won.
-func (a *Adopter) Adopt(ctx context.Context, query dispatcher.AdoptQuery, places []admission) {
+func (a *Adopter) Adopt(ctx context.Context, query dispatcher.AdoptQuery, places []Admission) {
 	if len(places) == 0 {
 		return
 	}
 	query.Token = a.Claims.Draw()
 	defer a.Claims.Close(query.Token)
-	runs, byKey := make([]dispatcher.Adoptable, len(places)), make(map[run.Key]admission, len(places))
+	runs, byKey := make([]dispatcher.Adoptable, len(places)), make(map[run.Key]Admission, len(places))
 	for i, run := range places {
 		runs[i], byKey[run.Key] = run.Adoptable, run
 	}
@@ -179,7 +179,7 @@ func (a *Adopter) Adopt(ctx context.Context, query dispatcher.AdoptQuery, places
 }
 
 // GiveBack gives back the places of runs that were not adopted.
-func (a *Adopter) GiveBack(places []admission) {
+func (a *Adopter) GiveBack(places []Admission) {
 	queues := make([]pool.QueueKey, len(places))
 	for i := range places {
 		queues[i] = places[i].Queue

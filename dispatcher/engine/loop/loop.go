@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
-// shortestPause keeps a flood of notifications from becoming a flood of queries.
+// ShortestPause keeps a flood of notifications from becoming a flood of queries.
 const ShortestPause = 20 * time.Millisecond
 
 // UntilDone calls ask, which asks the database about count things, until it succeeds or ctx

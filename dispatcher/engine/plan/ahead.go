@@ -29,7 +29,7 @@ const (
 	// mostAtOnce is how many triggers are looked up at once. A poll that finds no more than that looks all of them
 	// up itself: where fires are few, more statements would cost more than they save.
 	mostAtOnce = 500
-	// soon is how long before a fire is due its trigger is looked up.
+	// Soon is how long before a fire is due its trigger is looked up.
 	Soon = time.Second
 )
 

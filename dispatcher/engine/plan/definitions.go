@@ -12,9 +12,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// definitions are caches of what is due: jobs, their triggers, the groups that they call, the calendars of their apps, and the
+// Definitions are caches of what is due: jobs, their triggers, the groups that they call, the calendars of their apps, and the
 // expressions that the schedules of triggers share.
-type definitions struct {
+type Definitions struct {
 	Node
 	store     definitionStore
 	Jobs      *jobCache
@@ -36,13 +36,13 @@ type definitionStore interface {
 }
 
 // NewDefinitions returns empty caches. They call known with the app of each trigger that is planned.
-func NewDefinitions(store definitionStore, of Node, known func(app string)) *definitions {
-	return &definitions{Node: of, store: store, Jobs: newJobCache(store), Groups: newGroupCache(store),
+func NewDefinitions(store definitionStore, of Node, known func(app string)) *Definitions {
+	return &Definitions{Node: of, store: store, Jobs: newJobCache(store), Groups: newGroupCache(store),
 		Triggers: newTriggerCache(mostKnownTriggers), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000), known: known}
 }
 
 // Forget forgets everything: after a rollback of the database, a revision may mean something else.
-func (d *definitions) Forget() {
+func (d *Definitions) Forget() {
 	d.Jobs.Clear()
 	d.Groups.Clear()
 	d.Triggers.Clear()
@@ -51,7 +51,7 @@ func (d *definitions) Forget() {
 
 // Evaluate returns triggers as the timeline plans them. One that cannot be evaluated is quarantined and
 // does not stop the rest. One that was deleted meanwhile is left out.
-func (d *definitions) Evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]Entry, error) {
+func (d *Definitions) Evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]Entry, error) {
 	all, err := d.recognize(ctx, triggers)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (d *definitions) Evaluate(ctx context.Context, triggers []dispatcher.DueTri
 
 // prepare reads the jobs of triggers, and parses the schedules of those that are not known; remember keeps
 // these.
-func (d *definitions) prepare(ctx context.Context, all []candidate, remember bool) ([]Entry, error) {
+func (d *Definitions) prepare(ctx context.Context, all []candidate, remember bool) ([]Entry, error) {
 	needed := make(map[int64]int64, len(all))
 	for i := range all {
 		needed[all[i].jobID()] = max(needed[all[i].jobID()], all[i].Revision)
@@ -106,7 +106,7 @@ func (d *definitions) prepare(ctx context.Context, all []candidate, remember boo
 }
 
 // parse returns what a trigger of job is, by its definition as it was read.
-func (d *definitions) parse(ctx context.Context, trigger *candidate, job *preparedJob) (*KnownTrigger, error) {
+func (d *Definitions) parse(ctx context.Context, trigger *candidate, job *preparedJob) (*KnownTrigger, error) {
 	version := &trigger.version
 	if job.Err != nil {
 		return nil, job.Err
@@ -144,7 +144,7 @@ type unreadError struct{ error }
 func (e *unreadError) Unwrap() error { return e.error }
 
 // Quarantine stops a trigger that cannot be evaluated, with the reason.
-func (d *definitions) Quarantine(ctx context.Context, trigger dispatcher.DueTrigger, reason error) {
+func (d *Definitions) Quarantine(ctx context.Context, trigger dispatcher.DueTrigger, reason error) {
 	loop.Turned(ctx)
 	d.Log.WarnContext(ctx, "trigger quarantined", "trigger_id", trigger.ID, "err", reason)
 	d.Log.Failed(ctx, "quarantine trigger", d.store.Quarantine(ctx, trigger.ID, trigger.Revision, reason.Error()))
@@ -273,7 +273,7 @@ func (c *candidate) jobID() int64 {
 // recognize adds to triggers what they are, from memory or, in one statement, from the database. It leaves
 // out those that were deleted or changed since they were read: a claim of them would be lost, and the
 // change notifies the nodes.
-func (d *definitions) recognize(ctx context.Context, triggers []dispatcher.DueTrigger) ([]candidate, error) {
+func (d *Definitions) recognize(ctx context.Context, triggers []dispatcher.DueTrigger) ([]candidate, error) {
 	all := make([]candidate, 0, len(triggers))
 	unknown := map[int64]dispatcher.DueTrigger{}
 	var ids []int64

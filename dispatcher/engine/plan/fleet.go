@@ -298,7 +298,7 @@ func (f *Fleet) fires(trigger dispatcher.DueTrigger) bool {
 
 // Shares returns what fires selects of the triggers of apps, and perhaps some more, and a number that changes
 // with it.
-func (f *Fleet) Shares(apps []string, required []input.Labels) (all []share, version int) {
+func (f *Fleet) Shares(apps []string, required []input.Labels) (all []Share, version int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	all = f.sharesIn(f.roster, apps, required, 0, 0)
@@ -311,13 +311,13 @@ func (f *Fleet) Shares(apps []string, required []input.Labels) (all []share, ver
 }
 
 // neighbours returns the triggers for which at most most nodes come before this one, apart from its own.
-func (f *Fleet) neighbours(apps []string, required []input.Labels, most int) (all []share, version int) {
+func (f *Fleet) neighbours(apps []string, required []input.Labels, most int) (all []Share, version int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.sharesIn(f.roster, apps, required, 1, most), f.shared
 }
 
-func (f *Fleet) sharesIn(r *roster, apps []string, required []input.Labels, least, most int) []share {
+func (f *Fleet) sharesIn(r *roster, apps []string, required []input.Labels, least, most int) []Share {
 	i, ok := r.find(f.node)
 	switch {
 	case ok:
@@ -363,5 +363,5 @@ func (l Log) Failed(ctx context.Context, step string, err error) {
 	}
 }
 
-// leasePause is how often a node without a lease looks whether it has one again.
+// LeasePause is how often a node without a lease looks whether it has one again.
 const LeasePause = 200 * time.Millisecond

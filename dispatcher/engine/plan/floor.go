@@ -36,10 +36,11 @@ const (
 	fullInterval = 15 * time.Minute
 	// missesInterval is the same for what is overdue.
 	missesInterval = 5 * time.Minute
-	// retriesInterval is the same for retries, and retriesMargin how long after a retry is due the record that plans it
-	// may commit, and be found by a node that has not made it before the next look without bound.
+	// retriesInterval is the same for retries.
 	retriesInterval = time.Minute
-	RetriesMargin   = 5 * time.Second
+	// RetriesMargin is how long after a retry is due the record that plans it may commit, and be found by a node that has not made it
+	// before the next look without bound.
+	RetriesMargin = 5 * time.Second
 )
 
 // floors are the lower bounds of what this node reads: for its window, for its sweeps of the nodes shortly before

@@ -258,9 +258,9 @@ func (e *OutsideError) Error() string {
 	return "the job is outside the bounds of its app: " + e.problems[0].Message + more
 }
 
+// Why a job is not attempted now.
 var (
 	ErrOutdated  = errors.New("the app of the job changed, and the job is not read again yet")
 	ErrSuspended = errors.New("the app of the job is suspended")
+	ErrGone      = errors.New("the job or its trigger was deleted before this attempt began")
 )
-
-var ErrGone = errors.New("the job or its trigger was deleted before this attempt began")

@@ -15,7 +15,7 @@ import (
 
 // Planner is what will fire when on this node. Loops call its steps.
 type Planner struct {
-	*definitions
+	*Definitions
 	store     Store
 	Timeline  *timeline
 	Ahead     *ahead
@@ -57,8 +57,8 @@ type Node struct {
 }
 
 // New returns a planner by definitions. It has the window read by wakePoll.
-func New(store Store, of *definitions, wakePoll chan<- struct{}) *Planner {
-	p := &Planner{definitions: of, store: store, Timeline: newTimeline(), Ahead: newAhead(wakePoll), Floors: newFloors(of.Options),
+func New(store Store, of *Definitions, wakePoll chan<- struct{}) *Planner {
+	p := &Planner{Definitions: of, store: store, Timeline: newTimeline(), Ahead: newAhead(wakePoll), Floors: newFloors(of.Options),
 		wakePoll: wakePoll}
 	p.Timeline.refill = p.Ahead.Wake
 	return p
@@ -86,7 +86,7 @@ func CatchesUp(kind run.Kind) bool {
 }
 
 // HeldBy returns runs that node holds and that were not claimed here, each due at its scheduled time.
-func (d *definitions) HeldBy(node run.NodeID, runs []run.HeldRun) []*Held {
+func (d *Definitions) HeldBy(node run.NodeID, runs []run.HeldRun) []*Held {
 	held := make([]*Held, len(runs))
 	for i, r := range runs {
 		delayed := r.Shard == 0 && (r.Kind == run.KindSchedule || r.Kind == run.KindCatchUp)

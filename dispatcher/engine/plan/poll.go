@@ -98,7 +98,7 @@ func (p *Planner) ranked(d dispatcher.DueTrigger, now time.Time) bool {
 
 // sweep plans the fires in shares that are wanted and due for longer than the grace.
 func (p *Planner) sweep(
-	ctx context.Context, now time.Time, floor *floor, shares []share, version int, wanted func(dispatcher.DueTrigger) bool,
+	ctx context.Context, now time.Time, floor *floor, shares []Share, version int, wanted func(dispatcher.DueTrigger) bool,
 ) (seen, error) {
 	// What is older is left to the sweeps of all, and to the nodes whose shares these are.
 	look := floor.Begin(now, version, cmp.Or(p.Floors.Left(), now.Add(-lookBack)))
@@ -136,7 +136,7 @@ func (s *seen) page(page []dispatcher.DueTrigger, labels input.Labels) {
 // plan plans the fires that query selects in shares, of triggers that are wanted and jobs that require no label
 // which the node lacks.
 func (p *Planner) plan(
-	ctx context.Context, query dispatcher.DueQuery, shares []share, wanted func(dispatcher.DueTrigger) bool,
+	ctx context.Context, query dispatcher.DueQuery, shares []Share, wanted func(dispatcher.DueTrigger) bool,
 ) (found seen, err error) {
 	defer p.Timeline.reading()()
 	for _, one := range shares {

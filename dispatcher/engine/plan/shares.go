@@ -146,21 +146,21 @@ func startOf(i, n int) int64 {
 // idRange is the ids from from to below to; to 0: to the last.
 type idRange struct{ from, to int64 }
 
-// share is a part of all triggers, as a query selects it: those of a range, of some apps and of jobs that
+// Share is a part of all triggers, as a query selects it: those of a range, of some apps and of jobs that
 // require some sets of labels.
-type share struct {
+type Share struct {
 	apps   []string // empty: all
 	labels []string // empty: whatever they require
 	idRange
 }
 
 // everything is the share that has all triggers of some apps.
-func everything(apps []string) []share { return []share{{apps: apps}} }
+func everything(apps []string) []Share { return []Share{{apps: apps}} }
 
 // shares returns the triggers for which node has one of the ranks from least to most, and perhaps some
 // more, which rank tells apart. required are the sets of labels that jobs require.
-func (r *roster) shares(node *dispatcher.Node, required []input.Labels, least, most int) []share {
-	var all []share
+func (r *roster) shares(node *dispatcher.Node, required []input.Labels, least, most int) []Share {
+	var all []Share
 	for _, apps := range r.appGroups(node) {
 		for _, labels := range r.labelGroups(node, apps.id, required) {
 			one := class{app: apps.id, labels: labels.example}
@@ -170,7 +170,7 @@ func (r *roster) shares(node *dispatcher.Node, required []input.Labels, least, m
 				ranges = append(ranges, rangesOf(r.of(one), node.ID, least, most)...)
 			}
 			for _, ids := range merged(ranges) {
-				all = append(all, share{apps: apps.names, labels: labels.sets, idRange: ids})
+				all = append(all, Share{apps: apps.names, labels: labels.sets, idRange: ids})
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func merged(ranges []idRange) []idRange {
 }
 
 // withShare adds a share, and joins it with one of the same apps and labels that it touches.
-func withShare(all []share, one share) []share {
+func withShare(all []Share, one Share) []Share {
 	for i := range all {
 		if slices.Equal(all[i].apps, one.apps) && slices.Equal(all[i].labels, one.labels) {
 			if joined := merged([]idRange{all[i].idRange, one.idRange}); len(joined) == 1 {

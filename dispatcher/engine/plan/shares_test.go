@@ -94,8 +94,8 @@ func TestNodesThatMayFireATriggerHaveOneOrder(t *testing.T) {
 }
 
 // selects reports whether a query for one of the shares returns a trigger of app.
-func selects(shares []share, trigger dispatcher.DueTrigger, app string) bool {
-	return slices.ContainsFunc(shares, func(s share) bool {
+func selects(shares []Share, trigger dispatcher.DueTrigger, app string) bool {
+	return slices.ContainsFunc(shares, func(s Share) bool {
 		return trigger.ID >= s.from && (s.to == 0 || trigger.ID < s.to) &&
 			(len(s.apps) == 0 || slices.Contains(s.apps, app)) &&
 			(len(s.labels) == 0 || slices.Contains(s.labels, trigger.NodeLabels.String()))

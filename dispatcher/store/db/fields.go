@@ -29,12 +29,12 @@ type field[T any] struct {
 // use says which statements a field is not part of.
 type use int
 
+// What fields are part of: each statement, none that updates, none that writes, those that write, or those that insert.
 const (
 	notRead use = 1 << iota // selected
 	notNew                  // inserted
 	notSet                  // an update leaves it alone
 
-	// What fields are part of: each statement, none that updates, none that writes, those that write, or those that insert.
 	Always      use = 0
 	NeverSet        = notSet
 	OnlyRead        = notNew | notSet // read names it with its table
