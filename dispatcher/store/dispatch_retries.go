@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// Parts of the hot statements for runs that are attempted again; see dispatch_sql.go for the names.
+// Parts of the hot statements for runs that are attempted again; see db/sql.go for the names.
 
 // until is when retries end: where the trigger's next fire ends them, that is when they end at the latest; if it was
 // claimed already, at once.

@@ -3,7 +3,7 @@
 // # One store, two flavors
 //
 // Both databases run the same code over database/sql and, wherever their dialects allow, the
-// same SQL. What differs is a [flavor]: how a batch of rows travels in one parameter or a few
+// same SQL. What differs is a [db.Flavor]: how a batch of rows travels in one parameter or a few
 // (arrays and unnest, or JSON and json_each), the clock, row locks, and notifications.
 //
 // # The hot path

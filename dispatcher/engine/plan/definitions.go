@@ -192,7 +192,7 @@ func (c *calendarCache) of(ctx context.Context, app string, revision int64) (int
 	return found.revision, found.all, nil
 }
 
-// clear forgets everything, as triggerCache.clear does.
+// clear forgets everything, as triggerCache.Clear does.
 func (c *calendarCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -150,7 +150,7 @@ func (j *jobCache) Drop(id int64) {
 	j.jobs.drop(id)
 }
 
-// Clear forgets everything, as triggerCache.clear does.
+// Clear forgets everything, as triggerCache.Clear does.
 func (j *jobCache) Clear() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
