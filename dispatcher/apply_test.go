@@ -31,7 +31,7 @@ func trigger(expression string, change ...func(*dispatcher.Trigger)) dispatcher.
 
 // job returns the declaration of a job with one trigger named "t", or none for an empty expression.
 func job(expression string, change ...func(*dispatcher.Job)) dispatcher.Job {
-	j := dispatcher.Job{App: "crm", Name: "sync", Triggers: map[string]dispatcher.Trigger{}}
+	j := dispatcher.Job{App: "crm", Name: "sync", JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{}}}
 	j.SetDefaults()
 	j.Target.Webhook = &target.Webhook{URL: "https://example.com/hook"}
 	j.Target.Webhook.SetDefaults()

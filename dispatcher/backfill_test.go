@@ -41,8 +41,10 @@ func TestBackfillOverDaylightSavingNights(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			job := dispatcher.Job{App: "shop", Name: "night", Triggers: map[string]dispatcher.Trigger{"berlin": {Schedule: dispatcher.Schedule{
-				Expression: tt.expression, Dialect: schedule.DialectQuartz, Timezone: "Europe/Berlin", Gap: tt.gap, Overlap: tt.overlap}}}}
+			job := dispatcher.Job{App: "shop", Name: "night",
+				JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{"berlin": {TriggerSpec: dispatcher.TriggerSpec{
+					Schedule: dispatcher.Schedule{
+						Expression: tt.expression, Dialect: schedule.DialectQuartz, Timezone: "Europe/Berlin", Gap: tt.gap, Overlap: tt.overlap}}}}}}
 			spec := repeat.BackfillSpec{From: day, To: day.Add(3*time.Hour - time.Minute)}
 			for _, order := range []repeat.BackfillOrder{repeat.BackfillOldestFirst, repeat.BackfillLatestFirst} {
 				spec.Order = order
@@ -89,14 +91,19 @@ func TestPagesOfABackfillHaveEachInstantOnce(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC)
 	start := from.Add(7 * time.Minute)
-	job := dispatcher.Job{App: "shop", Name: "many", Triggers: map[string]dispatcher.Trigger{
-		"hourly": {Schedule: dispatcher.Schedule{Expression: "0 0 * * * ?", Dialect: schedule.DialectQuartz}},
-		"berlin": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Dialect: schedule.DialectQuartz, Timezone: "Europe/Berlin",
-			Gap: schedule.GapNext}},
-		"rate":    {Schedule: dispatcher.Schedule{Expression: "rate(53m)", Dialect: schedule.DialectInterval, StartAt: &start}},
-		"allowed": {Schedule: dispatcher.Schedule{Expression: "0 0 * * * ?", Dialect: schedule.DialectQuartz, Calendar: "nights"}},
-		"again":   {Schedule: dispatcher.Schedule{Expression: "delay(1h)", Dialect: schedule.DialectInterval}}, // has none
-	}}
+	job := dispatcher.Job{App: "shop", Name: "many", JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{
+		"hourly": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 * * * ?",
+			Dialect: schedule.DialectQuartz}}},
+		"berlin": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Dialect: schedule.DialectQuartz,
+			Timezone: "Europe/Berlin",
+			Gap:      schedule.GapNext}}},
+		"rate": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(53m)", Dialect: schedule.DialectInterval,
+			StartAt: &start}}},
+		"allowed": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 * * * ?", Dialect: schedule.DialectQuartz,
+			Calendar: "nights"}}},
+		"again": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1h)",
+			Dialect: schedule.DialectInterval}}}, // has none
+	}}}
 	calendars := []dispatcher.Calendar{
 		{App: "shop", Name: "base", Rules: []schedule.CalendarRule{{From: "00:00", To: "06:00"}}},
 		{App: "shop", Name: "nights", Bases: []string{"base"}, Rules: []schedule.CalendarRule{{From: "20:00", To: "00:00"}}},
@@ -132,8 +139,9 @@ func TestPagesOfABackfillHaveEachInstantOnce(t *testing.T) {
 // A backfill of what has no instants says so.
 func TestBackfillOfNoTrigger(t *testing.T) {
 	t.Parallel()
-	job := dispatcher.Job{App: "shop", Name: "again", Triggers: map[string]dispatcher.Trigger{
-		"again": {Schedule: dispatcher.Schedule{Expression: "delay(1h)", Dialect: schedule.DialectInterval}}}}
+	job := dispatcher.Job{App: "shop", Name: "again", JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{
+		"again": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1h)",
+			Dialect: schedule.DialectInterval}}}}}}
 	for trigger, want := range map[string]string{
 		"":       "job again has no trigger with a schedule, so a range holds no instants",
 		"again":  `trigger "again" is a fixed delay: its fires depend on when runs end, so a range holds none; run the job by hand`,

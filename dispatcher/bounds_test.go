@@ -17,7 +17,7 @@ func closed(t *testing.T) map[string]dispatcher.Job {
 	webhook := func(change func(*target.Webhook)) dispatcher.Job {
 		w := &target.Webhook{URL: "https://hooks.example.com/run"}
 		change(w)
-		return dispatcher.Job{App: "crm", Name: "nightly", Target: target.Target{Webhook: w}}
+		return dispatcher.Job{App: "crm", Name: "nightly", JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: w}}}
 	}
 	return map[string]dispatcher.Job{
 		"secrets": webhook(func(w *target.Webhook) {
@@ -25,12 +25,12 @@ func closed(t *testing.T) map[string]dispatcher.Job {
 		}),
 		"egress.hosts": webhook(func(*target.Webhook) {}),
 		"egress.ports": webhook(func(*target.Webhook) {}),
-		"lambda.functions": {App: "crm", Name: "nightly", Target: target.Target{
-			Lambda: &target.Lambda{Function: "arn:aws:lambda:eu-central-1:123456789012:function:pay"}}},
-		"sqs.queues": {App: "crm", Name: "nightly", Target: target.Target{
-			SQS: &target.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:pay"}}},
-		"sns.topics": {App: "crm", Name: "nightly", Target: target.Target{
-			SNS: &target.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:pay"}}},
+		"lambda.functions": {App: "crm", Name: "nightly", JobSpec: dispatcher.JobSpec{Target: target.Target{
+			Lambda: &target.Lambda{Function: "arn:aws:lambda:eu-central-1:123456789012:function:pay"}}}},
+		"sqs.queues": {App: "crm", Name: "nightly", JobSpec: dispatcher.JobSpec{Target: target.Target{
+			SQS: &target.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:pay"}}}},
+		"sns.topics": {App: "crm", Name: "nightly", JobSpec: dispatcher.JobSpec{Target: target.Target{
+			SNS: &target.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:pay"}}}},
 	}
 }
 

@@ -47,14 +47,16 @@ func TestMisspeltValuesNameTheNearest(t *testing.T) {
 		}),
 	} {
 		job := dispatcher.Job{
-			App: "crm", Name: "sync", Enabled: true,
-			Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/"}},
-			Triggers: map[string]dispatcher.Trigger{
-				"t": {
-					Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"},
-					Enabled:  true, MisfireAfter: dispatcher.DefaultMisfireAfter,
-				},
-			},
+			App: "crm", Name: "sync", JobSpec: dispatcher.JobSpec{Enabled: true,
+				Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/"}},
+				Triggers: map[string]dispatcher.Trigger{
+					"t": {
+						TriggerSpec: dispatcher.TriggerSpec{
+							Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"},
+							Enabled:  true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+						},
+					},
+				}},
 		}
 		job.SetDefaults()
 		job.Target.Webhook.SetDefaults()

@@ -23,7 +23,7 @@ func movingApp() access.Export {
 		trigger := dispatcher.Trigger{}
 		trigger.SetDefaults()
 		trigger.Expression = "rate(10m)"
-		job := dispatcher.Job{App: "app", Name: name, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
+		job := dispatcher.Job{App: "app", Name: name, JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{"t": trigger}}}
 		job.SetDefaults()
 		job.Target.Webhook = &target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
 		(*dispatcher.JobDefaults)(nil).Fill(&job)

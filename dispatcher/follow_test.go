@@ -55,7 +55,7 @@ func TestWrongFollowersAreRefused(t *testing.T) {
 func validJob() Job {
 	hook := target.Webhook{URL: "https://example.com/"}
 	hook.SetDefaults()
-	job := Job{App: "app", Name: "name", Target: target.Target{Webhook: &hook}}
+	job := Job{App: "app", Name: "name", JobSpec: JobSpec{Target: target.Target{Webhook: &hook}}}
 	job.SetDefaults()
 	return job
 }

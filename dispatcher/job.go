@@ -15,8 +15,14 @@ type Job struct {
 	App  string `json:"app"`
 	Name string `json:"name"`
 	// Origin is the name that keys, event ids and H are derived from, if it is not Name: the one that the job was created
-	// with. If another job had that origin, "~2" follows it, or "~3" and so on. Read-only.
+	// with. If another job had that origin, "~2" follows it, or "~3" and so on.
 	Origin string `json:"origin,omitempty"`
+	JobSpec
+	JobStatus
+}
+
+// JobSpec is what a person declares of a job.
+type JobSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
 	// Enabled is whether the triggers of the job fire. A disabled trigger misses nothing: when
@@ -30,18 +36,7 @@ type Job struct {
 	// NodeLabels are the labels a node must have to run the job; empty: any node may. Fires wait
 	// while no node has them.
 	NodeLabels input.Labels `json:"node_labels,omitempty"`
-	// Delivery says what happens to an attempt whose outcome is unknown.
-	Delivery run.Delivery `json:"delivery"`
-	// Retry says whether and when a failed run is attempted again.
-	Retry run.Retry `json:"retry,omitzero"`
-	// ConcurrencyPolicy says what happens to a run when all slots are taken; empty means
-	// ConcurrencyAllow.
-	ConcurrencyPolicy run.ConcurrencyPolicy `json:"concurrency_policy"`
-	// MaxConcurrency is how many runs of the job there may be at once, over all nodes, at most
-	// MaxMaxConcurrency; 0 means no bound with ConcurrencyAllow, else one run.
-	MaxConcurrency int `json:"max_concurrency"`
-	// QueueLimit is how many runs may wait for a slot; 0 means DefaultQueueLimit.
-	QueueLimit int `json:"queue_limit"`
+	JobPolicies
 	// CarryState lets each run get a small state from the run before it and return one for the next; see CarriedState. It
 	// needs ConcurrencyForbid or ConcurrencyQueue with one slot.
 	CarryState bool `json:"carry_state,omitempty"`
@@ -56,14 +51,37 @@ type Job struct {
 	Target target.Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// OnSuccess, OnFailure and OnMisfire are what follows the runs and the missed fires of the job; nil: nothing does.
+	JobFollows
+	// Triggers holds the schedules by name; at most 100.
+	Triggers map[string]Trigger `json:"triggers"`
+}
+
+// JobPolicies say when a run begins beside others, and what happens if it fails.
+type JobPolicies struct {
+	// Delivery says what happens to an attempt whose outcome is unknown.
+	Delivery run.Delivery `json:"delivery"`
+	// Retry says whether and when a failed run is attempted again.
+	Retry run.Retry `json:"retry,omitzero"`
+	// ConcurrencyPolicy says what happens to a run when all slots are taken; empty means
+	// ConcurrencyAllow.
+	ConcurrencyPolicy run.ConcurrencyPolicy `json:"concurrency_policy"`
+	// MaxConcurrency is how many runs of the job there may be at once, over all nodes, at most
+	// MaxMaxConcurrency; 0 means no bound with ConcurrencyAllow, else one run.
+	MaxConcurrency int `json:"max_concurrency"`
+	// QueueLimit is how many runs may wait for a slot; 0 means DefaultQueueLimit.
+	QueueLimit int `json:"queue_limit"`
+}
+
+// JobFollows are what follows the runs and the missed fires of a job; nil: nothing does.
+type JobFollows struct {
 	OnSuccess *Follow `json:"on_success,omitempty"`
 	OnFailure *Follow `json:"on_failure,omitempty"`
 	OnMisfire *Follow `json:"on_misfire,omitempty"`
-	// Triggers holds the schedules by name; at most 100.
-	Triggers map[string]Trigger `json:"triggers"`
+}
 
-	// Paused is an operator's pause of the whole job. Read-only, as all below.
+// JobStatus is what Carillon knows of a job.
+type JobStatus struct {
+	// Paused is an operator's pause of the whole job.
 	Paused bool `json:"paused"`
 	// Pause says who paused it, when, and why.
 	Pause

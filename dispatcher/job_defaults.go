@@ -88,9 +88,9 @@ func (d *JobDefaults) Check(problems *input.Problems, at string) {
 	const trigger = "any"
 	hook := target.Webhook{URL: "https://example.com"}
 	hook.SetDefaults()
-	job := Job{App: trigger, Name: trigger, Target: target.Target{Webhook: &hook}, Triggers: map[string]Trigger{trigger: {
-		Schedule: Schedule{Expression: "0 0 * * *"}, MisfireAfter: DefaultMisfireAfter,
-	}}}
+	job := Job{App: trigger, Name: trigger, JobSpec: JobSpec{Target: target.Target{Webhook: &hook}, Triggers: map[string]Trigger{trigger: {
+		TriggerSpec: TriggerSpec{Schedule: Schedule{Expression: "0 0 * * *"}, MisfireAfter: DefaultMisfireAfter},
+	}}}}
 	d.Fill(&job)
 	var wrong input.Problems
 	wrong.AddError("", job.Validate())

@@ -22,14 +22,17 @@ func TestDefaultsFillWhatAJobLeavesOut(t *testing.T) {
 		MisfirePolicy: dispatcher.Skip, ConcurrencyPolicy: run.ConcurrencyQueue,
 	}
 	trigger := func(expression, zone string, policy dispatcher.MisfirePolicy) dispatcher.Trigger {
-		return dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: expression, Timezone: zone}, MisfirePolicy: policy}
+		return dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: expression, Timezone: zone},
+			MisfirePolicy: policy}}
 	}
 	bare := func() dispatcher.Job {
 		return dispatcher.Job{
-			Target: target.Target{Webhook: &target.Webhook{Headers: map[string]string{"X-Source": "mine"}}},
-			Triggers: map[string]dispatcher.Trigger{
-				"cron": trigger("0 2 * * *", "", ""), "utc": trigger("0 2 * * *", "UTC", dispatcher.FireAll), "rate": trigger("rate(5m)", "", ""),
-				"local": trigger("at(2030-01-01T08:00:00)", "", ""), "instant": trigger("at(2030-01-01T08:00:00Z)", "", ""),
+			JobSpec: dispatcher.JobSpec{
+				Target: target.Target{Webhook: &target.Webhook{Headers: map[string]string{"X-Source": "mine"}}},
+				Triggers: map[string]dispatcher.Trigger{
+					"cron": trigger("0 2 * * *", "", ""), "utc": trigger("0 2 * * *", "UTC", dispatcher.FireAll), "rate": trigger("rate(5m)", "", ""),
+					"local": trigger("at(2030-01-01T08:00:00)", "", ""), "instant": trigger("at(2030-01-01T08:00:00Z)", "", ""),
+				},
 			},
 		}
 	}

@@ -17,11 +17,15 @@ import (
 
 func TestRollUpShowsTheStateThatComesFirst(t *testing.T) {
 	t.Parallel()
-	waiting := dispatcher.Trigger{Enabled: true, State: dispatcher.TriggerWaiting}
-	complete := dispatcher.Trigger{Enabled: true, State: dispatcher.TriggerComplete}
-	broken := dispatcher.Trigger{Enabled: true, State: dispatcher.TriggerError}
-	paused := dispatcher.Trigger{Enabled: true, State: dispatcher.TriggerPaused, Paused: true}
-	off := dispatcher.Trigger{State: dispatcher.TriggerWaiting}
+	waiting := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Enabled: true},
+		TriggerStatus: dispatcher.TriggerStatus{State: dispatcher.TriggerWaiting}}
+	complete := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Enabled: true},
+		TriggerStatus: dispatcher.TriggerStatus{State: dispatcher.TriggerComplete}}
+	broken := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Enabled: true},
+		TriggerStatus: dispatcher.TriggerStatus{State: dispatcher.TriggerError}}
+	paused := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Enabled: true},
+		TriggerStatus: dispatcher.TriggerStatus{State: dispatcher.TriggerPaused, Paused: true}}
+	off := dispatcher.Trigger{TriggerStatus: dispatcher.TriggerStatus{State: dispatcher.TriggerWaiting}}
 	for name, tt := range map[string]struct {
 		triggers         []dispatcher.Trigger
 		disabled, paused bool
@@ -41,7 +45,8 @@ func TestRollUpShowsTheStateThatComesFirst(t *testing.T) {
 		"one in error, with a live run":     {triggers: []dispatcher.Trigger{broken}, live: true, want: dispatcher.JobError},
 		"one in error":                      {triggers: []dispatcher.Trigger{waiting, broken}, paused: true, want: dispatcher.JobError},
 	} {
-		job := dispatcher.Job{Enabled: !tt.disabled, Paused: tt.paused, Triggers: map[string]dispatcher.Trigger{}}
+		job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Enabled: !tt.disabled, Triggers: map[string]dispatcher.Trigger{}},
+			JobStatus: dispatcher.JobStatus{Paused: tt.paused}}
 		for i, trigger := range tt.triggers {
 			job.Triggers[string(rune('a'+i))] = trigger
 		}
@@ -207,7 +212,8 @@ func TestFunctionInAnotherRegionThanTheNodeIsWarnedOf(t *testing.T) {
 		{"f", "eu-west-1", "eu-central-1", 0},
 		{"f", "", "eu-central-1", 0},
 	} {
-		declared := dispatcher.Job{Target: target.Target{Lambda: &target.Lambda{Function: tt.function, Region: tt.region}}}
+		declared := dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: target.Target{Lambda: &target.Lambda{Function: tt.function,
+			Region: tt.region}}}}
 		got := declared.WarnOfRegion(tt.node)
 		if len(got) != tt.want || tt.want == 1 && got[0].Code != input.CodeLambdaRegion {
 			t.Errorf("%+v: warnings %v", tt, got)

@@ -162,7 +162,9 @@ func TestReplaceAttemptsTheLatestRunInEveryOrder(t *testing.T) {
 	for slots := 1; slots <= 2; slots++ {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
 			t.Parallel()
-			m := &replacing{t, dispatcher.Job{ConcurrencyPolicy: run.ConcurrencyReplace, MaxConcurrency: slots}, map[contenders]bool{}}
+			m := &replacing{t,
+				dispatcher.Job{JobSpec: dispatcher.JobSpec{JobPolicies: dispatcher.JobPolicies{ConcurrencyPolicy: run.ConcurrencyReplace,
+					MaxConcurrency: slots}}}, map[contenders]bool{}}
 			m.explore(contenders{})
 			t.Logf("%d states", len(m.seen))
 		})

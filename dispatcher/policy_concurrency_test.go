@@ -131,10 +131,14 @@ func TestSlotsAreNeverExceededNorLeftUnused(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := race{Job: dispatcher.Job{
-			ConcurrencyPolicy: rapid.SampledFrom([]run.ConcurrencyPolicy{
-				run.ConcurrencyAllow, run.ConcurrencyForbid, run.ConcurrencyQueue, run.ConcurrencyReplace,
-			}).Draw(t, "policy"),
-			MaxConcurrency: rapid.IntRange(1, 3).Draw(t, "most"), QueueLimit: rapid.IntRange(1, 4).Draw(t, "limit"),
+			JobSpec: dispatcher.JobSpec{
+				JobPolicies: dispatcher.JobPolicies{
+					ConcurrencyPolicy: rapid.SampledFrom([]run.ConcurrencyPolicy{
+						run.ConcurrencyAllow, run.ConcurrencyForbid, run.ConcurrencyQueue, run.ConcurrencyReplace,
+					}).Draw(t, "policy"),
+					MaxConcurrency: rapid.IntRange(1, 3).Draw(t, "most"), QueueLimit: rapid.IntRange(1, 4).Draw(t, "limit"),
+				},
+			},
 		}}
 		latest := 0
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

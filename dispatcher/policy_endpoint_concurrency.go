@@ -18,5 +18,5 @@ func (j Job) EndpointPolicy() run.ConcurrencyPolicy {
 // ContendForEndpoint is Contend for the slot of one endpoint, by a policy. waiting is how many runs of the job wait for
 // other endpoints: they count to the job's QueueLimit.
 func (j Job) ContendForEndpoint(policy run.ConcurrencyPolicy, all []Contender, waiting int) []SlotDecision {
-	return Job{ConcurrencyPolicy: policy, QueueLimit: j.QueueLimit}.contend(all, waiting)
+	return Job{JobSpec: JobSpec{JobPolicies: JobPolicies{ConcurrencyPolicy: policy, QueueLimit: j.QueueLimit}}}.contend(all, waiting)
 }

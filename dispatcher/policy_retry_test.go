@@ -39,9 +39,9 @@ func TestAllProblemsOfARetryPolicyAreReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &target.Webhook{
+			job := dispatcher.Job{App: "a", Name: "j", JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &target.Webhook{
 				URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout,
-			}}}
+			}}}}
 			job.SetDefaults()
 			tt.change(&job.Retry)
 			var problems input.Problems
@@ -68,9 +68,9 @@ func durations(all ...time.Duration) []input.Duration {
 
 func TestMissingRetryPolicyIsTheDefault(t *testing.T) {
 	t.Parallel()
-	job := dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &target.Webhook{
+	job := dispatcher.Job{App: "a", Name: "j", JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &target.Webhook{
 		URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout,
-	}}}
+	}}}}
 	revised, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, nil, time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func TestRenamedFromIsDoneOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tt.from.Pending(tt.done, dispatcher.Job{Triggers: triggersNamed(tt.stored)})
+			got, err := tt.from.Pending(tt.done, dispatcher.Job{JobSpec: dispatcher.JobSpec{Triggers: triggersNamed(tt.stored)}})
 			says(t, err, tt.pointer, tt.message)
 			if want := tt.want; err == nil && len(got)+len(want) > 0 && !cmp.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)

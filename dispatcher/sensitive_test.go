@@ -74,7 +74,7 @@ func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 func TestEverySecretOfATargetIsFound(t *testing.T) {
 	t.Parallel()
 	to := full(reflect.TypeFor[target.Target]()).Interface().(target.Target)
-	text, err := json.Marshal(dispatcher.Job{Target: to}.ForWire())
+	text, err := json.Marshal(dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: to}}.ForWire())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestExecutorsHaveNoOtherSettingsOfGroups(t *testing.T) {
 
 func TestDefaultHeadersOfAnAppAreNotThoseOfExecutors(t *testing.T) {
 	t.Parallel()
-	job := dispatcher.Job{Target: target.Target{Group: executorTarget()}}
+	job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: target.Target{Group: executorTarget()}}}
 	defaults := &dispatcher.JobDefaults{Headers: map[string]string{"X-Team": "crm"}}
 	defaults.Fill(&job)
 	if err := job.Target.Group.Validate(); len(job.Target.Group.Headers) != 0 || err != nil {

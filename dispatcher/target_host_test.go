@@ -59,9 +59,9 @@ func TestOnlyPlainHTTPToAnotherMachineIsWarnedOf(t *testing.T) {
 		"http://127.0.0.1:8080/": 0, "http://127.9.9.9/": 0, "http://localhost:1/{{.Job}}": 0, "http://LOCALHOST/": 0,
 		"http://a.localhost/": 0, "http://[::1]:8080/": 0, "http://[::ffff:127.0.0.1]/": 0,
 	} {
-		job := dispatcher.Job{Target: target.Target{Webhook: &target.Webhook{
+		job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &target.Webhook{
 			URL: address, Method: "GET", Auth: &target.Auth{Bearer: &target.BearerAuth{}},
-		}}}
+		}}}}
 		if got := job.Warn(nil); len(got) != want {
 			t.Errorf("%s: %v, want %d warnings", address, got, want)
 		}

@@ -181,7 +181,7 @@ func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
 		"a body too large": {queueTo(func(s *target.SQS) { s.Body = "{{json .Payload}}x" }), large,
 			input.CodePayloadTooLarge},
 	} {
-		job := dispatcher.Job{App: "shop", Name: "report", Target: tt.target, Payload: tt.payload}
+		job := dispatcher.Job{App: "shop", Name: "report", JobSpec: dispatcher.JobSpec{Target: tt.target, Payload: tt.payload}}
 		call := callOf(tt.target)
 		call.Payload = tt.payload
 		_, err := call.Message()
@@ -199,7 +199,7 @@ func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
 func TestPayloadThatNoMessageCarriesIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]int{"": 0, "x": 1, "{{json .Payload}}": 0} {
-		job := dispatcher.Job{Target: queueTo(func(s *target.SQS) { s.Body = body }), Payload: json.RawMessage(`1`)}
+		job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: queueTo(func(s *target.SQS) { s.Body = body }), Payload: json.RawMessage(`1`)}}
 		if got := job.Warn(nil); len(got) != want {
 			t.Errorf("body %q: warnings %v, want %d", body, got, want)
 		}

@@ -273,7 +273,8 @@ func TestValidationRendersTemplatesWithThePayload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := templated(func(w *target.Webhook) { w.URL, w.Body = tt.url, tt.body })
-			err := dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &w}, Payload: json.RawMessage(tt.payload)}.Validate()
+			err := dispatcher.Job{App: "a", Name: "j",
+				JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &w}, Payload: json.RawMessage(tt.payload)}}.Validate()
 			var problems input.Problems
 			if errors.As(err, &problems); len(problems) > 1 || (tt.want == "") != (err == nil) || err != nil &&
 				problems[0].Path+" "+problems[0].Code != tt.want {
@@ -296,7 +297,8 @@ func TestUnsentBodyOrPayloadIsAWarning(t *testing.T) {
 			t.Parallel()
 			w := templated(func(w *target.Webhook) { w.Method, w.URL, w.Body = tt.method, tt.url, tt.body })
 			got := ""
-			for _, f := range (dispatcher.Job{Target: target.Target{Webhook: &w}, Payload: json.RawMessage(`1`)}).Warn(nil) {
+			job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &w}, Payload: json.RawMessage(`1`)}}
+			for _, f := range job.Warn(nil) {
 				got += f.Path + " " + f.Code
 			}
 			if got != tt.want {
@@ -336,7 +338,8 @@ func TestLongTemplatesStayWithinBounds(t *testing.T) {
 		w := templated(func(w *target.Webhook) { w.Body = tt.body })
 		payload := json.RawMessage("[" + strings.Repeat(" ", 250<<10) + "]")
 		var problems input.Problems
-		errors.As(dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &w}, Payload: payload}.Validate(), &problems)
+		errors.As(dispatcher.Job{App: "a", Name: "j",
+			JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &w}, Payload: payload}}.Validate(), &problems)
 		if len(problems) != tt.problems {
 			t.Errorf("%s: %d faults, want %d", name, len(problems), tt.problems)
 		}
@@ -361,7 +364,8 @@ func FuzzTemplate(f *testing.F) {
 			w.URL, w.Body = "https://example.com/"+text, text+strings.ReplaceAll(text, "{{", "{{"+marker)
 			w.Headers = map[string]string{"X-A": text}
 		})
-		job := dispatcher.Job{App: "a", Name: "j", Target: target.Target{Webhook: &w}, Payload: json.RawMessage(payload)}
+		job := dispatcher.Job{App: "a", Name: "j",
+			JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &w}, Payload: json.RawMessage(payload)}}
 		if err := job.Validate(); err != nil && strings.Contains(err.Error(), marker) {
 			t.Fatalf("the faults repeat the text: %v", err)
 		}

@@ -11,6 +11,12 @@ import (
 
 // Trigger is one schedule of a job.
 type Trigger struct {
+	TriggerSpec
+	TriggerStatus
+}
+
+// TriggerSpec is what a person declares of a trigger.
+type TriggerSpec struct {
 	Schedule
 	// MisfireAfter is how late a fire may be before it counts as missed; 0 means 60s.
 	MisfireAfter input.Duration `json:"misfire_after,omitempty"`
@@ -21,8 +27,11 @@ type Trigger struct {
 	CatchUpWindow input.Duration `json:"catch_up_window,omitempty"`
 	// Enabled is whether the trigger fires; see Job.Enabled.
 	Enabled bool `json:"enabled"`
+}
 
-	// Paused is an operator's pause of this trigger. Read-only, as all below.
+// TriggerStatus is what Carillon knows of a trigger.
+type TriggerStatus struct {
+	// Paused is an operator's pause of this trigger.
 	Paused bool `json:"paused"`
 	// Pause says who paused it, when, and why.
 	Pause

@@ -7,7 +7,7 @@ import (
 )
 
 // What a client declares again as it is stored changes nothing: no revision, no entry in the audit log, no notification.
-// The comparison is of the JSON without what is read-only, so that a field that is added later is compared, too.
+// The comparison is of the JSON of the Spec, so that a field that is added later is compared, too.
 
 // Declares tells whether j, which is stored, is what declared would become. A value that is given for a secret differs
 // always: nobody learns from a revision whether they have guessed it. So does a trigger in state error, because declaring
@@ -34,19 +34,16 @@ func (j Job) Declares(declared Job) bool {
 	return err == nil && input.SameJSON(was, is)
 }
 
-// declared returns j as Apply resolves it, without what is read-only.
-func (j Job) declared() (Job, error) {
+// declared returns the Spec of j as Apply resolves it.
+func (j Job) declared() (JobSpec, error) {
 	j.resolve()
-	j.Paused, j.Pause, j.State, j.Revision, j.CreatedAt, j.UpdatedAt, j.Warnings = false, Pause{}, "", 0, time.Time{}, time.Time{}, nil
-	j.Pauses, j.AppPaused = nil, false
 	for name, t := range j.Triggers {
 		s, err := t.Parse(j.Identity(name), time.Time{}, nil)
 		if err != nil {
-			return j, err
+			return j.JobSpec, err
 		}
 		t.resolve(s)
-		t.Paused, t.Pause, t.State, t.Error, t.AnchorAt = false, Pause{}, "", "", time.Time{}
-		t.PrevFireTime, t.NextFireTime, t.DueAt, t.Origin, t.Fired, t.CountedFrom = nil, nil, nil, "", 0, nil
+		t.TriggerStatus = TriggerStatus{}
 		for _, at := range []**time.Time{&t.StartAt, &t.EndAt} {
 			if *at != nil {
 				*at = new((*at).UTC().Truncate(time.Millisecond))
@@ -54,8 +51,7 @@ func (j Job) declared() (Job, error) {
 		}
 		j.Triggers[name] = t
 	}
-	j.Origin = ""
-	return j, nil
+	return j.JobSpec, nil
 }
 
 // Declares tells whether c, which is stored, is what declared would become. A calendar that goes with its last use stays

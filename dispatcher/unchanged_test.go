@@ -11,9 +11,10 @@ import (
 func TestDeclaringASecretAgainIsAChange(t *testing.T) {
 	t.Parallel()
 	with := func(secret target.Secret) dispatcher.Job {
-		j := dispatcher.Job{App: "shop", Name: "report", Enabled: true, Target: target.Target{Webhook: &target.Webhook{
-			URL: "https://example.com/", Auth: &target.Auth{Bearer: &target.BearerAuth{Token: secret}},
-		}}}
+		j := dispatcher.Job{App: "shop", Name: "report",
+			JobSpec: dispatcher.JobSpec{Enabled: true, Target: target.Target{Webhook: &target.Webhook{
+				URL: "https://example.com/", Auth: &target.Auth{Bearer: &target.BearerAuth{Token: secret}},
+			}}}}
 		j.SetDefaults()
 		return j
 	}
@@ -32,7 +33,7 @@ func TestDeclaringASecretAgainIsAChange(t *testing.T) {
 func TestSpacesInAPayloadAreNoChange(t *testing.T) {
 	t.Parallel()
 	with := func(payload string) dispatcher.Job {
-		return dispatcher.Job{App: "shop", Name: "report", Payload: []byte(payload)}
+		return dispatcher.Job{App: "shop", Name: "report", JobSpec: dispatcher.JobSpec{Payload: []byte(payload)}}
 	}
 	if !with(`{"n": 1}`).Declares(with(`{"n":1}`)) {
 		t.Error("a payload as the API returns it, without spaces, is taken for a change")

@@ -23,7 +23,8 @@ func upcoming(t *testing.T, name string, s dispatcher.Schedule, now time.Time) v
 		t.Fatalf("%s has no fire after %s", s.Expression, now)
 	}
 	return view.UpcomingTrigger{App: "app", Identity: "app/job/" + name,
-		Trigger: dispatcher.Trigger{Schedule: s, AnchorAt: anchor, NextFireTime: &next}}
+		Trigger: dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: s},
+			TriggerStatus: dispatcher.TriggerStatus{AnchorAt: anchor, NextFireTime: &next}}}
 }
 
 // The counts of each step are those that enumerating finds, for dense schedules and sparse ones, also over a change of
@@ -78,7 +79,8 @@ func TestUpcomingCountsWhatIsKnownOfDelaysAndOverdueFires(t *testing.T) {
 	counter := view.NewUpcomingCounter(now)
 	next := now.Add(time.Hour)
 	counter.Add(view.UpcomingTrigger{App: "app", Trigger: dispatcher.Trigger{
-		Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, NextFireTime: &next}}, nil)
+		TriggerSpec:   dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1m)"}},
+		TriggerStatus: dispatcher.TriggerStatus{NextFireTime: &next}}}, nil)
 	overdue := upcoming(t, "late", dispatcher.Schedule{Expression: "0 * * * *", Timezone: "UTC"}, now.Add(-3*time.Hour))
 	counter.Add(overdue, nil)
 	counter.Add(view.UpcomingTrigger{App: "app"}, nil) // nothing is due

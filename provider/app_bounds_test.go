@@ -205,9 +205,9 @@ func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), app)
 	d.must(t, "apply", "-auto-approve")
-	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "theirs", Target: target.Target{
+	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "theirs", JobSpec: dispatcher.JobSpec{Target: target.Target{
 		Webhook: &target.Webhook{URL: "https://example.com/"},
-	}}, client.Condition{})
+	}}}, client.Condition{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,9 +164,9 @@ func TestGeneratedConfigurationOfAnImportIsValidAndComplete(t *testing.T) {
 	story(t, func(t *testing.T, f *fixture) {
 		f.directory(t, contents(t, everything), providerBlock("")).must(t, "apply", "-auto-approve")
 		stored := target.Secret{Value: input.NewSensitive("CANARY")}
-		_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "secret", Target: target.Target{
+		_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "secret", JobSpec: dispatcher.JobSpec{Target: target.Target{
 			Webhook: &target.Webhook{URL: "https://hooks.example.com/", Auth: &target.Auth{Bearer: &target.BearerAuth{Token: stored}}},
-		}}, client.Condition{})
+		}}}, client.Condition{})
 		if err != nil {
 			t.Fatal(err)
 		}

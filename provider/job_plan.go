@@ -158,11 +158,11 @@ func (r *jobResource) resolveTriggers(
 // the hash of H depends on them, and an expression with H then counts as unknown.
 func (r *jobResource) resolve(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
 	alone := dispatcher.Job{
-		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), Enabled: job.Enabled,
-		Target: target.Target{Webhook: &target.Webhook{
-			URL: "https://example.com/", Method: target.Methods[0], Timeout: target.DefaultTimeout,
-		}},
-		Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]},
+		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), JobSpec: dispatcher.JobSpec{Enabled: job.Enabled,
+			Target: target.Target{Webhook: &target.Webhook{
+				URL: "https://example.com/", Method: target.Methods[0], Timeout: target.DefaultTimeout,
+			}},
+			Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]}},
 	}
 	applied, _, err := dispatcher.Apply(old, alone, dispatcher.Prior{}, nil, r.now())
 	return applied.Triggers[name], err

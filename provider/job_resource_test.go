@@ -320,9 +320,9 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 		return err
 	})
 	createJob := between(func(ctx context.Context) error {
-		_, err := f.outside.PutJob(ctx, dispatcher.Job{App: "crm", Name: "nightly", Target: target.Target{
+		_, err := f.outside.PutJob(ctx, dispatcher.Job{App: "crm", Name: "nightly", JobSpec: dispatcher.JobSpec{Target: target.Target{
 			Webhook: &target.Webhook{URL: "https://elsewhere.example.com/", Method: "POST", Timeout: target.DefaultTimeout},
-		}}, client.Condition{})
+		}}}, client.Condition{})
 		return err
 	})
 	byName := strings.ReplaceAll(job(hook+"trigger \"t\" { expression = \"rate(1h)\" }\n"), "carillon_app.a.name", `"crm"`)

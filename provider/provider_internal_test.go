@@ -84,10 +84,12 @@ func TestInstantInThePastIsRefusedOnlyWhenNewOrChanged(t *testing.T) {
 	r := &jobResource{now: func() time.Time { return now }}
 	declare := func(expression string) dispatcher.Job {
 		trigger := dispatcher.Trigger{
-			Schedule: dispatcher.Schedule{Expression: expression, Dialect: "at", Timezone: "UTC"},
-			Enabled:  true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+			TriggerSpec: dispatcher.TriggerSpec{
+				Schedule: dispatcher.Schedule{Expression: expression, Dialect: "at", Timezone: "UTC"},
+				Enabled:  true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+			},
 		}
-		return dispatcher.Job{Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
+		return dispatcher.Job{JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": trigger}}}
 	}
 	past, otherPast, future := declare("at(2026-11-20T11:00:00Z)"), declare("at(2026-11-20T10:00:00Z)"), declare("at(2026-11-20T13:00:00Z)")
 	for name, tt := range map[string]struct {

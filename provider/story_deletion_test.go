@@ -43,7 +43,8 @@ func TestStoryDeletionKeepsHistoryAndWhatOthersDeclared(t *testing.T) {
 			"output \"ran\" {\n value = [for run in data.carillon_runs.all.runs : \"${run.job} ${run.trigger} ${run.state}\"]\n}\n")
 		mustSay(t, d.must(t, "apply", "-auto-approve"), `ran = [ "nightly nightly claimed", ]`)
 
-		theirs := dispatcher.Job{App: "crm", Name: "theirs", Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/"}}}
+		theirs := dispatcher.Job{App: "crm", Name: "theirs",
+			JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/"}}}}
 		if _, err := f.outside.PutJob(t.Context(), theirs, client.Condition{}); err != nil {
 			t.Fatal(err)
 		}

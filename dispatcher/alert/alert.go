@@ -287,7 +287,8 @@ func Of(all []Alert, name string, labels input.Labels) []Alert {
 
 // Attached returns the job whose runs deliver the notifications of a.
 func (a Alert) Attached() dispatcher.Job {
-	job := dispatcher.Job{App: a.App, Name: a.Name + dispatcher.AlertSuffix, Target: a.Destination.Target(), Retry: a.Retry}
+	job := dispatcher.Job{App: a.App, Name: a.Name + dispatcher.AlertSuffix,
+		JobSpec: dispatcher.JobSpec{Target: a.Destination.Target(), JobPolicies: dispatcher.JobPolicies{Retry: a.Retry}}}
 	enabled := job
 	enabled.SetDefaults()
 	job.Enabled, job.Delivery = enabled.Enabled, enabled.Delivery

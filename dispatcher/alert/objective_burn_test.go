@@ -14,7 +14,8 @@ import (
 func TestBurnOfObjectives(t *testing.T) {
 	t.Parallel()
 	good, bad, none := dispatcher.ObjectiveCounts{Good: 10}, dispatcher.ObjectiveCounts{Late: 5, Missed: 5}, dispatcher.ObjectiveCounts{}
-	job := dispatcher.Job{App: "shop", Name: "tick", Objective: &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"}}
+	job := dispatcher.Job{App: "shop", Name: "tick",
+		JobSpec: dispatcher.JobSpec{Objective: &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"}}}
 	for name, tt := range map[string]struct {
 		spans         []dispatcher.ObjectiveCounts // 5m, 30m, 1h, 6h, 3d
 		burns, unsure bool

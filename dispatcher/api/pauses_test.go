@@ -69,7 +69,8 @@ func TestPauseOfManyJobsIsDoneWithTheResponse(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 	for i := range 27 {
-		job := dispatcher.Job{App: "crm", Name: fmt.Sprint("job-", i), Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+		job := dispatcher.Job{App: "crm", Name: fmt.Sprint("job-", i),
+			JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 		job.Target.Webhook = &target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
 		for k := range dispatcher.MaxTriggers {
 			trigger := dispatcher.Trigger{}

@@ -61,7 +61,8 @@ func TestClientCallsTheRoutesOfGroups(t *testing.T) {
 	if err := c.DeregisterEndpoint(ctx, "crm", "workers", "w1"); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("DeregisterEndpoint of none = %v, want ErrNotFound", err)
 	}
-	job := dispatcher.Job{App: "crm", Name: "sync", Enabled: true, Target: target.Target{Group: &target.GroupTarget{Name: "workers"}}}
+	job := dispatcher.Job{App: "crm", Name: "sync",
+		JobSpec: dispatcher.JobSpec{Enabled: true, Target: target.Target{Group: &target.GroupTarget{Name: "workers"}}}}
 	if got, err := c.PutJob(ctx, job, client.Condition{}); err != nil || got.Target.Group.Method != "POST" {
 		t.Errorf("PutJob of a group = %+v, %v", got.Target, err)
 	}

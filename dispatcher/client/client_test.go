@@ -65,11 +65,13 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // declared is a job as a Go program writes it: most fields are left to their defaults.
 func declared() dispatcher.Job {
 	return dispatcher.Job{
-		App: "crm", Name: "sync", Enabled: true, Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/?a=<b>&c"}},
-		Payload: []byte(`{"a":1}`),
-		Triggers: map[string]dispatcher.Trigger{
-			"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"}, Enabled: true},
-		},
+		App: "crm", Name: "sync",
+		JobSpec: dispatcher.JobSpec{Enabled: true, Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/?a=<b>&c"}},
+			Payload: []byte(`{"a":1}`),
+			Triggers: map[string]dispatcher.Trigger{
+				"nightly": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"},
+					Enabled: true}},
+			}},
 	}
 }
 

@@ -62,10 +62,12 @@ func watchedRun(id string, state run.State, body string) run.Run {
 // watchedJob returns a job that has everything a job can have, with n triggers.
 func watchedJob(n int) dispatcher.Job {
 	job := dispatcher.Job{
-		App: "billing", Name: "invoices", Description: hostile, Enabled: true, State: dispatcher.JobExecuting, Revision: 3, CreatedAt: fixedAt,
-		UpdatedAt: fixedAt,
-		Target:    target.Target{Webhook: &target.Webhook{Method: "POST", URL: "https://billing.example/run"}},
-		Payload:   json.RawMessage(exactNumber), Triggers: map[string]dispatcher.Trigger{}, ConcurrencyPolicy: run.ConcurrencyAllow,
+		App: "billing", Name: "invoices", JobSpec: dispatcher.JobSpec{Description: hostile, Enabled: true,
+			Target:  target.Target{Webhook: &target.Webhook{Method: "POST", URL: "https://billing.example/run"}},
+			Payload: json.RawMessage(exactNumber), Triggers: map[string]dispatcher.Trigger{},
+			JobPolicies: dispatcher.JobPolicies{ConcurrencyPolicy: run.ConcurrencyAllow}},
+		JobStatus: dispatcher.JobStatus{State: dispatcher.JobExecuting, Revision: 3, CreatedAt: fixedAt,
+			UpdatedAt: fixedAt},
 	}
 	if n == 0 {
 		return job
@@ -81,11 +83,13 @@ func watchedJob(n int) dispatcher.Job {
 			name = fmt.Sprintf("other-%02d", i)
 		}
 		job.Triggers[name] = dispatcher.Trigger{
-			Schedule: dispatcher.Schedule{Expression: "0 30 2 * * ?", Dialect: schedule.DialectQuartz, Timezone: "Europe/Berlin",
+			TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 30 2 * * ?", Dialect: schedule.DialectQuartz,
+				Timezone: "Europe/Berlin",
 				Calendar: "holidays"},
-			Enabled: true, State: dispatcher.TriggerPaused, Paused: true, NextFireTime: &later, PrevFireTime: &fixedAt,
-			MisfirePolicy: dispatcher.FireOnce,
-			Pause:         dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile, PausedUntil: &later},
+				Enabled:       true,
+				MisfirePolicy: dispatcher.FireOnce},
+			TriggerStatus: dispatcher.TriggerStatus{State: dispatcher.TriggerPaused, Paused: true, NextFireTime: &later, PrevFireTime: &fixedAt,
+				Pause: dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile, PausedUntil: &later}},
 		}
 	}
 	return job

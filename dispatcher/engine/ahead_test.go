@@ -26,7 +26,7 @@ func TestManyFiresAreLookedUpSoonBeforeTheyAreDue(t *testing.T) {
 		triggers[fmt.Sprint("t", i)] = one
 	}
 	for i := range 14 {
-		job := dispatcher.Job{App: "app", Name: fmt.Sprint("job", i), Enabled: true, Triggers: triggers}
+		job := dispatcher.Job{App: "app", Name: fmt.Sprint("job", i), JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: triggers}}
 		job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 		if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func (r *rig) runNow(id string) run.Run {
 // putWebhook declares a job without triggers.
 func (r *rig) putWebhook(name, url string) {
 	r.t.Helper()
-	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
+	job := dispatcher.Job{App: "app", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true}}
 	job.Retry.SetDefaults()
 	job.Target.Webhook = &target.Webhook{URL: url, Method: "POST", Timeout: target.DefaultTimeout}
 	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test"}); err != nil {

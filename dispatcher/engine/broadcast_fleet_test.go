@@ -217,7 +217,7 @@ func declareBroadcasts(t *testing.T, s *store.Store, w *shardServers) {
 	w.serve(t, "late")
 	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(t, w.servers["late"])}}
 	group.Registration.SetDefaults()
-	job := dispatcher.Job{App: "app", Name: "spread", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: "app", Name: "spread", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 	for n := range 4 {
 		trigger := dispatcher.Trigger{}
 		trigger.SetDefaults()

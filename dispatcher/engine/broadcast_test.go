@@ -27,7 +27,8 @@ func (r *rig) declareBroadcast(endpoints int, change func(*dispatcher.Job)) {
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = "rate(1s)"
-	job := dispatcher.Job{App: "app", Name: "spread", Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+	job := dispatcher.Job{App: "app", Name: "spread",
+		JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}}
 	job.Target.Group = &target.GroupTarget{Name: "workers", Strategy: target.Broadcast}
 	job.Target.Group.SetDefaults()
 	if change != nil {

@@ -122,7 +122,8 @@ func TestFireOfAClaimIsFollowed(t *testing.T) {
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = "rate(1s)"
-	job := dispatcher.Job{App: "app", Name: "parent", Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+	job := dispatcher.Job{App: "app", Name: "parent",
+		JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}}
 	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	job.OnSuccess = &dispatcher.Follow{Jobs: []string{"child"}}
 	if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {

@@ -60,7 +60,8 @@ func (r *rig) declareGrouped(name, expression string) {
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = expression
-	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+	job := dispatcher.Job{App: "app", Name: name,
+		JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}}
 	job.Target.Group = &target.GroupTarget{Name: "workers", Path: "/run"}
 	job.Target.Group.SetDefaults()
 	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {

@@ -73,7 +73,7 @@ func newFlock(tb testing.TB) (f *flock, stop func()) {
 	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(tb, server), port}}
 	group.Registration.SetDefaults()
 	f.expiring = group.Registration.ExpireAfter.Std()
-	job := dispatcher.Job{App: "app", Name: "steady", Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: "app", Name: "steady", JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{}}}
 	job.SetDefaults()
 	job.Target.Group = &target.GroupTarget{Name: "flock", Path: "/run"}
 	job.Target.Group.SetDefaults()

@@ -171,7 +171,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 	late := w.start(t, "late")
 	group.Registration = &target.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(t, late)}}
 	group.Registration.SetDefaults()
-	job := dispatcher.Job{App: "app", Name: "dense", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: "app", Name: "dense", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 	for n := range perSecond {
 		trigger := dispatcher.Trigger{}
 		trigger.SetDefaults()

@@ -230,7 +230,7 @@ func declareStrategy(t *testing.T, s *store.Store, name string, c strategyCase, 
 		fires, repeats = heldFires, 1
 	}
 	for j := range jobs {
-		job := dispatcher.Job{App: "app", Name: fmt.Sprint(name, "-", j), Triggers: map[string]dispatcher.Trigger{}}
+		job := dispatcher.Job{App: "app", Name: fmt.Sprint(name, "-", j), JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{}}}
 		job.SetDefaults()
 		job.Retry.MaxAttempts, job.Retry.Delays = 100, []input.Duration{input.Duration(200 * time.Millisecond)}
 		job.Target.Group = &target.GroupTarget{Name: name, Path: "/run"}

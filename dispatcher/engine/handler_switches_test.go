@@ -18,7 +18,8 @@ func TestHandlerLetsAllTriggersFollowTheirAppsSwitch(t *testing.T) {
 	trigger.SetDefaults()
 	trigger.Expression = "rate(1h)"
 	for i := range 33 {
-		job := dispatcher.Job{App: "app", Name: fmt.Sprint("job-", i), Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+		job := dispatcher.Job{App: "app", Name: fmt.Sprint("job-", i),
+			JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 		job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 		for k := range 100 {
 			job.Triggers[fmt.Sprint("t", k)] = trigger

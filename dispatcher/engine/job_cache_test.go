@@ -19,7 +19,7 @@ func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 	r := newRig(t, nil)
 	change := input.Change{Actor: "test"}
 	for _, url := range []string{"http://127.0.0.1/old", "http://127.0.0.1/new"} {
-		job := dispatcher.Job{App: "app", Name: "edited", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+		job := dispatcher.Job{App: "app", Name: "edited", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 		job.Target.Webhook = &target.Webhook{URL: url, Method: "POST", Timeout: target.DefaultTimeout}
 		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
 			t.Fatal(err)
@@ -56,12 +56,14 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	}
 	declare := func(name, url string) dispatcher.Job {
 		t.Helper()
-		job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{
+		job := dispatcher.Job{App: "app", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{
 			"only": {
-				Schedule:     dispatcher.Schedule{Expression: "rate(10s)", StartAt: &r.now},
-				MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+				TriggerSpec: dispatcher.TriggerSpec{
+					Schedule:     dispatcher.Schedule{Expression: "rate(10s)", StartAt: &r.now},
+					MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+				},
 			},
-		}}
+		}}}
 		job.SetDefaults()
 		job.Retry.Delays = []input.Duration{0}
 		job.Target.Webhook = &target.Webhook{URL: url, Method: "POST", Timeout: target.DefaultTimeout}

@@ -15,9 +15,9 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	pinned := dispatcher.Job{
-		App: "app", Name: "pinned", Enabled: true, NodeLabels: input.Labels{"disk": "ssd"},
-		Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}},
-		Triggers: map[string]dispatcher.Trigger{"only": {}},
+		App: "app", Name: "pinned", JobSpec: dispatcher.JobSpec{Enabled: true, NodeLabels: input.Labels{"disk": "ssd"},
+			Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}},
+			Triggers: map[string]dispatcher.Trigger{"only": {}}},
 	}
 	trigger := pinned.Triggers["only"]
 	trigger.SetDefaults()

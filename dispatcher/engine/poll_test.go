@@ -231,7 +231,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 		t.Fatal(err)
 	}
 	change := input.Change{Actor: "test"}
-	job := dispatcher.Job{App: "app", Name: "manual", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: "app", Name: "manual", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	if _, _, err := below.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {
 		t.Fatal(err)

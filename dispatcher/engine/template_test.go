@@ -32,7 +32,7 @@ func (r *rig) bodies() []string {
 // an instant on.
 func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 	r.t.Helper()
-	job := dispatcher.Job{App: "app", Name: "templated", Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+	job := dispatcher.Job{App: "app", Name: "templated", JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{"only": trigger}}}
 	job.SetDefaults()
 	job.Retry.Delays = []input.Duration{0}
 	job.Target.Webhook = &target.Webhook{

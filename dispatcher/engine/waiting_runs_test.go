@@ -15,7 +15,7 @@ import (
 // fired declares a job that is attempted again, fires it once, and returns the run.
 func (r *rig) fired(name string) run.Run {
 	r.t.Helper()
-	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
+	job := dispatcher.Job{App: "app", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true}}
 	job.SetDefaults()
 	var trigger dispatcher.Trigger
 	trigger.SetDefaults()

@@ -63,7 +63,7 @@ func (r *batchRig) both(do func(app string)) {
 func (r *batchRig) jobs(change func(*dispatcher.Job)) {
 	r.Helper()
 	r.both(func(app string) {
-		job := dispatcher.Job{App: app, Name: "job", Enabled: true}
+		job := dispatcher.Job{App: app, Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true}}
 		job.SetDefaults()
 		job.Target.Webhook = &target.Webhook{URL: "http://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
 		if change != nil {
@@ -90,8 +90,9 @@ func (r *batchRig) requested(change func(*dispatcher.Job)) {
 func (r *batchRig) firing(expression string, change func(*dispatcher.Job)) {
 	r.Helper()
 	r.jobs(func(job *dispatcher.Job) {
-		job.Triggers = map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: expression},
-			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}}
+		job.Triggers = map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{
+			Schedule:     dispatcher.Schedule{Expression: expression},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}}}
 		if change != nil {
 			change(job)
 		}

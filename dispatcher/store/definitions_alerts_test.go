@@ -81,7 +81,7 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 	_, _, err := s.PutApp(ctx, access.App{Name: "demo", Enabled: true}, input.Change{})
 	must(t, err)
 	w := target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
-	job := dispatcher.Job{App: "demo", Name: "job", Enabled: true, Target: target.Target{Webhook: &w}}
+	job := dispatcher.Job{App: "demo", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true, Target: target.Target{Webhook: &w}}}
 	_, _, err = s.PutJob(ctx, job, input.Change{})
 	must(t, err)
 	must(t, store.Exec(ctx, s, fmt.Sprintf(`INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority,

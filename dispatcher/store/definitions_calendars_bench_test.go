@@ -58,11 +58,11 @@ func declareMany(b *testing.B, s *store.Store, jobs int, define func(*dispatcher
 	must(b, err)
 	for i := range jobs {
 		job := dispatcher.Job{
-			App: "bench", Name: fmt.Sprintf("job%d", i), Enabled: true, Triggers: map[string]dispatcher.Trigger{},
-			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
+			App: "bench", Name: fmt.Sprintf("job%d", i), JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{},
+				Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}},
 		}
 		for n := range dispatcher.MaxTriggers {
-			trigger := dispatcher.Trigger{MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}
+			trigger := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}}
 			define(&trigger)
 			job.Triggers[fmt.Sprintf("t%d", n)] = trigger
 		}

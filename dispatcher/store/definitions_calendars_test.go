@@ -45,13 +45,15 @@ func putCalendar(t *testing.T, s *store.Store, c dispatcher.Calendar, now time.T
 // tick returns a job whose triggers fire each minute from a time on, as a calendar allows.
 func tick(name, calendar string, from time.Time, triggers ...string) dispatcher.Job {
 	job := dispatcher.Job{
-		App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{},
-		Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
+		App: "app", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{},
+			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}},
 	}
 	for _, trigger := range triggers {
 		job.Triggers[trigger] = dispatcher.Trigger{
-			Schedule:     dispatcher.Schedule{Expression: "rate(1m)", StartAt: &from, Calendar: calendar},
-			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			TriggerSpec: dispatcher.TriggerSpec{
+				Schedule:     dispatcher.Schedule{Expression: "rate(1m)", StartAt: &from, Calendar: calendar},
+				MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			},
 		}
 	}
 	return job

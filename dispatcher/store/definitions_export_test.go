@@ -55,7 +55,7 @@ func (m moving) declare(name string, change func(*dispatcher.Job, *dispatcher.Tr
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = "rate(10m)"
-	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
+	job := dispatcher.Job{App: "app", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true}}
 	job.SetDefaults()
 	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	if change != nil {

@@ -55,7 +55,7 @@ func (m *importer) change() input.Change {
 }
 
 func (m *importer) job(app, name string, triggers int) dispatcher.Job {
-	job := dispatcher.Job{App: app, Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: app, Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 	job.SetDefaults()
 	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	trigger := dispatcher.Trigger{}

@@ -30,17 +30,18 @@ func benchPutJob(b *testing.B, database string) {
 	_, _, err = s.PutApp(b.Context(), access.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	trigger := dispatcher.Trigger{
-		Schedule: dispatcher.Schedule{Expression: "0 0 9 * * ?"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 9 * * ?"},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true},
 	}
 	put := func(i int) {
 		_, _, err := s.PutJob(b.Context(), dispatcher.Job{
-			App: "bench", Name: "job", Enabled: true, Description: fmt.Sprint("change ", i),
-			Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
-			Payload:  []byte(`"` + strings.Repeat("x", 1000) + `"`),
-			Target: target.Target{Webhook: &target.Webhook{
-				URL: "https://example.com/hook", Method: "POST", Timeout: target.DefaultTimeout,
-				Auth: &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("secret")}}},
-			}},
+			App: "bench", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true, Description: fmt.Sprint("change ", i),
+				Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
+				Payload:  []byte(`"` + strings.Repeat("x", 1000) + `"`),
+				Target: target.Target{Webhook: &target.Webhook{
+					URL: "https://example.com/hook", Method: "POST", Timeout: target.DefaultTimeout,
+					Auth: &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("secret")}}},
+				}}},
 		}, change)
 		must(b, err)
 	}

@@ -70,7 +70,7 @@ func secretJob(signing, token target.Secret) dispatcher.Job {
 		Auth:    &target.Auth{Bearer: &target.BearerAuth{Token: token}},
 		Signing: &target.Signing{Secrets: map[string]target.Secret{"current": signing}},
 	}
-	return dispatcher.Job{App: "demo", Name: "ping", Enabled: true, Target: target.Target{Webhook: &w}}
+	return dispatcher.Job{App: "demo", Name: "ping", JobSpec: dispatcher.JobSpec{Enabled: true, Target: target.Target{Webhook: &w}}}
 }
 
 func put(t *testing.T, s *store.Store, job dispatcher.Job) dispatcher.Job {

@@ -38,11 +38,12 @@ func fillModel(t *testing.T, s *store.Store, c scale) {
 
 // modelJob returns a job as people have it.
 func modelJob(app, name string) dispatcher.Job {
-	model := dispatcher.Job{App: app, Name: name, Enabled: true, Description: strings.Repeat("describes it ", 5),
+	model := dispatcher.Job{App: app, Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Description: strings.Repeat("describes it ", 5),
 		Labels: input.Labels{"team": "payments"}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
-		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "H * * * *", Timezone: "UTC"}}},
+		Triggers: map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{
+			Schedule: dispatcher.Schedule{Expression: "H * * * *", Timezone: "UTC"}}}},
 		Target: target.Target{Webhook: &target.Webhook{
-			URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}}}
+			URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}}}}
 	model.SetDefaults()
 	tick := model.Triggers["tick"]
 	tick.SetDefaults()

@@ -274,7 +274,8 @@ func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 	j.Enabled = true
 	start := may1.Add(time.Hour)
 	j.Triggers = map[string]dispatcher.Trigger{"tick": {
-		Schedule: dispatcher.Schedule{Expression: "rate(1h)", StartAt: &start}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(1h)", StartAt: &start},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true},
 	}}
 	j, _, err = s.PutJob(t.Context(), j, change)
 	must(t, err)

@@ -159,8 +159,8 @@ func (s *Store) reschedule(ctx context.Context, which string, args []any,
 			}
 			calendars[t.app] = dispatcher.CompileCalendars(all)
 		}
-		job := dispatcher.Job{App: t.app, Name: t.job, Origin: t.origin, Enabled: true,
-			Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}
+		job := dispatcher.Job{App: t.app, Name: t.job, Origin: t.origin, JobSpec: dispatcher.JobSpec{Enabled: true,
+			Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}}
 		m := t.moved(againOf(job, t.name, calendars[t.app], again))
 		if orNone(m.next) != m.from.next || m.state != m.from.state {
 			done.triggers[t.id] = rescheduledTrigger{m, t.app, t.job, t.name, t.jobID}

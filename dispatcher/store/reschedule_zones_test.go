@@ -34,8 +34,10 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 	must(t, err)
 	trigger := func(zone, calendar string) dispatcher.Trigger {
 		return dispatcher.Trigger{
-			Schedule:     dispatcher.Schedule{Expression: "0 0 6 * * ?", Timezone: zone, Calendar: calendar},
-			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			TriggerSpec: dispatcher.TriggerSpec{
+				Schedule:     dispatcher.Schedule{Expression: "0 0 6 * * ?", Timezone: zone, Calendar: calendar},
+				MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			},
 		}
 	}
 	declared := map[string]dispatcher.Trigger{
@@ -43,8 +45,8 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 		"dropped": trigger("Europe/Berlin", ""), "utc": trigger("", ""), "closed": trigger("", "closed"), "paused": trigger("America/Lima", ""),
 	}
 	job, _, err := s.PutJob(ctx, dispatcher.Job{
-		App: "app", Name: "job", Enabled: true, Triggers: declared,
-		Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
+		App: "app", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: declared,
+			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}},
 	}, change)
 	must(t, err)
 	_, err = s.PauseJob(ctx, "app", "job", "paused", true, change)

@@ -31,8 +31,8 @@ func declareApp(t *testing.T, s *store.Store, name string, retention time.Durati
 	}, change)
 	must(t, err)
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
-		App: name, Name: "job", Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
-			Method: "POST", Timeout: target.DefaultTimeout}},
+		App: name, Name: "job", JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
+			Method: "POST", Timeout: target.DefaultTimeout}}},
 	}, change)
 	must(t, err)
 	return run.JobID(name, "job")
@@ -110,8 +110,8 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s *store.Store) {
 	for i, runs := range []int{700, 0, 300, 500, 1, 499, 20} {
 		name := fmt.Sprintf("job-%d", i)
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
-			App: "short", Name: name, Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
-				Method: "POST", Timeout: target.DefaultTimeout}},
+			App: "short", Name: name, JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
+				Method: "POST", Timeout: target.DefaultTimeout}}},
 		}, input.Change{Actor: "test", Now: may1})
 		must(t, err)
 		for from, n := may1, runs; n > 0; from, n = from.Add(days(1)), n-400 {

@@ -18,11 +18,13 @@ import (
 // putTriggers declares a job of some triggers t0, t1 and so on.
 func putTriggers(t *testing.T, s *store.Store, app, name string, triggers int, now time.Time) {
 	t.Helper()
-	job := dispatcher.Job{App: app, Name: name, Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
-		Method: "POST", Timeout: target.DefaultTimeout}}, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: app, Name: name,
+		JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1",
+			Method: "POST", Timeout: target.DefaultTimeout}}, Triggers: map[string]dispatcher.Trigger{}}}
 	for i := range triggers {
 		job.Triggers[fmt.Sprint("t", i)] = dispatcher.Trigger{
-			Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, MisfireAfter: dispatcher.DefaultMisfireAfter,
+				Enabled: true},
 		}
 	}
 	_, _, err := s.PutJob(t.Context(), job, input.Change{Actor: "test", Now: now})

@@ -24,11 +24,11 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
 	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
-	trigger := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, Enabled: true,
-		MisfireAfter: input.Duration(24 * time.Hour)}
-	_, _, err = s.PutJob(ctx, dispatcher.Job{App: "app", Name: "job", Enabled: true,
+	trigger := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, Enabled: true,
+		MisfireAfter: input.Duration(24 * time.Hour)}}
+	_, _, err = s.PutJob(ctx, dispatcher.Job{App: "app", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true,
 		Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
-		Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
+		Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}},
 	}, change)
 	must(t, err)
 	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))

@@ -40,10 +40,11 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time,
 	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	_, _, err = s.PutJob(ctx, dispatcher.Job{
-		App: "app", Name: "job", Enabled: true,
-		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1m)"},
-			MisfireAfter: input.Duration(24 * time.Hour), Enabled: true}},
-		Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
+		App: "app", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true,
+			Triggers: map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{
+				Schedule:     dispatcher.Schedule{Expression: "rate(1m)"},
+				MisfireAfter: input.Duration(24 * time.Hour), Enabled: true}}},
+			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}},
 	}, change)
 	must(t, err)
 	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))

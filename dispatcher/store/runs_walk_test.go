@@ -76,9 +76,10 @@ func walkedHistory(t *testing.T, s *store.Store, end time.Time) (mine, others st
 	}
 	change := input.Change{Actor: "test", Now: end.Add(-time.Hour), Operator: true}
 	for n := range 6 {
-		job := dispatcher.Job{App: []string{mine, others}[n%2], Name: fmt.Sprint("job", n), Enabled: true,
-			Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(24h)"}}},
-			Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}}
+		job := dispatcher.Job{App: []string{mine, others}[n%2], Name: fmt.Sprint("job", n), JobSpec: dispatcher.JobSpec{Enabled: true,
+			Triggers: map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{
+				Schedule: dispatcher.Schedule{Expression: "rate(24h)"}}}},
+			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}}}
 		trigger := job.Triggers["tick"]
 		trigger.SetDefaults()
 		job.Triggers["tick"] = trigger

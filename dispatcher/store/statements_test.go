@@ -230,14 +230,15 @@ func fill(t *testing.T, s *store.Store) {
 	triggers := map[string]dispatcher.Trigger{}
 	for i := range 50 {
 		triggers[fmt.Sprintf("t%d", i)] = dispatcher.Trigger{
-			Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, MisfireAfter: dispatcher.DefaultMisfireAfter,
+				Enabled: true},
 		}
 	}
 	for i := range 20 {
 		name := fmt.Sprintf("job%d", i)
 		_, _, err := s.PutJob(ctx, dispatcher.Job{
-			App: "app", Name: name, Enabled: true, Triggers: triggers,
-			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
+			App: "app", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: triggers,
+				Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}},
 		}, change)
 		must(t, err)
 		for day := range 3 {

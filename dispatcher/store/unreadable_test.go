@@ -41,10 +41,11 @@ func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 	must(t, err)
 	for _, name := range []string{"bad", "good"} {
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
-			App: "app", Name: name, Enabled: true, Payload: []byte(`{"n": 1}`),
-			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
-			Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1h)"},
-				MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}},
+			App: "app", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Payload: []byte(`{"n": 1}`),
+				Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
+				Triggers: map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{
+					Schedule:     dispatcher.Schedule{Expression: "rate(1h)"},
+					MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}}}},
 		}, change)
 		must(t, err)
 	}

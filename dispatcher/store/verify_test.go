@@ -31,12 +31,14 @@ func testVerifyFinds(t *testing.T, s *store.Store) {
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
-		App: "app", Name: "job", Enabled: true,
-		Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
-		Triggers: map[string]dispatcher.Trigger{"tick": {
-			Schedule:     dispatcher.Schedule{Expression: "0 * * * * ?", Timezone: "Europe/Berlin"},
-			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
-		}},
+		App: "app", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true,
+			Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}},
+			Triggers: map[string]dispatcher.Trigger{"tick": {
+				TriggerSpec: dispatcher.TriggerSpec{
+					Schedule:     dispatcher.Schedule{Expression: "0 * * * * ?", Timezone: "Europe/Berlin"},
+					MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+				},
+			}}},
 	}, change)
 	must(t, err)
 	minute := func(n int) time.Time { return may1.Add(time.Duration(n) * time.Minute) }

@@ -39,7 +39,7 @@ func content(t *testing.T) tfconfig.Content {
 		"interval": {Expression: "rate(5m)"},
 		"both":     {Expression: "0 0 12 * * ?", Timezone: "UTC", Overlap: "both"},
 	} {
-		trigger := dispatcher.Trigger{Schedule: s}
+		trigger := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: s}}
 		trigger.SetDefaults()
 		job.Triggers[name] = trigger
 	}

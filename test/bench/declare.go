@@ -58,14 +58,15 @@ func declare(ctx context.Context, database string, d declaration) (err error) {
 // job returns the job whose first trigger has that number.
 func (d declaration) job(first int) dispatcher.Job {
 	job := dispatcher.Job{
-		App: d.app, Name: fmt.Sprintf("job-%d", first/d.perJob), Enabled: true, Payload: payload, Target: d.target(first / d.perJob),
-		Triggers: make(map[string]dispatcher.Trigger, d.perJob),
+		App: d.app, Name: fmt.Sprintf("job-%d", first/d.perJob),
+		JobSpec: dispatcher.JobSpec{Enabled: true, Payload: payload, Target: d.target(first / d.perJob),
+			Triggers: make(map[string]dispatcher.Trigger, d.perJob)},
 	}
 	if d.unsigned {
 		job.Target.Webhook.Signing = nil
 	}
 	for i := first; i < min(first+d.perJob, d.triggers); i++ {
-		t := dispatcher.Trigger{Schedule: d.schedule(i, d.start)}
+		t := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: d.schedule(i, d.start)}}
 		t.SetDefaults()
 		t.MisfireAfter = input.Duration(input.MaxDuration) // a late fire still runs
 		job.Triggers[fmt.Sprintf("t%d", i)] = t

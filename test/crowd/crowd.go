@@ -132,10 +132,11 @@ func (c *Crowd) declare(ctx context.Context, database string) error {
 			return errors.Join(err, s.Close())
 		}
 	}
-	job := dispatcher.Job{App: Big, Name: model, Enabled: true, Description: strings.Repeat("describes it ", 5),
+	job := dispatcher.Job{App: Big, Name: model, JobSpec: dispatcher.JobSpec{Enabled: true, Description: strings.Repeat("describes it ", 5),
 		Labels: input.Labels{"team": model}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
-		Triggers: map[string]dispatcher.Trigger{tick: {Schedule: dispatcher.Schedule{Expression: "rate(24h)", Timezone: "Europe/Berlin"}}},
-		Target:   target.Target{Webhook: &target.Webhook{URL: "https://example.com/", Method: "POST"}}}
+		Triggers: map[string]dispatcher.Trigger{tick: {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(24h)",
+			Timezone: "Europe/Berlin"}}}},
+		Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/", Method: "POST"}}}}
 	job.Target.Webhook.SetDefaults()
 	job.SetDefaults()
 	trigger := job.Triggers[tick]

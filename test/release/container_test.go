@@ -225,7 +225,7 @@ func (n *node) everySecond(t *testing.T, url string) {
 	if _, err := n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}); err != nil {
 		t.Fatal(err)
 	}
-	job := dispatcher.Job{App: "shop", Name: "ring", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: "shop", Name: "ring", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 	job.Target.Webhook = &target.Webhook{}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = url

@@ -117,7 +117,7 @@ func (w *world) declare(ctx context.Context, o options) error {
 }
 
 func newJob(name, url string, timeout time.Duration) dispatcher.Job {
-	job := dispatcher.Job{App: appName, Name: name, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: appName, Name: name, JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{}}}
 	job.SetDefaults()
 	hook := &target.Webhook{}
 	hook.SetDefaults()

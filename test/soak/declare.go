@@ -127,7 +127,8 @@ func singles(app string, jobs int, url string, every time.Duration, change func(
 }
 
 func newJob(app string, number int, url string) dispatcher.Job {
-	job := dispatcher.Job{App: app, Name: fmt.Sprintf("job-%d", number), Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: app, Name: fmt.Sprintf("job-%d", number),
+		JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{}}}
 	job.SetDefaults()
 	hook := &target.Webhook{}
 	hook.SetDefaults()

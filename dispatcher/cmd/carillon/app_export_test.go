@@ -16,7 +16,8 @@ func TestExportNamesAllStoredSecrets(t *testing.T) {
 	t.Parallel()
 	stored := &target.Signing{Secrets: map[string]target.Secret{"a": {Stored: true}, "b": {Reference: "env:B"}}}
 	to := target.Target{Webhook: &target.Webhook{Signing: stored}}
-	job := dispatcher.Job{Name: "parent", Target: to, OnFailure: &dispatcher.Follow{Target: &to}}
+	job := dispatcher.Job{Name: "parent",
+		JobSpec: dispatcher.JobSpec{Target: to, JobFollows: dispatcher.JobFollows{OnFailure: &dispatcher.Follow{Target: &to}}}}
 	a := alert.Alert{Name: "night"}
 	a.Destination.Webhook = &target.AlertWebhook{Webhook: *to.Webhook}
 	export := access.Export{

@@ -332,10 +332,11 @@ func hello(ctx context.Context, api *client.Client, receiver string) error {
 	if err != nil && !errors.Is(err, dispatcher.ErrPrecondition) { // an earlier carillon dev may have left it
 		return err
 	}
-	job := dispatcher.Job{App: helloApp, Name: helloJob, Enabled: true, Target: target.Target{Webhook: &target.Webhook{}}}
+	job := dispatcher.Job{App: helloApp, Name: helloJob,
+		JobSpec: dispatcher.JobSpec{Enabled: true, Target: target.Target{Webhook: &target.Webhook{}}}}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = receiver + "/hello"
-	often := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "rate(2s)"}}
+	often := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(2s)"}}}
 	often.SetDefaults()
 	job.Triggers = map[string]dispatcher.Trigger{"often": often}
 	_, err = api.PutJob(ctx, job, client.Condition{Absent: true})

@@ -66,11 +66,12 @@ func financeJobs() []dispatcher.Job {
 		"once":    {Expression: "at(2030-05-01T10:00:00Z)", Timezone: "UTC"},
 		"later":   {Expression: "rate(5m)", StartAt: &start, RepeatCount: 7},
 	} {
-		trigger := dispatcher.Trigger{Schedule: s}
+		trigger := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: s}}
 		trigger.SetDefaults()
 		nightly.Triggers[name] = trigger
 	}
-	lambda := dispatcher.Job{App: "finance", Name: "9lives", Enabled: false, Triggers: map[string]dispatcher.Trigger{}}
+	lambda := dispatcher.Job{App: "finance", Name: "9lives",
+		JobSpec: dispatcher.JobSpec{Enabled: false, Triggers: map[string]dispatcher.Trigger{}}}
 	lambda.Target.Lambda = &target.Lambda{}
 	lambda.Target.Lambda.SetDefaults()
 	lambda.Target.Lambda.Function = "123456789012:function:report:live"

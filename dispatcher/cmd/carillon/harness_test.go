@@ -343,7 +343,7 @@ func must[T any](t *testing.T) func(T, error) T {
 
 // webhookJob returns a job that rings url.
 func webhookJob(app, name, url string, triggers map[string]string) dispatcher.Job {
-	job := dispatcher.Job{App: app, Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	job := dispatcher.Job{App: app, Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 	job.Target.Webhook = &target.Webhook{}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = url

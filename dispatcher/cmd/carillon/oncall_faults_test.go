@@ -107,8 +107,8 @@ func fleetGone(t *testing.T, s *stage) symptom {
 	must[target.EndpointGroup](t)(s.PutGroup(t.Context(), group, client.Condition{}))
 	executor := target.StaticEndpoint{URL: "http://127.0.0.1:9999"}
 	registered := must[target.Endpoint](t)(s.RegisterEndpoint(t.Context(), "night", "fleet", "executor-1", executor)).RegisteredAt
-	job := dispatcher.Job{App: "night", Name: "packs", Enabled: true,
-		Target: target.Target{Group: &target.GroupTarget{Name: "fleet", Method: http.MethodPost, Timeout: target.DefaultTimeout}}}
+	job := dispatcher.Job{App: "night", Name: "packs", JobSpec: dispatcher.JobSpec{Enabled: true,
+		Target: target.Target{Group: &target.GroupTarget{Name: "fleet", Method: http.MethodPost, Timeout: target.DefaultTimeout}}}}
 	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "the group to count as empty", func() bool { return s.metric(t, "carillon_groups_without_endpoint") > 0 })
 	return s.at("night/fleet", "stopped registering", "packs", registered.UTC().Format("<td><time datetime=\"2006-01-02T"))

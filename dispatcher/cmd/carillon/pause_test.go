@@ -80,7 +80,8 @@ func TestNextMarksFiresUntilTheEndOfAPause(t *testing.T) {
 		"of the job":     {func(j *dispatcher.Job, _ *dispatcher.Trigger) { j.Paused, j.PausedUntil = true, &end }, "the job is paused"},
 		"of the trigger": {func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Paused, t.PausedUntil = true, &end }, "paused"},
 	} {
-		job, trigger := dispatcher.Job{App: "shop", Enabled: true}, dispatcher.Trigger{Enabled: true}
+		job, trigger := dispatcher.Job{App: "shop",
+			JobSpec: dispatcher.JobSpec{Enabled: true}}, dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Enabled: true}}
 		tt.pause(&job, &trigger)
 		app := access.App{Enabled: true}
 		if got := whyHeld(app, job, trigger, end.Add(-time.Second)); got != tt.want {

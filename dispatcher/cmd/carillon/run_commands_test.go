@@ -94,7 +94,7 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 	}
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "crm", Enabled: true}, client.Condition{}))
 	must[target.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
-	job := dispatcher.Job{App: "crm", Name: "spread", Enabled: true}
+	job := dispatcher.Job{App: "crm", Name: "spread", JobSpec: dispatcher.JobSpec{Enabled: true}}
 	job.Target.Group = &target.GroupTarget{Name: "workers"}
 	job.Target.Group.SetDefaults()
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))

@@ -26,7 +26,7 @@ func TestRunThatWaitsForAnEndpointSaysSo(t *testing.T) {
 			t.Errorf("the %s of a run that waits is %q", what, text)
 		}
 	}
-	job := dispatcher.Job{ConcurrencyPolicy: run.ConcurrencyAllow}
+	job := dispatcher.Job{JobSpec: dispatcher.JobSpec{JobPolicies: dispatcher.JobPolicies{ConcurrencyPolicy: run.ConcurrencyAllow}}}
 	job.Target.Group = &target.GroupTarget{Name: "workers", EndpointConcurrency: run.ConcurrencyQueue}
 	if got := concurrencyOf(job); got != "allow; one at a time at each endpoint: queue" {
 		t.Errorf("concurrency of the job = %q", got)

@@ -135,8 +135,9 @@ func TestInstallationChoosesTheZonesOfAllNodes(t *testing.T) {
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression, trigger.Timezone = "0 12 * * *", "Asia/Tokyo"
-	declared := dispatcher.Job{App: "shop", Name: "noon", Enabled: true, Triggers: map[string]dispatcher.Trigger{"daily": trigger},
-		Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}}}
+	declared := dispatcher.Job{App: "shop", Name: "noon",
+		JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{"daily": trigger},
+			Target: target.Target{Webhook: &target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}}}}
 	must[dispatcher.Job](t)(n.PutJob(ctx, declared, client.Condition{}))
 	fires := func(hour int) func() bool {
 		return func() bool {

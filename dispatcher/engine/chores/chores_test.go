@@ -60,7 +60,8 @@ func openStore(t *testing.T, now time.Time, jobs ...string) *store.Store {
 	trigger.SetDefaults()
 	trigger.Expression = "rate(5m)"
 	for _, name := range jobs {
-		job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+		job := dispatcher.Job{App: "app", Name: name,
+			JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}}
 		job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 		if _, _, err := s.PutJob(t.Context(), job, change); err != nil {
 			t.Fatal(err)

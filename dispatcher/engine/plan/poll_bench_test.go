@@ -68,10 +68,12 @@ func BenchmarkPoll(b *testing.B) {
 // copyJobs declares a job, and copies it in the database: a million jobs through the API would take minutes.
 func copyJobs(b *testing.B, s *store.Store, database string, start time.Time) {
 	b.Helper()
-	job := dispatcher.Job{App: "app", Name: "job-0", Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": {
-		Schedule: dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", manyTriggers/1000), StartAt: &start}, Enabled: true,
-		MisfireAfter: dispatcher.DefaultMisfireAfter,
-	}}}
+	job := dispatcher.Job{App: "app", Name: "job-0", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": {
+		TriggerSpec: dispatcher.TriggerSpec{
+			Schedule: dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", manyTriggers/1000), StartAt: &start}, Enabled: true,
+			MisfireAfter: dispatcher.DefaultMisfireAfter,
+		},
+	}}}}
 	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	change := input.Change{Actor: "test"}
 	if _, _, err := s.PutApp(b.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {

@@ -146,7 +146,8 @@ func (w *world) declare(name, expression string, change func(*dispatcher.Job, *d
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = expression
-	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Delivery: dispatcher.AtLeastOnce}
+	job := dispatcher.Job{App: "app", Name: name,
+		JobSpec: dispatcher.JobSpec{Enabled: true, JobPolicies: dispatcher.JobPolicies{Delivery: dispatcher.AtLeastOnce}}}
 	job.Target.Webhook = &target.Webhook{}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = "http://127.0.0.1/"

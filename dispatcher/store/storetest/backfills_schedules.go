@@ -140,9 +140,10 @@ func testBackfillDaylightSaving(_ *testing.T, f *fixture) {
 		{"2025-10-26", "", schedule.OverlapBoth, []string{"00:30", "01:30"}},
 	} {
 		name := fmt.Sprintf("night-%d", i)
-		f.put(job(name, map[string]dispatcher.Trigger{"berlin": {Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+		f.put(job(name, map[string]dispatcher.Trigger{"berlin": {TriggerSpec: dispatcher.TriggerSpec{Enabled: true,
+			MisfireAfter: dispatcher.DefaultMisfireAfter,
 			Schedule: dispatcher.Schedule{Expression: "0 30 2 * * ?",
-				Timezone: "Europe/Berlin", Gap: tt.gap, Overlap: tt.overlap}}}), t0)
+				Timezone: "Europe/Berlin", Gap: tt.gap, Overlap: tt.overlap}}}}), t0)
 		night, err := time.Parse(time.DateOnly, tt.night)
 		f.must(err)
 		b := f.begin(name, func(s *repeat.BackfillSpec) { s.From, s.To, s.Concurrency = night, night.Add(12*time.Hour), 5 }, nil)

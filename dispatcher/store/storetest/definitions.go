@@ -100,7 +100,7 @@ func testApps(t *testing.T, f *fixture) {
 	wantError(t, "delete twice", f.DeleteApp(ctx, "books", at(t0)), dispatcher.ErrNotFound)
 	_, err = f.App(ctx, "books")
 	wantError(t, "read a deleted app", err, dispatcher.ErrNotFound)
-	_, _, err = f.PutJob(ctx, dispatcher.Job{App: "books", Name: "x", Target: job("x", nil).Target}, at(t0))
+	_, _, err = f.PutJob(ctx, dispatcher.Job{App: "books", Name: "x", JobSpec: dispatcher.JobSpec{Target: job("x", nil).Target}}, at(t0))
 	wantError(t, "put a job into a deleted app", err, dispatcher.ErrNotFound)
 	again, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
@@ -114,9 +114,11 @@ func testJobs(t *testing.T, f *fixture) {
 	declared := job("report", map[string]dispatcher.Trigger{
 		"eu": every(time.Minute, t0.Add(time.Hour)),
 		"us": {
-			Schedule:     dispatcher.Schedule{Expression: "0 30 9 * * ?", Timezone: "America/New_York"},
-			MisfireAfter: input.Duration(90 * time.Second), MisfirePolicy: dispatcher.FireAll,
-			CatchUpWindow: input.Duration(2 * time.Hour),
+			TriggerSpec: dispatcher.TriggerSpec{
+				Schedule:     dispatcher.Schedule{Expression: "0 30 9 * * ?", Timezone: "America/New_York"},
+				MisfireAfter: input.Duration(90 * time.Second), MisfirePolicy: dispatcher.FireAll,
+				CatchUpWindow: input.Duration(2 * time.Hour),
+			},
 		},
 	})
 	declared.Priority, declared.Acknowledge = 3, []string{input.WarnDST, input.CodeBodyMethod}
@@ -141,7 +143,9 @@ func testJobs(t *testing.T, f *fixture) {
 	_, err = f.Job(ctx, "shop", "other")
 	wantError(t, "read what was refused", err, dispatcher.ErrNotFound)
 
-	bad := job("bad", map[string]dispatcher.Trigger{"never": {Schedule: dispatcher.Schedule{Expression: "0 0 0 30 2 ?"}, Enabled: true}})
+	bad := job("bad",
+		map[string]dispatcher.Trigger{"never": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 0 30 2 ?"},
+			Enabled: true}}})
 	var problems input.Problems
 	if _, _, err = f.PutJob(ctx, bad, at(t0)); !errors.As(err, &problems) {
 		t.Errorf("put of a wrong definition: got error %v, want Faults", err)

@@ -15,8 +15,10 @@ import (
 func (f *fixture) putDelay(name string) {
 	f.Helper()
 	tick := dispatcher.Trigger{
-		Schedule:     dispatcher.Schedule{Expression: "delay(1m)", RepeatCount: 3},
-		MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{
+			Schedule:     dispatcher.Schedule{Expression: "delay(1m)", RepeatCount: 3},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		},
 	}
 	f.put(job(name, map[string]dispatcher.Trigger{"tick": tick}), t0)
 }

@@ -117,8 +117,10 @@ func testMisfirePolicies(t *testing.T, f *fixture) {
 func testSkippedDelays(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.put(job("tick", map[string]dispatcher.Trigger{"tick": {
-		Schedule:     dispatcher.Schedule{Expression: "delay(1m)"},
-		MisfireAfter: dispatcher.DefaultMisfireAfter, MisfirePolicy: dispatcher.Skip, Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{
+			Schedule:     dispatcher.Schedule{Expression: "delay(1m)"},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, MisfirePolicy: dispatcher.Skip, Enabled: true,
+		},
 	}}), t0)
 	a := f.nextAdvance()
 	a.Then = time.Time{}

@@ -158,7 +158,8 @@ func testObjectiveOwed(_ *testing.T, f *fixture) {
 
 func testObjectiveOfDelays(_ *testing.T, f *fixture) {
 	j := job("tick", map[string]dispatcher.Trigger{"tick": {
-		Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true,
+			MisfireAfter: dispatcher.DefaultMisfireAfter},
 	}})
 	j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "90%"}
 	f.put(j, t0)

@@ -59,8 +59,10 @@ func (f *fixture) prepared(id int64) dispatcher.JobVersion {
 // hashed is a trigger whose fire times depend on its identity: by H, and by jitter.
 func hashed() dispatcher.Trigger {
 	return dispatcher.Trigger{
-		Schedule: dispatcher.Schedule{Expression: "H H * * *", Timezone: "UTC", Jitter: input.Duration(time.Hour)}, Enabled: true,
-		MisfireAfter: dispatcher.DefaultMisfireAfter,
+		TriggerSpec: dispatcher.TriggerSpec{
+			Schedule: dispatcher.Schedule{Expression: "H H * * *", Timezone: "UTC", Jitter: input.Duration(time.Hour)}, Enabled: true,
+			MisfireAfter: dispatcher.DefaultMisfireAfter,
+		},
 	}
 }
 

@@ -69,8 +69,10 @@ func zeroable(t *time.Time) time.Time {
 func testRescheduleForCalendarDelays(t *testing.T, f *fixture) {
 	f.putCalendar(calendar("freeze"), t0)
 	tick := dispatcher.Trigger{
-		Schedule:     dispatcher.Schedule{Expression: "delay(1m)", Calendar: "freeze", OnExcluded: schedule.OnExcludedNextIncluded},
-		MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{
+			Schedule:     dispatcher.Schedule{Expression: "delay(1m)", Calendar: "freeze", OnExcluded: schedule.OnExcludedNextIncluded},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		},
 	}
 	f.put(job("j", map[string]dispatcher.Trigger{"tick": tick}), t0)
 	held := f.claim(f.nextAdvance())
@@ -154,7 +156,7 @@ func testSchedules(t *testing.T, f *fixture) {
 	f.must(err)
 	end := t0.AddDate(1, 0, 0)
 	trigger := func(s dispatcher.Schedule) dispatcher.Trigger {
-		return dispatcher.Trigger{Schedule: s, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}
+		return dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: s, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}}
 	}
 	declared := job("j", map[string]dispatcher.Trigger{
 		"moved": trigger(dispatcher.Schedule{

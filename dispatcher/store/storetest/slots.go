@@ -322,7 +322,8 @@ func testSlotsLeftBehind(t *testing.T, f *fixture) {
 func testSlotsOfDelays(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	j := job("tick", map[string]dispatcher.Trigger{"tick": {
-		Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, MisfireAfter: dispatcher.DefaultMisfireAfter,
+			Enabled: true},
 	}})
 	j.ConcurrencyPolicy = run.ConcurrencyForbid
 	f.put(j, t0)

@@ -238,20 +238,22 @@ func (f *fixture) both() bool {
 // every returns a trigger that fires each interval, from start on.
 func every(interval time.Duration, start time.Time) dispatcher.Trigger {
 	return dispatcher.Trigger{
-		Schedule:     dispatcher.Schedule{Expression: fmt.Sprintf("rate(%s)", interval), StartAt: &start},
-		MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{
+			Schedule:     dispatcher.Schedule{Expression: fmt.Sprintf("rate(%s)", interval), StartAt: &start},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		},
 	}
 }
 
 // job returns a webhook job of the app "shop".
 func job(name string, triggers map[string]dispatcher.Trigger) dispatcher.Job {
 	return dispatcher.Job{
-		App: "shop", Name: name, Enabled: true, Triggers: triggers,
-		Target: target.Target{Webhook: &target.Webhook{
-			URL: "https://example.com/hook", Method: "POST", Timeout: target.DefaultTimeout,
-			Headers: map[string]string{"x-team": "shop"},
-		}},
-		Payload: []byte(`{"n": 1}`),
+		App: "shop", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: triggers,
+			Target: target.Target{Webhook: &target.Webhook{
+				URL: "https://example.com/hook", Method: "POST", Timeout: target.DefaultTimeout,
+				Headers: map[string]string{"x-team": "shop"},
+			}},
+			Payload: []byte(`{"n": 1}`)},
 	}
 }
 

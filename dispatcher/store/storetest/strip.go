@@ -143,8 +143,9 @@ func testStripOfChanges(t *testing.T, f *fixture) {
 
 func testStripOfCalendar(t *testing.T, f *fixture) {
 	f.putCalendar(closed("05-02"), t0)
-	tick := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "0 0 0/6 * * ?", Calendar: "freeze"}, Enabled: true,
-		MisfireAfter: dispatcher.DefaultMisfireAfter}
+	tick := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 0/6 * * ?",
+		Calendar: "freeze"}, Enabled: true,
+		MisfireAfter: dispatcher.DefaultMisfireAfter}}
 	f.put(job("tick", map[string]dispatcher.Trigger{"tick": tick}), t0)
 	f.wantStrip("before", f.strip("tick", 0, 5, t0), []string{
 		"planned 2h0m0s", "planned 8h0m0s", "excluded 14h0m0s to 32h0m0s", "planned 38h0m0s", "planned 44h0m0s",
@@ -167,8 +168,9 @@ func testStripOfDaylightSaving(t *testing.T, f *fixture) {
 		"hourly": {"0 30 * * * ?", time.Date(2027, 3, 28, 0, 0, 0, 0, time.UTC),
 			[]string{"planned 28T00:30", "planned 28T01:30", "planned 28T02:30"}},
 	} {
-		f.put(job(name, map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: tt.expression,
-			Timezone: "Europe/Berlin"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter}}), tt.from)
+		f.put(job(name,
+			map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: tt.expression,
+				Timezone: "Europe/Berlin"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter}}}), tt.from)
 		found, err := verify.Strip(t.Context(), f.Store, verify.StripQuery{App: "shop", Job: name, Trigger: "tick", Next: 3, Now: tt.from})
 		f.must(err)
 		f.agree(name, found, tt.from)
@@ -182,7 +184,8 @@ func testStripOfDaylightSaving(t *testing.T, f *fixture) {
 
 func testStripOfDelay(t *testing.T, f *fixture) {
 	f.put(job("tick", map[string]dispatcher.Trigger{"tick": {
-		Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true,
+			MisfireAfter: dispatcher.DefaultMisfireAfter},
 	}}), t0)
 	f.wantStrip("before", f.strip("tick", 5, 5, t0), []string{"planned 1m0s"})
 	f.fireUntil(minutes(1))
@@ -191,8 +194,8 @@ func testStripOfDelay(t *testing.T, f *fixture) {
 
 // A yearly trigger next to one that fires each second: its fires are found, and the others cost it little.
 func testStripOfRareSchedule(t *testing.T, f *fixture) {
-	rare := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "0 0 12 1 5 ?"}, Enabled: true,
-		MisfireAfter: dispatcher.DefaultMisfireAfter}
+	rare := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 12 1 5 ?"}, Enabled: true,
+		MisfireAfter: dispatcher.DefaultMisfireAfter}}
 	f.put(job("tick", map[string]dispatcher.Trigger{"tick": rare, "often": every(time.Second, t0)}), t0)
 	f.fireUntil(minutes(2))
 	year := func(n int) string { return t0.AddDate(n, 0, 0).Add(2 * time.Hour).Sub(t0).String() }
@@ -211,8 +214,8 @@ func testStripOfDenseSchedule(t *testing.T, f *fixture) {
 }
 
 func testStripOfOneFire(t *testing.T, f *fixture) {
-	f.put(job("tick", map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{
-		Expression: "at(2026-05-01T10:05:00Z)", Dialect: schedule.DialectAt}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter}}), t0)
+	f.put(job("tick", map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{
+		Expression: "at(2026-05-01T10:05:00Z)", Dialect: schedule.DialectAt}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter}}}), t0)
 	f.wantStrip("before", f.strip("tick", 5, 5, t0), []string{"planned 5m0s"})
 	f.fireUntil(minutes(5))
 	f.wantStrip("after", f.strip("tick", 5, 5, minutes(6)), []string{"run 5m0s"})

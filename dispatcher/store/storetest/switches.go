@@ -390,8 +390,10 @@ func testDeclaredAgain(t *testing.T, f *fixture) {
 func testInstantDeclaredAgain(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	once := dispatcher.Trigger{
-		Schedule:     dispatcher.Schedule{Expression: "at(2026-05-01T10:01:00Z)"},
-		MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{
+			Schedule:     dispatcher.Schedule{Expression: "at(2026-05-01T10:01:00Z)"},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		},
 	}
 	declared := job("once", map[string]dispatcher.Trigger{"tick": once})
 	f.put(declared, t0)

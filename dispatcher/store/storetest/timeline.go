@@ -129,8 +129,8 @@ func testTimelinePlans(t *testing.T, f *fixture) {
 	f.putEvery("fires", time.Minute)
 	f.putEvery("paused", time.Minute)
 	f.must(f.PauseJob(t.Context(), "shop", "paused", "", true, at(t0)))
-	delayed := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true,
-		MisfireAfter: dispatcher.DefaultMisfireAfter}
+	delayed := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true,
+		MisfireAfter: dispatcher.DefaultMisfireAfter}}
 	f.put(job("delayed", map[string]dispatcher.Trigger{"tick": delayed}), t0)
 	f.wantTimeline("plans", f.timeline(t0, minutes(2), t0), map[string][]string{
 		"fires": {"planned 1m0s ", "planned 2m0s "}, "paused": {}, "delayed": {"planned 1m0s "},

@@ -100,7 +100,8 @@ func testVerify(t *testing.T, f *fixture) {
 	frozen.Calendar = "freeze"
 	f.put(job("frozen", map[string]dispatcher.Trigger{"tick": frozen}), t0)
 	f.put(job("delayed", map[string]dispatcher.Trigger{"tick": {
-		Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true,
+			MisfireAfter: dispatcher.DefaultMisfireAfter},
 	}}), t0)
 	f.fireUntil(minutes(3))
 
@@ -182,7 +183,8 @@ func testVerifyOwedTwice(t *testing.T, f *fixture) {
 		Advances: []dispatcher.Advance{f.nextAdvance()}, Now: ahead}))
 	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(ahead.Add(50*time.Millisecond))))
 	f.must(f.PutJob(t.Context(), job("tick", map[string]dispatcher.Trigger{"tick": {
-		Schedule: dispatcher.Schedule{Expression: "* * * * * ?"}, MisfireAfter: input.Duration(time.Minute), Enabled: true,
+		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "* * * * * ?"}, MisfireAfter: input.Duration(time.Minute),
+			Enabled: true},
 	}}), at(ahead.Add(100*time.Millisecond))))
 	now := minutes(1).Add(1500 * time.Millisecond)
 	f.fireUntil(now)
