@@ -69,7 +69,7 @@ func attributeChanges() []attributeChange {
 func TestAttributesDoWhatTheReferenceSays(t *testing.T) {
 	t.Parallel()
 	calendars := dispatcher.CompileCalendars([]dispatcher.Calendar{
-		{App: "crm", Name: "nights", Rules: []schedule.CalendarRule{{From: "22:00", To: "06:00"}}},
+		{App: "crm", Name: "nights", CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{From: "22:00", To: "06:00"}}}},
 	})
 	apply := func(old *dispatcher.Job, declared dispatcher.Job, now time.Time) (dispatcher.Job, []dispatcher.Misfire) {
 		t.Helper()

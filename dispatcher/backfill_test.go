@@ -105,8 +105,9 @@ func TestPagesOfABackfillHaveEachInstantOnce(t *testing.T) {
 			Dialect: schedule.DialectInterval}}}, // has none
 	}}}
 	calendars := []dispatcher.Calendar{
-		{App: "shop", Name: "base", Rules: []schedule.CalendarRule{{From: "00:00", To: "06:00"}}},
-		{App: "shop", Name: "nights", Bases: []string{"base"}, Rules: []schedule.CalendarRule{{From: "20:00", To: "00:00"}}},
+		{App: "shop", Name: "base", CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{From: "00:00", To: "06:00"}}}},
+		{App: "shop", Name: "nights",
+			CalendarSpec: dispatcher.CalendarSpec{Bases: []string{"base"}, Rules: []schedule.CalendarRule{{From: "20:00", To: "00:00"}}}},
 		{App: "shop", Name: "unused"},
 	}
 	spec := repeat.BackfillSpec{From: from, To: from.Add(48 * time.Hour), Order: repeat.BackfillOldestFirst}

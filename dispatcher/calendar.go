@@ -17,6 +17,12 @@ type Calendar struct {
 	// App and Name identify the calendar; they are chosen by the client and cannot change.
 	App  string `json:"app"`
 	Name string `json:"name"`
+	CalendarSpec
+	CalendarStatus
+}
+
+// CalendarSpec is what a person declares of a calendar.
+type CalendarSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
 	// Timezone is the IANA name of the zone of the rules' days and times;
@@ -26,9 +32,12 @@ type Calendar struct {
 	Rules []schedule.CalendarRule `json:"rules,omitempty"`
 	// Bases name calendars of the app whose exclusions hold too; at most MaxBases.
 	Bases []string `json:"bases,omitempty"`
+}
 
+// CalendarStatus is what Carillon knows of a calendar.
+type CalendarStatus struct {
 	// RemovalRequestedAt is when the calendar was deleted on condition that nothing uses it; nil: it was not, or was put
-	// since. It goes with its last use. Read-only, as all below.
+	// since. It goes with its last use.
 	RemovalRequestedAt *time.Time `json:"removal_requested_at,omitempty"`
 	// Revision counts the changes of the calendar; it is its ETag.
 	Revision  int64     `json:"revision"`

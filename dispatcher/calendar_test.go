@@ -15,7 +15,7 @@ import (
 )
 
 func calendar(name string, bases ...string) dispatcher.Calendar {
-	return dispatcher.Calendar{App: "crm", Name: name, Bases: bases}
+	return dispatcher.Calendar{App: "crm", Name: name, CalendarSpec: dispatcher.CalendarSpec{Bases: bases}}
 }
 
 // excluding is a calendar of single days.

@@ -40,7 +40,8 @@ func TestMembersFromDNSAreChecked(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			group := target.EndpointGroup{App: "a", Name: "g", DNS: map[string]target.DNSMembers{"d": tt.member}}
+			group := target.EndpointGroup{App: "a", Name: "g",
+				EndpointGroupSpec: target.EndpointGroupSpec{DNS: map[string]target.DNSMembers{"d": tt.member}}}
 			if diff := cmp.Diff(tt.want, codesOf(group.Validate())); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -60,9 +61,10 @@ func codesOf(err error) (all []string) {
 
 func TestHealthChecksAreChecked(t *testing.T) {
 	t.Parallel()
-	group := target.EndpointGroup{App: "a", Name: "g", EjectAfter: -1, HealthCheck: &target.HealthCheck{
-		Path: "health", Interval: 1, Timeout: 1, HealthyThreshold: 11, UnhealthyThreshold: -1,
-	}}
+	group := target.EndpointGroup{App: "a", Name: "g",
+		EndpointGroupSpec: target.EndpointGroupSpec{EjectAfter: -1, HealthCheck: &target.HealthCheck{
+			Path: "health", Interval: 1, Timeout: 1, HealthyThreshold: 11, UnhealthyThreshold: -1,
+		}}}
 	want := []string{"/health_check/path url_syntax", "/health_check/interval duration_min", "/health_check/timeout duration_min",
 		"/health_check/healthy_threshold count_range", "/health_check/unhealthy_threshold count_range", "/eject_after count_range"}
 	if diff := cmp.Diff(want, codesOf(group.Validate())); diff != "" {
@@ -118,7 +120,7 @@ func TestEndpointsFromDNSHaveStableValidIDs(t *testing.T) {
 func TestStoredSecretIsBoundToNamesOfDNS(t *testing.T) {
 	t.Parallel()
 	group := func(url string, all ...target.DNSMembers) target.EndpointGroup {
-		g := target.EndpointGroup{App: "a", Name: "g", DNS: map[string]target.DNSMembers{}}
+		g := target.EndpointGroup{App: "a", Name: "g", EndpointGroupSpec: target.EndpointGroupSpec{DNS: map[string]target.DNSMembers{}}}
 		g.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}}
 		if url != "" {
 			g.Endpoints = map[string]target.StaticEndpoint{"one": {URL: url}}
@@ -159,10 +161,10 @@ func TestStoredSecretIsBoundToNamesOfDNS(t *testing.T) {
 func TestBoundsHoldForNamesOfDNS(t *testing.T) {
 	t.Parallel()
 	bounds := target.Bounds{Egress: target.EgressBounds{Hosts: []string{"*.internal"}, Ports: []int{8080}}}
-	group := target.EndpointGroup{App: "a", Name: "g", DNS: map[string]target.DNSMembers{
+	group := target.EndpointGroup{App: "a", Name: "g", EndpointGroupSpec: target.EndpointGroupSpec{DNS: map[string]target.DNSMembers{
 		"fits": {Name: "workers.internal", Port: 8080}, "host": {Name: "workers.example", Port: 8080},
 		"port": {Name: "workers.internal", Port: 22}, "srv": {Name: "_http._tcp.example", Type: "SRV"},
-	}}
+	}}}
 	want := []string{"/dns/host/name bound_egress", "/dns/port/name bound_egress"}
 	if diff := cmp.Diff(want, codesOf(bounds.CheckGroup(group))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -53,14 +53,14 @@ func TestRegistrationTakesAddresses(t *testing.T) {
 func TestGroupDeclaresWhatItHas(t *testing.T) {
 	t.Parallel()
 	whole := target.EndpointGroup{
-		App: "a", Name: "g", Description: "d", Path: "/p", Strategy: "first", ServerName: "h",
-		TLS:       &target.TLS{MinVersion: "1.3"},
-		Auth:      &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}},
-		Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a"}},
-		Registration: &target.Registration{
-			Networks: []string{"10.0.0.0/8"}, Ports: []int{80}, Heartbeat: target.DefaultEndpointHeartbeat},
-		DNS:         map[string]target.DNSMembers{"a": {Name: "a.internal", Port: 80}},
-		HealthCheck: &target.HealthCheck{Path: "/health"}, EjectAfter: 3,
+		App: "a", Name: "g", EndpointGroupSpec: target.EndpointGroupSpec{Description: "d", Path: "/p", Strategy: "first", ServerName: "h",
+			TLS:       &target.TLS{MinVersion: "1.3"},
+			Auth:      &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}},
+			Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a"}},
+			Registration: &target.Registration{
+				Networks: []string{"10.0.0.0/8"}, Ports: []int{80}, Heartbeat: target.DefaultEndpointHeartbeat},
+			DNS:         map[string]target.DNSMembers{"a": {Name: "a.internal", Port: 80}},
+			HealthCheck: &target.HealthCheck{Path: "/health"}, EjectAfter: 3},
 	}
 	stored := whole.Resolved()
 	stored.Revision = 7

@@ -34,12 +34,13 @@ func movingApp() access.Export {
 	to := parent.Job.Target
 	parent.Job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &to}
 	a := alert.Alert{App: "app", Name: "night",
-		AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
+		Spec: alert.Spec{AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}}
 	a.Destination.Webhook = &target.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = "https://pager.example.com/"
 	return access.Export{
-		Format: access.ExportFormat, Installation: "there", ExportedAt: exportedAt, App: access.App{Name: "app", Revision: 1},
+		Format: access.ExportFormat, Installation: "there", ExportedAt: exportedAt, App: access.App{Name: "app",
+			AppStatus: access.AppStatus{Revision: 1}},
 		Jobs: []access.ExportedJob{parent, child}, Alerts: []alert.Alert{a.Resolved()},
 	}
 }

@@ -25,7 +25,7 @@ func TestURLOfAnEndpointJoinsPathsWithOneSlash(t *testing.T) {
 		{"http://h", "/", "/run?a=/b/", "http://h/run?a=/b/"},
 		{"http://h/", "/", "/", "http://h/"},
 	} {
-		group := target.EndpointGroup{Path: tt.group}
+		group := target.EndpointGroup{EndpointGroupSpec: target.EndpointGroupSpec{Path: tt.group}}
 		if got := group.URL(target.StaticEndpoint{URL: tt.endpoint}, tt.job); got != tt.want {
 			t.Errorf("%+v: URL = %s", tt, got)
 		}

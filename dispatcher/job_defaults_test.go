@@ -92,7 +92,7 @@ func TestDefaultsAreCheckedAsWhatTheyFill(t *testing.T) {
 			MisfirePolicy: dispatcher.Skip, ConcurrencyPolicy: run.ConcurrencyForbid}, ""},
 	} {
 		var problems input.Problems
-		err := access.App{Name: "shop", Defaults: &tt.defaults}.Validate()
+		err := access.App{Name: "shop", AppSpec: access.AppSpec{Defaults: &tt.defaults}}.Validate()
 		switch errors.As(err, &problems); {
 		case tt.want == "" && err == nil:
 		case len(problems) != 1 || problems[0].Path+" "+problems[0].Code != tt.want:

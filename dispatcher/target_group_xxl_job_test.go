@@ -25,7 +25,8 @@ func TestExecutorsHaveNoOtherSettingsOfGroups(t *testing.T) {
 	if err := to.Validate(); err == nil || !strings.Contains(err.Error(), "leaves no choice of endpoint_concurrency") {
 		t.Errorf("endpoint_concurrency: err = %v", err)
 	}
-	group := target.EndpointGroup{Name: "robots", Kind: target.GroupXXLJob, HealthCheck: &target.HealthCheck{}}
+	group := target.EndpointGroup{Name: "robots",
+		EndpointGroupSpec: target.EndpointGroupSpec{Kind: target.GroupXXLJob, HealthCheck: &target.HealthCheck{}}}
 	group.AccessToken = &target.Secret{Reference: "file:token"}
 	if err := group.Validate(); err == nil || !strings.Contains(err.Error(), "leave health_check out") {
 		t.Errorf("health_check: err = %v", err)

@@ -57,11 +57,5 @@ func (j Job) declared() (JobSpec, error) {
 // Declares tells whether c, which is stored, is what declared would become. A calendar that goes with its last use stays
 // if it is declared again.
 func (c Calendar) Declares(declared Calendar) bool {
-	return c.Err == nil && c.RemovalRequestedAt == nil && input.SameJSON(c.declared(), declared.declared())
-}
-
-// declared returns c without what is read-only.
-func (c Calendar) declared() Calendar {
-	c.RemovalRequestedAt, c.Revision, c.CreatedAt, c.UpdatedAt = nil, 0, time.Time{}, time.Time{}
-	return c
+	return c.Err == nil && c.RemovalRequestedAt == nil && input.SameJSON(c.CalendarSpec, declared.CalendarSpec)
 }

@@ -98,7 +98,7 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 		},
 		resource.TestStep{ // an operator changes them elsewhere
 			PreConfig: do(t, func(ctx context.Context) error {
-				heavier := access.App{Name: "crm", Enabled: true, Bounds: &target.Bounds{Weight: 9}}
+				heavier := access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{Weight: 9}}}
 				_, err := f.outside.PutApp(ctx, heavier, client.Condition{Existing: true})
 				return err
 			}),

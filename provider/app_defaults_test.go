@@ -150,9 +150,9 @@ func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	app := access.App{Name: "crm", Enabled: true, Defaults: &dispatcher.JobDefaults{
+	app := access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true, Defaults: &dispatcher.JobDefaults{
 		Timezone: "Asia/Kolkata", Headers: map[string]string{"X-Team": "crm"},
-	}}
+	}}}
 	if _, err := f.outside.PutApp(t.Context(), app, client.Condition{}); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 		},
 		resource.TestStep{
 			PreConfig: do(t, func(ctx context.Context) error {
-				edited := access.App{Name: "crm", Description: "edited outside", Enabled: true}
+				edited := access.App{Name: "crm", AppSpec: access.AppSpec{Description: "edited outside", Enabled: true}}
 				_, err := f.outside.PutApp(ctx, edited, client.Condition{Existing: true})
 				return err
 			}),

@@ -48,7 +48,7 @@ func TestDestroyedCalendarStaysUntilItsLastUse(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	theirs := dispatcher.Calendar{App: "crm", Name: "theirs", Bases: []string{"holidays"}}
+	theirs := dispatcher.Calendar{App: "crm", Name: "theirs", CalendarSpec: dispatcher.CalendarSpec{Bases: []string{"holidays"}}}
 	d := f.directory(t, f.config(app+calendar("")))
 	d.must(t, "apply", "-auto-approve")
 	if _, err := f.outside.PutCalendar(t.Context(), theirs, client.Condition{}); err != nil {

@@ -92,10 +92,12 @@ func putCalendar(
 // expandCalendar returns the calendar that a model describes.
 func expandCalendar(ctx context.Context, e *expander, m calendarModel) dispatcher.Calendar {
 	calendar := dispatcher.Calendar{
-		App:         e.string("/app", m.App),
-		Name:        e.string("/name", m.Name),
-		Description: e.string("/description", m.Description),
-		Bases:       e.stringList("/bases", m.Bases),
+		App:  e.string("/app", m.App),
+		Name: e.string("/name", m.Name),
+		CalendarSpec: dispatcher.CalendarSpec{
+			Description: e.string("/description", m.Description),
+			Bases:       e.stringList("/bases", m.Bases),
+		},
 	}
 	expandOptional(e, "/timezone", m.Timezone, &calendar.Timezone)
 	for i, element := range e.list("/rules", m.Rules) {

@@ -55,7 +55,7 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 		resource.TestStep{
 			PreConfig: do(t, func(ctx context.Context) error {
 				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{
-					App: "crm", Name: "holidays", Rules: []schedule.CalendarRule{{Weekdays: []string{"SUN"}}},
+					App: "crm", Name: "holidays", CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{Weekdays: []string{"SUN"}}}},
 				}, client.Condition{Existing: true})
 				return err
 			}),
@@ -80,7 +80,7 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 		resource.TestStep{
 			Config: config(""), Destroy: true,
 			ConfigPlanChecks: planned(between(func(ctx context.Context) error {
-				theirs := dispatcher.Calendar{App: "crm", Name: "holidays", Description: "theirs"}
+				theirs := dispatcher.Calendar{App: "crm", Name: "holidays", CalendarSpec: dispatcher.CalendarSpec{Description: "theirs"}}
 				_, err := f.outside.PutCalendar(ctx, theirs, client.Condition{Existing: true})
 				return err
 			})),

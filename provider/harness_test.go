@@ -55,7 +55,7 @@ func newFixture(t *testing.T) *fixture {
 	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(server.Close)
 	f := &fixture{store: s, endpoint: server.URL}
-	f.token = f.newToken(t, access.APIToken{Name: "terraform", Scopes: access.Scopes()})
+	f.token = f.newToken(t, access.APIToken{Name: "terraform", TokenSpec: access.TokenSpec{Scopes: access.Scopes()}})
 	f.outside, err = client.New(f.endpoint, f.token, client.Options{})
 	if err != nil {
 		t.Fatal(err)

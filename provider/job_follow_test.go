@@ -130,7 +130,8 @@ func TestCyclesOfFollowersAreToldAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	if _, err := f.outside.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{Absent: true}); err != nil {
+	if _, err := f.outside.PutApp(t.Context(), access.App{Name: "shop",
+		AppSpec: access.AppSpec{Enabled: true}}, client.Condition{Absent: true}); err != nil {
 		t.Fatal(err)
 	}
 	chain := followed("a", "carillon_job.b.name") + followed("b", "carillon_job.c.name")

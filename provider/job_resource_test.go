@@ -270,7 +270,7 @@ func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
 		return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{Existing: true})
 	})
 	editApp := between(func(ctx context.Context) error {
-		edited := access.App{Name: "crm", Description: "edited outside", Enabled: true}
+		edited := access.App{Name: "crm", AppSpec: access.AppSpec{Description: "edited outside", Enabled: true}}
 		_, err := f.outside.PutApp(ctx, edited, client.Condition{Existing: true})
 		return err
 	})
@@ -316,7 +316,7 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	create := between(func(ctx context.Context) error {
-		_, err := f.outside.PutApp(ctx, access.App{Name: "crm", Enabled: true}, client.Condition{})
+		_, err := f.outside.PutApp(ctx, access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{})
 		return err
 	})
 	createJob := between(func(ctx context.Context) error {

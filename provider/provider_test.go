@@ -94,7 +94,8 @@ func TestReadOnlyTokenIsReported(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	token := f.newToken(t, access.APIToken{ID: "reader", Name: "reader", Scopes: []access.Scope{access.ScopeRead}})
+	token := f.newToken(t, access.APIToken{ID: "reader", Name: "reader",
+		TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeRead}}})
 	f.directory(t, providerBlock(""), app).with("CARILLON_TOKEN="+token).mustFail(t, []string{"apply", "-auto-approve"},
 		"The token does not allow this (403)", `Could not create app "crm"`, "the scopes read and write")
 }

@@ -35,7 +35,7 @@ func newTwin(t *testing.T, s tfprotov6.ProviderServer) *twin {
 	t.Helper()
 	f := newFixture(t)
 	for _, name := range []string{"crm", "shop"} {
-		a := access.App{Name: name, Enabled: true, Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}
+		a := access.App{Name: name, AppSpec: access.AppSpec{Enabled: true, Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}}
 		if _, err := f.outside.PutApp(t.Context(), a, client.Condition{Absent: true}); err != nil {
 			t.Fatal(err)
 		}

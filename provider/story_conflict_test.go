@@ -22,7 +22,8 @@ func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
 		main := contents(t, dir+"main.tf")
 		d := f.directory(t, main, providerBlock(""))
 		d.must(t, "apply", "-auto-approve")
-		ann, err := client.New(f.endpoint, f.newToken(t, access.APIToken{Name: "ann", Scopes: access.Scopes()}), client.Options{})
+		ann, err := client.New(f.endpoint, f.newToken(t, access.APIToken{Name: "ann",
+			TokenSpec: access.TokenSpec{Scopes: access.Scopes()}}), client.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,8 @@ func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
 		}
 
 		golden(t, dir+"refused.txt", refused("job|calendar", func() {
-			_, err := ann.PutCalendar(t.Context(), dispatcher.Calendar{App: "crm", Name: "weekends", Description: "Ann's"}, existing)
+			_, err := ann.PutCalendar(t.Context(), dispatcher.Calendar{App: "crm", Name: "weekends",
+				CalendarSpec: dispatcher.CalendarSpec{Description: "Ann's"}}, existing)
 			must(err)
 			job, err := ann.Job(t.Context(), "crm", "nightly")
 			must(err)
@@ -60,7 +62,7 @@ func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
 			must(ann.DeleteJob(t.Context(), "crm", "weekly", existing))
 		}))
 		golden(t, dir+"app_refused.txt", refused("app", func() {
-			_, err := ann.PutApp(t.Context(), access.App{Name: "crm", Enabled: true, Description: "Ann's"}, existing)
+			_, err := ann.PutApp(t.Context(), access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true, Description: "Ann's"}}, existing)
 			must(err)
 		}))
 		stored, err := f.outside.App(t.Context(), "crm")

@@ -14,6 +14,12 @@ import (
 type App struct {
 	// Name is chosen by the client; see CheckName.
 	Name string `json:"name"`
+	AppSpec
+	AppStatus
+}
+
+// AppSpec is what a person declares of an app.
+type AppSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
 	// Enabled is whether nodes claim fires of the app, unless it is suspended. Runs in flight always finish.
@@ -26,9 +32,12 @@ type App struct {
 	// Bounds are what operators allow the app. A change without them leaves them as they are; with them, it needs the
 	// scope admin unless they are the same.
 	Bounds *target.Bounds `json:"bounds,omitempty"`
+}
 
+// AppStatus is what Carillon knows of an app.
+type AppStatus struct {
 	// AWSExternalID is the external id with which nodes assume roles for the app: trust policies that demand it trust
-	// no other app. It is drawn at random when the app is created, and stays. Read-only, as all below.
+	// no other app. It is drawn at random when the app is created, and stays.
 	AWSExternalID string `json:"aws_external_id,omitempty"`
 	// Usage is how much of its quotas the app uses; lists leave it out.
 	Usage *target.Usage `json:"usage,omitempty"`
@@ -78,15 +87,16 @@ func (a App) Validate() error {
 }
 
 // Declares tells whether a, which is stored, is what declared would become. Without bounds, declared leaves them.
+// An app that an import has yet to write is not: it takes no change.
 func (a App) Declares(declared App) bool {
 	if declared.Bounds == nil {
 		declared.Bounds = a.Bounds
 	}
-	return input.SameJSON(a.declared(), declared.declared())
+	return !a.Importing && input.SameJSON(a.declared(), declared.declared())
 }
 
-// declared returns a with its defaults, without what is read-only.
-func (a App) declared() App {
+// declared returns the Spec of a with its defaults.
+func (a App) declared() AppSpec {
 	a.Retention = cmp.Or(a.Retention, input.DefaultRetention)
 	a.Defaults = a.Defaults.Normal()
 	if a.Bounds != nil {
@@ -94,7 +104,5 @@ func (a App) declared() App {
 		bounds.Suspension = target.Suspension{}
 		a.Bounds = &bounds
 	}
-	a.Pauses = nil
-	a.AWSExternalID, a.Usage, a.Breaks, a.Revision, a.CreatedAt, a.UpdatedAt = "", nil, nil, 0, time.Time{}, time.Time{}
-	return a
+	return a.AppSpec
 }

@@ -14,17 +14,27 @@ type APIToken struct {
 	ID string `json:"id"`
 	// Name is chosen by its creator; see CheckName. It may be used again after the token was revoked.
 	Name string `json:"name"`
-	// Description is free text of at most 1024 characters.
-	Description string `json:"description"`
 	// Hash is the SHA-256 of the token.
 	Hash [32]byte `json:"-"`
+	TokenSpec
+	TokenStatus
+}
+
+// TokenSpec is what the creator of a token chooses.
+type TokenSpec struct {
+	// Description is free text of at most 1024 characters.
+	Description string `json:"description"`
 	// Scopes are what the token allows; at least one.
 	Scopes []Scope `json:"scopes"`
 	// Apps are the apps that the token is bound to; nil: none, so that it works for all of them, and for what belongs to none.
 	Apps []string `json:"apps,omitzero"`
 	// ExpiresAt is when the token ceases to work; nil: never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
+}
+
+// TokenStatus is what Carillon knows of a token.
+type TokenStatus struct {
+	CreatedAt time.Time `json:"created_at"`
 	// LastUsedAt is when the token was last used, to within some minutes; nil: never.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 	// RotatedUntil is until when the secret before the latest rotation works, too; nil: it was never rotated.

@@ -20,6 +20,12 @@ type Alert struct {
 	// App and Name identify the alert; they are chosen by the client and cannot change.
 	App  string `json:"app"`
 	Name string `json:"name"`
+	Spec
+	Status
+}
+
+// Spec is what a person declares of an alert.
+type Spec struct {
 	// Description is free text of at most 1024 characters; notifications have it.
 	Description string `json:"description"`
 	// Jobs are names of jobs, at most MaxAlertJobs. A job of that name need not exist. nil: the alert names none. An empty list
@@ -38,8 +44,11 @@ type Alert struct {
 	// Retry says when a notification is sent again that could not be delivered. The zero value stands for a day of attempts,
 	// 15 minutes apart in the end.
 	Retry run.Retry `json:"retry,omitzero"`
+}
 
-	// Muted is an operator's mute; nil: there is none. Read-only, as all below.
+// Status is what Carillon knows of an alert.
+type Status struct {
+	// Muted is an operator's mute; nil: there is none.
 	Muted *Mute `json:"muted,omitempty"`
 	// Firing is how many conditions of jobs hold now.
 	Firing int `json:"firing"`
@@ -310,12 +319,5 @@ func (a Alert) Declares(declared Alert) bool {
 			return false
 		}
 	}
-	return input.SameJSON(a.declared(), declared.declared())
-}
-
-// declared returns a with its defaults, without what is read-only.
-func (a Alert) declared() Alert {
-	a = a.Resolved()
-	a.Muted, a.Firing, a.Warnings, a.Revision, a.CreatedAt, a.UpdatedAt = nil, 0, nil, 0, time.Time{}, time.Time{}
-	return a
+	return input.SameJSON(a.Resolved().Spec, declared.Resolved().Spec)
 }

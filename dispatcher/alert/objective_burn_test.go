@@ -60,7 +60,7 @@ func TestTransitionsOfObjectiveAlerts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			alert := Alert{Recovery: true, AlertConditionsOf: AlertConditionsOf{Objective: true}}
+			alert := Alert{Spec: Spec{Recovery: true, AlertConditionsOf: AlertConditionsOf{Objective: true}}}
 			now := alertStart
 			track := Track{Condition: target.AlertObjective}.Begins(alert, now)
 			for i, step := range steps {

@@ -12,7 +12,7 @@ import (
 // A run that was refused as stale neither counts as a failure nor as the success that ends failures.
 func TestSupersededRunsTellAlertsNothing(t *testing.T) {
 	t.Parallel()
-	alert := Alert{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: input.Duration(time.Hour)}}
+	alert := Alert{Spec: Spec{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: input.Duration(time.Hour)}}}
 	rule := Rule{After: 2, Recovery: true}
 	for _, condition := range []target.AlertCondition{target.AlertFailure, target.AlertNoSuccess} {
 		track := Track{Condition: condition, MeasuredFrom: alertStart}

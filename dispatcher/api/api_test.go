@@ -86,7 +86,7 @@ var (
 func (w *world) newToken(name string, scopes []access.Scope, apps ...string) string {
 	w.t.Helper()
 	secret, hash := access.NewToken()
-	token := access.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}
+	token := access.APIToken{ID: name, Name: name, Hash: hash, TokenSpec: access.TokenSpec{Scopes: scopes, Apps: apps}}
 	if err := w.store.CreateToken(w.t.Context(), token); err != nil {
 		w.t.Fatal(err)
 	}

@@ -315,7 +315,8 @@ func (c *routeTrial) expired() {
 	past := time.Now().Add(-time.Minute)
 	secret, hash := access.NewToken()
 	if err := c.store.CreateToken(c.t.Context(), access.APIToken{
-		ID: "expired", Name: "expired", Hash: hash, Scopes: access.Scopes(), ExpiresAt: &past, CreatedAt: past.Add(-time.Hour),
+		ID: "expired", Name: "expired", Hash: hash, TokenSpec: access.TokenSpec{Scopes: access.Scopes(), ExpiresAt: &past},
+		TokenStatus: access.TokenStatus{CreatedAt: past.Add(-time.Hour)},
 	}); err != nil {
 		c.t.Fatal(err)
 	}

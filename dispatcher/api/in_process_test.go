@@ -48,7 +48,7 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	past := time.Now().Add(-time.Minute)
-	bound := access.APIToken{ID: "1", Name: "ann", Scopes: writes, Apps: []string{"crm"}}
+	bound := access.APIToken{ID: "1", Name: "ann", TokenSpec: access.TokenSpec{Scopes: writes, Apps: []string{"crm"}}}
 	for name, tt := range map[string]struct {
 		token              access.APIToken
 		method, path, body string
@@ -58,8 +58,10 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 		"an app of its own":    {bound, "PUT", "/v1/apps/crm", `{}`, 201},
 		"an app of others":     {bound, "GET", "/v1/apps/shop", "", 403},
 		"what is of the fleet": {bound, "GET", "/v1/nodes", "", 403},
-		"without the scope":    {access.APIToken{ID: "2", Name: "ben", Scopes: reads}, "PUT", "/v1/apps/shop", `{}`, 403},
-		"an expired token":     {access.APIToken{ID: "3", Name: "cid", Scopes: writes, ExpiresAt: &past}, "GET", "/v1/token", "", 401},
+		"without the scope": {access.APIToken{ID: "2", Name: "ben", TokenSpec: access.TokenSpec{Scopes: reads}},
+			"PUT", "/v1/apps/shop", `{}`, 403},
+		"an expired token": {access.APIToken{ID: "3", Name: "cid",
+			TokenSpec: access.TokenSpec{Scopes: writes, ExpiresAt: &past}}, "GET", "/v1/token", "", 401},
 		"no token":             {access.APIToken{}, "GET", "/v1/apps", "", 403},
 		"an unknown parameter": {bound, "GET", "/v1/apps?limits=1", "", 400},
 	} {
@@ -79,7 +81,7 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 func TestNothingOnTheNetworkChoosesItsToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
-	token := access.APIToken{ID: "1", Name: "ann", Scopes: access.Scopes()}
+	token := access.APIToken{ID: "1", Name: "ann", TokenSpec: access.TokenSpec{Scopes: access.Scopes()}}
 	type key struct{}
 	raw, err := json.Marshal(token)
 	if err != nil {

@@ -98,8 +98,9 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 	past, soon := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 	newExpiring := func(name string, expires *time.Time) string {
 		secret, hash := access.NewToken()
-		if err := w.store.CreateToken(t.Context(), access.APIToken{ID: name + "-id", Name: name, Hash: hash, Scopes: writes,
-			Apps: []string{"crm"}, ExpiresAt: expires, CreatedAt: past.Add(-time.Hour)}); err != nil {
+		if err := w.store.CreateToken(t.Context(), access.APIToken{ID: name + "-id", Name: name, Hash: hash,
+			TokenSpec: access.TokenSpec{Scopes: writes,
+				Apps: []string{"crm"}, ExpiresAt: expires}, TokenStatus: access.TokenStatus{CreatedAt: past.Add(-time.Hour)}}); err != nil {
 			t.Fatal(err)
 		}
 		return secret
@@ -211,7 +212,7 @@ func outageEndsWithTheExpiry(t *testing.T, life time.Duration) (used bool) {
 		secret, hash := access.NewToken()
 		secrets[name] = bearer(secret)
 		if err := w.store.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: hash,
-			Scopes: []access.Scope{access.ScopeMetrics}, ExpiresAt: at}); err != nil {
+			TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeMetrics}, ExpiresAt: at}}); err != nil {
 			t.Fatal(err)
 		}
 	}

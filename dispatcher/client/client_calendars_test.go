@@ -15,7 +15,8 @@ import (
 func testCalendars(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := t.Context()
-	declared := dispatcher.Calendar{App: "crm", Name: "holidays", Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}
+	declared := dispatcher.Calendar{App: "crm", Name: "holidays",
+		CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}}
 	calendar, err := c.PutCalendar(ctx, declared, client.Condition{Absent: true})
 	if err != nil || calendar.Revision != 1 || !cmp.Equal(calendar.Rules, declared.Rules) {
 		t.Fatalf("PutCalendar = %+v, %v", calendar, err)
@@ -26,7 +27,7 @@ func testCalendars(t *testing.T, c *client.Client) {
 	if got, err := c.Calendars(ctx, "crm", input.Page{Limit: 1}); err != nil || len(got.Items) != 1 {
 		t.Errorf("Calendars = %+v, %v", got, err)
 	}
-	user := dispatcher.Calendar{App: "crm", Name: "user", Bases: []string{"holidays"}}
+	user := dispatcher.Calendar{App: "crm", Name: "user", CalendarSpec: dispatcher.CalendarSpec{Bases: []string{"holidays"}}}
 	if _, err := c.PutCalendar(ctx, user, client.Condition{}); err != nil {
 		t.Error(err)
 	}

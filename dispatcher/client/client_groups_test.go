@@ -17,13 +17,13 @@ func TestClientCallsTheRoutesOfGroups(t *testing.T) {
 	t.Parallel()
 	_, server, token := newServer(t)
 	c, ctx := newClient(t, server.URL, token, nil), t.Context()
-	if _, err := c.PutApp(ctx, access.App{Name: "crm", Enabled: true}, client.Condition{Absent: true}); err != nil {
+	if _, err := c.PutApp(ctx, access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{Absent: true}); err != nil {
 		t.Fatal(err)
 	}
 	declared := target.EndpointGroup{
-		App: "crm", Name: "workers", Probe: target.Probe{AlivePath: "/up"},
-		Endpoints:    map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}},
-		Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}},
+		App: "crm", Name: "workers", EndpointGroupSpec: target.EndpointGroupSpec{Probe: target.Probe{AlivePath: "/up"},
+			Endpoints:    map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}},
+			Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}}},
 	}
 	group, err := c.PutGroup(ctx, declared, client.Condition{Absent: true})
 	if err != nil || group.Revision != 1 || !group.Declares(declared) {

@@ -40,7 +40,8 @@ func newServer(t *testing.T) (*store.Store, *httptest.Server, string) {
 	}
 	t.Cleanup(func() { s.Close() })
 	secret, hash := access.NewToken()
-	if err := s.CreateToken(t.Context(), access.APIToken{ID: "test", Name: "test", Hash: hash, Scopes: access.Scopes()}); err != nil {
+	if err := s.CreateToken(t.Context(), access.APIToken{ID: "test", Name: "test", Hash: hash,
+		TokenSpec: access.TokenSpec{Scopes: access.Scopes()}}); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -80,7 +81,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	s, server, token := newServer(t)
 	c, ctx := newClient(t, server.URL+"/", token, nil), t.Context()
 
-	app, err := c.PutApp(ctx, access.App{Name: "crm", Enabled: true}, client.Condition{Absent: true})
+	app, err := c.PutApp(ctx, access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{Absent: true})
 	if err != nil || app.Revision != 1 {
 		t.Fatalf("PutApp = %+v, %v", app, err)
 	}
@@ -202,7 +203,7 @@ func testLedger(t *testing.T, c *client.Client) {
 func testTokens(t *testing.T, c *client.Client, endpoint string) {
 	t.Helper()
 	ctx := t.Context()
-	declared := access.APIToken{Name: "ci", Scopes: []access.Scope{access.ScopeRead}, Apps: []string{"crm"}}
+	declared := access.APIToken{Name: "ci", TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeRead}, Apps: []string{"crm"}}}
 	made, err := c.PutToken(ctx, declared, client.Condition{Absent: true})
 	if err != nil || made.Secret == "" {
 		t.Fatalf("PutToken = %+v, %v", made.APIToken, err)
@@ -277,7 +278,7 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 		!stale.ChangedAt.Equal(made.UpdatedAt) {
 		t.Errorf("PutApp of revision 3 = %+v, want who changed it at %s", stale, made.UpdatedAt)
 	}
-	_, err = c.PutApp(ctx, access.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
+	_, err = c.PutApp(ctx, access.App{Name: "A B", AppSpec: access.AppSpec{Description: strings.Repeat("x", 2000)}}, client.Condition{})
 	var problems input.Problems
 	var problem *client.Error
 	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {

@@ -93,7 +93,8 @@ func TestPersonSignsInAtTheIssuer(t *testing.T) {
 	t.Parallel()
 	w, i := sso(t)
 	for _, app := range []string{"billing", "shop"} {
-		if _, _, err := w.store.PutApp(t.Context(), access.App{Name: app, Enabled: true}, input.Change{Actor: "system"}); err != nil {
+		if _, _, err := w.store.PutApp(t.Context(), access.App{Name: app,
+			AppSpec: access.AppSpec{Enabled: true}}, input.Change{Actor: "system"}); err != nil {
 			t.Fatal(err)
 		}
 	}

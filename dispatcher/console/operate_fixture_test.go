@@ -53,36 +53,42 @@ func operated(n int) map[string]any {
 	}
 	bounds := target.Bounds{Suspended: true, SuspendedReason: hostile,
 		Suspension: target.Suspension{SuspendedBy: "root", SuspendedAt: &fixedAt}}.WithDefaults("billing")
-	app := access.App{Name: "billing", Description: hostile, Enabled: true, Retention: input.DefaultRetention,
-		Bounds: &bounds, Usage: &target.Usage{Jobs: 12, Triggers: 30, BytesKept: 4096}, Revision: 3, CreatedAt: fixedAt,
-		UpdatedAt: fixedAt,
-		Pauses: times(n, func(name string) dispatcher.AppPause {
-			return dispatcher.AppPause{ID: name, App: "billing", PausedBy: "ada", PausedAt: fixedAt,
-				AppPauseRequest: dispatcher.AppPauseRequest{Labels: input.Labels{"team": "payments"}, Reason: hostile,
-					Until: &later}}
-		})}
+	app := access.App{Name: "billing", AppSpec: access.AppSpec{Description: hostile, Enabled: true, Retention: input.DefaultRetention,
+		Bounds: &bounds},
+		AppStatus: access.AppStatus{Usage: &target.Usage{Jobs: 12, Triggers: 30, BytesKept: 4096}, Revision: 3, CreatedAt: fixedAt,
+			UpdatedAt: fixedAt,
+			Pauses: times(n, func(name string) dispatcher.AppPause {
+				return dispatcher.AppPause{ID: name, App: "billing", PausedBy: "ada", PausedAt: fixedAt,
+					AppPauseRequest: dispatcher.AppPauseRequest{Labels: input.Labels{"team": "payments"}, Reason: hostile,
+						Until: &later}}
+			})}}
 	if n == 0 {
 		app.Bounds = &target.Bounds{}
 	}
 	group := func(name string) target.EndpointGroup {
-		return target.EndpointGroup{App: "billing", Name: name, Description: hostile, Strategy: target.RoundRobin,
-			HealthCheck: &target.HealthCheck{Path: "/healthz", Interval: input.Duration(10 * time.Second)},
-			Endpoints:   map[string]target.StaticEndpoint{"a": {URL: "https://a.example"}}}
+		return target.EndpointGroup{App: "billing", Name: name,
+			EndpointGroupSpec: target.EndpointGroupSpec{Description: hostile, Strategy: target.RoundRobin,
+				HealthCheck: &target.HealthCheck{Path: "/healthz", Interval: input.Duration(10 * time.Second)},
+				Endpoints:   map[string]target.StaticEndpoint{"a": {URL: "https://a.example"}}}}
 	}
 	calendar := func(name string) dispatcher.Calendar {
-		return dispatcher.Calendar{App: "billing", Name: name, Description: hostile, Timezone: "Europe/Berlin",
-			Bases: []string{"national"},
-			Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}, {Weekdays: []string{"SAT-SUN"}, From: "22:00", To: "06:00",
-				Only: true}}}
+		return dispatcher.Calendar{App: "billing", Name: name,
+			CalendarSpec: dispatcher.CalendarSpec{Description: hostile, Timezone: "Europe/Berlin",
+				Bases: []string{"national"},
+				Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}, {Weekdays: []string{"SAT-SUN"}, From: "22:00", To: "06:00",
+					Only: true}}}}
 	}
 	attained := 99.5
 	alert := func(name string) alert.Alert {
-		return alert.Alert{App: "billing", Name: name, Description: hostile, Jobs: []string{"invoices"},
-			Labels: input.Labels{"team": "payments"},
-			AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 2}, Missed: true,
-				LateAfter: input.Duration(time.Minute), Objective: true}, Firing: 1,
-			Warnings:    []input.Problem{{Path: "/jobs/0", Code: input.CodeAlertJobUnknown, Message: hostile}},
-			Destination: target.AlertDestination{SNS: &target.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}}
+		return alert.Alert{
+			App: "billing", Name: name, Spec: alert.Spec{Description: hostile, Jobs: []string{"invoices"},
+				Labels: input.Labels{"team": "payments"},
+				AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 2}, Missed: true,
+					LateAfter: input.Duration(time.Minute), Objective: true},
+				Destination: target.AlertDestination{SNS: &target.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}},
+			Status: alert.Status{Firing: 1,
+				Warnings: []input.Problem{{Path: "/jobs/0", Code: input.CodeAlertJobUnknown, Message: hostile}}},
+		}
 	}
 	backfill := func(name string) repeat.Backfill {
 		return repeat.Backfill{ID: name, App: "billing", Job: "invoices", State: repeat.BackfillRunning, Error: hostile,
@@ -198,7 +204,7 @@ func dayOf(string) view.DayStatistics {
 }
 
 func tokenOf(name string) access.APIToken {
-	return access.APIToken{ID: name, Name: name, Description: hostile, Scopes: []access.Scope{access.ScopeRead,
+	return access.APIToken{ID: name, Name: name, TokenSpec: access.TokenSpec{Description: hostile, Scopes: []access.Scope{access.ScopeRead,
 		access.ScopeRun},
-		Apps: []string{"billing"}, ExpiresAt: &fixedAt, CreatedAt: fixedAt, LastUsedAt: &fixedAt, Revision: 2}
+		Apps: []string{"billing"}, ExpiresAt: &fixedAt}, TokenStatus: access.TokenStatus{CreatedAt: fixedAt, LastUsedAt: &fixedAt, Revision: 2}}
 }

@@ -59,8 +59,8 @@ type secretPage struct{ access.IssuedToken }
 
 func createToken(v *visit) (done, error) {
 	f := v.fields()
-	token := access.APIToken{Name: f.Text("name"), Description: f.Text("description"), Apps: f.List("apps"),
-		ExpiresAt: f.Until("for", v.Now)}
+	token := access.APIToken{Name: f.Text("name"), TokenSpec: access.TokenSpec{Description: f.Text("description"), Apps: f.List("apps"),
+		ExpiresAt: f.Until("for", v.Now)}}
 	for _, scope := range v.PostForm["scope"] {
 		token.Scopes = append(token.Scopes, access.Scope(scope))
 	}

@@ -152,7 +152,7 @@ func TestReadingChangesNoRow(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	for _, app := range []string{"billing", "shop"} {
-		if _, _, err := w.store.PutApp(t.Context(), access.App{Name: app, Enabled: true}, input.Change{}); err != nil {
+		if _, _, err := w.store.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, input.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -72,7 +72,7 @@ func (r *rig) putMessages() int {
 		for kind, text := range kinds {
 			name := "alert-" + kind
 			r.chain(name, func(j *dispatcher.Job) { j.Target.Webhook.URL = "http://in.example.com/" })
-			a := alert.Alert{App: "app", Name: name, Jobs: []string{name}}
+			a := alert.Alert{App: "app", Name: name, Spec: alert.Spec{Jobs: []string{name}}}
 			a.Failure = &alert.Failures{}
 			decode(text, &a.Destination)
 			if to := a.Destination; to.SNS != nil {

@@ -16,7 +16,7 @@ import (
 // setBounds sets the bounds of the rig's app, as an operator does, and lets the node hear of it.
 func (r *rig) setBounds(bounds target.Bounds) {
 	r.t.Helper()
-	app := access.App{Name: "app", Enabled: true, Bounds: &bounds}
+	app := access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true, Bounds: &bounds}}
 	if _, _, err := r.store.PutApp(r.t.Context(), app, input.Change{Actor: "operator", Operator: true}); err != nil {
 		r.t.Fatal(err)
 	}

@@ -206,7 +206,8 @@ func testBroadcastFleet(t *testing.T, database string, nodes int) {
 func declareBroadcasts(t *testing.T, s *store.Store, w *shardServers) {
 	t.Helper()
 	change := input.Change{Actor: "test"}
-	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "app", Name: "workers",
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{}}}
 	group.SetDefaults()
 	group.Strategy = target.Broadcast
 	for n := range 5 {
@@ -231,7 +232,7 @@ func declareBroadcasts(t *testing.T, s *store.Store, w *shardServers) {
 	job.Target.Group = &target.GroupTarget{Name: "workers", Path: "/run"}
 	job.Target.Group.SetDefaults()
 	job.Target.Group.Timeout = input.Duration(10 * time.Minute) // a slow machine sends nothing again
-	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	if err == nil {
 		_, _, err = s.PutGroup(t.Context(), group, change)
 	}

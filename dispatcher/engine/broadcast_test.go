@@ -19,7 +19,8 @@ import (
 func (r *rig) declareBroadcast(endpoints int, change func(*dispatcher.Job)) {
 	r.t.Helper()
 	by := input.Change{Actor: "test", Now: r.now}
-	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "app", Name: "workers",
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{}}}
 	group.SetDefaults()
 	for n := range endpoints {
 		group.Endpoints[fmt.Sprint("e", n)] = target.StaticEndpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", 8000+n)}

@@ -47,7 +47,8 @@ func newGroupRig(t *testing.T) (*rig, *groupReads) {
 // putGroup stores the group workers with one endpoint.
 func (r *rig) putGroup(url string) {
 	r.t.Helper()
-	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{"one": {URL: url}}}
+	group := target.EndpointGroup{App: "app", Name: "workers",
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{"one": {URL: url}}}}
 	group.SetDefaults()
 	if _, _, err := r.store.PutGroup(r.t.Context(), group, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)

@@ -122,7 +122,7 @@ func startMeasured(t testing.TB, database string, nodes int, metrics []*promethe
 		t.Cleanup(func() { _ = opened.Close() })
 		s = opened
 		if n == 0 {
-			app := access.App{Name: "app", Enabled: true}
+			app := access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}
 			if _, _, err := s.PutApp(t.Context(), app, input.Change{Actor: "test"}); err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,8 @@ func testFleet(t *testing.T, database string, nodes int) {
 	const perSecond = 100
 	s, stop := startFleet(t, database, nodes)
 	change := input.Change{Actor: "test"}
-	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "app", Name: "workers",
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{}}}
 	group.SetDefaults()
 	servers := map[string]*httptest.Server{}
 	for n := range 5 {

@@ -212,7 +212,7 @@ func strategyCases(refusing string) map[string]strategyCase {
 func declareStrategy(t *testing.T, s *store.Store, name string, c strategyCase, urls map[string]string,
 	start time.Time) {
 	t.Helper()
-	group := target.EndpointGroup{App: "app", Name: name, Path: "/" + name, Strategy: c.strategy}
+	group := target.EndpointGroup{App: "app", Name: name, EndpointGroupSpec: target.EndpointGroupSpec{Path: "/" + name, Strategy: c.strategy}}
 	group.SetDefaults()
 	group.Strategy, group.Endpoints = c.strategy, map[string]target.StaticEndpoint{}
 	group.Probe.Timeout = input.Duration(time.Minute) // a slow machine makes no endpoint busy

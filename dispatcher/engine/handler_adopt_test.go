@@ -96,7 +96,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	change := input.Change{Actor: "test"}
-	if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "other", Enabled: true}, change); err != nil {
+	if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "other", AppSpec: access.AppSpec{Enabled: true}}, change); err != nil {
 		t.Fatal(err)
 	}
 	requested := map[string]string{}
@@ -160,7 +160,7 @@ func TestBacklogOfOneAppLeavesTurnsToAnother(t *testing.T) {
 	r.adopter.Options.Batch = 5
 	change := input.Change{Actor: "test"}
 	for i, app := range []string{"app", "other"} {
-		if _, _, err := r.store.PutApp(t.Context(), access.App{Name: app, Enabled: true}, change); err != nil {
+		if _, _, err := r.store.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, change); err != nil {
 			t.Fatal(err)
 		}
 		job := dispatcher.Job{App: app, Name: "job"}

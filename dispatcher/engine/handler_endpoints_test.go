@@ -29,7 +29,7 @@ func TestHandlerRemovesExpiredEndpoints(t *testing.T) {
 	by := input.Change{Actor: "test"}
 	for g := range 3 {
 		group := target.EndpointGroup{App: "app", Name: fmt.Sprint("g", g),
-			Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}
+			EndpointGroupSpec: target.EndpointGroupSpec{Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}}
 		if _, _, err := r.store.PutGroup(t.Context(), group, by); err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,9 @@ import (
 // putChecked stores the group workers with a health check and one endpoint.
 func (r *rig) putChecked(url string) {
 	r.t.Helper()
-	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{"one": {URL: url}},
-		HealthCheck: &target.HealthCheck{}}
+	group := target.EndpointGroup{App: "app", Name: "workers",
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{"one": {URL: url}},
+			HealthCheck: &target.HealthCheck{}}}
 	group.SetDefaults()
 	if _, _, err := r.store.PutGroup(r.t.Context(), group, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)

@@ -110,7 +110,7 @@ func TestUnreadableAppStopsNoOtherApp(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
 			change := input.Change{Actor: "test", Now: r.now}
-			_, _, err := r.store.PutApp(t.Context(), access.App{Name: "evil", Enabled: true}, change)
+			_, _, err := r.store.PutApp(t.Context(), access.App{Name: "evil", AppSpec: access.AppSpec{Enabled: true}}, change)
 			if err == nil {
 				_, _, err = r.store.PutCalendar(t.Context(), dispatcher.Calendar{App: "evil", Name: "holidays"}, change)
 			}

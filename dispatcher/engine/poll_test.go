@@ -233,7 +233,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 	change := input.Change{Actor: "test"}
 	job := dispatcher.Job{App: "app", Name: "manual", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
-	if _, _, err := below.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {
+	if _, _, err := below.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := below.PutJob(t.Context(), job, change); err != nil {

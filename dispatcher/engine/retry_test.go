@@ -220,7 +220,8 @@ func TestLookForRetriesBeginsAtTheFirstThatIsLeft(t *testing.T) {
 	id := r.request("held", nil)
 	due := *r.read(id).NextAttemptAt
 	enable := func(enabled bool) {
-		if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "app", Enabled: enabled}, input.Change{Actor: "test"}); err != nil {
+		if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "app",
+			AppSpec: access.AppSpec{Enabled: enabled}}, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}

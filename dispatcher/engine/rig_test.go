@@ -133,7 +133,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 			t.Error(err)
 		}
 	})
-	if _, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true},
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}},
 		input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}

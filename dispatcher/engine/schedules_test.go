@@ -28,7 +28,7 @@ func (r *rig) trigger(job string) dispatcher.Trigger {
 
 func (r *rig) putCalendar(name string, rules ...schedule.CalendarRule) {
 	r.t.Helper()
-	calendar := dispatcher.Calendar{App: "app", Name: name, Rules: rules}
+	calendar := dispatcher.Calendar{App: "app", Name: name, CalendarSpec: dispatcher.CalendarSpec{Rules: rules}}
 	if _, _, err := r.store.PutCalendar(r.t.Context(), calendar, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}

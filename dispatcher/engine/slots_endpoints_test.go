@@ -72,7 +72,8 @@ func newEndpointRig(t *testing.T, database string, nodes, endpoints int) *endpoi
 	t.Helper()
 	r := &endpointRig{t: t, busyWorkers: &busyWorkers{busy: map[string]int{}, most: map[string]int{}, events: map[string]int{}}}
 	r.store, _ = startFleet(t, database, nodes)
-	group := target.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]target.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "app", Name: "workers",
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{}}}
 	group.SetDefaults()
 	for n := range endpoints {
 		id := fmt.Sprintf("e%d", n)

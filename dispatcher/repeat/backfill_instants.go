@@ -112,7 +112,9 @@ func calendarsUsed(triggers []BackfillTrigger, all []dispatcher.Calendar) (used 
 	}
 	for _, c := range all {
 		if wanted[c.Name] {
-			used = append(used, dispatcher.Calendar{App: c.App, Name: c.Name, Timezone: c.Timezone, Rules: c.Rules, Bases: c.Bases, Err: c.Err})
+			used = append(used, dispatcher.Calendar{App: c.App, Name: c.Name,
+				CalendarSpec:   dispatcher.CalendarSpec{Timezone: c.Timezone, Rules: c.Rules, Bases: c.Bases},
+				CalendarStatus: dispatcher.CalendarStatus{Err: c.Err}})
 		}
 	}
 	return used

@@ -13,8 +13,8 @@ import (
 func chores() []poisonedBatch {
 	a := func(r *batchRig) {
 		r.both(func(app string) {
-			a := alert.Alert{App: app, Name: "pager", AlertConditionsOf: alert.AlertConditionsOf{
-				NoSuccessFor: input.Duration(10 * time.Minute)}}
+			a := alert.Alert{App: app, Name: "pager", Spec: alert.Spec{AlertConditionsOf: alert.AlertConditionsOf{
+				NoSuccessFor: input.Duration(10 * time.Minute)}}}
 			a.Destination.Webhook = &target.AlertWebhook{}
 			a.Destination.Webhook.SetDefaults()
 			a.Destination.Webhook.URL = "https://pager.example.com/"
@@ -305,8 +305,8 @@ func chores() []poisonedBatch {
 func (r *batchRig) expiringEndpoints() {
 	r.Helper()
 	r.both(func(app string) {
-		group := target.EndpointGroup{App: app, Name: "workers", Registration: &target.Registration{
-			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: input.Duration(time.Minute)}}
+		group := target.EndpointGroup{App: app, Name: "workers", EndpointGroupSpec: target.EndpointGroupSpec{Registration: &target.Registration{
+			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: input.Duration(time.Minute)}}}
 		group.SetDefaults()
 		_, _, err := r.PutGroup(r.Context(), group, r.change())
 		must(r.T, err)

@@ -44,7 +44,7 @@ func newBatchRig(t *testing.T, database string) *batchRig {
 		now:   time.Now().UTC().Truncate(time.Minute),
 		keys:  map[string]run.Key{}}
 	for _, app := range []string{"evil", "victim"} {
-		_, _, err := r.PutApp(t.Context(), access.App{Name: app, Enabled: true}, r.change())
+		_, _, err := r.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, r.change())
 		must(t, err)
 	}
 	must(t, r.Register(t.Context(), dispatcher.Node{ID: batchNode, Name: "n", Version: "v"}, r.now))

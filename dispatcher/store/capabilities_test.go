@@ -96,7 +96,7 @@ func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
 func TestLeftNotificationsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := openAs(t, pgtest.New(t), store.Options{Options: db.Options{Without: db.Capabilities{db.Notifications}}})
-	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, input.Change{Actor: "test"})
 	must(t, err)
 	if got := count(t, s, `SELECT count(*) FROM notifications`); got != 1 {
 		t.Errorf("%d notifications are left, want 1", got)

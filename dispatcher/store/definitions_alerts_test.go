@@ -36,7 +36,7 @@ func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
-		_, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{})
+		_, _, err := s.PutApp(t.Context(), access.App{Name: "demo", AppSpec: access.AppSpec{Enabled: true}}, input.Change{})
 		must(t, err)
 		stored, _, err := s.PutAlert(t.Context(), secretAlert(value("s3cret")), input.Change{})
 		must(t, err)
@@ -78,7 +78,7 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.New(t))
 	ctx, jobs := t.Context(), 10_000
-	_, _, err := s.PutApp(ctx, access.App{Name: "demo", Enabled: true}, input.Change{})
+	_, _, err := s.PutApp(ctx, access.App{Name: "demo", AppSpec: access.AppSpec{Enabled: true}}, input.Change{})
 	must(t, err)
 	w := target.Webhook{URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout}
 	job := dispatcher.Job{App: "demo", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true, Target: target.Target{Webhook: &w}}}

@@ -24,12 +24,12 @@ func benchPutCalendar(b *testing.B, s *store.Store) {
 	const jobs = 1000 // a hundred triggers each
 	start := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	change := input.Change{Actor: "bench", Now: start}
-	_, _, err := s.PutApp(b.Context(), access.App{Name: "bench", Enabled: true}, change)
+	_, _, err := s.PutApp(b.Context(), access.App{Name: "bench", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(b, err)
 	put := func(days ...string) {
 		_, _, err := s.PutCalendar(b.Context(), dispatcher.Calendar{
-			App: "bench", Name: "holidays", Timezone: "Europe/Berlin",
-			Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}, {Dates: days}},
+			App: "bench", Name: "holidays", CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin",
+				Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}, {Dates: days}}},
 		}, change)
 		must(b, err)
 	}
@@ -54,7 +54,7 @@ func must(t testing.TB, err error) {
 func declareMany(b *testing.B, s *store.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
 	b.Helper()
 	change := input.Change{Actor: "bench", Now: start.Add(-time.Second)}
-	_, _, err := s.PutApp(b.Context(), access.App{Name: "bench", Enabled: true}, change)
+	_, _, err := s.PutApp(b.Context(), access.App{Name: "bench", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(b, err)
 	for i := range jobs {
 		job := dispatcher.Job{

@@ -28,7 +28,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s *store.Store)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newDatabase(t))
-			_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
+			_, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, input.Change{Actor: "test"})
 			must(t, err)
 			test(t, s)
 		})
@@ -65,7 +65,7 @@ func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *store.Store) {
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "base"}, now))
-		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", Bases: []string{"base"}}, now))
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", CalendarSpec: dispatcher.CalendarSpec{Bases: []string{"base"}}}, now))
 		_, _, err := s.PutJob(t.Context(), tick("job", "bad", now, "tick"), input.Change{Now: now.Add(-time.Hour)})
 		must(t, err)
 		must(t, store.Exec(t.Context(), s, `UPDATE calendars SET definition = '{"rules":[{"moon":"full"}],"bases":["base"]}' WHERE name = 'bad'`))
@@ -92,12 +92,14 @@ func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 		if !errors.Is(err, dispatcher.ErrInUse) {
 			t.Errorf("delete its base: got %v, want %v", err, dispatcher.ErrInUse)
 		}
-		base := dispatcher.Calendar{Name: "base", Rules: []schedule.CalendarRule{{Weekdays: []string{"SUN"}}}}
+		base := dispatcher.Calendar{Name: "base",
+			CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{Weekdays: []string{"SUN"}}}}}
 		if err := putCalendar(t, s, base, now); !errors.As(err, &problems) ||
 			!strings.Contains(err.Error(), `calendar "bad", which is built on this`) {
 			t.Errorf("change its base: got %v, want a problem that names it", err)
 		}
-		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", Rules: []schedule.CalendarRule{{To: "11:00"}}}, now))
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad",
+			CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{To: "11:00"}}}}, now))
 		job, err := s.Job(t.Context(), "app", "job")
 		must(t, err)
 		if got := job.Triggers["tick"].NextFireTime; got == nil || !got.Equal(now.Add(time.Hour)) {
@@ -115,7 +117,7 @@ func TestAppHoldsItsMaximumOfCalendars(t *testing.T) {
 			WITH RECURSIVE s (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
 			SELECT a.id, 'c' || n, '', '{}', 1, 0, 0 FROM s CROSS JOIN apps AS a`, dispatcher.MaxCalendars)))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last"}, now))
-		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last", Description: "again"}, now))
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last", CalendarSpec: dispatcher.CalendarSpec{Description: "again"}}, now))
 		var problems input.Problems
 		if err := putCalendar(t, s, dispatcher.Calendar{Name: "more"}, now); !errors.As(err, &problems) ||
 			problems[0].Code != input.CodeTooMany {
@@ -137,7 +139,8 @@ func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 			_, _, err := s.PutJob(ctx, tick(name, "freeze", now, "tick"), input.Change{Now: now.Add(-time.Hour)})
 			must(t, err)
 		}
-		freeze := dispatcher.Calendar{App: "app", Name: "freeze", Rules: []schedule.CalendarRule{{From: "10:01", To: "11:00"}}}
+		freeze := dispatcher.Calendar{App: "app", Name: "freeze",
+			CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{From: "10:01", To: "11:00"}}}}
 		_, err := store.PutCalendarMeanwhile(ctx, s, freeze, change, func() {
 			id := run.TriggerID("app", "claimed", "tick")
 			held, err := s.Claim(ctx, dispatcher.ClaimBatch{Node: 1, Token: 1, Now: now, Advances: []dispatcher.Advance{{
@@ -184,7 +187,7 @@ func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 }
 
 func freezeUntil(clock string) dispatcher.Calendar {
-	return dispatcher.Calendar{App: "app", Name: "freeze", Rules: []schedule.CalendarRule{{To: clock}}}
+	return dispatcher.Calendar{App: "app", Name: "freeze", CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{To: clock}}}}
 }
 
 // A deadlock would be repaired, a second late each time; there is none.
@@ -194,7 +197,7 @@ func TestCalendarsDoNotDeadlock(t *testing.T) {
 	ctx := t.Context()
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	change := input.Change{Actor: "test", Now: now}
-	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	must(t, putCalendar(t, s, freezeUntil("00:30"), now))
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}

@@ -36,8 +36,9 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := moving{t: t, old: stores[0](t), new: stores[1](t), now: time.Now().UTC().Truncate(time.Second)}
-			app := access.App{Name: "app", Enabled: true, Bounds: &target.Bounds{Weight: 3}, Retention: input.Duration(days(7)),
-				Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}
+			app := access.App{Name: "app",
+				AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{Weight: 3}, Retention: input.Duration(days(7)),
+					Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}}
 			_, _, err := m.old.PutApp(t.Context(), app, m.at(-time.Hour))
 			must(t, err)
 			test(t, m)
@@ -92,7 +93,7 @@ func (m moving) move() access.Export {
 func TestImportedAppStandsWhereItStood(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
-		freeze := dispatcher.Calendar{App: "app", Name: "freeze", Timezone: "Europe/Berlin"}
+		freeze := dispatcher.Calendar{App: "app", Name: "freeze", CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin"}}
 		_, _, err := m.old.PutCalendar(t.Context(), freeze, m.at(-2*time.Hour))
 		must(t, err)
 		m.declare("due", nil) // its fire of 50 minutes ago has not come

@@ -20,11 +20,13 @@ import (
 func secretGroup(signing, token target.Secret) target.EndpointGroup {
 	return target.EndpointGroup{
 		App: "demo", Name: "ping",
-		Auth:      &target.Auth{Bearer: &target.BearerAuth{Token: token}},
-		Signing:   &target.Signing{Secrets: map[string]target.Secret{"current": signing}},
-		Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}, "b": {URL: "https://b.example.com"}},
-		Registration: &target.Registration{
-			Networks: []string{"10.0.0.0/8", "fd12::/16"}, Ports: []int{80, 8080}},
+		EndpointGroupSpec: target.EndpointGroupSpec{
+			Auth:      &target.Auth{Bearer: &target.BearerAuth{Token: token}},
+			Signing:   &target.Signing{Secrets: map[string]target.Secret{"current": signing}},
+			Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}, "b": {URL: "https://b.example.com"}},
+			Registration: &target.Registration{
+				Networks: []string{"10.0.0.0/8", "fd12::/16"}, Ports: []int{80, 8080}},
+		},
 	}
 }
 
@@ -36,7 +38,7 @@ const (
 // putGroup creates the app, too.
 func putGroup(t *testing.T, s *store.Store, g target.EndpointGroup) (target.EndpointGroup, error) {
 	t.Helper()
-	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", AppSpec: access.AppSpec{Enabled: true}}, input.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	stored, _, err := s.PutGroup(t.Context(), g, input.Change{})
@@ -255,9 +257,9 @@ func TestGroupsMoveWithTheirApp(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		group := target.EndpointGroup{
-			App: "app", Name: "workers", Description: "fleet",
-			Endpoints:    map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}},
-			Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}},
+			App: "app", Name: "workers", EndpointGroupSpec: target.EndpointGroupSpec{Description: "fleet",
+				Endpoints:    map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com"}},
+				Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}},
 		}
 		was, _, err := m.old.PutGroup(t.Context(), group, m.at(-time.Hour))
 		must(t, err)
@@ -287,7 +289,7 @@ func TestGroupsMoveWithTheirApp(t *testing.T) {
 func TestImportNeedsTheGroupsOfItsJobs(t *testing.T) {
 	t.Parallel()
 	m := moving{t: t, old: open(t, newFile(t)), new: open(t, newFile(t)), now: time.Now().UTC().Truncate(time.Second)}
-	_, _, err := m.old.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, m.at(-time.Hour))
+	_, _, err := m.old.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, m.at(-time.Hour))
 	must(t, err)
 	_, _, err = m.old.PutGroup(t.Context(), target.EndpointGroup{App: "app", Name: "workers"}, m.at(-time.Hour))
 	must(t, err)

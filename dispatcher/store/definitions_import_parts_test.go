@@ -41,7 +41,7 @@ func onImports(t *testing.T, test func(t *testing.T, m *importer)) {
 			m := &importer{t: t, s: open(t, database(t)), now: time.Now().UTC().Truncate(time.Second)}
 			m.export = m.large()
 			must(t, m.s.Register(t.Context(), dispatcher.Node{ID: importingNode, Labels: map[string]string{}}, m.now))
-			_, _, err := m.s.PutApp(t.Context(), access.App{Name: "victim", Enabled: true}, m.change())
+			_, _, err := m.s.PutApp(t.Context(), access.App{Name: "victim", AppSpec: access.AppSpec{Enabled: true}}, m.change())
 			must(t, err)
 			_, _, err = m.s.PutJob(t.Context(), m.job("victim", "job", 1), m.change())
 			must(t, err)
@@ -71,10 +71,10 @@ func (m *importer) job(app, name string, triggers int) dispatcher.Job {
 func (m *importer) large() access.Export {
 	export := access.Export{
 		Format: access.ExportFormat, Installation: "there", ExportedAt: m.now,
-		App:       access.App{Name: "app", Enabled: true},
-		Calendars: []dispatcher.Calendar{{App: "app", Name: "freeze", Timezone: "UTC"}},
-		Alerts: []alert.Alert{{App: "app", Name: "pager", AlertConditionsOf: alert.AlertConditionsOf{Missed: true},
-			Destination: target.AlertDestination{Webhook: &target.AlertWebhook{}}}},
+		App:       access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}},
+		Calendars: []dispatcher.Calendar{{App: "app", Name: "freeze", CalendarSpec: dispatcher.CalendarSpec{Timezone: "UTC"}}},
+		Alerts: []alert.Alert{{App: "app", Name: "pager", Spec: alert.Spec{AlertConditionsOf: alert.AlertConditionsOf{Missed: true},
+			Destination: target.AlertDestination{Webhook: &target.AlertWebhook{}}}}},
 	}
 	export.Alerts[0].Destination.Webhook.SetDefaults()
 	export.Alerts[0].Destination.Webhook.URL = "https://pager.example.com/"
@@ -301,7 +301,7 @@ func (m *importer) wantRefused() {
 	ctx := m.t.Context()
 	for what, change := range map[string]func() error{
 		"to enable it": func() error {
-			_, _, err := m.s.PutApp(ctx, access.App{Name: "app", Enabled: true}, m.change())
+			_, _, err := m.s.PutApp(ctx, access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, m.change())
 			return err
 		},
 		"a job of it": func() error {

@@ -27,7 +27,7 @@ func benchPutJob(b *testing.B, database string) {
 	must(b, err)
 	s := openAs(b, database, store.Options{Keys: keys})
 	change := input.Change{Actor: "bench"}
-	_, _, err = s.PutApp(b.Context(), access.App{Name: "bench", Enabled: true}, change)
+	_, _, err = s.PutApp(b.Context(), access.App{Name: "bench", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(b, err)
 	trigger := dispatcher.Trigger{
 		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 9 * * ?"},

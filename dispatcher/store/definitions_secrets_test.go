@@ -75,7 +75,7 @@ func secretJob(signing, token target.Secret) dispatcher.Job {
 
 func put(t *testing.T, s *store.Store, job dispatcher.Job) dispatcher.Job {
 	t.Helper()
-	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", AppSpec: access.AppSpec{Enabled: true}}, input.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	stored, _, err := s.PutJob(t.Context(), job, input.Change{})

@@ -21,7 +21,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 	s := open(t, pgtest.New(t))
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for _, app := range []string{"disabled", "busy"} {
-		_, _, err := s.PutApp(ctx, access.App{Name: app, Enabled: true}, change)
+		_, _, err := s.PutApp(ctx, access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, change)
 		must(t, err)
 	}
 	must(t, s.Register(ctx, dispatcher.Node{ID: 1}, may1))

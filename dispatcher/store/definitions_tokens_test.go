@@ -12,7 +12,7 @@ func TestTokenOfAnEarlierBuildCanBePutAsItIsShown(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFile(t))
 	must(t, s.CreateToken(t.Context(), access.APIToken{
-		ID: "1", Name: "ci", Hash: [32]byte{1}, Scopes: []access.Scope{access.ScopeRead},
+		ID: "1", Name: "ci", Hash: [32]byte{1}, TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeRead}},
 	}))
 	must(t, store.Exec(t.Context(), s, `UPDATE api_tokens SET apps = '[]'`))
 	token, err := s.Token(t.Context(), "ci")

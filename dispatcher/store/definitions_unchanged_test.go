@@ -35,7 +35,7 @@ func TestWhatChangesNothingTakesNoLock(t *testing.T) {
 			must(t, err)
 			defer release()
 			for range 3 {
-				_, _, err = s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
+				_, _, err = s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 				must(t, err)
 				_, _, err = s.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze"}, change)
 				must(t, err)

@@ -126,7 +126,7 @@ func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
 				t.Errorf("found %v of a disabled app", found)
 			}
 		}
-		_, _, err = s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
+		_, _, err = s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 		must(t, err)
 		if found := idle(t, s, may1.Add(3*time.Minute+time.Second)); len(found) != 1 {
 			t.Errorf("found %v, want the run that the dead node left", found)

@@ -24,7 +24,7 @@ func crowdedByOne(t *testing.T, database string, retries bool) *store.Store {
 	s := ownClaims(t, database, 1)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
 	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
-	_, _, err := s.PutApp(t.Context(), access.App{Name: "crowded", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "crowded", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	insert := func(app string, runs int, at time.Time) {
 		for name, kind := range map[string]int{"job0": 2, "job1": 2} { // of two jobs each
@@ -128,7 +128,7 @@ func endsOfApps(t *testing.T, s *store.Store, kind, big, small int) {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
 	for i, app := range []string{"crowded", "app"} {
-		_, _, err := s.PutApp(t.Context(), access.App{Name: app, Enabled: true}, change)
+		_, _, err := s.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, change)
 		must(t, err)
 		for _, name := range []string{"child", "parent"} {
 			one := tick(name, "", may1, "a")

@@ -28,7 +28,7 @@ func ownClaims(t *testing.T, database string, triggers int) *store.Store {
 	s := open(t, database)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
-	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	names := make([]string, triggers)
 	for i := range names {

@@ -68,7 +68,7 @@ func TestWaitingNotificationsMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		alert := alert.Alert{App: "app", Name: "night",
-			AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
+			Spec: alert.Spec{AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}}
 		alert.Destination.Webhook = &target.AlertWebhook{}
 		alert.Destination.Webhook.SetDefaults()
 		alert.Destination.Webhook.URL = "https://pager.example.com/"

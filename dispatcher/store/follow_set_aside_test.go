@@ -20,7 +20,7 @@ import (
 func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys []run.Key) {
 	t.Helper()
 	ctx := t.Context()
-	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, input.Change{Now: now})
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, input.Change{Now: now})
 	must(t, err)
 	for _, name := range []string{"child", "parent"} {
 		job := dispatcher.Job{App: "app", Name: name}

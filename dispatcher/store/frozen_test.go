@@ -18,7 +18,7 @@ func TestSuspendedNodeLosesItsLocks(t *testing.T) {
 	database := pgtest.New(t)
 	suspended, s := open(t, database), open(t, database)
 	change := input.Change{Actor: "test", Now: may1}
-	if _, _, err := s.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, change); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, change); err != nil {
 		t.Fatal(err)
 	}
 	end, err := store.Freeze(t.Context(), suspended, `SELECT id FROM apps FOR UPDATE`)
@@ -27,7 +27,7 @@ func TestSuspendedNodeLosesItsLocks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for {
-		_, _, err := s.PutApp(ctx, access.App{Name: "shop", Enabled: false}, change) // waits for the lock
+		_, _, err := s.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: false}}, change) // waits for the lock
 		if err == nil {
 			return
 		}

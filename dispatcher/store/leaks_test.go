@@ -25,7 +25,7 @@ func TestLeaksOfADamagedLedgerAreFound(t *testing.T) {
 
 func testDamagedLeaks(t *testing.T, s *store.Store) {
 	change := input.Change{Actor: "test", Now: may1}
-	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
 	hold := func(name string, token run.Token) run.HeldRun {

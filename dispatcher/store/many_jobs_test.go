@@ -29,7 +29,8 @@ func fillModel(t *testing.T, s *store.Store, c scale) {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: c.now.Add(-days(c.days))}
 	for n := range c.apps {
-		_, _, err := s.PutApp(t.Context(), access.App{Name: c.app(n), Enabled: true, Retention: input.Duration(days(60))}, change)
+		_, _, err := s.PutApp(t.Context(), access.App{Name: c.app(n),
+			AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(days(60))}}, change)
 		must(t, err)
 	}
 	_, _, err := s.PutJob(t.Context(), modelJob(c.app(0), "model"), change)

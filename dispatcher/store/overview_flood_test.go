@@ -36,7 +36,7 @@ func failFlood(t *testing.T, s *store.Store, quiet []string, now time.Time) {
 		fail(`j.app = 'app00'`, time.Duration(n+1)*10*time.Minute)
 	}
 	for _, app := range quiet {
-		_, _, err := s.PutApp(t.Context(), access.App{Name: app, Enabled: true}, input.Change{Now: now})
+		_, _, err := s.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, input.Change{Now: now})
 		must(t, err)
 		_, _, err = s.PutJob(t.Context(), modelJob(app, "once"), input.Change{Now: now})
 		must(t, err)
@@ -110,7 +110,7 @@ func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 		must(t, err)
 		return sent(t, registry) - before
 	}
-	_, _, err = s.PutApp(t.Context(), access.App{Name: "calm", Enabled: true}, input.Change{Now: now})
+	_, _, err = s.PutApp(t.Context(), access.App{Name: "calm", AppSpec: access.AppSpec{Enabled: true}}, input.Change{Now: now})
 	must(t, err)
 	calm := statements()
 	failFlood(t, s, []string{"quiet"}, now)

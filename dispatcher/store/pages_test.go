@@ -91,8 +91,9 @@ func consoleOf(t *testing.T, s *store.Store) func(apps ...string) reader {
 	t.Cleanup(server.Close)
 	return func(apps ...string) reader {
 		secret, hash := access.NewToken()
-		token := access.APIToken{ID: access.NewTokenID(), Name: "person " + access.NewTokenID(), Hash: hash, Apps: apps,
-			Scopes: []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}}
+		token := access.APIToken{ID: access.NewTokenID(), Name: "person " + access.NewTokenID(), Hash: hash,
+			TokenSpec: access.TokenSpec{Apps: apps,
+				Scopes: []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}}}
 		if apps == nil {
 			token.Scopes = access.Scopes()
 		}

@@ -191,7 +191,7 @@ func TestProbeFindsWhatADatabaseLacks(t *testing.T) {
 			if diff := cmp.Diff(test.want.String(), db.AllCapabilities().Without(s.Capabilities()).String()); diff != "" {
 				t.Errorf("lacks (-want +got):\n%s", diff)
 			}
-			_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
+			_, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, input.Change{Actor: "test"})
 			must(t, err)
 			must(t, s.Register(t.Context(), dispatcher.Node{ID: firstNode}, may1))
 			_, err = adopt(t.Context(), s, dispatcher.AdoptQuery{Node: firstNode, Token: 1, Limit: 10})

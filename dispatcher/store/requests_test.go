@@ -101,7 +101,7 @@ func TestClaimWaitsForOneRequestOnSQLite(t *testing.T) {
 	must(t, err)
 	var written, asked atomic.Int64
 	end := flood(t, func(ctx context.Context) error {
-		app := access.App{Name: "app", Description: fmt.Sprint("change ", asked.Add(1)), Enabled: true}
+		app := access.App{Name: "app", AppSpec: access.AppSpec{Description: fmt.Sprint("change ", asked.Add(1)), Enabled: true}}
 		_, _, err := requests.PutApp(ctx, app, input.Change{Actor: "test"})
 		if err == nil {
 			written.Add(1)

@@ -27,10 +27,11 @@ func TestFireTimesFollowTheTimeZoneDatabase(t *testing.T) {
 
 func testRescheduleForZones(t *testing.T, s *store.Store) {
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
-	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
-	_, _, err = s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: "closed", Timezone: "Asia/Tokyo",
-		Rules: []schedule.CalendarRule{{Dates: []string{"12-24"}}}}, change)
+	_, _, err = s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: "closed",
+		CalendarSpec: dispatcher.CalendarSpec{Timezone: "Asia/Tokyo",
+			Rules: []schedule.CalendarRule{{Dates: []string{"12-24"}}}}}, change)
 	must(t, err)
 	trigger := func(zone, calendar string) dispatcher.Trigger {
 		return dispatcher.Trigger{

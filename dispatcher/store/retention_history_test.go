@@ -26,8 +26,8 @@ func declareApp(t *testing.T, s *store.Store, name string, retention time.Durati
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1, Operator: true}
 	_, _, err := s.PutApp(t.Context(), access.App{
-		Name: name, Enabled: true, Retention: input.Duration(retention),
-		Bounds: &target.Bounds{Quotas: target.Quotas{Retention: input.Duration(input.MaxRetention)}},
+		Name: name, AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(retention),
+			Bounds: &target.Bounds{Quotas: target.Quotas{Retention: input.Duration(input.MaxRetention)}}},
 	}, change)
 	must(t, err)
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
@@ -148,7 +148,7 @@ func testPurgeRemovesDefinitions(t *testing.T, s *store.Store) {
 	declareApp(t, s, "office", days(2))
 	on := func(n int) input.Change { return input.Change{Actor: "test", Now: may1.Add(days(n))} }
 	for n, enabled := range []bool{false, true, false} {
-		_, _, err := s.PutApp(ctx, access.App{Name: "shop", Enabled: enabled, Retention: input.Duration(days(2))}, on(n))
+		_, _, err := s.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: enabled, Retention: input.Duration(days(2))}}, on(n))
 		must(t, err)
 	}
 	must(t, s.DeleteJob(ctx, "shop", "job", on(3)))
@@ -199,7 +199,8 @@ func TestAuditLogHasARetentionOfItsOwn(t *testing.T) {
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: 1, Name: "a"}, may1))
 		declareApp(t, s, "shop", days(90))
 		for n, enabled := range []bool{false, true} {
-			_, _, err := s.PutApp(t.Context(), access.App{Name: "shop", Enabled: enabled, Retention: input.Duration(days(90))},
+			_, _, err := s.PutApp(t.Context(), access.App{Name: "shop",
+				AppSpec: access.AppSpec{Enabled: enabled, Retention: input.Duration(days(90))}},
 				input.Change{Actor: "test", Now: may1.Add(days(n))})
 			must(t, err)
 		}

@@ -22,7 +22,8 @@ func TestDeletedAppLeavesNothingBehind(t *testing.T) {
 	database := newFile(t)
 	m := moving{t: t, old: open(t, database), now: time.Now().UTC().Truncate(time.Second)}
 	ctx, node := t.Context(), run.NodeID(7)
-	_, _, err := m.old.PutApp(ctx, access.App{Name: "app", Enabled: true, Retention: input.Duration(days(7))}, m.at(-time.Hour))
+	_, _, err := m.old.PutApp(ctx, access.App{Name: "app",
+		AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(days(7))}}, m.at(-time.Hour))
 	must(t, err)
 	useAll(m)
 	must(t, m.old.Register(ctx, dispatcher.Node{ID: node, Name: "n", Version: "v"}, m.now))

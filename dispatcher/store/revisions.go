@@ -140,7 +140,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		return record, err
 	}
 	if given.Suspended {
-		record.Suspended = access.App{Name: app, Bounds: given}.SuspendedMessage()
+		record.Suspended = access.App{Name: app, AppSpec: access.AppSpec{Bounds: given}}.SuspendedMessage()
 	}
 	record.Since = db.Instant(max(from, db.Day(record.Now.UnixMilli()-kept)))
 	if record.Pauses, err = pausesAround(ctx, s.Read, app, at); err != nil {

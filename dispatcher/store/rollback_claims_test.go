@@ -22,7 +22,7 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	s := open(t, database)
 	now := time.Now().UTC().Truncate(time.Second)
 	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
-	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	trigger := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, Enabled: true,
 		MisfireAfter: input.Duration(24 * time.Hour)}}

@@ -37,7 +37,7 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time,
 	ctx, s := t.Context(), openAs(t, database, store.Options{Options: db.Options{Without: without}})
 	now := of.UTC().Truncate(time.Second)
 	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
-	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	_, _, err = s.PutJob(ctx, dispatcher.Job{
 		App: "app", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true,

@@ -98,7 +98,7 @@ func scanRun(row db.Scanner) (run.Run, error) {
 		r.Held = "app " + r.App + " is disabled"
 		// An app whose bounds cannot be read hides no run.
 		if bounds, err := readBounds(r.App, held, ""); err == nil && bounds.Suspended {
-			r.Held = access.App{Name: r.App, Bounds: bounds}.SuspendedMessage()
+			r.Held = access.App{Name: r.App, AppSpec: access.AppSpec{Bounds: bounds}}.SuspendedMessage()
 		}
 	}
 	if r.State == run.WaitingCallback && callback != nil {

@@ -43,7 +43,7 @@ func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 					fillSessions(t, s, apps, count, now)
 				}
 				session := access.Session{ID: "new", Hash: [32]byte{7}, EndsAt: now.Add(time.Hour),
-					Token: access.APIToken{ID: "t", Name: "ann", Apps: tt.login}}
+					Token: access.APIToken{ID: "t", Name: "ann", TokenSpec: access.TokenSpec{Apps: tt.login}}}
 				must(t, s.CreateSession(t.Context(), session, input.Change{Actor: "ann", Now: now}))
 				if got := count(t, s, `SELECT count(*) FROM sessions`); got != most {
 					t.Errorf("there are %d sessions, want %d", got, most)

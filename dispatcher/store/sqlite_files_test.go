@@ -23,7 +23,7 @@ func TestFilesOfSQLiteAreForTheirOwnerOnly(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
 	s := openAs(t, database, store.Options{})
-	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", AppSpec: access.AppSpec{Enabled: true}}, input.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	file := strings.TrimPrefix(database, "sqlite:")

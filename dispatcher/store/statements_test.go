@@ -224,7 +224,7 @@ func fill(t *testing.T, s *store.Store) {
 	for node := range run.NodeID(3) {
 		must(t, s.Register(ctx, dispatcher.Node{ID: node + 1}, may1))
 	}
-	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	purge(t, s, may1)
 	triggers := map[string]dispatcher.Trigger{}

@@ -33,7 +33,7 @@ func testUnreadableApp(t *testing.T, s *store.Store, set string) {
 	t.Helper()
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for _, app := range []string{"bad", "good"} {
-		_, _, err := s.PutApp(ctx, access.App{Name: app, Enabled: true}, change)
+		_, _, err := s.PutApp(ctx, access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, change)
 		must(t, err)
 		one := tick("job", "", may1, "a")
 		one.App = app
@@ -66,7 +66,7 @@ func testUnreadableApp(t *testing.T, s *store.Store, set string) {
 	must(t, s.DeleteJob(ctx, "bad", "job", change))
 	must(t, s.DeleteCalendar(ctx, "bad", "holidays", change))
 	must(t, s.DeleteApp(ctx, "bad", change))
-	_, created, err := s.PutApp(ctx, access.App{Name: "bad", Enabled: true, Bounds: &target.Bounds{}},
+	_, created, err := s.PutApp(ctx, access.App{Name: "bad", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{}}},
 		input.Change{Actor: "test", Now: may1, Operator: true})
 	if err != nil || !created {
 		t.Errorf("put again by an operator: created %t, %v", created, err)
@@ -78,10 +78,10 @@ func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
 		change := input.Change{Actor: "test", Now: may1}
-		_, _, err := s.PutApp(t.Context(), access.App{Name: "bad", Enabled: true}, change)
+		_, _, err := s.PutApp(t.Context(), access.App{Name: "bad", AppSpec: access.AppSpec{Enabled: true}}, change)
 		must(t, err)
 		must(t, store.Exec(t.Context(), s, `UPDATE apps SET bounds = '{' WHERE name = 'bad'`))
-		again := access.App{Name: "bad", Enabled: true, Description: "changed"}
+		again := access.App{Name: "bad", AppSpec: access.AppSpec{Enabled: true, Description: "changed"}}
 		if _, _, err := s.PutApp(t.Context(), again, change); err == nil || !strings.Contains(err.Error(), "app bad: stored bounds") {
 			t.Errorf("put without bounds: got error %v, want one that names the app", err)
 		}
@@ -104,12 +104,12 @@ func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 		for _, name := range []string{"bad", "good"} {
 			_, _, err := s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: name}, change)
 			must(t, err)
-			group := target.EndpointGroup{App: "app", Name: name, Registration: &target.Registration{
-				Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}
+			group := target.EndpointGroup{App: "app", Name: name, EndpointGroupSpec: target.EndpointGroupSpec{Registration: &target.Registration{
+				Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}}
 			group.SetDefaults()
 			_, _, err = s.PutGroup(ctx, group, change)
 			must(t, err)
-			alert := alert.Alert{App: "app", Name: name, Jobs: []string{"job"}}
+			alert := alert.Alert{App: "app", Name: name, Spec: alert.Spec{Jobs: []string{"job"}}}
 			alert.SetDefaults()
 			alert.Missed = true
 			alert.Destination.Webhook = &target.AlertWebhook{

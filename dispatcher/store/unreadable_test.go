@@ -37,7 +37,7 @@ func TestUnreadableJobDoesNotHideOthers(t *testing.T) {
 func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 	t.Helper()
 	change := input.Change{Actor: "test"}
-	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	for _, name := range []string{"bad", "good"} {
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{

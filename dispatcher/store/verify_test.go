@@ -27,7 +27,7 @@ func TestVerifyFindsLostAndDoubledRuns(t *testing.T) {
 
 func testVerifyFinds(t *testing.T, s *store.Store) {
 	change := input.Change{Actor: "test", Now: may1}
-	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{

@@ -16,6 +16,12 @@ type EndpointGroup struct {
 	// App and Name identify the group; they are chosen by the client and cannot change.
 	App  string `json:"app"`
 	Name string `json:"name"`
+	EndpointGroupSpec
+	EndpointGroupStatus
+}
+
+// EndpointGroupSpec is what a person declares of an endpoint group.
+type EndpointGroupSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
 	// Kind is the protocol of the endpoints; empty means http. It cannot change.
@@ -44,9 +50,11 @@ type EndpointGroup struct {
 	HealthCheck *HealthCheck `json:"health_check,omitempty"`
 	// EjectAfter is after how many failures in a row an endpoint is ejected: tried after all others for some time; 0: never.
 	EjectAfter int `json:"eject_after"`
+}
 
-	// Revision counts the changes of the group; it is its ETag. Endpoints that come and go do not change it. Read-only, as
-	// all below.
+// EndpointGroupStatus is what Carillon knows of an endpoint group.
+type EndpointGroupStatus struct {
+	// Revision counts the changes of the group; it is its ETag. Endpoints that come and go do not change it.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -244,14 +252,7 @@ func (g EndpointGroup) Declares(declared EndpointGroup) bool {
 			return false
 		}
 	}
-	return input.SameJSON(g.declared(), declared.declared())
-}
-
-// declared returns g with its defaults, without what is read-only.
-func (g EndpointGroup) declared() EndpointGroup {
-	g = g.Resolved()
-	g.Revision, g.CreatedAt, g.UpdatedAt = 0, time.Time{}, time.Time{}
-	return g
+	return input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
 }
 
 // Strategy is how an endpoint of a group is chosen.

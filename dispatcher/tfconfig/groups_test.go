@@ -24,26 +24,29 @@ func fleet(t *testing.T) tfconfig.Content {
 	app.SetDefaults()
 	app.Name = "billing"
 	declared := target.EndpointGroup{App: "billing", Name: "9-workers",
-		Description: "pays ${bills}", Path: "/jobs", Strategy: "weighted",
-		DNS: map[string]target.DNSMembers{
-			"pods":   {Name: "pods.internal", Port: 8080},
-			"others": {Name: "_http._tcp.internal", Type: "SRV", Labels: input.Labels{"zone": "b"}},
-		},
-		HealthCheck: &target.HealthCheck{Interval: input.Duration(time.Minute)},
-		Auth:        &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}},
-		Endpoints: map[string]target.StaticEndpoint{
-			"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
-			"b": {URL: "https://b.example.com", Backup: true},
+		EndpointGroupSpec: target.EndpointGroupSpec{
+			Description: "pays ${bills}", Path: "/jobs", Strategy: "weighted",
+			DNS: map[string]target.DNSMembers{
+				"pods":   {Name: "pods.internal", Port: 8080},
+				"others": {Name: "_http._tcp.internal", Type: "SRV", Labels: input.Labels{"zone": "b"}},
+			},
+			HealthCheck: &target.HealthCheck{Interval: input.Duration(time.Minute)},
+			Auth:        &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}},
+			Endpoints: map[string]target.StaticEndpoint{
+				"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
+				"b": {URL: "https://b.example.com", Backup: true},
+			},
 		},
 	}
-	registering := target.EndpointGroup{App: "billing", Name: "fleet", EjectAfter: target.DefaultEjectAfter,
-		Probe: target.Probe{IdlePath: "/free"},
-		Auth: &target.Auth{OAuth2: &target.OAuth2Auth{TokenURL: "https://login.example.com/token", ClientID: "billing",
-			ClientAuth: target.ClientAuthPrivateKeyJWT, PrivateKey: &target.Secret{Reference: "file:billing/key.pem"},
-			KeyID: "1", Algorithm: target.AlgorithmES256, Scopes: []string{"jobs", "fleet"}}},
-		Registration: &target.Registration{
-			Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}, ExpireAfter: input.Duration(2 * time.Minute),
-		},
+	registering := target.EndpointGroup{App: "billing", Name: "fleet",
+		EndpointGroupSpec: target.EndpointGroupSpec{EjectAfter: target.DefaultEjectAfter,
+			Probe: target.Probe{IdlePath: "/free"},
+			Auth: &target.Auth{OAuth2: &target.OAuth2Auth{TokenURL: "https://login.example.com/token", ClientID: "billing",
+				ClientAuth: target.ClientAuthPrivateKeyJWT, PrivateKey: &target.Secret{Reference: "file:billing/key.pem"},
+				KeyID: "1", Algorithm: target.AlgorithmES256, Scopes: []string{"jobs", "fleet"}}},
+			Registration: &target.Registration{
+				Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}, ExpireAfter: input.Duration(2 * time.Minute),
+			}},
 	}
 	job := dispatcher.Job{App: "billing", Name: "nightly"}
 	job.SetDefaults()
@@ -55,8 +58,8 @@ func fleet(t *testing.T) tfconfig.Content {
 	if err != nil {
 		t.Fatal(err)
 	}
-	executors := target.EndpointGroup{App: "billing", Name: "xxl", Kind: target.GroupXXLJob,
-		XXLJobSettings: target.XXLJobSettings{AppName: "billing-executor", AccessToken: &target.Secret{Stored: true}}}
+	executors := target.EndpointGroup{App: "billing", Name: "xxl", EndpointGroupSpec: target.EndpointGroupSpec{Kind: target.GroupXXLJob,
+		XXLJobSettings: target.XXLJobSettings{AppName: "billing-executor", AccessToken: &target.Secret{Stored: true}}}}
 	run := dispatcher.Job{App: "billing", Name: "of-xxl"}
 	run.SetDefaults()
 	run.Target.Group = &target.GroupTarget{Name: "xxl", XXLJob: &target.XXLJobRun{Handler: "demoJobHandler", Param: "${monthly}",

@@ -146,7 +146,7 @@ func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
 	}
 	retryWithoutDefaults(tree["retry"])
 	destination, failure := tree["destination"], tree["failure"]
-	remove(tree, alert.Alert{Recovery: true})
+	remove(tree, alert.Alert{Spec: alert.Spec{Recovery: true}})
 	if failure != nil { // an empty one stands for the first failure
 		var f alert.Failures
 		f.SetDefaults()

@@ -45,8 +45,10 @@ func content(t *testing.T) tfconfig.Content {
 	}
 	// What a server stores has everything written out.
 	calendars := []dispatcher.Calendar{
-		{App: "finance", Name: "closed", Bases: []string{"holidays"}, Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}}},
-		{App: "finance", Name: "holidays", Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}},
+		{App: "finance", Name: "closed",
+			CalendarSpec: dispatcher.CalendarSpec{Bases: []string{"holidays"}, Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}}}},
+		{App: "finance", Name: "holidays",
+			CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}},
 	}
 	stored, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, dispatcher.CompileCalendars(calendars), now)
 	if err != nil {

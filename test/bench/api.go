@@ -42,7 +42,7 @@ func startAPI(ctx context.Context, dir string) (*apiNode, error) {
 	go func() { _ = a.server.Serve(listener) }() // says that it was closed
 	secret, hash := access.NewToken()
 	a.token = secret
-	token := access.APIToken{ID: access.NewTokenID(), Name: "bench", Hash: hash, Scopes: access.Scopes()}
+	token := access.APIToken{ID: access.NewTokenID(), Name: "bench", Hash: hash, TokenSpec: access.TokenSpec{Scopes: access.Scopes()}}
 	if err := n.store.CreateToken(ctx, token); err != nil {
 		return nil, errors.Join(err, a.close())
 	}

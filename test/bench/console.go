@@ -92,7 +92,8 @@ func (b *bench) people(ctx context.Context) ([]viewer, error) {
 		{name: "reader of a small app", app: crowd.Small}}
 	for i := range people {
 		secret, hash := access.NewToken()
-		token := access.APIToken{ID: access.NewTokenID(), Name: fmt.Sprintf("person-%d", i), Hash: hash, Scopes: access.Scopes()}
+		token := access.APIToken{ID: access.NewTokenID(), Name: fmt.Sprintf("person-%d", i), Hash: hash,
+			TokenSpec: access.TokenSpec{Scopes: access.Scopes()}}
 		if !people[i].operator {
 			token.Scopes = []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}
 			token.Apps = []string{people[i].app}

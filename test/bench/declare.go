@@ -41,7 +41,7 @@ func declare(ctx context.Context, database string, d declaration) (err error) {
 		return err
 	}
 	defer s.Close()
-	if _, _, err := s.PutApp(ctx, access.App{Name: d.app, Enabled: true, Bounds: &boundless}, byBench); err != nil {
+	if _, _, err := s.PutApp(ctx, access.App{Name: d.app, AppSpec: access.AppSpec{Enabled: true, Bounds: &boundless}}, byBench); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -125,9 +125,9 @@ func (c *Crowd) declare(ctx context.Context, database string) error {
 	}
 	change := input.Change{Actor: "crowd", Operator: true, Now: c.Now.Add(-Days * day)}
 	for n := range apps {
-		_, _, err := s.PutApp(ctx, access.App{Name: fmt.Sprintf("app%02d", n), Enabled: true, Bounds: &target.Bounds{
+		_, _, err := s.PutApp(ctx, access.App{Name: fmt.Sprintf("app%02d", n), AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{
 			Quotas: target.Quotas{Jobs: 1_000_000, Triggers: 1_000_000},
-		}, Retention: input.Duration((Days + 10) * day)}, change)
+		}, Retention: input.Duration((Days + 10) * day)}}, change)
 		if err != nil {
 			return errors.Join(err, s.Close())
 		}
@@ -151,11 +151,12 @@ func (c *Crowd) declareOthers(ctx context.Context, s *store.Store, change input.
 	for _, app := range []string{Big, Small} {
 		for n := range 20 {
 			calendar := dispatcher.Calendar{App: app, Name: fmt.Sprintf("calendar-%02d", n)}
-			group := target.EndpointGroup{App: app, Name: fmt.Sprintf("group-%02d", n), Endpoints: map[string]target.StaticEndpoint{}}
+			group := target.EndpointGroup{App: app, Name: fmt.Sprintf("group-%02d", n),
+				EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{}}}
 			for at := range 100 {
 				group.Endpoints[fmt.Sprintf("endpoint-%03d", at)] = target.StaticEndpoint{URL: fmt.Sprintf("https://host%d.example.com", at)}
 			}
-			a := alert.Alert{App: app, Name: fmt.Sprintf("alert-%02d", n), Jobs: []string{model}}
+			a := alert.Alert{App: app, Name: fmt.Sprintf("alert-%02d", n), Spec: alert.Spec{Jobs: []string{model}}}
 			a.SetDefaults()
 			a.Failure = &alert.Failures{After: 1}
 			a.Destination.Webhook = &target.AlertWebhook{}

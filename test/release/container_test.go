@@ -222,7 +222,7 @@ func rings(t *testing.T) (url string, came <-chan *http.Request) {
 // everySecond declares a job that calls url each second.
 func (n *node) everySecond(t *testing.T, url string) {
 	t.Helper()
-	if _, err := n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}); err != nil {
+	if _, err := n.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	job := dispatcher.Job{App: "shop", Name: "ring", JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}

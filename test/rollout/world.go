@@ -89,7 +89,7 @@ func (w *world) declare(ctx context.Context, o options) error {
 	}
 	defer s.Close()
 	change := input.Change{Actor: "rollout"}
-	if _, _, err := s.PutApp(ctx, access.App{Name: appName, Enabled: true}, change); err != nil {
+	if _, _, err := s.PutApp(ctx, access.App{Name: appName, AppSpec: access.AppSpec{Enabled: true}}, change); err != nil {
 		return err
 	}
 	for i := range shortJobs {

@@ -110,7 +110,7 @@ func (w *world) varyLabels(ctx context.Context) error {
 func (w *world) retire(ctx context.Context) error {
 	return w.inOld(ctx, func(s *store.Store) error {
 		app := access.App{
-			Name: retired, Enabled: true, Retention: input.Duration(input.MaxRetention), Bounds: boundless(),
+			Name: retired, AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(input.MaxRetention), Bounds: boundless()},
 		}
 		if _, _, err := s.PutApp(ctx, app, bySoak()); err != nil {
 			return err

@@ -72,7 +72,7 @@ func (w *world) declareKind(ctx context.Context, k kind) error {
 	if k.change != nil {
 		k.change(&job)
 	}
-	app := access.App{Name: k.app, Retention: input.Duration(k.retention)}
+	app := access.App{Name: k.app, AppSpec: access.AppSpec{Retention: input.Duration(k.retention)}}
 	if err := w.old.declare(ctx, app, []dispatcher.Job{job}); err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (w *world) makeTokens(ctx context.Context) error {
 		secret, hash := access.NewToken()
 		*token.secret = secret
 		if err := s.CreateToken(ctx, access.APIToken{
-			ID: token.name, Name: token.name, Hash: hash, Scopes: token.scopes, Apps: token.apps,
+			ID: token.name, Name: token.name, Hash: hash, TokenSpec: access.TokenSpec{Scopes: token.scopes, Apps: token.apps},
 		}); err != nil {
 			return err
 		}

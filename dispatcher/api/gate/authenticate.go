@@ -235,7 +235,7 @@ func (g *Gate) authenticateExecutor(r *Request) error {
 	}
 	g.limits.known.Put(hash, struct{}{})
 	r.Executors = group
-	r.Token = access.APIToken{Name: "executors of " + name, Apps: []string{app}}
+	r.Token = access.APIToken{Name: "executors of " + name, TokenSpec: access.TokenSpec{Apps: []string{app}}}
 	return nil
 }
 
@@ -294,7 +294,7 @@ func (g *Gate) authenticateCallback(r *Request) error {
 		return wrong()
 	}
 	r.Attempt, r.App = attempt, one.App
-	r.Token = access.APIToken{Name: run.ActorCallback, Apps: []string{one.App}}
+	r.Token = access.APIToken{Name: run.ActorCallback, TokenSpec: access.TokenSpec{Apps: []string{one.App}}}
 	return nil
 }
 

@@ -22,10 +22,10 @@ func TestCallbacksHavePlacesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	l := newLimits(Limits{}, nil)
 	hr := httptest.NewRequest("POST", "/", nil)
-	token := access.APIToken{Name: run.ActorCallback, Apps: []string{"crm"}}
+	token := access.APIToken{Name: run.ActorCallback, TokenSpec: access.TokenSpec{Apps: []string{"crm"}}}
 	callback := keysOf(l, &Request{Request: hr, Token: token, Attempt: 1})
 	executor := keysOf(l, &Request{Request: hr, Token: token, Executors: &target.EndpointGroup{}})
-	other := keysOf(l, &Request{Request: hr, Token: access.APIToken{ID: "t", Name: "t", Apps: []string{"crm"}}})
+	other := keysOf(l, &Request{Request: hr, Token: access.APIToken{ID: "t", Name: "t", TokenSpec: access.TokenSpec{Apps: []string{"crm"}}}})
 	for _, key := range []string{"callbacks of app crm", "executors of app crm", "app crm"} {
 		if n := boolToInt(callback[key]) + boolToInt(executor[key]) + boolToInt(other[key]); n != 1 {
 			t.Errorf("%d kinds of requests count for %q, want 1; %v, %v, %v", n, key, callback, executor, other)

@@ -113,7 +113,7 @@ func TestCallbackWaitsForNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{work: newWork()}
 		g.work.turns = 1
-		token := access.APIToken{Apps: []string{"busy"}}
+		token := access.APIToken{TokenSpec: access.TokenSpec{Apps: []string{"busy"}}}
 		first := &Request{Request: httptest.NewRequest("POST", "/", nil), Token: token}
 		if err := g.takeTurn(first); err != nil {
 			t.Fatal(err)

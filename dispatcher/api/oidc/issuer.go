@@ -246,6 +246,7 @@ func (i *Issuer) identity(claims map[string]any, now time.Time) (access.APIToken
 	}
 	id := sha256.Sum256([]byte(i.url + "\x00" + subject))
 	return access.APIToken{
-		ID: "oidc:" + hex.EncodeToString(id[:8]), Name: subject, Scopes: rule.Scopes, Apps: rule.Apps, ExpiresAt: &expires,
+		ID: "oidc:" + hex.EncodeToString(id[:8]), Name: subject,
+		TokenSpec: access.TokenSpec{Scopes: rule.Scopes, Apps: rule.Apps, ExpiresAt: &expires},
 	}, nil
 }

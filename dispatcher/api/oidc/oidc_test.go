@@ -78,7 +78,8 @@ func TestTokenOfTheIssuerIsItsIdentity(t *testing.T) {
 			continue
 		}
 		expires := w.now.Add(5 * time.Minute).UTC()
-		want := access.APIToken{ID: got.ID, Name: main, Scopes: rules[0].Scopes, Apps: rules[0].Apps, ExpiresAt: &expires}
+		want := access.APIToken{ID: got.ID, Name: main,
+			TokenSpec: access.TokenSpec{Scopes: rules[0].Scopes, Apps: rules[0].Apps, ExpiresAt: &expires}}
 		if diff := cmp.Diff(want, got); diff != "" || !strings.HasPrefix(got.ID, "oidc:") {
 			t.Errorf("%s: (-want +got):\n%s", algorithm, diff)
 		}

@@ -62,7 +62,7 @@ func (r Rules) validate() error {
 			problems.Add(at+"/claims", input.CodeRequired, "no claim has a pattern but *, so the rule would fit everybody who has "+
 				"a token of the issuer; say whose, such as by sub")
 		}
-		problems.AddError(at, access.APIToken{Name: "rule", Scopes: rule.Scopes, Apps: rule.Apps}.Validate())
+		problems.AddError(at, access.APIToken{Name: "rule", TokenSpec: access.TokenSpec{Scopes: rule.Scopes, Apps: rule.Apps}}.Validate())
 	}
 	return problems.Err()
 }

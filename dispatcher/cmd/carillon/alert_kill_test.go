@@ -80,7 +80,7 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		p.declare(t, n, alert.AlertConditionsOf{Failure: &alert.Failures{After: 1, RepeatEvery: 1}, Missed: true})
 		seldom := webhookJob("kill", "missed", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
 		often := seldom.Triggers["a"]
@@ -127,7 +127,7 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		p.declare(t, n, alert.AlertConditionsOf{LateAfter: input.Duration(time.Second)})
 		late := webhookJob("kill", "late", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), late, client.Condition{}))

@@ -46,7 +46,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			}
 			return run.Run{}
 		}
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		named := strings.Replace(r.URL, "127.0.0.1", "localhost", 1)
 		for name, url := range map[string]string{"fine": r.URL, "broken": named} {
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("books", name, url, map[string]string{"t": "rate(1s)"}), client.Condition{}))

@@ -19,7 +19,8 @@ func TestDefaultsOfAnAppAreSetAndFillJobs(t *testing.T) {
 	database := "sqlite:" + filepath.Join(dir, "carillon.db")
 	n := startNode(t, database, newToken(t, database))
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", Enabled: true, Description: "stays"}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books",
+		AppSpec: access.AppSpec{Enabled: true, Description: "stays"}}, client.Condition{}))
 	defaults := func(content string) (string, string, int) {
 		t.Helper()
 		file := filepath.Join(dir, "defaults.json")

@@ -21,7 +21,8 @@ func TestExportNamesAllStoredSecrets(t *testing.T) {
 	a := alert.Alert{Name: "night"}
 	a.Destination.Webhook = &target.AlertWebhook{Webhook: *to.Webhook}
 	export := access.Export{
-		Jobs: []access.ExportedJob{{Job: job}}, Groups: []target.EndpointGroup{{Name: "workers", Signing: stored}},
+		Jobs: []access.ExportedJob{{Job: job}}, Groups: []target.EndpointGroup{{Name: "workers",
+			EndpointGroupSpec: target.EndpointGroupSpec{Signing: stored}}},
 		Alerts: []alert.Alert{a},
 	}
 	want := []string{

@@ -59,7 +59,7 @@ func busy(t *testing.T) *receiver {
 // mover declares an app whose jobs fire each second, in all the ways that a run can be live.
 func mover(t *testing.T, n *process, r *receiver) {
 	t.Helper()
-	mover := access.App{Name: "mover", Enabled: true, Bounds: &target.Bounds{Weight: 7}}
+	mover := access.App{Name: "mover", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{Weight: 7}}}
 	must[access.App](t)(n.PutApp(t.Context(), mover, client.Condition{}))
 	for name, change := range map[string]func(*dispatcher.Job){
 		"plain": func(*dispatcher.Job) {},

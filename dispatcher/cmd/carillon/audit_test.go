@@ -29,10 +29,10 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
 	for i, description := range []string{"one", "two\nlines"} {
-		app := access.App{Name: "books", Description: description, Enabled: true}
+		app := access.App{Name: "books", AppSpec: access.AppSpec{Description: description, Enabled: true}}
 		must[access.App](t)(n.PutApp(t.Context(), app, client.Condition{Existing: i > 0}))
 	}
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	if _, err := n.PutApp(t.Context(), access.App{Name: "books"}, client.Condition{Revision: 9}); err == nil {
 		t.Fatal("a stale change was not refused")
 	}
@@ -103,7 +103,7 @@ func TestAuditFollowMissesNothing(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		token := newToken(t, database)
 		n := startNode(t, database, token)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "before", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "before", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		follow := exec.CommandContext(t.Context(), filepath.Join(binaries, "carillon"),
 			"audit", "--follow", "--output=jsonl", "--action=put", "--limit=1")
 		follow.Env = append(os.Environ(), "CARILLON_ENDPOINT="+n.endpoint, "CARILLON_TOKEN="+token)

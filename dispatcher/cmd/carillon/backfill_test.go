@@ -25,7 +25,7 @@ func TestStoryOfABackfill(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database), quick()...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("billing", "invoices", r.URL+`/{{date "%F" .ScheduledAt}}`, map[string]string{"berlin": "0 0 6 * * ?"})
 		job.Payload = json.RawMessage(`"all"`)
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
@@ -81,7 +81,7 @@ func TestKillBetweenAnyTwoStepsOfABackfillRunsEachInstantOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("kill", "hourly", r.URL, map[string]string{"a": "0 0 * * * ?"})
 		job.Retry.SetDefaults()
 		job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(100 * time.Millisecond)}, 20

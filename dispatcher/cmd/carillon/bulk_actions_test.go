@@ -26,7 +26,7 @@ func TestKillInABulkActionRunsEachJobOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		const jobs = 60 // more than one step
 		for i := range jobs {
 			job := webhookJob("kill", fmt.Sprintf("job-%02d", i), r.URL, map[string]string{"a": "0 0 0 1 1 ?"})

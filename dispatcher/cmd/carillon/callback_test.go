@@ -121,7 +121,7 @@ func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
 		orders <- got
 	}))
 	t.Cleanup(renderer.Close)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "films", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "films", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	job := longJob("films", "render", renderer.URL, input.Duration(2*time.Hour))
 	job.Target.Webhook.Body = `{"complete": "{{.CallbackURL}}/complete", "bearer": {{json .CallbackToken}}, "within": "{{.CallbackTimeout}}"}`
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
@@ -176,7 +176,7 @@ func TestOperatorsEndRunsThatWait(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), append(quick(), "--callback-url=http://127.0.0.1:1")...)
 	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusAccepted) })
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "long", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "long", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
 	for how, want := range map[string]run.State{"complete": run.Succeeded, "fail": run.Failed} {
 		job := longJob("long", how, r.URL, run.DefaultCallbackTimeout)
@@ -303,7 +303,7 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0", "--callback-url=http://127.0.0.1:1")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		declare := func(n *process, name, expression string, was client.Condition) {
 			job := webhookJob("kill", name, w.URL+"/"+name, map[string]string{"a": expression})
 			job.Retry.SetDefaults()

@@ -51,8 +51,9 @@ func secretiveAlerts(at, certificate, key string) []alert.Alert {
 func secretiveGroups(at, certificate, key string) []target.EndpointGroup {
 	var groups []target.EndpointGroup
 	add := func(name string, w target.Webhook) *target.EndpointGroup {
-		groups = append(groups, target.EndpointGroup{App: "canary", Name: name, Auth: w.Auth, Signing: w.Signing, TLS: w.TLS,
-			Endpoints: map[string]target.StaticEndpoint{"a": {URL: at + "/group/" + name}}})
+		groups = append(groups, target.EndpointGroup{App: "canary", Name: name,
+			EndpointGroupSpec: target.EndpointGroupSpec{Auth: w.Auth, Signing: w.Signing, TLS: w.TLS,
+				Endpoints: map[string]target.StaticEndpoint{"a": {URL: at + "/group/" + name}}}})
 		return &groups[len(groups)-1]
 	}
 	for name, auth := range secretiveAuths(at, key) {
@@ -236,8 +237,8 @@ func newCanaryNode(t *testing.T, database, token, echo, spans string) *canaryNod
 		"SECRET_MARKED=" + mark + "-env", "CARILLON_OIDC_CLIENT_SECRET=" + mark + "-people", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans,
 	}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug", "--callback-url=http://127.0.0.1:1",
 		"--console-url=http://127.0.0.1:1", "--oidc-issuer="+issuer.URL, "--oidc-client-id=console", "--oidc-claims="+rules)...)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true,
-		Bounds: &target.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"}}}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", AppSpec: access.AppSpec{Enabled: true,
+		Bounds: &target.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"}}}}, client.Condition{}))
 	return &canaryNode{process: n, t: t}
 }
 

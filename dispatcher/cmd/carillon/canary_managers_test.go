@@ -61,9 +61,9 @@ func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--secret-keys-file="+keys, "--log-level=debug",
 			"--secret-lifetime=1s", "--secret-keep=0s", "--vault-address="+vault.URL, "--vault-token-file="+tokenFile,
 			"--secret-aws-role=arn:aws:iam::123456789012:role/{app}")...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true, Bounds: &target.Bounds{
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{
 			Secrets: []string{"awssm:canary/*", "ssm:/canary/*", "vault:secret/data/canary"},
-		}}, client.Condition{}))
+		}}}, client.Condition{}))
 		var written strings.Builder
 		attempt := func(job string) run.Attempt {
 			r := must[run.Run](t)(n.RunJob(t.Context(), "canary", job))
@@ -135,7 +135,7 @@ func TestKeysOfKMSReplaceKeysOfFiles(t *testing.T) {
 		}
 		write(plain)
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--secret-keys-file="+keys)...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "a", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "a", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("a", "j", echo, nil)
 		job.Target.Webhook.Auth = &target.Auth{
 			Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("stored-token")}},

@@ -24,9 +24,9 @@ func TestNoCredentialOfAMessageIsWrittenAnywhere(t *testing.T) {
 		token := newToken(t, database)
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--log-level=debug")...)
 		all := []string{"*"}
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true, Bounds: &target.Bounds{
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{
 			SQS: target.SQSBounds{Queues: all, Roles: all}, SNS: target.SNSBounds{Topics: all, Roles: all},
-		}}, client.Condition{}))
+		}}}, client.Condition{}))
 		sender := &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/sender"}
 		orders, announce := messageJobs()
 		orders.Target.SQS.AssumeRole, announce.Target.SNS.AssumeRole = sender, sender

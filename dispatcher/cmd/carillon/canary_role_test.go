@@ -71,9 +71,9 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		}, append(quick(), "--log-level=debug", "--oidc-issuer="+issuer.URL, "--oidc-audience="+oidctest.Audience, "--oidc-claims="+rules)...)
 		const function = "arn:aws:lambda:eu-west-1:123456789012:function:marked"
 		const arn = "arn:aws:iam::123456789012:role/marked"
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true, Bounds: &target.Bounds{
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{
 			Lambda: target.LambdaBounds{Functions: []string{function}, Roles: []string{arn}},
-		}}, client.Condition{}))
+		}}}, client.Condition{}))
 		job := webhookJob("canary", "function", "", nil)
 		job.Target = target.Target{Lambda: &target.Lambda{}}
 		job.Target.Lambda.SetDefaults()

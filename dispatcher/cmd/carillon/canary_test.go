@@ -201,9 +201,9 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			"AWS_SECRET_ACCESS_KEY=" + mark + "-aws", "AWS_SESSION_TOKEN=" + mark + "-aws", "AWS_CONFIG_FILE=" + os.DevNull,
 			"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
 		}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug")...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true,
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", AppSpec: access.AppSpec{Enabled: true,
 			Bounds: &target.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"},
-				Lambda: target.LambdaBounds{Functions: []string{"marked"}}}}, client.Condition{}))
+				Lambda: target.LambdaBounds{Functions: []string{"marked"}}}}}, client.Condition{}))
 		var written strings.Builder
 		jobs := secretive(echo, certificate, key)
 		for name, job := range jobs {

@@ -60,7 +60,7 @@ func TestCarriedCountLosesNoUpdate(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		triggers := map[string]string{}
 		for i := range 8 {
 			triggers[fmt.Sprint("t", i)] = "* * * * * ?"

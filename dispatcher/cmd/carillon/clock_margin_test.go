@@ -41,7 +41,7 @@ func TestFiresAreEarlyByNoServersClock(t *testing.T) {
 		"--share-grace=100ms", "--database-clock-margin=600ms"}
 	n := startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "skew", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "skew", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("skew", name, r.URL, map[string]string{"t": "rate(1s)"}), client.Condition{}))
 	}

@@ -99,7 +99,7 @@ func newJumping(t *testing.T) *jumping {
 	settings := []string{"--handler-interval=100ms", "--heartbeat=1300ms", "--dead-after=60s", "--poll-window=200ms", "--share-grace=100ms"}
 	j.process = startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
-	must[access.App](t)(j.PutApp(t.Context(), access.App{Name: "jump", Enabled: true}, client.Condition{}))
+	must[access.App](t)(j.PutApp(t.Context(), access.App{Name: "jump", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	for name, expression := range map[string]string{"often": "rate(1s)", "rarely": "rate(10m)", "held": "at(2099-01-01T00:00:00Z)"} {
 		job := webhookJob("jump", name, j.receiver.URL+"/"+name, map[string]string{"t": expression})
 		if name == "rarely" {

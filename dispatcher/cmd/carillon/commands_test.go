@@ -193,10 +193,12 @@ func newShop(t *testing.T) *shop {
 	})
 	ctx := t.Context()
 	for _, app := range []string{"shop", "moved", "suspended"} {
-		must[access.App](t)(s.PutApp(ctx, access.App{Name: app, Description: hostile, Enabled: true}, client.Condition{}))
+		must[access.App](t)(s.PutApp(ctx, access.App{Name: app,
+			AppSpec: access.AppSpec{Description: hostile, Enabled: true}}, client.Condition{}))
 	}
-	must[dispatcher.Calendar](t)(s.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays", Description: hostile,
-		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
+	must[dispatcher.Calendar](t)(s.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays",
+		CalendarSpec: dispatcher.CalendarSpec{Description: hostile,
+			Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}}, client.Condition{}))
 	s.addGroups(t)
 	s.addAlert(t, r.URL)
 	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 6 * * ?"})
@@ -228,7 +230,7 @@ func newShop(t *testing.T) *shop {
 	others := map[string][]access.Scope{"spare": {access.ScopeRead}, "other": {access.ScopeRead}}
 	maps.Copy(others, roles())
 	for name, scopes := range others {
-		token := access.APIToken{Name: name, Description: hostile, Scopes: scopes}
+		token := access.APIToken{Name: name, TokenSpec: access.TokenSpec{Description: hostile, Scopes: scopes}}
 		s.tokens[name] = must[access.IssuedToken](t)(s.PutToken(ctx, token, client.Condition{Absent: true})).Secret
 	}
 	return s

@@ -259,7 +259,7 @@ func lostAttempts(t *testing.T, n *process, app string) map[string]bool {
 // declareBounded declares jobs of each policy, and returns how many requests of each there may be at once.
 func declareBounded(t *testing.T, n *process, url string, each int) map[string]int {
 	t.Helper()
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bounded", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bounded", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	bounds := map[string]int{}
 	for i := range each {
 		for _, policy := range []run.ConcurrencyPolicy{

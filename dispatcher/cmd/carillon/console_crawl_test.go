@@ -208,12 +208,12 @@ func rowsFrom(t *testing.T, db *sql.DB, query string) (all [][]cell) {
 func declareOfEverything(t *testing.T, n *process, to string) {
 	t.Helper()
 	ctx := t.Context()
-	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[dispatcher.Calendar](t)(n.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays",
-		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
+		CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}}, client.Condition{}))
 	must[target.EndpointGroup](t)(n.PutGroup(ctx, target.EndpointGroup{App: "shop", Name: "fleet",
-		Endpoints: map[string]target.StaticEndpoint{"a": {URL: to}}}, client.Condition{}))
-	a := alert.Alert{App: "shop", Name: "on-call", Destination: target.AlertDestination{Webhook: &target.AlertWebhook{}}}
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{"a": {URL: to}}}}, client.Condition{}))
+	a := alert.Alert{App: "shop", Name: "on-call", Spec: alert.Spec{Destination: target.AlertDestination{Webhook: &target.AlertWebhook{}}}}
 	a.Failure = &alert.Failures{After: 1}
 	a.Destination.Webhook.URL = to + "/alerts"
 	must[alert.Alert](t)(n.PutAlert(ctx, a, client.Condition{}))

@@ -24,7 +24,7 @@ func TestPageOfAFailingJobNamesTheCause(t *testing.T) {
 	n := startNode(t, database, newToken(t, database), quick()...)
 	job := webhookJob("shop", "orders", address, map[string]string{"each": "0/1 * * * * ?"})
 	job.Retry.SetDefaults()
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	v := visitConsole(t, n)
 	host := strings.TrimPrefix(address, "http://")

@@ -42,7 +42,7 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("kill", "broken", r.URL+"/broken", nil)
 		job.Retry.SetDefaults()
 		// A run that is lost with its node is attempted again, and not a dead letter once more.

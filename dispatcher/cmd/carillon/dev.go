@@ -259,7 +259,7 @@ func (t terraformRun) token(ctx context.Context, s *store.Store) (string, error)
 	if err := s.DeleteToken(ctx, "dev", byCommandLine()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return "", err
 	}
-	issued, err := createToken(ctx, s, access.APIToken{Name: "dev", Scopes: access.Scopes()})
+	issued, err := createToken(ctx, s, access.APIToken{Name: "dev", TokenSpec: access.TokenSpec{Scopes: access.Scopes()}})
 	if err != nil {
 		return "", err
 	}
@@ -328,7 +328,7 @@ func (t terraformRun) prepare(ctx context.Context, s *store.Store) (err error) {
 
 // hello declares the built-in job.
 func hello(ctx context.Context, api *client.Client, receiver string) error {
-	_, err := api.PutApp(ctx, access.App{Name: helloApp, Enabled: true}, client.Condition{Absent: true})
+	_, err := api.PutApp(ctx, access.App{Name: helloApp, AppSpec: access.AppSpec{Enabled: true}}, client.Condition{Absent: true})
 	if err != nil && !errors.Is(err, dispatcher.ErrPrecondition) { // an earlier carillon dev may have left it
 		return err
 	}

@@ -277,7 +277,7 @@ func TestDoctorTellsWhetherSecretsCanBeRead(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		key := newKey()
 		n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_SECRET_KEYS=" + key})
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "a", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "a", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("a", "j", "http://127.0.0.1:1/", nil)
 		job.Target.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{
 			Token: target.Secret{Value: input.NewSensitive("hunter2")},

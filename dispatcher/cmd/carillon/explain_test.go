@@ -23,7 +23,7 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database), quick()...)
 		env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(),
 			webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 		at := r.await(t, "three fires", func(all []arrival) bool { return len(all) > 2 })[1].scheduled
@@ -79,7 +79,7 @@ func TestVerifyFailsOnMissingRun(t *testing.T) {
 	r := newReceiver(t, nil)
 	n := startNode(t, database, newToken(t, database))
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[dispatcher.Job](t)(n.PutJob(t.Context(),
 		webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	at := r.await(t, "three fires", func(all []arrival) bool { return len(all) > 2 })[1].scheduled

@@ -206,7 +206,8 @@ func TestTailShowsAttemptsAsTheyEnd(t *testing.T) {
 	r := newReceiver(t, nil)
 	n, env := declareBilling(t, r.URL)
 	metrics := must[access.IssuedToken](t)(n.PutToken(t.Context(),
-		access.APIToken{Name: "metrics", Scopes: []access.Scope{access.ScopeMetrics}}, client.Condition{Absent: true}))
+		access.APIToken{Name: "metrics",
+			TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeMetrics}}}, client.Condition{Absent: true}))
 	if _, errs, code := carillon(t, []string{env[0], "CARILLON_TOKEN=" + metrics.Secret}, "tail", "billing"); code != exitRefused {
 		t.Errorf("tail without scope read: exit %d, want %d\n%s", code, exitRefused, errs)
 	}

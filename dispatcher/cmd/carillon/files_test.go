@@ -22,17 +22,18 @@ import (
 func declareFinance(t *testing.T, n *process) {
 	t.Helper()
 	ctx, absent := t.Context(), client.Condition{Absent: true}
-	app := access.App{Name: "finance", Description: "pays ${bills} at %{if} \x22night\x22\n\u202e", Enabled: true,
-		Retention: input.Duration(48 * time.Hour), Bounds: &target.Bounds{Lambda: target.LambdaBounds{Functions: []string{"*"}}}}
+	app := access.App{Name: "finance", AppSpec: access.AppSpec{Description: "pays ${bills} at %{if} \x22night\x22\n\u202e", Enabled: true,
+		Retention: input.Duration(48 * time.Hour), Bounds: &target.Bounds{Lambda: target.LambdaBounds{Functions: []string{"*"}}}}}
 	app.Defaults = &dispatcher.JobDefaults{Timezone: "Europe/Berlin", Headers: map[string]string{"X-Default": "d"},
 		MisfirePolicy: "skip", ConcurrencyPolicy: "forbid", Retry: &run.Retry{MaxAttempts: 7, Base: run.DefaultBase,
 			Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}}
 	must[access.App](t)(n.PutApp(ctx, app, absent))
 	for _, c := range []dispatcher.Calendar{
-		{App: "finance", Name: "holidays", Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{
-			{Dates: []string{"12-25", "2027-05-01"}}, {From: "22:00", To: "06:00"}, {DaysOfMonth: []int{13}, Only: false}}},
-		{App: "finance", Name: "closed", Timezone: "Europe/Berlin", Bases: []string{"holidays"}, Rules: []schedule.CalendarRule{
-			{Weekdays: []string{"SAT", "SUN"}}}},
+		{App: "finance", Name: "holidays", CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{
+			{Dates: []string{"12-25", "2027-05-01"}}, {From: "22:00", To: "06:00"}, {DaysOfMonth: []int{13}, Only: false}}}},
+		{App: "finance", Name: "closed",
+			CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin", Bases: []string{"holidays"}, Rules: []schedule.CalendarRule{
+				{Weekdays: []string{"SAT", "SUN"}}}}},
 	} {
 		must[dispatcher.Calendar](t)(n.PutCalendar(ctx, c, absent))
 	}

@@ -58,7 +58,7 @@ func startWorker(t *testing.T, binary, id, address string, n *process, token str
 // declareFleet declares the app and the group.
 func declareFleet(t *testing.T, n *process, ports []int) {
 	t.Helper()
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fleet", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fleet", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	group := target.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()
 	group.Signing = &target.Signing{Secrets: map[string]target.Secret{"main": {Reference: "env:SECRET_FLEET_SIGNING"}}}

@@ -33,7 +33,7 @@ func TestKillBetweenAnyTwoStepsOfAChainFollowsEachRunOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		for _, job := range chainedJobs(r.URL) {
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		}

@@ -97,7 +97,7 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	admin := newToken(t, database)
 	args := append(quick(), "--name-servers", names.Address.String())
 	nodes := []*process{startNodeWith(t, database, admin, nil, args...), startNodeWith(t, database, admin, nil, args...)}
-	must[access.App](t)(nodes[0].PutApp(t.Context(), access.App{Name: "fleet", Enabled: true}, client.Condition{}))
+	must[access.App](t)(nodes[0].PutApp(t.Context(), access.App{Name: "fleet", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	group := target.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()
 	group.DNS = map[string]target.DNSMembers{"pods": {Name: "pods.test", Port: workers.port}}

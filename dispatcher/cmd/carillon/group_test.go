@@ -20,15 +20,16 @@ import (
 func (s *shop) addGroups(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	group := target.EndpointGroup{App: "shop", Name: "workers", Description: hostile, Path: "/jobs", Strategy: "weighted", EjectAfter: 5,
-		HealthCheck: &target.HealthCheck{},
-		Endpoints: map[string]target.StaticEndpoint{
-			"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
-			"b": {URL: "https://b.example.com", Backup: true},
-		},
-		// The endpoint stays for as long as a slow test takes.
-		Registration: &target.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081},
-			ExpireAfter: input.Duration(24 * time.Hour)},
+	group := target.EndpointGroup{App: "shop", Name: "workers",
+		EndpointGroupSpec: target.EndpointGroupSpec{Description: hostile, Path: "/jobs", Strategy: "weighted", EjectAfter: 5,
+			HealthCheck: &target.HealthCheck{},
+			Endpoints: map[string]target.StaticEndpoint{
+				"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
+				"b": {URL: "https://b.example.com", Backup: true},
+			},
+			// The endpoint stays for as long as a slow test takes.
+			Registration: &target.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081},
+				ExpireAfter: input.Duration(24 * time.Hour)}},
 	}
 	must[target.EndpointGroup](t)(s.PutGroup(ctx, group, client.Condition{}))
 	must[target.EndpointGroup](t)(s.PutGroup(ctx, target.EndpointGroup{App: "shop", Name: "idle"}, client.Condition{}))
@@ -49,11 +50,12 @@ func TestExampleRegistersAProgramWhileItRuns(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)
 	ctx := t.Context()
-	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[target.EndpointGroup](t)(n.PutGroup(ctx, target.EndpointGroup{App: "shop", Name: "workers",
-		Registration: &target.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}}}, client.Condition{}))
-	token := must[access.IssuedToken](t)(n.PutToken(ctx, access.APIToken{Name: "worker", Apps: []string{"shop"},
-		Scopes: []access.Scope{access.ScopeRegister}}, client.Condition{Absent: true})).Secret
+		EndpointGroupSpec: target.EndpointGroupSpec{Registration: &target.Registration{Networks: []string{"10.0.0.0/16"},
+			Ports: []int{8080}}}}, client.Condition{}))
+	token := must[access.IssuedToken](t)(n.PutToken(ctx, access.APIToken{Name: "worker", TokenSpec: access.TokenSpec{Apps: []string{"shop"},
+		Scopes: []access.Scope{access.ScopeRegister}}}, client.Condition{Absent: true})).Secret
 	count := func() int {
 		return len(must[client.List[target.Endpoint]](t)(n.Endpoints(ctx, "shop", "workers", input.Page{})).Items)
 	}

@@ -125,7 +125,8 @@ func newGuardedGroup(t *testing.T) *guardedGroup {
 	t.Cleanup(server.Close)
 	as := func(name string, scopes []access.Scope, apps ...string) *client.Client {
 		secret, hash := access.NewToken()
-		if err := s.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}); err != nil {
+		if err := s.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: hash,
+			TokenSpec: access.TokenSpec{Scopes: scopes, Apps: apps}}); err != nil {
 			t.Fatal(err)
 		}
 		return must[*client.Client](t)(client.New(server.URL, secret, client.Options{}))
@@ -185,7 +186,7 @@ func (h *guardedGroup) declare() {
 	port := 0
 	_, _ = fmt.Sscan(h.port, &port)
 	for _, app := range []string{"shop", "bank"} {
-		must[access.App](h.t)(h.admin.PutApp(h.t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
+		must[access.App](h.t)(h.admin.PutApp(h.t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		group := target.EndpointGroup{App: app, Name: "workers"}
 		group.SetDefaults()
 		group.Registration = &target.Registration{Networks: []string{"127.0.0.7/32"}, Ports: []int{port}}

@@ -57,7 +57,7 @@ func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		for _, name := range []string{"flaky", "once"} {
 			job := patient(webhookJob("kill", name, r.URL+"/"+name,
 				map[string]string{"a": "* * * * * ?", "b": "* * * * * ?", "c": "* * * * * ?"}))

@@ -167,7 +167,8 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 		s := newLambdaService(t)
 		s.throttles = 2
 		n := startNodeWith(t, database, newToken(t, database), s.environment())
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fn", Enabled: true, Bounds: anyFunction()}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fn",
+			AppSpec: access.AppSpec{Enabled: true, Bounds: anyFunction()}}, client.Condition{}))
 		call := func(name, payload string, attempts int) run.Run {
 			t.Helper()
 			job := dispatcher.Job{App: "fn", Name: name}

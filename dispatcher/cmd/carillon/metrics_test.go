@@ -84,7 +84,7 @@ func liveMetrics(t *testing.T) metricsOf {
 	n := startNode(t, database, token, quick()...)
 	t.Cleanup(n.terminate)
 	receiver := newReceiver(t, nil)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	job := webhookJob("shop", "report", receiver.URL, map[string]string{"often": "rate(1s)"})
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	var m metricsOf

@@ -31,7 +31,7 @@ func TestKillBetweenAnyTwoStepsOfAnObjectiveCountsEachFireOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		names := []string{"first", "second"}
 		for _, name := range names {
 			job := webhookJob("kill", name, r.URL+"/"+name, map[string]string{"a": "0/2 * * * * ?"})

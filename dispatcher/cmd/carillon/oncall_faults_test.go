@@ -117,7 +117,7 @@ func fleetGone(t *testing.T, s *stage) symptom {
 // retentionBehind lets a session hold a lock on a day of the history that should be gone.
 func retentionBehind(t *testing.T, s *stage) symptom {
 	t.Helper()
-	brief := access.App{Name: "night", Enabled: true, Retention: input.Duration(24 * time.Hour)}
+	brief := access.App{Name: "night", AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(24 * time.Hour)}}
 	must[access.App](t)(s.PutApp(t.Context(), brief, client.Condition{Existing: true}))
 	forgotten := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.database))
 	t.Cleanup(func() { _ = forgotten.Close(t.Context()) })

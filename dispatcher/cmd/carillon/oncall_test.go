@@ -112,7 +112,7 @@ func (r *rehearsal) prepare(t *testing.T) *stage {
 		args = append(args, strings.ReplaceAll(arg, "{dir}", s.dir))
 	}
 	s.process = startNode(t, address, token, args...)
-	must[access.App](t)(s.PutApp(t.Context(), access.App{Name: "night", Enabled: true}, client.Condition{}))
+	must[access.App](t)(s.PutApp(t.Context(), access.App{Name: "night", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	return s
 }
 

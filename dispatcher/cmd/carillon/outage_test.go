@@ -158,7 +158,7 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	}
 	g.open()
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "away", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "away", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[dispatcher.Job](t)(n.PutJob(t.Context(),
 		webhookJob("away", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })

@@ -83,7 +83,7 @@ func TestNextMarksFiresUntilTheEndOfAPause(t *testing.T) {
 		job, trigger := dispatcher.Job{App: "shop",
 			JobSpec: dispatcher.JobSpec{Enabled: true}}, dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Enabled: true}}
 		tt.pause(&job, &trigger)
-		app := access.App{Enabled: true}
+		app := access.App{AppSpec: access.AppSpec{Enabled: true}}
 		if got := whyHeld(app, job, trigger, end.Add(-time.Second)); got != tt.want {
 			t.Errorf("%s, before its end: held because %q, want %q", name, got, tt.want)
 		}

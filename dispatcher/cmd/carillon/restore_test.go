@@ -138,9 +138,10 @@ func TestEachJobGoesOnAfterARestoredDump(t *testing.T) {
 	settings := []string{"--handler-interval=500ms", "--heartbeat=200ms", "--dead-after=20s"} // no node is taken for dead meanwhile
 	one := startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
-	must[access.App](t)(one.PutApp(t.Context(), access.App{Name: "bounded", Enabled: true}, client.Condition{}))
+	must[access.App](t)(one.PutApp(t.Context(), access.App{Name: "bounded", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[target.EndpointGroup](t)(one.PutGroup(t.Context(), target.EndpointGroup{App: "bounded", Name: "workers",
-		Endpoints: map[string]target.StaticEndpoint{"a": {URL: r.URL}, "b": {URL: r.URL}}}, client.Condition{}))
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{"a": {URL: r.URL}, "b": {URL: r.URL}}}},
+		client.Condition{}))
 	jobs := boundedJobs(r.URL)
 	for _, j := range jobs {
 		must[dispatcher.Job](t)(one.PutJob(t.Context(), j, client.Condition{}))

@@ -36,7 +36,7 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "retry", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "retry", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("retry", "flaky", r.URL, nil)
 		job.Retry.SetDefaults()
 		job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(time.Second)}, tries
@@ -94,7 +94,7 @@ func TestGoneTargetIsShownAndResumed(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusGone) })
 		n := startNode(t, database, newToken(t, database), quick()...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "gone", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "gone", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(),
 			webhookJob("gone", "job", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 		tick := func() dispatcher.Trigger {

@@ -127,7 +127,7 @@ func failOverWithLoss(t *testing.T, without string) {
 	g.open()
 	r := newReceiver(t, nil)
 	one, two := startNode(t, database, token, settings...), startNode(t, database, token, settings...)
-	must[access.App](t)(one.PutApp(t.Context(), access.App{Name: "tail", Enabled: true}, client.Condition{}))
+	must[access.App](t)(one.PutApp(t.Context(), access.App{Name: "tail", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[dispatcher.Job](t)(one.PutJob(t.Context(),
 		webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
@@ -194,7 +194,7 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 	token := newToken(t, database)
 	r := newReceiver(t, nil)
 	n := startNode(t, database, token, quick()...)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "tail", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "tail", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[dispatcher.Job](t)(n.PutJob(t.Context(),
 		webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })

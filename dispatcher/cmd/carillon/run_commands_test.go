@@ -26,7 +26,7 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 		}
 	})
 	for _, app := range []string{"crm", "shop"} {
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob(app, "orders", r.URL, nil), client.Condition{}))
 	}
 	do := func(want int, line string) string {
@@ -82,8 +82,8 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)
-	group := target.EndpointGroup{App: "crm", Name: "workers", Strategy: target.Broadcast,
-		Endpoints: map[string]target.StaticEndpoint{}}
+	group := target.EndpointGroup{App: "crm", Name: "workers", EndpointGroupSpec: target.EndpointGroupSpec{Strategy: target.Broadcast,
+		Endpoints: map[string]target.StaticEndpoint{}}}
 	for _, id := range []string{"a", "b", "c"} {
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
 			if id == "b" && a.attempt == 1 {
@@ -92,7 +92,7 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 		})
 		group.Endpoints[id] = target.StaticEndpoint{URL: r.URL}
 	}
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "crm", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[target.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
 	job := dispatcher.Job{App: "crm", Name: "spread", JobSpec: dispatcher.JobSpec{Enabled: true}}
 	job.Target.Group = &target.GroupTarget{Name: "workers"}

@@ -24,7 +24,7 @@ import (
 // tick declares a job that fires each second.
 func (n *process) tick(app, url string) {
 	n.t.Helper()
-	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
+	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), patient(webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"})),
 		client.Condition{}))
 }
@@ -147,7 +147,7 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	})
 	n := launchNodeIn(t, surroundings{files: 64}, database, token, nil, quick()...)
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "narrow", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "narrow", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	job := webhookJob("narrow", "herd", r.URL, nil)
 	job.Retry = run.Retry{MaxAttempts: run.MostAttempts, Base: input.Duration(time.Second),
 		Cap: input.Duration(2 * time.Second), MaxAge: run.DefaultMaxAge}

@@ -149,13 +149,15 @@ func TestScheduleNextTakesACalendarOfAnApp(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
 	must[access.App](t)(n.PutApp(t.Context(), access.App{
-		Name: "crm", Enabled: true, Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"},
+		Name: "crm", AppSpec: access.AppSpec{Enabled: true, Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}},
 	}, client.Condition{}))
 	must[dispatcher.Calendar](t)(n.PutCalendar(t.Context(), dispatcher.Calendar{
-		App: "crm", Name: "weekends", Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}},
+		App: "crm", Name: "weekends",
+		CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}}},
 	}, client.Condition{}))
 	must[dispatcher.Calendar](t)(n.PutCalendar(t.Context(),
-		dispatcher.Calendar{App: "crm", Name: "business", Bases: []string{"weekends"}}, client.Condition{}))
+		dispatcher.Calendar{App: "crm", Name: "business",
+			CalendarSpec: dispatcher.CalendarSpec{Bases: []string{"weekends"}}}, client.Condition{}))
 	api := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
 	out, errs, code := carillon(t, api, "schedule", "next", "0 8 1 * *", "--from=2027-04-02T00:00:00Z", "--count=1", "--app=crm",
 		"--calendar=business", "--on-excluded=next_day")

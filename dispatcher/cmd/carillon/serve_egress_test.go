@@ -27,7 +27,7 @@ func TestJobsDoNotReachTheAPIOfAnyNode(t *testing.T) {
 			t.Errorf("node %s serves %v, want the address that it listens on", node.ID, node.APIAddresses)
 		}
 	}
-	must[access.App](t)(a.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, client.Condition{}))
+	must[access.App](t)(a.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	for n, endpoint := range []string{a.endpoint, b.endpoint} {
 		name := fmt.Sprint("steal", n)
 		must[dispatcher.Job](t)(a.PutJob(t.Context(), webhookJob("app", name, endpoint+"/v1/nodes", nil), client.Condition{}))

@@ -24,7 +24,7 @@ func TestServeWritesALastMetricLineWhenItDrains(t *testing.T) {
 			database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 			n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_EMF=production"}, "--log-format="+format,
 				"--drain-timeout="+patience.String())
-			must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "emf", Enabled: true}, client.Condition{}))
+			must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "emf", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 			job := webhookJob("emf", "tick", r.URL, map[string]string{"tick": "* * * * * ?"})
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 			r.await(t, "two fires", func(all []arrival) bool { return len(all) >= 2 })

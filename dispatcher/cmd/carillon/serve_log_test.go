@@ -39,7 +39,7 @@ func TestNodeOutlivesTheReaderOfItsLog(t *testing.T) {
 	}
 	n := launchNodeIn(t, surroundings{log: write}, database, token, nil, append(quick(), "--log-level=debug")...)
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "silent", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "silent", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	must[dispatcher.Job](t)(n.PutJob(t.Context(),
 		webhookJob("silent", "ticks", r.URL, map[string]string{"tick": "rate(1s)"}), client.Condition{}))
 	r.await(t, "fires while nobody reads the log", func(all []arrival) bool { return len(all) >= 3 })

@@ -42,7 +42,7 @@ func TestNodeProtectsItsTaskDuringALongAttempt(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	token := newToken(t, database)
 	n := startNodeWith(t, database, token, []string{"ECS_AGENT_URI=" + agent.URL + "/api/7"}, "--task-protection", "--drain-timeout=30s")
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	call := func(name string, timeout input.Duration) {
 		t.Helper()
 		job := webhookJob("app", name, r.URL+"/"+name, nil)

@@ -63,7 +63,7 @@ func TestSystemdLearnsThatTheNodeStopsBeforeItHasDrained(t *testing.T) {
 	})
 	m := servers.NewSystemd(t)
 	n := startNodeWith(t, database, newToken(t, database), m.Environment("600000"), "--drain-timeout="+patience.String())
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "stop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "stop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("stop", "long", r.URL, nil), client.Condition{}))
 	must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 	receive(t, sent)

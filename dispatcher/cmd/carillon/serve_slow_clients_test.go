@@ -126,9 +126,10 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 			n := startNode(t, database, operator, append(tt.args, "--log-level=error")...)
 			bound := map[string]string{}
 			for _, app := range []string{"evil", "victim"} {
-				must[access.App](t)(n.PutApp(t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
+				must[access.App](t)(n.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 				bound[app] = must[access.IssuedToken](t)(n.PutToken(t.Context(), access.APIToken{
-					Name: app, Apps: []string{app}, Scopes: []access.Scope{access.ScopeRead}}, client.Condition{Absent: true})).Secret
+					Name:      app,
+					TokenSpec: access.TokenSpec{Apps: []string{app}, Scopes: []access.Scope{access.ScopeRead}}}, client.Condition{Absent: true})).Secret
 			}
 			tt.flood.request = strings.ReplaceAll(tt.flood.request, token, bound["evil"])
 			ctx, cancel := context.WithCancel(t.Context())

@@ -43,7 +43,7 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 		aws.CreateQueue(queue)
 		aws.CreateTopic(topic)
 		n := startNodeWith(t, database, newToken(t, database), aws.Environment(), quick()...)
-		shop := access.App{Name: "shop", Enabled: true}
+		shop := access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}
 		must[access.App](t)(n.PutApp(t.Context(), shop, client.Condition{}))
 		orders, announce := messageJobs()
 		if _, err := n.PutJob(t.Context(), orders, client.Condition{}); err == nil || !strings.Contains(err.Error(), "sqs.queues") {

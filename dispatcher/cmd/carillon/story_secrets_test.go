@@ -72,9 +72,9 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 	n := startNodeWith(t, database, newToken(t, database), aws.Environment(), append(quick(), "--secret-lifetime=2s",
 		"--vault-address="+vault.URL, "--vault-auth=kubernetes", "--vault-role=carillon-{app}", "--vault-token-file="+account,
 		"--secret-aws-role=arn:aws:iam::123456789012:role/carillon-{app}")...)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", Enabled: true, Bounds: &target.Bounds{
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{
 		Secrets: []string{"awssm:billing/*", "vault:secret/data/billing"},
-	}}, client.Condition{}))
+	}}}, client.Condition{}))
 	references := []string{"awssm:billing/api#token", "vault:secret/data/billing#token"}
 	for i, reference := range references {
 		if !strings.Contains(section, reference) {

@@ -73,7 +73,7 @@ func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
 	defer server.Close()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	job := webhookJob("shop", "import", server.URL, nil)
 	job.ConcurrencyPolicy, job.CarryState = run.ConcurrencyQueue, true
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
@@ -110,7 +110,7 @@ func TestStoryObjectiveIsMeasured(t *testing.T) {
 	r := newReceiver(t, nil)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	job := webhookJob("billing", "invoices", r.URL, map[string]string{"often": "0 0 12 1 1 ?"})
 	job.Objective = &dispatcher.Objective{Within: input.Duration(1e9), Of: "99.9%"}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))

@@ -29,7 +29,7 @@ func TestTemplatesRenderTheSameAfterACrash(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "told", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "told", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("told", "job", r.URL, map[string]string{"tick": "0/2 * * * * ?"})
 		tick := job.Triggers["tick"]
 		tick.MisfireAfter = input.Duration(time.Hour) // so that none is missed

@@ -193,7 +193,8 @@ func expiry(in input.Duration, now time.Time) *time.Time {
 }
 
 func (t *tokenCreateCommand) token(now time.Time) access.APIToken {
-	return access.APIToken{Name: t.Name, Description: t.Description, Scopes: t.Scope, Apps: t.Apps, ExpiresAt: expiry(t.ExpiresIn, now)}
+	return access.APIToken{Name: t.Name,
+		TokenSpec: access.TokenSpec{Description: t.Description, Scopes: t.Scope, Apps: t.Apps, ExpiresAt: expiry(t.ExpiresIn, now)}}
 }
 
 // flagProblems names flags where problems name fields.

@@ -29,7 +29,7 @@ func TestHangingCollectorMakesNoFireLate(t *testing.T) {
 		n := startNodeWith(t, database, newToken(t, database), []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL,
 			"OTEL_BSP_SCHEDULE_DELAY=20", fmt.Sprint("OTEL_BSP_MAX_QUEUE_SIZE=", queue), "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=20",
 			"OTEL_EXPORTER_OTLP_TIMEOUT=1000000"}, quick()...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "traced", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "traced", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		for i := range jobs {
 			job := webhookJob("traced", fmt.Sprint("job-", i), target.URL, map[string]string{"a": "* * * * * ?"})
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))

@@ -63,7 +63,7 @@ func TestAttemptsOfARunShareATraceOverTheDeathOfANode(t *testing.T) {
 		c, p, token := servers.NewCollector(t), newTracedTarget(t), newToken(t, database)
 		env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_BSP_SCHEDULE_DELAY=20"}
 		first := startNodeWith(t, database, token, env, append(quick(), "--node-name=first")...)
-		must[access.App](t)(first.PutApp(t.Context(), access.App{Name: "traced", Enabled: true}, client.Condition{}))
+		must[access.App](t)(first.PutApp(t.Context(), access.App{Name: "traced", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		after := webhookJob("traced", "after", p.URL+"/after", nil)
 		must[dispatcher.Job](t)(first.PutJob(t.Context(), after, client.Condition{}))
 		job := webhookJob("traced", "job", p.URL+"/canary-path?key=canary-query", nil)

@@ -82,7 +82,7 @@ func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database), "--poll-window=60s")
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "soon", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "soon", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		ahead := time.Second
 		until(t, "a fire that no poll brings", func() bool { // which come once a minute, so that only a notification can
 			ahead += time.Second
@@ -119,7 +119,7 @@ func TestKilledNodeRepeatsNoPayoutAndEndsNoFixedDelay(t *testing.T) {
 		})
 		token := newToken(t, database)
 		n := startNode(t, database, token, quick()...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bank", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bank", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		payout := webhookJob("bank", "payout", r.URL+"/payout", nil)
 		payout.Delivery = dispatcher.AtMostOnce
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), payout, client.Condition{}))
@@ -148,7 +148,7 @@ func TestLastFireOfATriggerRunsBeforeItCompletes(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database))
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "last", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "last", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		var name string
 		start := inTime(t, 3*time.Second, func(start time.Time) (first *time.Time, err error) {
 			name = fmt.Sprint("job-", start.Unix())
@@ -223,7 +223,7 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 		})
 		token := newToken(t, database)
 		n := startNode(t, database, token, quick()...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "gap", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "gap", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("gap", "ticks", r.URL+"/tick", map[string]string{"tick": "* * * * * ?"})
 		tick := job.Triggers["tick"]
 		tick.MisfireAfter = input.Duration(2 * time.Second)
@@ -305,7 +305,7 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database), append(quick(), "--poll-window=60s")...)
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "pause", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "pause", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("pause", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"})
 		tick := job.Triggers["tick"]
 		tick.MisfireAfter = input.Duration(10 * time.Second) // shorter than the poll window
@@ -358,7 +358,7 @@ func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 	token := newToken(t, database)
 	a := startNode(t, database, token, "--node-name=a", "--heartbeat=500ms")
 	b := startNode(t, database, token, "--node-name=b", "--heartbeat=500ms")
-	must[access.App](t)(a.PutApp(t.Context(), access.App{Name: "two", Enabled: true}, client.Condition{}))
+	must[access.App](t)(a.PutApp(t.Context(), access.App{Name: "two", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	const jobs, perJob = 4, 50
 	start := inTime(t, 6*time.Second, func(start time.Time) (*time.Time, error) { return declareShared(a, r.URL, start, jobs, perJob) })
 	path := fmt.Sprint("/", start.Unix())
@@ -430,7 +430,7 @@ func TestDrainFinishesRunsInFlight(t *testing.T) {
 		})
 		token := newToken(t, database)
 		n := startNode(t, database, token, "--drain-timeout="+patience.String())
-		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "drain", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "drain", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("drain", "slow", r.URL, nil), client.Condition{}))
 		one := must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)

@@ -100,7 +100,7 @@ func freeAddresses(t *testing.T, count int) (addresses []string, ports []int) {
 // declareExecutors declares the app and the group.
 func (n *process) declareExecutors(ports []int) {
 	n.t.Helper()
-	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: executorsApp, Enabled: true}, client.Condition{}))
+	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: executorsApp, AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	group := target.EndpointGroup{App: executorsApp, Name: executorsGroup}
 	group.SetDefaults()
 	group.Kind, group.AppName = target.GroupXXLJob, executorsAppName
@@ -283,9 +283,10 @@ func (n *process) checkTokens(binary, address string, executor *xxlExecutor) {
 	if got := n.executors(); fmt.Sprint(got) != "["+executor.id+"]" {
 		n.t.Errorf("executors = %v, want only %s", got, executor.id)
 	}
-	group := target.EndpointGroup{App: executorsApp, Name: "mistaken", Endpoints: map[string]target.StaticEndpoint{
-		"one": {URL: "http://" + address},
-	}}
+	group := target.EndpointGroup{App: executorsApp, Name: "mistaken",
+		EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{
+			"one": {URL: "http://" + address},
+		}}}
 	group.SetDefaults()
 	group.Kind, group.AccessToken = target.GroupXXLJob, &target.Secret{Reference: "env:SECRET_FINANCE_OTHER"}
 	must[target.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))

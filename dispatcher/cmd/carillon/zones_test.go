@@ -108,7 +108,7 @@ func TestNodeNamesItsZones(t *testing.T) {
 	if got, err := n.Version(t.Context()); err != nil || got.Zones != "2098b" {
 		t.Errorf("version %+v, %v, want zones 2098b", got, err)
 	}
-	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
 	const warning = "the node computes with time zone data 2098b, and this command with "
 	if _, errs, code := carillon(t, env, "schedule", "next", "--app", "shop", "@daily"); code != 0 || !strings.Contains(errs, warning) {
@@ -131,7 +131,7 @@ func TestInstallationChoosesTheZonesOfAllNodes(t *testing.T) {
 	first := startNode(t, database, secret, quick()...)
 	t.Cleanup(first.terminate)
 	ctx, n := t.Context(), first
-	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression, trigger.Timezone = "0 12 * * *", "Asia/Tokyo"

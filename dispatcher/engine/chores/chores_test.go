@@ -53,7 +53,7 @@ func openStore(t *testing.T, now time.Time, jobs ...string) *store.Store {
 		}
 	})
 	change := input.Change{Actor: "test", Now: now}
-	if _, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change); err != nil {
 		t.Fatal(err)
 	}
 	trigger := dispatcher.Trigger{}

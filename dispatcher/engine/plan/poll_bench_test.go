@@ -76,7 +76,7 @@ func copyJobs(b *testing.B, s *store.Store, database string, start time.Time) {
 	}}}}
 	job.Target.Webhook = &target.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: target.DefaultTimeout}
 	change := input.Change{Actor: "test"}
-	if _, _, err := s.PutApp(b.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {
+	if _, _, err := s.PutApp(b.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change); err != nil {
 		b.Fatal(err)
 	}
 	if _, _, err := s.PutJob(b.Context(), job, change); err != nil {

@@ -43,7 +43,7 @@ func (w *world) crowd() {
 // enable puts an app.
 func (w *world) enable(name string, enabled bool) {
 	w.t.Helper()
-	app := access.App{Name: name, Enabled: enabled, Retention: input.Duration(24 * time.Hour)}
+	app := access.App{Name: name, AppSpec: access.AppSpec{Enabled: enabled, Retention: input.Duration(24 * time.Hour)}}
 	if _, _, err := w.store.PutApp(w.t.Context(), app, byTest); err != nil {
 		w.t.Fatal(err)
 	}

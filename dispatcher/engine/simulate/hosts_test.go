@@ -39,7 +39,7 @@ func TestBrokenJobDelaysNoHealthyJobOnItsHost(t *testing.T) {
 					}
 					return 50 * time.Millisecond, http.StatusOK
 				}
-				other := access.App{Name: "other", Enabled: true, Retention: input.Duration(24 * time.Hour)}
+				other := access.App{Name: "other", AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(24 * time.Hour)}}
 				if _, _, err := w.store.PutApp(t.Context(), other, byTest); err != nil {
 					t.Fatal(err)
 				}

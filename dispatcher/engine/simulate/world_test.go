@@ -102,8 +102,8 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	w := &world{t: t, seed: seed, store: s, db: db, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
 		requests: map[attempt]time.Time{}, sent: map[run.Key]int{}, serial: map[string]map[attempt]run.NodeID{}}
 	const retention = input.Duration(10 * 365 * 24 * time.Hour)
-	app := access.App{Name: "app", Enabled: true, Retention: retention,
-		Bounds: &target.Bounds{Quotas: target.Quotas{Retention: retention}}}
+	app := access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true, Retention: retention,
+		Bounds: &target.Bounds{Quotas: target.Quotas{Retention: retention}}}}
 	if _, _, err := s.PutApp(t.Context(), app, byTest); err != nil {
 		t.Fatal(err)
 	}

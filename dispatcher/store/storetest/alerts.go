@@ -57,8 +57,8 @@ func alertTests() tests {
 
 // pager is an alert of all failures.
 func pager(name string) alert.Alert {
-	a := alert.Alert{App: "shop", Name: name, Description: "wake somebody", Recovery: true,
-		AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
+	a := alert.Alert{App: "shop", Name: name, Spec: alert.Spec{Description: "wake somebody", Recovery: true,
+		AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}}
 	a.Destination.Webhook = &target.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = "https://pager.example.com/"

@@ -55,7 +55,7 @@ func words(entries []access.AuditEntry) (all []string) {
 // changes makes one change of each kind, a minute apart.
 func (f *fixture) changes(by func(minute int) input.Change) {
 	ctx := f.Context()
-	f.must(f.PutApp(ctx, access.App{Name: "books", Enabled: true}, by(1)))
+	f.must(f.PutApp(ctx, access.App{Name: "books", AppSpec: access.AppSpec{Enabled: true}}, by(1)))
 	f.must(f.PutCalendar(ctx, dispatcher.Calendar{App: "books", Name: "holidays"}, by(2)))
 	report := job("report", map[string]dispatcher.Trigger{"eu": every(time.Hour, t0.Add(24*time.Hour))})
 	report.App = "books"
@@ -250,7 +250,7 @@ func testAuditRace(t *testing.T, f *fixture) {
 	for w := range writers {
 		wait.Go(func() {
 			for i := range each {
-				if _, _, err := f.PutApp(t.Context(), access.App{Name: fmt.Sprintf("app-%d-%d", w, i), Enabled: true},
+				if _, _, err := f.PutApp(t.Context(), access.App{Name: fmt.Sprintf("app-%d-%d", w, i), AppSpec: access.AppSpec{Enabled: true}},
 					input.Change{Actor: "racer"}); err != nil {
 					t.Error(err)
 				}

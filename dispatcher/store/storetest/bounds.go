@@ -50,7 +50,7 @@ func operator(now time.Time) input.Change {
 // bound sets the bounds of the app "shop", which it creates if need be.
 func (f *fixture) bound(bounds target.Bounds) access.App {
 	f.Helper()
-	app, _, err := f.PutApp(f.Context(), access.App{Name: "shop", Enabled: true, Bounds: &bounds}, operator(t0))
+	app, _, err := f.PutApp(f.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true, Bounds: &bounds}}, operator(t0))
 	f.must(err)
 	return app
 }
@@ -136,7 +136,7 @@ func testVariablesOfLongerName(t *testing.T, f *fixture) {
 
 func testFoldedNames(t *testing.T, f *fixture) {
 	f.putApp("pay-roll")
-	_, _, err := f.PutApp(t.Context(), access.App{Name: "pay_roll", Enabled: true}, at(t0))
+	_, _, err := f.PutApp(t.Context(), access.App{Name: "pay_roll", AppSpec: access.AppSpec{Enabled: true}}, at(t0))
 	f.wantProblem("a name that variables do not tell apart", err, "name_taken /name")
 	f.must(f.DeleteApp(t.Context(), "pay-roll", at(t0)))
 	f.putApp("pay_roll")
@@ -144,7 +144,7 @@ func testFoldedNames(t *testing.T, f *fixture) {
 
 func testBoundsOfOperators(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	app := access.App{Name: "shop", Enabled: true, Bounds: &target.Bounds{Weight: 100}}
+	app := access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{Weight: 100}}}
 	_, _, err := f.PutApp(ctx, app, at(t0))
 	f.wantProblem("a weight by the app's owner", err, "bound_operator /bounds")
 	f.must(f.PutApp(ctx, app, operator(t0)))
@@ -222,7 +222,8 @@ func testBreaks(t *testing.T, f *fixture) {
 
 func testBreaksOfGroups(t *testing.T, f *fixture) {
 	for name, hosts := range map[string][]string{"inside": {"hooks"}, "outside": {"hooks", "elsewhere"}} {
-		group := target.EndpointGroup{App: "shop", Name: name, Endpoints: map[string]target.StaticEndpoint{}}
+		group := target.EndpointGroup{App: "shop", Name: name,
+			EndpointGroupSpec: target.EndpointGroupSpec{Endpoints: map[string]target.StaticEndpoint{}}}
 		for _, host := range hosts {
 			group.Endpoints[host] = target.StaticEndpoint{URL: "https://" + host + ".example.org/"}
 		}
@@ -282,10 +283,10 @@ func testSuspendedOwner(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	f.bound(target.Bounds{Suspended: true})
 	for what, app := range map[string]access.App{
-		"enables it":            {Name: "shop", Enabled: true},
-		"enables it once more":  {Name: "shop", Enabled: true, Description: "x"},
+		"enables it":            {Name: "shop", AppSpec: access.AppSpec{Enabled: true}},
+		"enables it once more":  {Name: "shop", AppSpec: access.AppSpec{Enabled: true, Description: "x"}},
 		"disables it":           {Name: "shop"},
-		"enables it at the end": {Name: "shop", Enabled: true},
+		"enables it at the end": {Name: "shop", AppSpec: access.AppSpec{Enabled: true}},
 	} {
 		stored, _, err := f.PutApp(t.Context(), app, at(t0))
 		f.must(err)
@@ -293,7 +294,7 @@ func testSuspendedOwner(t *testing.T, f *fixture) {
 			t.Errorf("the owner %s: %d due triggers, suspended %t; want none, true", what, len(due), stored.Bounds.Suspended)
 		}
 	}
-	_, _, err := f.PutApp(t.Context(), access.App{Name: "shop", Enabled: true, Bounds: &target.Bounds{}}, at(t0))
+	_, _, err := f.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{}}}, at(t0))
 	f.wantProblem("bounds without the suspension", err, "bound_operator /bounds")
 }
 
@@ -438,7 +439,7 @@ func testBytesKept(t *testing.T, f *fixture) {
 			t.Errorf("%d bytes are kept, want %d", kept["shop"], want)
 		}
 	}
-	f.must(f.PutApp(ctx, access.App{Name: "shop", Enabled: true, Retention: input.Duration(2 * day)}, at(t0)))
+	f.must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(2 * day)}}, at(t0)))
 	keep(100, t0, 100)
 	keep(20, t0, 120)
 	keep(3, t0.Add(2*day), 123)
@@ -461,7 +462,7 @@ func testImportOutsideBounds(t *testing.T, f *fixture) {
 func testBoundsOfDeletedApp(t *testing.T, f *fixture) {
 	f.bound(target.Bounds{Suspended: true, Weight: 9})
 	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
-	app, _, err := f.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, at(t0))
+	app, _, err := f.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, at(t0))
 	f.must(err)
 	if !app.Bounds.Suspended || app.Bounds.Weight != 9 {
 		t.Errorf("the app came again with bounds %+v, want those it had", *app.Bounds)

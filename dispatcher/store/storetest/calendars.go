@@ -28,7 +28,7 @@ func calendarTests() tests {
 }
 
 func calendar(name string, rules ...schedule.CalendarRule) dispatcher.Calendar {
-	return dispatcher.Calendar{App: "shop", Name: name, Rules: rules}
+	return dispatcher.Calendar{App: "shop", Name: name, CalendarSpec: dispatcher.CalendarSpec{Rules: rules}}
 }
 
 // allDay excludes everything.

@@ -43,7 +43,7 @@ func testCensus(t *testing.T, f *fixture) {
 	long := time.Now().UTC().Add(-48 * time.Hour).Truncate(time.Second)
 	for name, expires := range map[string]*time.Time{"soon": &soon, "late": &late, "long-ago": &long, "never": nil} {
 		f.must(f.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: sha256.Sum256([]byte(name)),
-			Scopes: []access.Scope{access.ScopeRead}, ExpiresAt: expires}))
+			TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeRead}, ExpiresAt: expires}}))
 	}
 	want := none()
 	want.Nodes, want.TokenExpiry, want.Forgotten = nodes, soon, 1 // t0 is long ago

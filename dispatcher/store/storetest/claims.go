@@ -207,7 +207,9 @@ func testLostClaims(t *testing.T, f *fixture) {
 	lose("paused and resumed", f.nextAdvance(), func() { pause("", true)(); pause("", false)() }, nothing)
 	lose("edited", f.nextAdvance(), func() { f.editEvery("tick", time.Minute) }, nothing)
 	enable := func(enabled bool) func() {
-		return func() { f.must(f.PutApp(ctx, access.App{Name: "shop", Enabled: enabled}, at(t0))) }
+		return func() {
+			f.must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: enabled}}, at(t0)))
+		}
 	}
 	lose("app disabled", f.nextAdvance(), enable(false), enable(true))
 	state := func(s dispatcher.NodeState) func() {

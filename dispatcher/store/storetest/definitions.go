@@ -27,9 +27,9 @@ func wantError(t *testing.T, what string, err, want error) {
 
 func testApps(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	app := access.App{Name: "books", Description: "Books", Enabled: true, Defaults: &dispatcher.JobDefaults{
+	app := access.App{Name: "books", AppSpec: access.AppSpec{Description: "Books", Enabled: true, Defaults: &dispatcher.JobDefaults{
 		Timezone: "Europe/Berlin", Headers: map[string]string{"X-Team": "books"}, MisfirePolicy: dispatcher.Skip,
-	}}
+	}}}
 	stored, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := app

@@ -35,12 +35,12 @@ func groupTests() tests {
 // workers is a group that takes registrations and declares an endpoint.
 func workers() target.EndpointGroup {
 	return target.EndpointGroup{
-		App: "shop", Name: "workers", Description: "night shift", Path: "/jobs", Strategy: "first",
-		Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com", Labels: input.Labels{"zone": "x"}}},
-		Registration: &target.Registration{
-			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: input.Duration(time.Minute + 30*time.Second)},
-		DNS:         map[string]target.DNSMembers{"all": {Name: "workers.internal", Port: 8080}, "more": {Name: "_a._tcp.b", Type: "SRV"}},
-		HealthCheck: &target.HealthCheck{Path: "/health"}, EjectAfter: 7,
+		App: "shop", Name: "workers", EndpointGroupSpec: target.EndpointGroupSpec{Description: "night shift", Path: "/jobs", Strategy: "first",
+			Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a.example.com", Labels: input.Labels{"zone": "x"}}},
+			Registration: &target.Registration{
+				Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: input.Duration(time.Minute + 30*time.Second)},
+			DNS:         map[string]target.DNSMembers{"all": {Name: "workers.internal", Port: 8080}, "more": {Name: "_a._tcp.b", Type: "SRV"}},
+			HealthCheck: &target.HealthCheck{Path: "/health"}, EjectAfter: 7},
 	}
 }
 

@@ -24,7 +24,8 @@ var (
 
 func (f *fixture) putBrief() {
 	f.Helper()
-	f.must(f.PutApp(f.Context(), access.App{Name: "brief", Enabled: true, Retention: input.Duration(48 * time.Hour)}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: "brief",
+		AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(48 * time.Hour)}}, at(t0)))
 }
 
 // fire claims the first fire of a new job, a minute after t0.
@@ -117,11 +118,11 @@ func testRetentionChanges(t *testing.T, f *fixture) {
 	held := f.fire("brief", "job", "rate(1m)")
 	f.end(held, t0.Add(2*time.Minute))
 	runs := map[string]run.HeldRun{"run": held}
-	f.must(f.PutApp(t.Context(), access.App{Name: "brief", Retention: input.Duration(72 * time.Hour)}, at(t0)))
+	f.must(f.PutApp(t.Context(), access.App{Name: "brief", AppSpec: access.AppSpec{Retention: input.Duration(72 * time.Hour)}}, at(t0)))
 	if f.purge(briefEnd); !f.left(runs)["run"] {
 		t.Error("a run was removed that the app keeps by now")
 	}
-	f.must(f.PutApp(t.Context(), access.App{Name: "brief", Retention: input.Duration(48 * time.Hour)}, at(t0)))
+	f.must(f.PutApp(t.Context(), access.App{Name: "brief", AppSpec: access.AppSpec{Retention: input.Duration(48 * time.Hour)}}, at(t0)))
 	f.must(f.DeleteJob(t.Context(), "brief", "job", at(t0)))
 	f.must(f.DeleteApp(t.Context(), "brief", at(t0)))
 	if f.purge(briefEnd); f.left(runs)["run"] {

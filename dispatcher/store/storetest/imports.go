@@ -139,7 +139,7 @@ func testImportQuota(t *testing.T, f *fixture) {
 
 // testQuotasOfImport: those of a deleted app hold for one that is not an operator's, and those of an export for operators.
 func testQuotasOfImport(t *testing.T, f *fixture) {
-	brings := access.App{Name: "evil", Bounds: &target.Bounds{Quotas: target.Quotas{Jobs: 3}}}
+	brings := access.App{Name: "evil", AppSpec: access.AppSpec{Bounds: &target.Bounds{Quotas: target.Quotas{Jobs: 3}}}}
 	check := func(what string, change input.Change, want int) {
 		t.Helper()
 		quotas, err := f.ImportQuotas(t.Context(), brings, change)
@@ -148,7 +148,7 @@ func testQuotasOfImport(t *testing.T, f *fixture) {
 	}
 	check("by default", at(t0), 10_000)
 	check("for an operator", operator(t0), 3)
-	wide := access.App{Name: "evil", Bounds: &target.Bounds{Quotas: target.Quotas{Jobs: 7}}}
+	wide := access.App{Name: "evil", AppSpec: access.AppSpec{Bounds: &target.Bounds{Quotas: target.Quotas{Jobs: 7}}}}
 	_, _, err := f.PutApp(t.Context(), wide, operator(t0))
 	f.must(err)
 	check("of an app", at(t0), 7)

@@ -121,7 +121,7 @@ func testSaltOfAppCreatedAgain(_ *testing.T, f *fixture) {
 	if string(shop) == string(books) {
 		f.Errorf("two apps have the salt %x", shop)
 	}
-	f.must(f.PutApp(f.Context(), access.App{Name: "shop", Description: "changed"}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Description: "changed"}}, at(t0)))
 	f.expect("the salt after a change", string(f.exportOf("shop").Salt), string(shop))
 	f.must(f.DeleteApp(f.Context(), "shop", at(t0)))
 	f.putApp("shop")

@@ -119,8 +119,8 @@ func testSessions(t *testing.T, f *fixture) {
 func testIdentitySessions(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	session := aSession("s1", access.APIToken{
-		ID: "oidc:1", Name: "ann@example.com", Scopes: []access.Scope{access.ScopeRead}, Apps: []string{"shop"},
-		ExpiresAt: new(t0.Add(time.Hour)),
+		ID: "oidc:1", Name: "ann@example.com", TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeRead}, Apps: []string{"shop"},
+			ExpiresAt: new(t0.Add(time.Hour))},
 	})
 	session.Rules = "rules-1"
 	f.must(f.CreateSession(ctx, session, input.Change{Actor: "ann@example.com", TokenID: "oidc:1", Now: t0}))

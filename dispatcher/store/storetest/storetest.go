@@ -217,7 +217,7 @@ func at(now time.Time) input.Change { return input.Change{Actor: "test", Now: no
 
 func (f *fixture) putApp(name string) {
 	f.Helper()
-	f.must(f.PutApp(f.Context(), access.App{Name: name, Enabled: true}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: name, AppSpec: access.AppSpec{Enabled: true}}, at(t0)))
 }
 
 // register adds a node. Where a store serves one process, the nodes before it die, so a test

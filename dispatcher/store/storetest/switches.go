@@ -56,7 +56,7 @@ func (f *fixture) putMany(labels input.Labels) {
 // setApp switches the app "shop".
 func (f *fixture) setApp(enabled bool) {
 	f.Helper()
-	f.must(f.PutApp(f.Context(), access.App{Name: "shop", Enabled: enabled}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: enabled}}, at(t0)))
 }
 
 // follow lets a portion of triggers follow.

@@ -25,7 +25,8 @@ func tokenTests() tests {
 
 // aToken is one of an app's pipeline.
 func aToken(id, name string, scopes ...access.Scope) access.APIToken {
-	return access.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, Scopes: scopes, CreatedAt: t0, Revision: 1}
+	return access.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, TokenSpec: access.TokenSpec{Scopes: scopes},
+		TokenStatus: access.TokenStatus{CreatedAt: t0, Revision: 1}}
 }
 
 func testTokens(t *testing.T, f *fixture) {

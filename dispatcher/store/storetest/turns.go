@@ -242,7 +242,7 @@ func testFollowByTurns(t *testing.T, f *fixture) {
 func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
 	f.crowdOfEnds(30, 3)
 	bounds := target.Bounds{Quotas: target.Quotas{WaitingRuns: 40}}
-	_, _, err := f.PutApp(t.Context(), access.App{Name: "crowded", Enabled: true, Bounds: &bounds}, operator(t0))
+	_, _, err := f.PutApp(t.Context(), access.App{Name: "crowded", AppSpec: access.AppSpec{Enabled: true, Bounds: &bounds}}, operator(t0))
 	f.must(err)
 	f.request("crowded", "big", 40, t0.Add(2*time.Minute+30*time.Second))
 	now := t0.Add(3 * time.Minute)

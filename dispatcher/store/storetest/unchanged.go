@@ -66,7 +66,7 @@ func testUnchanged(t *testing.T, f *fixture) {
 	var got definitions
 	var created [3]bool
 	var err error
-	got.App, created[0], err = f.PutApp(ctx, access.App{Name: "shop", Enabled: true}, at(later))
+	got.App, created[0], err = f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, at(later))
 	f.must(err)
 	got.Calendar, created[1], err = f.PutCalendar(ctx, holidays, at(later))
 	f.must(err)
@@ -130,7 +130,7 @@ func testUnchangedConditions(t *testing.T, f *fixture) {
 	} {
 		_, _, err := f.PutJob(ctx, j, by)
 		wantError(t, "put a job, expecting "+name, err, dispatcher.ErrPrecondition)
-		_, _, err = f.PutApp(ctx, access.App{Name: "shop", Enabled: true}, by)
+		_, _, err = f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, by)
 		wantError(t, "put an app, expecting "+name, err, dispatcher.ErrPrecondition)
 		_, err = f.PauseJob(ctx, "shop", "tick", "", false, by)
 		wantError(t, "resume a job, expecting "+name, err, dispatcher.ErrPrecondition)

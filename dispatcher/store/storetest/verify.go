@@ -275,7 +275,7 @@ func testExplainDefinitions(t *testing.T, f *fixture) {
 	put(minutes(5).Add(time.Second), func(t *dispatcher.Trigger) { t.Enabled = true })
 	put(minutes(6).Add(-time.Second), func(t *dispatcher.Trigger) { t.Calendar = "freeze" })
 	put(minutes(8).Add(time.Second), func(t *dispatcher.Trigger) { t.Calendar = "" })
-	f.must(f.PutApp(ctx, access.App{Name: "shop", Enabled: false}, at(minutes(9).Add(time.Second))))
+	f.must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: false}}, at(minutes(9).Add(time.Second))))
 	now := minutes(10)
 	check := func(want map[time.Time]string) {
 		t.Helper()
@@ -348,7 +348,8 @@ func testRecords(t *testing.T, f *fixture) {
 	}
 
 	// A longer retention brings nothing back.
-	f.must(f.PutApp(ctx, access.App{Name: "shop", Enabled: true, Retention: input.Duration(90 * 24 * time.Hour)}, at(shopEnd)))
+	f.must(f.PutApp(ctx, access.App{Name: "shop",
+		AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(90 * 24 * time.Hour)}}, at(shopEnd)))
 	for day, want := range map[int]time.Time{0: shopEnd.AddDate(0, 0, -30), 59: shopEnd.AddDate(0, 0, -30), 70: shopEnd.AddDate(0, 0, -20)} {
 		record, err := f.AppHistory(ctx, "shop", time.Time{}, shopEnd.AddDate(0, 0, day))
 		if err != nil || !record.Since.Equal(want) {
