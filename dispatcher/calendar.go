@@ -18,7 +18,7 @@ type Calendar struct {
 	App  string `json:"app"`
 	Name string `json:"name"`
 	CalendarSpec
-	CalendarStatus
+	CalendarStatus `body:"-"`
 }
 
 // CalendarSpec is what a person declares of a calendar.

@@ -16,9 +16,9 @@ type Job struct {
 	Name string `json:"name"`
 	// Origin is the name that keys, event ids and H are derived from, if it is not Name: the one that the job was created
 	// with. If another job had that origin, "~2" follows it, or "~3" and so on.
-	Origin string `json:"origin,omitempty"`
+	Origin string `json:"origin,omitempty" body:"-"`
 	JobSpec
-	JobStatus
+	JobStatus `body:"-"`
 }
 
 // JobSpec is what a person declares of a job.

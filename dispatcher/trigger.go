@@ -12,7 +12,7 @@ import (
 // Trigger is one schedule of a job.
 type Trigger struct {
 	TriggerSpec
-	TriggerStatus
+	TriggerStatus `body:"-"`
 }
 
 // TriggerSpec is what a person declares of a trigger.

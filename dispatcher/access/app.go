@@ -15,7 +15,7 @@ type App struct {
 	// Name is chosen by the client; see CheckName.
 	Name string `json:"name"`
 	AppSpec
-	AppStatus
+	AppStatus `body:"-"`
 }
 
 // AppSpec is what a person declares of an app.

@@ -11,13 +11,13 @@ import (
 // APIToken is a bearer token of the HTTP API. The token itself is shown once, at its creation or rotation.
 type APIToken struct {
 	// ID is drawn at random, and never used again: the audit log names it.
-	ID string `json:"id"`
+	ID string `json:"id" body:"-"`
 	// Name is chosen by its creator; see CheckName. It may be used again after the token was revoked.
 	Name string `json:"name"`
 	// Hash is the SHA-256 of the token.
 	Hash [32]byte `json:"-"`
 	TokenSpec
-	TokenStatus
+	TokenStatus `body:"-"`
 }
 
 // TokenSpec is what the creator of a token chooses.

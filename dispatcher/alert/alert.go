@@ -21,7 +21,7 @@ type Alert struct {
 	App  string `json:"app"`
 	Name string `json:"name"`
 	Spec
-	Status
+	Status `body:"-"`
 }
 
 // Spec is what a person declares of an alert.
@@ -106,8 +106,8 @@ type Mute struct {
 	// Reason is free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty"`
 	// By is the actor that the audit log names, and At when it was muted. Read-only.
-	By string     `json:"by,omitempty"`
-	At *time.Time `json:"at,omitempty"`
+	By string     `json:"by,omitempty" body:"-"`
+	At *time.Time `json:"at,omitempty" body:"-"`
 }
 
 // Bounds and defaults of alerts.

@@ -255,7 +255,8 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	}
 	for name, typ := range types {
 		described := doc.Comp.Schemas[name]
-		if diff := cmp.Diff(slices.Sorted(maps.Keys(decode.Fields(typ))), slices.Sorted(maps.Keys(described.Properties))); diff != "" {
+		fields := decode.Fields(typ)
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(fields)), slices.Sorted(maps.Keys(described.Properties))); diff != "" {
 			t.Errorf("%s (-type +schema):\n%s", name, diff)
 		}
 		var marked []string
@@ -265,7 +266,8 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 			}
 		}
 		slices.Sort(marked)
-		if diff := cmp.Diff(slices.Sorted(slices.Values(decode.ReadOnly(typ))), marked); diff != "" {
+		maps.DeleteFunc(fields, func(_ string, f decode.Field) bool { return !f.ReadOnly })
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(fields)), marked); diff != "" {
 			t.Errorf("read-only fields of %s (-ignored +described):\n%s", name, diff)
 		}
 		for _, field := range described.Required {

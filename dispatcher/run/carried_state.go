@@ -29,15 +29,15 @@ type CarriedState struct {
 	// State is the value; null: there is none.
 	State json.RawMessage `json:"state"`
 	// Revision counts the changes; it is the ETag. 0: there was none yet.
-	Revision int64 `json:"revision"`
+	Revision int64 `json:"revision" body:"-"`
 	// UpdatedAt is when it was written, nil if it never was.
-	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty" body:"-"`
 	// Run is the run that returned it; empty: an operator set or cleared it, who is SetBy.
-	Run   string `json:"run,omitempty"`
-	SetBy string `json:"set_by,omitempty"`
+	Run   string `json:"run,omitempty" body:"-"`
+	SetBy string `json:"set_by,omitempty" body:"-"`
 	// DiscardedRun is the latest run whose state was discarded, because an operator had set or cleared the state since that
 	// run began; empty: none since a run last wrote it.
-	DiscardedRun string `json:"discarded_run,omitempty"`
+	DiscardedRun string `json:"discarded_run,omitempty" body:"-"`
 }
 
 // Validate returns everything wrong with a state that an operator sets, as Problems, or nil.

@@ -21,7 +21,7 @@ type Bounds struct {
 	// SuspendedReason is shown to the app's owner; free text of at most 1024 characters.
 	SuspendedReason string `json:"suspended_reason"`
 	// Suspension says who suspended the app, and when. Read-only.
-	Suspension
+	Suspension `body:"-"`
 	// Weight is how many turns the app gets for each turn of an app with weight 1 when fires of
 	// several apps wait for a node: 1 to MaxWeight; default 1.
 	Weight int `json:"weight"`

@@ -17,7 +17,7 @@ type EndpointGroup struct {
 	App  string `json:"app"`
 	Name string `json:"name"`
 	EndpointGroupSpec
-	EndpointGroupStatus
+	EndpointGroupStatus `body:"-"`
 }
 
 // EndpointGroupSpec is what a person declares of an endpoint group.
@@ -131,20 +131,20 @@ type Endpoint struct {
 	ID string `json:"id"`
 	StaticEndpoint
 	// Source says how the endpoint came.
-	Source EndpointSource `json:"source"`
+	Source EndpointSource `json:"source" body:"-"`
 	// Draining endpoints get no new requests. An operator sets and lifts it.
-	Draining bool `json:"draining"`
+	Draining bool `json:"draining" body:"-"`
 	// RegisteredAt is when the endpoint registered or was declared first, since it was there without a break; of one from
 	// DNS, since when the node that says so knows it.
-	RegisteredAt time.Time `json:"registered_at"`
+	RegisteredAt time.Time `json:"registered_at" body:"-"`
 	// ExpiresAt is when a registered endpoint goes unless it registers again; nil for others.
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" body:"-"`
 	// ServerName is, of an address from DNS, the name and port that it gets as Host unless the group says otherwise; its
 	// certificate has that name.
-	ServerName string `json:"server_name,omitempty"`
+	ServerName string `json:"server_name,omitempty" body:"-"`
 	// Refused says why no request goes to an endpoint from DNS: the node or the bounds of the app refuse its address. Such an
 	// endpoint is shown to operators, and is otherwise as one that is not there. Empty: it may be called.
-	Refused string `json:"refused,omitempty"`
+	Refused string `json:"refused,omitempty" body:"-"`
 }
 
 // EndpointSource says how an endpoint came to its group.

@@ -22,7 +22,7 @@ type Target struct {
 	SQS *SQS `json:"sqs,omitempty"`
 	SNS *SNS `json:"sns,omitempty"`
 	// Alert is where the notifications of an alert go. No job of a user has it.
-	Alert *AlertDestination `json:"alert,omitempty"`
+	Alert *AlertDestination `json:"alert,omitempty" body:"-"`
 }
 
 // Kind is a kind of target, named as its key in JSON. It is empty for a target of a kind that

@@ -40,7 +40,7 @@ func Part(raw json.RawMessage, into any) bool {
 }
 
 func newDecoder(text []byte) *decoder {
-	d := &decoder{most: maxElements, room: min(Factor*len(text)+floor, maxDecoded), fields: map[reflect.Type]map[string][]int{}}
+	d := &decoder{most: maxElements, room: min(Factor*len(text)+floor, maxDecoded), fields: map[reflect.Type]map[string]Field{}}
 	if len(text) > MaxBody {
 		d.most = MaxImport / 64 // an app has any number of jobs; the smallest takes more bytes than that
 	}
@@ -195,7 +195,7 @@ type decoder struct {
 	// steps counts the calls of full.
 	steps int
 	// fields are those of the structs that were met, by their JSON names.
-	fields map[reflect.Type]map[string][]int
+	fields map[reflect.Type]map[string]Field
 	// work counts bytes looked at and written, so that tests see what a body costs without measuring time.
 	work int
 }

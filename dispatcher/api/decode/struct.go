@@ -12,41 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/run"
-	"github.com/carillon-dev/carillon/dispatcher/target"
 )
-
-// readOnly lists the fields of each type that only the server writes. A body may contain them with
-// any value; they are ignored.
-var readOnly = map[reflect.Type][]string{
-	reflect.TypeFor[access.App](): {
-		"aws_external_id", "breaks", "pauses", "importing", "usage", "revision", "created_at", "updated_at",
-	},
-	reflect.TypeFor[target.Bounds](): {"suspended_by", "suspended_at"},
-	reflect.TypeFor[dispatcher.Job](): {
-		"origin", "paused", "paused_by", "paused_at", "pause_reason", "paused_until", "pauses", "state", "revision", "created_at",
-		"updated_at", "warnings",
-	},
-	reflect.TypeFor[dispatcher.Trigger](): {
-		"paused", "paused_by", "paused_at", "pause_reason", "paused_until", "state", "error", "prev_fire_time", "next_fire_time",
-		"due_at", "anchor_at", "counted_from", "fired", "origin",
-	},
-	reflect.TypeFor[dispatcher.Calendar]():  {"removal_requested_at", "revision", "created_at", "updated_at"},
-	reflect.TypeFor[target.EndpointGroup](): {"revision", "created_at", "updated_at"},
-	reflect.TypeFor[target.Target]():        {"alert"},
-	reflect.TypeFor[alert.Alert]():          {"muted", "firing", "warnings", "revision", "created_at", "updated_at"},
-	reflect.TypeFor[alert.Mute]():           {"by", "at"},
-	reflect.TypeFor[target.Endpoint]():      {"source", "draining", "registered_at", "expires_at", "server_name", "refused"},
-	reflect.TypeFor[run.CarriedState]():     {"revision", "updated_at", "run", "set_by", "discarded_run"},
-	reflect.TypeFor[access.APIToken]():      {"id", "created_at", "last_used_at", "rotated_until", "revision"},
-}
-
-// ReadOnly returns the fields of a type that only the server writes.
-func ReadOnly(of reflect.Type) []string { return readOnly[of] }
 
 var (
 	rawType     = reflect.TypeFor[json.RawMessage]()
@@ -231,7 +198,7 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	for literal, value := range Parts(raw) {
 		here.key = literal
 		key := unquote(literal)
-		index, known := fields[string(key)]
+		field, known := fields[string(key)]
 		switch {
 		case d.full():
 			return true
@@ -240,20 +207,27 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 			name := string(key)
 			d.add(here, input.CodeJSONUnknown, "unknown field %s%s",
 				input.Echo(name), input.DidYouMean(name, slices.Sorted(maps.Keys(fields))))
-		case slices.Contains(readOnly[v.Type()], string(key)):
-		default:
-			d.fill(v.FieldByIndex(index), value, here)
+		case !field.ReadOnly:
+			d.fill(v.FieldByIndex(field.index), value, here)
 		}
 	}
 	return true
 }
 
+// Field is a field of a struct.
+type Field struct {
+	index []int
+	// ReadOnly fields are those that only the server writes, and those of an embedded struct that it writes, tagged body:"-".
+	// A body may contain them with any value; they are ignored.
+	ReadOnly bool
+}
+
 // Fields returns the fields of a struct by their JSON names, including those of embedded structs.
-func Fields(t reflect.Type) map[string][]int {
-	fields := map[string][]int{}
+func Fields(t reflect.Type) map[string]Field {
+	fields := map[string]Field{}
 	for _, f := range reflect.VisibleFields(t) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			fields[name] = f.Index
+			fields[name] = Field{f.Index, t.Field(f.Index[0]).Tag.Get("body") == "-"}
 		}
 	}
 	return fields
