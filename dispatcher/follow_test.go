@@ -155,16 +155,16 @@ func TestSecretsOfTheWholeJobHaveTheirPointers(t *testing.T) {
 	hook := *validJob().Target.Webhook
 	hook.Auth = secret("env:SECRET_B")
 	job.OnMisfire = &Follow{Target: &target.Target{Webhook: &hook}}
-	paths := input.SortedKeys(job.Secrets())
+	paths := input.SortedKeys(target.Secrets(job))
 	want := []string{"/on_misfire/target/webhook/auth/bearer/token", "/target/webhook/auth/bearer/token"}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Fatalf("secrets (-want +got):\n%s", diff)
 	}
-	changed := job.WithSecrets(map[string]target.Secret{want[0]: {Reference: "env:SECRET_C"}})
-	if got := changed.Secrets()[want[0]].Reference; got != "env:SECRET_C" {
+	changed := target.WithSecrets(job, map[string]target.Secret{want[0]: {Reference: "env:SECRET_C"}})
+	if got := target.Secrets(changed)[want[0]].Reference; got != "env:SECRET_C" {
 		t.Errorf("the replaced secret is %s", got)
 	}
-	if got := job.Secrets()[want[0]].Reference; got != "env:SECRET_B" {
+	if got := target.Secrets(job)[want[0]].Reference; got != "env:SECRET_B" {
 		t.Errorf("the job that was copied has secret %s now", got)
 	}
 }

@@ -60,7 +60,7 @@ func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: target.Secret{Value: input.NewSensitive("hunter2")},
 			SessionToken: &target.Secret{Value: input.NewSensitive("hunter3")},
 		}}}
-	wire, _ := json.Marshal(declared.ForWire())
+	wire, _ := json.Marshal(target.ForWire(declared))
 	plain, _ := json.Marshal(declared)
 	for _, secret := range []string{`"hunter2"`, `"hunter3"`} {
 		if !strings.Contains(string(wire), secret) || strings.Contains(string(plain), secret) {
@@ -74,16 +74,16 @@ func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 func TestEverySecretOfATargetIsFound(t *testing.T) {
 	t.Parallel()
 	to := full(reflect.TypeFor[target.Target]()).Interface().(target.Target)
-	text, err := json.Marshal(dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: to}}.ForWire())
+	text, err := json.Marshal(target.ForWire(dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: to}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, got := strings.Count(string(text), `"value":"hunter2"`), len(to.Secrets()); want < 5 || got != want {
+	if want, got := strings.Count(string(text), `"value":"hunter2"`), len(target.Secrets(to)); want < 5 || got != want {
 		t.Errorf("a target with %d secrets is said to have %d", want, got)
 	}
-	for path := range to.Secrets() {
-		replaced := to.WithSecrets(map[string]target.Secret{path: {Stored: true}})
-		if replaced.Secrets()[path] != (target.Secret{Stored: true}) || to.Secrets()[path].Stored {
+	for path := range target.Secrets(to) {
+		replaced := target.WithSecrets(to, map[string]target.Secret{path: {Stored: true}})
+		if target.Secrets(replaced)[path] != (target.Secret{Stored: true}) || target.Secrets(to)[path].Stored {
 			t.Errorf("secret %s is not replaced, or in the original, too", path)
 		}
 	}

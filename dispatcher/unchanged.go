@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // What a client declares again as it is stored changes nothing: no revision, no entry in the audit log, no notification.
@@ -13,13 +14,8 @@ import (
 // always: nobody learns from a revision whether they have guessed it. So does a trigger in state error, because declaring
 // it again schedules it again.
 func (j Job) Declares(declared Job) bool {
-	if len(j.Triggers) != len(declared.Triggers) {
+	if len(j.Triggers) != len(declared.Triggers) || target.GivesSecret(declared) {
 		return false
-	}
-	for _, secret := range declared.Secrets() {
-		if !secret.Value.IsZero() {
-			return false
-		}
 	}
 	for _, t := range j.Triggers {
 		if t.State == TriggerError {

@@ -23,7 +23,7 @@ func groups(c *connection) kind[groupModel] {
 			func(g target.EndpointGroup) int64 { return g.Revision },
 		},
 		secrets: secretsOf[target.EndpointGroup]{
-			target.EndpointGroup.Secrets, target.EndpointGroup.WithSecrets, target.EndpointGroup.CheckKept,
+			target.Secrets[target.EndpointGroup], target.WithSecrets[target.EndpointGroup], target.EndpointGroup.CheckKept,
 			func(e *expander, _ string) bool {
 				return e.allKnown("/endpoints") && e.allKnown("/registration") && e.allKnown("/auth/oauth2/token_url")
 			},

@@ -20,12 +20,13 @@ func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, con
 	// The defaults of the app are known at plan.
 	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, diags, config))
 	var problems input.Problems
-	input.CheckName(&problems, "/app", job.App)                                   // Validate leaves it out: the API has it in the URL
-	problems.AddError("", job.WithSecrets(withOmitted(job.Secrets())).Validate()) // ModifyPlan knows whether there is a stored value
+	input.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
+	// ModifyPlan knows whether there is a stored value.
+	problems.AddError("", target.WithSecrets(job, withOmitted(target.Secrets(job))).Validate())
 	if from, known := renamedFrom(config); known {
 		problems.AddError("", from.Check(job.Triggers))
 	}
-	if text, err := json.Marshal(job.ForWire()); err == nil {
+	if text, err := json.Marshal(target.ForWire(job)); err == nil {
 		const most = 10
 		problems.AddError("", input.CheckJSONText(text, most))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -58,7 +59,7 @@ func (f *fixture) stored(t *testing.T) map[string]string {
 		t.Fatalf("jobs = %v, %v", jobs, err)
 	}
 	values := map[string]string{}
-	for path, secret := range jobs[0].Target.Secrets() {
+	for path, secret := range target.Secrets(jobs[0].Target) {
 		values[path[strings.LastIndex(path, "/")+1:]] = secret.Reference + secret.Value.Reveal()
 	}
 	return values
@@ -186,10 +187,10 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 	}
 	for name := range kinds {
 		jobs, err := f.store.JobsByID(t.Context(), []int64{run.JobID("crm", name)})
-		if err != nil || len(jobs) != 1 || len(jobs[0].Target.Secrets()) != 1 {
+		if err != nil || len(jobs) != 1 || len(target.Secrets(jobs[0].Target)) != 1 {
 			t.Fatalf("%s: jobs = %v, %v", name, jobs, err)
 		}
-		for path, secret := range jobs[0].Target.Secrets() {
+		for path, secret := range target.Secrets(jobs[0].Target) {
 			if secret.Value.Reveal() == "" {
 				t.Errorf("%s: %s is not stored", name, path)
 			}

@@ -305,19 +305,8 @@ func (a Alert) Attached() dispatcher.Job {
 	return job
 }
 
-// ForWire returns a copy of a whose JSON holds the values of its secrets, only to send it to the API.
-func (a Alert) ForWire() Alert {
-	a.Destination = a.Destination.ForWire()
-	return a
-}
-
 // Declares tells whether a, which is stored, is what declared would become. A value that is given for a secret differs
 // always, as that of a job does.
 func (a Alert) Declares(declared Alert) bool {
-	for _, secret := range declared.Destination.Secrets() {
-		if !secret.Value.IsZero() {
-			return false
-		}
-	}
-	return input.SameJSON(a.Resolved().Spec, declared.Resolved().Spec)
+	return !target.GivesSecret(declared) && input.SameJSON(a.Resolved().Spec, declared.Resolved().Spec)
 }

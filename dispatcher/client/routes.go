@@ -96,7 +96,7 @@ func (c *Client) Jobs(ctx context.Context, app string, page input.Page) (List[di
 
 // PutJob creates or replaces a job with its triggers.
 func (c *Client) PutJob(ctx context.Context, job dispatcher.Job, cond Condition) (dispatcher.Job, error) {
-	return put(ctx, c, path("apps", job.App, "jobs", job.Name), job.ForWire(), cond, isJob(job.App, job.Name))
+	return put(ctx, c, path("apps", job.App, "jobs", job.Name), target.ForWire(job), cond, isJob(job.App, job.Name))
 }
 
 // Job gets a job with its triggers.

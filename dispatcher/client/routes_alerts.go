@@ -20,7 +20,7 @@ func (c *Client) Alerts(ctx context.Context, app string, page input.Page) (List[
 
 // PutAlert creates or replaces an alert.
 func (c *Client) PutAlert(ctx context.Context, alert alert.Alert, cond Condition) (alert.Alert, error) {
-	return put(ctx, c, path("apps", alert.App, "alerts", alert.Name), alert.ForWire(), cond, isAlert(alert.App, alert.Name))
+	return put(ctx, c, path("apps", alert.App, "alerts", alert.Name), target.ForWire(alert), cond, isAlert(alert.App, alert.Name))
 }
 
 // Alert gets an alert.

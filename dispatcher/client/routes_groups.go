@@ -16,7 +16,7 @@ func (c *Client) Groups(ctx context.Context, app string, page input.Page) (List[
 
 // PutGroup creates or replaces an endpoint group.
 func (c *Client) PutGroup(ctx context.Context, group target.EndpointGroup, cond Condition) (target.EndpointGroup, error) {
-	return put(ctx, c, path("apps", group.App, "groups", group.Name), group.ForWire(), cond, isGroup(group.App, group.Name))
+	return put(ctx, c, path("apps", group.App, "groups", group.Name), target.ForWire(group), cond, isGroup(group.App, group.Name))
 }
 
 // Group gets an endpoint group.

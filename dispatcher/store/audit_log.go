@@ -179,11 +179,11 @@ func auditedJob(ctx context.Context, t *tx, job *dispatcher.Job) (any, error) {
 		return nil, nil
 	}
 	shown := *job
-	hashes, err := hashed(ctx, t, job.Secrets())
+	hashes, err := hashed(ctx, t, target.Secrets(*job))
 	if err != nil {
 		return nil, err
 	}
-	parts, err := partsOf(shown.WithSecrets(hashes).ForWire())
+	parts, err := partsOf(target.ForWire(target.WithSecrets(shown, hashes)))
 	if err != nil {
 		return nil, err
 	}
@@ -329,9 +329,9 @@ func (s *Store) withValues(ctx context.Context, q db.Querier, job *dispatcher.Jo
 func replacedValues(applied, given dispatcher.Job, old *dispatcher.Job) *dispatcher.Job {
 	var kept map[string]target.Secret
 	if old != nil {
-		kept = old.Secrets()
+		kept = target.Secrets(*old)
 	}
-	applied = applied.WithSecrets(keptValues(given.Secrets(), kept))
+	applied = target.WithSecrets(applied, keptValues(target.Secrets(given), kept))
 	return &applied
 }
 

@@ -13,11 +13,11 @@ func auditedGroup(ctx context.Context, t *tx, group *target.EndpointGroup) (any,
 	if group == nil {
 		return nil, nil
 	}
-	hashes, err := hashed(ctx, t, group.Secrets())
+	hashes, err := hashed(ctx, t, target.Secrets(*group))
 	if err != nil {
 		return nil, err
 	}
-	parts, err := partsOf(group.WithSecrets(hashes).ForWire())
+	parts, err := partsOf(target.ForWire(target.WithSecrets(*group, hashes)))
 	without(parts, "revision", "created_at", "updated_at")
 	return parts, err
 }
@@ -38,8 +38,8 @@ func auditGroup(ctx context.Context, t *tx, c auditEntry, before, after *target.
 func replacedGroupValues(stored, given target.EndpointGroup, old *target.EndpointGroup) *target.EndpointGroup {
 	var kept map[string]target.Secret
 	if old != nil {
-		kept = old.Secrets()
+		kept = target.Secrets(*old)
 	}
-	stored = stored.WithSecrets(keptValues(given.Secrets(), kept))
+	stored = target.WithSecrets(stored, keptValues(target.Secrets(given), kept))
 	return &stored
 }

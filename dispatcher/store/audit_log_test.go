@@ -21,7 +21,7 @@ func hashesOf(t *testing.T, raw json.RawMessage) map[string]string {
 		t.Fatalf("%s: %v", raw, err)
 	}
 	hashes := map[string]string{}
-	for path, secret := range job.Target.Secrets() {
+	for path, secret := range target.Secrets(job.Target) {
 		hashes[path] = secret.Value.Reveal()
 	}
 	return hashes

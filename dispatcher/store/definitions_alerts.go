@@ -322,13 +322,13 @@ func auditAlert(ctx context.Context, t *tx, c auditEntry, before, after *alert.A
 		if side.alert == nil {
 			continue
 		}
-		hashes, err := hashed(ctx, t, side.alert.Destination.Secrets())
+		hashes, err := hashed(ctx, t, target.Secrets(side.alert.Destination))
 		if err != nil {
 			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
 		}
 		shown := *side.alert
-		shown.Destination = shown.Destination.WithSecrets(hashes)
-		parts, err := partsOf(shown.ForWire())
+		shown.Destination = target.WithSecrets(shown.Destination, hashes)
+		parts, err := partsOf(target.ForWire(shown))
 		if err != nil {
 			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
 		}

@@ -191,13 +191,13 @@ func (s *Store) writeGroup(ctx context.Context, t *tx, old *target.EndpointGroup
 	group target.EndpointGroup) (stored target.EndpointGroup, err error) {
 	var before map[string]target.Secret
 	if old != nil {
-		before = old.Secrets()
+		before = target.Secrets(*old)
 	}
 	given, sealed, err := s.sealSecrets(before, ownerGroup(group))
 	if err != nil {
 		return stored, err
 	}
-	group = group.WithSecrets(given)
+	group = target.WithSecrets(group, given)
 	definition, err := encodeGroup(group)
 	if err != nil {
 		return stored, err
@@ -318,6 +318,6 @@ func (s *Store) groupWithValues(ctx context.Context, q db.Querier, group *target
 		return &opened, nil
 	}
 	secrets, err := s.openedSecrets(ctx, q, owner.table, []secretOwner{owner})
-	opened = opened.WithSecrets(secrets[owner.id])
+	opened = target.WithSecrets(opened, secrets[owner.id])
 	return &opened, err
 }

@@ -53,7 +53,7 @@ func openedOfGroup(t *testing.T, s *store.Store) map[string]string {
 		t.Fatal(err)
 	}
 	values := map[string]string{}
-	for path, secret := range version.Secrets() {
+	for path, secret := range target.Secrets(version) {
 		values[path] = secret.Value.Reveal()
 	}
 	return values
@@ -71,7 +71,7 @@ func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
 		list, err := s.Groups(t.Context(), "demo", input.Page{Limit: 1})
 		must(t, err)
 		for what, group := range map[string]target.EndpointGroup{"put": stored, "read": read, "listed": list[0]} {
-			if diff := cmp.Diff(map[string]target.Secret{groupToken: kept, groupSigning: kept}, group.Secrets()); diff != "" {
+			if diff := cmp.Diff(map[string]target.Secret{groupToken: kept, groupSigning: kept}, target.Secrets(group)); diff != "" {
 				t.Errorf("secrets as %s (-want +got):\n%s", what, diff)
 			}
 		}

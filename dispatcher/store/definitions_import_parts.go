@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // An import is written in parts, each in a transaction of at most mostImported rows: between them other writers have their turn, as
@@ -120,7 +121,7 @@ func (i *importing) plan() {
 		})
 	}
 	for n, group := range e.Groups {
-		add(input.Pointer("groups", strconv.Itoa(n)), 2+len(group.Secrets()), func(ctx context.Context, t *tx) error {
+		add(input.Pointer("groups", strconv.Itoa(n)), 2+len(target.Secrets(group)), func(ctx context.Context, t *tx) error {
 			return i.s.importGroup(ctx, t, group, i.app)
 		})
 	}

@@ -46,13 +46,13 @@ type secretOwner struct {
 func ownerJob(job dispatcher.Job) secretOwner {
 	return secretOwner{id: job.Key(), name: "job " + job.App + "/" + job.Name, table: "jobs", at: "/target",
 		before: job.App + "/" + job.CreatedAs(), after: func(path string) string { return " " + job.Target.Origin(path) },
-		secrets: job.Target.Secrets()}
+		secrets: target.Secrets(job.Target)}
 }
 
 func ownerGroup(group target.EndpointGroup) secretOwner {
 	name := group.App + "/" + group.Name
 	return secretOwner{id: run.GroupID(group.App, group.Name), name: "group " + name, table: "endpoint_groups",
-		before: "group " + name, after: func(string) string { return "" }, secrets: group.Secrets()}
+		before: "group " + name, after: func(string) string { return "" }, secrets: target.Secrets(group)}
 }
 
 // sealedFor is what a secret is bound to: its owner, its field, where a job sends it, and its version, so that nobody can put
@@ -110,10 +110,10 @@ func (s *Store) sealSecrets(before map[string]target.Secret, next secretOwner) (
 func (s *Store) sealJobSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret, error) {
 	var before map[string]target.Secret
 	if old != nil {
-		before = old.Target.Secrets()
+		before = target.Secrets(old.Target)
 	}
 	given, sealed, err := s.sealSecrets(before, ownerJob(job))
-	job.Target = job.Target.WithSecrets(given)
+	job.Target = target.WithSecrets(job.Target, given)
 	return job, sealed, err
 }
 
@@ -144,7 +144,7 @@ func writeSecrets(ctx context.Context, t *tx, before map[string]target.Secret, o
 func writeJobSecrets(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, sealed map[string]versionedSecret) error {
 	var before map[string]target.Secret
 	if old != nil {
-		before = old.Target.Secrets()
+		before = target.Secrets(old.Target)
 	}
 	return writeSecrets(ctx, t, before, ownerJob(job), sealed)
 }
@@ -206,7 +206,7 @@ func (s *Store) openSecrets(ctx context.Context, q db.Querier, jobs []dispatcher
 	}
 	opened, err := s.openedSecrets(ctx, q, "jobs", owners)
 	for id, secrets := range opened {
-		byID[id].Target = byID[id].Target.WithSecrets(secrets)
+		byID[id].Target = target.WithSecrets(byID[id].Target, secrets)
 	}
 	return err
 }

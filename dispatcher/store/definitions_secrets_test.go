@@ -98,7 +98,7 @@ func openedOf(t *testing.T, s *store.Store, id int64) map[string]string {
 		t.Fatalf("jobs = %+v, %v", jobs, err)
 	}
 	values := map[string]string{}
-	for path, secret := range jobs[0].Target.Secrets() {
+	for path, secret := range target.Secrets(jobs[0].Target) {
 		values[path] = secret.Value.Reveal()
 	}
 	return values
@@ -115,7 +115,7 @@ func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, job := range map[string]dispatcher.Job{"put": stored, "read": read} {
-			if diff := cmp.Diff(map[string]target.Secret{tokenPath: kept, signingPath: kept}, job.Target.Secrets()); diff != "" {
+			if diff := cmp.Diff(map[string]target.Secret{tokenPath: kept, signingPath: kept}, target.Secrets(job.Target)); diff != "" {
 				t.Errorf("secrets as %s (-want +got):\n%s", what, diff)
 			}
 		}

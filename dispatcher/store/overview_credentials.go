@@ -97,9 +97,9 @@ func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
 		if of[at].App, of[at].Job = job.App, job.Name; job.Err != nil {
 			continue
 		}
-		of[at].Secrets = view.SecretNames(job.Secrets())
+		of[at].Secrets = view.SecretNames(target.Secrets(job))
 		name := job.Target.GroupName()
-		for where, what := range view.SecretNames(groups[run.GroupID(job.App, name)].Secrets()) {
+		for where, what := range view.SecretNames(target.Secrets(groups[run.GroupID(job.App, name)])) {
 			of[at].Secrets["group "+name+where] = what
 		}
 	}

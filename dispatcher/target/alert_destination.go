@@ -234,40 +234,7 @@ func (d *AlertDestination) templates(problems *input.Problems) *Templates {
 	return nil
 }
 
-func (d *AlertDestination) replaceSecrets(t *Target, f func(path string, s Secret) Secret) {
-	if d.Webhook == nil {
-		return
-	}
-	w := *d.Webhook
-	w.Webhook = w.eachSecret(func(path string, s Secret) Secret { return f("/alert/webhook"+path, s) })
-	if w.SecretURL != nil {
-		w.SecretURL = new(f("/alert/webhook/secret_url", *w.SecretURL))
-	}
-	if w.RoutingKey != nil {
-		w.RoutingKey = new(f("/alert/webhook/routing_key", *w.RoutingKey))
-	}
-	t.Alert = &AlertDestination{Webhook: &w}
-}
-
 func (d *AlertDestination) warn(json.RawMessage, *input.Problems) {}
-
-// Secrets returns the secrets of d by their JSON pointers in it.
-func (d AlertDestination) Secrets() map[string]Secret {
-	all := map[string]Secret{}
-	for path, s := range d.Target().Secrets() {
-		all[strings.TrimPrefix(path, "/alert")] = s
-	}
-	return all
-}
-
-// WithSecrets returns a copy of d in which the secrets in with, by their JSON pointers in d, replace those of d.
-func (d AlertDestination) WithSecrets(with map[string]Secret) AlertDestination {
-	below := make(map[string]Secret, len(with))
-	for path, s := range with {
-		below["/alert"+path] = s
-	}
-	return *d.Target().WithSecrets(below).Alert
-}
 
 // CheckKept returns a problem for each secret of d that keeps the stored value of old but would be sent to another origin.
 // The pointers are those in d.
@@ -283,19 +250,11 @@ func (d AlertDestination) CheckKept(old AlertDestination) error {
 // DestinationAt is the pointer of the destination in an alert. All secrets of an alert are below it.
 const DestinationAt = "/destination"
 
-// ForWire returns a copy of d whose JSON holds the values of its secrets, only to send it to the API.
-func (d AlertDestination) ForWire() AlertDestination {
-	return *d.Target().EachSecret(func(_ string, s Secret) Secret {
-		s.Value = s.Value.ForWire()
-		return s
-	}).Alert
-}
-
 // CheckDestination returns what of the destination of an alert of an app is outside its bounds, as Problems with JSON
 // pointers in the destination, or nil.
 func (b Bounds) CheckDestination(app string, d AlertDestination) error {
 	var problems input.Problems
-	b.checkSecrets(&problems, "", app, d.Secrets())
+	b.checkSecrets(&problems, "", app, Secrets(d))
 	if w := d.Webhook; w != nil {
 		b.checkWebhook(&problems, "/webhook", app, &w.Webhook)
 		b.checkTokenURL(&problems, "/webhook/auth/oauth2", app, w.Auth.oauth2())

@@ -127,14 +127,14 @@ func TestSecretsOfDestinations(t *testing.T) {
 		w.Auth = &Auth{Bearer: &BearerAuth{Token: Secret{Value: input.NewSensitive("b")}}}
 	})
 	want := []string{"/webhook/auth/bearer/token", "/webhook/routing_key", "/webhook/secret_url"}
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(d.Secrets()))); diff != "" {
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(Secrets(d)))); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
 	kept := map[string]Secret{}
-	for path := range d.Secrets() {
+	for path := range Secrets(d) {
 		kept[path] = Secret{Stored: true}
 	}
-	stored := d.WithSecrets(kept)
+	stored := WithSecrets(d, kept)
 	if text, _ := json.Marshal(stored); strings.Contains(string(text), "redacted") || !stored.Webhook.RoutingKey.Stored {
 		t.Errorf("with stored secrets it is %s", text)
 	}
@@ -154,7 +154,7 @@ func TestSecretsOfDestinations(t *testing.T) {
 	if text, _ := json.Marshal(d); strings.Contains(string(text), `"value":"k"`) {
 		t.Errorf("JSON has the secret: %s", text)
 	}
-	if text, _ := json.Marshal(d.ForWire()); !strings.Contains(string(text), `"value":"k"`) {
+	if text, _ := json.Marshal(ForWire(d)); !strings.Contains(string(text), `"value":"k"`) {
 		t.Errorf("JSON for the wire has no secret: %s", text)
 	}
 }

@@ -165,33 +165,3 @@ func (a *Auth) setsHeader(lower string) bool {
 	}
 	return lower == "authorization"
 }
-
-func (a *Auth) eachSecret(f func(path string, s Secret) Secret) *Auth {
-	if a == nil {
-		return nil
-	}
-	all := Auth{OAuth2: a.OAuth2.eachSecret(f)}
-	if b := a.Basic; b != nil {
-		all.Basic = &BasicAuth{Username: b.Username, Password: f("/basic/password", b.Password)}
-	}
-	if b := a.Bearer; b != nil {
-		all.Bearer = &BearerAuth{Token: f("/bearer/token", b.Token)}
-	}
-	if k := a.APIKey; k != nil {
-		all.APIKey = &APIKeyAuth{Header: k.Header, Query: k.Query, Key: f("/api_key/key", k.Key)}
-	}
-	if s := a.SigV4; s != nil {
-		copied := *s
-		if c := s.Credentials; c != nil {
-			const at = "/sigv4/credentials/"
-			credentials := AWSCredentials{AccessKeyID: c.AccessKeyID, SecretAccessKey: f(at+"secret_access_key", c.SecretAccessKey)}
-			if c.SessionToken != nil {
-				token := f(at+"session_token", *c.SessionToken)
-				credentials.SessionToken = &token
-			}
-			copied.Credentials = &credentials
-		}
-		all.SigV4 = &copied
-	}
-	return &all
-}

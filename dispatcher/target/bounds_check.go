@@ -18,7 +18,7 @@ func (b Bounds) CheckTarget(app string, t Target) error {
 		problems.AddError("/target/alert", b.CheckDestination(app, *d))
 		return problems.Err()
 	}
-	b.checkSecrets(&problems, "/target", app, t.Secrets())
+	b.checkSecrets(&problems, "/target", app, Secrets(t))
 	if w := t.Webhook; w != nil {
 		b.checkWebhook(&problems, "/target/webhook", app, w)
 		b.checkTokenURL(&problems, "/target/webhook/auth/oauth2", app, w.Auth.oauth2())
@@ -70,7 +70,7 @@ func (b Bounds) checkSecrets(problems *input.Problems, at, app string, all map[s
 // It sees the endpoints and names of DNS that the group declares; see CheckEndpoint.
 func (b Bounds) CheckGroup(g EndpointGroup) error {
 	var problems input.Problems
-	b.checkSecrets(&problems, "", g.App, g.Secrets())
+	b.checkSecrets(&problems, "", g.App, Secrets(g))
 	b.checkTokenURL(&problems, "/auth/oauth2", g.App, g.Auth.oauth2())
 	for _, id := range input.SortedKeys(g.Endpoints) {
 		problems.AddError(input.Pointer("endpoints", id), b.CheckEndpoint(g, g.Endpoints[id]))

@@ -247,12 +247,7 @@ func checkServerName(problems *input.Problems, at, name string) {
 // Declares tells whether g, which is stored, is what declared would become. A value that is given for a secret differs
 // always, as that of a job does.
 func (g EndpointGroup) Declares(declared EndpointGroup) bool {
-	for _, secret := range declared.Secrets() {
-		if !secret.Value.IsZero() {
-			return false
-		}
-	}
-	return input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
+	return !GivesSecret(declared) && input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
 }
 
 // Strategy is how an endpoint of a group is chosen.

@@ -1,7 +1,6 @@
 package target
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -9,46 +8,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// eachSecret returns a copy of g with each secret replaced; f takes its JSON pointer in g.
-func (g EndpointGroup) eachSecret(f func(path string, s Secret) Secret) EndpointGroup {
-	w := Webhook{Signing: g.Signing, Auth: g.Auth, TLS: g.TLS}.eachSecret(f)
-	g.Signing, g.Auth, g.TLS = w.Signing, w.Auth, w.TLS
-	if g.AccessToken != nil {
-		g.AccessToken = new(f("/access_token", *g.AccessToken))
-	}
-	return g
-}
-
-// Secrets returns the secrets of a group by their JSON pointers in it.
-func (g EndpointGroup) Secrets() map[string]Secret {
-	all := map[string]Secret{}
-	g.eachSecret(func(path string, s Secret) Secret {
-		all[path] = s
-		return s
-	})
-	return all
-}
-
-// WithSecrets returns a copy of g in which the secrets in with, by their JSON pointers, replace those of g.
-func (g EndpointGroup) WithSecrets(with map[string]Secret) EndpointGroup {
-	return g.eachSecret(func(path string, s Secret) Secret { return cmp.Or(with[path], s) })
-}
-
-// ForWire returns a copy of g whose JSON holds the values of its secrets, only to send it to the API.
-func (g EndpointGroup) ForWire() EndpointGroup {
-	return g.eachSecret(func(_ string, s Secret) Secret {
-		s.Value = s.Value.ForWire()
-		return s
-	})
-}
-
 // CheckKept returns a problem for each secret of g that keeps the stored value of old but could be sent where old could
 // not send it: to another declared origin or name of DNS, to a network or port from which old took no registrations, or under another
 // server name. Nobody can redirect a stored secret to a host of their own. The pointers are those in g.
 func (g EndpointGroup) CheckKept(old EndpointGroup) error {
 	elsewhere := g.sendsBeyond(old)
 	var problems input.Problems
-	given, before := g.Secrets(), old.Secrets()
+	given, before := Secrets(g), Secrets(old)
 	for _, path := range input.SortedKeys(given) {
 		to := elsewhere
 		if to == "" && isOAuth2Secret(path) {

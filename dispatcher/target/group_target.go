@@ -156,8 +156,6 @@ func (g *GroupTarget) templates(problems *input.Problems) *Templates {
 	return templates
 }
 
-func (g *GroupTarget) replaceSecrets(*Target, func(path string, s Secret) Secret) {}
-
 func (g *GroupTarget) warn(payload json.RawMessage, problems *input.Problems) {
 	g.warnOfCallback(problems)
 	if g.XXLJob == nil {

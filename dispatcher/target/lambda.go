@@ -249,6 +249,4 @@ func (l *Lambda) origin() string { return "" }
 
 func (l *Lambda) templates(*input.Problems) *Templates { return nil }
 
-func (l *Lambda) replaceSecrets(*Target, func(string, Secret) Secret) {}
-
 func (l *Lambda) warn(json.RawMessage, *input.Problems) {}

@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -215,24 +214,6 @@ func (a *Auth) oauth2() *OAuth2Auth {
 
 // isOAuth2Secret tells whether the pointer of a secret in a target or a group is one of client credentials.
 func isOAuth2Secret(path string) bool { return strings.Contains(path, "/auth/oauth2/") }
-
-func (o *OAuth2Auth) eachSecret(f func(path string, s Secret) Secret) *OAuth2Auth {
-	if o == nil {
-		return nil
-	}
-	copied := *o
-	copied.Scopes = slices.Clone(o.Scopes)
-	for _, one := range []struct {
-		name  string
-		field **Secret
-	}{{"/client_secret", &copied.ClientSecret}, {"/private_key", &copied.PrivateKey}} {
-		if *one.field != nil {
-			secret := f("/oauth2"+one.name, **one.field)
-			*one.field = &secret
-		}
-	}
-	return &copied
-}
 
 // warn warns of a token endpoint that is called in plain text.
 func (o *OAuth2Auth) warn(problems *input.Problems, at string) {

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -65,14 +66,83 @@ func checkSecretValue(problems *input.Problems, at, value string, form func(stri
 	}
 }
 
-// Secrets returns the secrets of a target by their JSON pointers in it.
-func (t Target) Secrets() map[string]Secret {
+// EachSecret returns a copy of v, a definition or a part of one, with each secret replaced; f takes its JSON pointer in v.
+func EachSecret[T any](v T, f func(pointer string, s Secret) Secret) T {
+	replaceSecrets(reflect.ValueOf(&v).Elem(), "", f)
+	return v
+}
+
+// replaceSecrets replaces the secrets below v, which is at a JSON pointer, and returns whether there are any. It copies what leads
+// to them. A secret is a field, is pointed to, or is a value of a map, never an element of a list.
+func replaceSecrets(v reflect.Value, at string, f func(pointer string, s Secret) Secret) (found bool) {
+	secret := reflect.TypeFor[Secret]()
+	switch {
+	case v.Type() == secret:
+		v.Set(reflect.ValueOf(f(at, v.Interface().(Secret))))
+		return true
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		copied := reflect.New(v.Type().Elem())
+		copied.Elem().Set(v.Elem())
+		if found = replaceSecrets(copied.Elem(), at, f); found {
+			v.Set(copied)
+		}
+	case v.Kind() == reflect.Map && v.Type().Elem() == secret && !v.IsNil():
+		copied := reflect.MakeMapWithSize(v.Type(), v.Len())
+		for name, of := range v.Seq2() {
+			copied.SetMapIndex(name, reflect.ValueOf(f(at+input.Pointer(name.String()), of.Interface().(Secret))))
+		}
+		v.Set(copied)
+		return true
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			switch v.Field(i).Kind() {
+			case reflect.Struct, reflect.Pointer, reflect.Map:
+				below, field := at, v.Type().Field(i)
+				if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+					below += "/" + name
+				}
+				found = field.IsExported() && replaceSecrets(v.Field(i), below, f) || found
+			default: // has none
+			}
+		}
+	}
+	return found
+}
+
+// Secrets returns the secrets of v, a definition or a part of one, by their JSON pointers in it.
+func Secrets[T any](v T) map[string]Secret {
 	all := map[string]Secret{}
-	t.EachSecret(func(path string, s Secret) Secret {
-		all[path] = s
+	EachSecret(v, func(pointer string, s Secret) Secret {
+		all[pointer] = s
 		return s
 	})
 	return all
+}
+
+// WithSecrets returns a copy of v in which the secrets in with, by their JSON pointers in v, replace those of v.
+func WithSecrets[T any](v T, with map[string]Secret) T {
+	return EachSecret(v, func(pointer string, s Secret) Secret {
+		if other, ok := with[pointer]; ok {
+			return other
+		}
+		return s
+	})
+}
+
+// ForWire returns a copy of v whose JSON holds the values of its secrets, only to send it to the API.
+func ForWire[T any](v T) T {
+	return EachSecret(v, func(_ string, s Secret) Secret {
+		s.Value = s.Value.ForWire()
+		return s
+	})
+}
+
+// GivesSecret tells whether v has the value of a secret, not only a reference or that one is stored.
+func GivesSecret[T any](v T) (gives bool) {
+	for _, s := range Secrets(v) {
+		gives = gives || !s.Value.IsZero()
+	}
+	return gives
 }
 
 // CheckKept returns a problem for each secret of t that keeps the stored value of old but would be sent
@@ -80,7 +150,7 @@ func (t Target) Secrets() map[string]Secret {
 // are those in t.
 func (t Target) CheckKept(old Target) error {
 	var problems input.Problems
-	given, before := t.Secrets(), old.Secrets()
+	given, before := Secrets(t), Secrets(old)
 	for _, path := range input.SortedKeys(given) {
 		from, to := old.Origin(path), t.Origin(path)
 		if given[path].Stored && before[path].Stored && from != to {
@@ -90,15 +160,4 @@ func (t Target) CheckKept(old Target) error {
 		}
 	}
 	return problems.Err()
-}
-
-// WithSecrets returns a copy of t in which the secrets in with, by their JSON pointers, replace those
-// of t.
-func (t Target) WithSecrets(with map[string]Secret) Target {
-	return t.EachSecret(func(path string, s Secret) Secret {
-		if other, ok := with[path]; ok {
-			return other
-		}
-		return s
-	})
 }

@@ -41,17 +41,6 @@ func (s *Signing) check(problems *input.Problems, path string) {
 	}
 }
 
-func (s *Signing) eachSecret(f func(path string, s Secret) Secret) *Signing {
-	if s == nil {
-		return nil
-	}
-	secrets := make(map[string]Secret, len(s.Secrets))
-	for name, secret := range s.Secrets {
-		secrets[name] = f("/secrets"+input.Pointer(name), secret)
-	}
-	return &Signing{Secrets: secrets}
-}
-
 // SigningKey is the key in a signing secret; one of its fields is set.
 type SigningKey struct {
 	HMAC    []byte

@@ -66,8 +66,6 @@ func (s *SNS) timeout() time.Duration { return cmp.Or(s.Timeout, DefaultTimeout)
 
 func (s *SNS) templates(problems *input.Problems) *Templates { return s.message().templates(problems) }
 
-func (s *SNS) replaceSecrets(*Target, func(string, Secret) Secret) {}
-
 func (s *SNS) warn(payload json.RawMessage, problems *input.Problems) {
 	s.message().warn(payload, problems)
 }

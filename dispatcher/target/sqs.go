@@ -69,8 +69,6 @@ func (s *SQS) timeout() time.Duration { return cmp.Or(s.Timeout, DefaultTimeout)
 
 func (s *SQS) templates(problems *input.Problems) *Templates { return s.message().templates(problems) }
 
-func (s *SQS) replaceSecrets(*Target, func(string, Secret) Secret) {}
-
 func (s *SQS) warn(payload json.RawMessage, problems *input.Problems) {
 	s.message().warn(payload, problems)
 }

@@ -54,8 +54,6 @@ type callee interface {
 	timeout() time.Duration
 	// templates reads the templates, and adds what is wrong with them; nil: there are none.
 	templates(problems *input.Problems) *Templates
-	// replaceSecrets puts a copy with each secret replaced into t; f takes its JSON pointer in t.
-	replaceSecrets(t *Target, f func(path string, s Secret) Secret)
 	// warn adds what is allowed but probably not meant, with JSON pointers in the job.
 	warn(payload json.RawMessage, problems *input.Problems)
 }
@@ -230,15 +228,6 @@ func (t Target) Warn(payload json.RawMessage, problems *input.Problems) {
 	if one := t.one(); one != nil {
 		one.warn(payload, problems)
 	}
-}
-
-// EachSecret returns a copy of t with each secret replaced; f takes its JSON pointer in t.
-func (t Target) EachSecret(f func(path string, s Secret) Secret) Target {
-	replaced := t
-	for given := range t.given {
-		given.replaceSecrets(&replaced, f)
-	}
-	return replaced
 }
 
 // hostOf returns the host of a URL, with its port unless that is the scheme's: the same for each way to write it.

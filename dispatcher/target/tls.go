@@ -79,15 +79,6 @@ func parseCertificates(text string) (all []*x509.Certificate, err error) {
 	}
 }
 
-func (t *TLS) eachSecret(f func(path string, s Secret) Secret) *TLS {
-	if t == nil || t.ClientKey == nil {
-		return t
-	}
-	copied, key := *t, f("/client_key", *t.ClientKey)
-	copied.ClientKey = &key
-	return &copied
-}
-
 // CertificateEnd returns when the first certificate of the chain ends that t presents to a target; nil: it presents none.
 func (t *TLS) CertificateEnd() *time.Time {
 	if t == nil {

@@ -101,14 +101,6 @@ func (w Webhook) setsHeader(lower string) bool {
 		w.CloudEvents == CloudEventsStructured && lower == "content-type" || w.Auth.setsHeader(lower)
 }
 
-// eachSecret returns a copy of w with each secret replaced; f takes its JSON pointer in w.
-func (w Webhook) eachSecret(f func(path string, s Secret) Secret) Webhook {
-	w.Signing = w.Signing.eachSecret(func(path string, s Secret) Secret { return f("/signing"+path, s) })
-	w.Auth = w.Auth.eachSecret(func(path string, s Secret) Secret { return f("/auth"+path, s) })
-	w.TLS = w.TLS.eachSecret(func(path string, s Secret) Secret { return f("/tls"+path, s) })
-	return w
-}
-
 func (w *Webhook) kind() Kind { return KindWebhook }
 
 func (w *Webhook) host() (name string, atOnce int) { return hostOf(w.URL), 0 }
@@ -126,11 +118,6 @@ func (w *Webhook) origin() string {
 		host = strings.TrimSuffix(host, ":80")
 	}
 	return scheme + "://" + host
-}
-
-func (w *Webhook) replaceSecrets(t *Target, f func(path string, s Secret) Secret) {
-	c := w.eachSecret(func(path string, s Secret) Secret { return f("/webhook"+path, s) })
-	t.Webhook = &c
 }
 
 // warn warns of a secret that is sent in plain text, and of a body or payload that is not sent.

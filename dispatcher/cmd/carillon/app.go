@@ -73,21 +73,21 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 
 // storedSecrets returns the secrets whose values an export leaves out: what has them, and where.
 func storedSecrets(export access.Export) (all []string) {
-	add := func(owner, name, below string, secrets map[string]target.Secret) {
+	add := func(owner, name string, secrets map[string]target.Secret) {
 		for path, secret := range secrets {
 			if secret.Stored {
-				all = append(all, owner+" "+name+" at "+strings.TrimPrefix(below+path, "/"))
+				all = append(all, owner+" "+name+" at "+strings.TrimPrefix(path, "/"))
 			}
 		}
 	}
 	for _, one := range export.Jobs {
-		add("job", one.Job.Name, "", one.Job.Secrets())
+		add("job", one.Job.Name, target.Secrets(one.Job))
 	}
 	for _, group := range export.Groups {
-		add("group", group.Name, "", group.Secrets())
+		add("group", group.Name, target.Secrets(group))
 	}
 	for _, alert := range export.Alerts {
-		add("alert", alert.Name, "/destination", alert.Destination.Secrets())
+		add("alert", alert.Name, target.Secrets(alert))
 	}
 	slices.Sort(all)
 	return all

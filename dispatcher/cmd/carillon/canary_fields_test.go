@@ -110,13 +110,13 @@ func TestCanaryIsInEverySecretField(t *testing.T) {
 	}
 	const at = "https://example.com"
 	for _, job := range secretive(at, certificate, key) {
-		plant("job", job.Secrets())
+		plant("job", target.Secrets(job))
 	}
 	for _, alert := range secretiveAlerts(at, certificate, key) {
-		plant("alert", alert.Secrets())
+		plant("alert", target.Secrets(alert))
 	}
 	for _, group := range secretiveGroups(at, certificate, key) {
-		plant("group", group.Secrets())
+		plant("group", target.Secrets(group))
 	}
 	for kind, declared := range map[string]struct {
 		of    reflect.Type

@@ -153,7 +153,7 @@ func (n *process) refusals(t *testing.T, job dispatcher.Job) string {
 	long := job
 	long.Description = strings.Repeat("x", 2000)
 	_, tooLong := n.PutJob(t.Context(), long, client.Condition{})
-	kept, wrong := job.Target.Secrets(), job.Target.Secrets()
+	kept, wrong := target.Secrets(job.Target), target.Secrets(job.Target)
 	stored := 0
 	for path, secret := range kept {
 		if wrong[path] = (target.Secret{Value: input.NewSensitive("\n" + mark)}); secret.Reference == "" {
@@ -161,9 +161,9 @@ func (n *process) refusals(t *testing.T, job dispatcher.Job) string {
 			stored++
 		}
 	}
-	job.Target = job.Target.WithSecrets(wrong)
+	job.Target = target.WithSecrets(job.Target, wrong)
 	_, malformed := n.PutJob(t.Context(), job, client.Condition{})
-	job.Target = job.Target.WithSecrets(kept)
+	job.Target = target.WithSecrets(job.Target, kept)
 	job.Target.Webhook.URL = "https://example.com/"
 	_, moved := n.PutJob(t.Context(), job, client.Condition{Existing: true})
 	var refused *client.Error
