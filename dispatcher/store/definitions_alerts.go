@@ -17,21 +17,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// alertDefinition is what an alert's row holds as JSON: all that was declared, besides its description. The values of its
+// encodeAlert returns what an alert's row holds as JSON: all that was declared, besides its description. The values of its
 // secrets are those of the attached job.
-type alertDefinition struct {
-	Jobs   []string     `json:"jobs,omitempty"`
-	Labels input.Labels `json:"labels,omitempty"`
-	alert.AlertConditionsOf
-	Recovery    bool                    `json:"recovery"`
-	Mutes       []alert.MuteWindow      `json:"mutes,omitempty"`
-	Destination target.AlertDestination `json:"destination"`
-	Retry       run.Retry               `json:"retry"`
-}
-
-// encodeAlert returns the JSON of an alert.
-func encodeAlert(a alert.Alert) (string, error) {
-	text, err := json.Marshal(alertDefinition{a.Jobs, a.Labels, a.AlertConditionsOf, a.Recovery, a.Mutes, a.Destination, a.Retry})
+func encodeAlert(spec alert.Spec) (string, error) {
+	text, err := json.Marshal(struct {
+		alert.Spec
+		Description struct{} `json:"description,omitzero"`
+	}{Spec: spec})
 	return string(text), err
 }
 
@@ -51,12 +43,11 @@ func scanAlert(app string) func(db.Scanner) (alert.Alert, error) {
 		if err != nil {
 			return a, err
 		}
-		var d alertDefinition
-		if err := json.Unmarshal([]byte(text), &d); err != nil {
+		spec := a.Spec
+		if err := json.Unmarshal([]byte(text), &spec); err != nil {
 			return a, db.AsUnreadable(fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err))
 		}
-		a.Jobs, a.Labels, a.AlertConditionsOf, a.Recovery = d.Jobs, d.Labels, d.AlertConditionsOf, d.Recovery
-		a.Mutes, a.Destination, a.Retry = d.Mutes, d.Destination, d.Retry
+		a.Spec = spec
 		if muted != nil {
 			if err := json.Unmarshal([]byte(*muted), &a.Muted); err != nil {
 				return a, db.AsUnreadable(fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err))
@@ -223,7 +214,7 @@ func (s *Store) writeAlert(ctx context.Context, t *tx, app access.App, alert ale
 		return alert, inAlert(err)
 	}
 	alert.Destination = *target.Alert
-	definition, err := encodeAlert(alert)
+	definition, err := encodeAlert(alert.Spec)
 	if err != nil {
 		return alert, err
 	}

@@ -14,29 +14,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// groupDefinition is what a group's row holds as JSON: all that was declared, besides its description.
-type groupDefinition struct {
-	Kind target.GroupKind `json:"kind"`
-	target.XXLJobSettings
-	Path         string                           `json:"path,omitempty"`
-	Strategy     target.Strategy                  `json:"strategy"`
-	Signing      *target.Signing                  `json:"signing,omitempty"`
-	Auth         *target.Auth                     `json:"auth,omitempty"`
-	TLS          *target.TLS                      `json:"tls,omitempty"`
-	ServerName   string                           `json:"server_name,omitempty"`
-	Probe        target.Probe                     `json:"probe"`
-	Endpoints    map[string]target.StaticEndpoint `json:"endpoints,omitempty"`
-	Registration *target.Registration             `json:"registration,omitempty"`
-	DNS          map[string]target.DNSMembers     `json:"dns,omitempty"`
-	HealthCheck  *target.HealthCheck              `json:"health_check,omitempty"`
-	EjectAfter   int                              `json:"eject_after,omitempty"`
-}
-
-// encodeGroup returns the JSON of a group.
-func encodeGroup(g target.EndpointGroup) (string, error) {
-	text, err := json.Marshal(groupDefinition{
-		g.Kind, g.XXLJobSettings, g.Path, g.Strategy, g.Signing, g.Auth, g.TLS, g.ServerName, g.Probe, g.Endpoints, g.Registration,
-		g.DNS, g.HealthCheck, g.EjectAfter})
+// encodeGroup returns what a group's row holds as JSON: all that was declared, besides its description.
+func encodeGroup(spec target.EndpointGroupSpec) (string, error) {
+	text, err := json.Marshal(struct {
+		target.EndpointGroupSpec
+		Description struct{} `json:"description,omitzero"`
+		EjectAfter  int      `json:"eject_after,omitempty"`
+	}{EndpointGroupSpec: spec, EjectAfter: spec.EjectAfter})
 	return string(text), err
 }
 
@@ -52,14 +36,11 @@ func scanGroup(app string) func(db.Scanner) (target.EndpointGroup, error) {
 		if err != nil {
 			return g, err
 		}
-		var d groupDefinition
-		if err := json.Unmarshal([]byte(text), &d); err != nil {
+		spec := g.EndpointGroupSpec
+		if err := json.Unmarshal([]byte(text), &spec); err != nil {
 			return g, db.AsUnreadable(fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err))
 		}
-		g.Kind, g.XXLJobSettings = d.Kind, d.XXLJobSettings
-		g.Path, g.Strategy, g.Signing, g.Auth, g.TLS = d.Path, d.Strategy, d.Signing, d.Auth, d.TLS
-		g.ServerName, g.Probe, g.Endpoints, g.Registration = d.ServerName, d.Probe, d.Endpoints, d.Registration
-		g.DNS, g.HealthCheck, g.EjectAfter = d.DNS, d.HealthCheck, d.EjectAfter
+		g.EndpointGroupSpec = spec
 		return g, nil
 	}
 }
@@ -198,7 +179,7 @@ func (s *Store) writeGroup(ctx context.Context, t *tx, old *target.EndpointGroup
 		return stored, err
 	}
 	group = target.WithSecrets(group, given)
-	definition, err := encodeGroup(group)
+	definition, err := encodeGroup(group.EndpointGroupSpec)
 	if err != nil {
 		return stored, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -138,23 +139,23 @@ func renameInAlerts(ctx context.Context, t *tx, before, after dispatcher.Job) er
 	if err != nil {
 		return err
 	}
-	for _, alert := range alerts {
-		var d alertDefinition
-		if err := json.Unmarshal([]byte(alert.text), &d); err != nil {
+	for _, one := range alerts {
+		var spec alert.Spec
+		if err := json.Unmarshal([]byte(one.text), &spec); err != nil {
 			return err
 		}
-		i := slices.Index(d.Jobs, before.Name)
+		i := slices.Index(spec.Jobs, before.Name)
 		if i < 0 {
 			continue
 		}
-		d.Jobs[i] = after.Name
-		d.Jobs = slices.Compact(slices.Sorted(slices.Values(d.Jobs)))
-		renamed, err := json.Marshal(d)
+		spec.Jobs[i] = after.Name
+		spec.Jobs = slices.Compact(slices.Sorted(slices.Values(spec.Jobs)))
+		renamed, err := encodeAlert(spec)
 		if err != nil {
 			return err
 		}
 		// $1 id, $2 definition
-		if _, err := t.ExecContext(ctx, `UPDATE alerts SET definition = $2 WHERE id = $1`, alert.id, string(renamed)); err != nil {
+		if _, err := t.ExecContext(ctx, `UPDATE alerts SET definition = $2 WHERE id = $1`, one.id, renamed); err != nil {
 			return err
 		}
 	}
