@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -92,3 +93,95 @@ const (
 	NodeDraining NodeState = "draining"
 	NodeDead     NodeState = "dead" // its heartbeat is missing, or it left
 )
+
+// SaturatedLag is how late a node may begin attempts before it counts as saturated.
+const SaturatedLag = time.Second
+
+// WrongClock is by how much the clock of a node may differ from the database's.
+const WrongClock = 500 * time.Millisecond
+
+// NodeReason is why a node asks for attention.
+type NodeReason string
+
+// The reasons.
+const (
+	NodeReasonDead      NodeReason = "dead"      // it vanished: its heartbeat is missing, and it did not leave by itself
+	NodeReasonPaused    NodeReason = "paused"    // an operator, or a rollback, paused it
+	NodeReasonSaturated NodeReason = "saturated" // it begins attempts later than SaturatedLag
+	NodeReasonClock     NodeReason = "clock"     // its clock differs by more than WrongClock
+	// NodeReasonCertificate: the certificate of its API ends within CertificateWarning of its latest heartbeat, or has ended
+	NodeReasonCertificate NodeReason = "certificate"
+	// NodeReasonZones: it computes with other time zone data than another node, for longer than a deployment or a switch takes
+	// if it stays
+	NodeReasonZones NodeReason = "zones"
+	// NodeReasonOldZones: its time zone data are older than schedule.ZonesWarning
+	NodeReasonOldZones NodeReason = "old_zones"
+)
+
+// CertificateWarning is how long before its end a certificate asks for attention.
+const CertificateWarning = 14 * 24 * time.Hour
+
+// Unwell returns why a node asks for attention. What a dead node reported last counts no more.
+func (n Node) Unwell() (reasons []NodeReason) {
+	switch {
+	case n.State == NodeDead && n.Deregistered:
+		return nil
+	case n.State == NodeDead:
+		return []NodeReason{NodeReasonDead}
+	case n.State == NodePaused:
+		reasons = append(reasons, NodeReasonPaused)
+	}
+	if n.Lag.Std() > SaturatedLag {
+		reasons = append(reasons, NodeReasonSaturated)
+	}
+	if n.ClockOffset.Std().Abs() > WrongClock {
+		reasons = append(reasons, NodeReasonClock)
+	}
+	if n.CertificateEnding() {
+		reasons = append(reasons, NodeReasonCertificate)
+	}
+	return reasons
+}
+
+// HeartbeatReply is what a heartbeat returns.
+type HeartbeatReply struct {
+	// State is the node's state as the operator wants it.
+	State NodeState
+	// At is when the heartbeat was stored, by the database's clock.
+	At time.Time
+	// OperatorState is State without the pause that a rollback causes.
+	OperatorState NodeState
+	// Live are all nodes that may claim, by id, including the node itself if it may.
+	Live []Node
+	// APIs are the addresses, HOST:PORT, of the APIs of all other nodes that are not dead.
+	APIs []string
+	// RolledBack tells that the database lost commits and that the rollback is unresolved.
+	RolledBack bool
+}
+
+// Fleet are the nodes of the database.
+type Fleet interface {
+	// Installation returns the random id of this database, drawn when its schema was made.
+	Installation(ctx context.Context) (string, error)
+	// Clock returns now by the database's clock, to the microsecond.
+	Clock(ctx context.Context) (time.Time, error)
+	// Register adds a node with heartbeat now. The node is paused if its State says so or the
+	// database lost commits, else active. An error may say that it is too early to tell.
+	// If the store serves a single process (SQLite), every other node is dead from then on.
+	Register(ctx context.Context, node Node, now time.Time) error
+	// Heartbeat renews a node's row; ErrNodeDead if the node was marked dead.
+	Heartbeat(ctx context.Context, id run.NodeID, report NodeReport, now time.Time) (HeartbeatReply, error)
+	// Deregister removes a node at once, so that others need not wait until it counts as dead.
+	Deregister(ctx context.Context, id run.NodeID) error
+	// MarkDead marks the nodes dead whose heartbeat is older than after, and returns how many. It
+	// marks none unless heartbeat is the latest one of id, the asking node, and younger than half
+	// of after: a node that was unreachable itself cannot judge others, and a heartbeat that it does
+	// not know of yet may mean that the database's clock jumped. MarkDead also removes nodes, a
+	// hundred at a time, that died a day ago or earlier and hold no live run.
+	MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
+	// Nodes lists the nodes, including dead ones until MarkDead removes them.
+	Nodes(ctx context.Context) ([]Node, error)
+	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: the node is
+	// dead, or a rollback is unresolved.
+	SetNodeState(ctx context.Context, id run.NodeID, state NodeState, change input.Change) (Node, error)
+}
