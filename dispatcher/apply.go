@@ -101,7 +101,7 @@ func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 }
 
 // resolve writes out what was left out, but for the triggers, which it copies.
-func (j *Job) resolve() {
+func (j *JobSpec) resolve() {
 	j.Delivery = cmp.Or(j.Delivery, AtLeastOnce)
 	j.Retry = j.Retry.OrDefault()
 	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, run.ConcurrencyAllow)

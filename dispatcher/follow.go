@@ -41,9 +41,9 @@ const (
 )
 
 // EachFollow yields what follows the job, by event.
-func (j Job) EachFollow() iter.Seq2[run.FollowEvent, *Follow] {
+func (f JobFollows) EachFollow() iter.Seq2[run.FollowEvent, *Follow] {
 	return func(yield func(run.FollowEvent, *Follow) bool) {
-		for i, follow := range []*Follow{j.OnSuccess, j.OnFailure, j.OnMisfire} {
+		for i, follow := range []*Follow{f.OnSuccess, f.OnFailure, f.OnMisfire} {
 			if follow != nil && !yield(run.FollowEvents[i], follow) {
 				return
 			}
@@ -51,27 +51,27 @@ func (j Job) EachFollow() iter.Seq2[run.FollowEvent, *Follow] {
 	}
 }
 
-// withFollows returns j with each Follow replaced by what f returns.
-func (j Job) withFollows(f func(run.FollowEvent, Follow) Follow) Job {
-	for event, follow := range j.EachFollow() {
-		*map[run.FollowEvent]**Follow{run.OnSuccess: &j.OnSuccess, run.OnFailure: &j.OnFailure,
-			run.OnMisfire: &j.OnMisfire}[event] = new(f(event, *follow))
+// withFollows returns f with each Follow replaced by what change returns.
+func (f JobFollows) withFollows(change func(run.FollowEvent, Follow) Follow) JobFollows {
+	for event, follow := range f.EachFollow() {
+		*map[run.FollowEvent]**Follow{run.OnSuccess: &f.OnSuccess, run.OnFailure: &f.OnFailure,
+			run.OnMisfire: &f.OnMisfire}[event] = new(change(event, *follow))
 	}
-	return j
+	return f
 }
 
-// FollowMask returns the mask of what j declares, which says nothing of alerts.
-func (j Job) FollowMask() (mask run.FollowMask) {
-	for event := range j.EachFollow() {
+// FollowMask returns the mask of f, which says nothing of alerts.
+func (f JobFollows) FollowMask() (mask run.FollowMask) {
+	for event := range f.EachFollow() {
 		mask |= event.Mask()
 	}
 	return mask
 }
 
-// Followers returns the names of all jobs that follow j, sorted, each once.
-func (j Job) Followers() []string {
+// Followers returns the names of all jobs of f, sorted, each once.
+func (f JobFollows) Followers() []string {
 	var names []string
-	for _, follow := range j.EachFollow() {
+	for _, follow := range f.EachFollow() {
 		names = append(names, follow.Jobs...)
 	}
 	slices.Sort(names)
@@ -131,12 +131,13 @@ func (j Job) checkFollowTarget(event run.FollowEvent, target target.Target) erro
 
 // WithFollowTarget returns j with another target of what follows an event.
 func (j Job) WithFollowTarget(event run.FollowEvent, target target.Target) Job {
-	return j.withFollows(func(of run.FollowEvent, follow Follow) Follow {
+	j.JobFollows = j.withFollows(func(of run.FollowEvent, follow Follow) Follow {
 		if of == event {
 			follow.Target = &target
 		}
 		return follow
 	})
+	return j
 }
 
 // FollowerKey returns the key of the run of a job that follows an event of a run, or of missed fires, which have no kind. It is
@@ -147,8 +148,8 @@ func FollowerKey(salt run.Salt, of run.Key, event run.FollowEvent, follower int6
 }
 
 // resolveFollows writes out what was left out.
-func (j *Job) resolveFollows() {
-	*j = j.withFollows(func(_ run.FollowEvent, follow Follow) Follow {
+func (f *JobFollows) resolveFollows() {
+	*f = f.withFollows(func(_ run.FollowEvent, follow Follow) Follow {
 		if follow.Payload == "" {
 			follow.Payload = FollowOwn
 		}

@@ -103,7 +103,7 @@ type JobStatus struct {
 }
 
 // SetDefaults gives a decoded job the values of fields that its JSON leaves out.
-func (j *Job) SetDefaults() {
+func (j *JobSpec) SetDefaults() {
 	j.Enabled, j.Delivery = true, AtLeastOnce
 	j.Retry.SetDefaults()
 	j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyAllow, DefaultQueueLimit
@@ -156,7 +156,7 @@ func (j Job) RollUp(live bool) JobState {
 
 // Complete reports whether the job has triggers and all of them are complete. Unlike in JobComplete, a
 // disabled trigger is not complete.
-func (j Job) Complete() bool {
+func (j JobSpec) Complete() bool {
 	for _, t := range j.Triggers {
 		if t.State != TriggerComplete {
 			return false
@@ -218,7 +218,7 @@ func (j Job) Validate() error {
 }
 
 // checkCarryState adds why the runs of j cannot carry a state.
-func (j Job) checkCarryState(problems *input.Problems) {
+func (j JobSpec) checkCarryState(problems *input.Problems) {
 	if !j.CarryState {
 		return
 	}

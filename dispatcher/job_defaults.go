@@ -26,10 +26,10 @@ type JobDefaults struct {
 }
 
 // LeaveToApp empties what SetDefaults gave a decoded job and JobDefaults.Fill may fill.
-func (j *Job) LeaveToApp() { j.Retry, j.ConcurrencyPolicy = run.Retry{}, "" }
+func (j *JobSpec) LeaveToApp() { j.Retry, j.ConcurrencyPolicy = run.Retry{}, "" }
 
 // LeaveToApp empties what SetDefaults gave a decoded trigger and JobDefaults.Fill may fill.
-func (t *Trigger) LeaveToApp() { t.MisfirePolicy = "" }
+func (t *TriggerSpec) LeaveToApp() { t.MisfirePolicy = "" }
 
 // Fill gives a job, whose LeaveToApp was called before it was decoded, the values that it leaves out: those of d, which may
 // be nil, or else the general ones.
@@ -117,7 +117,7 @@ func (s Schedule) NeedsTimezone() bool {
 
 // CheckTimezones returns the triggers that name no zone and need one, as Problems, or nil. Stored jobs always have
 // one, because declaring a job fills it in.
-func (j Job) CheckTimezones() error {
+func (j JobSpec) CheckTimezones() error {
 	var problems input.Problems
 	for _, name := range input.SortedKeys(j.Triggers) {
 		problems.AddError(input.Pointer("triggers", name), j.Triggers[name].CheckTimezone())

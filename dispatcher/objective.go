@@ -59,7 +59,7 @@ func (o Objective) allowed() float64 {
 }
 
 // checkObjective adds what is wrong with the objective of j.
-func (j Job) checkObjective(problems *input.Problems) {
+func (j JobSpec) checkObjective(problems *input.Problems) {
 	if j.Objective == nil {
 		return
 	}

@@ -18,20 +18,20 @@ const (
 )
 
 // Slots returns how many runs of the job there may be at once, over all nodes; 0: no bound.
-func (j Job) Slots() int {
-	if j.MaxConcurrency == 0 && j.ConcurrencyPolicy != run.ConcurrencyAllow && j.ConcurrencyPolicy != "" {
+func (p JobPolicies) Slots() int {
+	if p.MaxConcurrency == 0 && p.ConcurrencyPolicy != run.ConcurrencyAllow && p.ConcurrencyPolicy != "" {
 		return 1
 	}
-	return j.MaxConcurrency
+	return p.MaxConcurrency
 }
 
-// checkConcurrency adds what is wrong with how j bounds its runs.
-func (j Job) checkConcurrency(problems *input.Problems) {
-	if j.ConcurrencyPolicy != "" {
-		input.CheckEnum(problems, "/concurrency_policy", "concurrency_policy", j.ConcurrencyPolicy, run.ConcurrencyPolicies)
+// checkConcurrency adds what is wrong with how p bounds runs.
+func (p JobPolicies) checkConcurrency(problems *input.Problems) {
+	if p.ConcurrencyPolicy != "" {
+		input.CheckEnum(problems, "/concurrency_policy", "concurrency_policy", p.ConcurrencyPolicy, run.ConcurrencyPolicies)
 	}
-	input.CheckRange(problems, "/max_concurrency", j.MaxConcurrency, 0, MaxMaxConcurrency)
-	input.CheckRange(problems, "/queue_limit", j.QueueLimit, 0, MaxQueueLimit)
+	input.CheckRange(problems, "/max_concurrency", p.MaxConcurrency, 0, MaxMaxConcurrency)
+	input.CheckRange(problems, "/queue_limit", p.QueueLimit, 0, MaxQueueLimit)
 }
 
 // Slot is the right of a run to execute when its job bounds how many may. The run holds it until
@@ -94,18 +94,18 @@ const (
 // Contend decides, by the job's policy, what happens to its runs that have a slot or want one. It
 // sorts them, the earliest first, and returns a decision for each. Runs that neither ask nor wait
 // yet keep their place in the order.
-func (j Job) Contend(all []Contender) []SlotDecision { return j.contend(all, 0) }
+func (p JobPolicies) Contend(all []Contender) []SlotDecision { return p.contend(all, 0) }
 
 // contend is Contend where some runs wait already that are not among all, but count to the job's QueueLimit.
-func (j Job) contend(all []Contender, waiting int) []SlotDecision {
+func (p JobPolicies) contend(all []Contender, waiting int) []SlotDecision {
 	slices.SortFunc(all, func(a, b Contender) int {
-		if j.ConcurrencyPolicy != run.ConcurrencyReplace && a.backfills() != b.backfills() {
+		if p.ConcurrencyPolicy != run.ConcurrencyReplace && a.backfills() != b.backfills() {
 			return map[bool]int{true: 1, false: -1}[a.backfills()]
 		}
 		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID), cmp.Compare(a.Code(), b.Code()))
 	})
 	verdicts := make([]SlotDecision, len(all))
-	free := j.Slots()
+	free := p.Slots()
 	if free == 0 {
 		free = len(all) // the bound was lifted
 	}
@@ -118,8 +118,8 @@ func (j Job) contend(all []Contender, waiting int) []SlotDecision {
 			verdicts[i] = c.resume()
 		}
 	}
-	if j.ConcurrencyPolicy == run.ConcurrencyReplace {
-		j.replace(all, verdicts, free)
+	if p.ConcurrencyPolicy == run.ConcurrencyReplace {
+		p.replace(all, verdicts, free)
 		return verdicts
 	}
 	for i, c := range all {
@@ -131,7 +131,7 @@ func (j Job) contend(all []Contender, waiting int) []SlotDecision {
 		case !c.Asks:
 		case c.backfills():
 			verdicts[i] = SlotWait
-		case j.ConcurrencyPolicy == run.ConcurrencyForbid || waiting >= max(j.QueueLimit, 1):
+		case p.ConcurrencyPolicy == run.ConcurrencyForbid || waiting >= max(p.QueueLimit, 1):
 			verdicts[i] = SlotSkip
 		default:
 			waiting++
@@ -145,8 +145,8 @@ func (j Job) contend(all []Contender, waiting int) []SlotDecision {
 // its request has stopped, or at once if it has none. A run ends only in favor of runs that take part:
 // one that has not asked yet may still end before it does, and then nothing would be attempted. Until
 // it asks, the run before it waits.
-func (j Job) replace(all []Contender, verdicts []SlotDecision, free int) {
-	stay := j.Slots()
+func (p JobPolicies) replace(all []Contender, verdicts []SlotDecision, free int) {
+	stay := p.Slots()
 	for i, c := range slices.Backward(all) {
 		switch {
 		case !c.Live:
@@ -211,6 +211,6 @@ func (j Job) EndpointPolicy() run.ConcurrencyPolicy {
 
 // ContendForEndpoint is Contend for the slot of one endpoint, by a policy. waiting is how many runs of the job wait for
 // other endpoints: they count to the job's QueueLimit.
-func (j Job) ContendForEndpoint(policy run.ConcurrencyPolicy, all []Contender, waiting int) []SlotDecision {
-	return Job{JobSpec: JobSpec{JobPolicies: JobPolicies{ConcurrencyPolicy: policy, QueueLimit: j.QueueLimit}}}.contend(all, waiting)
+func (p JobPolicies) ContendForEndpoint(policy run.ConcurrencyPolicy, all []Contender, waiting int) []SlotDecision {
+	return JobPolicies{ConcurrencyPolicy: policy, QueueLimit: p.QueueLimit}.contend(all, waiting)
 }

@@ -26,7 +26,7 @@ const MaxCatchUpWindow = input.Duration(365 * 24 * time.Hour)
 const MostCaughtUp = 1000
 
 // checkMisfires adds what is wrong with how t treats missed fires.
-func (t Trigger) checkMisfires(problems *input.Problems) {
+func (t TriggerSpec) checkMisfires(problems *input.Problems) {
 	if t.MisfirePolicy != "" {
 		input.CheckEnum(problems, "/misfire_policy", "misfire_policy", t.MisfirePolicy, []MisfirePolicy{FireOnce, FireAll, Skip})
 	}

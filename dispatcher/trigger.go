@@ -72,13 +72,13 @@ const (
 )
 
 // SetDefaults gives a decoded trigger the values of fields that its JSON leaves out.
-func (t *Trigger) SetDefaults() {
+func (t *TriggerSpec) SetDefaults() {
 	t.Enabled = true
 	t.MisfireAfter, t.MisfirePolicy, t.CatchUpWindow = DefaultMisfireAfter, FireOnce, MaxCatchUpWindow
 }
 
 // check adds everything wrong with t, which is named identity.
-func (t Trigger) check(problems *input.Problems, identity string) {
+func (t TriggerSpec) check(problems *input.Problems, identity string) {
 	t.Schedule.Check(problems, identity)
 	t.MisfireAfter.CheckRange(problems, "/misfire_after", time.Second, input.MaxDuration)
 	t.checkMisfires(problems)

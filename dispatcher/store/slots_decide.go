@@ -59,7 +59,7 @@ func (s *Store) arbitrate(ctx context.Context, t *tx, jobs map[int64]lockedJob, 
 	c := arbitration{stale: r.stale, busy: r.busy}
 	for _, id := range r.jobs {
 		job := jobs[id]
-		c.decide(t, job.Job, job.Contend, c.withoutShards(r.all[slotKey{job: id}]))
+		c.decide(t, job.JobPolicies, job.Contend, c.withoutShards(r.all[slotKey{job: id}]))
 		c.decideEndpoints(t, job, id, &r)
 	}
 	return c, s.writeDecisions(ctx, t, c)
@@ -82,7 +82,7 @@ func (c *arbitration) withoutShards(all []*contender) []*contender {
 
 // decide adds what becomes of the contenders for the slots of one job, or for that of one endpoint.
 func (c *arbitration) decide(
-	t *tx, job dispatcher.Job, contend func([]dispatcher.Contender) []dispatcher.SlotDecision, contenders []*contender,
+	t *tx, of dispatcher.JobPolicies, contend func([]dispatcher.Contender) []dispatcher.SlotDecision, contenders []*contender,
 ) {
 	byKey, all := make(map[run.Key]*contender, len(contenders)), make([]dispatcher.Contender, len(contenders))
 	for i, r := range contenders {
@@ -104,7 +104,7 @@ func (c *arbitration) decide(
 		case dispatcher.SlotWake:
 			c.wake = append(c.wake, r)
 		case dispatcher.SlotSkip:
-			c.end(ending{r, whySkipped(job, all, verdicts, byKey, r), reasonOfSkip(job.ConcurrencyPolicy, r.endpoint)})
+			c.end(ending{r, whySkipped(of, all, verdicts, byKey, r), reasonOfSkip(of.ConcurrencyPolicy, r.endpoint)})
 		case dispatcher.SlotCancel:
 			c.cancel = append(c.cancel, ending{contender: r, why: "replaced by run " + latest(all).String()})
 			t.notify(dispatcher.Notification{Run: r.String(), Token: r.held.Token, Attempt: r.held.Attempt})
@@ -137,9 +137,9 @@ func latest(all []dispatcher.Contender) run.Key {
 }
 
 // whySkipped names the run that is in the way of another. all are in order.
-func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision,
+func whySkipped(by dispatcher.JobPolicies, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision,
 	byKey map[run.Key]*contender, of *contender) string {
-	if job.ConcurrencyPolicy == run.ConcurrencyReplace {
+	if by.ConcurrencyPolicy == run.ConcurrencyReplace {
 		return fmt.Sprintf("replaced by run %s before it began", latest(all))
 	}
 	at := slices.IndexFunc(all, func(o dispatcher.Contender) bool { return o.Slot })
@@ -151,7 +151,7 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 	}
 	holder := byKey[all[max(at, 0)].Key]
 	why := fmt.Sprintf("run %s has the slot", holder)
-	if n := job.Slots(); of.endpoint != "" {
+	if n := by.Slots(); of.endpoint != "" {
 		why = fmt.Sprintf("endpoint %s runs run %s already", of.endpoint, holder)
 	} else if n > 1 {
 		why = fmt.Sprintf("%d runs have the slots, the first of them run %s", n, holder)
@@ -159,8 +159,8 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 	if node := max(holder.slotNode, holder.node); node > 0 {
 		why += fmt.Sprintf(" on node %s", node)
 	}
-	if job.ConcurrencyPolicy != run.ConcurrencyForbid {
-		why = fmt.Sprintf("%d runs wait already, the most that queue_limit allows; %s", max(job.QueueLimit, 1), why)
+	if by.ConcurrencyPolicy != run.ConcurrencyForbid {
+		why = fmt.Sprintf("%d runs wait already, the most that queue_limit allows; %s", max(by.QueueLimit, 1), why)
 	}
 	return why
 }

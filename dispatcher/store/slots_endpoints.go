@@ -157,8 +157,7 @@ func (c *arbitration) decideEndpoints(t *tx, job lockedJob, id int64, r *reading
 		}
 	}
 	slices.Sort(endpoints)
-	of := dispatcher.Job{JobSpec: dispatcher.JobSpec{JobPolicies: dispatcher.JobPolicies{ConcurrencyPolicy: job.atEndpoint,
-		QueueLimit: job.QueueLimit}}}
+	of := dispatcher.JobPolicies{ConcurrencyPolicy: job.atEndpoint, QueueLimit: job.QueueLimit}
 	for _, endpoint := range endpoints {
 		contenders, before := r.all[slotKey{id, endpoint}], len(c.wait)
 		elsewhere := waiting - countWaiting(contenders)
