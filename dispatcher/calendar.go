@@ -232,3 +232,69 @@ func BuiltOn(all []Calendar, name string) map[string]bool {
 	}
 	return users
 }
+
+// CalendarBefore is what a PUT of a calendar depends on: all calendars of its app, by name.
+type CalendarBefore struct{ All []Calendar }
+
+// CalendarChange is what becomes of the calendars of an app when one of them is put.
+type CalendarChange struct {
+	Current Calendar // what is replaced; no revision: nothing
+	// Changed are the calendars that exclude something else now, by way of bases too; none if only a description changed.
+	Changed       map[string]bool
+	Before, After Calendars
+}
+
+// Current returns the calendar of that name as it is stored; one without revision: there is none.
+func (b CalendarBefore) Current(name string) Calendar {
+	for _, c := range b.All {
+		if c.Name == name {
+			return c
+		}
+	}
+	return Calendar{}
+}
+
+// Put decides what becomes of declared, which is valid by itself. The error is Problems: it, or a calendar that is built on it, could
+// not be used, or it is one too many.
+func (b CalendarBefore) Put(declared Calendar) (CalendarChange, error) {
+	after := append(slices.Clone(b.All), declared)
+	change := CalendarChange{Current: b.Current(declared.Name)}
+	if i := slices.IndexFunc(b.All, func(c Calendar) bool { return c.Name == declared.Name }); i >= 0 {
+		after = slices.Delete(after, i, i+1)
+	}
+	change.Before, change.After = CompileCalendars(b.All), CompileCalendars(after)
+	users := BuiltOn(after, declared.Name)
+	if err := change.After.checkPut(declared.Name, users); err != nil {
+		return change, err
+	}
+	if readable := change.Current.Revision != 0 && change.Current.Err == nil; !readable || !change.Current.excludesAs(declared) {
+		change.Changed = users
+	}
+	return change, nil
+}
+
+// excludesAs tells whether c and other exclude the same because they are declared alike.
+func (c Calendar) excludesAs(other Calendar) bool {
+	c.Description = other.Description
+	return input.SameJSON(c.CalendarSpec, other.CalendarSpec)
+}
+
+// checkPut returns what is wrong with calendar name among all of its app, or with one of those that are built on it.
+func (c Calendars) checkPut(name string, users map[string]bool) error {
+	var problems input.Problems
+	if len(c) > MaxCalendars {
+		problems.Add("", input.CodeTooMany, "the app has %d calendars already, which is the maximum; delete one "+
+			"that is not used", MaxCalendars)
+		return problems
+	}
+	if problems.AddError("", c.Check(name)); len(problems) > 0 {
+		return problems // which would be those of its users, too
+	}
+	for _, user := range input.SortedKeys(users) {
+		if err := c.Check(user); err != nil {
+			problems.Add("/bases", input.CodeCalendarBase, "calendar %s, which is built on this, could not be used: %v",
+				input.Echo(user), err)
+		}
+	}
+	return problems.Err()
+}

@@ -56,6 +56,28 @@ func (r JobRename) Apply(job Job, now time.Time) (Job, error) {
 	return renamed, nil
 }
 
+// NameHolder is a job that has the name that another one is to get.
+type NameHolder struct {
+	DeletedAt, KeptUntil *time.Time // nil: it is not deleted
+}
+
+// Of returns what becomes of job at now; holder is the job that has its new name, or nil. The error is Problems: those of Apply, and
+// that the name is taken.
+func (r JobRename) Of(job Job, holder *NameHolder, now time.Time) (Job, error) {
+	var problems input.Problems
+	renamed, err := r.Apply(job, now)
+	problems.AddError("", err)
+	switch shown := input.Echo(job.App + "/" + r.Name); {
+	case holder == nil:
+	case holder.DeletedAt == nil:
+		problems.Add("/name", input.CodeNameTaken, "job %s exists; choose another name, or rename or delete that job first", shown)
+	default:
+		problems.Add("/name", input.CodeNameTaken, "job %s was deleted at %s, and its history is kept under this name until about %s; "+
+			"choose another name", shown, holder.DeletedAt.Format(time.RFC3339), holder.KeptUntil.Format(time.DateOnly))
+	}
+	return renamed, problems.Err()
+}
+
 // check returns what keeps r from being done to job, as Problems, or nil.
 func (r JobRename) check(job Job) error {
 	if err := r.Validate(); err != nil {

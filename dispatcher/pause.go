@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -129,4 +130,75 @@ type AppPauses interface {
 	EndAppPause(ctx context.Context, app, id string, change input.Change) error
 	// FollowPauses lets jobs with about limit triggers follow the pauses of their app, and returns whether there are more.
 	FollowPauses(ctx context.Context, app string, limit int) (more bool, err error)
+}
+
+// PauseChange is what becomes of a job that is paused or resumed, or one of its triggers.
+type PauseChange struct {
+	Job   Job  // as it is to be stored
+	Was   bool // paused before
+	Pause Pause
+	// Restarted tells that the job is scheduled again as if it had been declared again, because a trigger was in state error; Missed are
+	// the fires that were due before.
+	Restarted bool
+	Missed    []Misfire
+}
+
+// Paused returns the job as it is stored if a pause, or a resume, of it leaves it so; of one of its triggers if that is named. A
+// resume of what is in state error does not.
+func (b JobBefore) Paused(trigger string, paused bool) (Job, bool) {
+	was, found := b.Old.isPaused(trigger)
+	if !found || was != paused || !paused && b.Old.inError(trigger) {
+		return Job{}, false
+	}
+	return b.Shown(*b.Old), true
+}
+
+// Pause decides what becomes of a job that is paused or resumed at now, or one of its triggers if that is named. The error is
+// ErrNotFound: there is no such trigger, or Problems.
+func (b JobBefore) Pause(trigger string, paused bool, by input.Change, now time.Time) (c PauseChange, err error) {
+	if paused {
+		if err := CheckUntil(by.Until, now); err != nil {
+			return c, err
+		}
+		c.Pause = Pause{PausedBy: by.Actor, PausedAt: &now, PauseReason: by.Reason, PausedUntil: input.WholeMillis(by.Until)}
+	}
+	was, found := b.Old.isPaused(trigger)
+	if !found {
+		return c, NotFound("trigger", b.Old.App+"/"+b.Old.Name+"/"+trigger)
+	}
+	c.Job, c.Was = *b.Old, was
+	if trigger == "" {
+		c.Job.Paused, c.Job.Pause = paused, c.Pause
+	} else {
+		c.Job.Triggers = maps.Clone(c.Job.Triggers)
+		one := c.Job.Triggers[trigger]
+		one.Paused, one.Pause = paused, c.Pause
+		c.Job.Triggers[trigger] = one
+	}
+	if c.Restarted = !paused && b.Old.inError(trigger); c.Restarted {
+		c.Job, c.Missed, err = Apply(&c.Job, c.Job, Prior{}, b.Calendars, now)
+		return c, err
+	}
+	c.Job.Revision, c.Job.UpdatedAt = c.Job.Revision+1, now
+	c.Job.State = c.Job.RollUp(false)
+	return c, nil
+}
+
+// isPaused tells whether a job, or a trigger of it if that is named, is paused.
+func (j Job) isPaused(trigger string) (paused, found bool) {
+	if trigger == "" {
+		return j.Paused, true
+	}
+	one, found := j.Triggers[trigger]
+	return one.Paused, found
+}
+
+// inError tells whether a trigger of a job, or without a name any, is in state error.
+func (j Job) inError(trigger string) bool {
+	for name, one := range j.Triggers {
+		if one.State == TriggerError && (trigger == "" || trigger == name) {
+			return true
+		}
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -105,4 +106,90 @@ func (a App) declared() AppSpec {
 		a.Bounds = &bounds
 	}
 	return a.AppSpec
+}
+
+// AppBefore is what a PUT of an app depends on.
+type AppBefore struct {
+	Stored   *App // nil: there is none
+	Revision int64
+	Enabled  bool          // and not suspended; so is what there is not
+	Bounds   target.Bounds // as they were given, also those of an app that was deleted
+	// Unreadable is why the bounds cannot be read; they must then be given.
+	Unreadable error
+	// Names are those of all apps; they matter for a new one.
+	Names []string
+	// Usage is how much of its quotas the app uses; one that was deleted may have left something.
+	Usage target.Usage
+}
+
+// AppChange is what becomes of an app that is put.
+type AppChange struct {
+	Bounds   target.Bounds // as they are given
+	Enabled  bool          // and not suspended
+	Switched bool          // it was not, or is no more
+	Created  bool
+}
+
+// Unchanged returns the app as it is stored if a PUT of declared leaves it so.
+func (b AppBefore) Unchanged(declared App) (App, bool) {
+	if b.Stored == nil || !b.Stored.Declares(declared) {
+		return App{}, false
+	}
+	return *b.Stored, true
+}
+
+// Put decides what becomes of declared. The error is Problems: what only operators may change, or a name that is taken.
+func (b AppBefore) Put(declared App, by input.Change, now time.Time) (c AppChange, err error) {
+	if c.Bounds, err = b.nextBounds(declared, by, now); err != nil {
+		return c, err
+	}
+	c.Created, c.Enabled = b.Revision == 0, declared.Enabled && !c.Bounds.Suspended
+	c.Switched = c.Enabled != b.Enabled
+	if c.Created {
+		err = b.checkName(declared.Name)
+	}
+	return c, err
+}
+
+// nextBounds returns the bounds of an app after a change, and refuses what is outside them.
+func (b AppBefore) nextBounds(declared App, by input.Change, now time.Time) (target.Bounds, error) {
+	if b.Unreadable != nil && (declared.Bounds == nil || !by.Operator) {
+		return target.Bounds{}, b.Unreadable
+	}
+	old, given := b.Bounds.WithDefaults(declared.Name), b.Bounds
+	if declared.Bounds != nil {
+		asked := declared.Bounds.WithoutDefaults(declared.Name)
+		if asked.Suspension = b.Bounds.Suspension; !reflect.DeepEqual(asked.WithDefaults(declared.Name), old) {
+			given = asked
+		}
+	}
+	next := given.WithDefaults(declared.Name)
+	var problems input.Problems
+	if !by.Operator && !reflect.DeepEqual(next, old) {
+		problems.Add("/bounds", input.CodeBoundOperator,
+			"bounds are set by operators, with a token of scope admin that is bound to no app; leave them out to keep them as they are")
+	}
+	if most := next.Quotas.Retention; declared.Retention > most {
+		problems.Add("/retention", input.CodeBoundQuota,
+			"retention %s is longer than the %s that the bounds of the app allow (quotas.retention); shorten it, or ask an operator",
+			declared.Retention, most)
+	}
+	switch {
+	case !given.Suspended:
+		given.Suspension = target.Suspension{}
+	case !b.Bounds.Suspended:
+		given.Suspension = target.Suspension{SuspendedBy: by.Actor, SuspendedAt: &now}
+	}
+	return given, problems.Err()
+}
+
+// checkName refuses the name of a new app that differs from another's by _ and - only.
+func (b AppBefore) checkName(name string) error {
+	for _, other := range b.Names {
+		if other != name && input.FoldName(other) == input.FoldName(name) {
+			return &input.Problem{Path: "/name", Code: input.CodeNameTaken, Message: "name " + input.Echo(name) +
+				" differs from the name of app " + other + " by - and _ only, and variables of secrets name both alike; choose another"}
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -156,4 +157,75 @@ const (
 // Scopes lists all scopes.
 func Scopes() []Scope {
 	return []Scope{ScopeRead, ScopeRun, ScopeWrite, ScopeRegister, ScopeMetrics, ScopeExport, ScopeImport, ScopeAdmin}
+}
+
+// TokensBefore are all tokens before one of them is changed: the last that can manage tokens stays.
+type TokensBefore struct{ All []APIToken }
+
+// Named returns the token of a name.
+func (b TokensBefore) Named(name string) (APIToken, bool) {
+	for _, token := range b.All {
+		if token.Name == name {
+			return token, true
+		}
+	}
+	return APIToken{}, false
+}
+
+// Put returns declared as it is to be stored, all but its secret. The error is Problems, or ErrLastAdmin.
+func (b TokensBefore) Put(declared APIToken, by input.Change, now time.Time) (APIToken, error) {
+	declared = declared.Normal()
+	old, exists := b.Named(declared.Name)
+	if !input.SameInstant(old.ExpiresAt, declared.ExpiresAt) {
+		if err := CheckExpiry(declared.ExpiresAt, now); err != nil {
+			return declared, err
+		}
+	}
+	if !exists {
+		return declared, nil
+	}
+	return declared, b.keepAdmin(old, &declared, by, now)
+}
+
+// Delete returns the token of a name that may be deleted. The error is ErrNotFound, or ErrLastAdmin.
+func (b TokensBefore) Delete(name string, by input.Change, now time.Time) (APIToken, error) {
+	old, exists := b.Named(name)
+	if !exists {
+		return old, dispatcher.NotFound("token", name)
+	}
+	return old, b.keepAdmin(old, nil, by, now)
+}
+
+// keepAdmin refuses a change by a token that takes the place of the last token that can manage tokens. after is what replaces old;
+// nil: nothing.
+func (b TokensBefore) keepAdmin(old APIToken, after *APIToken, by input.Change, now time.Time) error {
+	if by.TokenID == "" || !old.Administers(now) || after != nil && after.Administers(now) {
+		return nil
+	}
+	for _, token := range b.All {
+		if token.Name != old.Name && token.Administers(now) {
+			return nil
+		}
+	}
+	return fmt.Errorf("token %s: %w", old.Name, dispatcher.ErrLastAdmin)
+}
+
+// Rotated returns when a token expires once it is rotated, and until when its secret from before works. The error is ErrConflict: it
+// has expired, or Problems.
+func (t APIToken) Rotated(rotation TokenRotation, now time.Time) (expires *time.Time, until time.Time, err error) {
+	expires = t.ExpiresAt
+	if rotation.ExpiresAt != nil {
+		expires = rotation.ExpiresAt
+		if err := CheckExpiry(expires, now); err != nil {
+			return nil, until, err
+		}
+	} else if t.Expired(now) {
+		return nil, until, fmt.Errorf("token %s expired at %s: %w", t.Name, input.FormatInstant(*t.ExpiresAt), dispatcher.ErrConflict)
+	}
+	// The old secret gains nothing by a later expiry.
+	until = now.Add(rotation.Overlap.Std())
+	if t.ExpiresAt != nil && t.ExpiresAt.Before(until) {
+		until = *t.ExpiresAt
+	}
+	return expires, until, nil
 }

@@ -1,8 +1,11 @@
 package alert
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -309,4 +312,66 @@ func (a Alert) Attached() dispatcher.Job {
 // always, as that of a job does.
 func (a Alert) Declares(declared Alert) bool {
 	return !target.GivesSecret(declared) && input.SameJSON(a.Resolved().Spec, declared.Resolved().Spec)
+}
+
+// Before is what a PUT of an alert depends on.
+type Before struct {
+	Old      *Alert         // as it is stored; nil: it is new
+	Bounds   *target.Bounds // of its app
+	Alerts   int            // that the app has; it matters for a new one
+	Defaults *dispatcher.JobDefaults
+	Attached dispatcher.AttachedBefore
+	// Warnings are those of the alert that is declared: what of it selects no job.
+	Warnings []input.Problem
+	Keys     bool // the node has keys to store secrets with
+}
+
+// Change is what becomes of an alert that is put.
+type Change struct {
+	Alert    Alert // as it is to be stored, but with the values of its secrets
+	Attached dispatcher.AttachedChange
+}
+
+// Unchanged returns the alert as it is stored, with its warnings, if a PUT of declared leaves it so. What is outside the bounds of
+// its app is refused also then.
+func (b Before) Unchanged(declared Alert) (Alert, bool) {
+	if b.Old == nil || b.Bounds.CheckDestination(declared.App, declared.Destination) != nil || !b.Old.Declares(declared) {
+		return Alert{}, false
+	}
+	same := *b.Old
+	same.Warnings = b.Warnings
+	return same, true
+}
+
+// Put decides what becomes of declared at now. The error is Problems: it is outside the bounds of its app, or one too many, or its
+// secrets cannot be stored.
+func (b Before) Put(declared Alert, now time.Time) (c Change, err error) {
+	c.Alert = declared.Resolved()
+	var problems input.Problems
+	problems.AddError("/destination", b.Bounds.CheckDestination(c.Alert.App, c.Alert.Destination))
+	if b.Old == nil && b.Alerts >= Max {
+		problems.Add("", input.CodeTooMany, "app %s has %d alerts already, which is the maximum; delete one that is not used",
+			c.Alert.App, b.Alerts)
+	}
+	if err := problems.Err(); err != nil {
+		return c, err
+	}
+	attached := c.Alert.Attached()
+	b.Defaults.Fill(&attached)
+	c.Attached, err = b.Attached.Put(attached, b.Keys, now)
+	return c, ofDestination(err)
+}
+
+// ofDestination turns the JSON pointers of problems of an attached job into those in its alert.
+func ofDestination(err error) error {
+	var problems input.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	moved := make(input.Problems, len(problems))
+	for i, p := range problems {
+		p.Path = cmp.Or(strings.Replace(p.Path, "/target/alert", "/destination", 1), "/destination")
+		moved[i] = p
+	}
+	return moved
 }

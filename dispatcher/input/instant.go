@@ -35,6 +35,14 @@ func SameInstant(a, b *time.Time) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
 }
 
+// WholeMillis returns an instant as it is stored, in UTC and in whole milliseconds; nil stays nil.
+func WholeMillis(at *time.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	return new(time.UnixMilli(at.UnixMilli()).UTC())
+}
+
 // FirstYear and LastYear are the years, in UTC, of the instants that may be named anywhere. An instant outside of them
 // is a slip of the pen, or a number that was taken for a time.
 const (

@@ -3,6 +3,7 @@ package repeat
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -191,4 +192,20 @@ func ParseBackfillID(text string) (int64, error) {
 		return 0, errors.New("not the id of a backfill")
 	}
 	return id, nil
+}
+
+// Change returns b as it is after it was paused, resumed or cancelled. The error is ErrConflict: it has ended, or is being cancelled.
+func (b Backfill) Change(action BackfillAction) (Backfill, error) {
+	to := map[BackfillAction]BackfillState{PauseBackfill: BackfillPaused, ResumeBackfill: BackfillRunning,
+		CancelBackfill: BackfillCancelling}[action]
+	switch {
+	case b.State.Ended():
+		return b, fmt.Errorf("backfill %s has ended: %w", b.ID, dispatcher.ErrConflict)
+	case b.State == BackfillCancelling && to != b.State:
+		return b, fmt.Errorf("backfill %s is being cancelled: %w", b.ID, dispatcher.ErrConflict)
+	case b.State == to && b.Tries == 0:
+		return b, nil
+	}
+	b.State, b.StepRetries = to, dispatcher.StepRetries{}
+	return b, nil
 }

@@ -218,3 +218,15 @@ func BulkActionID(id int64) string { return BackfillID(id) }
 
 // ParseBulkActionID reads what BulkActionID wrote.
 func ParseBulkActionID(text string) (int64, error) { return ParseBackfillID(text) }
+
+// Cancel returns b as it is after it was cancelled at now. The error is ErrConflict: it is complete.
+func (b BulkAction) Cancel(now time.Time) (BulkAction, error) {
+	switch b.State {
+	case BulkCancelled:
+		return b, nil
+	case BulkComplete:
+		return b, fmt.Errorf("bulk action %s is complete: %w", b.ID, dispatcher.ErrConflict)
+	}
+	b.State, b.StepRetries, b.EndedAt = BulkCancelled, dispatcher.StepRetries{}, &now
+	return b, nil
+}

@@ -250,6 +250,45 @@ func (g EndpointGroup) Declares(declared EndpointGroup) bool {
 	return !GivesSecret(declared) && input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
 }
 
+// GroupBefore is what a PUT of a group depends on.
+type GroupBefore struct {
+	Old    *EndpointGroup // as it is stored; nil: it is new
+	Bounds *Bounds        // of its app
+	Groups int            // that the app has; it matters for a new one
+	Keys   bool           // the node has keys to store secrets with
+}
+
+// Unchanged returns the group as it is stored if a PUT of declared leaves it so. What is outside the bounds of its app is refused
+// also then.
+func (b GroupBefore) Unchanged(declared EndpointGroup) (EndpointGroup, bool) {
+	if b.Old == nil || b.Bounds.CheckGroup(declared) != nil || !b.Old.Declares(declared) {
+		return EndpointGroup{}, false
+	}
+	return *b.Old, true
+}
+
+// Put decides what becomes of declared, with its defaults. The error is Problems: it is outside the bounds of its app, would send
+// stored secrets elsewhere than what it replaces, or is one too many.
+func (b GroupBefore) Put(declared EndpointGroup) (EndpointGroup, error) {
+	group := declared.Resolved()
+	var problems input.Problems
+	problems.AddError("", b.Bounds.CheckGroup(group))
+	var before map[string]Secret
+	switch {
+	case b.Old != nil:
+		problems.AddError("", group.CheckReplaces(*b.Old))
+		problems.AddError("", group.CheckKept(*b.Old))
+		before = Secrets(*b.Old)
+	case b.Groups >= MaxGroups:
+		problems.Add("", input.CodeTooMany, "app %s has %d groups already, which is the maximum; delete one that is not used",
+			group.App, MaxGroups)
+	}
+	if err := problems.Err(); err != nil {
+		return group, err
+	}
+	return group, CheckStorable("", Secrets(group), before, b.Keys)
+}
+
 // Strategy is how an endpoint of a group is chosen.
 type Strategy = routing.Strategy
 

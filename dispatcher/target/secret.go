@@ -145,6 +145,22 @@ func GivesSecret[T any](v T) (gives bool) {
 	return gives
 }
 
+// CheckStorable returns what is wrong with secrets, by their paths below a JSON pointer, that are to be stored: one is to be kept of which
+// no value is stored among before, or there are no keys to encrypt a value with.
+func CheckStorable(at string, secrets, before map[string]Secret, keys bool) error {
+	var problems input.Problems
+	for _, path := range input.SortedKeys(secrets) {
+		switch secret := secrets[path]; {
+		case secret.Stored && !before[path].Stored:
+			problems.Add(at+path+"/stored", input.CodeSecretMissing, "no value is stored for this secret; give its value, or refer to it")
+		case !secret.Value.IsZero() && !keys:
+			problems.Add(at+path+"/value", input.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
+				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as %s", SecretForms)
+		}
+	}
+	return problems.Err()
+}
+
 // CheckKept returns a problem for each secret of t that keeps the stored value of old but would be sent
 // to another origin, so that nobody can redirect a stored secret to a host of their own. The pointers
 // are those in t.

@@ -1,0 +1,262 @@
+package dispatcher
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// A chain begins with a run that follows no other. How many runs may follow it is carried along: each follower gets an equal
+// part of what is left. So the bound holds on all nodes, after any crash, and however often an end is recorded, and no row is
+// shared by the runs of a chain.
+
+// FanOut is what may follow a run of a job.
+type FanOut struct {
+	// Runs are as many as ChainRuns must be, so that all of them follow: the followers of an event, each with as many after it as
+	// the one with the most. At most mostFanOut. Depth is how many follow one after another.
+	Runs, Depth int
+	// Next is the follower with the most, 0 if there is none.
+	Next int64
+}
+
+// mostFanOut keeps FanOut.Runs from overflowing.
+const mostFanOut = 1 << 40
+
+// Add returns f, or what follows if count jobs follow an event, of which one is followed by next, if that is more.
+func (f FanOut) Add(count int, follower int64, next FanOut) FanOut {
+	runs := mostFanOut
+	if count > 0 && next.Runs < mostFanOut/count {
+		runs = count * (1 + next.Runs)
+	}
+	if runs > f.Runs {
+		f.Runs, f.Next = runs, follower
+	}
+	f.Depth = max(f.Depth, 1+next.Depth)
+	return f
+}
+
+// Follower is a job, by its key, of which a run follows an event of another one: a run of kind chain, or a delivery of kind follow.
+type Follower struct {
+	Job    int64 // that is followed
+	Event  run.FollowMask
+	ID     int64
+	Kind   run.Kind
+	Result bool // it gets a FollowDocument
+}
+
+// Leader is a job that another one follows, both by their keys, by an event that Count jobs and deliveries follow.
+type Leader struct {
+	Job, Follower int64
+	Count         int
+}
+
+// FollowGraph is what follows what in an app before a job is changed, as far as the job leads to it and it leads to the job.
+type FollowGraph struct {
+	IDs     map[string]int64     // keys of the jobs that the job names, by their names
+	Names   map[int64]string     // of all jobs in the graph
+	After   map[int64][]Follower // of jobs, by event and follower
+	Leaders map[int64][]Leader   // by what follows them
+}
+
+// FollowersOf returns what follows a job of an app with these quotas. The error is Problems: a job that it names does not exist, or
+// leads back to it, or more would follow than may.
+func (g FollowGraph) FollowersOf(job Job, quotas target.Quotas) ([]Follower, error) {
+	var problems input.Problems
+	var all []Follower
+	next := map[int64]bool{}
+	for event, follow := range job.EachFollow() {
+		for i, name := range follow.Jobs {
+			id, found := g.IDs[name]
+			if !found {
+				problems.Add(input.Pointer(string(event), "jobs", strconv.Itoa(i)), input.CodeFollowUnknown,
+					"job %s does not exist in this app; make it first, or name one that does", input.Echo(name))
+				continue
+			}
+			next[id] = true
+			all = append(all, Follower{job.Key(), event.Mask(), id, run.KindChain, follow.Payload == FollowResult})
+		}
+		if follow.Target != nil {
+			all = append(all, Follower{job.Key(), event.Mask(), job.Attached(event).Key(), run.KindFollow, true})
+		}
+	}
+	problems.AddError("", g.checkChain(job, next))
+	if len(problems) == 0 && len(all) > 0 { // there is no circle
+		problems.AddError("", g.checkFanOut(job, all, quotas))
+	}
+	return all, problems.Err()
+}
+
+// checkChain returns what is wrong if a job would follow itself through next, or if too many jobs would follow it.
+func (g FollowGraph) checkChain(job Job, next map[int64]bool) error {
+	var problems input.Problems
+	from := map[int64]int64{} // the job that each job follows on the way
+	level := []int64{}
+	for id := range next {
+		from[id] = job.Key()
+		level = append(level, id)
+	}
+	for len(level) > 0 && from[job.Key()] == 0 {
+		if len(from) > MostFollowing {
+			problems.Add("", input.CodeTooMany, "more than %d jobs would follow job %s, directly and through others; make the chain shorter",
+				MostFollowing, input.Echo(job.Name))
+			return problems
+		}
+		slices.Sort(level)
+		var below []int64
+		for _, id := range level {
+			for _, one := range g.After[id] {
+				if _, seen := from[one.ID]; !seen && one.Kind == run.KindChain {
+					from[one.ID] = id
+					below = append(below, one.ID)
+				}
+			}
+		}
+		level = below
+	}
+	if from[job.Key()] != 0 {
+		return g.circle(job, from)
+	}
+	return nil
+}
+
+// circle names the circle of jobs that leads back to a job.
+func (g FollowGraph) circle(job Job, from map[int64]int64) error {
+	names := []string{job.Name}
+	for at := from[job.Key()]; at != job.Key(); at = from[at] {
+		names = append(names, g.Names[at])
+	}
+	names = append(names, job.Name)
+	slices.Reverse(names)
+	for event, follow := range job.EachFollow() {
+		if i := slices.Index(follow.Jobs, names[1]); i >= 0 {
+			var problems input.Problems
+			problems.Add(input.Pointer(string(event), "jobs", strconv.Itoa(i)), input.CodeFollowCycle,
+				"the jobs would follow each other in a circle: %s; take one of them out", strings.Join(names, " -> "))
+			return problems
+		}
+	}
+	return errors.New("a circle of jobs begins with no job that is named")
+}
+
+// checkFanOut returns what is wrong if more would follow a run of a job, or of one that it follows, than quotas allow. What was
+// outside before may stay as it is.
+func (g FollowGraph) checkFanOut(job Job, after []Follower, quotas target.Quotas) error {
+	before := fanOuts{after: g.After, known: map[int64]FanOut{}}
+	now := fanOuts{after: g.After, of: job.Key(), instead: after, known: map[int64]FanOut{}}
+	was, is := before.at(job.Key()), now.at(job.Key())
+	if is.Runs <= was.Runs && is.Depth <= was.Depth {
+		return nil
+	}
+	first, most := g.most(job.Key(), is, quotas)
+	if most.Runs <= quotas.ChainRuns && most.Depth <= quotas.ChainDepth {
+		return nil
+	}
+	path := g.path(append(first, job.Key()), job, now)
+	var problems input.Problems
+	if most.Runs > quotas.ChainRuns {
+		problems.Add("", input.CodeBoundQuota, "up to %d runs would follow one run of job %s, directly and through others, by way of "+
+			"%s; the bounds of app %s allow %d (quotas.chain_runs); let fewer jobs follow, or ask an operator for more", most.Runs, path[0],
+			strings.Join(path, " -> "), job.App, quotas.ChainRuns)
+	}
+	if most.Depth > quotas.ChainDepth {
+		problems.Add("", input.CodeBoundQuota, "%d runs would follow one after another on a run of job %s, by way of %s; the bounds of "+
+			"app %s allow %d (quotas.chain_depth); make the chain shorter, or ask an operator for more", most.Depth, path[0],
+			strings.Join(path, " -> "), job.App, quotas.ChainDepth)
+	}
+	return problems.Err()
+}
+
+// fanOuts works out what may follow the runs of jobs, if what follows one of them is replaced.
+type fanOuts struct {
+	after   map[int64][]Follower
+	of      int64 // what follows this is instead; 0: none
+	instead []Follower
+	known   map[int64]FanOut
+}
+
+// at returns what may follow a run of a job.
+func (f fanOuts) at(id int64) (out FanOut) {
+	if out, known := f.known[id]; known {
+		return out
+	}
+	after := f.after[id]
+	if id == f.of {
+		after = f.instead
+	}
+	for _, event := range run.FollowEvents {
+		followers := slices.DeleteFunc(slices.Clone(after), func(one Follower) bool { return one.Event != event.Mask() })
+		for _, one := range followers {
+			out = out.Add(len(followers), one.ID, f.at(one.ID))
+		}
+	}
+	f.known[id] = out
+	return out
+}
+
+// most returns the jobs that lead to a job, the first one first, so that the most may follow a run of the first, and how much that
+// is. It ends once that is more than quotas allow: jobs do not follow each other in circles, so it gets there or ends.
+func (g FollowGraph) most(id int64, out FanOut, quotas target.Quotas) (path []int64, most FanOut) {
+	next, found := map[int64]int64{}, map[int64]FanOut{id: out}
+	first, most := id, out
+	for level := []int64{id}; len(level) > 0 && most.Runs <= quotas.ChainRuns && most.Depth <= quotas.ChainDepth; {
+		leaders := g.leadersOf(level)
+		level = level[:0]
+		for _, one := range leaders {
+			was := found[one.Job]
+			is := was.Add(one.Count, one.Follower, found[one.Follower])
+			if is == was {
+				continue
+			}
+			found[one.Job], next[one.Job] = is, one.Follower
+			level = append(level, one.Job)
+			if is.Runs > most.Runs || is.Depth > most.Depth {
+				first, most = one.Job, is
+			}
+		}
+	}
+	for at := first; at != id; at = next[at] {
+		path = append(path, at)
+	}
+	return path, most
+}
+
+// leadersOf returns what leads to some jobs, in one order.
+func (g FollowGraph) leadersOf(jobs []int64) (all []Leader) {
+	slices.Sort(jobs)
+	for _, id := range slices.Compact(jobs) {
+		all = append(all, g.Leaders[id]...)
+	}
+	slices.SortFunc(all, func(a, b Leader) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Follower, b.Follower)) })
+	return all
+}
+
+// mostNamedOfPath is how many jobs of a path an error names.
+const mostNamedOfPath = 10
+
+// path returns the names of jobs on the way to the last of ids, which is job, and from there on where the most may follow.
+func (g FollowGraph) path(ids []int64, job Job, out fanOuts) []string {
+	for at := out.at(job.Key()).Next; at != 0; at = out.at(at).Next {
+		ids = append(ids, at)
+	}
+	var names []string
+	for _, id := range ids {
+		if len(names) == mostNamedOfPath {
+			return append(names, "...")
+		}
+		name, found := g.Names[id]
+		switch {
+		case id == job.Key():
+			name = job.Name
+		case !found:
+			return names // a delivery that this change declares
+		}
+		names = append(names, input.Echo(name))
+	}
+	return names
+}
