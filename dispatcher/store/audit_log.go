@@ -324,15 +324,15 @@ func (s *Store) withValues(ctx context.Context, q db.Querier, job *dispatcher.Jo
 	return &with, err
 }
 
-// replacedValues returns a job as it was applied, with the values of the secrets that were given for it, and of those
-// that it has kept from old, which has values.
-func replacedValues(applied, given dispatcher.Job, old *dispatcher.Job) *dispatcher.Job {
+// replacedValues returns a definition as it is stored, with the values of the secrets that were given for it, and of those that it has
+// kept from old, which has values; nil: there was none.
+func replacedValues[T any](stored, given T, old *T) *T {
 	var kept map[string]target.Secret
 	if old != nil {
 		kept = target.Secrets(*old)
 	}
-	applied = target.WithSecrets(applied, keptValues(target.Secrets(given), kept))
-	return &applied
+	stored = target.WithSecrets(stored, keptValues(target.Secrets(given), kept))
+	return &stored
 }
 
 // keptValues returns given with the values of those secrets that were stored before.

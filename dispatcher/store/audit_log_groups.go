@@ -32,14 +32,3 @@ func auditGroup(ctx context.Context, t *tx, c auditEntry, before, after *target.
 	}
 	return t.auditChange(ctx, c)
 }
-
-// replacedGroupValues returns a group as it was stored, with the values of the secrets that were given for it, and of those
-// that it has kept from old, which has values.
-func replacedGroupValues(stored, given target.EndpointGroup, old *target.EndpointGroup) *target.EndpointGroup {
-	var kept map[string]target.Secret
-	if old != nil {
-		kept = target.Secrets(*old)
-	}
-	stored = target.WithSecrets(stored, keptValues(target.Secrets(given), kept))
-	return &stored
-}

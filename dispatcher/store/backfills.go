@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -177,36 +178,30 @@ func auditBackfill(ctx context.Context, t *tx, action string, b repeat.Backfill)
 // ChangeBackfill pauses, resumes or cancels a backfill.
 func (s *Store) ChangeBackfill(
 	ctx context.Context, app, id string, action repeat.BackfillAction, change input.Change,
-) (changed repeat.Backfill, err error) {
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		b, err := findBackfill(ctx, t, app, id, t.ForUpdate())
-		if err != nil {
-			return err
-		}
-		if b.State.Ended() {
-			return fmt.Errorf("backfill %s has ended: %w", id, dispatcher.ErrConflict)
-		}
-		to := map[repeat.BackfillAction]repeat.BackfillState{repeat.PauseBackfill: repeat.BackfillPaused,
-			repeat.ResumeBackfill: repeat.BackfillRunning, repeat.CancelBackfill: repeat.BackfillCancelling}[action]
-		if b.State == repeat.BackfillCancelling && to != b.State {
-			return fmt.Errorf("backfill %s is being cancelled: %w", id, dispatcher.ErrConflict)
-		}
-		if changed = b.Backfill; b.State == to && b.Tries == 0 {
-			return nil
-		}
-		// $1 backfill, $2 state. A step that failed is tried again at once.
-		const set = `UPDATE backfills SET state = $2, waits = '', tries = 0, try_at = 0 WHERE id = $1`
-		if _, err := t.ExecContext(ctx, set, b.id, string(to)); err != nil {
-			return fmt.Errorf("%s backfill %s: %w", action, id, err)
-		}
-		if to == repeat.BackfillCancelling {
-			if err := cancelWaiting(ctx, t, b.id); err != nil {
-				return fmt.Errorf("cancel the runs of backfill %s: %w", id, err)
+) (repeat.Backfill, error) {
+	changed, _, err := redefine(ctx, s, change, redefinition[backfill, repeat.Backfill, repeat.Backfill]{
+		load: func(ctx context.Context, from source) (backfill, error) {
+			return findBackfill(ctx, from, app, id, from.lock)
+		},
+		unchanged: func(b backfill) (repeat.Backfill, bool) {
+			after, err := b.Change(action)
+			return after, err == nil && after.State == b.State && b.Tries == 0
+		},
+		decide: func(b backfill, _ time.Time) (repeat.Backfill, error) { return b.Change(action) },
+		write: func(ctx context.Context, t *tx, b backfill, changed repeat.Backfill) (repeat.Backfill, error) {
+			// $1 backfill, $2 state. A step that failed is tried again at once.
+			const set = `UPDATE backfills SET state = $2, waits = '', tries = 0, try_at = 0 WHERE id = $1`
+			if _, err := t.ExecContext(ctx, set, b.id, string(changed.State)); err != nil {
+				return changed, fmt.Errorf("%s backfill %s: %w", action, id, err)
 			}
-		}
-		changed.State, changed.StepRetries = to, dispatcher.StepRetries{}
-		t.notify(dispatcher.Notification{Backfill: true})
-		return auditBackfill(ctx, t, string(action), changed)
+			if changed.State == repeat.BackfillCancelling {
+				if err := cancelWaiting(ctx, t, b.id); err != nil {
+					return changed, fmt.Errorf("cancel the runs of backfill %s: %w", id, err)
+				}
+			}
+			t.notify(dispatcher.Notification{Backfill: true})
+			return changed, auditBackfill(ctx, t, string(action), changed)
+		},
 	})
 	return changed, err
 }

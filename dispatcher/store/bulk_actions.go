@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -193,25 +194,19 @@ func auditBulk(ctx context.Context, t *tx, action string, b repeat.BulkAction) e
 }
 
 // CancelBulkAction ends a bulk action.
-func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change input.Change) (
-	cancelled repeat.BulkAction, err error,
-) {
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		b, err := findBulk(ctx, t, app, id, t.ForUpdate())
-		if err != nil {
-			return err
-		}
-		switch cancelled = b.BulkAction; b.State {
-		case repeat.BulkCancelled:
-			return nil
-		case repeat.BulkComplete:
-			return fmt.Errorf("bulk action %s is complete: %w", id, dispatcher.ErrConflict)
-		}
-		if err := endBulk(ctx, t, b.id, repeat.BulkCancelled, b.cursor); err != nil {
-			return fmt.Errorf("cancel bulk action %s: %w", id, err)
-		}
-		cancelled.State, cancelled.StepRetries, cancelled.EndedAt = repeat.BulkCancelled, dispatcher.StepRetries{}, &t.now
-		return auditBulk(ctx, t, "cancel", cancelled)
+func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change input.Change) (repeat.BulkAction, error) {
+	cancelled, _, err := redefine(ctx, s, change, redefinition[bulkAction, repeat.BulkAction, repeat.BulkAction]{
+		load: func(ctx context.Context, from source) (bulkAction, error) {
+			return findBulk(ctx, from, app, id, from.lock)
+		},
+		unchanged: func(b bulkAction) (repeat.BulkAction, bool) { return b.BulkAction, b.State == repeat.BulkCancelled },
+		decide:    func(b bulkAction, now time.Time) (repeat.BulkAction, error) { return b.Cancel(now) },
+		write: func(ctx context.Context, t *tx, b bulkAction, cancelled repeat.BulkAction) (repeat.BulkAction, error) {
+			if err := endBulk(ctx, t, b.id, repeat.BulkCancelled, b.cursor); err != nil {
+				return cancelled, fmt.Errorf("cancel bulk action %s: %w", id, err)
+			}
+			return cancelled, auditBulk(ctx, t, "cancel", cancelled)
+		},
 	})
 	return cancelled, err
 }

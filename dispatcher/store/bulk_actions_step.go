@@ -175,7 +175,7 @@ func (s *Store) doBulk(ctx context.Context, t *tx, b bulkAction, name string) (u
 		if job.Paused == pause { // the pause of somebody else keeps its reason
 			return nil, errSame
 		}
-		_, err = s.pauseJob(ctx, t, b.App, name, "", pause)
+		_, _, err = s.jobPause(b.App, name, "", pause, t.by).in(ctx, t)
 		return nil, err
 	case repeat.BulkRunJobs:
 		_, err = s.requestRun(ctx, t, b.App, name, nil)

@@ -1,15 +1,13 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -71,7 +69,7 @@ func scanShownAlert(app string) func(db.Scanner) (alert.Alert, error) {
 func (s *Store) Alert(ctx context.Context, app, name string) (alert.Alert, error) {
 	alert, err := findAlert(ctx, s.Read, app, name, "")
 	if err == nil {
-		err = s.addAlertWarnings(ctx, s.Read, &alert)
+		alert.Warnings, err = s.alertWarnings(ctx, s.Read, alert)
 	}
 	return alert, err
 }
@@ -119,99 +117,86 @@ func allAlerts(ctx context.Context, q db.Querier, app string) ([]alert.Alert, er
 	return db.Collect(ctx, q, scanAlert(app), list, run.AppID(app))
 }
 
+// alertBefore is what a PUT of an alert depends on, and what the audit log has of it.
+type alertBefore struct {
+	alert.Before
+	values *alert.Alert // Old with the values of its secrets
+}
+
 // PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
 // it is stored stays as it is.
-func (s *Store) PutAlert(ctx context.Context, alert alert.Alert,
-	change input.Change) (stored alert.Alert, created bool, err error) {
-	if err := alert.Validate(); err != nil {
-		return stored, false, err
+func (s *Store) PutAlert(ctx context.Context, a alert.Alert, change input.Change) (alert.Alert, bool, error) {
+	if err := a.Validate(); err != nil {
+		return alert.Alert{}, false, err
 	}
-	if same, is := s.unchangedAlert(ctx, alert, change); is {
-		return same, false, nil
-	}
-	alert = alert.Resolved()
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		// Writers of one app's alerts queue at its row, as do those of its jobs.
-		app, err := lockReadableApp(ctx, t, alert.App)
-		if err != nil {
-			return err
-		}
-		old, err := replacedAlert(ctx, t, app, alert)
-		if err != nil {
-			return err
-		}
-		created = old == nil
-		before, err := s.alertWithValues(ctx, t, old)
-		if err != nil {
-			return err
-		}
-		if stored, err = s.writeAlert(ctx, t, app, alert); err != nil {
-			return err
-		}
-		if err := followAlertsOf(ctx, t, stored.App); err != nil {
-			return err
-		}
-		if stored, err = findAlert(ctx, t, stored.App, stored.Name, ""); err != nil {
-			return err
-		}
-		if err := s.addAlertWarnings(ctx, t, &stored); err != nil {
-			return err
-		}
-		after, err := s.alertWithValues(ctx, t, &stored)
-		if err != nil {
-			return err
-		}
-		return auditAlert(ctx, t, auditEntry{action: "put", app: alert.App, subject: "alert " + alert.Name, revision: stored.Revision},
-			before, after)
+	stored, before, err := redefine(ctx, s, change, redefinition[alertBefore, alert.Change, alert.Alert]{
+		load:      func(ctx context.Context, from source) (alertBefore, error) { return s.loadAlert(ctx, from, a, change) },
+		unchanged: func(b alertBefore) (alert.Alert, bool) { return b.Unchanged(a) },
+		decide:    func(b alertBefore, now time.Time) (alert.Change, error) { return b.Put(a, now) },
+		write: func(ctx context.Context, t *tx, b alertBefore, decided alert.Change) (alert.Alert, error) {
+			stored, err := s.writeAlert(ctx, t, decided)
+			if err != nil {
+				return stored, err
+			}
+			if err := followAlertsOf(ctx, t, stored.App); err != nil {
+				return stored, err
+			}
+			after := replacedValues(stored, decided.Alert, b.values)
+			// States have ended of jobs that it selects no more.
+			if stored, err = findAlert(ctx, t, stored.App, stored.Name, ""); err != nil {
+				return stored, err
+			}
+			stored.Warnings = b.Warnings
+			return stored, auditAlert(ctx, t, auditEntry{action: "put", app: a.App, subject: "alert " + a.Name, revision: stored.Revision},
+				b.values, after)
+		},
 	})
-	return stored, created, err
+	return stored, err == nil && before.Old == nil, err
 }
 
-// unchangedAlert returns an alert as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
-func (s *Store) unchangedAlert(ctx context.Context, alert alert.Alert, change input.Change) (alert.Alert, bool) {
-	stored, err := s.Alert(ctx, alert.App, alert.Name)
-	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(alert) {
-		return stored, false
-	}
-	owner, err := findApp(ctx, s.Read, alert.App, "")
-	return stored, err == nil && owner.Bounds.CheckDestination(alert.App, alert.Destination) == nil
-}
-
-// replacedAlert returns the alert that a PUT replaces, or nil. It refuses one that is outside the bounds of its app, or that
-// is one too many.
-func replacedAlert(ctx context.Context, t *tx, app access.App, a alert.Alert) (*alert.Alert, error) {
-	old, err := findAlert(ctx, t, app.Name, a.Name, t.ForUpdate())
-	exists := err == nil
-	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
-		return nil, err
-	}
-	if err := t.allow(old.Revision); err != nil {
-		return nil, err
-	}
-	var problems input.Problems
-	problems.AddError("/destination", app.Bounds.CheckDestination(app.Name, a.Destination))
-	if exists {
-		return &old, problems.Err()
-	}
-	// $1 app
-	const count = `SELECT COUNT(*) FROM alerts WHERE app_id = $1 AND deleted_at IS NULL`
-	alerts, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app.Name))
+// loadAlert reads what a PUT of an alert depends on.
+func (s *Store) loadAlert(ctx context.Context, from source, a alert.Alert, by input.Change) (b alertBefore, err error) {
+	app, err := from.app(ctx, a.App)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	if alerts >= alert.Max {
-		problems.Add("", input.CodeTooMany, "app %s has %d alerts already, which is the maximum; delete one that is not used",
-			app.Name, alert.Max)
+	b.Bounds, b.Defaults, b.Keys = app.Bounds, app.Defaults, s.keys != nil
+	old, err := findAlert(ctx, from, a.App, a.Name, from.lock)
+	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		return b, err
 	}
-	return nil, problems.Err()
+	if exists := err == nil; exists {
+		b.Old = &old
+	}
+	if err := allow(by, old.Revision); err != nil {
+		return b, err
+	}
+	if b.Warnings, err = s.alertWarnings(ctx, from, a); err != nil {
+		return b, err
+	}
+	if b.Attached, err = loadAttached(ctx, from, a.Attached().Key()); err != nil {
+		return b, err
+	}
+	if b.Old == nil {
+		// $1 app
+		const count = `SELECT COUNT(*) FROM alerts WHERE app_id = $1 AND deleted_at IS NULL`
+		alerts, _, err := db.First(ctx, from, db.ScanInt, count, run.AppID(a.App))
+		b.Alerts = int(alerts)
+		return b, err
+	}
+	if from.tx != nil {
+		b.values, err = s.alertWithValues(ctx, from, b.Old)
+	}
+	return b, err
 }
 
 // writeAlert writes an alert and its attached job, and returns it as stored.
-func (s *Store) writeAlert(ctx context.Context, t *tx, app access.App, alert alert.Alert) (alert.Alert, error) {
-	id, attached := dispatcher.AlertID(alert.App, alert.Name), alert.Attached()
-	target, err := s.putAttached(ctx, t, id, attached, app)
+func (s *Store) writeAlert(ctx context.Context, t *tx, c alert.Change) (alert.Alert, error) {
+	alert, attached := c.Alert, c.Attached.Job
+	id := dispatcher.AlertID(alert.App, alert.Name)
+	target, err := s.writeAttached(ctx, t, id, c.Attached)
 	if err != nil {
-		return alert, inAlert(err)
+		return alert, err
 	}
 	alert.Destination = *target.Alert
 	definition, err := encodeAlert(alert.Spec)
@@ -232,20 +217,6 @@ func (s *Store) writeAlert(ctx context.Context, t *tx, app access.App, alert ale
 		return stored, fmt.Errorf("put alert %s/%s: %w", alert.App, alert.Name, err)
 	}
 	return stored, nil
-}
-
-// inAlert turns the JSON pointers of problems of an attached job into those in its alert.
-func inAlert(err error) error {
-	var problems input.Problems
-	if !errors.As(err, &problems) {
-		return err
-	}
-	moved := make(input.Problems, len(problems))
-	for i, p := range problems {
-		p.Path = cmp.Or(strings.Replace(p.Path, "/target/alert", "/destination", 1), "/destination")
-		moved[i] = p
-	}
-	return moved
 }
 
 // DeleteAlert deletes an alert with its states.

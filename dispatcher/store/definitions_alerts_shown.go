@@ -12,16 +12,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// addAlertWarnings adds to an alert what of it selects no job. It is no error: a job may be declared later.
-func (s *Store) addAlertWarnings(ctx context.Context, q db.Querier, alert *alert.Alert) error {
-	var warnings input.Problems
+// alertWarnings returns what of an alert selects no job. It is no error: a job may be declared later.
+func (s *Store) alertWarnings(ctx context.Context, q db.Querier, alert alert.Alert) (warnings input.Problems, err error) {
 	if len(alert.Jobs) > 0 {
 		// $1 app, from $2 on: names
 		existing := s.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name FROM b JOIN jobs AS j ON j.name = b.name
 			WHERE j.app_id = $1 AND j.part_of = 0 AND j.deleted_at IS NULL`
 		names, err := db.Collect(ctx, q, db.ScanText, existing, append([]any{run.AppID(alert.App)}, s.Batch(alert.Jobs)...)...)
 		if err != nil {
-			return fmt.Errorf("look for the jobs of alert %s/%s: %w", alert.App, alert.Name, err)
+			return nil, fmt.Errorf("look for the jobs of alert %s/%s: %w", alert.App, alert.Name, err)
 		}
 		for i, name := range alert.Jobs {
 			if !slices.Contains(names, name) {
@@ -38,13 +37,12 @@ func (s *Store) addAlertWarnings(ctx context.Context, q db.Querier, alert *alert
 			withLabels(alert.Labels, &args) + ` LIMIT 1`
 		_, some, err := db.First(ctx, q, db.ScanInt, labelled, args...)
 		if err != nil {
-			return fmt.Errorf("look for jobs with the labels of alert %s/%s: %w", alert.App, alert.Name, err)
+			return nil, fmt.Errorf("look for jobs with the labels of alert %s/%s: %w", alert.App, alert.Name, err)
 		}
 		if !some {
 			warnings.Add("/labels", input.CodeAlertJobUnknown,
 				"app %s has no job with %s; give a job these labels, or check their names and values", input.Echo(alert.App), alert.Labels)
 		}
 	}
-	alert.Warnings = warnings
-	return nil
+	return warnings, nil
 }

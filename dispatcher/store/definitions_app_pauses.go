@@ -100,7 +100,7 @@ func (s *Store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPa
 
 // insertPause writes a pause, and its entry in the audit log.
 func insertPause(ctx context.Context, t *tx, app string, asked dispatcher.AppPauseRequest) (dispatcher.AppPause, error) {
-	asked.Until = inMillis(asked.Until)
+	asked.Until = input.WholeMillis(asked.Until)
 	pause := dispatcher.AppPause{
 		ID: strings.ToLower(rand.Text()[:12]), App: app, AppPauseRequest: asked, PausedBy: t.by.Actor, PausedAt: t.now,
 	}

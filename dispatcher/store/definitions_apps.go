@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -91,17 +93,20 @@ func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) 
 
 // App returns an app by its name.
 func (s *Store) App(ctx context.Context, name string) (access.App, error) {
-	app, err := readApp(ctx, s.Read, name, "")
+	return s.shownApp(ctx, s.Read, name)
+}
+
+// shownApp returns an app with its pauses, and how much of its quotas it uses.
+func (s *Store) shownApp(ctx context.Context, q db.Querier, name string) (access.App, error) {
+	app, err := readApp(ctx, q, name, "")
 	if err != nil {
 		return app, err
 	}
-	if app.Pauses, err = heldPauses(ctx, s.Read, name); err != nil {
+	if app.Pauses, err = heldPauses(ctx, q, name); err != nil {
 		return app, err
 	}
-	now, err := s.Now(ctx, s.Read)
-	if err == nil {
-		err = addUsage(ctx, s.Read, &app, now)
-	}
+	usage, err := s.usage(ctx, q, name)
+	app.Usage = &usage
 	return app, err
 }
 
@@ -153,93 +158,121 @@ func (s *Store) Apps(ctx context.Context, page input.Page) ([]access.App, error)
 
 // PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app that is put as it is
 // stored stays as it is.
-func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change) (stored access.App, created bool, err error) {
+func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change) (access.App, bool, error) {
 	if err := app.Validate(); err != nil {
-		return stored, false, err
+		return access.App{}, false, err
 	}
-	if same, is := s.unchangedApp(ctx, app, change); is {
-		return same, false, nil
-	}
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		before, err := readAppBefore(ctx, t, app.Name)
-		if err != nil {
-			return err
-		}
-		if err := t.allow(before.revision); err != nil {
-			return err
-		}
-		created = before.revision == 0
-		audited, err := readAuditedApp(ctx, t, app.Name)
-		if err != nil {
-			return err
-		}
-		bounds, err := nextBounds(t, app, before)
-		if err != nil {
-			return err
-		}
-		encoded, err := json.Marshal(bounds)
-		if err != nil {
-			return err
-		}
-		defaults, err := writtenDefaults(app)
-		if err != nil {
-			return err
-		}
-		breaks, err := s.broken(ctx, t, app.Name, before.bounds, bounds)
-		if err == nil && created {
-			err = takeName(ctx, t, app.Name)
-		}
-		if err != nil {
-			return err
-		}
-		// Two writers that both found no app are held apart by the key only.
-		expected := before.revision
-		if !change.IfAbsent && change.IfRevision == 0 {
-			expected = -1
-		}
-		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
-		// for none, -1 for any, $7 what its owner wants, $8 retention, $9 bounds, $10 external id of a new app, $11 defaults,
-		// $12 salt of a new app. A deleted app's revision goes on, and it keeps its salt: its history has ids made with it. What a
-		// shorter retention has removed does not come back with a longer one.
-		const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, bounds, external_id, defaults,
-				salt, revision, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $7, $8, $9, $10, CAST($11 AS TEXT), $12, 1, $5, $5)
-			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
-				owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, defaults = excluded.defaults,
-				history_from = CASE WHEN excluded.retention > apps.retention AND $5 - apps.retention > apps.history_from
-					THEN $5 - apps.retention ELSE apps.history_from END,
-				retention = excluded.retention, revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
-				created_at = CASE WHEN apps.deleted_at IS NULL THEN apps.created_at ELSE excluded.created_at END,
-				switched_to = CASE WHEN apps.enabled <> excluded.enabled THEN 0 ELSE apps.switched_to END
-			WHERE CASE WHEN apps.deleted_at IS NULL THEN apps.revision ELSE 0 END = $6 OR $6 = -1
-			RETURNING ` + appColumns
-		var found bool
-		stored, found, err = db.First(ctx, t, scanApp, put,
-			run.AppID(app.Name), app.Name, app.Description, app.Enabled && !bounds.Suspended, t.now.UnixMilli(), expected,
-			app.Enabled, cmp.Or(app.Retention, input.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults,
-			[]byte(run.NewSalt()))
-		if err != nil {
-			return err
-		}
-		if !found {
-			return dispatcher.ErrPrecondition
-		}
-		stored.Breaks = breaks
-		if stored.Pauses, err = heldPauses(ctx, t, app.Name); err != nil {
-			return err
-		}
-		if err := addUsage(ctx, t, &stored, t.now); err != nil {
-			return err
-		}
-		return afterPutApp(ctx, t, stored, before, audited)
+	stored, before, err := redefine(ctx, s, change, redefinition[access.AppBefore, access.AppChange, access.App]{
+		load: func(ctx context.Context, from source) (access.AppBefore, error) {
+			b, err := s.loadApp(ctx, from, app.Name)
+			if err == nil {
+				err = allow(change, b.Revision)
+			}
+			return b, err
+		},
+		unchanged: func(b access.AppBefore) (access.App, bool) { return b.Unchanged(app) },
+		decide:    func(b access.AppBefore, now time.Time) (access.AppChange, error) { return b.Put(app, change, now) },
+		write: func(ctx context.Context, t *tx, b access.AppBefore, decided access.AppChange) (access.App, error) {
+			return s.writePutApp(ctx, t, b, app, decided)
+		},
 	})
-	return stored, created, err
+	return stored, err == nil && before.Revision == 0, err
+}
+
+// loadApp reads what a PUT of an app depends on. A transaction locks the app, and a new one makes others that are created or deleted
+// wait.
+func (s *Store) loadApp(ctx context.Context, from source, name string) (b access.AppBefore, err error) {
+	b.Enabled = true
+	var importing bool
+	var stored string
+	// $1 id. A deleted app keeps its bounds.
+	_, found, err := db.First(ctx, from, func(row db.Scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&b.Revision, &b.Enabled, &importing, &stored)
+	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, importing_until IS NOT NULL, bounds
+		FROM apps WHERE id = $1`+from.lock, run.AppID(name))
+	if err == nil && importing {
+		err = importGoesOn(name)
+	}
+	if err != nil {
+		return b, err
+	}
+	if found {
+		if err := json.Unmarshal([]byte(stored), &b.Bounds); err != nil {
+			b.Bounds, b.Unreadable = target.Bounds{}, fmt.Errorf("app %s: stored bounds: %w", name, err)
+		}
+	}
+	if b.Revision == 0 {
+		if b.Names, err = appNames(ctx, from); err != nil {
+			return b, err
+		}
+		b.Usage, err = s.usage(ctx, from, name)
+		return b, err
+	}
+	shown, err := s.shownApp(ctx, from, name)
+	b.Stored = &shown
+	if err == nil {
+		b.Usage = *shown.Usage
+	}
+	return b, err
+}
+
+// writePutApp writes what was decided of an app that is put, and returns it as stored.
+func (s *Store) writePutApp(ctx context.Context, t *tx, b access.AppBefore, app access.App, c access.AppChange) (
+	stored access.App, err error) {
+	encoded, err := json.Marshal(c.Bounds)
+	if err != nil {
+		return stored, err
+	}
+	defaults, err := writtenDefaults(app)
+	if err != nil {
+		return stored, err
+	}
+	breaks, err := s.broken(ctx, t, app.Name, b.Bounds, c.Bounds)
+	if err != nil {
+		return stored, err
+	}
+	// Two writers that both found no app are held apart by the key only.
+	expected := b.Revision
+	if !t.by.IfAbsent && t.by.IfRevision == 0 {
+		expected = -1
+	}
+	// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
+	// for none, -1 for any, $7 what its owner wants, $8 retention, $9 bounds, $10 external id of a new app, $11 defaults,
+	// $12 salt of a new app. A deleted app's revision goes on, and it keeps its salt: its history has ids made with it. What a
+	// shorter retention has removed does not come back with a longer one.
+	const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, bounds, external_id, defaults,
+			salt, revision, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $7, $8, $9, $10, CAST($11 AS TEXT), $12, 1, $5, $5)
+		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
+			owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, defaults = excluded.defaults,
+			history_from = CASE WHEN excluded.retention > apps.retention AND $5 - apps.retention > apps.history_from
+				THEN $5 - apps.retention ELSE apps.history_from END,
+			retention = excluded.retention, revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+			created_at = CASE WHEN apps.deleted_at IS NULL THEN apps.created_at ELSE excluded.created_at END,
+			switched_to = CASE WHEN apps.enabled <> excluded.enabled THEN 0 ELSE apps.switched_to END
+		WHERE CASE WHEN apps.deleted_at IS NULL THEN apps.revision ELSE 0 END = $6 OR $6 = -1
+		RETURNING ` + appColumns
+	stored, found, err := db.First(ctx, t, scanApp, put,
+		run.AppID(app.Name), app.Name, app.Description, c.Enabled, t.now.UnixMilli(), expected,
+		app.Enabled, cmp.Or(app.Retention, input.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults,
+		[]byte(run.NewSalt()))
+	if err == nil && !found {
+		err = dispatcher.ErrPrecondition
+	}
+	if err != nil {
+		return stored, err
+	}
+	stored.Breaks, stored.Usage = breaks, &b.Usage
+	if b.Stored != nil {
+		stored.Pauses = b.Stored.Pauses
+	}
+	return stored, afterPutApp(ctx, t, stored, b, c)
 }
 
 // afterPutApp does what follows from a change of an app: nodes hear of it, and the audit log says what was before.
-func afterPutApp(ctx context.Context, t *tx, stored access.App, before appBefore, audited any) error {
-	if before.revision == 0 {
-		if err := reserveNames(ctx, t, stored.Name); err != nil {
+func afterPutApp(ctx context.Context, t *tx, stored access.App, b access.AppBefore, c access.AppChange) (err error) {
+	if c.Created {
+		if err := reserveNames(ctx, t, stored.Name, append(slices.Clone(b.Names), stored.Name)); err != nil {
 			return err
 		}
 	}
@@ -248,44 +281,19 @@ func afterPutApp(ctx context.Context, t *tx, stored access.App, before appBefore
 	if _, err := followApp(ctx, t, run.AppID(stored.Name), followAtOnce); err != nil {
 		return err
 	}
-	if enabled := stored.Enabled && !stored.Bounds.Suspended; before.enabled != enabled {
-		action := map[bool]string{true: "enable", false: "disable"}[enabled]
+	if c.Switched {
+		action := map[bool]string{true: "enable", false: "disable"}[c.Enabled]
 		if err := t.audit(ctx, action, stored.Name, "app "+stored.Name, stored.Revision); err != nil {
 			return err
 		}
 	}
-	c := auditEntry{action: "put", app: stored.Name, subject: "app " + stored.Name, revision: stored.Revision, before: audited}
-	return auditApp(ctx, t, c, stored)
-}
-
-// appBefore is what a change of an app has to know of it; no revision: there is none.
-type appBefore struct {
-	revision int64
-	enabled  bool          // and not suspended
-	bounds   target.Bounds // as they were given
-	// unreadable is why the bounds cannot be read; they must then be given.
-	unreadable error
-}
-
-// readAppBefore returns an app that stays locked. A deleted app keeps its bounds.
-func readAppBefore(ctx context.Context, t *tx, name string) (appBefore, error) {
-	before := appBefore{enabled: true}
-	var importing bool
-	var stored string
-	// $1 id
-	_, found, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&before.revision, &before.enabled, &importing, &stored)
-	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, importing_until IS NOT NULL, bounds
-		FROM apps WHERE id = $1`+t.ForUpdate(), run.AppID(name))
-	if err == nil && importing {
-		err = importGoesOn(name)
-	}
-	if err == nil && found {
-		if err := json.Unmarshal([]byte(stored), &before.bounds); err != nil {
-			before.bounds, before.unreadable = target.Bounds{}, fmt.Errorf("app %s: stored bounds: %w", name, err)
+	entry := auditEntry{action: "put", app: stored.Name, subject: "app " + stored.Name, revision: stored.Revision}
+	if b.Stored != nil {
+		if entry.before, err = auditedApp(*b.Stored); err != nil {
+			return err
 		}
 	}
-	return before, err
+	return auditApp(ctx, t, entry, stored)
 }
 
 // mustBeEmpty returns ErrNotEmpty with the names of a few jobs, calendars, groups and alerts of an app, if it has any.
@@ -328,7 +336,11 @@ func (s *Store) DeleteApp(ctx context.Context, name string, change input.Change)
 		if err := endPauses(ctx, t, name); err != nil {
 			return err
 		}
-		if err := reserveNames(ctx, t, name); err != nil {
+		apps, err := appNames(ctx, locked(t))
+		if err == nil {
+			err = reserveNames(ctx, t, name, apps)
+		}
+		if err != nil {
 			return err
 		}
 		before, err := auditedApp(app)

@@ -16,39 +16,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// nextBounds returns the bounds of an app after a change, and refuses what is outside them.
-func nextBounds(t *tx, app access.App, before appBefore) (target.Bounds, error) {
-	if before.unreadable != nil && (app.Bounds == nil || !t.by.Operator) {
-		return target.Bounds{}, before.unreadable
-	}
-	old := before.bounds.WithDefaults(app.Name)
-	given := before.bounds
-	if app.Bounds != nil {
-		asked := app.Bounds.WithoutDefaults(app.Name)
-		if asked.Suspension = before.bounds.Suspension; !reflect.DeepEqual(asked.WithDefaults(app.Name), old) {
-			given = asked
-		}
-	}
-	next := given.WithDefaults(app.Name)
-	var problems input.Problems
-	if !t.by.Operator && !reflect.DeepEqual(next, old) {
-		problems.Add("/bounds", input.CodeBoundOperator,
-			"bounds are set by operators, with a token of scope admin that is bound to no app; leave them out to keep them as they are")
-	}
-	if most := next.Quotas.Retention; app.Retention > most {
-		problems.Add("/retention", input.CodeBoundQuota,
-			"retention %s is longer than the %s that the bounds of the app allow (quotas.retention); shorten it, or ask an operator",
-			app.Retention, most)
-	}
-	switch {
-	case !given.Suspended:
-		given.Suspension = target.Suspension{}
-	case !before.bounds.Suspended:
-		given.Suspension = target.Suspension{SuspendedBy: t.by.Actor, SuspendedAt: &t.now}
-	}
-	return given, problems.Err()
-}
-
 // broken returns the jobs and alerts of an app that are outside bounds it is about to get; nil: none, or the bounds stay as they are.
 func (s *Store) broken(ctx context.Context, t *tx, app string, before, next target.Bounds) (*access.Breaks, error) {
 	next = next.WithDefaults(app)
@@ -127,28 +94,9 @@ func (g groupsOfJobs) of(ctx context.Context, q db.Querier, job dispatcher.Job) 
 	return group, err
 }
 
-// takeName refuses the name of a new app that differs from another's by _ and - only.
-func takeName(ctx context.Context, t *tx, name string) error {
-	apps, err := appNames(ctx, t)
-	if err != nil {
-		return err
-	}
-	for _, other := range apps {
-		if other != name && input.FoldName(other) == input.FoldName(name) {
-			return &input.Problem{Path: "/name", Code: input.CodeNameTaken, Message: "name " + input.Echo(name) +
-				" differs from the name of app " + other + " by - and _ only, and variables of secrets name both alike; choose another"}
-		}
-	}
-	return nil
-}
-
 // reserveNames lets the apps whose names begin alike know that an app was created or deleted: the variables of secrets
-// belong to the longest name. Nodes read those apps again.
-func reserveNames(ctx context.Context, t *tx, name string) error {
-	apps, err := appNames(ctx, t)
-	if err != nil {
-		return err
-	}
+// belong to the longest name. Nodes read those apps again. apps are all that there are now.
+func reserveNames(ctx context.Context, t *tx, name string, apps []string) error {
 	for _, app := range apps {
 		if app != name && !longerName(app, name) {
 			continue
@@ -175,11 +123,13 @@ func longerName(app, other string) bool {
 	return strings.HasPrefix(input.FoldName(other), input.FoldName(app)+"_")
 }
 
-// appNames returns the names of all apps. The row of the installation makes changes that create or delete apps wait for
-// each other.
-func appNames(ctx context.Context, t *tx) ([]string, error) {
-	if _, err := db.Collect(ctx, t, db.ScanText, `SELECT id FROM installation`+t.ForUpdate()); err != nil {
-		return nil, err
+// appNames returns the names of all apps. In a transaction the row of the installation makes changes that create or delete apps wait
+// for each other.
+func appNames(ctx context.Context, from source) ([]string, error) {
+	if from.tx != nil {
+		if _, err := db.Collect(ctx, from, db.ScanText, `SELECT id FROM installation`+from.lock); err != nil {
+			return nil, err
+		}
 	}
-	return db.Collect(ctx, t, db.ScanText, `SELECT name FROM apps WHERE deleted_at IS NULL`)
+	return db.Collect(ctx, from, db.ScanText, `SELECT name FROM apps WHERE deleted_at IS NULL`)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -149,133 +148,86 @@ func calendarsOf(ctx context.Context, q db.Querier, app string, jobs ...dispatch
 // putCalendarTimeout is how long a change of a calendar may take.
 const putCalendarTimeout = time.Minute
 
+// calendarsBefore are the calendars of an app as of a revision.
+type calendarsBefore struct {
+	dispatcher.CalendarBefore
+	revision int64
+}
+
+// replacement is a change of the calendars of an app.
+type replacement struct {
+	dispatcher.CalendarChange
+	app, name string
+	revision  int64 // of the app's calendars before
+}
+
 // PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
 // returns the calendar as stored, and whether it was created. A calendar that is put as it is stored stays as it is.
-func (s *Store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
-	change input.Change) (dispatcher.Calendar, bool, error) {
+func (s *Store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change input.Change) (dispatcher.Calendar, bool, error) {
 	if err := calendar.Validate(); err != nil {
 		return dispatcher.Calendar{}, false, err
 	}
 	ctx, cancel := db.Bound(ctx, putCalendarTimeout)
 	defer cancel()
-	if same, is := s.unchangedCalendar(ctx, calendar, change); is {
-		return same, false, nil
-	}
-	plan, err := s.plan(ctx, calendar, change)
+	stored, before, err := redefine(ctx, s, change, s.calendarPut(calendar, change))
 	if err != nil {
-		return dispatcher.Calendar{}, false, fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
+		return stored, false, err
 	}
-	return s.putPlanned(ctx, calendar, plan, change)
+	return stored, before.Current(calendar.Name).Revision == 0, nil
 }
 
-// putPlanned is the transaction of PutCalendar.
-func (s *Store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan,
-	change input.Change) (stored dispatcher.Calendar, created bool, err error) {
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		// Writers of one app's calendars, and of its jobs, queue at its row.
-		if _, err := lockApp(ctx, t, calendar.App); err != nil {
-			return err
-		}
-		next, err := replace(ctx, t, calendar, change)
-		if err != nil {
-			return err
-		}
-		created = next.created
-		if stored, err = writeCalendar(ctx, t, calendar, next.definition); err != nil {
-			return fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
-		}
-		if len(next.changed) > 0 {
-			if err := s.rescheduleForCalendar(ctx, t, next, plan); err != nil {
-				return fmt.Errorf("put calendar %s/%s: move triggers: %w", calendar.App, calendar.Name, err)
+// calendarPut is PutCalendar in steps.
+func (s *Store) calendarPut(calendar dispatcher.Calendar, by input.Change) redefinition[calendarsBefore, replacement, dispatcher.Calendar] {
+	var plan movePlan
+	of := calendar.App + "/" + calendar.Name
+	return redefinition[calendarsBefore, replacement, dispatcher.Calendar]{
+		load: func(ctx context.Context, from source) (b calendarsBefore, err error) {
+			if from.tx != nil { // writers of one app's calendars, and of its jobs, queue at its row
+				if _, err := lockApp(ctx, from.tx, calendar.App); err != nil {
+					return b, err
+				}
 			}
-		}
-		t.notify(dispatcher.Notification{App: calendar.App})
-		err = auditCalendar(ctx, t, auditEntry{action: "put", app: calendar.App, subject: "calendar " + calendar.Name, revision: stored.Revision},
-			next.current, stored)
-		if err != nil {
+			if b.revision, b.All, err = appCalendars(ctx, from, calendar.App); err == nil {
+				err = allow(by, b.Current(calendar.Name).Revision)
+			}
+			return b, err
+		},
+		unchanged: func(b calendarsBefore) (dispatcher.Calendar, bool) {
+			current := b.Current(calendar.Name)
+			return current, current.Revision != 0 && current.Declares(calendar)
+		},
+		decide: func(b calendarsBefore, _ time.Time) (replacement, error) {
+			change, err := b.Put(calendar)
+			return replacement{change, calendar.App, calendar.Name, b.revision}, err
+		},
+		prepare: func(ctx context.Context, q db.Querier, next replacement, now time.Time) (err error) {
+			if plan, err = s.planPut(ctx, q, next, now); err != nil {
+				err = fmt.Errorf("put calendar %s: %w", of, err)
+			}
 			return err
-		}
-		return removeUnused(ctx, t, calendar.App, dropped(next.current.Bases, stored.Bases))
-	})
-	return stored, created, err
-}
-
-// replacement is a change of the calendars of an app.
-type replacement struct {
-	app, name  string
-	created    bool   // there was no such calendar
-	definition string // of the calendar that is put
-	revision   int64  // of the app's calendars before
-	// changed are the calendars that exclude something else now, by way of bases too; none if
-	// only a description changed.
-	changed       map[string]bool
-	before, after dispatcher.Calendars
-	current       dispatcher.Calendar // what is replaced; no revision: nothing
-}
-
-// replace returns what changes when calendar is put, and refuses what may not be put.
-func replace(ctx context.Context, q db.Querier, calendar dispatcher.Calendar, by input.Change) (replacement, error) {
-	next := replacement{app: calendar.App, name: calendar.Name}
-	var err error
-	if next.definition, err = encodeCalendar(calendar); err != nil {
-		return next, err
+		},
+		write: func(ctx context.Context, t *tx, _ calendarsBefore, next replacement) (stored dispatcher.Calendar, err error) {
+			definition, err := encodeCalendar(calendar)
+			if err == nil {
+				stored, err = writeCalendar(ctx, t, calendar, definition)
+			}
+			if err != nil {
+				return stored, fmt.Errorf("put calendar %s: %w", of, err)
+			}
+			if len(next.Changed) > 0 {
+				if err := s.rescheduleForCalendar(ctx, t, next, definition, plan); err != nil {
+					return stored, fmt.Errorf("put calendar %s: move triggers: %w", of, err)
+				}
+			}
+			t.notify(dispatcher.Notification{App: calendar.App})
+			err = auditCalendar(ctx, t, auditEntry{action: "put", app: calendar.App, subject: "calendar " + calendar.Name,
+				revision: stored.Revision}, next.Current, stored)
+			if err != nil {
+				return stored, err
+			}
+			return stored, removeUnused(ctx, t, calendar.App, dropped(next.Current.Bases, stored.Bases))
+		},
 	}
-	revision, all, err := appCalendars(ctx, q, calendar.App)
-	if err != nil {
-		return next, err
-	}
-	var current dispatcher.Calendar
-	i := slices.IndexFunc(all, func(c dispatcher.Calendar) bool { return c.Name == calendar.Name })
-	after := append(slices.Clone(all), calendar)
-	if i >= 0 {
-		current = all[i]
-		after = slices.Delete(after, i, i+1)
-	}
-	next.created, next.current = current.Revision == 0, current
-	if err := allow(by, current.Revision); err != nil {
-		return next, err
-	}
-	next.revision, next.before, next.after = revision, dispatcher.CompileCalendars(all), dispatcher.CompileCalendars(after)
-	users := dispatcher.BuiltOn(after, calendar.Name)
-	if err := checkCalendars(next.after, calendar.Name, users); err != nil {
-		return next, err
-	}
-	if same, err := sameDefinition(current, next.definition); err != nil || same {
-		return next, err
-	}
-	next.changed = users
-	return next, nil
-}
-
-// checkCalendars returns what is wrong with calendar name among all of its app, or with one
-// of those that are built on it.
-func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool) error {
-	var problems input.Problems
-	if len(all) > dispatcher.MaxCalendars {
-		problems.Add("", input.CodeTooMany, "the app has %d calendars already, which is the maximum; delete one "+
-			"that is not used", dispatcher.MaxCalendars)
-		return problems
-	}
-	if problems.AddError("", all.Check(name)); len(problems) > 0 {
-		return problems // which would be those of its users, too
-	}
-	for _, user := range db.SortedKeys(users) {
-		if err := all.Check(user); err != nil {
-			problems.Add("/bases", input.CodeCalendarBase, "calendar %s, which is built on this, could not be used: %v",
-				input.Echo(user), err)
-		}
-	}
-	return problems.Err()
-}
-
-// sameDefinition tells whether a calendar excludes what a definition says; one without revision
-// is none.
-func sameDefinition(current dispatcher.Calendar, text string) (bool, error) {
-	if readable := current.Revision != 0 && current.Err == nil; !readable {
-		return false, nil
-	}
-	was, err := encodeCalendar(current)
-	return was == text, err
 }
 
 // writeCalendar writes the row of a calendar, whose definition is given, and returns it.

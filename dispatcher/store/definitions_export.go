@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,24 +47,17 @@ const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.schedul
 
 // ExportApp returns a disabled app with all that belongs to it.
 func (s *Store) ExportApp(ctx context.Context, name string) (export access.Export, err error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
-	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
-	if _, snapshots := s.Flavor.(*db.SQLite); snapshots { // each of its transactions reads one
-		options = nil
-	}
-	tx, err := s.Read.BeginTx(ctx, options)
+	err = s.snapshot(ctx, func(ctx context.Context, q db.Querier) error {
+		export, err = s.exported(ctx, q, name)
+		return err
+	})
 	if err != nil {
-		return export, fmt.Errorf("export app %s: %w", name, err)
-	}
-	defer tx.Rollback()
-	if export, err = s.exported(ctx, tx, name); err != nil {
 		return export, fmt.Errorf("export app %s: %w", name, err)
 	}
 	return export, nil
 }
 
-func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export access.Export, err error) {
+func (s *Store) exported(ctx context.Context, tx db.Querier, name string) (export access.Export, err error) {
 	export = access.Export{Format: access.ExportFormat}
 	if export.App, err = findApp(ctx, tx, name, ""); err != nil {
 		return export, err
@@ -122,7 +114,7 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export a
 }
 
 // movable refuses an app that may still change.
-func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
+func (s *Store) movable(ctx context.Context, tx db.Querier, app access.App) error {
 	if app.Importing {
 		return importGoesOn(app.Name)
 	}
@@ -167,7 +159,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 	return err
 }
 
-func (s *Store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]access.ExportedJob, error) {
+func (s *Store) exportedJobs(ctx context.Context, tx db.Querier, app string) ([]access.ExportedJob, error) {
 	// $1 app
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.name`

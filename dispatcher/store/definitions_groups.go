@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -93,78 +93,65 @@ func allGroups(ctx context.Context, q db.Querier, app string) ([]target.Endpoint
 	return db.Collect(ctx, q, scanGroup(app), list, run.AppID(app))
 }
 
+// groupBefore is what a PUT of a group depends on, and what the audit log has of it.
+type groupBefore struct {
+	target.GroupBefore
+	values *target.EndpointGroup // Old with the values of its secrets
+}
+
 // PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group that is put as
 // it is stored stays as it is.
-func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup,
-	change input.Change) (stored target.EndpointGroup, created bool, err error) {
+func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup, change input.Change) (target.EndpointGroup, bool, error) {
 	if err := group.Validate(); err != nil {
-		return stored, false, err
+		return target.EndpointGroup{}, false, err
 	}
-	if same, is := s.unchangedGroup(ctx, group, change); is {
-		return same, false, nil
-	}
-	group = group.Resolved()
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		// Writers of one app's groups queue at its row, as do jobs that name one.
-		app, err := lockReadableApp(ctx, t, group.App)
-		if err != nil {
-			return err
-		}
-		old, err := replacedGroup(ctx, t, group)
-		if err != nil {
-			return err
-		}
-		created = old == nil
-		if err := admitGroup(ctx, t, app, old, group); err != nil {
-			return err
-		}
-		before, err := s.groupWithValues(ctx, t, old)
-		if err != nil {
-			return err
-		}
-		if stored, err = s.writeGroup(ctx, t, old, group); err != nil {
-			return err
-		}
-		t.notify(dispatcher.Notification{App: group.App, Group: group.Name})
-		return auditGroup(ctx, t, auditEntry{action: "put", app: group.App, subject: "group " + group.Name, revision: stored.Revision},
-			before, replacedGroupValues(stored, group, before))
+	stored, before, err := redefine(ctx, s, change, redefinition[groupBefore, target.EndpointGroup, target.EndpointGroup]{
+		load: func(ctx context.Context, from source) (groupBefore, error) {
+			return s.loadGroup(ctx, from, group, change)
+		},
+		unchanged: func(b groupBefore) (target.EndpointGroup, bool) { return b.Unchanged(group) },
+		decide:    func(b groupBefore, _ time.Time) (target.EndpointGroup, error) { return b.Put(group) },
+		write: func(ctx context.Context, t *tx, b groupBefore, decided target.EndpointGroup) (target.EndpointGroup, error) {
+			stored, err := s.writeGroup(ctx, t, b.Old, decided)
+			if err != nil {
+				return stored, err
+			}
+			t.notify(dispatcher.Notification{App: group.App, Group: group.Name})
+			return stored, auditGroup(ctx, t, auditEntry{action: "put", app: group.App, subject: "group " + group.Name, revision: stored.Revision},
+				b.values, replacedValues(stored, decided, b.values))
+		},
 	})
-	return stored, created, err
+	return stored, err == nil && before.Old == nil, err
 }
 
-// replacedGroup returns the group that a PUT replaces, or nil.
-func replacedGroup(ctx context.Context, t *tx, group target.EndpointGroup) (*target.EndpointGroup, error) {
-	found, err := findGroup(ctx, t, group.App, group.Name, t.ForUpdate())
-	switch {
-	case err == nil:
-		return &found, t.allow(found.Revision)
-	case errors.Is(err, dispatcher.ErrNotFound):
-		return nil, t.allow(0)
-	}
-	return nil, err
-}
-
-// admitGroup refuses a group that is outside the bounds of its app, that would send stored secrets elsewhere than old, which
-// it replaces, or that is one too many.
-func admitGroup(ctx context.Context, t *tx, app access.App, old *target.EndpointGroup, group target.EndpointGroup) error {
-	var problems input.Problems
-	problems.AddError("", app.Bounds.CheckGroup(group))
-	if old != nil {
-		problems.AddError("", group.CheckReplaces(*old))
-		problems.AddError("", group.CheckKept(*old))
-		return problems.Err()
-	}
-	// $1 app
-	const count = `SELECT COUNT(*) FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL`
-	groups, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app.Name))
+// loadGroup reads what a PUT of a group depends on. Jobs that name a group queue at the row of the app, too.
+func (s *Store) loadGroup(ctx context.Context, from source, group target.EndpointGroup, by input.Change) (b groupBefore, err error) {
+	app, err := from.app(ctx, group.App)
 	if err != nil {
-		return err
+		return b, err
 	}
-	if groups >= target.MaxGroups {
-		problems.Add("", input.CodeTooMany, "app %s has %d groups already, which is the maximum; delete one that is not used",
-			app.Name, target.MaxGroups)
+	b.Bounds, b.Keys = app.Bounds, s.keys != nil
+	old, err := findGroup(ctx, from, group.App, group.Name, from.lock)
+	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		return b, err
 	}
-	return problems.Err()
+	if exists := err == nil; exists {
+		b.Old = &old
+	}
+	if err := allow(by, old.Revision); err != nil {
+		return b, err
+	}
+	if b.Old == nil {
+		// $1 app
+		const count = `SELECT COUNT(*) FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL`
+		groups, _, err := db.First(ctx, from, db.ScanInt, count, run.AppID(group.App))
+		b.Groups = int(groups)
+		return b, err
+	}
+	if from.tx != nil {
+		b.values, err = s.groupWithValues(ctx, from, b.Old)
+	}
+	return b, err
 }
 
 // writeGroup writes a group, its secrets and the endpoints that it declares, and returns it as stored.
@@ -174,10 +161,7 @@ func (s *Store) writeGroup(ctx context.Context, t *tx, old *target.EndpointGroup
 	if old != nil {
 		before = target.Secrets(*old)
 	}
-	given, sealed, err := s.sealSecrets(before, ownerGroup(group))
-	if err != nil {
-		return stored, err
-	}
+	given, sealed := s.sealSecrets(ownerGroup(group))
 	group = target.WithSecrets(group, given)
 	definition, err := encodeGroup(group.EndpointGroupSpec)
 	if err != nil {
@@ -266,24 +250,6 @@ func removeGroup(ctx context.Context, t *tx, id int64) error {
 	// $1 now, $2 group. It holds no versions of secrets: nothing is stored.
 	const remove = `UPDATE endpoint_groups SET deleted_at = $1, updated_at = $1, left_at = NULL, secret_versions = '{}' WHERE id = $2`
 	_, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id)
-	return err
-}
-
-// checkGroup returns what is wrong with the group that a target names: it has to exist, and to be of the kind that the target
-// is made for. The pointer is that in a job.
-func checkGroup(ctx context.Context, t *tx, job dispatcher.Job) error {
-	name := job.Target.GroupName()
-	if name == "" {
-		return nil
-	}
-	group, err := findGroup(ctx, t, job.App, name, "")
-	if errors.Is(err, dispatcher.ErrNotFound) {
-		return &input.Problem{Path: "/target/group/name", Code: input.CodeGroupUnknown,
-			Message: "group " + input.Echo(name) + " does not exist in this app; make it first, or name one that does"}
-	}
-	if err == nil {
-		err = job.Target.CheckGroup(group)
-	}
 	return err
 }
 

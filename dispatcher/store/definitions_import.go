@@ -37,22 +37,19 @@ func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.C
 
 // importApp writes the row of an app, which stays disabled until finishImport. Its history begins with what was owed when it was
 // exported.
-func importApp(ctx context.Context, t *tx, export access.Export, until int64) (access.App, error) {
-	before, err := readAppBefore(ctx, t, export.App.Name)
+func (s *Store) importApp(ctx context.Context, t *tx, export access.Export, until int64) (access.App, error) {
+	before, err := s.loadApp(ctx, locked(t), export.App.Name)
 	if err == nil {
-		err = t.allow(before.revision)
+		err = t.allow(before.Revision)
 	}
 	if err != nil {
 		return access.App{}, err
 	}
-	bounds, err := nextBounds(t, export.App, before)
-	if err == nil {
-		err = takeName(ctx, t, export.App.Name)
-	}
+	decided, err := before.Put(export.App, t.by, t.now)
 	if err != nil {
 		return access.App{}, err
 	}
-	encoded, err := json.Marshal(bounds)
+	encoded, err := json.Marshal(decided.Bounds)
 	if err != nil {
 		return access.App{}, err
 	}
@@ -95,7 +92,7 @@ func importApp(ctx context.Context, t *tx, export access.Export, until int64) (a
 		err = dispatcher.ErrPrecondition
 	}
 	if err == nil {
-		err = reserveNames(ctx, t, a.Name)
+		err = reserveNames(ctx, t, a.Name, append(slices.Clone(before.Names), a.Name))
 	}
 	return app, err
 }
@@ -178,29 +175,44 @@ func importCalendar(ctx context.Context, t *tx, app string, calendar dispatcher.
 
 // importFollows writes what follows a job. All jobs have to be there before.
 func (s *Store) importFollows(ctx context.Context, t *tx, one access.ExportedJob, app access.App) error {
-	job, all, err := s.putFollows(ctx, t, nil, one.WithOrigins(), app)
-	if err == nil {
-		err = writeFollowers(ctx, t, job, all)
+	job := one.WithOrigins()
+	b := dispatcher.JobBefore{Bounds: app.Bounds, Defaults: app.Defaults, Keys: s.keys != nil}
+	if err := s.loadFollows(ctx, t, job, &b); err != nil {
+		return err
 	}
-	return err
+	attached, followers, err := b.Follow(job, t.now)
+	if err != nil {
+		return err
+	}
+	if job, err = s.writeAttachedOf(ctx, t, nil, job, attached); err != nil {
+		return err
+	}
+	return writeFollowers(ctx, t, job, followers)
 }
 
 // importGroup creates a group, which has to be there before jobs name it.
-func (s *Store) importGroup(ctx context.Context, t *tx, group target.EndpointGroup, app access.App) error {
-	group.App = app.Name
-	err := admitGroup(ctx, t, app, nil, group)
-	if err == nil {
-		_, err = s.writeGroup(ctx, t, nil, group.Resolved())
+func (s *Store) importGroup(ctx context.Context, t *tx, group target.EndpointGroup, app string) error {
+	group.App = app
+	before, err := s.loadGroup(ctx, locked(t), group, t.by)
+	if err != nil {
+		return err
+	}
+	if group, err = before.Put(group); err == nil {
+		_, err = s.writeGroup(ctx, t, nil, group)
 	}
 	return err
 }
 
 // importAlert creates an alert. What holds of it is found out again.
-func (s *Store) importAlert(ctx context.Context, t *tx, alert alert.Alert, app access.App) error {
-	alert.App = app.Name
-	_, err := replacedAlert(ctx, t, app, alert)
+func (s *Store) importAlert(ctx context.Context, t *tx, alert alert.Alert, app string) error {
+	alert.App = app
+	before, err := s.loadAlert(ctx, locked(t), alert, t.by)
+	if err != nil {
+		return err
+	}
+	decided, err := before.Put(alert, t.now)
 	if err == nil {
-		_, err = s.writeAlert(ctx, t, app, alert.Resolved())
+		_, err = s.writeAlert(ctx, t, decided)
 	}
 	if err == nil && alert.Muted != nil {
 		err = writeMute(ctx, t, alert, alert.Muted)
@@ -217,19 +229,28 @@ func (s *Store) importJob(ctx context.Context, t *tx, one access.ExportedJob, ca
 	if err != nil {
 		return err
 	}
-	job, secrets, err := s.sealJobSecrets(nil, job)
+	app, shared, err := loadShared(ctx, locked(t), job)
 	if err != nil {
 		return err
 	}
-	app, shared, err := lockShared(ctx, t, job)
-	job.AppPaused = shared.paused()
+	job.AppPaused = len(shared.pauses) > 0
 	job.State = job.RollUp(false)
-	if err == nil {
-		err = admit(ctx, t, app, nil, job)
+	before := dispatcher.JobBefore{Bounds: app.Bounds, Keys: s.keys != nil}
+	if err := loadAdmission(ctx, t, job, &before); err != nil {
+		return err
 	}
-	if err == nil {
-		err = writeJob(ctx, t, nil, job, calendars.revision, shared)
+	triggers := len(job.Triggers)
+	if err := before.Admit(job, 1, triggers); err != nil {
+		return err
 	}
+	if err := before.CheckSecrets(job); err != nil {
+		return err
+	}
+	if err := countJobs(ctx, t, job.App, 1, triggers); err != nil {
+		return err
+	}
+	job, secrets := s.sealJobSecrets(job)
+	err = writeJob(ctx, t, nil, job, calendars.revision, shared)
 	if err == nil {
 		err = writeJobSecrets(ctx, t, nil, job, secrets)
 	}

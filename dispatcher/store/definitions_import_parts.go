@@ -122,7 +122,7 @@ func (i *importing) plan() {
 	}
 	for n, group := range e.Groups {
 		add(input.Pointer("groups", strconv.Itoa(n)), 2+len(target.Secrets(group)), func(ctx context.Context, t *tx) error {
-			return i.s.importGroup(ctx, t, group, i.app)
+			return i.s.importGroup(ctx, t, group, e.App.Name)
 		})
 	}
 	add("/pauses", len(e.Pauses), func(ctx context.Context, t *tx) error { return importPauses(ctx, t, e) })
@@ -143,7 +143,7 @@ func (i *importing) plan() {
 	}
 	for n, alert := range e.Alerts {
 		add(input.Pointer("alerts", strconv.Itoa(n)), 10, func(ctx context.Context, t *tx) error {
-			return i.s.importAlert(ctx, t, alert, i.app)
+			return i.s.importAlert(ctx, t, alert, e.App.Name)
 		})
 	}
 	stage++
@@ -202,7 +202,7 @@ func (i *importing) part(ctx context.Context) (more bool, err error) {
 
 // begin writes the app, and refuses what it has no room for.
 func (i *importing) begin(ctx context.Context, t *tx) (err error) {
-	i.app, err = importApp(ctx, t, i.export, t.now.Add(importLease).UnixMilli())
+	i.app, err = i.s.importApp(ctx, t, i.export, t.now.Add(importLease).UnixMilli())
 	if err != nil {
 		return err
 	}

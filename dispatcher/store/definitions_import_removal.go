@@ -105,7 +105,11 @@ func (s *Store) removePart(ctx context.Context, t *tx, app string) (more bool, e
 	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), run.AppID(app)); err != nil {
 		return false, err
 	}
-	return false, reserveNames(ctx, t, app)
+	apps, err := appNames(ctx, locked(t))
+	if err != nil {
+		return false, err
+	}
+	return false, reserveNames(ctx, t, app, apps)
 }
 
 // removeImportedRuns removes some runs of an app, with their inputs, and returns how many.

@@ -102,7 +102,7 @@ func dropJob(ctx context.Context, t *tx, job dispatcher.Job) error {
 	if err := removeFollows(ctx, t, job); err != nil {
 		return err
 	}
-	if _, err := countJobs(ctx, t, job.App, -1, -len(job.Triggers)); err != nil {
+	if err := countJobs(ctx, t, job.App, -1, -len(job.Triggers)); err != nil {
 		return err
 	}
 	if err := retireTriggers(ctx, t, job, job.Triggers); err != nil {

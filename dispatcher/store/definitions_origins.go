@@ -25,10 +25,10 @@ func origin(name string, n int) string {
 }
 
 // priorJob returns what is left of a deleted job of a name, and the origin of a new one. The app is locked.
-func priorJob(ctx context.Context, t *tx, app, name string) (prior dispatcher.Prior, err error) {
+func priorJob(ctx context.Context, q db.Querier, app, name string) (prior dispatcher.Prior, err error) {
 	// $1 app, $2 name
 	const deleted = `SELECT revision, origin FROM jobs WHERE app_id = $1 AND name = $2`
-	_, found, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
+	_, found, err := db.First(ctx, q, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&prior.Revision, &prior.Origin)
 	}, deleted, run.AppID(app), name)
 	if err != nil || found {
@@ -37,7 +37,7 @@ func priorJob(ctx context.Context, t *tx, app, name string) (prior dispatcher.Pr
 	for n := 1; ; n++ {
 		job := dispatcher.Job{App: app, Name: name, Origin: origin(name, n)}
 		// $1 id
-		_, taken, err := db.First(ctx, t, db.ScanInt, `SELECT id FROM jobs WHERE id = $1`, job.Key())
+		_, taken, err := db.First(ctx, q, db.ScanInt, `SELECT id FROM jobs WHERE id = $1`, job.Key())
 		if err != nil || !taken {
 			return dispatcher.Prior{Origin: job.Origin}, err
 		}
@@ -46,7 +46,7 @@ func priorJob(ctx context.Context, t *tx, app, name string) (prior dispatcher.Pr
 
 // priorTriggers adds to prior what is left of triggers that old, which is nil for a new job, does not have and job has, and
 // their origins.
-func priorTriggers(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior *dispatcher.Prior) error {
+func priorTriggers(ctx context.Context, q db.Querier, old *dispatcher.Job, job dispatcher.Job, prior *dispatcher.Prior) error {
 	var added []string
 	for _, name := range db.SortedKeys(job.Triggers) {
 		if old == nil || !hasTrigger(*old, name) {
@@ -66,7 +66,7 @@ func priorTriggers(ctx context.Context, t *tx, old *dispatcher.Job, job dispatch
 		dispatcher.Trigger
 		name string
 	}
-	rows, err := db.Collect(ctx, t, func(row db.Scanner) (e earlier, err error) {
+	rows, err := db.Collect(ctx, q, func(row db.Scanner) (e earlier, err error) {
 		return e, row.Scan(&e.name, &e.Origin, db.OptionalColumn(&e.PrevFireTime))
 	}, all, job.Key())
 	if err != nil {
@@ -84,7 +84,7 @@ func priorTriggers(ctx context.Context, t *tx, old *dispatcher.Job, job dispatch
 			before.Origin = origin(name, n)
 		}
 		prior.Origins[name] = before.Origin
-		if before.PrevFireTime != nil && before.PrevFireTime.After(t.now) {
+		if before.PrevFireTime != nil {
 			prior.Fired[name] = *before.PrevFireTime
 		}
 	}

@@ -9,81 +9,83 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
-	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // PauseJob pauses or resumes a job, or one of its triggers. What is paused or not already stays as it is, but a resume
 // also schedules triggers in state error again.
-func (s *Store) PauseJob(ctx context.Context, app, name, trigger string, paused bool,
-	change input.Change) (stored dispatcher.Job, err error) {
-	same, is := s.unchangedJob(ctx, app, name, change, func(job dispatcher.Job, _ *target.Bounds) bool {
-		was, found := isPaused(job, trigger)
-		return found && was == paused && (paused || !inError(job, trigger))
-	})
-	if is {
-		return same, nil
-	}
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		stored, err = s.pauseJob(ctx, t, app, name, trigger, paused)
-		return err
-	})
+func (s *Store) PauseJob(ctx context.Context, app, name, trigger string, paused bool, change input.Change) (dispatcher.Job, error) {
+	stored, _, err := redefine(ctx, s, change, s.jobPause(app, name, trigger, paused, change))
 	return stored, err
 }
 
-// pauseJob is PauseJob in a transaction.
-func (s *Store) pauseJob(ctx context.Context, t *tx, app, name, trigger string, paused bool) (stored dispatcher.Job, err error) {
-	job, err := s.findJob(ctx, t, app, name, t.ForUpdate())
-	if err != nil {
-		return stored, err
+// jobPause is PauseJob in steps.
+func (s *Store) jobPause(app, name, trigger string, paused bool,
+	by input.Change) redefinition[jobBefore, dispatcher.PauseChange, dispatcher.Job] {
+	return redefinition[jobBefore, dispatcher.PauseChange, dispatcher.Job]{
+		load: func(ctx context.Context, from source) (jobBefore, error) {
+			b, err := s.loadStored(ctx, from, app, name)
+			if err == nil {
+				err = allow(by, b.Old.Revision)
+			}
+			return b, err
+		},
+		unchanged: func(b jobBefore) (dispatcher.Job, bool) { return b.Paused(trigger, paused) },
+		decide: func(b jobBefore, now time.Time) (dispatcher.PauseChange, error) {
+			return b.Pause(trigger, paused, by, now)
+		},
+		write: func(ctx context.Context, t *tx, b jobBefore, c dispatcher.PauseChange) (stored dispatcher.Job, err error) {
+			if c.Restarted {
+				err = writeJob(ctx, t, b.Old, c.Job, b.calendars, keepShared)
+			} else {
+				err = writePauses(ctx, t, c.Job)
+			}
+			if err == nil {
+				err = insertMisfires(ctx, t, c.Missed)
+			}
+			if err != nil {
+				return stored, fmt.Errorf("pause job %s/%s: %w", app, name, err)
+			}
+			cause, subject := dispatcher.CauseResume, "job "+name
+			if paused {
+				cause = dispatcher.CausePause
+			}
+			if trigger != "" {
+				subject += " trigger " + trigger
+			}
+			if err := remember(ctx, t, cause, triggerIDs(c.Job)); err != nil {
+				return stored, err
+			}
+			if stored, err = asStored(c.Job); err != nil {
+				return stored, err
+			}
+			t.notify(dispatcher.Notification{JobID: c.Job.Key()})
+			return b.Shown(stored), t.auditChange(ctx, auditEntry{action: string(cause), app: app, subject: subject, revision: c.Job.Revision,
+				before: auditedPause{Paused: c.Was}, after: auditedPause{paused, c.Pause.PauseReason, c.Pause.PausedUntil}})
+		},
 	}
-	if err := t.allow(job.Revision); err != nil {
-		return stored, err
-	}
-	subject, before := "job "+name, job.Paused
-	pause := dispatcher.Pause{}
-	if paused {
-		if err := dispatcher.CheckUntil(t.by.Until, t.now); err != nil {
-			return stored, err
-		}
-		pause = dispatcher.Pause{PausedBy: t.by.Actor, PausedAt: &t.now, PauseReason: t.by.Reason, PausedUntil: inMillis(t.by.Until)}
-	}
-	if trigger == "" {
-		job.Paused, job.Pause = paused, pause
-	} else {
-		one, found := job.Triggers[trigger]
-		if !found {
-			return stored, dispatcher.NotFound("trigger", app+"/"+name+"/"+trigger)
-		}
-		before, one.Paused, one.Pause = one.Paused, paused, pause
-		job.Triggers[trigger] = one
-		subject += " trigger " + trigger
-	}
-	cause := dispatcher.CauseResume
-	if paused {
-		cause = dispatcher.CausePause
-	}
-	if !paused && inError(job, trigger) {
-		err = s.restartTriggers(ctx, t, &job)
-	} else {
-		job.Revision++
-		err = writePauses(ctx, t, job)
-	}
-	if err != nil {
-		return stored, fmt.Errorf("pause job %s/%s: %w", app, name, err)
-	}
-	if err := remember(ctx, t, cause, triggerIDs(job)); err != nil {
-		return stored, err
-	}
-	if stored, err = s.shownJob(ctx, t, app, name); err != nil {
-		return stored, err
-	}
-	t.notify(dispatcher.Notification{JobID: job.Key()})
-	return stored, t.auditChange(ctx, auditEntry{action: string(cause), app: app, subject: subject, revision: job.Revision,
-		before: auditedPause{Paused: before}, after: auditedPause{paused, pause.PauseReason, pause.PausedUntil}})
 }
 
-// inMillis is a time as the database keeps it.
-func inMillis(at *time.Time) *time.Time { return db.Optional(db.OrNullAt(at)) }
+// loadStored reads a job, and what it is shown with. ErrNotFound: there is none.
+func (s *Store) loadStored(ctx context.Context, from source, app, name string) (b jobBefore, err error) {
+	old, err := s.findJob(ctx, from, app, name, from.lock)
+	if err != nil {
+		return b, err
+	}
+	owner, err := readApp(ctx, from, app, "")
+	if err != nil {
+		return b, err
+	}
+	b.Old, b.Bounds = &old, owner.Bounds
+	if old.AppPaused {
+		pauses, err := heldPauses(ctx, from, app)
+		if err != nil {
+			return b, err
+		}
+		b.Pauses = dispatcher.HeldBy(pauses, old.Labels)
+	}
+	b.calendars, b.Calendars, err = calendarsOf(ctx, from, app, old)
+	return b, err
+}
 
 // auditedPause is what the audit log shows of a pause.
 type auditedPause struct {
@@ -117,7 +119,6 @@ func writePauses(ctx context.Context, t *tx, job dispatcher.Job) error {
 		db.OrNullAt(job.PausedAt), db.OrNullAt(job.PausedUntil)); err != nil {
 		return err
 	}
-	job.State = job.RollUp(false)
 	if err := writeState(ctx, t, job); err != nil {
 		return err
 	}
@@ -147,32 +148,4 @@ func writePauses(ctx context.Context, t *tx, job dispatcher.Job) error {
 	}
 	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.Batch(ids, paused, pauses, since, until)...)...)
 	return err
-}
-
-// inError tells whether a trigger of a job, or without a name any, is in state error.
-func inError(job dispatcher.Job, trigger string) bool {
-	for name, one := range job.Triggers {
-		if one.State == dispatcher.TriggerError && (trigger == "" || trigger == name) {
-			return true
-		}
-	}
-	return false
-}
-
-// restartTriggers writes a job as if it had been declared again, so that its triggers in state error
-// are scheduled again.
-func (s *Store) restartTriggers(ctx context.Context, t *tx, job *dispatcher.Job) error {
-	revision, calendars, err := calendarsOf(ctx, t, job.App, *job)
-	if err != nil {
-		return err
-	}
-	revised, missed, err := dispatcher.Apply(job, *job, dispatcher.Prior{}, calendars, t.now)
-	if err != nil {
-		return err
-	}
-	if err := writeJob(ctx, t, job, revised, revision, keepShared); err != nil {
-		return err
-	}
-	*job = revised
-	return insertMisfires(ctx, t, missed)
 }

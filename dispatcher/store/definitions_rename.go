@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,77 +15,163 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
+// renameBefore is what a rename depends on.
+type renameBefore struct {
+	jobBefore
+	holder  *dispatcher.NameHolder // of the new name
+	leaders map[int64]string       // the followers of jobs that name the job, as in jobs
+	alerts  map[int64]string       // the definitions of alerts of the app, as in alerts
+}
+
+// renameChange is what becomes of a job that is renamed, and of what names it.
+type renameChange struct {
+	job             dispatcher.Job
+	leaders, alerts map[int64]string // only those that change
+}
+
 // RenameJob renames a job and triggers of it. Their rows stay, with all that refers to their ids.
 func (s *Store) RenameJob(ctx context.Context, app, name string, rename dispatcher.JobRename,
-	change input.Change) (stored dispatcher.Job, err error) {
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		// As a PUT locks them, so that nobody takes a name meanwhile.
-		if _, err := lockApp(ctx, t, app); err != nil {
-			return err
-		}
-		job, err := s.findJob(ctx, t, app, name, t.ForUpdate())
-		if err != nil {
-			return err
-		}
-		if err := t.allow(job.Revision); err != nil {
-			return err
-		}
-		var problems input.Problems
-		renamed, wrong := rename.Apply(job, t.now)
-		problems.AddError("", wrong)
-		if err := checkFree(ctx, t, &problems, job, rename.Name); err != nil {
-			return err
-		}
-		if err := problems.Err(); err != nil {
-			return err
-		}
-		if err := writeNames(ctx, t, renamed); err != nil {
-			return fmt.Errorf("rename job %s/%s: %w", app, name, err)
-		}
-		if err := renameAttached(ctx, t, renamed); err != nil {
-			return err
-		}
-		if err := renameFollower(ctx, t, job, renamed); err != nil {
-			return err
-		}
-		if err := renameInAlerts(ctx, t, job, renamed); err != nil {
-			return fmt.Errorf("rename job %s/%s in alerts: %w", app, name, err)
-		}
-		if err := remember(ctx, t, dispatcher.CauseRename, triggerIDs(renamed)); err != nil {
-			return err
-		}
-		if err := followAlertsOfJob(ctx, t, app, renamed.Key()); err != nil {
-			return err
-		}
-		if stored, err = s.shownJob(ctx, t, app, renamed.Name); err != nil {
-			return err
-		}
-		t.notify(dispatcher.Notification{JobID: renamed.Key()})
-		return auditRename(ctx, t, job, renamed, rename)
+	change input.Change) (dispatcher.Job, error) {
+	stored, _, err := redefine(ctx, s, change, redefinition[renameBefore, renameChange, dispatcher.Job]{
+		load: func(ctx context.Context, from source) (renameBefore, error) {
+			b, err := s.loadRename(ctx, from, app, name, rename)
+			if err == nil {
+				err = allow(change, b.Old.Revision)
+			}
+			return b, err
+		},
+		decide: func(b renameBefore, now time.Time) (renameChange, error) { return b.decide(rename, now) },
+		write: func(ctx context.Context, t *tx, b renameBefore, c renameChange) (stored dispatcher.Job, err error) {
+			if err := writeRename(ctx, t, c); err != nil {
+				return stored, fmt.Errorf("rename job %s/%s: %w", app, name, err)
+			}
+			if err := remember(ctx, t, dispatcher.CauseRename, triggerIDs(c.job)); err != nil {
+				return stored, err
+			}
+			if err := followAlertsOfJob(ctx, t, app, c.job.Key()); err != nil {
+				return stored, err
+			}
+			if stored, err = asStored(c.job); err != nil {
+				return stored, err
+			}
+			t.notify(dispatcher.Notification{JobID: c.job.Key()})
+			return b.Shown(stored), auditRename(ctx, t, *b.Old, c.job, rename)
+		},
 	})
 	return stored, err
 }
 
-// checkFree adds a problem if another job has the new name of job, or a deleted one whose row is kept.
-func checkFree(ctx context.Context, t *tx, problems *input.Problems, job dispatcher.Job, name string) error {
-	if name == "" || name == job.Name {
-		return nil
+// loadRename reads what a rename depends on. It locks the app as a PUT does, so that nobody takes a name meanwhile.
+func (s *Store) loadRename(ctx context.Context, from source, app, name string, rename dispatcher.JobRename) (b renameBefore, err error) {
+	if from.tx != nil {
+		if _, err := lockApp(ctx, from.tx, app); err != nil {
+			return b, err
+		}
 	}
-	type holder struct{ deleted, purged *time.Time }
+	if b.jobBefore, err = s.loadStored(ctx, from, app, name); err != nil || rename.Name == "" || rename.Name == name {
+		return b, err
+	}
 	// $1 app, $2 name. What was deleted is kept as long as any app keeps its history, by whole days.
 	const taken = `SELECT j.deleted_at, j.deleted_at + (SELECT max(a.retention) FROM apps AS a) + 86400000
 		FROM jobs AS j WHERE j.app_id = $1 AND j.name = $2`
-	by, found, err := db.First(ctx, t, func(row db.Scanner) (h holder, err error) {
-		return h, row.Scan(db.OptionalColumn(&h.deleted), db.OptionalColumn(&h.purged))
-	}, taken, run.AppID(job.App), name)
-	switch shown := input.Echo(job.App + "/" + name); {
-	case err != nil || !found:
+	holder, found, err := db.First(ctx, from, func(row db.Scanner) (h dispatcher.NameHolder, err error) {
+		return h, row.Scan(db.OptionalColumn(&h.DeletedAt), db.OptionalColumn(&h.KeptUntil))
+	}, taken, run.AppID(app), rename.Name)
+	if err != nil {
+		return b, err
+	}
+	if found {
+		b.holder = &holder
+	}
+	// $1 job
+	const leaders = `SELECT DISTINCT j.id, j.followers FROM followers AS f JOIN jobs AS j ON j.id = f.job_id
+		WHERE f.follower_id = $1 AND f.kind = 4 ORDER BY j.id`
+	if b.leaders, err = textsByID(ctx, from, leaders, b.Old.Key()); err != nil {
+		return b, err
+	}
+	// $1 app
+	const alerts = `SELECT id, definition FROM alerts WHERE app_id = $1 AND deleted_at IS NULL ORDER BY id`
+	b.alerts, err = textsByID(ctx, from, alerts, run.AppID(app))
+	return b, err
+}
+
+// textsByID returns texts by their ids, as a query returns both.
+func textsByID(ctx context.Context, q db.Querier, query string, args ...any) (map[int64]string, error) {
+	texts := map[int64]string{}
+	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
+		var id int64
+		var text string
+		err := row.Scan(&id, &text)
+		texts[id] = text
+		return struct{}{}, err
+	}, query, args...)
+	return texts, err
+}
+
+// decide returns what becomes of the job at now, and of the jobs and alerts that name it. The jobs keep their revisions: nothing that
+// they do changes, and a client that renames a job and then declares them by its new name finds them so.
+func (b renameBefore) decide(rename dispatcher.JobRename, now time.Time) (c renameChange, err error) {
+	if c.job, err = rename.Of(*b.Old, b.holder, now); err != nil || c.job.Name == b.Old.Name {
+		return c, err
+	}
+	c.leaders, c.alerts = map[int64]string{}, map[int64]string{}
+	for id, text := range b.leaders {
+		row := jobRow{followers: text}
+		if err := row.decodeFollowers(); err != nil {
+			return c, err
+		}
+		for _, follow := range row.EachFollow() {
+			replaceName(follow.Jobs, b.Old.Name, c.job.Name)
+		}
+		if c.leaders[id], err = encodeFollowers(row.Job); err != nil {
+			return c, err
+		}
+	}
+	for id, text := range b.alerts {
+		var spec alert.Spec
+		if err := json.Unmarshal([]byte(text), &spec); err != nil {
+			return c, err
+		}
+		if !replaceName(spec.Jobs, b.Old.Name, c.job.Name) {
+			continue
+		}
+		spec.Jobs = slices.Compact(slices.Sorted(slices.Values(spec.Jobs)))
+		if c.alerts[id], err = encodeAlert(spec); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// replaceName gives what has a name another one, and tells whether there was any.
+func replaceName(names []string, from, to string) bool {
+	i := slices.Index(names, from)
+	if i >= 0 {
+		names[i] = to
+	}
+	return i >= 0
+}
+
+// writeRename writes what was decided of a rename.
+func writeRename(ctx context.Context, t *tx, c renameChange) error {
+	if err := writeNames(ctx, t, c.job); err != nil {
 		return err
-	case by.deleted == nil:
-		problems.Add("/name", input.CodeNameTaken, "job %s exists; choose another name, or rename or delete that job first", shown)
-	default:
-		problems.Add("/name", input.CodeNameTaken, "job %s was deleted at %s, and its history is kept under this name until about %s; "+
-			"choose another name", shown, by.deleted.Format(time.RFC3339), by.purged.Format(time.DateOnly))
+	}
+	if err := renameAttached(ctx, t, c.job); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.leaders)) {
+		// $1 id, $2 followers
+		if _, err := t.ExecContext(ctx, `UPDATE jobs SET followers = $2 WHERE id = $1`, id, c.leaders[id]); err != nil {
+			return err
+		}
+		t.notify(dispatcher.Notification{JobID: id})
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.alerts)) {
+		// $1 id, $2 definition
+		if _, err := t.ExecContext(ctx, `UPDATE alerts SET definition = $2 WHERE id = $1`, id, c.alerts[id]); err != nil {
+			return fmt.Errorf("in alerts: %w", err)
+		}
 	}
 	return nil
 }
@@ -120,46 +207,6 @@ func writeNames(ctx context.Context, t *tx, job dispatcher.Job) error {
 	}
 	_, err = t.ExecContext(ctx, ofTriggers, append([]any{job.Revision}, t.Batch(ids, row.TriggerNames, origins)...)...)
 	return err
-}
-
-// renameInAlerts gives a job its new name in the alerts that select it by name.
-func renameInAlerts(ctx context.Context, t *tx, before, after dispatcher.Job) error {
-	if before.Name == after.Name {
-		return nil
-	}
-	type definition struct {
-		id   int64
-		text string
-	}
-	// $1 app
-	const all = `SELECT id, definition FROM alerts WHERE app_id = $1 AND deleted_at IS NULL ORDER BY id`
-	alerts, err := db.Collect(ctx, t, func(row db.Scanner) (d definition, err error) {
-		return d, row.Scan(&d.id, &d.text)
-	}, all, run.AppID(after.App))
-	if err != nil {
-		return err
-	}
-	for _, one := range alerts {
-		var spec alert.Spec
-		if err := json.Unmarshal([]byte(one.text), &spec); err != nil {
-			return err
-		}
-		i := slices.Index(spec.Jobs, before.Name)
-		if i < 0 {
-			continue
-		}
-		spec.Jobs[i] = after.Name
-		spec.Jobs = slices.Compact(slices.Sorted(slices.Values(spec.Jobs)))
-		renamed, err := encodeAlert(spec)
-		if err != nil {
-			return err
-		}
-		// $1 id, $2 definition
-		if _, err := t.ExecContext(ctx, `UPDATE alerts SET definition = $2 WHERE id = $1`, one.id, renamed); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // auditedName is what the audit log shows of a rename.

@@ -35,7 +35,6 @@ type secretOwner struct {
 	id    int64
 	name  string // for errors, such as job crm/sync
 	table string // that has its secret_versions
-	at    string // JSON pointer to what its secrets are in
 	// A secret is bound to what stands before and after its field here. Without a key, even someone who can write to the
 	// database cannot move it to another owner, nor a job's to another origin.
 	before  string
@@ -44,7 +43,7 @@ type secretOwner struct {
 }
 
 func ownerJob(job dispatcher.Job) secretOwner {
-	return secretOwner{id: job.Key(), name: "job " + job.App + "/" + job.Name, table: "jobs", at: "/target",
+	return secretOwner{id: job.Key(), name: "job " + job.App + "/" + job.Name, table: "jobs",
 		before: job.App + "/" + job.CreatedAs(), after: func(path string) string { return " " + job.Target.Origin(path) },
 		secrets: target.Secrets(job.Target)}
 }
@@ -80,41 +79,26 @@ type versionedSecret struct {
 	version string
 }
 
-// sealSecrets returns the secrets of next without their values, and what is to be stored of them, by their paths. before are
-// those of what next replaces.
-func (s *Store) sealSecrets(before map[string]target.Secret, next secretOwner) (map[string]target.Secret,
-	map[string]versionedSecret, error) {
-	given := maps.Clone(next.secrets)
-	var problems input.Problems
+// sealSecrets returns the secrets of an owner without their values, and what is to be stored of them, by their paths.
+func (s *Store) sealSecrets(owner secretOwner) (map[string]target.Secret, map[string]versionedSecret) {
+	given := maps.Clone(owner.secrets)
 	sealed := map[string]versionedSecret{}
-	for _, path := range db.SortedKeys(given) {
-		secret := given[path]
-		switch at := next.at + path; {
-		case secret.Stored && !before[path].Stored:
-			problems.Add(at+"/stored", input.CodeSecretMissing, "no value is stored for this secret; give its value, or refer to it")
-		case secret.Value.IsZero():
-		case s.keys == nil:
-			problems.Add(at+"/value", input.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
-				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as %s",
-				target.SecretForms)
-		default:
-			version := rand.Text()
-			sealed[path] = versionedSecret{s.keys.Seal(secret.Value.Reveal(), next.sealedFor(path, version)), version}
-			given[path] = target.Secret{Stored: true}
+	for path, secret := range given {
+		if secret.Value.IsZero() {
+			continue
 		}
+		version := rand.Text()
+		sealed[path] = versionedSecret{s.keys.Seal(secret.Value.Reveal(), owner.sealedFor(path, version)), version}
+		given[path] = target.Secret{Stored: true}
 	}
-	return given, sealed, problems.Err()
+	return given, sealed
 }
 
-// sealJobSecrets returns a job without the values of its secrets, and what is to be stored of them. old is what it replaces.
-func (s *Store) sealJobSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret, error) {
-	var before map[string]target.Secret
-	if old != nil {
-		before = target.Secrets(old.Target)
-	}
-	given, sealed, err := s.sealSecrets(before, ownerJob(job))
+// sealJobSecrets returns a job without the values of the secrets of its target, and what is to be stored of them.
+func (s *Store) sealJobSecrets(job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret) {
+	given, sealed := s.sealSecrets(ownerJob(job))
 	job.Target = target.WithSecrets(job.Target, given)
-	return job, sealed, err
+	return job, sealed
 }
 
 // writeSecrets stores secrets of an owner by their paths, and removes those that were before and are no more.

@@ -45,30 +45,30 @@ type sharedOff struct {
 	pauses    []dispatcher.AppPause // of the app, that hold the job
 }
 
-// paused tells whether a pause of the app holds the job.
-func (o sharedOff) paused() bool { return o.set&offPauses != 0 }
-
 // keepShared is for a change that concerns neither the app nor the labels of a trigger.
 var keepShared = sharedOff{keep: offApp | offLabels | offPauses}
 
-// lockShared locks the app of a job and the set of labels that the job requires, in this order, and returns the app and
-// what both and the pauses of the app mean for the job's triggers. The locks make a switch wait whose portions would pass
-// over the triggers.
-func lockShared(ctx context.Context, t *tx, job dispatcher.Job) (app access.App, shared sharedOff, err error) {
-	if app, err = lockReadableApp(ctx, t, job.App); err != nil {
+// loadShared returns the app of a job, and what it, its pauses and the set of labels that the job requires mean for the job's triggers.
+// A transaction locks the app and the set, in this order: that makes a switch wait whose portions would pass over the triggers. A
+// snapshot leaves the labels out, which decide nothing but the rows of clocks.
+func loadShared(ctx context.Context, from source, job dispatcher.Job) (app access.App, shared sharedOff, err error) {
+	if app, err = from.app(ctx, job.App); err != nil {
 		return app, shared, err
 	}
 	if !app.Enabled || app.Bounds.Suspended {
 		shared.set |= offApp
 	}
-	pauses, err := heldPauses(ctx, t, job.App)
+	pauses, err := heldPauses(ctx, from, job.App)
 	if err != nil {
 		return app, shared, err
 	}
 	if shared.pauses = dispatcher.HeldBy(pauses, job.Labels); len(shared.pauses) > 0 {
 		shared.set |= offPauses
 	}
-	served, err := requireLabels(ctx, t, job.NodeLabels)
+	if from.tx == nil {
+		return app, shared, nil
+	}
+	served, err := requireLabels(ctx, from.tx, job.NodeLabels)
 	if !served {
 		shared.set |= offLabels
 	}

@@ -80,46 +80,35 @@ func encodedToken(token access.APIToken) (scopes, apps string, err error) {
 }
 
 // PutToken creates a token, or changes all of it but its secret.
-func (s *Store) PutToken(ctx context.Context, token access.APIToken, change input.Change) (
-	stored access.APIToken, created bool, err error) {
+func (s *Store) PutToken(ctx context.Context, token access.APIToken, change input.Change) (access.APIToken, bool, error) {
 	if err := token.Validate(); err != nil {
-		return stored, false, err
+		return access.APIToken{}, false, err
 	}
-	token = token.Normal()
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		all, err := lockTokens(ctx, t)
-		if err != nil {
-			return err
+	r := tokenChange(token.Name, change, true)
+	r.decide = func(b access.TokensBefore, now time.Time) (access.APIToken, error) { return b.Put(token, change, now) }
+	r.write = func(ctx context.Context, t *tx, b access.TokensBefore, decided access.APIToken) (access.APIToken, error) {
+		if old, exists := b.Named(token.Name); exists {
+			return updateToken(ctx, t, old, decided)
 		}
-		at := slices.IndexFunc(all, func(one access.APIToken) bool { return one.Name == token.Name })
-		var old access.APIToken
-		if at >= 0 {
-			old = all[at]
-		}
-		if err := t.allow(old.Revision); err != nil {
-			return err
-		}
-		if !sameInstant(old.ExpiresAt, token.ExpiresAt) {
-			if err := access.CheckExpiry(token.ExpiresAt, t.now); err != nil {
-				return err
-			}
-		}
-		if created = at < 0; created {
-			stored, err = createToken(ctx, t, token)
-			return err
-		}
-		all[at].Scopes, all[at].ExpiresAt = token.Scopes, token.ExpiresAt
-		if err := keepAdmin(t, old, all); err != nil {
-			return err
-		}
-		stored, err = updateToken(ctx, t, old, token)
-		return err
-	})
-	return stored, created, err
+		return createToken(ctx, t, decided)
+	}
+	stored, before, err := redefine(ctx, s, change, r)
+	_, existed := before.Named(token.Name)
+	return stored, err == nil && !existed, err
 }
 
-func sameInstant(a, b *time.Time) bool {
-	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
+// tokenChange is a change of one of all tokens, which stay as they are until the transaction ends: two requests must not each leave
+// the other's token as the last admin. Only a PUT may be of one that there is not.
+func tokenChange(name string, by input.Change, put bool) redefinition[access.TokensBefore, access.APIToken, access.APIToken] {
+	return redefinition[access.TokensBefore, access.APIToken, access.APIToken]{
+		load: func(ctx context.Context, from source) (b access.TokensBefore, err error) {
+			b.All, err = db.Collect(ctx, from, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY id`+from.lock)
+			if one, exists := b.Named(name); err == nil && (exists || put) {
+				err = allow(by, one.Revision)
+			}
+			return b, err
+		},
+	}
 }
 
 // updateToken changes what the creator of a token chooses.
@@ -138,22 +127,6 @@ func updateToken(ctx context.Context, t *tx, old, token access.APIToken) (access
 	return stored, auditToken(ctx, t, "put", old, stored)
 }
 
-// lockTokens returns all tokens, by id, and keeps them as they are until the transaction ends: two requests must not
-// each leave the other's token as the last admin.
-func lockTokens(ctx context.Context, t *tx) ([]access.APIToken, error) {
-	return db.Collect(ctx, t, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY id`+t.ForUpdate())
-}
-
-// keepAdmin refuses a change by a token that takes the place of the last token that can manage tokens. left are
-// those that there are afterwards.
-func keepAdmin(t *tx, old access.APIToken, left []access.APIToken) error {
-	administers := func(token access.APIToken) bool { return token.Administers(t.now) }
-	if t.by.TokenID == "" || !administers(old) || slices.ContainsFunc(left, administers) {
-		return nil
-	}
-	return fmt.Errorf("token %s: %w", old.Name, dispatcher.ErrLastAdmin)
-}
-
 // RotateToken gives a token another secret.
 func (s *Store) RotateToken(ctx context.Context, name string, rotation access.TokenRotation, change input.Change) (
 	stored access.APIToken, err error) {
@@ -168,19 +141,9 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 		if err := t.allow(old.Revision); err != nil {
 			return err
 		}
-		expires := old.ExpiresAt
-		if rotation.ExpiresAt != nil {
-			expires = rotation.ExpiresAt
-			if err := access.CheckExpiry(expires, t.now); err != nil {
-				return err
-			}
-		} else if old.Expired(t.now) {
-			return fmt.Errorf("token %s expired at %s: %w", name, input.FormatInstant(*old.ExpiresAt), dispatcher.ErrConflict)
-		}
-		// The old secret gains nothing by a later expiry.
-		until := t.now.Add(rotation.Overlap.Std())
-		if old.ExpiresAt != nil && old.ExpiresAt.Before(until) {
-			until = *old.ExpiresAt
+		expires, until, err := old.Rotated(rotation, t.now)
+		if err != nil {
+			return err
 		}
 		// $1 name, $2 new hash, $3 until when the old one works, $4 when the token expires
 		const rotate = `UPDATE api_tokens SET rotated_hash = hash, rotated_until = $3, hash = $2, expires_at = $4, revision = revision + 1
@@ -245,28 +208,19 @@ func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error 
 
 // DeleteToken revokes a token.
 func (s *Store) DeleteToken(ctx context.Context, name string, change input.Change) error {
-	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		all, err := lockTokens(ctx, t)
-		if err != nil {
-			return err
-		}
-		at := slices.IndexFunc(all, func(one access.APIToken) bool { return one.Name == name })
-		if at < 0 {
-			return dispatcher.NotFound("token", name)
-		}
-		old := all[at]
-		if err := t.allow(old.Revision); err != nil {
-			return err
-		}
-		if err := keepAdmin(t, old, slices.Delete(all, at, at+1)); err != nil {
-			return err
-		}
+	r := tokenChange(name, change, false)
+	r.decide = func(b access.TokensBefore, now time.Time) (access.APIToken, error) {
+		return b.Delete(name, change, now)
+	}
+	r.write = func(ctx context.Context, t *tx, _ access.TokensBefore, old access.APIToken) (access.APIToken, error) {
 		// $1 id
 		if _, err := t.execute(ctx, `DELETE FROM api_tokens WHERE id = $1`, old.ID); err != nil {
-			return err
+			return old, err
 		}
-		return auditToken(ctx, t, "delete", old, access.APIToken{})
-	})
+		return old, auditToken(ctx, t, "delete", old, access.APIToken{})
+	}
+	_, _, err := redefine(ctx, s, change, r)
+	return err
 }
 
 // auditToken adds a change of a token to the audit log. One without id is none.

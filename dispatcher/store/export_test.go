@@ -122,12 +122,14 @@ func Count(ctx context.Context, s *Store, query string) (int64, error) {
 // PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
 func PutCalendarMeanwhile(ctx context.Context, s *Store, calendar dispatcher.Calendar,
 	change input.Change, do func()) (dispatcher.Calendar, error) {
-	plan, err := s.plan(ctx, calendar, change)
-	if err != nil {
-		return dispatcher.Calendar{}, err
+	put := s.calendarPut(calendar, change)
+	prepare := put.prepare
+	put.prepare = func(ctx context.Context, q db.Querier, next replacement, now time.Time) error {
+		err := prepare(ctx, q, next, now)
+		do()
+		return err
 	}
-	do()
-	stored, _, err := s.putPlanned(ctx, calendar, plan, change)
+	stored, _, err := redefine(ctx, s, change, put)
 	return stored, err
 }
 

@@ -68,8 +68,8 @@ func (e *pendingEnd) missed() string {
 }
 
 // follower returns the key of a run that follows the end: the same however often the end is recorded.
-func (e *pendingEnd) follower(f follower) run.Key {
-	return dispatcher.FollowerKey(e.salt, e.key, e.event(), f.id, f.kind)
+func (e *pendingEnd) follower(f dispatcher.Follower) run.Key {
+	return dispatcher.FollowerKey(e.salt, e.key, e.event(), f.ID, f.Kind)
 }
 
 // pendingEnds returns the pending ends that a query chooses, which is of pending_ends alone.
@@ -225,12 +225,12 @@ func runsThatFollow(ctx context.Context, t *tx, ends []pendingEnd, causes map[ru
 		e := &ends[i]
 		followers := all[followed{e.jobID, e.event().Mask()}]
 		// The same run may have failed, been retried and failed again meanwhile.
-		followers = slices.DeleteFunc(slices.Clone(followers), func(p presentFollower) bool { return seen[e.follower(p.follower)] })
+		followers = slices.DeleteFunc(slices.Clone(followers), func(p presentFollower) bool { return seen[e.follower(p.Follower)] })
 		if len(followers) == 0 {
 			continue
 		}
 		for _, p := range followers {
-			seen[e.follower(p.follower)] = true
+			seen[e.follower(p.Follower)] = true
 		}
 		room, err := roomOf(ctx, t, &f, e.app)
 		if err != nil {
@@ -262,7 +262,7 @@ func followersRuns(ctx context.Context, t *tx, e *pendingEnd, followers []presen
 	runs := make([]queuedRun, len(followers))
 	for i, p := range followers {
 		input := &run.Input{Cause: cause, Missed: e.missed()}
-		if p.result {
+		if p.Result {
 			if encoded == nil {
 				if encoded, err = encodeDocument(ctx, t, e, document, room); err != nil {
 					return nil, err
@@ -270,7 +270,7 @@ func followersRuns(ctx context.Context, t *tx, e *pendingEnd, followers []presen
 			}
 			input.Payload = encoded
 		}
-		runs[i] = queuedRun{Key: e.follower(p.follower), jobID: p.id, revision: p.revision, input: input}
+		runs[i] = queuedRun{Key: e.follower(p.Follower), jobID: p.ID, revision: p.revision, input: input}
 	}
 	return runs, nil
 }
@@ -283,7 +283,7 @@ type followed struct {
 
 // presentFollower is a follower, at the revision that it has now.
 type presentFollower struct {
-	follower
+	dispatcher.Follower
 	revision int64
 }
 
@@ -303,14 +303,12 @@ func findFollowersOfEnds(ctx context.Context, t *tx, ends []pendingEnd) (map[fol
 		FROM b JOIN followers AS f ON f.job_id = b.id JOIN jobs AS j ON j.id = f.follower_id AND j.deleted_at IS NULL
 		ORDER BY f.job_id, f.event, f.follower_id`
 	rows, err := db.Collect(ctx, t, func(row db.Scanner) (f presentFollower, err error) {
-		var kind int
-		err = row.Scan(&f.job, &f.event, &f.id, &kind, &f.result, &f.revision)
-		f.kind, _ = run.KindOfCode(byte(kind))
+		f.Follower, err = scanFollower(db.WiderRow{Scanner: row, After: []any{&f.revision}})
 		return f, err
 	}, query, t.Batch(slices.Sorted(maps.Keys(ids)))...)
 	all := map[followed][]presentFollower{}
 	for _, f := range rows {
-		of := followed{f.job, f.event}
+		of := followed{f.Job, f.Event}
 		all[of] = append(all[of], f)
 	}
 	return all, err

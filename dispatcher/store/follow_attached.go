@@ -7,8 +7,6 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -18,61 +16,32 @@ import (
 // part of its owner: it has secrets, retries and revisions as any job, and no trigger. Lists, quotas and exports, which are
 // about what people declare, leave it out.
 
-// attachedJob is the row of a job that is part of another thing.
-type attachedJob struct {
-	job      dispatcher.Job
-	revision int64
-	deleted  bool
-}
-
-// findAttached returns the row of an attached job, or nil.
-func findAttached(ctx context.Context, t *tx, id int64) (*attachedJob, error) {
+// loadAttached returns an attached job as it is before it is put.
+func loadAttached(ctx context.Context, q db.Querier, id int64) (dispatcher.AttachedBefore, error) {
 	// $1 id
 	const attached = `SELECT j.revision, j.target, j.retry, j.created_at, j.deleted_at IS NOT NULL FROM jobs AS j
 		WHERE j.id = $1 AND j.part_of <> 0`
-	one, found, err := db.First(ctx, t, func(row db.Scanner) (a attachedJob, err error) {
+	before, _, err := db.First(ctx, q, func(row db.Scanner) (b dispatcher.AttachedBefore, err error) {
+		var job dispatcher.Job
 		var target, retry string
-		if err = row.Scan(&a.revision, &target, &retry, db.InstantColumn(&a.job.CreatedAt), &a.deleted); err == nil {
-			err = errors.Join(json.Unmarshal([]byte(target), &a.job.Target), json.Unmarshal([]byte(retry), &a.job.Retry))
+		var deleted bool
+		if err = row.Scan(&b.Revision, &target, &retry, db.InstantColumn(&job.CreatedAt), &deleted); err == nil {
+			err = errors.Join(json.Unmarshal([]byte(target), &job.Target), json.Unmarshal([]byte(retry), &job.Retry))
 		}
-		return a, err
+		if !deleted {
+			b.Old = &job
+		}
+		return b, err
 	}, attached, id)
-	if err != nil || !found {
-		return nil, err
-	}
-	return &one, nil
+	return before, err
 }
 
-// putAttached creates or replaces the job that makes the deliveries of owner: job, as Job.Attached makes it, which gets from
-// the app what it leaves out. It returns the target as stored. The error is Problems, with JSON pointers in job.
-func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatcher.Job, app access.App) (target.Target, error) {
-	app.Defaults.Fill(&job)
-	was, err := findAttached(ctx, t, job.Key())
-	if err != nil {
-		return job.Target, err
+// writeAttached writes what was decided of the job that makes the deliveries of owner. It returns the target as stored.
+func (s *Store) writeAttached(ctx context.Context, t *tx, owner int64, c dispatcher.AttachedChange) (target.Target, error) {
+	if c.Same {
+		return c.Job.Target, nil
 	}
-	var old *dispatcher.Job
-	job.Revision, job.CreatedAt, job.UpdatedAt, job.State = 1, t.now, t.now, dispatcher.JobInit
-	if was != nil {
-		job.Revision = was.revision + 1
-		if !was.deleted {
-			before := job
-			before.Target, before.Retry = was.job.Target, was.job.Retry
-			old, job.CreatedAt = &before, was.job.CreatedAt
-		}
-	}
-	if old != nil {
-		if err := job.CheckKept(*old); err != nil {
-			return job.Target, err
-		}
-	}
-	job, secrets, err := s.sealJobSecrets(old, job)
-	if err != nil {
-		return job.Target, err
-	}
-	if old != nil && len(secrets) == 0 && old.Declares(job) {
-		return job.Target, nil
-	}
+	job, secrets := s.sealJobSecrets(c.Job)
 	if err := parkAttached(ctx, t, job); err != nil {
 		return job.Target, err
 	}
@@ -87,7 +56,7 @@ func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatc
 		return job.Target, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 	}
 	t.notify(dispatcher.Notification{JobID: job.Key()})
-	return job.Target, writeJobSecrets(ctx, t, old, job, secrets)
+	return job.Target, writeJobSecrets(ctx, t, c.Old, job, secrets)
 }
 
 // parkAttached takes its name from a deleted job that had it, and has another id.
@@ -129,35 +98,24 @@ func renameAttached(ctx context.Context, t *tx, after dispatcher.Job) error {
 	return nil
 }
 
-// putFollows writes the attached jobs of a job, and returns it with their targets as they are stored, and its followers. The
-// error is Problems, with JSON pointers in job.
-func (s *Store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, app access.App) (
-	dispatcher.Job, []follower, error,
-) {
-	var problems input.Problems
+// writeAttachedOf writes the attached jobs of a job that replaces old, and returns it with their targets as they are stored.
+func (s *Store) writeAttachedOf(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job,
+	attached map[run.FollowEvent]dispatcher.AttachedChange) (dispatcher.Job, error) {
 	for _, event := range run.FollowEvents {
-		attached := job.Attached(event)
-		if attached.Target == (target.Target{}) {
+		change, stays := attached[event]
+		if !stays {
 			if old != nil && old.Attached(event).Target != (target.Target{}) {
-				if err := deleteAttached(ctx, t, attached.Key()); err != nil {
-					return job, nil, err
+				if err := deleteAttached(ctx, t, job.Attached(event).Key()); err != nil {
+					return job, err
 				}
 			}
 			continue
 		}
-		target, err := s.putAttached(ctx, t, job.Key(), attached, app)
-		var wrong input.Problems
-		if err != nil && !errors.As(err, &wrong) {
-			return job, nil, err
+		stored, err := s.writeAttached(ctx, t, job.Key(), change)
+		if err != nil {
+			return job, err
 		}
-		problems.AddError("/"+string(event), err)
-		job = job.WithFollowTarget(event, target)
+		job = job.WithFollowTarget(event, stored)
 	}
-	all, err := findFollowers(ctx, t, app, job)
-	var wrong input.Problems
-	if err != nil && !errors.As(err, &wrong) {
-		return job, nil, err
-	}
-	problems.AddError("", err)
-	return job, all, problems.Err()
+	return job, nil
 }

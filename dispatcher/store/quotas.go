@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,54 +16,30 @@ import (
 // Quotas are counted in app_usage. A change that counts holds the row of its app until it is committed, so the next one
 // sees what it has counted: two changes at a quota cannot both pass it.
 
-// admit refuses a job that is outside the bounds of its app, and counts it. old is what it replaces; nil: nothing.
-func admit(ctx context.Context, t *tx, app access.App, old *dispatcher.Job, job dispatcher.Job) error {
-	var problems input.Problems
-	problems.AddError("", job.CheckBounds(app.Bounds))
-	if err := checkGroup(ctx, t, job); err != nil {
-		unknown, is := errors.AsType[*input.Problem](err)
-		if !is {
-			return err
-		}
-		problems.AddError("", unknown)
-	}
-	jobs, triggers := 1, len(job.Triggers)
-	if old != nil {
-		jobs, triggers = 0, triggers-len(old.Triggers)
-	}
-	used, err := countJobs(ctx, t, app.Name, jobs, triggers)
-	if err != nil {
-		return err
-	}
-	quotas := app.Bounds.Quotas
-	if jobs > 0 && used.Jobs > int64(quotas.Jobs) {
-		problems.Add("/name", input.CodeBoundQuota,
-			"app %s has %d jobs, and its bounds allow %d (quotas.jobs); delete some, or ask an operator for more",
-			app.Name, used.Jobs-1, quotas.Jobs)
-	}
-	if triggers > 0 && used.Triggers > int64(quotas.Triggers) {
-		problems.Add("/triggers", input.CodeBoundQuota,
-			"app %s would have %d triggers, and its bounds allow %d (quotas.triggers); remove some, or ask an operator for more",
-			app.Name, used.Triggers, quotas.Triggers)
-	}
-	return problems.Err()
-}
-
-// countJobs adds to the jobs and triggers that an app has, and returns how many there are.
-func countJobs(ctx context.Context, t *tx, app string, jobs, triggers int) (used target.Usage, err error) {
+// countJobs adds to the jobs and triggers that an app has.
+func countJobs(ctx context.Context, t *tx, app string, jobs, triggers int) error {
 	if jobs == 0 && triggers == 0 {
-		return used, nil
+		return nil
 	}
 	// $1 app, $2 jobs, $3 triggers
 	const count = `INSERT INTO app_usage (app_id, jobs, triggers) VALUES ($1, $2, $3)
-		ON CONFLICT (app_id) DO UPDATE SET jobs = app_usage.jobs + excluded.jobs, triggers = app_usage.triggers + excluded.triggers
-		RETURNING jobs, triggers`
-	used, _, err = db.First(ctx, t, func(row db.Scanner) (u target.Usage, err error) {
+		ON CONFLICT (app_id) DO UPDATE SET jobs = app_usage.jobs + excluded.jobs, triggers = app_usage.triggers + excluded.triggers`
+	if _, err := t.ExecContext(ctx, count, run.AppID(app), jobs, triggers); err != nil {
+		return fmt.Errorf("count the jobs of app %s: %w", app, err)
+	}
+	return nil
+}
+
+// usedBy returns how many jobs and triggers an app has.
+func usedBy(ctx context.Context, q db.Querier, app string) (used target.Usage, err error) {
+	// $1 app
+	const counted = `SELECT jobs, triggers FROM app_usage WHERE app_id = $1`
+	used, _, err = db.First(ctx, q, func(row db.Scanner) (u target.Usage, err error) {
 		err = row.Scan(&u.Jobs, &u.Triggers)
 		return u, err
-	}, count, run.AppID(app), jobs, triggers)
+	}, counted, run.AppID(app))
 	if err != nil {
-		err = fmt.Errorf("count the jobs of app %s: %w", app, err)
+		err = fmt.Errorf("read how many jobs app %s has: %w", app, err)
 	}
 	return used, err
 }
@@ -267,17 +242,15 @@ func bytesKept(ctx context.Context, q db.Querier, app string, today int64) (int6
 	return kept, err
 }
 
-// addUsage adds to an app how much of its quotas it uses.
-func addUsage(ctx context.Context, q db.Querier, app *access.App, now time.Time) error {
-	// $1 app
-	const counted = `SELECT jobs, triggers FROM app_usage WHERE app_id = $1`
-	used, _, err := db.First(ctx, q, func(row db.Scanner) (u target.Usage, err error) {
-		err = row.Scan(&u.Jobs, &u.Triggers)
-		return u, err
-	}, counted, run.AppID(app.Name))
-	if err == nil {
-		used.BytesKept, err = bytesKept(ctx, q, app.Name, db.Day(now.UnixMilli()))
+// usage returns how much of its quotas an app uses.
+func (s *Store) usage(ctx context.Context, q db.Querier, app string) (target.Usage, error) {
+	used, err := usedBy(ctx, q, app)
+	if err != nil {
+		return used, err
 	}
-	app.Usage = &used
-	return err
+	now, err := s.Now(ctx, q)
+	if err == nil {
+		used.BytesKept, err = bytesKept(ctx, q, app, db.Day(now.UnixMilli()))
+	}
+	return used, err
 }

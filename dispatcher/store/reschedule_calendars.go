@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
@@ -22,27 +21,21 @@ type movePlan struct {
 	moves    map[int64]move
 }
 
-// plan works out ahead of the transaction what becomes of the triggers that a change of a
+// planPut works out ahead of the transaction what becomes of the triggers that a change of a
 // calendar concerns. Evaluating schedules takes longer than writing what comes of it, and this
 // way the triggers, and in SQLite all writers, are locked for the latter only. What happens to
 // a trigger meanwhile voids its part of the plan, which costs time and nothing else.
-func (s *Store) plan(ctx context.Context, calendar dispatcher.Calendar, by input.Change) (movePlan, error) {
-	next, err := replace(ctx, s.Read, calendar, by)
-	if err != nil || len(next.changed) == 0 {
-		return movePlan{}, nil // the transaction comes to it again, and it decides
+func (s *Store) planPut(ctx context.Context, q db.Querier, next replacement, now time.Time) (movePlan, error) {
+	if len(next.Changed) == 0 {
+		return movePlan{}, nil
 	}
-	if by.Now.IsZero() {
-		if by.Now, err = s.Now(ctx, s.Read); err != nil {
-			return movePlan{}, err
-		}
-	}
-	ids, err := s.users(ctx, s.Read, next)
+	ids, err := s.users(ctx, q, next)
 	if err != nil {
 		return movePlan{}, err
 	}
 	plan := movePlan{next.revision, make(map[int64]move, len(ids))}
 	for page := range slices.Chunk(ids, movesAtOnce) {
-		if err := s.planMoves(ctx, s.Read, page, next, by.Now.UTC().Truncate(time.Millisecond), plan); err != nil {
+		if err := s.planMoves(ctx, q, page, next, now, plan); err != nil {
 			return movePlan{}, err
 		}
 	}
@@ -52,8 +45,8 @@ func (s *Store) plan(ctx context.Context, calendar dispatcher.Calendar, by input
 // rescheduleForCalendar increments the revision of the app's calendars and gives the triggers that use
 // the changed calendar new fire times. Jobs keep their revisions, so that a client that changes a
 // calendar and then a job that it read before gets no conflict.
-func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
-	revision, err := rememberCalendar(ctx, t, next.app, next.name, &next.definition)
+func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replacement, definition string, plan movePlan) error {
+	revision, err := rememberCalendar(ctx, t, next.app, next.name, &definition)
 	if err != nil {
 		return err
 	}
@@ -98,7 +91,7 @@ func (s *Store) users(ctx context.Context, q db.Querier, next replacement) ([]in
 	// $1 app, from $2 on: names
 	query := s.Rows(0, 2, "", db.NameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
 		WHERE t.app_id = $1 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY t.id`
-	return db.Collect(ctx, q, db.ScanInt, query, append([]any{run.AppID(next.app)}, s.Batch(db.SortedKeys(next.changed))...)...)
+	return db.Collect(ctx, q, db.ScanInt, query, append([]any{run.AppID(next.app)}, s.Batch(db.SortedKeys(next.Changed))...)...)
 }
 
 // planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
@@ -124,7 +117,7 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next r
 // move returns what becomes of a trigger of job at now. One that does not fire stays as it is.
 func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) move {
 	job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
-	triggers, missed := dispatcher.RescheduleForCalendar(job, next.changed, next.before, next.after, now)
+	triggers, missed := dispatcher.RescheduleForCalendar(job, next.Changed, next.Before, next.After, now)
 	to, concerned := triggers[t.name]
 	if !concerned {
 		to = t.Trigger

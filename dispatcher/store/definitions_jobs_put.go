@@ -1,0 +1,204 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+)
+
+// PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
+// it was created. A job that is put as it is stored stays as it is.
+func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Change) (dispatcher.Job, bool, error) {
+	stored, before, err := redefine(ctx, s, change, redefinition[jobBefore, dispatcher.JobChange, dispatcher.Job]{
+		load:      func(ctx context.Context, from source) (jobBefore, error) { return s.loadJob(ctx, from, job, change) },
+		unchanged: func(b jobBefore) (dispatcher.Job, bool) { return b.same, b.isSame },
+		decide:    func(b jobBefore, now time.Time) (dispatcher.JobChange, error) { return b.Put(job, now) },
+		write: func(ctx context.Context, t *tx, b jobBefore, decided dispatcher.JobChange) (dispatcher.Job, error) {
+			return s.writePut(ctx, t, b, job, decided)
+		},
+	})
+	return stored, err == nil && before.Old == nil, err
+}
+
+// jobBefore is what a PUT of a job depends on, and what its rows need besides.
+type jobBefore struct {
+	dispatcher.JobBefore
+	same      dispatcher.Job // as it stays, if isSame
+	isSame    bool
+	shared    sharedOff
+	calendars int64           // revision of the app's
+	values    *dispatcher.Job // Old with the values of its secrets, for the audit log
+}
+
+// loadJob reads what a PUT of a job depends on; of one that stays as it is, what it is shown with. Two writers that make the same job
+// queue at the row of the app, as all do; so does what lets clocks follow the app's switch.
+func (s *Store) loadJob(ctx context.Context, from source, job dispatcher.Job, by input.Change) (b jobBefore, err error) {
+	app, shared, err := loadShared(ctx, from, job)
+	if err != nil {
+		return b, err
+	}
+	b.shared, b.Pauses, b.Bounds, b.Defaults, b.Keys = shared, shared.pauses, app.Bounds, app.Defaults, s.keys != nil
+	old, err := s.findJob(ctx, from, job.App, job.Name, from.lock)
+	users := []dispatcher.Job{job}
+	switch {
+	case err == nil:
+		b.Old, users = &old, append(users, old)
+	case !errors.Is(err, dispatcher.ErrNotFound):
+		return b, err
+	}
+	if err := allow(by, old.Revision); err != nil {
+		return b, err
+	}
+	if b.calendars, b.Calendars, err = calendarsOf(ctx, from, job.App, users...); err != nil {
+		return b, err
+	}
+	if b.same, b.isSame = b.Unchanged(job); b.isSame {
+		return b, nil
+	}
+	return b, s.loadForChange(ctx, from, job, &b)
+}
+
+// loadForChange reads what a job that changes depends on besides.
+func (s *Store) loadForChange(ctx context.Context, from source, job dispatcher.Job, b *jobBefore) (err error) {
+	if b.Old == nil {
+		if b.Prior, err = priorJob(ctx, from, job.App, job.Name); err != nil {
+			return err
+		}
+	}
+	if err := priorTriggers(ctx, from, b.Old, job, &b.Prior); err != nil {
+		return err
+	}
+	if err := loadAdmission(ctx, from, job, &b.JobBefore); err != nil {
+		return err
+	}
+	declared := job
+	declared.Origin = b.Prior.Origin
+	if b.Old != nil {
+		declared.Origin = b.Old.Origin
+	}
+	if err := s.loadFollows(ctx, from, declared, &b.JobBefore); err != nil {
+		return err
+	}
+	if from.tx != nil {
+		b.values, err = s.withValues(ctx, from, b.Old)
+	}
+	return err
+}
+
+// loadAdmission reads what decides whether an app allows a job.
+func loadAdmission(ctx context.Context, q db.Querier, job dispatcher.Job, b *dispatcher.JobBefore) (err error) {
+	if b.Used, err = usedBy(ctx, q, job.App); err != nil {
+		return err
+	}
+	name := job.Target.GroupName()
+	if name == "" {
+		return nil
+	}
+	group, err := findGroup(ctx, q, job.App, name, "")
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return nil
+	}
+	b.Group = &group
+	return err
+}
+
+// writePut writes what was decided of a job that is put, and returns it as it is stored.
+func (s *Store) writePut(ctx context.Context, t *tx, b jobBefore, declared dispatcher.Job, c dispatcher.JobChange) (
+	stored dispatcher.Job, err error) {
+	if err := countJobs(ctx, t, declared.App, c.Jobs, c.Triggers); err != nil {
+		return stored, err
+	}
+	job, secrets := s.sealJobSecrets(c.Job)
+	if job, err = s.writeAttachedOf(ctx, t, b.Old, job, c.Attached); err != nil {
+		return stored, err
+	}
+	err = writeJob(ctx, t, b.Old, job, b.calendars, b.shared)
+	if err == nil {
+		err = writeJobSecrets(ctx, t, b.Old, job, secrets)
+	}
+	if err == nil && (job.FollowMask() != 0 || b.Old != nil && b.Old.FollowMask() != 0) {
+		err = writeFollowers(ctx, t, job, c.Followers)
+	}
+	if err != nil {
+		return stored, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
+	}
+	if err := insertMisfires(ctx, t, c.Missed); err != nil {
+		return stored, err
+	}
+	if err := remember(ctx, t, dispatcher.CausePut, triggerIDs(job)); err != nil {
+		return stored, err
+	}
+	if err := followAlertsOfJob(ctx, t, job.App, job.Key()); err != nil {
+		return stored, err
+	}
+	if stored, err = asStored(job); err != nil {
+		return stored, err
+	}
+	stored.Pauses = b.Pauses
+	t.notify(dispatcher.Notification{JobID: job.Key()})
+	err = auditJob(ctx, t, auditEntry{action: "put", app: job.App, subject: "job " + job.Name, revision: job.Revision},
+		b.values, replacedValues(job, declared, b.values))
+	if err != nil {
+		return stored, err
+	}
+	return stored, removeUnused(ctx, t, job.App, dropped(usedCalendars(b.Old), usedCalendars(&job)))
+}
+
+// asStored returns a job as reading it back would, so that a PUT need not.
+func asStored(job dispatcher.Job) (dispatcher.Job, error) {
+	row, err := rowOf(job)
+	if err == nil {
+		err = row.decode()
+	}
+	if err != nil {
+		return job, fmt.Errorf("job %s/%s: stored %w", job.App, job.Name, err)
+	}
+	row.Labels = input.ParseLabels(job.Labels.String())
+	row.NodeLabels = input.ParseLabels(job.NodeLabels.String())
+	if len(job.Acknowledge) == 0 {
+		row.Acknowledge = nil
+	}
+	row.Triggers = maps.Clone(job.Triggers)
+	for name, t := range row.Triggers {
+		for _, at := range []**time.Time{&t.StartAt, &t.EndAt, &t.PrevFireTime, &t.NextFireTime, &t.DueAt} {
+			*at = db.Optional(db.OrNullAt(*at))
+		}
+		t.State = shownState(t.State.Stored(), t.Paused || job.Paused || job.AppPaused)
+		row.Triggers[name] = t
+	}
+	return row.Job, nil
+}
+
+// writeJob writes a job and its triggers, and retires those that old had besides. calendars is
+// the revision of the app's calendars.
+func writeJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, calendars int64, shared sharedOff) error {
+	row, err := rowOf(job)
+	if err != nil {
+		return err
+	}
+	// From $1 on: the fields of a job
+	put := jobFields.Insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.Update() + `, deleted_at = NULL`
+	if _, err := t.ExecContext(ctx, put, jobFields.Values(&row)...); err != nil {
+		return err
+	}
+	if err := errors.Join(writeState(ctx, t, job), writeObjective(ctx, t, job)); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.InDefinition)
+	if err := writeTriggers(ctx, t, job, calendars, shared); err != nil || old == nil {
+		return err
+	}
+	removed := maps.Clone(old.Triggers)
+	maps.DeleteFunc(removed, func(name string, _ dispatcher.Trigger) bool {
+		_, stays := job.Triggers[name]
+		return stays
+	})
+	return retireTriggers(ctx, t, job, removed)
+}
