@@ -48,10 +48,10 @@ func (v JobVersion) Identity(name string) string {
 	return Identity(v.App, v.CreatedAs(), v.triggerOrigin(name))
 }
 
-// EventID returns the webhook-id of a fire of one of the job's triggers; see EventID. installation is that of the store. A
+// EventID returns the webhook-id of a fire of one of the job's triggers; see Salt.EventID. installation is that of the store. A
 // manual run has no trigger.
 func (v JobVersion) EventID(installation, trigger string, at time.Time, kind run.Kind) string {
-	return run.EventID(cmp.Or(v.Installation, installation), v.App, v.CreatedAs(), v.triggerOrigin(trigger), at, kind)
+	return v.Salt.EventID(cmp.Or(v.Installation, installation), v.App, v.CreatedAs(), v.triggerOrigin(trigger), at, kind)
 }
 
 func (v JobVersion) triggerOrigin(name string) string { return cmp.Or(v.TriggerOrigins[name], name) }

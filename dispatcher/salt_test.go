@@ -40,6 +40,39 @@ func TestSaltLeadsToIDsOfItsAppOnly(t *testing.T) {
 	}
 }
 
+// Event ids, too, follow from names, times and the installation only in apps that no salt of today's length protects: a tenant learns
+// the installation from its own exports.
+func TestEventIDsNeedTheSalt(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	event := func(salt run.Salt, job, trigger string, kind run.Kind) string {
+		v := JobVersion{Job: Job{App: "shop", Name: job}, Salt: salt}
+		return v.EventID("i", trigger, at, kind)
+	}
+	named := func(job, trigger string, kind run.Kind) string {
+		return run.EventID("i", "shop", job, trigger, at, kind)
+	}
+	drawn := run.NewSalt()
+	for _, of := range []struct {
+		job, trigger string
+		kind         run.Kind
+	}{{"load", "t", run.KindSchedule}, {"load", "t", run.KindBackfill}, {"load", "", run.KindManual}, {"report", "", run.KindChain}} {
+		got := event(drawn, of.job, of.trigger, of.kind)
+		if got == named(of.job, of.trigger, of.kind) || got == event(run.NewSalt(), of.job, of.trigger, of.kind) {
+			t.Errorf("the event of kind %s of job %s has the id %s without the salt", of.kind, of.job, got)
+		}
+		if again := event(bytes.Clone(drawn), of.job, of.trigger, of.kind); got != again || len(got) != len(named("a", "b", "")) {
+			t.Errorf("the event of kind %s of job %s has the ids %s and %s", of.kind, of.job, got, again)
+		}
+		for _, older := range []run.Salt{nil, drawn[:16]} {
+			if got, want := event(older, of.job, of.trigger, of.kind), named(of.job, of.trigger, of.kind); got != want {
+				t.Errorf("with a salt of %d bytes, of an older version, the event of kind %s has the id %s, want %s as there", len(older),
+					of.kind, got, want)
+			}
+		}
+	}
+}
+
 // Ids of apps without a salt, which came from exports of older versions, are what they were there.
 func TestIDsWithoutSaltStay(t *testing.T) {
 	t.Parallel()

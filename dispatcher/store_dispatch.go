@@ -268,6 +268,8 @@ type JobVersion struct {
 	Follows run.FollowMask
 	// Installation is the id in the event ids of an app that was imported; empty: that of this installation.
 	Installation string
+	// Salt is that of the app, for its event ids.
+	Salt run.Salt `json:"-"`
 	// Err is why the stored definition cannot be read, for example because a newer version
 	// wrote it. Of the Job only App, Name and Revision are then valid.
 	Err error

@@ -26,8 +26,8 @@ func TestSaltIsInExportsOnly(t *testing.T) {
 	var export struct {
 		Salt string `json:"salt"`
 	}
-	if err := json.Unmarshal([]byte(text), &export); err != nil || len(export.Salt) != 24 {
-		t.Fatalf("the export has salt %q (%v), want 16 bytes in base64", export.Salt, err)
+	if err := json.Unmarshal([]byte(text), &export); err != nil || len(export.Salt) != 44 {
+		t.Fatalf("the export has salt %q (%v), want 32 bytes in base64", export.Salt, err)
 	}
 	hidden := func(what string, response reply) {
 		t.Helper()
@@ -37,8 +37,8 @@ func TestSaltIsInExportsOnly(t *testing.T) {
 	}
 	post := func(from, to string) reply { return w.do("POST", oneApp+"/import", strings.Replace(text, from, to, 1)) }
 	for wrong, want := range map[string]string{
-		`"` + export.Salt[:22] + `"`:          "/salt json_type",
-		`"` + export.Salt[:20] + `"`:          "/salt count_range",
+		`"` + export.Salt[:43] + `"`:          "/salt json_type",
+		`"` + export.Salt[:40] + `"`:          "/salt count_range",
 		`"` + export.Salt + export.Salt + `"`: "/salt json_type",
 		`7`:                                   "/salt json_type",
 		`[1,2,3]`:                             "/salt json_type",

@@ -46,6 +46,10 @@ func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	versions, err := r.store.JobsByID(t.Context(), []int64{run.JobID("app", "first")})
+	if err != nil || len(versions) != 1 {
+		t.Fatalf("the renamed job is %+v, %v", versions, err)
+	}
 	type call struct{ job, trigger, event string }
 	var got, want []call
 	for _, c := range r.calls {
@@ -54,7 +58,8 @@ func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
 	for i, name := range []string{"first", "second", "second", "second"} {
 		at := r.now.Add(time.Duration(2*i+2) * time.Second)
 		trigger := map[string]string{"first": "only", "second": "hourly"}[name]
-		want = append(want, call{name, trigger, run.EventID(installation, "app", "first", "only", at, run.KindSchedule)})
+		want = append(want, call{name, trigger, versions[0].Salt.EventID(installation, "app", "first", "only", at,
+			run.KindSchedule)})
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(call{})); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)

@@ -104,17 +104,9 @@ func ParseKey(id string) (Key, error) {
 	return key, nil
 }
 
-// EventID returns the webhook-id of a fire: a function of the installation, the names, the
-// instant and the kind, equal on every attempt and after a restore of the database, so that
-// receivers can drop duplicates. It holds no ".", which Standard Webhooks reserves.
+// EventID returns the webhook-id of a fire of an app without a salt; see Salt.EventID.
 func EventID(installation, app, job, trigger string, at time.Time, kind Kind) string {
-	text := make([]byte, 0, 128)
-	for _, part := range [...]string{installation, app, job, trigger} {
-		text = append(append(text, part...), '/')
-	}
-	text = append(strconv.AppendInt(text, at.UnixMilli(), 10), '/')
-	sum := sha256.Sum256(append(text, kind...))
-	return string(idEncoding.AppendEncode(append(text[:0], "evt_"...), sum[:16]))
+	return Salt(nil).EventID(installation, app, job, trigger, at, kind)
 }
 
 // NodeID identifies one start of one node (an incarnation); 0 means no node.

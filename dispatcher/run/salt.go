@@ -5,18 +5,24 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Salt is a secret of an app. It is a part of the ids of runs that follow others and of notifications, so that nobody who knows
-// names and times computes those of another app. It leaves its installation in an Export only. It is SaltBytes long, or empty for
-// an app that came from an export without one: names and times determine its ids.
+// Salt is a secret of an app. It is a part of the ids of events, of runs that follow others and of notifications, so that nobody who
+// knows names and times computes those of another app. It leaves its installation in an Export only. It is SaltBytes long. One of
+// olderSaltBytes is of an app of an older version, which had none in the ids of events; with it, they stay as they were. An app that
+// came from an export without one has an empty salt: names and times determine all its ids.
 type Salt []byte
 
-// SaltBytes is the length of a salt.
-const SaltBytes = 16
+// SaltBytes is the length of a salt, and olderSaltBytes that of one which is in no id of an event.
+const (
+	SaltBytes      = 32
+	olderSaltBytes = 16
+)
 
 // NewSalt draws a salt.
 func NewSalt() Salt {
@@ -36,6 +42,27 @@ func (s Salt) HashID(parts ...string) int64 {
 	return idOfSum(mac.Sum(nil))
 }
 
+// EventID returns the webhook-id of a fire of the app: a function of the salt, the installation, the names, the instant and the
+// kind, equal on every attempt and after a restore of the database, so that receivers can drop duplicates. It holds no ".", which
+// Standard Webhooks reserves.
+func (s Salt) EventID(installation, app, job, trigger string, at time.Time, kind Kind) string {
+	text := append(make([]byte, 0, 128), "event/"...)
+	unsalted := len(text)
+	for _, part := range [...]string{installation, app, job, trigger} {
+		text = append(append(text, part...), '/')
+	}
+	text = append(append(strconv.AppendInt(text, at.UnixMilli(), 10), '/'), kind...)
+	var sum [sha256.Size]byte
+	if len(s) < SaltBytes {
+		sum = sha256.Sum256(text[unsalted:])
+	} else {
+		mac := hmac.New(sha256.New, s)
+		mac.Write(text)
+		mac.Sum(sum[:0])
+	}
+	return string(idEncoding.AppendEncode(append(text[:0], "evt_"...), sum[:16]))
+}
+
 // MarshalText returns s in base64.
 func (s Salt) MarshalText() ([]byte, error) { return base64.StdEncoding.AppendEncode(nil, s), nil }
 
@@ -51,8 +78,8 @@ func (s *Salt) UnmarshalText(text []byte) error {
 
 // Check adds a problem if s is no salt. The problem does not tell the salt.
 func (s Salt) Check(problems *input.Problems, at string) {
-	if len(s) != 0 && len(s) != SaltBytes {
-		problems.Add(at, input.CodeCountRange, "the salt has %d bytes, and not %d; take the file as carillon app export wrote it", len(s),
-			SaltBytes)
+	if len(s) != 0 && len(s) != olderSaltBytes && len(s) != SaltBytes {
+		problems.Add(at, input.CodeCountRange, "the salt has %d bytes, and not %d or %d; take the file as carillon app export wrote it",
+			len(s), olderSaltBytes, SaltBytes)
 	}
 }

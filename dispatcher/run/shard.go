@@ -52,7 +52,7 @@ func (k Key) OfIndex(index int) Key {
 	return k
 }
 
-// EventOf returns the webhook-id of the run, where event is that of its fire; see EventID. Shards have ids of their own, so that
+// EventOf returns the webhook-id of the run, where event is that of its fire; see Salt.EventID. Shards have ids of their own, so that
 // a receiver that drops duplicates gets each of them.
 func (k Key) EventOf(event string) string {
 	if !k.Kind.OfTrigger() && k.Kind != KindManual {

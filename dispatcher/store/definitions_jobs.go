@@ -20,6 +20,7 @@ var jobFields = db.Fields[jobRow]{
 	{Name: "app_id", Ref: func(j *jobRow) any { return new(run.AppID(j.App)) }, Use: db.OnlyNew},
 	{Read: "a.name", Ref: func(j *jobRow) any { return &j.App }, Use: db.OnlyRead},
 	{Read: "a.installation", Ref: func(j *jobRow) any { return &j.Installation }, Use: db.OnlyRead},
+	{Read: "a.salt", Ref: func(j *jobRow) any { return &j.Salt }, Use: db.OnlyRead},
 	{Read: "a.bounds", Ref: func(j *jobRow) any { return &j.bounds }, Use: db.OnlyRead},
 	{Read: "a.longer_names", Ref: func(j *jobRow) any { return &j.longer }, Use: db.OnlyRead},
 	{Read: "a.external_id", Ref: func(j *jobRow) any { return &j.AWSExternalID }, Use: db.OnlyRead},

@@ -61,7 +61,7 @@ const latestRuns = ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DES
 
 // runQuery completes a query for rows of runs, named r, to one for runs with their names.
 func runQuery(picked string) string {
-	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.name, j.name, coalesce(t.name, ''),
+	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.salt, a.name, j.name, coalesce(t.name, ''),
 			coalesce(nullif(j.origin, ''), j.name), coalesce(nullif(t.origin, ''), t.name, ''), r.scheduled_at, r.trigger_id,
 			r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
 			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
@@ -77,12 +77,13 @@ func runQuery(picked string) string {
 func scanRun(row db.Scanner) (run.Run, error) {
 	var r run.Run
 	var installation, job, trigger string // what the event id is of
+	var salt run.Salt
 	var key run.Key
 	var node run.NodeID
 	var from, to, missed *int64
 	var held string
 	var callback *string
-	err := row.Scan(&installation, &r.App, &r.Job, &r.Trigger, &job, &trigger, db.InstantColumn(&key.ScheduledAt), &key.TriggerID,
+	err := row.Scan(&installation, &salt, &r.App, &r.Job, &r.Trigger, &job, &trigger, db.InstantColumn(&key.ScheduledAt), &key.TriggerID,
 		db.KindColumn(&key), &r.Revision, &r.State, &r.Attempt, &node, db.OptionalColumn(&r.ClaimedAt),
 		db.OptionalColumn(&r.StartedAt), db.OptionalColumn(&r.EndedAt), db.OptionalColumn(&r.NextAttemptAt), &r.HTTPStatus,
 		&r.Class, &r.Error, &r.WaitsFor, &r.WaitsForEndpoint, db.OptionalColumn(&r.ProbeAt), &callback, &held, &from, &to, &missed)
@@ -90,7 +91,7 @@ func scanRun(row db.Scanner) (run.Run, error) {
 		return r, err
 	}
 	r.ID, r.Kind, r.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
-	r.EventID = key.EventOf(run.EventID(installation, r.App, job, trigger, r.ScheduledAt, r.Kind))
+	r.EventID = key.EventOf(salt.EventID(installation, r.App, job, trigger, r.ScheduledAt, r.Kind))
 	if key.Shard > 0 {
 		r.Parent, r.Shard = key.Parent().String(), &run.Shard{Index: key.Shard - 1}
 	}

@@ -49,7 +49,7 @@ CREATE TABLE apps (
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
   installation      TEXT    NOT NULL DEFAULT '', -- the id in the event ids of an app that came from elsewhere; empty: this one's
-  salt              BYTEA   NOT NULL DEFAULT '', -- secret, in the ids of runs that follow others and of notifications; empty: none
+  salt              BYTEA   NOT NULL DEFAULT '', -- secret, in ids of events, of runs that follow others and of notifications; empty: none
   switched_to       BIGINT,               -- enabled was changed, and the clocks up to this trigger id follow it; NULL: all do
   alerts_swept_to   TEXT,                 -- its alerts were changed, and jobs up to this name follow them; NULL: all do
   paused_to         BIGINT,               -- its pauses were changed, and the jobs up to this id follow them; NULL: all do

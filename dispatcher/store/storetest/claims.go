@@ -95,7 +95,7 @@ func testClaim(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(run.Run{
 		ID: want.String(), App: "shop", Job: "tick", Trigger: "tick", Kind: run.KindSchedule, ScheduledAt: want.ScheduledAt,
 		Revision: 1, State: run.Claimed, Attempt: 1, Node: &node, ClaimedAt: &claimedAt,
-		EventID: run.EventID(installation, "shop", "tick", "tick", want.ScheduledAt, run.KindSchedule),
+		EventID: f.prepared(want.JobID).EventID(installation, "tick", want.ScheduledAt, run.KindSchedule),
 	}, r); diff != "" {
 		t.Error("the run (-want +got):\n" + diff)
 	}

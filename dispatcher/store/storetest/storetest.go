@@ -65,7 +65,7 @@ func wings() map[string]tests {
 			endpointSlotTests(), hostTests(), turnTests(), unfoldTests(), fleetTests(), broadcastTests(), callbackTests(), meetingTests(),
 			followTests(), followBoundTests(), carriedStateTests()),
 		"definitions": join(definitionTests(), boundTests(), tokenTests(), sessionTests(), calendarTests(), unusedCalendarTests(),
-			auditTests(), importTests(), saltTests(), unchangedTests(), pendingTests(), renameTests(), switchTests(), appPauseTests(),
+			auditTests(), importTests(), saltTests(), eventTests(), unchangedTests(), pendingTests(), renameTests(), switchTests(), appPauseTests(),
 			groupTests()),
 		"feeds": join(deadLetterTests(), alertTests(), alertObjectiveTests(), followMeetingTests(), bulkTests(), backfillTests(),
 			backfillScheduleTests()),
