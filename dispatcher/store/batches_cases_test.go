@@ -10,19 +10,18 @@ import (
 
 // poisonedBatch is a batch with a row of evil that its statement fails on.
 type poisonedBatch struct {
-	name    string
-	methods []string // of storetest.Batches
-	work    dispatcher.Work
-	poison  func(*batchRig)
-	call    func(*batchRig) error // a round of the batch
-	goesOn  func(*batchRig) bool  // the row of victim went through
-	// quarantines: the row is a trigger, which is quarantined. ofNoApp: the row is of no app.
-	quarantines, ofNoApp bool
+	name        string
+	methods     []string // of storetest.Batches
+	work        dispatcher.Work
+	poison      func(*batchRig)
+	call        func(*batchRig) error // a round of the batch
+	goesOn      func(*batchRig) bool  // the row of victim went through
+	quarantines bool                  // the row is a trigger, which is quarantined
 }
 
 func poisonedBatches() []poisonedBatch {
 	var all []poisonedBatch
-	for _, some := range [][]poisonedBatch{adoptBatches(), attemptBatches(), endBatches(), fireBatches(), chores()} {
+	for _, some := range [][]poisonedBatch{adoptBatches(), claimBatches(), attemptBatches(), endBatches(), fireBatches(), chores()} {
 		all = append(all, some...)
 	}
 	return all
@@ -61,7 +60,6 @@ func adoptBatches() []poisonedBatch {
 		},
 		{
 			name: "unfold: a fire of a dead node's claim cannot be written", methods: []string{"Adoptable"}, work: dispatcher.WorkUnfold,
-			ofNoApp: true,
 			poison: func(r *batchRig) {
 				r.claimed()
 				r.refuse("INSERT", "live_runs", "ROW.job_id = %d", r.job("evil"))
@@ -78,7 +76,6 @@ func adoptBatches() []poisonedBatch {
 		},
 		{
 			name: "unfold: a fire of an old claim cannot be written", methods: []string{"UnfoldClaims"}, work: dispatcher.WorkUnfold,
-			ofNoApp: true,
 			poison: func(r *batchRig) {
 				r.claimed()
 				r.refuse("INSERT", "live_runs", "ROW.job_id = %d", r.job("evil"))

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// A claim only ever loses its whole row: when its last fire is recorded, or when it is unfolded. To unfold a claim is
+// A claim only ever loses its whole row: when its last fire is recorded, or when it is unfolded or divided. To unfold a claim is
 // to make a live run of each of its fires that is open, which is in neither the history nor the live runs, and to
 // delete the claim. Who must change a run other than by its record unfolds its claim first, and then finds a
 // row. From then on the row is the fence of the run, under the same token.
@@ -125,7 +125,9 @@ func (s *Store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded
 			unfolded, made = unfolded+len(done), made+runs
 			return nil
 		}, func(token int64, why error) error {
-			return s.setAside(ctx, asideRow{work: dispatcher.WorkUnfold, item: claimItem(token)}, why, time.Time{})
+			done, runs, err := s.divide(ctx, token, skip, why)
+			unfolded, made = unfolded+done, made+runs
+			return err
 		})
 		if err != nil {
 			return unfolded, made, fmt.Errorf("unfold %d claims: %w", len(some), err)
@@ -218,11 +220,13 @@ func (s *Store) unfoldAll(ctx context.Context, find string, args ...any) (unfold
 // returns the dead nodes of which something may be left.
 func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) (dead []int64, err error) {
 	dead, err = db.Collect(ctx, s.Read, db.ScanInt, s.hot.unfold.dead, append([]any{db.OrZero(now)}, s.Batch([]int64{0})...)...)
-	if err != nil || len(dead) == 0 {
+	// What was set aside of the claim of a living node is a claim of no node.
+	if err != nil || len(dead) == 0 && s.asides.count(dispatcher.WorkUnfold) == 0 {
 		return nil, err
 	}
+	of := s.Batch(append(dead[:len(dead):len(dead)], 0))[0]
 	for {
-		tokens, err := s.findClaims(ctx, claimsAtOnce, s.hot.unfold.abandoned, s.Batch(dead)[0])
+		tokens, err := s.findClaims(ctx, claimsAtOnce, s.hot.unfold.abandoned, of)
 		if err != nil || len(tokens) == 0 {
 			return dead, err
 		}

@@ -186,10 +186,15 @@ type runChange func(ctx context.Context, t *tx, run run.Run, key []any) error
 // gets a row first, so that do finds it among the live runs or in the history. An empty action is not audited.
 func (s *Store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run run.Run, err error) {
 	var unfolded []int64
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
-		return err
-	})
+	try := func() error {
+		return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+			run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
+			return err
+		})
+	}
+	if err = try(); s.ofStored(ctx, err) && s.divideClaimOf(ctx, id, err) {
+		err = try()
+	}
 	s.claims.forget(unfolded...)
 	return run, err
 }
