@@ -10,18 +10,19 @@ import (
 
 // poisonedBatch is a batch with a row of evil that its statement fails on.
 type poisonedBatch struct {
-	name        string
-	methods     []string // of storetest.Batches
-	work        dispatcher.Work
-	poison      func(*batchRig)
-	call        func(*batchRig) error // a round of the batch
-	goesOn      func(*batchRig) bool  // the row of victim went through
-	quarantines bool                  // the row is a trigger, which is quarantined
+	name    string
+	methods []string // of storetest.Batches
+	work    dispatcher.Work
+	poison  func(*batchRig)
+	call    func(*batchRig) error // a round of the batch
+	goesOn  func(*batchRig) bool  // the row of victim went through
+	// quarantines: the row is a trigger, which is quarantined. ofNoApp: the row is of no app.
+	quarantines, ofNoApp bool
 }
 
 func poisonedBatches() []poisonedBatch {
 	var all []poisonedBatch
-	for _, some := range [][]poisonedBatch{adoptBatches(), claimBatches(), attemptBatches(), endBatches(), fireBatches(), chores()} {
+	for _, some := range [][]poisonedBatch{adoptBatches(), claimBatches(), attemptBatches(), endBatches(), fireBatches(), chores(), purgeBatches()} {
 		all = append(all, some...)
 	}
 	return all

@@ -143,7 +143,7 @@ func TestAFireThatWasSetAsideIsAdopted(t *testing.T) {
 				r.exec(`DROP TRIGGER refuse_1%s`, on)
 				must(t, r.Close())
 				later := openAs(t, database, store.Options{}) // remembers nothing of what was set aside
-				if !dies { // on SQLite there is one node, so that the other one is dead by that
+				if !dies {                                    // on SQLite there is one node, so that the other one is dead by that
 					must(t, later.Register(t.Context(), dispatcher.Node{ID: batchNode + 1, Name: "other", Version: "v"}, r.now))
 				}
 				_, err := later.Purge(t.Context(), batchNode+1, r.now.Add(3*time.Hour))

@@ -147,8 +147,10 @@ func (s *Store) purge(c *cleaner) *purge {
 type purge struct {
 	cleaner
 	result dispatcher.Purged
-	size   int          // of a batch
-	looked []expiredKey // the runs that the batch is about
+	size   int // of a batch
+	// first returns the row that the batch is about, if it is one; left is the row that was last set aside.
+	first func(context.Context) (row asideRow, found bool, err error)
+	left  string
 	share
 }
 
@@ -185,27 +187,37 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 	}
 	before := db.Day(present - longest)
 	audited := db.Day(present - t.auditKept.Milliseconds())
-	for _, step := range []struct {
+	type step struct {
 		name string
 		do   func() error
-	}{
+	}
+	remove := func(name string, before int64, rows removal) step {
+		return step{"remove " + name, func() error { return t.repeat(ctx, t.size, before, rows) }}
+	}
+	steps := []step{
 		{"rotate partitions", func() (err error) {
 			t.result.Partitions, err = t.RotatePartitions(ctx, t.db, t.tryBriefly, present, before)
 			return err
 		}},
-		{"remove what no app keeps", func() error { return t.repeat(ctx, t.size, before, t.removeOldest) }},
+		remove("what no app keeps", before, t.removeOldest),
+		remove("misfires", before, t.removeRows(expiredMisfires, &t.result.Misfires)),
 		{"remove what single apps do not keep", func() error { return t.sweepApps(ctx, apps, longest, present) }},
-		{"remove revisions", func() error { return t.repeat(ctx, t.size, before, t.removeRevisions) }},
-		{"remove events of alerts", func() error { return t.repeat(ctx, t.size, present, t.purgeAlertEvents) }},
-		{"remove entries of the audit log", func() error { return t.repeat(ctx, t.size, audited, t.purgeAuditLog) }},
-		{"remove ended sessions", func() error { return t.repeat(ctx, t.size, present, t.purgeSessions) }},
-		{"remove entries of the switches of apps", func() error { return t.repeat(ctx, t.size, min(before, audited), t.purgeSwitches) }},
+		remove("events of alerts", present, t.removeRows(alertEvents, nil)),
+		remove("entries of the audit log", audited, t.removeRows(auditEntries, &t.result.AuditEntries)),
+		remove("ended sessions", present, t.removeRows(endedSessions, nil)),
+		remove("entries of the switches of apps", min(before, audited), t.removeRows(pastSwitches, &t.result.AuditEntries)),
+	}
+	for _, rows := range endedRows {
+		steps = append(steps, remove(rows.table, before, t.removeRows(rows, nil)))
+	}
+	steps = append(steps,
 		// The last day before goes a day later, and may have many runs of the job.
-		{"remove triggers", func() error { return t.repeat(ctx, t.size, before-db.DayMillis, t.removeTriggers) }},
-		{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, before, t.removeDeleted) }},
-		{"remove deleted alerts", func() error { return t.repeat(ctx, t.size, before, t.removeAlerts) }},
-		{"delete completed jobs", func() error { return t.removeExpired(ctx, present) }},
-	} {
+		remove("triggers", before-db.DayMillis, t.removeTriggers),
+		step{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, before, t.removeDeleted) }},
+		remove("deleted alerts", before, t.removeRows(deletedAlerts, nil)),
+		step{"delete completed jobs", func() error { return t.removeExpired(ctx, present) }},
+	)
+	for _, step := range steps {
 		if ctx.Err() != nil {
 			break
 		}
@@ -261,13 +273,13 @@ func (t *purge) longest(ctx context.Context, apps []retention) (int64, error) {
 type removal func(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error)
 
 // repeat calls batch, each time in a transaction of its own, until it removes less than it may,
-// somebody is in the way, or the step has had its share. A batch that fails for what is stored is halved, until the run that cannot
+// somebody is in the way, or the step has had its share. A batch that fails for what is stored is halved, until the row that cannot
 // be removed is alone and set aside.
 func (t *purge) repeat(ctx context.Context, size int, before int64, batch removal) error {
 	most := size
 	for removed := size; removed >= size && !t.over(); {
 		result := t.result
-		t.looked = nil
+		t.first = nil
 		done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			removed, err = batch(ctx, tx, before, size)
 			return err

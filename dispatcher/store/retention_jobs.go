@@ -115,7 +115,8 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id AND r.scheduled_at < $3)
 		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
 		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id) ORDER BY j.deleted_at LIMIT $2`
-	jobs, err := db.Collect(ctx, tx, db.ScanInt, outdated, before, size, before+triggerReach)
+	jobs, err := t.removableIDs(ctx, tx, size, "deleted job", `SELECT id FROM jobs WHERE id = $1`, outdated,
+		func(most int) []any { return []any{before, most, before + triggerReach} })
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}
@@ -139,18 +140,6 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 	return len(jobs), t.removeClocks(ctx, tx, triggers)
 }
 
-// removeAlerts removes the rows of alerts that were deleted before an instant and have no transition left, once the job that
-// made their deliveries is gone.
-func (t *purge) removeAlerts(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
-	// $1 before, $2 limit
-	const remove = `DELETE FROM alerts WHERE deleted_at < $1 AND id IN (SELECT a.id FROM alerts AS a WHERE a.deleted_at < $1
-		AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = a.job_id)
-		AND NOT EXISTS (SELECT 1 FROM alert_events AS e WHERE e.app_id = a.app_id AND e.alert = a.name)
-		ORDER BY a.deleted_at LIMIT $2)`
-	n, err := db.Affect(ctx, tx, remove, before, size)
-	return int(n), err
-}
-
 // removeTriggersOf removes the triggers of jobs.
 // From $1 on: db.IDColumns
 const removeTriggersOf = ` DELETE FROM triggers WHERE job_id IN (SELECT id FROM b) RETURNING id`
@@ -169,7 +158,8 @@ func (t *purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, si
 		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = t.job_id AND r.trigger_id = t.id)
 		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = t.job_id AND m.from_at < $3 AND m.trigger_id = t.id)
 		ORDER BY t.deleted_at LIMIT $2`
-	ids, err := db.Collect(ctx, tx, db.ScanInt, unnamed, before, size, before+triggerReach)
+	ids, err := t.removableIDs(ctx, tx, size, "trigger", `SELECT job_id FROM triggers WHERE id = $1`, unnamed,
+		func(most int) []any { return []any{before, most, before + triggerReach} })
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -43,7 +44,7 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 	aged := slices.DeleteFunc(slices.Clone(apps), func(a retention) bool {
 		return a.kept >= longest || a.from >= db.Day(present-a.kept)
 	})
-	if len(aged) == 0 {
+	if aged = withoutAsides(t.Store, dispatcher.WorkPurge, aged, sweepItem, t.present()); len(aged) == 0 {
 		return nil
 	}
 	last, err := cursor(ctx, t.Read, dispatcher.LockHistory)
@@ -56,7 +57,10 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 	var errs []error
 	reached := last
 	for i, app := range aged {
-		if err := t.sweepApp(ctx, app, db.Day(present-app.kept)); err != nil {
+		err := t.orAside(ctx, func() error { return t.sweepApp(ctx, app, db.Day(present-app.kept)) }, func(why error) error {
+			return t.setAside(ctx, asideRow{work: dispatcher.WorkPurge, item: sweepItem(app), app: app.app}, why, t.now)
+		})
+		if err != nil {
 			errs = append(errs, fmt.Errorf("app %d: %w", app.app, err))
 		}
 		reached = app.app
@@ -71,6 +75,9 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 	}
 	return errors.Join(append(errs, moveCursor(ctx, t.Write, dispatcher.LockHistory, last, reached))...)
 }
+
+// sweepItem names the sweep of an app that is set aside.
+func sweepItem(app retention) string { return "history of app " + strconv.FormatInt(app.app, 10) }
 
 // sweepApp goes on with the sweep of an app, or begins one, of what is from before an instant.
 func (t *purge) sweepApp(ctx context.Context, app retention, before int64) error {
@@ -125,11 +132,6 @@ const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r 
 	WHERE ` + endedLate + ` AND r.ended_at >= $4 AND r.ended_at < $1 AND r.scheduled_at < $4 AND j.app_id = $3
 	ORDER BY r.ended_at LIMIT $2`
 
-// expiredMisfiresOf are those of the jobs of a batch.
-// $1 before, $2 limit
-const expiredMisfiresOf = ` SELECT m.from_at, m.trigger_id FROM b JOIN misfires AS m ON m.job_id = b.id
-	WHERE m.from_at < $1 AND m.to_at < $1 AND m.decided_at < $1 LIMIT $2`
-
 // sweepPage removes the expired history of some jobs in the days that a sweep is at.
 func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) error {
 	end, days := s.to, int64(1)
@@ -162,10 +164,8 @@ func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) 
 // removeOf removes expired history of some jobs: runs of a part of a sweep and, with its last part, misfires.
 func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
 	if part.to == before {
-		if err := t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			return t.removeMisfires(ctx, tx, t.Rows(0, 3, "", db.IDColumns...)+expiredMisfiresOf,
-				append([]any{before, size}, t.Batch(jobs)...)...)
-		}); err != nil || t.over() {
+		misfires := expiredMisfires.ofJobs(t.Rows(0, 3, "", db.IDColumns...))
+		if err := t.repeat(ctx, t.size, before, t.removeRows(misfires, &t.result.Misfires, t.Batch(jobs)...)); err != nil || t.over() {
 			return err
 		}
 	}

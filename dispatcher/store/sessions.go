@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -185,12 +184,4 @@ func (s *Store) EndSessions(ctx context.Context, tokenID string, change input.Ch
 		return auditEnded(ctx, t, ids)
 	})
 	return ended, err
-}
-
-// purgeSessions removes sessions that have not been used for longer than they may, or were to end by now.
-func (t *purge) purgeSessions(ctx context.Context, tx *sql.Tx, now int64, size int) (int, error) {
-	// $1 the latest use of a session that has ended, $2 now, $3 how many
-	const ended = `DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE used_at <= $1 OR ends_at <= $2 LIMIT $3)`
-	n, err := db.Affect(ctx, tx, ended, now-access.SessionIdle.Milliseconds(), now, size)
-	return int(n), err
 }
