@@ -22,7 +22,9 @@ type poisonedBatch struct {
 
 func poisonedBatches() []poisonedBatch {
 	var all []poisonedBatch
-	for _, some := range [][]poisonedBatch{adoptBatches(), claimBatches(), attemptBatches(), endBatches(), fireBatches(), chores(), purgeBatches()} {
+	for _, some := range [][]poisonedBatch{
+		adoptBatches(), claimBatches(), attemptBatches(), endBatches(), fireBatches(), chores(), purgeBatches(),
+	} {
 		all = append(all, some...)
 	}
 	return all

@@ -41,7 +41,8 @@ var purged = []purgedRows{
 		`INSERT INTO bulk_actions (id, app_id, spec, state, total, more, created_by, token_id, address, request_id, traceparent, created_at,
 			ended_at) SELECT id, id, '{}', 'complete', 1, (1 = 0), '', '', '', '', '', %[1]d, %[1]d FROM apps`}},
 	{table: "app_pauses", bad: "ROW.app_id = %[2]d", left: `FROM app_pauses`, rows: []string{
-		`INSERT INTO app_pauses (app_id, id, labels, reason, paused_by, paused_at, ended_at) SELECT id, 'p', '', '', '', %[1]d, %[1]d FROM apps`}},
+		`INSERT INTO app_pauses (app_id, id, labels, reason, paused_by, paused_at, ended_at)
+			SELECT id, 'p', '', '', '', %[1]d, %[1]d FROM apps`}},
 	{table: "alert_events", bad: "ROW.app_id = %[2]d", left: `FROM alert_events`, rows: []string{
 		`INSERT INTO alert_events (app_id, at, id, alert, job, event) SELECT id, %[1]d, 1, 'a', 'job', '{}' FROM apps`}},
 	{table: "alerts", bad: "ROW.app_id = %[2]d", left: `FROM alerts`, rows: []string{

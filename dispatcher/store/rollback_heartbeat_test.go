@@ -1,0 +1,220 @@
+package store_test
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// unnoticed is a node whose database lost commits under connections that stay, as behind a pooler, and that goes on until a heartbeat.
+type unnoticed struct {
+	*testing.T
+	*store.Store
+	now time.Time
+}
+
+// claim claims the next fire of the job.
+func (u unnoticed) claim(token run.Token) []run.HeldRun {
+	u.Helper()
+	due, err := u.Due(u.Context(), dispatcher.DueQuery{Until: u.now.Add(2 * time.Minute), Now: u.now, Limit: 10})
+	must(u.T, err)
+	if len(due) != 1 {
+		u.Fatalf("%d triggers are due, want 1", len(due))
+	}
+	held, err := u.Claim(u.Context(), dispatcher.ClaimBatch{Node: firstNode, Token: token, Lead: time.Hour, Advances: []dispatcher.Advance{{
+		TriggerID: due[0].ID, JobID: run.JobID("app", "job"), Revision: due[0].Revision, CalendarRevision: due[0].CalendarRevision,
+		Prev: due[0].PrevFireTime, Next: due[0].NextFireTime, Then: due[0].NextFireTime.Add(time.Minute),
+	}}})
+	must(u.T, err)
+	return held
+}
+
+// won is claim of a fire that is won.
+func (u unnoticed) won(token run.Token) run.HeldRun {
+	u.Helper()
+	held := u.claim(token)
+	if len(held) != 1 {
+		u.Fatalf("claimed %v under token %d, want one fire", held, token)
+	}
+	return held[0]
+}
+
+// succeeds records the success of an attempt.
+func (u unnoticed) succeeds(r run.HeldRun) {
+	u.Helper()
+	must(u.T, u.Record(u.Context(), []dispatcher.Record{{Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt,
+		Node: firstNode, Token: r.Token, Attempt: 1, Outcome: run.Outcome{State: run.Succeeded, StartedAt: u.now, EndedAt: u.now}}}))
+}
+
+// heartbeat sends one, and returns what the node is told.
+func (u unnoticed) heartbeat() dispatcher.HeartbeatReply {
+	u.Helper()
+	reply, err := u.Heartbeat(u.Context(), firstNode, dispatcher.NodeReport{}, time.Time{})
+	must(u.T, err)
+	return reply
+}
+
+// noticed returns the rollback that is not settled; nil: there is none.
+func (u unnoticed) noticed() *dispatcher.Rollback {
+	u.Helper()
+	rollback, err := u.Rollback(u.Context())
+	must(u.T, err)
+	return rollback
+}
+
+// is expects the state of a run.
+func (u unnoticed) is(what string, r run.HeldRun, want run.State) {
+	u.Helper()
+	got, err := u.Store.Run(u.Context(), r.String())
+	must(u.T, err)
+	if got.State != want || got.Attempt != 1 {
+		u.Errorf("%s: got %s in attempt %d, want %s in the first", what, got.State, got.Attempt, want)
+	}
+}
+
+// allConnections are those of a pool that opens all of them at its start. A new one would notice the loss before a heartbeat does.
+const allConnections = 5
+
+// withAllConnections is a database with such a pool.
+func withAllConnections(t *testing.T, database string) string {
+	t.Helper()
+	at, err := url.Parse(database)
+	must(t, err)
+	query := at.Query()
+	query.Set("pool_max_conns", strconv.Itoa(allConnections))
+	query.Set("pool_min_conns", strconv.Itoa(allConnections))
+	at.RawQuery = query.Encode()
+	return at.String()
+}
+
+// awaitConnections waits until there are all connections, and that of heartbeats.
+func (u unnoticed) awaitConnections() {
+	u.Helper()
+	const open = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'carillon'`
+	for {
+		n, err := store.Count(u.Context(), u.Store, open)
+		must(u.T, err)
+		if n > allConnections {
+			return
+		}
+	}
+}
+
+// rollBackUnnoticed lets a database lose a claim and a heartbeat after the first fire. The node then claims the lost fire once more, and
+// another, before its heartbeat. It returns the three fires.
+func rollBackUnnoticed(t *testing.T, database string) (u unnoticed, first, again, ended run.HeldRun) {
+	t.Helper()
+	postgres := !strings.HasPrefix(database, "sqlite:")
+	if postgres {
+		database = withAllConnections(t, database)
+	}
+	s, first := registered(t, database)
+	u = unnoticed{t, s, time.Now().UTC().Truncate(time.Second)}
+	if postgres {
+		u.awaitConnections()
+	}
+	exec := func(statement string) {
+		t.Helper()
+		must(t, store.Exec(t.Context(), s, statement))
+	}
+	exec(`CREATE TABLE restored AS SELECT id, prev_fire_time, next_fire_time, due_at FROM trigger_clock`)
+	lost := u.won(6)
+	u.heartbeat()
+	exec(`DELETE FROM claims WHERE token = 6`)
+	exec(`UPDATE trigger_clock SET prev_fire_time = (SELECT r.prev_fire_time FROM restored AS r WHERE r.id = trigger_clock.id),
+		next_fire_time = (SELECT r.next_fire_time FROM restored AS r WHERE r.id = trigger_clock.id),
+		due_at = (SELECT r.due_at FROM restored AS r WHERE r.id = trigger_clock.id)`)
+	exec(`UPDATE nodes SET heartbeats = 1`)
+
+	if again = u.won(7); again.Key != lost.Key {
+		t.Fatalf("after the restore the node claims %s, want %s once more", again.Key, lost.Key)
+	}
+	u.succeeds(lost) // whose claim is not there
+	u.is("the fire whose claim was lost, after its outcome came", again, run.Claimed)
+	ended = u.won(8)
+	u.succeeds(ended)
+	if rollback := u.noticed(); rollback != nil {
+		t.Fatalf("noticed before the heartbeat: %+v", rollback)
+	}
+	reply := u.heartbeat()
+	rollback := u.noticed()
+	if rollback == nil || !strings.Contains(rollback.Reason, "has sent more heartbeats than the database knows of") {
+		t.Fatalf("after the heartbeat the rollback is %+v", rollback)
+	}
+	if reply.State != dispatcher.NodePaused || !reply.RolledBack {
+		if reply = u.heartbeat(); reply.State != dispatcher.NodePaused || !reply.RolledBack {
+			t.Errorf("the node is told %+v, want that it is paused by a rollback", reply)
+		}
+	}
+	if held := u.claim(9); len(held) != 0 {
+		t.Errorf("the paused node claimed %v", held)
+	}
+	u.heartbeat()
+	if still := u.noticed(); still == nil || *still != *rollback {
+		t.Errorf("after another heartbeat the rollback is %+v, want %+v", still, rollback)
+	}
+	return u, first, again, ended
+}
+
+// goesOn expects that the node claims and records again, and notices nothing more.
+func (u unnoticed) goesOn(token run.Token) {
+	u.Helper()
+	if reply := u.heartbeat(); reply.State != dispatcher.NodeActive || reply.RolledBack {
+		u.Errorf("after the choice the node is told %+v, want active", reply)
+	}
+	next := u.won(token)
+	u.succeeds(next)
+	u.is("the next fire", next, run.Succeeded)
+	u.heartbeat()
+	if rollback := u.noticed(); rollback != nil {
+		u.Errorf("noticed again: %+v", rollback)
+	}
+}
+
+// Skip ends what was claimed before the rollback was noticed, on whatever side of it, and leaves what has ended.
+func TestRollbackThatAHeartbeatNoticesIsSkipped(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		u, first, again, ended := rollBackUnnoticed(t, database)
+		_, err := u.ResolveRollback(t.Context(), dispatcher.RollbackSkip, input.Change{})
+		must(t, err)
+		var after int64
+		for rounds := 0; u.noticed() != nil; rounds++ {
+			done, err := u.SkipRolledBack(t.Context(), after, 100, time.Time{})
+			must(t, err)
+			if after = done.Last; rounds > 20 {
+				t.Fatalf("the rollback is not settled after %d pages; the last did %+v", rounds, done)
+			}
+		}
+		u.is("a claim from before the restore", first, run.Lost)
+		u.is("a claim from after the restore", again, run.Lost)
+		u.is("what ended before it was noticed", ended, run.Succeeded)
+		u.succeeds(again)
+		u.is("a claim that was skipped, after its outcome came", again, run.Lost)
+		u.goesOn(10)
+	})
+}
+
+// Replay leaves the claims from both sides to their node, whose records count.
+func TestRollbackThatAHeartbeatNoticesIsReplayed(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		u, first, again, ended := rollBackUnnoticed(t, database)
+		_, err := u.ResolveRollback(t.Context(), dispatcher.RollbackReplay, input.Change{})
+		must(t, err)
+		for _, one := range []run.HeldRun{first, again} {
+			u.is("a claim", one, run.Claimed)
+			u.succeeds(one)
+			u.is("a claim, after its outcome came", one, run.Succeeded)
+		}
+		u.is("what ended before it was noticed", ended, run.Succeeded)
+		u.goesOn(10)
+	})
+}
