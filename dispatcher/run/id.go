@@ -104,11 +104,6 @@ func ParseKey(id string) (Key, error) {
 	return key, nil
 }
 
-// EventID returns the webhook-id of a fire of an app without a salt; see Salt.EventID.
-func EventID(installation, app, job, trigger string, at time.Time, kind Kind) string {
-	return Salt(nil).EventID(installation, app, job, trigger, at, kind)
-}
-
 // NodeID identifies one start of one node (an incarnation); 0 means no node.
 type NodeID int64
 

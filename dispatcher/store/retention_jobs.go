@@ -115,7 +115,7 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id AND r.scheduled_at < $3)
 		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
 		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id) ORDER BY j.deleted_at LIMIT $2`
-	jobs, err := t.removableIDs(ctx, tx, size, "deleted job", `SELECT id FROM jobs WHERE id = $1`, outdated,
+	jobs, err := t.removableIDs(ctx, tx, size, expiringIDs{"deleted job", outdated, `SELECT id FROM jobs WHERE id = $1`},
 		func(most int) []any { return []any{before, most, before + triggerReach} })
 	if err != nil || len(jobs) == 0 {
 		return 0, err
@@ -158,7 +158,7 @@ func (t *purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, si
 		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = t.job_id AND r.trigger_id = t.id)
 		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = t.job_id AND m.from_at < $3 AND m.trigger_id = t.id)
 		ORDER BY t.deleted_at LIMIT $2`
-	ids, err := t.removableIDs(ctx, tx, size, "trigger", `SELECT job_id FROM triggers WHERE id = $1`, unnamed,
+	ids, err := t.removableIDs(ctx, tx, size, expiringIDs{"trigger", unnamed, `SELECT job_id FROM triggers WHERE id = $1`},
 		func(most int) []any { return []any{before, most, before + triggerReach} })
 	if err != nil || len(ids) == 0 {
 		return 0, err
