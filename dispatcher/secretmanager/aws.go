@@ -43,13 +43,22 @@ type awsService struct {
 	target   string // begins the names of its operations
 }
 
-// call makes one request and decodes the response. now is the time of the signature. The error is an Error.
-func (a AWS) call(ctx context.Context, s awsService, operation string, in, out any, now time.Time) error {
+// awsRequest is one request to a service.
+type awsRequest struct {
+	service   awsService
+	operation string
+	in        any
+	signedAt  time.Time
+}
+
+// call makes one request and decodes the response. The error is an Error.
+func (a AWS) call(ctx context.Context, r awsRequest, out any) error {
+	s := r.service
 	fail := func(kind Kind, code string) error { return &Error{Kind: kind, Manager: s.name, Code: code} }
 	if a.config.Region == "" {
 		return fail(Unusable, "neither the reference nor the node names a region; set AWS_REGION on the node, or use an ARN")
 	}
-	body, err := json.Marshal(in)
+	body, err := json.Marshal(r.in)
 	if err != nil {
 		return err
 	}
@@ -62,7 +71,7 @@ func (a AWS) call(ctx context.Context, s awsService, operation string, in, out a
 		return fail(Unusable, "its configured endpoint is not a URL")
 	}
 	request.Header.Set("Content-Type", "application/x-amz-json-1.1")
-	request.Header.Set("X-Amz-Target", s.target+"."+operation)
+	request.Header.Set("X-Amz-Target", s.target+"."+r.operation)
 	if a.config.Credentials == nil {
 		return fail(Denied, "the node has no AWS credentials")
 	}
@@ -71,7 +80,7 @@ func (a AWS) call(ctx context.Context, s awsService, operation string, in, out a
 		return credentialsError(s, err)
 	}
 	sum := sha256.Sum256(body)
-	err = v4.NewSigner().SignHTTP(ctx, credentials, request, hex.EncodeToString(sum[:]), s.endpoint, a.config.Region, now)
+	err = v4.NewSigner().SignHTTP(ctx, credentials, request, hex.EncodeToString(sum[:]), s.endpoint, a.config.Region, r.signedAt)
 	if err != nil {
 		return fail(Unusable, "the request cannot be signed")
 	}

@@ -22,7 +22,7 @@ func (a AWS) CreateKey(ctx context.Context, arn string, now time.Time) ([]byte, 
 		EncryptionContext map[string]string
 	}{arn, "AES_256", keyContext()}
 	var out struct{ CiphertextBlob []byte }
-	err := a.call(ctx, kmsService(), "GenerateDataKeyWithoutPlaintext", in, &out, now)
+	err := a.call(ctx, awsRequest{kmsService(), "GenerateDataKeyWithoutPlaintext", in, now}, &out)
 	return out.CiphertextBlob, err
 }
 
@@ -34,6 +34,6 @@ func (a AWS) DecryptKey(ctx context.Context, arn string, encrypted []byte, now t
 		EncryptionContext map[string]string
 	}{arn, encrypted, keyContext()}
 	var out struct{ Plaintext []byte }
-	err := a.call(ctx, kmsService(), "Decrypt", in, &out, now)
+	err := a.call(ctx, awsRequest{kmsService(), "Decrypt", in, now}, &out)
 	return out.Plaintext, err
 }

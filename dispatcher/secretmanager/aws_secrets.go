@@ -24,7 +24,7 @@ func (a AWS) Secret(ctx context.Context, name, stage string, now time.Time) (str
 		SecretString *string
 		SecretBinary []byte
 	}
-	err := a.call(ctx, service, "GetSecretValue", in, &out, now)
+	err := a.call(ctx, awsRequest{service, "GetSecretValue", in, now}, &out)
 	switch {
 	case err != nil:
 		return "", err
@@ -50,6 +50,6 @@ func (a AWS) Parameter(ctx context.Context, name, version string, now time.Time)
 	var out struct {
 		Parameter struct{ Value string }
 	}
-	err := a.call(ctx, service, "GetParameter", in, &out, now)
+	err := a.call(ctx, awsRequest{service, "GetParameter", in, now}, &out)
 	return out.Parameter.Value, err
 }

@@ -93,7 +93,7 @@ func (v *Vault) read(ctx context.Context, token, path, version string) (string, 
 			} `json:"metadata"`
 		} `json:"data"`
 	}
-	if err := v.do(ctx, http.MethodGet, "/v1/"+path+query, token, nil, &out); err != nil {
+	if err := v.do(ctx, vaultRequest{method: http.MethodGet, path: path + query, token: token}, &out); err != nil {
 		return "", err
 	}
 	if data := out.Data.Data; len(data) == 0 || string(data) == "null" {
@@ -124,7 +124,7 @@ func (v *Vault) token(ctx context.Context, role string, now time.Time) (text str
 			LeaseDuration int64  `json:"lease_duration"` // seconds; 0: it does not end
 		} `json:"auth"`
 	}
-	if err := v.do(ctx, http.MethodPost, "/v1/auth/"+asked.mount+"/login", "", asked.body, &out); err != nil {
+	if err := v.do(ctx, vaultRequest{method: http.MethodPost, path: "auth/" + asked.mount + "/login", body: asked.body}, &out); err != nil {
 		return "", false, loginError(err)
 	}
 	if out.Auth.ClientToken == "" {
@@ -162,24 +162,30 @@ func loginError(err error) error {
 	return &Error{Kind: kind, Manager: vaultName, Code: "login: " + e.Code}
 }
 
+// vaultRequest is one request. The path is below /v1/; token and body may be missing.
+type vaultRequest struct {
+	method, path, token string
+	body                any
+}
+
 // do makes one request and decodes the response. The error is an Error.
-func (v *Vault) do(ctx context.Context, method, path, token string, in, out any) error {
+func (v *Vault) do(ctx context.Context, r vaultRequest, out any) error {
 	fail := func(kind Kind, code string) error { return &Error{Kind: kind, Manager: vaultName, Code: code} }
 	var body io.Reader
-	if in != nil {
-		text, err := json.Marshal(in)
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
 		if err != nil {
 			return err
 		}
 		body = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, v.options.Address+path, body)
+	request, err := http.NewRequestWithContext(ctx, r.method, v.options.Address+"/v1/"+r.path, body)
 	if err != nil {
 		return fail(Unusable, "its address is not a URL")
 	}
 	request.Header.Set("X-Vault-Request", "true")
-	if token != "" {
-		request.Header.Set("X-Vault-Token", token)
+	if r.token != "" {
+		request.Header.Set("X-Vault-Token", r.token)
 	}
 	if v.options.Namespace != "" {
 		request.Header.Set("X-Vault-Namespace", v.options.Namespace)
