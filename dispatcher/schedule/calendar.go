@@ -74,12 +74,10 @@ type Calendar struct {
 func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 	var errs input.Problems
 	loc, err := zone(spec.Timezone)
-	if err != nil {
-		report(&errs, "timezone", spec.Timezone, err.Code, "%s", err.Message)
-	}
+	report(&errs, "timezone", spec.Timezone, err)
 	if len(spec.Rules) > maxRules {
-		reportInt(&errs, "rules", len(spec.Rules), input.CodeCalendarRule,
-			"too many rules; a calendar has at most %d, so move some into base calendars", maxRules)
+		reportInt(&errs, "rules", len(spec.Rules), problemf(input.CodeCalendarRule,
+			"too many rules; a calendar has at most %d, so move some into base calendars", maxRules))
 		return nil, errs
 	}
 	c := &Calendar{own: layer{zone: loc}, rules: len(spec.Rules)}

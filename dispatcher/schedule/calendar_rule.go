@@ -70,13 +70,13 @@ func flip[B uint8 | uint32](only bool, matching, all B) B {
 
 func compileDates(errs *input.Problems, path string, texts []string) (days daySet) {
 	if n := len(texts); n > maxDates {
-		reportInt(errs, path, n, input.CodeCalendarRule,
-			"too many dates; a rule has at most %d, so split them into several rules", maxDates)
+		reportInt(errs, path, n, problemf(input.CodeCalendarRule,
+			"too many dates; a rule has at most %d, so split them into several rules", maxDates))
 		return days
 	}
 	for i, text := range texts {
 		err := days.parse(text)
-		reportProblem(errs, fmt.Sprintf("%s/%d", path, i), text, err)
+		report(errs, fmt.Sprintf("%s/%d", path, i), text, err)
 	}
 	return days
 }
@@ -93,7 +93,7 @@ func compileWeekdays(errs *input.Problems, path string, texts []string) (weekday
 			err = quartzGrammar.parseWeekday(&days, &quartzGrammar.fields[5], token{text: upper, column: 1})
 			weekdays |= days.dow
 		}
-		reportProblem(errs, fmt.Sprintf("%s/%d", path, i), text, err)
+		report(errs, fmt.Sprintf("%s/%d", path, i), text, err)
 	}
 	return weekdays
 }
@@ -101,7 +101,7 @@ func compileWeekdays(errs *input.Problems, path string, texts []string) (weekday
 func compileDaysOfMonth(errs *input.Problems, path string, numbers []int) (days uint32) {
 	for i, n := range numbers {
 		if n < 1 || n > 31 {
-			reportInt(errs, fmt.Sprintf("%s/%d", path, i), n, input.CodeCronRange, "not in 1-31")
+			reportInt(errs, fmt.Sprintf("%s/%d", path, i), n, problemf(input.CodeCronRange, "not in 1-31"))
 			continue
 		}
 		days |= 1 << n
@@ -112,9 +112,9 @@ func compileDaysOfMonth(errs *input.Problems, path string, numbers []int) (days 
 // compileClock returns the excluded times of day.
 func compileClock(errs *input.Problems, path, fromText, toText string, only bool) []stretch {
 	from, err := timeOfDay(fromText, 0)
-	reportProblem(errs, path+"/from", fromText, err)
+	report(errs, path+"/from", fromText, err)
 	to, err := timeOfDay(toText, daySeconds)
-	reportProblem(errs, path+"/to", toText, err)
+	report(errs, path+"/to", toText, err)
 	switch {
 	case only && from == to: // the whole day is allowed
 		return nil
@@ -135,12 +135,12 @@ func compileClock(errs *input.Problems, path, fromText, toText string, only bool
 
 func compileICalendar(errs *input.Problems, path, text string) (days daySet, events int) {
 	if n := len(text); n > maxICalendar {
-		reportInt(errs, path, n, input.CodeCalendarRule,
-			"too many bytes; the maximum is %d, so split the text into several rules", maxICalendar)
+		reportInt(errs, path, n, problemf(input.CodeCalendarRule,
+			"too many bytes; the maximum is %d, so split the text into several rules", maxICalendar))
 		return days, 0
 	}
 	days, events, err := parseICalendar(text)
-	reportProblem(errs, path, text, err)
+	report(errs, path, text, err)
 	return days, events
 }
 
@@ -205,7 +205,7 @@ func compileCronRule(errs *input.Problems, field, text string) *wallClock {
 	}
 	cron, ok := p.source.(seconds)
 	if !ok {
-		report(errs, field, text, input.CodeCalendarRule, "a calendar rule takes a cron expression of dialect unix or quartz")
+		report(errs, field, text, problemf(input.CodeCalendarRule, "a calendar rule takes a cron expression of dialect unix or quartz"))
 		return nil
 	}
 	return cron.zoned.wall

@@ -68,8 +68,8 @@ func finish(spec Spec, p *program, errs input.Problems) (*Schedule, error) {
 	}
 	spec.checkBounds(&errs, dialect)
 	if p != nil && p.delay > 0 && spec.Calendar != nil && spec.OnExcluded != OnExcludedNextIncluded {
-		report(&errs, "on_excluded", string(spec.OnExcluded), input.CodeEnum,
-			"a fixed delay that skips an excluded fire never fires again; write %s", OnExcludedNextIncluded)
+		report(&errs, "on_excluded", string(spec.OnExcluded), problemf(input.CodeEnum,
+			"a fixed delay that skips an excluded fire never fires again; write %s", OnExcludedNextIncluded))
 	}
 	if err := asError(errs); err != nil {
 		return nil, err
@@ -96,12 +96,10 @@ func compile(spec Spec) (*program, input.Problems) {
 		problems = p.read(text, spec, loc)
 	}
 	for _, f := range problems {
-		report(&errs, "expression", spec.Expression, f.Code, "%s", f.Message)
+		report(&errs, "expression", spec.Expression, f)
 	}
 	spec.checkEnums(&errs)
-	if zoneErr != nil {
-		report(&errs, "timezone", spec.Timezone, zoneErr.Code, "%s", zoneErr.Message)
-	}
+	report(&errs, "timezone", spec.Timezone, zoneErr)
 	if errs != nil {
 		return nil, errs
 	}

@@ -108,22 +108,23 @@ func (s *Spec) checkBounds(errs *input.Problems, dialect Dialect) {
 		t     time.Time
 	}{{"start_at", s.StartAt}, {"end_at", s.EndAt}} {
 		if !bound.t.IsZero() && input.OutOfRange(bound.t) {
-			report(errs, bound.field, bound.t.Format(time.RFC3339), input.CodeTimeRange, "the year is not in %d-%d", input.FirstYear, input.LastYear)
+			report(errs, bound.field, bound.t.Format(time.RFC3339),
+				problemf(input.CodeTimeRange, "the year is not in %d-%d", input.FirstYear, input.LastYear))
 		}
 	}
 	if !s.StartAt.IsZero() && !s.EndAt.IsZero() && s.StartAt.After(s.EndAt) {
-		report(errs, "start_at", s.StartAt.Format(time.RFC3339), input.CodeWindowOrder,
-			"it is after end_at %s, so the schedule never fires; swap the two", s.EndAt.Format(time.RFC3339))
+		report(errs, "start_at", s.StartAt.Format(time.RFC3339), problemf(input.CodeWindowOrder,
+			"it is after end_at %s, so the schedule never fires; swap the two", s.EndAt.Format(time.RFC3339)))
 	}
 	if s.Jitter < 0 || s.Jitter > maxJitter {
-		report(errs, "jitter", s.Jitter.String(), input.CodeJitterRange, "not in 0s-%s", maxJitter)
+		report(errs, "jitter", s.Jitter.String(), problemf(input.CodeJitterRange, "not in 0s-%s", maxJitter))
 	}
 	most := maxRepeat
 	if dialect == DialectInterval && s.Calendar == nil {
 		most = maxRepeatInterval
 	}
 	if s.RepeatCount < 0 || s.RepeatCount > most {
-		reportInt(errs, "repeat_count", s.RepeatCount, input.CodeRepeatRange, "not in 1-%d; omit it for no limit", most)
+		reportInt(errs, "repeat_count", s.RepeatCount, problemf(input.CodeRepeatRange, "not in 1-%d; omit it for no limit", most))
 	}
 }
 
@@ -138,7 +139,7 @@ func (s *Spec) checkEnums(errs *input.Problems) {
 
 func checkEnum[E ~string](errs *input.Problems, field string, value E, allowed ...E) {
 	if value != "" && !slices.Contains(allowed, value) {
-		report(errs, field, string(value), input.CodeEnum, "%s", input.NotOneOf(value, allowed))
+		report(errs, field, string(value), problemf(input.CodeEnum, "%s", input.NotOneOf(value, allowed)))
 	}
 }
 
