@@ -29,7 +29,7 @@ func (m *Module) Lint(now time.Time) []Problem {
 			}
 			l.duplicate(r)
 			if err := kind.lint(r); err != nil {
-				l.found.add(r.Address, r.at, false, CodeType, "%v", err)
+				l.found.add(r.Address, problemAt(r.at, CodeType, "%v", err))
 			}
 		}
 		switch kind.is {
@@ -67,8 +67,8 @@ func (l *linter) duplicate(r *Resource) {
 	}
 	key := r.Type + "/" + app + "/" + name
 	if other := l.named[key]; other != nil {
-		l.found.add(r.Address, r.root.part("name").at, false, CodeTwice, "%s declares %s, too", other.Address,
-			input.Echo(strings.TrimPrefix(key, r.Type+"/")))
+		l.found.add(r.Address, problemAt(r.root.part("name").at, CodeTwice, "%s declares %s, too", other.Address,
+			input.Echo(strings.TrimPrefix(key, r.Type+"/"))))
 		return
 	}
 	l.named[key] = r
@@ -83,7 +83,9 @@ func (l *linter) report(r *Resource, warning bool, err error) {
 			continue
 		}
 		way := r.root.follow(p.Path)
-		l.found.add(r.Address, way[len(way)-1].at, warning, p.Code, "%s", p.Message)
+		found := problemAt(way[len(way)-1].at, p.Code, "%s", p.Message)
+		found.Warning = warning
+		l.found.add(r.Address, found)
 	}
 }
 

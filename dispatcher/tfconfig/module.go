@@ -62,7 +62,9 @@ func Load(dir string) (*Module, error) {
 		isValues := name == "terraform.tfvars" || strings.HasSuffix(name, ".auto.tfvars")
 		switch {
 		case strings.HasSuffix(name, ".tf.json") || strings.HasSuffix(name, ".tfvars.json"):
-			l.add(hcl.Range{Filename: path, Start: hcl.InitialPos}, true, CodeNotRead, "JSON syntax is not read; only HCL is")
+			notRead := problemAt(hcl.Range{Filename: path, Start: hcl.InitialPos}, CodeNotRead, "JSON syntax is not read; only HCL is")
+			notRead.Warning = true
+			l.module.add("", notRead)
 			continue
 		case !strings.HasSuffix(name, ".tf") && !isValues:
 			continue
@@ -108,13 +110,13 @@ type loader struct {
 	blocks    []*hclsyntax.Block // resources of Carillon
 }
 
-func (l *loader) add(at hcl.Range, warning bool, code, format string, args ...any) {
-	l.module.add("", at, warning, code, format, args...)
+func problemAt(at hcl.Range, code, format string, args ...any) Problem {
+	return Problem{File: at.Filename, Line: at.Start.Line, Column: at.Start.Column, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-func (m *Module) add(resource string, at hcl.Range, warning bool, code, format string, args ...any) {
-	m.Problems = append(m.Problems, Problem{File: at.Filename, Line: at.Start.Line, Column: at.Start.Column,
-		Warning: warning, Code: code, Resource: resource, Message: fmt.Sprintf(format, args...)})
+func (m *Module) add(resource string, problem Problem) {
+	problem.Resource = resource
+	m.Problems = append(m.Problems, problem)
 }
 
 // diagnostics reports what HCL says of a file.
@@ -122,10 +124,10 @@ func (l *loader) diagnostics(path string, diags hcl.Diagnostics) {
 	for _, d := range diags.Errs() {
 		one, ok := d.(*hcl.Diagnostic) //nolint:errorlint // Errs returns nothing else
 		if !ok || one.Subject == nil {
-			l.add(hcl.Range{Filename: path, Start: hcl.InitialPos}, false, CodeSyntax, "%v", d)
+			l.module.add("", problemAt(hcl.Range{Filename: path, Start: hcl.InitialPos}, CodeSyntax, "%v", d))
 			continue
 		}
-		l.add(*one.Subject, false, CodeSyntax, "%s: %s", one.Summary, one.Detail)
+		l.module.add("", problemAt(*one.Subject, CodeSyntax, "%s: %s", one.Summary, one.Detail))
 	}
 }
 

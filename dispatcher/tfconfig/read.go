@@ -17,15 +17,16 @@ import (
 type reader struct {
 	module   *Module
 	resource string
+	scope    scope
 }
 
 func (r reader) add(at hcl.Range, code, format string, args ...any) {
-	r.module.add(r.resource, at, false, code, format, args...)
+	r.module.add(r.resource, problemAt(at, code, format, args...))
 }
 
-// block reads what a block of a kind holds. The node's parts have the API's names.
-func (r reader) block(body *hclsyntax.Body, schema Schema, kind, name string, at hcl.Range, s scope) *node {
-	n := &node{at: at, name: name, kind: kind, parts: map[string]*node{}}
+// block reads what a block holds into its node, whose parts get the API's names.
+func (r reader) block(n *node, body *hclsyntax.Body, schema Schema) *node {
+	n.parts = map[string]*node{}
 	for _, given := range slices.SortedFunc(maps.Values(body.Attributes), byPosition) {
 		a, known := schema[given.Name]
 		switch {
@@ -37,18 +38,18 @@ func (r reader) block(body *hclsyntax.Body, schema Schema, kind, name string, at
 			r.add(given.NameRange, CodeForm, "%s", blockForm(given.Name, a))
 			n.parts[field(given.Name)] = &node{at: given.SrcRange, name: given.Name, unknown: true}
 		default:
-			if read := r.attribute(given, a, s); read != nil {
+			if read := r.attribute(given, a); read != nil {
 				n.parts[field(given.Name)] = read
 			}
 		}
 	}
 	for _, given := range body.Blocks {
-		r.nested(n, given, schema, s)
+		r.nested(n, given, schema)
 	}
 	for _, name := range schema.names() {
 		if a := schema[name]; a.Required && a.Kind != Labelled && n.parts[field(name)] == nil {
-			r.add(at, input.CodeRequired, "%s is missing", name)
-			n.parts[field(name)] = &node{at: at, name: name, unknown: true}
+			r.add(n.at, input.CodeRequired, "%s is missing", name)
+			n.parts[field(name)] = &node{at: n.at, name: name, unknown: true}
 		}
 	}
 	return n
@@ -88,11 +89,11 @@ func blockForm(name string, a Attribute) string {
 var notAttributes = []string{"lifecycle", "connection", "provisioner"}
 
 // nested reads a block inside of n.
-func (r reader) nested(n *node, given *hclsyntax.Block, schema Schema, s scope) {
+func (r reader) nested(n *node, given *hclsyntax.Block, schema Schema) {
 	a, known := schema[given.Type]
 	switch {
 	case given.Type == "dynamic" && len(given.Labels) == 1:
-		r.dynamic(n, given, schema, s)
+		r.dynamic(n, given, schema)
 	case !known:
 		r.unknown(n, given.TypeRange, given.Type, schema)
 	case !a.isBlock():
@@ -100,50 +101,52 @@ func (r reader) nested(n *node, given *hclsyntax.Block, schema Schema, s scope) 
 	case a.Kind == Labelled && len(given.Labels) != 1 || a.Kind != Labelled && len(given.Labels) > 0:
 		r.add(given.TypeRange, CodeForm, "%s", blockForm(given.Type, a))
 	default:
-		label := ""
+		one := &node{at: given.DefRange(), kind: given.Type}
 		if a.Kind == Labelled {
-			label = given.Labels[0]
+			one.name = given.Labels[0]
 		}
-		r.put(n, given.Type, label, a, given.DefRange(), given.Body, s)
+		r.put(n, one, given.Body, a)
 	}
 }
 
-// put reads the body of a block and adds it to n.
-func (r reader) put(n *node, name, label string, a Attribute, at hcl.Range, body *hclsyntax.Body, s scope) {
-	key := field(name)
+// put reads the body of a block into one, and adds that to n. A label is the name of one already.
+func (r reader) put(n, one *node, body *hclsyntax.Body, a Attribute) {
+	key := field(one.kind)
 	if a.Kind == Single {
 		if n.parts[key] != nil {
-			r.add(at, CodeTwice, "block %s is given twice", name)
+			r.add(one.at, CodeTwice, "block %s is given twice", one.kind)
 			return
 		}
-		n.parts[key] = r.block(body, a.Attributes, name, name, at, s)
+		one.name = one.kind
+		n.parts[key] = r.block(one, body, a.Attributes)
 		return
 	}
 	all := n.parts[key]
 	if all == nil {
-		all = &node{at: at, name: name, isList: a.Kind == Repeated}
+		all = &node{at: one.at, name: one.kind, isList: a.Kind == Repeated}
 		if a.Kind == Labelled {
 			all.parts = map[string]*node{}
 		}
 		n.parts[key] = all
 	}
 	if a.Kind == Repeated {
-		all.list = append(all.list, r.block(body, a.Attributes, name, strconv.Itoa(len(all.list)), at, s))
+		one.name = strconv.Itoa(len(all.list))
+		all.list = append(all.list, r.block(one, body, a.Attributes))
 		return
 	}
 	if all.unknown { // with a dynamic block before, whose elements are
-		r.block(body, a.Attributes, name, label, at, s)
+		r.block(one, body, a.Attributes)
 		return
 	}
-	if all.parts[label] != nil {
-		r.add(at, CodeTwice, "block %s %q is given twice", name, label)
+	if all.parts[one.name] != nil {
+		r.add(one.at, CodeTwice, "block %s %q is given twice", one.kind, one.name)
 		return
 	}
-	all.parts[label] = r.block(body, a.Attributes, name, label, at, s)
+	all.parts[one.name] = r.block(one, body, a.Attributes)
 }
 
 // dynamic reads a dynamic block: once for each element, or once with unknown elements.
-func (r reader) dynamic(n *node, given *hclsyntax.Block, schema Schema, s scope) {
+func (r reader) dynamic(n *node, given *hclsyntax.Block, schema Schema) {
 	name := given.Labels[0]
 	a, known := schema[name]
 	content := slices.IndexFunc(given.Body.Blocks, func(b *hclsyntax.Block) bool { return b.Type == "content" })
@@ -158,24 +161,24 @@ func (r reader) dynamic(n *node, given *hclsyntax.Block, schema Schema, s scope)
 	if attribute := given.Body.Attributes["iterator"]; attribute != nil {
 		iterator = hcl.ExprAsKeyword(attribute.Expr)
 	}
-	elements, ok := elementsOf(s.value(given.Body.Attributes["for_each"].Expr))
+	elements, ok := elementsOf(r.scope.value(given.Body.Attributes["for_each"].Expr))
 	if !ok {
 		// Misspelt names are found all the same. What the blocks hold is not known.
-		inner := s.with(iterator, cty.DynamicVal)
-		r.put(&node{parts: map[string]*node{}}, name, "", a, given.DefRange(), body, inner)
+		r.scope = r.scope.with(iterator, cty.DynamicVal)
+		r.put(&node{parts: map[string]*node{}}, &node{at: given.DefRange(), kind: name}, body, a)
 		n.parts[field(name)] = &node{at: given.DefRange(), name: name, unknown: true}
 		return
 	}
 	for _, element := range elements {
-		inner := s.with(iterator, cty.ObjectVal(map[string]cty.Value{"key": element.key, "value": element.value}))
-		label := ""
+		inner, one := r, &node{at: given.DefRange(), kind: name}
+		inner.scope = r.scope.with(iterator, cty.ObjectVal(map[string]cty.Value{"key": element.key, "value": element.value}))
 		if a.Kind == Labelled {
-			if label, ok = labelOf(given.Body, inner); !ok {
+			if one.name, ok = labelOf(given.Body, inner.scope); !ok {
 				n.parts[field(name)] = &node{at: given.DefRange(), name: name, unknown: true}
 				return
 			}
 		}
-		r.put(n, name, label, a, given.DefRange(), body, inner)
+		inner.put(n, one, body, a)
 	}
 }
 

@@ -15,15 +15,15 @@ import (
 )
 
 // attribute reads an attribute; nil: it is null, which is the same as left out.
-func (r reader) attribute(given *hclsyntax.Attribute, a Attribute, s scope) *node {
+func (r reader) attribute(given *hclsyntax.Attribute, a Attribute) *node {
 	n := &node{at: given.Expr.Range(), name: given.Name}
-	value := s.value(given.Expr)
+	value := r.scope.value(given.Expr)
 	if value.IsKnown() && value.IsNull() {
 		return nil
 	}
 	switch a.Kind {
 	case TextMap:
-		r.textMap(n, given, value, s)
+		r.textMap(n, given, value)
 	case Texts, Numbers, Durations:
 		r.list(n, given, value, a.Kind)
 	default:
@@ -33,7 +33,7 @@ func (r reader) attribute(given *hclsyntax.Attribute, a Attribute, s scope) *nod
 }
 
 // textMap reads a map of texts, in which each may be unknown.
-func (r reader) textMap(n *node, given *hclsyntax.Attribute, value cty.Value, s scope) {
+func (r reader) textMap(n *node, given *hclsyntax.Attribute, value cty.Value) {
 	if !value.IsKnown() {
 		n.unknown = true
 		return
@@ -46,7 +46,7 @@ func (r reader) textMap(n *node, given *hclsyntax.Attribute, value cty.Value, s 
 	places := map[string]hcl.Range{}
 	if literal, ok := given.Expr.(*hclsyntax.ObjectConsExpr); ok {
 		for _, item := range literal.Items {
-			if key := s.value(item.KeyExpr); key.IsKnown() && !key.IsNull() && key.Type() == cty.String {
+			if key := r.scope.value(item.KeyExpr); key.IsKnown() && !key.IsNull() && key.Type() == cty.String {
 				places[key.AsString()] = item.ValueExpr.Range()
 			}
 		}

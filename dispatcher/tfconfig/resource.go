@@ -182,8 +182,8 @@ func (l *loader) resource(block *hclsyntax.Block, s scope) {
 		instances = []instance{{suffix: "[?]", scope: unknown}}
 	}
 	for _, one := range instances {
-		r := reader{l.module, address + one.suffix}
-		root := r.block(body, schema, block.Labels[0], block.Labels[1], block.DefRange(), one.scope)
+		r := reader{l.module, address + one.suffix, one.scope}
+		root := r.block(&node{at: block.DefRange(), kind: block.Labels[0], name: block.Labels[1]}, body, schema)
 		if block.Labels[0] == AppType {
 			root = withDefaults(root)
 		}
