@@ -59,7 +59,7 @@ func (c *changes) take() (everything, nodes bool, jobs []int64) {
 
 // listenLoop hears notifications. If they fail, the poll still finds everything, later.
 func (e *Engine) listenLoop(ctx context.Context) {
-	e.every(ctx, "listen", time.Second, nil, func(ctx context.Context, _ time.Time) error {
+	e.every(ctx, "listen", pace{interval: time.Second}, func(ctx context.Context, _ time.Time) error {
 		loop.Rests(ctx)
 		return e.store.Listen(ctx, e.hear)
 	})
@@ -106,7 +106,7 @@ func (e *Engine) hear(n dispatcher.Notification) {
 
 // changeLoop looks at what changed: at once, but not again before a second has passed.
 func (e *Engine) changeLoop(ctx context.Context) {
-	e.every(ctx, "changes", time.Minute, e.changes.wake, func(ctx context.Context, now time.Time) error {
+	e.every(ctx, "changes", pace{interval: time.Minute, wake: e.changes.wake}, func(ctx context.Context, now time.Time) error {
 		everything, nodes, jobs := e.changes.take()
 		if nodes {
 			loop.Sleep(ctx, loop.RandomBelow(e.opts.Heartbeat/10+1)) // not all nodes at once

@@ -192,7 +192,7 @@ const oldClaim = 30 * time.Second
 
 // unfoldLoop unfolds this node's old claims, once a window.
 func (e *Engine) unfoldLoop(ctx context.Context) {
-	e.every(ctx, "unfold claims", e.opts.Window, nil, func(ctx context.Context, now time.Time) error {
+	e.every(ctx, "unfold claims", pace{interval: e.opts.Window}, func(ctx context.Context, now time.Time) error {
 		unfolded, err := e.store.UnfoldClaims(ctx, e.fleet.ID(), oldClaim, now)
 		if unfolded > 0 {
 			e.log.DebugContext(ctx, "claims unfolded", "node", e.fleet.ID().String(), "count", unfolded)

@@ -21,7 +21,7 @@ const followPage = 200
 // followLoop queues what follows the ends of runs: at once if this node recorded them or a notification tells of them, and
 // otherwise, as after the death of the node that did, within a handler interval.
 func (e *Engine) followLoop(ctx context.Context) {
-	e.every(ctx, "follow", e.opts.Handler, e.wakeFollow, e.followOnce)
+	e.every(ctx, "follow", pace{interval: e.opts.Handler, wake: e.wakeFollow}, e.followOnce)
 }
 
 // followOnce follows all ends that there are. The ends that this node and others make are late by less than retriesMargin, as

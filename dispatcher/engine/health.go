@@ -86,7 +86,7 @@ func (e *Engine) healthLoop(ctx context.Context) {
 	if !can {
 		return
 	}
-	e.every(ctx, "health", healthInterval, nil, func(ctx context.Context, now time.Time) error {
+	e.every(ctx, "health", pace{interval: healthInterval}, func(ctx context.Context, now time.Time) error {
 		watcher.CheckHealth(ctx, e.groupsInUse(ctx, time.Now(), now), time.Now())
 		return nil
 	})

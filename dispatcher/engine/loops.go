@@ -10,37 +10,34 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 )
 
-// every calls step at once, then at each interval or wake, until ctx ends, but not more often than
-// the shortest pause. It logs a step's error; the next call is the retry. Each call is progress.
-func (e *Engine) every(
-	ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, step func(context.Context, time.Time) error,
-) {
-	e.everyTurn(ctx, name, interval, wake, func(time.Time) bool { return true }, step)
+// pace is when a loop makes its step.
+type pace struct {
+	interval time.Duration
+	wake     <-chan struct{}
+	mine     func(time.Time) bool // whether an interval is this node's turn; nil: each is
 }
 
-// everyTurn is every for a step of which an interval passes that is not this node's turn.
-func (e *Engine) everyTurn(
-	ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, mine func(time.Time) bool,
-	step func(context.Context, time.Time) error,
-) {
-	ctx, end := e.progress.Watch(ctx, name, interval)
+// every calls step at once, then at each interval or wake, until ctx ends, but not more often than
+// the shortest pause. It logs a step's error; the next call is the retry. Each call is progress.
+func (e *Engine) every(ctx context.Context, name string, p pace, step func(context.Context, time.Time) error) {
+	ctx, end := e.progress.Watch(ctx, name, p.interval)
 	defer end()
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(p.interval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		loop.Turned(ctx)
 		pause := loop.ShortestPause
 		if err := step(ctx, e.clock.Now()); err != nil && ctx.Err() == nil {
 			e.log.Failed(ctx, name, err)
-			pause += loop.Jittered(min(interval, time.Second)) / 2 // nodes do not all come back at once
+			pause += loop.Jittered(min(p.interval, time.Second)) / 2 // nodes do not all come back at once
 		}
 		loop.Sleep(ctx, pause)
 		for asked := false; !asked && ctx.Err() == nil; loop.Turned(ctx) {
 			select {
 			case <-ctx.Done():
 			case <-ticker.C:
-				asked = mine(e.clock.Now())
-			case <-wake:
+				asked = p.mine == nil || p.mine(e.clock.Now())
+			case <-p.wake:
 				asked = true
 			}
 		}
@@ -77,7 +74,7 @@ func (e *Engine) handlerLoop(ctx context.Context) {
 // changed.
 func (e *Engine) pollLoop(ctx context.Context) {
 	next := time.Now() // when a poll should begin at the latest
-	e.every(ctx, "poll", e.opts.Window, e.wakePoll, func(ctx context.Context, now time.Time) error {
+	e.every(ctx, "poll", pace{interval: e.opts.Window, wake: e.wakePoll}, func(ctx context.Context, now time.Time) error {
 		begun := time.Now()
 		late := max(0, begun.Sub(next))
 		// A fifth of slack covers a poll that begins late.
@@ -97,7 +94,7 @@ func (e *Engine) pollLoop(ctx context.Context) {
 // sweepLoop plans, after the grace, the fires that the nodes before this one left alone. It also wakes the poll when own
 // fires were lost.
 func (e *Engine) sweepLoop(ctx context.Context) {
-	e.every(ctx, "sweep", e.opts.Grace, nil, func(ctx context.Context, now time.Time) error {
+	e.every(ctx, "sweep", pace{interval: e.opts.Grace}, func(ctx context.Context, now time.Time) error {
 		// Not at each loss: where nodes contend, that would be one poll after the other.
 		if e.plan.LostFires.Swap(false) {
 			loop.Wake(e.wakePoll)
@@ -139,7 +136,7 @@ func (e *Engine) aheadLoop(ctx context.Context) {
 // adoptLoop adopts runs that nobody works on, and schedules the next fire of fixed delays whose run
 // ended without this node's knowledge. A notification wakes it at once; without one, nodes take turns.
 func (e *Engine) adoptLoop(ctx context.Context) {
-	e.everyTurn(ctx, "adopt", e.opts.Handler, e.wakeAdopt, e.turnToAdopt(e.opts.Handler), func(ctx context.Context, now time.Time) error {
+	e.every(ctx, "adopt", pace{e.opts.Handler, e.wakeAdopt, e.turnToAdopt(e.opts.Handler)}, func(ctx context.Context, now time.Time) error {
 		e.letNewerAdopt(ctx, 1)
 		return errors.Join(e.adopt(ctx), e.plan.ScheduleNext(ctx, nil, now))
 	})

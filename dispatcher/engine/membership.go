@@ -36,7 +36,7 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 }
 
 func (e *Engine) heartbeatLoop(ctx context.Context) {
-	e.every(ctx, "heartbeat", e.opts.Heartbeat, e.wakeHeartbeat, func(ctx context.Context, _ time.Time) error {
+	e.every(ctx, "heartbeat", pace{interval: e.opts.Heartbeat, wake: e.wakeHeartbeat}, func(ctx context.Context, _ time.Time) error {
 		err := e.heartbeatOnce(ctx)
 		if err != nil {
 			e.fleet.HeartbeatFailed()

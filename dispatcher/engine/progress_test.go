@@ -49,7 +49,7 @@ func TestLoopIsStalledOnlyIfItHangs(t *testing.T) {
 				over := make(chan struct{})
 				go func() {
 					defer close(over)
-					e.every(ctx, "some", 5*time.Second, nil, func(ctx context.Context, _ time.Time) error { return tt.step(ctx) })
+					e.every(ctx, "some", pace{interval: 5 * time.Second}, func(ctx context.Context, _ time.Time) error { return tt.step(ctx) })
 				}()
 				for range 600 {
 					time.Sleep(time.Second)

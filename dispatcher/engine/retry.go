@@ -125,7 +125,7 @@ func mostOf(interval time.Duration) time.Duration { return interval * 3 / 4 }
 // nodes that are gone, in turns with the other nodes.
 func (e *Engine) retryLoop(ctx context.Context) {
 	defer e.retries.alarm.Stop()
-	e.everyTurn(ctx, "retry", e.opts.Window, e.retries.wake, e.turnToAdopt(e.opts.Window), e.retryOnce)
+	e.every(ctx, "retry", pace{e.opts.Window, e.retries.wake, e.turnToAdopt(e.opts.Window)}, e.retryOnce)
 }
 
 // retryOnce adopts the runs that are to be attempted again by now, and lets runs go that wait for hosts.

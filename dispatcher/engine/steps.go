@@ -33,7 +33,7 @@ func (e *Engine) stepLoop(
 		return turn
 	}
 	var again *time.Timer
-	e.everyTurn(ctx, name, e.opts.Handler, woken, mine, func(ctx context.Context, now time.Time) error {
+	e.every(ctx, name, pace{e.opts.Handler, woken, mine}, func(ctx context.Context, now time.Time) error {
 		all, err := open(ctx)
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (w *waitingRuns) take(app string, most int, now time.Time) error {
 
 // waitingLoop reports which waiting places the node has given.
 func (e *Engine) waitingLoop(ctx context.Context) {
-	e.every(ctx, "waiting runs", e.opts.Handler, e.waiting.wake, e.reportWaiting)
+	e.every(ctx, "waiting runs", pace{interval: e.opts.Handler, wake: e.waiting.wake}, e.reportWaiting)
 }
 
 // reportWaiting tells the database which waiting places the node has given, and learns how many runs of these apps wait. It

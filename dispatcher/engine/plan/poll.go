@@ -71,9 +71,10 @@ func (p *Planner) sweepNear(ctx context.Context, now time.Time) error {
 	if !mine {
 		return nil
 	}
-	shares, version := p.Fleet.neighbours(p.Options.Apps, p.LabelSets.get(), reach)
+	near := area{floor: &p.Floors.near}
+	near.shares, near.version = p.Fleet.neighbours(p.Options.Apps, p.LabelSets.get(), reach)
 	ranked := !p.Fleet.alike() // or nobody else covers them now
-	_, err := p.sweep(ctx, now, &p.Floors.near, shares, version, func(d dispatcher.DueTrigger) bool {
+	_, err := p.sweep(ctx, now, near, func(d dispatcher.DueTrigger) bool {
 		return !ranked || p.ranked(d, now)
 	})
 	return err
@@ -82,7 +83,7 @@ func (p *Planner) sweepNear(ctx context.Context, now time.Time) error {
 // SweepAll plans fires that any nodes left alone. A fire whose job requires a set of labels that the nodes did not
 // know yet is found by it, too.
 func (p *Planner) SweepAll(ctx context.Context, now time.Time) error {
-	found, err := p.sweep(ctx, now, &p.Floors.far, everything(p.Options.Apps), 0, func(d dispatcher.DueTrigger) bool {
+	found, err := p.sweep(ctx, now, area{floor: &p.Floors.far, shares: everything(p.Options.Apps)}, func(d dispatcher.DueTrigger) bool {
 		return p.ranked(d, now)
 	})
 	if err == nil {
@@ -96,16 +97,21 @@ func (p *Planner) ranked(d dispatcher.DueTrigger, now time.Time) bool {
 	return now.Sub(d.DueAt) >= time.Duration(p.Fleet.rank(d))*p.Options.Grace
 }
 
-// sweep plans the fires in shares that are wanted and due for longer than the grace.
-func (p *Planner) sweep(
-	ctx context.Context, now time.Time, floor *floor, shares []Share, version int, wanted func(dispatcher.DueTrigger) bool,
-) (seen, error) {
+// area is what a sweep looks at: some shares, from their floor on.
+type area struct {
+	floor   *floor
+	shares  []Share
+	version int // of the shares
+}
+
+// sweep plans the fires in an area that are wanted and due for longer than the grace.
+func (p *Planner) sweep(ctx context.Context, now time.Time, in area, wanted func(dispatcher.DueTrigger) bool) (seen, error) {
 	// What is older is left to the sweeps of all, and to the nodes whose shares these are.
-	look := floor.Begin(now, version, cmp.Or(p.Floors.Left(), now.Add(-lookBack)))
+	look := in.floor.Begin(now, in.version, cmp.Or(p.Floors.Left(), now.Add(-lookBack)))
 	query := dispatcher.DueQuery{From: look.From, Until: now.Add(-p.Options.Grace), Now: now}
-	found, err := p.plan(ctx, query, shares, wanted)
+	found, err := p.plan(ctx, query, in.shares, wanted)
 	if err == nil && found.complete {
-		floor.End(look, found.least, query.Until.Add(-p.Options.Grace))
+		in.floor.End(look, found.least, query.Until.Add(-p.Options.Grace))
 	}
 	return found, err
 }
