@@ -101,14 +101,18 @@ func (n *nextCommand) fires(content tfconfig.Content, from, to time.Time) (all [
 	calendars := dispatcher.CompileCalendars(content.Calendars)
 	for _, job := range content.Jobs {
 		for name, t := range job.Triggers {
-			found, err := n.ofTrigger(job, name, t, calendars, from, to)
+			if t.State == dispatcher.TriggerComplete {
+				continue
+			}
+			s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
 			if err != nil {
 				problems = append(problems, fmt.Sprintf("trigger %s/%s: %v", job.Name, name, err))
+				continue
 			}
-			for i := range found {
-				found[i].Job, found[i].Trigger, found[i].Held = job.Name, name, whyHeld(content.App, job, t, found[i].At)
+			for _, one := range n.listed(s, t.NextFireTime, from, to) {
+				one.Job, one.Trigger, one.Held = job.Name, name, whyHeld(content.App, job, t, one.At)
+				all = append(all, one)
 			}
-			all = append(all, found...)
 		}
 	}
 	slices.SortFunc(all, func(a, b upcoming) int {
@@ -118,25 +122,15 @@ func (n *nextCommand) fires(content tfconfig.Content, from, to time.Time) (all [
 	return all, problems
 }
 
-// ofTrigger returns the fires of one trigger.
-func (n *nextCommand) ofTrigger(
-	job dispatcher.Job, name string, t dispatcher.Trigger, calendars dispatcher.Calendars, from, to time.Time,
-) ([]upcoming, error) {
-	if t.State == dispatcher.TriggerComplete {
-		return nil, nil
-	}
-	s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
-	if err != nil {
-		return nil, err
-	}
+// listed returns the fires of one trigger. Those of a fixed delay after next depend on how long the run takes.
+func (n *nextCommand) listed(s *schedule.Schedule, next *time.Time, from, to time.Time) (found []upcoming) {
 	const most = 100_000
 	var times []time.Time
 	if _, delayed := s.FixedDelay(); !delayed {
 		times = s.Between(from, to, most)
-	} else if next := t.NextFireTime; next != nil && next.After(from) && !next.After(to) {
-		times = []time.Time{*next} // those after it depend on how long the run takes
+	} else if next != nil && next.After(from) && !next.After(to) {
+		times = []time.Time{*next}
 	}
-	var found []upcoming
 	for _, at := range times[:min(len(times), n.Each)] {
 		one := upcoming{At: at}
 		if delay := s.Delay(at); delay > 0 {
@@ -148,7 +142,7 @@ func (n *nextCommand) ofTrigger(
 		last := &found[len(found)-1]
 		last.More, last.Until = rest, &times[len(times)-1]
 	}
-	return found, nil
+	return found
 }
 
 // whyHeld says why fires of a trigger do not run at their time, or nothing.

@@ -168,7 +168,7 @@ func (w waitFlags) finish(ctx context.Context, c console, api *client.Client, o 
 		return printRunLine(c, o, run)
 	}
 	fmt.Fprintf(c.err, "carillon: waiting for run %s\n", run.ID)
-	return watchRun(ctx, c, api, o, run, w.Timeout)
+	return o.watchRun(ctx, c, api, run, w.Timeout)
 }
 
 // runWatchCommand waits for the end of a run.
@@ -187,11 +187,11 @@ func (w *runWatchCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return watchRun(ctx, c, api, w.outputFlags, run, w.Timeout)
+	return w.watchRun(ctx, c, api, run, w.Timeout)
 }
 
 // watchRun prints each change of a run until it ends; as one object of JSON, only its end.
-func watchRun(ctx context.Context, c console, api *client.Client, o outputFlags, r run.Run, most input.Duration) error {
+func (o outputFlags) watchRun(ctx context.Context, c console, api *client.Client, r run.Run, most input.Duration) error {
 	if most > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, most.Std())
