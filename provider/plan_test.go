@@ -290,7 +290,8 @@ func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
 		}
 	}
 	// A change outside of Terraform is drift.
-	if _, err := f.outside.PauseJob(t.Context(), "crm", "nightly", "", true, client.Condition{Existing: true}); err != nil {
+	if _, err := f.outside.PauseJob(t.Context(), client.Pausable{App: "crm", Job: "nightly"}, dispatcher.PauseRequest{},
+		client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
 	if output, code := d.exitCode(t, "plan", "-refresh-only", "-detailed-exitcode"); code != 2 {
@@ -352,10 +353,10 @@ func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
 		d := f.directory(t, f.config(job(hook+daily)))
 		d.must(t, "apply", "-auto-approve")
 		pause := func(trigger string, paused bool) {
-			_, err := f.outside.PauseJobFor(
-				t.Context(), "crm", "nightly", trigger, dispatcher.PauseRequest{Reason: "a migration"}, client.Condition{Existing: true})
+			of := client.Pausable{App: "crm", Job: "nightly", Trigger: trigger}
+			_, err := f.outside.PauseJob(t.Context(), of, dispatcher.PauseRequest{Reason: "a migration"}, client.Condition{Existing: true})
 			if !paused {
-				_, err = f.outside.PauseJob(t.Context(), "crm", "nightly", trigger, false, client.Condition{Existing: true})
+				_, err = f.outside.ResumeJob(t.Context(), of, client.Condition{Existing: true})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -421,7 +422,8 @@ func TestPausesOfManyJobsAreSummedUp(t *testing.T) {
 	`))
 	d.must(t, "apply", "-auto-approve")
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-		if _, err := f.outside.PauseJob(t.Context(), "crm", name, "", true, client.Condition{Existing: true}); err != nil {
+		if _, err := f.outside.PauseJob(t.Context(), client.Pausable{App: "crm", Job: name}, dispatcher.PauseRequest{},
+			client.Condition{Existing: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -98,7 +98,8 @@ func TestJobAndTriggerAreRenamedWithAnotherChange(t *testing.T) {
 	f, day := newFixture(t), newDaytime(t)
 	d := f.directory(t, f.config(job(hook+tokyo("old", day.hour)+tokyo("same", day.hour))))
 	d.must(t, "apply", "-auto-approve")
-	if _, err := f.outside.PauseJob(t.Context(), "crm", "nightly", "old", true, client.Condition{Existing: true}); err != nil {
+	if _, err := f.outside.PauseJob(t.Context(), client.Pausable{App: "crm", Job: "nightly", Trigger: "old"}, dispatcher.PauseRequest{},
+		client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
 	const changed = "description = \"reports of sales\"\n"

@@ -54,7 +54,7 @@ func (a *API) explain(r *request) (response, error) {
 // strip says what became of the latest scheduled times of one trigger, and which are next.
 func (a *API) strip(r *request) (response, error) {
 	var problems input.Problems
-	query := verify.StripQuery{
+	query := view.StripQuery{
 		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"),
 		Past: r.count(&problems, "past", view.DefaultStripPast, view.MostStripPast),
 		Next: r.count(&problems, "next", view.DefaultStripNext, view.MostStripNext),

@@ -116,15 +116,16 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 2 {
 		t.Errorf("PutJob of a changed job = %+v, %v", job, err)
 	}
-	if job, err = c.PauseJob(ctx, "crm", "sync", "", true, client.Condition{}); err != nil || !job.Paused {
+	if job, err = c.PauseJob(ctx, client.Pausable{App: "crm", Job: "sync"}, dispatcher.PauseRequest{},
+		client.Condition{}); err != nil || !job.Paused {
 		t.Errorf("PauseJob = %+v, %v", job, err)
 	}
-	if job, err = c.PauseJob(ctx, "crm", "sync", "nightly", true,
+	if job, err = c.PauseJob(ctx, client.Pausable{App: "crm", Job: "sync", Trigger: "nightly"}, dispatcher.PauseRequest{},
 		client.Condition{Revision: job.Revision}); err != nil || !job.Triggers["nightly"].Paused {
 		t.Errorf("PauseJob of a trigger = %+v, %v", job, err)
 	}
-	if job, err = c.PauseJob(ctx, "crm", "sync", "", false, client.Condition{}); err != nil || job.Paused {
-		t.Errorf("PauseJob false = %+v, %v", job, err)
+	if job, err = c.ResumeJob(ctx, client.Pausable{App: "crm", Job: "sync"}, client.Condition{}); err != nil || job.Paused {
+		t.Errorf("ResumeJob = %+v, %v", job, err)
 	}
 	rename := dispatcher.JobRename{Name: "import", Triggers: map[string]string{"nightly": "daily"}}
 	if job, err = c.RenameJob(ctx, "crm", "sync", rename, client.Condition{Revision: job.Revision}); err != nil || job.Name != "import" {
@@ -389,7 +390,10 @@ func TestForeignResponsesAreRefused(t *testing.T) {
 				"Job":      func() error { _, err := c.Job(ctx, "crm", "crm"); return err },
 				"Jobs":     func() error { _, err := c.Jobs(ctx, "crm", input.Page{}); return err },
 				"PutJob":   func() error { _, err := c.PutJob(ctx, job, client.Condition{}); return err },
-				"PauseJob": func() error { _, err := c.PauseJob(ctx, "crm", "crm", "", true, client.Condition{}); return err },
+				"PauseJob": func() error {
+					_, err := c.PauseJob(ctx, client.Pausable{App: "crm", Job: "crm"}, dispatcher.PauseRequest{}, client.Condition{})
+					return err
+				},
 				"RenameJob": func() error {
 					_, err := c.RenameJob(ctx, "crm", "crm", dispatcher.JobRename{Name: "x"}, client.Condition{Existing: true})
 					return err

@@ -35,7 +35,7 @@ func (c *Client) Apps(ctx context.Context, page input.Page) (List[access.App], e
 
 // PutApp creates or replaces an app.
 func (c *Client) PutApp(ctx context.Context, app access.App, cond Condition) (access.App, error) {
-	return put(ctx, c, path("apps", app.Name), app, cond, isApp(app.Name))
+	return send(ctx, c, request[access.App]{method: http.MethodPut, path: path("apps", app.Name), body: app, cond: cond, is: isApp(app.Name)})
 }
 
 // App gets an app.
@@ -96,7 +96,9 @@ func (c *Client) Jobs(ctx context.Context, app string, page input.Page) (List[di
 
 // PutJob creates or replaces a job with its triggers.
 func (c *Client) PutJob(ctx context.Context, job dispatcher.Job, cond Condition) (dispatcher.Job, error) {
-	return put(ctx, c, path("apps", job.App, "jobs", job.Name), target.ForWire(job), cond, isJob(job.App, job.Name))
+	return send(ctx, c, request[dispatcher.Job]{
+		method: http.MethodPut, path: path("apps", job.App, "jobs", job.Name), body: target.ForWire(job), cond: cond, is: isJob(job.App, job.Name),
+	})
 }
 
 // Job gets a job with its triggers.
@@ -129,8 +131,10 @@ func (c *Client) Calendars(ctx context.Context, app string, page input.Page) (Li
 func (c *Client) PutCalendar(
 	ctx context.Context, calendar dispatcher.Calendar, cond Condition,
 ) (dispatcher.Calendar, error) {
-	at := path("apps", calendar.App, "calendars", calendar.Name)
-	return put(ctx, c, at, calendar, cond, isCalendar(calendar.App, calendar.Name))
+	return send(ctx, c, request[dispatcher.Calendar]{
+		method: http.MethodPut, path: path("apps", calendar.App, "calendars", calendar.Name), body: calendar, cond: cond,
+		is: isCalendar(calendar.App, calendar.Name),
+	})
 }
 
 // Calendar gets a calendar.
@@ -152,33 +156,35 @@ func (c *Client) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 	return err == nil && marked.Name != "", err
 }
 
-// PauseJob pauses or resumes a job, or only one of its triggers if trigger is not empty.
-func (c *Client) PauseJob(
-	ctx context.Context, app, job, trigger string, paused bool, cond Condition,
-) (dispatcher.Job, error) {
-	if paused {
-		return c.PauseJobFor(ctx, app, job, trigger, dispatcher.PauseRequest{}, cond)
+// Pausable names a job, or only one of its triggers if Trigger is not empty.
+type Pausable struct{ App, Job, Trigger string }
+
+// String is APP/JOB or APP/JOB/TRIGGER.
+func (p Pausable) String() string {
+	if p.Trigger == "" {
+		return p.App + "/" + p.Job
 	}
+	return dispatcher.Identity(p.App, p.Job, p.Trigger)
+}
+
+// PauseJob pauses a job or a trigger.
+func (c *Client) PauseJob(ctx context.Context, of Pausable, why dispatcher.PauseRequest, cond Condition) (dispatcher.Job, error) {
 	return send(ctx, c, request[dispatcher.Job]{
-		method: http.MethodPost, path: triggerPath(app, job, trigger, "resume"), cond: cond, is: isJob(app, job),
+		method: http.MethodPost, path: of.to("pause"), body: why, cond: cond, is: isJob(of.App, of.Job),
 	})
 }
 
-// PauseJobFor pauses a job, or only one of its triggers if trigger is not empty, and says why.
-func (c *Client) PauseJobFor(
-	ctx context.Context, app, job, trigger string, why dispatcher.PauseRequest, cond Condition,
-) (dispatcher.Job, error) {
-	return send(ctx, c, request[dispatcher.Job]{
-		method: http.MethodPost, path: triggerPath(app, job, trigger, "pause"), body: why, cond: cond, is: isJob(app, job),
-	})
+// ResumeJob ends the pause of a job or a trigger.
+func (c *Client) ResumeJob(ctx context.Context, of Pausable, cond Condition) (dispatcher.Job, error) {
+	return send(ctx, c, request[dispatcher.Job]{method: http.MethodPost, path: of.to("resume"), cond: cond, is: isJob(of.App, of.Job)})
 }
 
-// triggerPath is that of a request about a trigger, or about its job if there is none.
-func triggerPath(app, job, trigger, verb string) string {
-	if trigger == "" {
-		return path("apps", app, "jobs", job, verb)
+// to is the path of a request.
+func (p Pausable) to(verb string) string {
+	if p.Trigger == "" {
+		return path("apps", p.App, "jobs", p.Job, verb)
 	}
-	return path("apps", app, "jobs", job, "triggers", trigger, verb)
+	return path("apps", p.App, "jobs", p.Job, "triggers", p.Trigger, verb)
 }
 
 // RunJob queues a run of a job now. Each call queues another run; the client does not repeat it.
@@ -396,10 +402,6 @@ func get[T any](ctx context.Context, c *Client, at string, is func(T) bool) (T, 
 // list gets a page, which may be empty; an object without items is not one.
 func list[T any](ctx context.Context, c *Client, at string) (List[T], error) {
 	return get(ctx, c, at, func(l List[T]) bool { return l.Items != nil })
-}
-
-func put[T any](ctx context.Context, c *Client, at string, body T, cond Condition, is func(T) bool) (T, error) {
-	return send(ctx, c, request[T]{method: http.MethodPut, path: at, body: body, cond: cond, is: is})
 }
 
 func post[T any](ctx context.Context, c *Client, at string, body any, is func(T) bool) (T, error) {

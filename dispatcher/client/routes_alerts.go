@@ -19,8 +19,11 @@ func (c *Client) Alerts(ctx context.Context, app string, page input.Page) (List[
 }
 
 // PutAlert creates or replaces an alert.
-func (c *Client) PutAlert(ctx context.Context, alert alert.Alert, cond Condition) (alert.Alert, error) {
-	return put(ctx, c, path("apps", alert.App, "alerts", alert.Name), target.ForWire(alert), cond, isAlert(alert.App, alert.Name))
+func (c *Client) PutAlert(ctx context.Context, one alert.Alert, cond Condition) (alert.Alert, error) {
+	return send(ctx, c, request[alert.Alert]{
+		method: http.MethodPut, path: path("apps", one.App, "alerts", one.Name), body: target.ForWire(one), cond: cond,
+		is: isAlert(one.App, one.Name),
+	})
 }
 
 // Alert gets an alert.

@@ -16,7 +16,10 @@ func (c *Client) Groups(ctx context.Context, app string, page input.Page) (List[
 
 // PutGroup creates or replaces an endpoint group.
 func (c *Client) PutGroup(ctx context.Context, group target.EndpointGroup, cond Condition) (target.EndpointGroup, error) {
-	return put(ctx, c, path("apps", group.App, "groups", group.Name), target.ForWire(group), cond, isGroup(group.App, group.Name))
+	return send(ctx, c, request[target.EndpointGroup]{
+		method: http.MethodPut, path: path("apps", group.App, "groups", group.Name), body: target.ForWire(group), cond: cond,
+		is: isGroup(group.App, group.Name),
+	})
 }
 
 // Group gets an endpoint group.

@@ -11,15 +11,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// Strip gets the latest and the next scheduled times of a trigger, with what became of each: past and next of them, or as many
-// as the API gives if both are 0.
-func (c *Client) Strip(ctx context.Context, app, job, trigger string, past, next int) (view.Strip, error) {
+// Strip gets the latest and the next scheduled times of a trigger, with what became of each: as many as the API gives if the
+// query has 0 of both. The API knows what time it is.
+func (c *Client) Strip(ctx context.Context, q view.StripQuery) (view.Strip, error) {
 	query := ""
-	if past != 0 || next != 0 {
-		query = encoded(url.Values{"past": {strconv.Itoa(past)}, "next": {strconv.Itoa(next)}})
+	if q.Past != 0 || q.Next != 0 {
+		query = encoded(url.Values{"past": {strconv.Itoa(q.Past)}, "next": {strconv.Itoa(q.Next)}})
 	}
-	return get(ctx, c, path("apps", app, "jobs", job, "triggers", trigger, "strip")+query, func(s view.Strip) bool {
-		return s.App == app && s.Job == job && s.Trigger == trigger
+	return get(ctx, c, path("apps", q.App, "jobs", q.Job, "triggers", q.Trigger, "strip")+query, func(s view.Strip) bool {
+		return s.App == q.App && s.Job == q.Job && s.Trigger == q.Trigger
 	})
 }
 

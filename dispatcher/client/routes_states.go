@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -18,7 +19,9 @@ func (c *Client) CarriedState(ctx context.Context, app, job string) (run.Carried
 func (c *Client) SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, cond Condition) (
 	run.CarriedState, error,
 ) {
-	return put(ctx, c, path("apps", app, "jobs", job, "state"), run.CarriedState{State: state}, cond, isState)
+	return send(ctx, c, request[run.CarriedState]{
+		method: http.MethodPut, path: path("apps", app, "jobs", job, "state"), body: run.CarriedState{State: state}, cond: cond, is: isState,
+	})
 }
 
 // ClearCarriedState clears the state that the runs of a job carry.

@@ -53,29 +53,21 @@ func pauseJob(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	app, job, trigger := v.PathValue("app"), v.PathValue("job"), v.PathValue("trigger")
+	of := client.Pausable{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger")}
 	why := dispatcher.PauseRequest{Reason: strings.TrimSpace(v.PostForm.Get("reason")), Until: until}
-	if _, err := v.client.PauseJobFor(v.Context(), app, job, trigger, why, client.Condition{}); err != nil {
+	if _, err := v.client.PauseJob(v.Context(), of, why, client.Condition{}); err != nil {
 		return done{}, err
 	}
-	return done{to: v.link("apps", app, "jobs", job), notice: "job.paused", values: []any{"name", pathOf(app, job, trigger)}}, nil
+	return done{to: v.link("apps", of.App, "jobs", of.Job), notice: "job.paused", values: []any{"name", of.String()}}, nil
 }
 
 // resumeJob ends the pause of the job, or of the trigger if the path names one.
 func resumeJob(v *visit) (done, error) {
-	app, job, trigger := v.PathValue("app"), v.PathValue("job"), v.PathValue("trigger")
-	if _, err := v.client.PauseJob(v.Context(), app, job, trigger, false, client.Condition{}); err != nil {
+	of := client.Pausable{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger")}
+	if _, err := v.client.ResumeJob(v.Context(), of, client.Condition{}); err != nil {
 		return done{}, err
 	}
-	return done{to: v.link("apps", app, "jobs", job), notice: "job.resumed", values: []any{"name", pathOf(app, job, trigger)}}, nil
-}
-
-// pathOf names a job, or a trigger of it.
-func pathOf(app, job, trigger string) string {
-	if trigger == "" {
-		return app + "/" + job
-	}
-	return dispatcher.Identity(app, job, trigger)
+	return done{to: v.link("apps", of.App, "jobs", of.Job), notice: "job.resumed", values: []any{"name", of.String()}}, nil
 }
 
 // untilOf returns the time that a form names: a duration from now, or a time with its zone. It is nil if the form is empty.

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // jobPage is a job with what happened to it.
@@ -122,7 +123,7 @@ func (p *jobPage) addStrips(v *visit) {
 	shown := names[:min(len(names), stripsOfJob)]
 	p.More = len(p.Triggers) > len(shown)
 	for _, trigger := range shown {
-		strip, err := v.client.Strip(v.Context(), p.App, p.Name, trigger, 0, 0)
+		strip, err := v.client.Strip(v.Context(), view.StripQuery{App: p.App, Job: p.Name, Trigger: trigger})
 		if err != nil {
 			p.Strips = append(p.Strips, kit.StripChart{Trigger: trigger, Problem: err.Error()})
 			continue

@@ -13,17 +13,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// StripQuery names a trigger and how many of its scheduled times are wanted.
-type StripQuery struct {
-	App, Job, Trigger string
-	Past, Next        int
-	Now               time.Time
-}
-
 // Strip returns the latest and the next scheduled times of a trigger, each with what Explain says of it. It asks the
 // store for all of them at once: for the history of definitions, the misfire decisions and the runs; and once more for each
 // revision of calendars among them. The error is ErrNotFound if the trigger has no history.
-func Strip(ctx context.Context, reader Reader, query StripQuery) (view.Strip, error) {
+func Strip(ctx context.Context, reader Reader, query view.StripQuery) (view.Strip, error) {
 	strip := view.Strip{App: query.App, Job: query.Job, Trigger: query.Trigger, Cells: []view.StripCell{}}
 	of, err := readHistory(ctx, reader, ExplainQuery{App: query.App, Job: query.Job, Trigger: query.Trigger, Now: query.Now},
 		time.Time{}, time.Time{})
@@ -61,7 +54,7 @@ func Strip(ctx context.Context, reader Reader, query StripQuery) (view.Strip, er
 }
 
 // fit puts cells in order, each once, and leaves out what is more than asked for.
-func fit(cells []view.StripCell, now time.Time, query StripQuery) []view.StripCell {
+func fit(cells []view.StripCell, now time.Time, query view.StripQuery) []view.StripCell {
 	slices.SortStableFunc(cells, func(a, b view.StripCell) int { return a.ScheduledAt.Compare(b.ScheduledAt) })
 	cells = slices.CompactFunc(cells, func(a, b view.StripCell) bool { return a.ScheduledAt.Equal(b.ScheduledAt) })
 	next := slices.IndexFunc(cells, func(c view.StripCell) bool { return c.ScheduledAt.After(now) })

@@ -8,6 +8,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
+// StripQuery names a trigger and how many of its scheduled times are wanted.
+type StripQuery struct {
+	App, Job, Trigger string
+	Past, Next        int
+	Now               time.Time
+}
+
 // Strip is a row of the latest and the next scheduled times of one trigger, each with what became of it.
 type Strip struct {
 	App     string `json:"app"`

@@ -104,7 +104,8 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		}
 		last := startNode(t, database, token, args...)
 		for _, name := range []string{"flaky", "missed"} {
-			must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", name, "", true, client.Condition{}))
+			must[dispatcher.Job](t)(last.PauseJob(t.Context(), client.Pausable{App: "kill", Job: name}, dispatcher.PauseRequest{},
+				client.Condition{}))
 		}
 		events := p.checkTold(t, last)
 		if events[target.AlertFailure] < 4 || events[target.AlertMissed] == 0 {
@@ -142,7 +143,8 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 			victim.awaitDeath(t, fmt.Sprint("its first visit of ", at))
 		}
 		last := startNode(t, database, token, args...)
-		must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", "late", "", true, client.Condition{}))
+		must[dispatcher.Job](t)(last.PauseJob(t.Context(), client.Pausable{App: "kill", Job: "late"}, dispatcher.PauseRequest{},
+			client.Condition{}))
 		if events := p.checkTold(t, last); events[target.AlertLate] == 0 {
 			t.Errorf("transitions = %v, want one that tells of the late fire", events)
 		}

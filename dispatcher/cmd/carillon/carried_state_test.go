@@ -80,7 +80,8 @@ func TestCarriedCountLosesNoUpdate(t *testing.T) {
 			last = startNode(t, database, token, args...)
 		}
 		until(t, fmt.Sprint(fires, " runs"), func() bool { return len(last.allRuns("kill")) >= fires })
-		must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", "count", "", true, client.Condition{}))
+		must[dispatcher.Job](t)(last.PauseJob(t.Context(), client.Pausable{App: "kill", Job: "count"}, dispatcher.PauseRequest{},
+			client.Condition{}))
 		c.check(t, last, last.settled(t, "kill", time.Now().Add(time.Minute)))
 	})
 }

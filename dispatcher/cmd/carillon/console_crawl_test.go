@@ -226,7 +226,7 @@ func declareOfEverything(t *testing.T, n *process, to string) {
 		job.Retry.MaxAttempts = 1
 		must[dispatcher.Job](t)(n.PutJob(ctx, job, client.Condition{}))
 	}
-	must[dispatcher.Job](t)(n.PauseJob(ctx, "shop", "paused", "", true, client.Condition{}))
+	must[dispatcher.Job](t)(n.PauseJob(ctx, client.Pausable{App: "shop", Job: "paused"}, dispatcher.PauseRequest{}, client.Condition{}))
 	must[dispatcher.AppPause](t)(n.PauseApp(ctx, "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "billing"}}))
 	for _, job := range []string{"good", "bad", "good"} {
 		must[run.Run](t)(n.RunJob(ctx, "shop", job))

@@ -163,7 +163,8 @@ func TestNextMergesTheFiresOfAllJobsAndMarksThoseThatAreHeld(t *testing.T) {
 	h.Timezone = "UTC"
 	hourly.Triggers["h"] = h
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), hourly, client.Condition{Absent: true}))
-	must[dispatcher.Job](t)(n.PauseJob(t.Context(), "billing", "hourly", "", true, client.Condition{}))
+	must[dispatcher.Job](t)(n.PauseJob(t.Context(), client.Pausable{App: "billing", Job: "hourly"}, dispatcher.PauseRequest{},
+		client.Condition{}))
 	out, errs, code := carillon(t, env, "next", "billing", "--for", "3h", "--each", "2", "--timezone", "Europe/Berlin", "-o", "jsonl")
 	if code != 0 {
 		t.Fatalf("exit %d\n%s", code, errs)

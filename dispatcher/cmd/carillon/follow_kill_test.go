@@ -50,7 +50,8 @@ func TestKillBetweenAnyTwoStepsOfAChainFollowsEachRunOnce(t *testing.T) {
 		}
 		last := startNode(t, database, token, args...)
 		for _, name := range []string{"good", "bad"} {
-			must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", name, "", true, client.Condition{}))
+			must[dispatcher.Job](t)(last.PauseJob(t.Context(), client.Pausable{App: "kill", Job: name}, dispatcher.PauseRequest{},
+				client.Condition{}))
 		}
 		checkFollowed(t, last)
 	})

@@ -355,7 +355,7 @@ func (s *jobStripCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	strip, err := api.Strip(ctx, names[0], names[1], names[2], s.Past, s.Next)
+	strip, err := api.Strip(ctx, view.StripQuery{App: names[0], Job: names[1], Trigger: names[2], Past: s.Past, Next: s.Next})
 	if err != nil {
 		return err
 	}

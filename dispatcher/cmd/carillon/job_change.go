@@ -125,7 +125,7 @@ type pauseFlags struct {
 
 // set calls change with the job and the trigger, which may be empty, and prints the job, or for people what was done.
 func (p *pauseFlags) set(
-	ctx context.Context, c console, said string, change func(api *client.Client, app, job, trigger string) (dispatcher.Job, error),
+	ctx context.Context, c console, said string, change func(api *client.Client, of client.Pausable) (dispatcher.Job, error),
 ) error {
 	names, err := cutPath(p.Job, "APP/JOB[/TRIGGER]", 2)
 	if err != nil {
@@ -135,7 +135,7 @@ func (p *pauseFlags) set(
 	if err != nil {
 		return err
 	}
-	job, err := change(api, names[0], names[1], names[2])
+	job, err := change(api, client.Pausable{App: names[0], Job: names[1], Trigger: names[2]})
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func (p *jobPauseCommand) Run(ctx context.Context, c console) error {
 	}
 	why := dispatcher.PauseRequest{Reason: p.Reason, Until: until}
 	return p.set(ctx, c, "is paused: its fires are owed until you resume it",
-		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
-			return api.PauseJobFor(ctx, app, job, trigger, why, client.Condition{})
+		func(api *client.Client, of client.Pausable) (dispatcher.Job, error) {
+			return api.PauseJob(ctx, of, why, client.Condition{})
 		})
 }
 
@@ -171,8 +171,8 @@ type jobResumeCommand struct{ pauseFlags }
 // Run resumes it.
 func (r *jobResumeCommand) Run(ctx context.Context, c console) error {
 	return r.set(ctx, c, "goes on; fires that were missed follow the misfire_policy of their triggers",
-		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
-			return api.PauseJob(ctx, app, job, trigger, false, client.Condition{})
+		func(api *client.Client, of client.Pausable) (dispatcher.Job, error) {
+			return api.ResumeJob(ctx, of, client.Condition{})
 		})
 }
 

@@ -67,7 +67,8 @@ func TestKillBetweenAnyTwoStepsOfAnObjectiveCountsEachFireOnce(t *testing.T) {
 				next := job.Triggers["a"].NextFireTime
 				return next != nil && next.After(caughtUp)
 			})
-			must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", name, "", true, client.Condition{}))
+			must[dispatcher.Job](t)(last.PauseJob(t.Context(), client.Pausable{App: "kill", Job: name}, dispatcher.PauseRequest{},
+				client.Condition{}))
 		}
 		runs := last.settled(t, "kill", time.Now().Add(time.Hour))
 		to := time.Now().Add(-objectiveLag).Truncate(5 * time.Minute)

@@ -49,7 +49,8 @@ func pauseForgotten(t *testing.T, s *stage) symptom {
 	job := webhookJob("night", "asleep", "http://127.0.0.1:1", map[string]string{"a": "0 0 3 * * ?"})
 	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
 	why := dispatcher.PauseRequest{Reason: "while the warehouse moves"}
-	paused := must[dispatcher.Job](t)(s.PauseJobFor(t.Context(), "night", "asleep", "", why, client.Condition{Existing: true}))
+	paused := must[dispatcher.Job](t)(s.PauseJob(t.Context(), client.Pausable{App: "night", Job: "asleep"}, why,
+		client.Condition{Existing: true}))
 	s.shift(8 * 24 * time.Hour)
 	until(t, "the pause to count as forgotten", func() bool { return s.metric(t, "carillon_forgotten_pauses") > 0 })
 	return s.at("night/asleep", "e2e", "while the warehouse moves", `datetime="`+input.FormatInstant(*paused.PausedAt)+`"`)

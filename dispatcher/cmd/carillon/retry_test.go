@@ -105,7 +105,7 @@ func TestGoneTargetIsShownAndResumed(t *testing.T) {
 			t.Errorf("reason = %q, want the response", reason)
 		}
 		hits := len(r.all())
-		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "gone", "job", "tick", false, client.Condition{}))
+		must[dispatcher.Job](t)(n.ResumeJob(t.Context(), client.Pausable{App: "gone", Job: "job", Trigger: "tick"}, client.Condition{}))
 		until(t, "another answer", func() bool { return len(r.all()) > hits && tick().State == dispatcher.TriggerError })
 	})
 }

@@ -246,10 +246,11 @@ func TestFailuresAndMisfiresAreTold(t *testing.T) {
 		nightly.Expression, nightly.Timezone, nightly.MisfirePolicy = "* * * * * ?", "UTC", dispatcher.Skip
 		nightly.MisfireAfter = input.Duration(time.Second)
 		job.Triggers["nightly"] = nightly
-		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "shop", "load", "", true, client.Condition{Existing: true}))
+		must[dispatcher.Job](t)(n.PauseJob(t.Context(), client.Pausable{App: "shop", Job: "load"}, dispatcher.PauseRequest{},
+			client.Condition{Existing: true}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{Existing: true}))
 		elapse(5 * time.Second) // fires are missed
-		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "shop", "load", "", false, client.Condition{Existing: true}))
+		must[dispatcher.Job](t)(n.ResumeJob(t.Context(), client.Pausable{App: "shop", Job: "load"}, client.Condition{Existing: true}))
 		got, text, kind = w.document(t, "/missed", 1)
 		if p := got.Parent; got.Event != run.OnMisfire || p.Missed == nil || p.Missed.Count < 1 ||
 			p.Decision != dispatcher.DecisionSkip || kind != "follow on_misfire" {

@@ -320,11 +320,12 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 			return count
 		}
 		until(t, "a first fire", func() bool { return of(run.KindSchedule) > 0 })
-		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "pause", "ticks", "", true, client.Condition{}))
+		must[dispatcher.Job](t)(n.PauseJob(t.Context(), client.Pausable{App: "pause", Job: "ticks"}, dispatcher.PauseRequest{},
+			client.Condition{}))
 		paused := time.Now()
 		elapse(14 * time.Second) // so that fires of the first seconds are missed
 		resumed := time.Now()
-		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "pause", "ticks", "", false, client.Condition{}))
+		must[dispatcher.Job](t)(n.ResumeJob(t.Context(), client.Pausable{App: "pause", Job: "ticks"}, client.Condition{}))
 		until(t, "fires on time", func() bool {
 			return slices.ContainsFunc(r.all(), func(a arrival) bool {
 				return a.kind == string(run.KindSchedule) && a.scheduled.After(resumed.Add(4*time.Second))

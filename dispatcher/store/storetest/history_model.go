@@ -176,7 +176,7 @@ func (l *life) check() {
 // checkStrip requires that a strip has each scheduled time that verify counts, and says of it what explain says.
 func (l *life) checkStrip(verified verify.Trigger) {
 	now := l.now.Add(10 * time.Second)
-	found, err := verify.Strip(l.Context(), l.Store, verify.StripQuery{
+	found, err := verify.Strip(l.Context(), l.Store, view.StripQuery{
 		App: "shop", Job: l.job.Name, Trigger: "tick", Past: view.MostStripPast, Next: 20, Now: now,
 	})
 	l.must(err)

@@ -32,7 +32,7 @@ func stripTests() tests {
 // explain says the same of each.
 func (f *fixture) strip(name string, past, next int, now time.Time) []string {
 	f.Helper()
-	query := verify.StripQuery{App: "shop", Job: name, Trigger: "tick", Past: past, Next: next, Now: now}
+	query := view.StripQuery{App: "shop", Job: name, Trigger: "tick", Past: past, Next: next, Now: now}
 	found, err := verify.Strip(f.Context(), f.Store, query)
 	f.must(err)
 	f.agree(name, found, now)
@@ -111,14 +111,14 @@ func testStrip(t *testing.T, f *fixture) {
 		"planned 9m0s", "planned 10m0s",
 	})
 	f.wantStrip("the last three", f.strip("tick", 3, 0, now), []string{"misfire 6m0s", "waiting 7m0s", "waiting 8m0s"})
-	found, err := verify.Strip(t.Context(), f.Store, verify.StripQuery{App: "shop", Job: "tick", Trigger: "tick", Past: 6, Now: now})
+	found, err := verify.Strip(t.Context(), f.Store, view.StripQuery{App: "shop", Job: "tick", Trigger: "tick", Past: 6, Now: now})
 	f.must(err)
 	first, missed := found.Cells[0], found.Cells[1]
 	if first.State != run.Claimed || first.Late != 0 || missed.Decision != dispatcher.DecisionFireOnce ||
 		missed.State != run.Claimed && missed.State != run.Queued {
 		t.Errorf("got %+v and %+v, want a claimed run and a misfire with its catch-up run", first, missed)
 	}
-	_, err = verify.Strip(t.Context(), f.Store, verify.StripQuery{App: "shop", Job: "tick", Trigger: "other", Past: 6, Now: now})
+	_, err = verify.Strip(t.Context(), f.Store, view.StripQuery{App: "shop", Job: "tick", Trigger: "other", Past: 6, Now: now})
 	wantError(t, "a strip of no trigger", err, dispatcher.ErrNotFound)
 }
 
@@ -171,7 +171,7 @@ func testStripOfDaylightSaving(t *testing.T, f *fixture) {
 		f.put(job(name,
 			map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: tt.expression,
 				Timezone: "Europe/Berlin"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter}}}), tt.from)
-		found, err := verify.Strip(t.Context(), f.Store, verify.StripQuery{App: "shop", Job: name, Trigger: "tick", Next: 3, Now: tt.from})
+		found, err := verify.Strip(t.Context(), f.Store, view.StripQuery{App: "shop", Job: name, Trigger: "tick", Next: 3, Now: tt.from})
 		f.must(err)
 		f.agree(name, found, tt.from)
 		var got []string
