@@ -108,10 +108,7 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 	if err != nil {
 		return page, err
 	}
-	first, last := latest(query.From, app.Since), query.To
-	if last.IsZero() || last.After(app.Now) {
-		last = app.Now
-	}
+	first := latest(query.From, app.Since)
 	if query.Page.Cursor == "" {
 		if page.Leaks, err = reader.Leaks(ctx, query.App, app.Now.Add(-leakAfter), maxLeaks); err != nil {
 			return page, err
@@ -127,20 +124,19 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 		jobs = append([]string{from.job}, jobs...)
 		start = latest(from.at, first)
 	}
-	budget, steps := maxTimes, schedule.NewBudget(ctx, maxEvaluation)
+	c := comparison{reader: reader, app: query.App, last: end(query.To, app.Now), steps: schedule.NewBudget(ctx, maxEvaluation)}
 	for i, job := range jobs {
-		items, reached, used, err := verifyJob(ctx, reader, query.App, job, start, last, steps)
+		items, reached, err := c.job(ctx, job, start)
 		if err != nil {
 			return page, fmt.Errorf("verify job %s/%s: %w", query.App, job, err)
 		}
 		start = first
 		page.Items = append(page.Items, items...)
-		budget -= used
 		switch {
-		case reached.Before(last):
+		case reached.Before(c.last):
 			page.Next = cursor{job: job, within: true, at: reached.Add(time.Millisecond)}.String()
 			return page, nil
-		case (budget <= 0 || steps.Used() > maxEvaluation/2) && (i+1 < len(jobs) || more):
+		case c.spent() && (i+1 < len(jobs) || more):
 			page.Next = job
 			return page, nil
 		}
@@ -158,64 +154,85 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// verifyJob compares the triggers of a job from one time on. It returns the time up to which it
-// came, and how much of the budget that took.
-func verifyJob(
-	ctx context.Context, reader Reader, app, job string, from, to time.Time, steps *schedule.Budget,
-) (items []Trigger, reached time.Time, used int, err error) {
-	if to.Before(from) {
-		return nil, to, 0, nil
+// end is the last time to compare: no later than now, which is also what zero means.
+func end(to, now time.Time) time.Time {
+	if to.IsZero() || to.After(now) {
+		return now
 	}
-	key, err := reader.JobKey(ctx, app, job)
+	return to
+}
+
+// comparison is one call of Ledger.
+type comparison struct {
+	reader Reader
+	app    string
+	last   time.Time
+	steps  *schedule.Budget // of evaluating schedules
+	looked int              // how many scheduled times and runs it has looked at
+}
+
+// spent reports whether the call has done its amount of work.
+func (c *comparison) spent() bool { return c.looked >= maxTimes || c.steps.Used() > maxEvaluation/2 }
+
+// job compares the triggers of a job from one time on. It returns the time up to which it came.
+func (c *comparison) job(ctx context.Context, job string, from time.Time) (items []Trigger, to time.Time, err error) {
+	if to = c.last; to.Before(from) {
+		return nil, to, nil
+	}
+	key, err := c.reader.JobKey(ctx, c.app, job)
 	if errors.Is(err, dispatcher.ErrNotFound) {
-		return nil, to, 1, nil // it was purged or renamed a moment ago
+		c.looked++
+		return nil, to, nil // it was purged or renamed a moment ago
 	}
 	if err != nil {
-		return nil, to, 0, err
+		return nil, to, err
 	}
-	histories, err := reader.TriggerHistories(ctx, key, from)
+	histories, err := c.reader.TriggerHistories(ctx, key, from)
 	if err != nil || len(histories) == 0 {
-		return nil, to, 1, err
+		c.looked++
+		return nil, to, err
 	}
-	schedules := dispatcher.NewPastSchedules(reader, app)
+	schedules := dispatcher.NewPastSchedules(c.reader, c.app)
 	all := make([]*scheduled, len(histories))
 	share := max(maxTimes/len(histories), 100)
 	for i := range histories {
-		if all[i], err = evaluate(ctx, schedules, &histories[i], from, to, share, steps); err != nil {
-			return nil, to, 0, err
+		all[i] = &scheduled{from: from, to: to, most: share}
+		if err := all[i].evaluate(ctx, schedules, &histories[i], c.steps); err != nil {
+			return nil, to, err
 		}
 		to = all[i].reached(to)
 	}
 	// A job with a thousand times more runs than scheduled times gets through, but slowly.
 	const most = 2 * maxTimes
-	fires, err := reader.Fires(ctx, key, from, to, most)
+	fires, err := c.reader.Fires(ctx, key, from, to, most)
 	if err != nil {
-		return nil, to, 0, err
+		return nil, to, err
 	}
 	if len(fires) == most && fires[most-1].ScheduledAt.After(from) {
 		to = fires[most-1].ScheduledAt.Add(-time.Millisecond)
 	}
-	misfires, err := misfiresByTrigger(ctx, reader, dispatcher.RunQuery{App: app, Job: job, From: from, To: to})
+	misfires, err := misfiresByTrigger(ctx, c.reader, dispatcher.RunQuery{App: c.app, Job: job, From: from, To: to})
 	if err != nil {
-		return nil, to, 0, err
+		return nil, to, err
 	}
 	runs := map[int64][]time.Time{}
 	for _, key := range fires {
 		runs[key.TriggerID] = append(runs[key.TriggerID], key.ScheduledAt)
 	}
-	backfilled, err := reader.Backfilled(ctx, key, from, to)
+	backfilled, err := c.reader.Backfilled(ctx, key, from, to)
 	if err != nil {
-		return nil, to, 0, err
+		return nil, to, err
 	}
+	c.looked += len(fires)
 	for _, one := range all {
 		one.cut(to)
-		used += len(one.times) + 1
+		c.looked += len(one.times) + 1
 		result := Trigger{Job: job, Trigger: one.trigger, From: from, To: to, Backfilled: backfilled[one.id]}
 		one.compare(&result, runs[one.id], misfires[one.id])
 		items = append(items, result)
 	}
 	slices.SortFunc(items, func(a, b Trigger) int { return cmp.Compare(a.Trigger, b.Trigger) })
-	return items, to, used + len(fires), nil
+	return items, to, nil
 }
 
 // misfiresByTrigger returns all misfire decisions that a query selects, by trigger.
@@ -240,11 +257,13 @@ func misfiresByTrigger(
 
 // scheduled are the scheduled times of a trigger in a period.
 type scheduled struct {
-	id      int64 // of the trigger
-	trigger string
-	times   []time.Time // in order
-	full    bool        // there are more than were asked for
-	open    time.Time   // the first that is not yet claimed or settled; zero: none
+	from, to time.Time // the period
+	most     int       // as many as are asked for
+	id       int64     // of the trigger
+	trigger  string
+	times    []time.Time // in order
+	full     bool        // there are more
+	open     time.Time   // the first that is not yet claimed or settled; zero: none
 	// unchecked are spans whose scheduled times are unknown; why says why.
 	unchecked []dispatcher.Span
 	why       string
@@ -255,19 +274,18 @@ type scheduled struct {
 	moved []dispatcher.Span
 }
 
-// evaluate returns at most limit scheduled times of a trigger between two times.
-func evaluate(
-	ctx context.Context, schedules *dispatcher.PastSchedules, history *dispatcher.TriggerHistory, from, to time.Time,
-	limit int, steps *schedule.Budget,
-) (*scheduled, error) {
-	t := &scheduled{id: history.ID, trigger: history.Name, moved: movedSpans(history)}
+// evaluate finds the scheduled times of a trigger.
+func (t *scheduled) evaluate(
+	ctx context.Context, schedules *dispatcher.PastSchedules, history *dispatcher.TriggerHistory, steps *schedule.Budget,
+) error {
+	t.id, t.trigger, t.moved = history.ID, history.Name, movedSpans(history)
 	for _, s := range history.Spans() {
 		if !s.Open.IsZero() {
 			t.open = s.Open
 		}
-		low, high := latest(s.From, from), s.Until
-		if high.After(to) {
-			high = to
+		low, high := latest(s.From, t.from), s.Until
+		if high.After(t.to) {
+			high = t.to
 		}
 		if high.Before(low) || t.full {
 			continue
@@ -279,7 +297,7 @@ func evaluate(
 			t.skip(s, "its definition cannot be evaluated: "+err.Error())
 			continue
 		case err != nil:
-			return nil, err
+			return err
 		}
 		if _, delayed := parsed.FixedDelay(); delayed {
 			t.skip(s, "the fires of a fixed delay follow from its runs")
@@ -288,21 +306,21 @@ func evaluate(
 		if s.Revision.UsesZones() && s.Revision.Zones != schedule.ZonesVersion() {
 			t.doubtful = append(t.doubtful, s)
 		}
-		times, err := parsed.BetweenWithin(steps, low.Add(-time.Millisecond), high, limit+1-len(t.times))
+		times, err := parsed.BetweenWithin(steps, low.Add(-time.Millisecond), high, t.most+1-len(t.times))
 		var costly input.Problems
 		switch {
 		case errors.As(err, &costly):
 			t.skip(s, "its scheduled times take too long to evaluate: "+err.Error())
 			continue
 		case err != nil:
-			return nil, err
+			return err
 		}
 		t.times = append(t.times, times...)
-		t.full = len(t.times) > limit
+		t.full = len(t.times) > t.most
 	}
 	var reached time.Time
 	if t.full {
-		reached = t.times[limit-1]
+		reached = t.times[t.most-1]
 	}
 	// Two spans hold the same time if its fire was claimed early and its job was then deleted and
 	// declared again.
@@ -311,7 +329,7 @@ func evaluate(
 	if t.full {
 		t.cut(reached)
 	}
-	return t, nil
+	return nil
 }
 
 // movedSpans returns the spans before what a trigger owed here first, each time that its app came from elsewhere. Runs of
@@ -355,13 +373,11 @@ func (t *scheduled) cut(to time.Time) {
 // byLength orders misfire decisions by how long they are from first to last.
 func byLength(a, b dispatcher.Misfire) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) }
 
-// compare fills result from the scheduled times, the runs in order, and the misfire decisions. When a schedule changed, what it
-// no longer contained was decided at once, and what it still contained later: the later decision then spans times of the earlier one,
-// which it does not count.
-func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispatcher.Misfire) {
-	result.Scheduled, result.Unchecked = len(t.times), t.why
-	found := make([]int, len(t.times)) // runs and misfire decisions of each time
-	by := make([]*dispatcher.Misfire, len(t.times))
+// decided returns how many misfire decisions each time has, and the last of them. When a schedule changed, what it no longer
+// contained was decided at once, and what it still contained later: the later decision then spans times of the earlier one, which
+// it does not count.
+func (t *scheduled) decided(result *Trigger, misfires []dispatcher.Misfire) (found []int, by []*dispatcher.Misfire) {
+	found, by = make([]int, len(t.times)), make([]*dispatcher.Misfire, len(t.times))
 	for _, m := range slices.SortedStableFunc(slices.Values(misfires), byLength) {
 		first := sort.Search(len(t.times), func(i int) bool { return !t.times[i].Before(m.From) })
 		after := sort.Search(len(t.times), func(i int) bool { return t.times[i].After(m.To) })
@@ -374,6 +390,13 @@ func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispat
 			by[i] = &m
 		}
 	}
+	return found, by
+}
+
+// compare fills result from the scheduled times, the runs in order, and the misfire decisions.
+func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispatcher.Misfire) {
+	result.Scheduled, result.Unchecked = len(t.times), t.why
+	found, by := t.decided(result, misfires) // and runs, from here on
 	for _, at := range runs {
 		i, expected := slices.BinarySearchFunc(t.times, at, time.Time.Compare)
 		switch {
