@@ -9,7 +9,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -195,14 +194,14 @@ func (s *Store) addPlanned(
 	if err != nil {
 		return err
 	}
-	calendars, budget := dispatcher.CompileCalendars(all), view.NewPlannedBudget(ctx)
-	from := now
+	calendars := dispatcher.CompileCalendars(all)
+	p := view.NewPlanned(ctx, now, query.To, step)
 	if query.From.After(now) {
-		from = query.From.Add(-time.Millisecond)
+		p.After = query.From.Add(-time.Millisecond)
 	}
 	for _, t := range triggers {
 		job := jobs[t.jobID]
-		marks, err := planned(budget, job.Job, t, calendars, from, query.To, step)
+		marks, err := planned(p, job.Job, t, calendars)
 		var costly input.Problems
 		switch {
 		case errors.As(err, &costly):
@@ -216,18 +215,17 @@ func (s *Store) addPlanned(
 }
 
 // planned returns the marks of the fires of one trigger.
-func planned(budget *schedule.Budget, job dispatcher.Job, t triggerRow, calendars dispatcher.Calendars, from, to time.Time,
-	step time.Duration) ([]view.TimelineMark, error) {
+func planned(p view.Planned, job dispatcher.Job, t triggerRow, calendars dispatcher.Calendars) ([]view.TimelineMark, error) {
 	job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
 	s, err := t.Parse(job.Identity(t.name), t.AnchorAt, calendars)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the trigger is put into quarantine when it is due
 	}
 	if _, delayed := s.FixedDelay(); delayed {
-		if !t.NextFireTime.After(from) {
+		if !t.NextFireTime.After(p.After) {
 			return nil, nil
 		}
 		return []view.TimelineMark{{What: view.MarkPlanned, ScheduledAt: *t.NextFireTime, Count: 1, Trigger: t.name}}, nil
 	}
-	return view.PlannedMarks(budget, s, t.name, from, to, step)
+	return p.Marks(s, t.name)
 }

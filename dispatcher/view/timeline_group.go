@@ -13,35 +13,39 @@ import (
 // plannedSteps bounds what the planned fires of one page of a timeline cost.
 const plannedSteps = 40 * schedule.StepsPerSearch
 
-// NewPlannedBudget returns a budget for the planned fires of a page of a timeline.
-func NewPlannedBudget(ctx context.Context) *schedule.Budget {
-	return schedule.NewBudget(ctx, plannedSteps)
+// Planned is the time of which a page of a timeline shows planned fires.
+type Planned struct {
+	After, To time.Time // without After itself
+	Step      time.Duration
+	budget    *schedule.Budget
 }
 
-// PlannedMarks returns the marks of the fires of a trigger's schedule in (after, to]. Of a dense schedule it returns one mark for
-// each step that has fires, counted from after on. The error is Errors of package schedule, or that of the budget's context.
-func PlannedMarks(
-	budget *schedule.Budget, s *schedule.Schedule, trigger string, after, to time.Time, step time.Duration,
-) ([]TimelineMark, error) {
-	times, err := s.BetweenWithin(budget, after, to, MostTimelineMarks+1)
+// NewPlanned returns a Planned with the budget of a page.
+func NewPlanned(ctx context.Context, after, to time.Time, step time.Duration) Planned {
+	return Planned{after, to, step, schedule.NewBudget(ctx, plannedSteps)}
+}
+
+// Marks returns the marks of the fires of a trigger's schedule. Of a dense schedule it returns one mark for each step that has
+// fires, counted from After on. The error is Errors of package schedule, or that of the budget's context.
+func (p Planned) Marks(s *schedule.Schedule, trigger string) ([]TimelineMark, error) {
+	times, err := s.BetweenWithin(p.budget, p.After, p.To, MostTimelineMarks+1)
 	if err != nil {
 		return nil, err
 	}
-	dense := len(times) > MostTimelineMarks
 	var marks []TimelineMark
-	if !dense {
+	if len(times) <= MostTimelineMarks {
 		for _, at := range times {
 			marks = append(marks, TimelineMark{What: MarkPlanned, ScheduledAt: at, Count: 1, Trigger: trigger})
 		}
 		return marks, nil
 	}
-	for begin := after; begin.Before(to); {
-		at, ok, err := s.FindWithin(budget, begin)
-		if err != nil || !ok || at.After(to) {
+	for begin := p.After; begin.Before(p.To); {
+		at, ok, err := s.FindWithin(p.budget, begin)
+		if err != nil || !ok || at.After(p.To) {
 			return marks, err
 		}
 		marks = append(marks, TimelineMark{What: MarkPlanned, ScheduledAt: at, Count: 1, AtLeast: true, Trigger: trigger})
-		begin = after.Add((at.Sub(after)/step + 1) * step).Add(-time.Millisecond)
+		begin = p.After.Add((at.Sub(p.After)/p.Step + 1) * p.Step).Add(-time.Millisecond)
 	}
 	return marks, nil
 }

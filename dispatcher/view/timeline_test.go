@@ -68,7 +68,7 @@ func TestPlannedMarksOfSchedules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		marks, err := view.PlannedMarks(view.NewPlannedBudget(t.Context()), s, "t", now, to, view.TimelineStep(now, to))
+		marks, err := view.NewPlanned(t.Context(), now, to, view.TimelineStep(now, to)).Marks(s, "t")
 		if err != nil {
 			t.Fatal(err)
 		}
