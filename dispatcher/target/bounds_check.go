@@ -32,7 +32,7 @@ func (b Bounds) CheckTarget(app string, t Target) error {
 				"queue %s is not one that app %s may send to; its bounds allow %s (sqs.queues)",
 				input.Echo(s.QueueARN), app, orNone(b.SQS.Queues))
 		}
-		checkRole(&problems, "/target/sqs", app, s.AssumeRole, "sqs.roles", b.SQS.Roles)
+		b.checkRole(&problems, "/target/sqs", app, s.AssumeRole, "sqs")
 	}
 	if s := t.SNS; s != nil {
 		b.checkTopic(&problems, "/target/sns", app, s)
@@ -45,7 +45,7 @@ func (b Bounds) checkTopic(problems *input.Problems, at, app string, s *SNS) {
 		problems.Add(at+"/topic_arn", input.CodeBoundTopic, "topic %s is not one that app %s may publish to; its bounds allow %s (sns.topics)",
 			input.Echo(s.TopicARN), app, orNone(b.SNS.Topics))
 	}
-	checkRole(problems, at, app, s.AssumeRole, "sns.roles", b.SNS.Roles)
+	b.checkRole(problems, at, app, s.AssumeRole, "sns")
 }
 
 // checkSecrets checks the references of secrets of an app, by their JSON pointers below at.
@@ -158,14 +158,15 @@ func (b Bounds) checkLambda(problems *input.Problems, at, app string, l *Lambda)
 			"function %s is not one that app %s may invoke; its bounds allow %s (lambda.functions)",
 			input.Echo(function), app, orNone(b.Lambda.Functions))
 	}
-	checkRole(problems, at, app, l.AssumeRole, "lambda.roles", b.Lambda.Roles)
+	b.checkRole(problems, at, app, l.AssumeRole, "lambda")
 }
 
-// checkRole checks the role of a target, which may be nil; bound names the list of those that are allowed.
-func checkRole(problems *input.Problems, at, app string, role *AssumeRole, bound string, allowed []string) {
+// checkRole checks the role of a target of a kind, which may be nil.
+func (b Bounds) checkRole(problems *input.Problems, at, app string, role *AssumeRole, kind string) {
+	allowed := map[string][]string{"lambda": b.Lambda.Roles, "sqs": b.SQS.Roles, "sns": b.SNS.Roles}[kind]
 	if role != nil && !anyMatches(allowed, role.RoleARN) {
-		problems.Add(at+"/assume_role/role_arn", input.CodeBoundRole, "role %s is not one that app %s may use; its bounds allow %s (%s)",
-			input.Echo(role.RoleARN), app, orNone(allowed), bound)
+		problems.Add(at+"/assume_role/role_arn", input.CodeBoundRole, "role %s is not one that app %s may use; its bounds allow %s (%s.roles)",
+			input.Echo(role.RoleARN), app, orNone(allowed), kind)
 	}
 }
 
