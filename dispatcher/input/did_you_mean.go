@@ -3,6 +3,8 @@ package input
 import (
 	"slices"
 	"strings"
+
+	"github.com/agext/levenshtein"
 )
 
 // CheckEnum adds a problem unless the value at path is one of the allowed ones. what names it in the message.
@@ -34,7 +36,7 @@ func DidYouMean(name string, known []string) string {
 	name = plain(name)
 	best, least := "", farthest+1
 	for _, candidate := range known {
-		if d := distance(name, plain(candidate)); d < least && d < len(candidate) {
+		if d := levenshtein.Distance(name, plain(candidate), nil); d < least && d < len(candidate) {
 			best, least = candidate, d
 		}
 	}
@@ -42,24 +44,4 @@ func DidYouMean(name string, known []string) string {
 		return ""
 	}
 	return "; did you mean " + best + "?"
-}
-
-// distance is the number of insertions, deletions and replacements that turn b into a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
