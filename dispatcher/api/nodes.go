@@ -1,11 +1,13 @@
 package api
 
 import (
+	"encoding/base64"
 	"errors"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 func (a *API) listNodes(r *request) (response, error) {
@@ -42,4 +44,61 @@ func resolveRollback(choice dispatcher.RollbackChoice) func(*API, *request) (res
 		rollback, err := a.store.ResolveRollback(r.Context(), choice, r.By())
 		return response{body: rollback}, conflict(err, "see GET /v1/rollback")
 	}
+}
+
+func (a *API) getZones(r *request) (response, error) {
+	setting, err := a.store.ZoneSetting(r.Context())
+	if err != nil {
+		return response{}, err
+	}
+	return a.zoneStatus(r, setting)
+}
+
+// zoneStatus adds to a setting what nodes compute with.
+func (a *API) zoneStatus(r *request, setting dispatcher.ZoneSetting) (response, error) {
+	nodes, err := a.store.Nodes(r.Context())
+	if err != nil {
+		return response{}, err
+	}
+	status := dispatcher.ZoneStatus{ZoneSetting: setting, Nodes: []dispatcher.NodeZones{}}
+	for _, node := range nodes {
+		if node.State != dispatcher.NodeDead {
+			status.Nodes = append(status.Nodes, dispatcher.NodeZones{ID: node.ID, Name: node.Name, Zones: node.Zones})
+		}
+	}
+	return response{body: status}, nil
+}
+
+// useZones makes all nodes compute with the data in the body. They have to know all zones that triggers may use now.
+func (a *API) useZones(r *request) (response, error) {
+	var given dispatcher.ZoneData
+	problems := r.Decode(&given)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	archive, err := base64.StdEncoding.DecodeString(given.Archive)
+	if err != nil || len(archive) == 0 {
+		problems.Add("/archive", input.CodeZoneData, "archive is not an archive of time zone data in base64; make one with "+
+			"carillon zones use, which sends it, or with make zones")
+		return response{}, problems.Err()
+	}
+	zones, err := schedule.OpenZonesLike(archive, schedule.CurrentZones())
+	if err != nil {
+		problems.Add("/archive", input.CodeZoneData, "archive cannot be used: %v", err)
+		return response{}, problems.Err()
+	}
+	setting, err := a.store.SetZones(r.Context(), zones.Release(), archive, r.By())
+	if err != nil {
+		return response{}, err
+	}
+	return a.zoneStatus(r, setting)
+}
+
+// resetZones makes each node compute with its own data.
+func (a *API) resetZones(r *request) (response, error) {
+	setting, err := a.store.SetZones(r.Context(), "", nil, r.By())
+	if err != nil {
+		return response{}, err
+	}
+	return a.zoneStatus(r, setting)
 }
