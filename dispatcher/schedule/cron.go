@@ -95,25 +95,17 @@ func (g *grammar) parse(text, identity string) (fields, []*input.Problem) {
 		var err *input.Problem
 		tok.identity = hasher(identity)
 		switch spec := &g.fields[i]; spec.name {
-		case fieldSecond:
-			f.second, err = spec.parseSet(tok)
-		case fieldMinute:
-			f.minute, err = spec.parseSet(tok)
-		case fieldHour:
-			f.hour, err = spec.parseSet(tok)
 		case fieldDOM:
 			dom = tok.text
 			err = g.parseDOM(&f.days, spec, tok)
-		case fieldMonth:
-			f.month, err = spec.parseSet(tok)
 		case fieldWeekday:
 			dow = tok.text
 			err = g.parseWeekday(&f.days, spec, tok)
-		case fieldYear:
-			if tok.text == "*" {
+		default:
+			if spec.name == fieldYear && tok.text == "*" {
 				continue // as without the field
 			}
-			f.year, err = spec.parseSet(tok)
+			*f.set(spec.name), err = spec.parseSet(tok)
 		}
 		if err != nil {
 			problems = append(problems, err)
@@ -137,6 +129,21 @@ func (g *grammar) parse(text, identity string) (fields, []*input.Problem) {
 		problems = append(problems, f.never())
 	}
 	return f, problems
+}
+
+// set is that of a field which is no day field.
+func (f *fields) set(name string) *set {
+	switch name {
+	case fieldSecond:
+		return &f.second
+	case fieldMinute:
+		return &f.minute
+	case fieldHour:
+		return &f.hour
+	case fieldMonth:
+		return &f.month
+	}
+	return &f.year
 }
 
 func oneQuestionMark(dom, dow string) *input.Problem {

@@ -97,9 +97,6 @@ func (it item) addTo(s *set) *input.Problem {
 func (it item) bounds() (low, high, step int, err *input.Problem) {
 	body, stepText, stepped := strings.Cut(it.text, "/")
 	step = 1
-	if stepped && it.noSteps {
-		return 0, 0, 0, it.malformed("this field takes no steps; list the values")
-	}
 	if stepped {
 		if step, err = it.step(body, stepText); err != nil {
 			return 0, 0, 0, err
@@ -122,11 +119,16 @@ func (it item) bounds() (low, high, step int, err *input.Problem) {
 			high = max(low, it.high)
 		}
 	}
-	if err == nil && stepped && it.quartzNames && body != "" && isLetter(body[len(body)-1]) {
+	if err == nil && stepped && it.endsInName(body) {
 		return 0, 0, 0, problemf(input.CodeCronStep, "step after a name in %q of the %s field; write numbers, such as %d-%d/%d",
 			it.text, it.name, low, high, step)
 	}
 	return low, high, step, err
+}
+
+// endsInName reports whether the text before a slash ends in a name, after which Quartz takes no step.
+func (it item) endsInName(body string) bool {
+	return it.quartzNames && body != "" && isLetter(body[len(body)-1])
 }
 
 // ends reads the two ends of a range.
@@ -199,6 +201,8 @@ func (it item) step(body, text string) (int, *input.Problem) {
 		most = it.high - it.low
 	}
 	switch {
+	case it.noSteps:
+		return 0, it.malformed("this field takes no steps; list the values")
 	case text == "":
 		return 0, problemf(input.CodeCronStep, "no step after / in %q of the %s field", it.text, it.name)
 	case !isNumber(text):

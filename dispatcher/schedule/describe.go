@@ -85,9 +85,8 @@ func (f *fields) describeTimes() string {
 	return strings.Join(parts, " of ")
 }
 
-// describe describes the days on which the rule fires.
-func (r *dayRule) describe() string {
-	var dom, dow []string
+// describeMonthDays describes the days of the month on which the rule fires.
+func (r *dayRule) describeMonthDays() (dom []string) {
 	if days := bitList(r.dom); r.dom != everyDay && r.dom != 0 {
 		dom = append(dom, "day "+runs(days, strconv.Itoa))
 	}
@@ -100,6 +99,11 @@ func (r *dayRule) describe() string {
 	for _, d := range bitList(r.domNear) {
 		dom = append(dom, "the weekday nearest to day "+strconv.Itoa(d))
 	}
+	return dom
+}
+
+// describeWeekdays describes the weekdays on which the rule fires.
+func (r *dayRule) describeWeekdays() (dow []string) {
 	weekday := func(w int) string { return time.Weekday(w).String() }
 	if r.dow != everyWeekday && r.dow != 0 {
 		dow = append(dow, runs(bitList(uint32(r.dow)), weekday))
@@ -112,7 +116,12 @@ func (r *dayRule) describe() string {
 			dow = append(dow, "the "+ordinal+" "+weekday(w)+" of the month")
 		}
 	}
-	link := " and on "
+	return dow
+}
+
+// describe describes the days on which the rule fires.
+func (r *dayRule) describe() string {
+	dom, dow, link := r.describeMonthDays(), r.describeWeekdays(), " and on "
 	if r.either {
 		link = " or on "
 	}

@@ -217,16 +217,8 @@ func clean(text string) (string, *input.Problem) {
 		return "", problemf(input.CodeCronControl, "expression is not valid UTF-8")
 	}
 	for i, r := range text {
-		switch {
-		case r == '\n' || r == '\r':
-			return "", problemf(input.CodeCronControl, "line break at column %d; write one expression", i+1)
-		case r == '\t' || r >= ' ' && r < 0x7f:
-		case unicode.IsSpace(r):
-			return "", problemf(input.CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, i+1)
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
-			return "", problemf(input.CodeCronControl, "invisible character U+%04X at column %d; remove it", r, i+1)
-		default:
-			return "", problemf(input.CodeCronSyntax, "%q at column %d is not ASCII", r, i+1)
+		if r != '\t' && (r < ' ' || r >= 0x7f) {
+			return "", unprintable(r, i+1)
 		}
 	}
 	text = strings.Trim(text, " \t")
@@ -239,21 +231,38 @@ func clean(text string) (string, *input.Problem) {
 	return text, nil
 }
 
+// unprintable says what a character is that no dialect has.
+func unprintable(r rune, column int) *input.Problem {
+	switch {
+	case r == '\n' || r == '\r':
+		return problemf(input.CodeCronControl, "line break at column %d; write one expression", column)
+	case unicode.IsSpace(r):
+		return problemf(input.CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, column)
+	case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+		return problemf(input.CodeCronControl, "invisible character U+%04X at column %d; remove it", r, column)
+	}
+	return problemf(input.CodeCronSyntax, "%q at column %d is not ASCII", r, column)
+}
+
+// forms are what dialects begin with, and have within. The first that fits is the one.
+var forms = []struct {
+	beginning, within string
+	dialect           Dialect
+}{
+	{"@every ", "", DialectInterval}, {"rate(", "", DialectInterval}, {"delay(", "", DialectInterval},
+	{"cron(", "", DialectAWS}, {"at(", "", DialectAt}, {"@", "", DialectUnix},
+	{"every ", " from ", DialectDailyInterval}, {"every ", " on ", DialectDailyInterval}, {"every ", "", DialectCalendarInterval},
+}
+
 // recognise returns the dialect of a text that clean has returned.
 func recognise(text string) (Dialect, *input.Problem) {
-	switch {
-	case strings.HasPrefix(text, "@every ") || strings.HasPrefix(text, "rate(") || strings.HasPrefix(text, "delay("):
-		return DialectInterval, nil
-	case strings.HasPrefix(text, "cron("):
-		return DialectAWS, nil
-	case strings.HasPrefix(text, "every ") && (strings.Contains(text, " from ") || strings.Contains(text, " on ")):
-		return DialectDailyInterval, nil
-	case strings.HasPrefix(text, "every "):
-		return DialectCalendarInterval, nil
-	case strings.HasPrefix(text, "at("), len(text) > 4 && isNumber(text[:4]) && text[4] == '-' && strings.ContainsRune(text, ':'):
+	for _, form := range forms {
+		if strings.HasPrefix(text, form.beginning) && strings.Contains(text, form.within) {
+			return form.dialect, nil
+		}
+	}
+	if len(text) > 4 && isNumber(text[:4]) && text[4] == '-' && strings.ContainsRune(text, ':') {
 		return DialectAt, nil
-	case text[0] == '@':
-		return DialectUnix, nil
 	}
 	switch n := countTokens(text); n {
 	case 5:

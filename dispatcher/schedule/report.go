@@ -106,6 +106,11 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 		}
 	}
 	out = append(out, s.movedHour(from)...)
+	return append(out, s.firesTooFew()...)
+}
+
+// firesTooFew warns if the schedule never fires, or if jitter moves a fire to the next.
+func (s *Schedule) firesTooFew() (out []Warning) {
 	switch first, left, ok := s.find(firstInstant, WarningSteps); {
 	case left < 0: // a search for a fire says so, if it takes too long as well
 	case !ok && s.spec.Calendar != nil:
