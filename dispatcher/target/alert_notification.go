@@ -83,49 +83,26 @@ func (c *Call) templateFields() []string {
 
 // ofNotification returns the value of a field that a notification has; is is false for one of the delivery.
 func (f field) ofNotification(n *AlertNotification) (text string, at time.Time, is bool) {
-	switch f {
-	case fieldApp:
-		text = n.App
-	case fieldAlert:
-		text = n.Alert
-	case fieldJob:
-		text = n.Job
-	case fieldCondition:
-		text = string(n.Condition)
-	case fieldTransition:
-		text = string(n.Transition)
-	case fieldTitle:
-		text = n.Title()
-	case fieldAt:
-		at = n.At
-	case fieldSince:
-		at = n.Since
-	case fieldCount:
-		text = strconv.Itoa(n.Count)
-	case fieldTrigger:
-		text = n.Trigger
-	case fieldRun:
-		text = n.Run
-	case fieldScheduledAt:
-		if n.ScheduledAt != nil {
-			at = *n.ScheduledAt
-		}
-	case fieldClass:
-		text = string(n.Class)
-	case fieldError:
-		text = n.Error
-	case fieldLateBy:
-		if n.LateBy > 0 {
-			text = n.LateBy.String()
-		}
-	case fieldBy:
-		text = n.By
-	case fieldReason:
-		text = n.Reason
-	default:
-		return "", at, false
+	var scheduled time.Time
+	if n.ScheduledAt != nil {
+		scheduled = *n.ScheduledAt
 	}
-	return text, at, true
+	late := ""
+	if n.LateBy > 0 {
+		late = n.LateBy.String()
+	}
+	switch value := map[field]any{
+		fieldApp: n.App, fieldAlert: n.Alert, fieldJob: n.Job, fieldTrigger: n.Trigger, fieldRun: n.Run, fieldScheduledAt: scheduled,
+		fieldCondition: string(n.Condition), fieldTransition: string(n.Transition), fieldTitle: n.Title(), fieldAt: n.At,
+		fieldSince: n.Since, fieldCount: strconv.Itoa(n.Count), fieldClass: string(n.Class), fieldError: n.Error, fieldLateBy: late,
+		fieldBy: n.By, fieldReason: n.Reason,
+	}[f].(type) {
+	case string:
+		return value, at, true
+	case time.Time:
+		return "", value, true
+	}
+	return "", at, false
 }
 
 // sampleNotificationCall is sampleCall for the target of an alert. The error has many lines, so that a header that holds it

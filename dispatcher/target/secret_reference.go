@@ -131,40 +131,50 @@ func checkSecretFile(report func(string, ...any), path string) {
 	}
 }
 
+// managedParts are the parts of references to managers of secrets, and what is wrong with one that does not match its pattern.
+var managedParts = []struct {
+	source  SecretSource
+	part    string // name, arn or version
+	pattern *regexp.Regexp
+	problem string
+}{
+	{SecretsManager, "arn", secretARN, "%s is not the ARN of a secret; write it as arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME"},
+	{SecretsManager, "name", secretName, "%s is not the name of a secret: 1 to 512 letters, digits and any of /_+=.@-, or an ARN"},
+	{SecretsManager, "version", stagingLabel,
+		"version %s is not a staging label such as AWSCURRENT or AWSPREVIOUS: 1 to 256 letters, digits and any of _+=.-"},
+	{SecretParameterStore, "arn", parameterARN, "%s is not the ARN of a parameter; write it as arn:aws:ssm:REGION:ACCOUNT:parameter/NAME"},
+	{SecretParameterStore, "name", parameterName,
+		"%s is not the name of a parameter: 1 to 1000 letters, digits and any of /_.-, or an ARN; the version follows an @"},
+	{SecretParameterStore, "version", parameterVersion, "version %s is neither the number nor a label of a version of a parameter"},
+	{SecretVault, "version", vaultVersion, "version %s is not the number of a version in Vault, 1 or more"},
+}
+
 // checkManaged reports what is wrong with each part of a reference to a manager of secrets.
 func (r SecretReference) checkManaged(report func(string, ...any), text string) {
-	isARN := strings.HasPrefix(r.Name, "arn:")
+	check := func(part, value string) {
+		for _, p := range managedParts {
+			if p.source == r.Source && p.part == part && !p.pattern.MatchString(value) {
+				report(p.problem, input.Echo(value))
+			}
+		}
+	}
 	switch {
 	case r.Source == SecretVault:
 		if err := checkVaultPath(r.Name); err != nil {
 			report("path %s %s", input.Echo(r.Name), err)
 		}
-	case r.Source == SecretsManager && isARN && !secretARN.MatchString(r.Name):
-		report("%s is not the ARN of a secret; write it as arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME", input.Echo(r.Name))
-	case r.Source == SecretsManager && !isARN && !secretName.MatchString(r.Name):
-		report("%s is not the name of a secret: 1 to 512 letters, digits and any of /_+=.@-, or an ARN", input.Echo(r.Name))
-	case r.Source == SecretParameterStore && isARN && !parameterARN.MatchString(r.Name):
-		report("%s is not the ARN of a parameter; write it as arn:aws:ssm:REGION:ACCOUNT:parameter/NAME", input.Echo(r.Name))
-	case r.Source == SecretParameterStore && !isARN && !parameterName.MatchString(r.Name):
-		report("%s is not the name of a parameter: 1 to 1000 letters, digits and any of /_.-, or an ARN; the version follows an @",
-			input.Echo(r.Name))
+	case strings.HasPrefix(r.Name, "arn:"):
+		check("arn", r.Name)
+	default:
+		check("name", r.Name)
 	}
 	if hasKey := strings.Contains(text, "#"); hasKey && !secretKey.MatchString(r.Key) {
 		report("key %s is not 1 to 256 characters without # and @; leave out # to use the whole secret", input.Echo(r.Key))
 	} else if !hasKey && r.Source == SecretVault {
 		report("key is missing: a secret of Vault has several; name one, as in vault:secret/data/billing#token")
 	}
-	if !strings.HasSuffix(text, "@"+r.Version) {
-		return
-	}
-	switch {
-	case r.Source == SecretsManager && !stagingLabel.MatchString(r.Version):
-		report("version %s is not a staging label such as AWSCURRENT or AWSPREVIOUS: 1 to 256 letters, digits and any of _+=.-",
-			input.Echo(r.Version))
-	case r.Source == SecretParameterStore && !parameterVersion.MatchString(r.Version):
-		report("version %s is neither the number nor a label of a version of a parameter", input.Echo(r.Version))
-	case r.Source == SecretVault && !vaultVersion.MatchString(r.Version):
-		report("version %s is not the number of a version in Vault, 1 or more", input.Echo(r.Version))
+	if strings.HasSuffix(text, "@"+r.Version) {
+		check("version", r.Version)
 	}
 }
 

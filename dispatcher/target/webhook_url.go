@@ -14,27 +14,24 @@ import (
 
 // checkURL never echoes the URL: it may hold a password or a key.
 func checkURL(problems *input.Problems, path, text string) {
-	if len(text) > maxURL {
-		problems.Add(path, input.CodeURLTooLong, "URL has %d characters; the maximum is %d", len(text), maxURL)
-		return
-	}
-	if text == "" {
-		problems.Add(path, input.CodeRequired, "URL is empty; write it as https://host/path")
-		return
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		problems.Add(path, input.CodeURLSyntax, "URL holds a space or control character; percent-encode it")
-		return
-	}
-	if port, given := writtenPort(text); given && !validPort(port) {
-		problems.Add(path, input.CodeURLPort, "the port is not a plain number from 1 to 65535; if you name none, leave out the colon, too")
-		return
-	}
 	u, err := url.Parse(text)
-	if err != nil {
+	switch {
+	case len(text) > maxURL:
+		problems.Add(path, input.CodeURLTooLong, "URL has %d characters; the maximum is %d", len(text), maxURL)
+	case text == "":
+		problems.Add(path, input.CodeRequired, "URL is empty; write it as https://host/path")
+	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		problems.Add(path, input.CodeURLSyntax, "URL holds a space or control character; percent-encode it")
+	case !validPort(writtenPort(text)):
+		problems.Add(path, input.CodeURLPort, "the port is not a plain number from 1 to 65535; if you name none, leave out the colon, too")
+	case err != nil:
 		problems.Add(path, input.CodeURLSyntax, "URL cannot be parsed; write it as https://host/path")
-		return
+	default:
+		checkURLParts(problems, path, text, u)
 	}
+}
+
+func checkURLParts(problems *input.Problems, path, text string, u *url.URL) {
 	if u.User != nil {
 		problems.Add(path, input.CodeURLUserinfo, "URL carries a user name or password; send it as a header instead")
 	}
@@ -74,9 +71,9 @@ func writtenPort(text string) (port string, given bool) {
 	return port, given
 }
 
-func validPort(text string) bool {
+func validPort(text string, given bool) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
-	return err == nil && n > 0 && text[0] != '0'
+	return !given || err == nil && n > 0 && text[0] != '0'
 }
 
 // checkUnicodeHost refuses a host that is not ASCII. What name or address it stands for depends on who reads it, and it
