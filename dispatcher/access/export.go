@@ -114,60 +114,43 @@ func (e Export) Validate() error {
 	problems.AddError("/app", e.App.Validate())
 	checkRevision(&problems, "/app/revision", e.App.Revision)
 	checkMoved(&problems, "/exported_at", &e.ExportedAt)
-	jobs := map[string]bool{}
-	for i, c := range e.Calendars {
-		if len(problems) > mostListed {
-			break
+	each := func(list string, n int, check func(i int, at string)) {
+		for i := 0; i < n && len(problems) <= mostListed; i++ {
+			check(i, input.Pointer(list, strconv.Itoa(i)))
 		}
-		problems.AddError(input.Pointer("calendars", strconv.Itoa(i)), c.Validate())
 	}
-	groups := map[string]bool{}
-	for i, g := range e.Groups {
-		if len(problems) > mostListed {
-			break
+	seen := map[string]bool{}
+	own := func(at, kind, app, name string) {
+		if app != e.App.Name || seen[kind+name] {
+			problems.Add(at+"/name", input.CodeNameMismatch, "%s %s is of another app than %s, or given twice", kind,
+				input.Echo(app+"/"+name), input.Echo(e.App.Name))
 		}
-		at := input.Pointer("groups", strconv.Itoa(i))
-		if g.App != e.App.Name || groups[g.Name] {
-			problems.Add(at+"/name", input.CodeNameMismatch, "group %s is of another app than %s, or given twice", input.Echo(g.App+"/"+g.Name),
-				input.Echo(e.App.Name))
-		}
-		groups[g.Name] = true
-		problems.AddError(at, g.Validate())
+		seen[kind+name] = true
 	}
-	alerts := map[string]bool{}
-	for i, a := range e.Alerts {
-		if len(problems) > mostListed {
-			break
-		}
-		at := input.Pointer("alerts", strconv.Itoa(i))
-		if a.App != e.App.Name || alerts[a.Name] {
-			problems.Add(at+"/name", input.CodeNameMismatch, "alert %s is of another app than %s, or given twice", input.Echo(a.App+"/"+a.Name),
-				input.Echo(e.App.Name))
-		}
-		alerts[a.Name] = true
+	each("calendars", len(e.Calendars), func(i int, at string) { problems.AddError(at, e.Calendars[i].Validate()) })
+	each("groups", len(e.Groups), func(i int, at string) {
+		own(at, "group", e.Groups[i].App, e.Groups[i].Name)
+		problems.AddError(at, e.Groups[i].Validate())
+	})
+	each("alerts", len(e.Alerts), func(i int, at string) {
+		a := e.Alerts[i]
+		own(at, "alert", a.App, a.Name)
 		problems.AddError(at, a.Validate())
 		if a.Muted != nil {
 			input.CheckText(&problems, at+"/muted/reason", a.Muted.Reason)
 			checkMoved(&problems, at+"/muted/until", a.Muted.Until)
 			checkMoved(&problems, at+"/muted/at", a.Muted.At)
 		}
-	}
-	for i, one := range e.Jobs {
-		if len(problems) > mostListed {
-			break
-		}
-		at := input.Pointer("jobs", strconv.Itoa(i))
-		if one.Job.App != e.App.Name || jobs[one.Job.Name] {
-			problems.Add(at+"/job/name", input.CodeNameMismatch, "job %s is of another app than %s, or given twice",
-				input.Echo(one.Job.App+"/"+one.Job.Name), input.Echo(e.App.Name))
-		}
-		jobs[one.Job.Name] = true
+	})
+	each("jobs", len(e.Jobs), func(i int, at string) {
+		one := e.Jobs[i]
+		own(at+"/job", "job", one.Job.App, one.Job.Name)
 		problems.AddError(at+"/job", one.WithOrigins().Validate())
 		one.check(&problems, at)
 		if one.CarriedState != nil {
 			problems.AddError(at, one.checkCarriedState())
 		}
-	}
+	})
 	if len(problems) > mostListed {
 		return problems
 	}

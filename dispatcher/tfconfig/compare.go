@@ -59,10 +59,9 @@ func (m *Module) Apps() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Compare returns the differences between a module and what a server has of its apps, by name; an app that is missing
-// there has no content. Values that the files do not fix are not compared.
-func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
-	there := map[string]any{} // objects of the server by type and name
+// onServer returns the objects of a server by type and name.
+func onServer(server map[string]Content) map[string]any {
+	there := map[string]any{}
 	for _, content := range server {
 		there[AppType+" "+content.App.Name] = content.App
 		for _, c := range content.Calendars {
@@ -78,12 +77,16 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 			there[JobType+" "+j.App+"/"+j.Name] = j
 		}
 	}
-	var found []Difference
-	declared, apps, defaults := map[string]bool{}, map[string]bool{}, map[string]*dispatcher.JobDefaults{}
+	return there
+}
+
+// defaults returns the defaults of the jobs of each app. Those of the files are in force when the files are applied.
+func (m *Module) defaults(server map[string]Content) (map[string]*dispatcher.JobDefaults, error) {
+	defaults := map[string]*dispatcher.JobDefaults{}
 	for name, content := range server {
 		defaults[name] = content.App.Defaults
 	}
-	for _, r := range m.Resources { // those of the files are in force when the files are applied
+	for _, r := range m.Resources {
 		if name, known := r.name(); known && r.Type == AppType {
 			app, err := appOf(r)
 			if err != nil {
@@ -92,6 +95,19 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 			defaults[name] = app.Defaults
 		}
 	}
+	return defaults, nil
+}
+
+// Compare returns the differences between a module and what a server has of its apps, by name; an app that is missing
+// there has no content. Values that the files do not fix are not compared.
+func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
+	there := onServer(server)
+	defaults, err := m.defaults(server)
+	if err != nil {
+		return nil, err
+	}
+	var found []Difference
+	declared, apps := map[string]bool{}, map[string]bool{}
 	for _, r := range m.Resources {
 		d := Difference{Change: NotCompared, Type: r.Type, Resource: r.Address, File: r.File(), Line: r.Line()}
 		app, known := r.app()
