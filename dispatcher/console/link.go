@@ -3,6 +3,7 @@ package console
 import (
 	"html/template"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
@@ -58,21 +59,16 @@ func (v *visit) next(text string) string {
 	return v.root() + text
 }
 
+// elsewhere matches paths that lead out of the console, or to its login.
+var elsewhere = regexp.MustCompile(`^/|//|\\|(^|/)\.\.?(/|$)|^log(in|out)`)
+
 // isNext tells whether text can be a page below the console. A browser reads a backslash as a slash, and leaves out some bytes.
 func isNext(text string) bool {
 	if text == "" || len(text) > maxQuery || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return false
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "" || u.Opaque != "" || u.Host != "" || u.User != nil || u.Fragment != "" || strings.HasPrefix(u.Path, "/") {
-		return false
-	}
-	for segment := range strings.SplitSeq(u.Path, "/") {
-		if segment == "." || segment == ".." || strings.ContainsAny(segment, `\`) {
-			return false
-		}
-	}
-	return !strings.HasPrefix(u.Path, "login") && !strings.HasPrefix(u.Path, "logout") && !strings.Contains(u.Path, "//")
+	return err == nil && u.Scheme+u.Opaque+u.Host+u.Fragment == "" && u.User == nil && !elsewhere.MatchString(u.Path)
 }
 
 // runHTML returns a link to a run.

@@ -29,21 +29,20 @@ func (e *Engine) callOf(ctx context.Context, r plan.Held) (target.Call, error) {
 	if r.Accepted != nil {
 		return call, err // nothing is called
 	}
-	if err == nil && r.HasInput {
-		err = e.addInput(ctx, r.HeldRun, &call)
-	}
 	call.Missed = r.Detail.Missed
-	if err == nil && r.Kind == run.KindCatchUp && call.Missed == nil {
-		call.Missed = e.missedRange(ctx, r)
-	}
-	if err == nil && call.Templates.UseFires() && call.Trigger != "" {
-		err = e.addFires(ctx, r, &call)
-	}
-	if err == nil && call.Target.Group != nil {
-		err = e.addGroup(ctx, &call)
-	}
-	if err == nil && r.Shard > 0 {
-		err = e.addShard(ctx, r.HeldRun, &call)
+	for _, part := range []struct {
+		wanted bool
+		add    func() error
+	}{
+		{r.HasInput, func() error { return e.addInput(ctx, r.HeldRun, &call) }},
+		{r.Kind == run.KindCatchUp && call.Missed == nil, func() error { call.Missed = e.missedRange(ctx, r); return nil }},
+		{call.Templates.UseFires() && call.Trigger != "", func() error { return e.addFires(ctx, r, &call) }},
+		{call.Target.Group != nil, func() error { return e.addGroup(ctx, &call) }},
+		{r.Shard > 0, func() error { return e.addShard(ctx, r.HeldRun, &call) }},
+	} {
+		if err == nil && part.wanted {
+			err = part.add()
+		}
 	}
 	return call, err
 }

@@ -80,6 +80,17 @@ type emfMetric struct {
 	Unit Unit
 }
 
+// emfLine is a line, by its members.
+type emfLine map[string]any
+
+func (l emfLine) add(name string, value any) error {
+	if _, twice := l[name]; twice || name == "_aws" || name == "" || len(name) > mostEMFValue {
+		return fmt.Errorf("embedded metric format: %q: it is not a name, or another member has it", name)
+	}
+	l[name] = value
+	return nil
+}
+
 // Line returns one line, with its line feed. It refuses what CloudWatch would drop.
 func (e EMF) Line(at time.Time, metrics []Metric) ([]byte, error) {
 	if len(metrics) == 0 || len(metrics) > mostEMFMetrics || len(e.Dimensions) > mostEMFDimensions {
@@ -87,24 +98,17 @@ func (e EMF) Line(at time.Time, metrics []Metric) ([]byte, error) {
 			len(metrics), len(e.Dimensions), mostEMFMetrics, mostEMFDimensions)
 	}
 	directive := emfMetrics{Namespace: e.Namespace, Dimensions: [][]string{{}}}
-	line := map[string]any{}
-	member := func(name string, value any) error {
-		if _, twice := line[name]; twice || name == "_aws" || name == "" || len(name) > mostEMFValue {
-			return fmt.Errorf("embedded metric format: %q: it is not a name, or another member has it", name)
-		}
-		line[name] = value
-		return nil
-	}
+	line := emfLine{}
 	var errs []error
 	for name, value := range e.Dimensions {
 		if err := CheckDimension(value); err != nil {
 			errs = append(errs, fmt.Errorf("embedded metric format: dimension %s: %w", name, err))
 		}
 		directive.Dimensions[0] = append(directive.Dimensions[0], name)
-		errs = append(errs, member(name, value))
+		errs = append(errs, line.add(name, value))
 	}
 	for name, value := range e.Properties {
-		errs = append(errs, member(name, value))
+		errs = append(errs, line.add(name, value))
 	}
 	for _, m := range metrics {
 		if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
@@ -112,7 +116,7 @@ func (e EMF) Line(at time.Time, metrics []Metric) ([]byte, error) {
 			continue
 		}
 		directive.Metrics = append(directive.Metrics, emfMetric{m.Name, m.Unit})
-		errs = append(errs, member(m.Name, m.Value))
+		errs = append(errs, line.add(m.Name, m.Value))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -27,15 +27,7 @@ func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 		v.SetBytes(bytes.Clone(raw)) // the body goes
 		return true
 	case v.Kind() == reflect.Pointer:
-		if !d.take(int(v.Type().Elem().Size()), at) {
-			return false
-		}
-		elem := reflect.New(v.Type().Elem())
-		ok := raw[0] != 'n' && d.fill(elem.Elem(), raw, at)
-		if ok {
-			v.Set(elem)
-		}
-		return ok
+		return d.fillPointer(v, raw, at)
 	case raw[0] == 'n' && (v.Kind() == reflect.Map || v.Kind() == reflect.Slice): // Go writes empty ones so
 		return true
 	case raw[0] == 'n':
@@ -61,16 +53,32 @@ func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 	case reflect.String:
 		return d.fillText(raw, at, func(text string) error { v.SetString(text); return nil })
 	case reflect.Bool:
-		if raw[0] != 't' && raw[0] != 'f' {
-			d.wrongType(at, "true or false", raw)
-			return false
-		}
-		v.SetBool(raw[0] == 't')
-		return true
+		return d.fillBool(v, raw, at)
 	case reflect.Int, reflect.Int64:
 		return d.fillInt(v, raw, at)
 	}
 	panic("decode: no rule for " + v.Type().String())
+}
+
+func (d *decoder) fillPointer(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if !d.take(int(v.Type().Elem().Size()), at) {
+		return false
+	}
+	elem := reflect.New(v.Type().Elem())
+	ok := raw[0] != 'n' && d.fill(elem.Elem(), raw, at)
+	if ok {
+		v.Set(elem)
+	}
+	return ok
+}
+
+func (d *decoder) fillBool(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != 't' && raw[0] != 'f' {
+		d.wrongType(at, "true or false", raw)
+		return false
+	}
+	v.SetBool(raw[0] == 't')
+	return true
 }
 
 func (d *decoder) fillText(raw json.RawMessage, at *pointer, set func(string) error) bool {
@@ -111,15 +119,10 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 		d.wrongType(at, "an object", raw)
 		return false
 	}
-	n := Count(raw)
-	if n > d.most {
-		d.tooMany(at)
+	n, ok := d.elements(raw, at, func(n int) int { return mapSize(v.Type(), n) })
+	if !ok {
 		return false
 	}
-	if !d.take(mapSize(v.Type(), n), at) {
-		return false
-	}
-	d.work += len(raw)
 	v.Set(reflect.MakeMapWithSize(v.Type(), n))
 	elem, here := reflect.New(v.Type().Elem()).Elem(), &pointer{parent: at}
 	for key, value := range Parts(raw) {
@@ -134,9 +137,17 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 	return true
 }
 
-// tooMany reports a list or map with more elements than any may have.
-func (d *decoder) tooMany(at *pointer) {
-	d.add(at, input.CodeTooMany, "there are more than %d elements; no list or map may have as many", d.most)
+// elements counts those of a list or map, and takes what so many of them need.
+func (d *decoder) elements(raw json.RawMessage, at *pointer, size func(n int) int) (n int, ok bool) {
+	if n = Count(raw); n > d.most {
+		d.add(at, input.CodeTooMany, "there are more than %d elements; no list or map may have as many", d.most)
+		return n, false
+	}
+	if !d.take(size(n), at) {
+		return n, false
+	}
+	d.work += len(raw)
+	return n, true
 }
 
 func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) bool {
@@ -144,15 +155,10 @@ func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) b
 		d.wrongType(at, "an array", raw)
 		return false
 	}
-	n := Count(raw)
-	if n > d.most {
-		d.tooMany(at)
+	n, ok := d.elements(raw, at, func(n int) int { return n * int(v.Type().Elem().Size()) })
+	if !ok {
 		return false
 	}
-	if !d.take(n*int(v.Type().Elem().Size()), at) {
-		return false
-	}
-	d.work += len(raw)
 	v.Set(reflect.MakeSlice(v.Type(), n, n))
 	here := &pointer{parent: at}
 	for _, element := range Parts(raw) {

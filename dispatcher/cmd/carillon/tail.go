@@ -42,8 +42,12 @@ func (t *tailCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	f := follower{api: api, app: app, job: job, from: time.Now().Add(-t.Since.Std()),
-		seen: map[string]sight{}, open: map[string]run.Run{}}
+	return t.follow(ctx, c, follower{api: api, app: app, job: job, from: time.Now().Add(-t.Since.Std()),
+		seen: map[string]sight{}, open: map[string]run.Run{}})
+}
+
+// follow prints what f notices, and waits for an API that is unreachable for a while.
+func (t *tailCommand) follow(ctx context.Context, c console, f follower) error {
 	quiet := false
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
 		found, err := f.poll(ctx, time.Now())

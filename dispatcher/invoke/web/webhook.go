@@ -123,23 +123,7 @@ func (h *Webhooks) Attempt(
 		}
 		outcome.HTTPStatus = got.Status
 	} else {
-		outcome = h.judge(ctx, bounded, r, w, got)
-		if outcome.State == run.Succeeded && r.Judge != nil {
-			outcome = r.Judge(got)
-			outcome.HTTPStatus = got.Status
-		}
-		if outcome.State != run.Succeeded {
-			outcome.RetryAfter = retryAfter(got.header, time.Now())
-			if h.Refused(r, got.Status) {
-				outcome.Class = run.ClassOAuth2
-				outcome.Error = fmt.Sprintf("the target refused the token with status 401; the next attempt gets another from %s", r.token.endpoint)
-			}
-		}
-		if outcome.HTTPStatus == http.StatusUnauthorized && outcome.Class == run.ClassHTTP4xx &&
-			h.secrets.Replaced(bounded, r.Owner, r.looked, time.Now()) {
-			outcome.Class = run.ClassSecretReplaced
-			outcome.Error = "the target responded with status 401 to a secret that has been replaced since; the next attempt sends the new one"
-		}
+		outcome = h.responded(ctx, bounded, r, w, got)
 	}
 	clean := r.Redaction()
 	outcome.Error = clean.Clean(outcome.Error)
@@ -149,6 +133,28 @@ func (h *Webhooks) Attempt(
 	}
 	if r.signedAsNode && outcome.Response != nil {
 		outcome.Response.Body = attempt.HideCredentials(outcome.Response.Body)
+	}
+	return outcome
+}
+
+// responded returns the outcome of a whole response.
+func (h *Webhooks) responded(ctx, bounded context.Context, r Request, w *target.Webhook, got Response) run.Outcome {
+	outcome := h.judge(ctx, bounded, r, w, got)
+	if outcome.State == run.Succeeded && r.Judge != nil {
+		outcome = r.Judge(got)
+		outcome.HTTPStatus = got.Status
+	}
+	if outcome.State != run.Succeeded {
+		outcome.RetryAfter = retryAfter(got.header, time.Now())
+		if h.Refused(r, got.Status) {
+			outcome.Class = run.ClassOAuth2
+			outcome.Error = fmt.Sprintf("the target refused the token with status 401; the next attempt gets another from %s", r.token.endpoint)
+		}
+	}
+	if outcome.HTTPStatus == http.StatusUnauthorized && outcome.Class == run.ClassHTTP4xx &&
+		h.secrets.Replaced(bounded, r.Owner, r.looked, time.Now()) {
+		outcome.Class = run.ClassSecretReplaced
+		outcome.Error = "the target responded with status 401 to a secret that has been replaced since; the next attempt sends the new one"
 	}
 	return outcome
 }

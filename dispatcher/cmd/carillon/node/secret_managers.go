@@ -80,8 +80,7 @@ func (f vaultFlags) check() error {
 		}
 		return errors.Join(problems...)
 	}
-	if u, err := url.Parse(f.VaultAddress); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
-		u.RawQuery != "" || u.Fragment != "" {
+	if !isServerURL(f.VaultAddress) {
 		wrong("--vault-address (CARILLON_VAULT_ADDRESS): it is not a URL such as https://vault:8200, without user and query " +
 			"(not shown: it may hold a password)")
 	}
@@ -105,6 +104,12 @@ func (f vaultFlags) check() error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// isServerURL reports whether a text is the URL of a server, without user and query.
+func isServerURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil && u.RawQuery+u.Fragment == ""
 }
 
 // authorities returns those of Vault's certificate; nil for those of the machine.
