@@ -22,9 +22,9 @@ const (
 const (
 	mostLines     = 117_500
 	mostNinetieth = 8
-	mostComplex   = 42
+	mostComplex   = 23
 	mostWide      = 30
-	mostLong      = 48
+	mostLong      = 27
 )
 
 // mostFiles are of folders that have more than they should.
