@@ -132,7 +132,7 @@ func pagesWith(t *testing.T, text func(string) string) (pages map[string]shown, 
 		given, of := filled(t, responses, text)
 		maps.Copy(fields, of)
 		if strip, is := given["GET /v1/apps/billing/jobs/invoices/triggers/nightly/strip"].(view.Strip); is {
-			strip.Trigger = text("Job.Triggers[]")
+			strip.Trigger = text("JobSpec.Triggers[]")
 			given["GET /v1/apps/billing/jobs/invoices/triggers/"+strip.Trigger+"/strip"] = strip
 		}
 		w := newTrial(t, func(o *console.Options) {

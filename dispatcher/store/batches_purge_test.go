@@ -114,7 +114,7 @@ func purgeBatches() (all []poisonedBatch) {
 	// single lets the apps keep less than another one.
 	single := func(r *batchRig) {
 		r.jobs(nil)
-		_, _, err := r.PutApp(r.Context(), access.App{Name: "keeper", Enabled: true}, r.change())
+		_, _, err := r.PutApp(r.Context(), access.App{Name: "keeper", AppSpec: access.AppSpec{Enabled: true}}, r.change())
 		must(r.T, err)
 		r.exec(`UPDATE apps SET retention = 86400000 WHERE name <> 'keeper'`)
 		r.exec(`UPDATE apps SET history_from = 0`)

@@ -66,8 +66,8 @@ func checkSecretValue(problems *input.Problems, at, value string, form func(stri
 	}
 }
 
-// EachSecret returns a copy of v, a definition or a part of one, with each secret replaced; f takes its JSON pointer in v.
-func EachSecret[T any](v T, f func(pointer string, s Secret) Secret) T {
+// eachSecret returns a copy of v, a definition or a part of one, with each secret replaced; f takes its JSON pointer in v.
+func eachSecret[T any](v T, f func(pointer string, s Secret) Secret) T {
 	replaceSecrets(reflect.ValueOf(&v).Elem(), "", f)
 	return v
 }
@@ -112,7 +112,7 @@ func replaceSecrets(v reflect.Value, at string, f func(pointer string, s Secret)
 // Secrets returns the secrets of v, a definition or a part of one, by their JSON pointers in it.
 func Secrets[T any](v T) map[string]Secret {
 	all := map[string]Secret{}
-	EachSecret(v, func(pointer string, s Secret) Secret {
+	eachSecret(v, func(pointer string, s Secret) Secret {
 		all[pointer] = s
 		return s
 	})
@@ -121,7 +121,7 @@ func Secrets[T any](v T) map[string]Secret {
 
 // WithSecrets returns a copy of v in which the secrets in with, by their JSON pointers in v, replace those of v.
 func WithSecrets[T any](v T, with map[string]Secret) T {
-	return EachSecret(v, func(pointer string, s Secret) Secret {
+	return eachSecret(v, func(pointer string, s Secret) Secret {
 		if other, ok := with[pointer]; ok {
 			return other
 		}
@@ -131,7 +131,7 @@ func WithSecrets[T any](v T, with map[string]Secret) T {
 
 // ForWire returns a copy of v whose JSON holds the values of its secrets, only to send it to the API.
 func ForWire[T any](v T) T {
-	return EachSecret(v, func(_ string, s Secret) Secret {
+	return eachSecret(v, func(_ string, s Secret) Secret {
 		s.Value = s.Value.ForWire()
 		return s
 	})
