@@ -108,6 +108,8 @@ func newSemanticString[E equivalence](value string) semanticString[E] {
 	return semanticString[E]{basetypes.NewStringValue(value)}
 }
 
+func (v semanticString[E]) asText() basetypes.StringValue { return v.StringValue }
+
 func (v semanticString[E]) Type(context.Context) attr.Type { return semanticType[E]{} }
 
 func (v semanticString[E]) Equal(o attr.Value) bool {

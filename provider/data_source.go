@@ -40,15 +40,15 @@ func (d *dataSource[M]) ValidateConfig(
 	ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse,
 ) {
 	var config M
-	if d.validate != nil && got(&resp.Diagnostics, req.Config.Get(ctx, &config)) {
+	if d.validate != nil && got(&resp.Diagnostics, read(ctx, req.Config, &config)) {
 		d.validate(&resp.Diagnostics, config)
 	}
 }
 
 func (d *dataSource[M]) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
 	var config M
-	if !got(&resp.Diagnostics, req.Config.Get(ctx, &config)) || !d.conn.ready(&resp.Diagnostics) {
+	if !got(&resp.Diagnostics, read(ctx, req.Config, &config)) || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, d.read(ctx, d.conn, &resp.Diagnostics, config))
+	setState(ctx, &resp.State, &resp.Diagnostics, written(d.read(ctx, d.conn, &resp.Diagnostics, config)))
 }

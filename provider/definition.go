@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -139,6 +140,14 @@ func (d *definition[T, M]) before(change change[M]) *M {
 
 // withRevision returns a plan with the revision of the state if there is no change, or only another way to write the same.
 func withRevision[M any](change change[M]) (plan M, changes bool) {
+	if plan, is := any(change.plan).(values); is {
+		state, _ := any(change.state).(values)
+		plan = plan.with("revision", state["revision"])
+		if changes = change.isNew || !equalValues(plan, state); changes {
+			plan["revision"] = types.Int64Unknown()
+		}
+		return any(plan).(M), changes
+	}
 	after, before := attributesOf(change.plan), attributesOf(change.state)
 	after["revision"] = before["revision"]
 	if changes = change.isNew || !equalValues(after, before); changes {
@@ -345,3 +354,59 @@ func webhookKnown(e *expander, pointer string) bool {
 	at, _, _ := strings.Cut(pointer, "/webhook/")
 	return e.allKnown(at+"/webhook/url") && e.allKnown(at+"/webhook/auth/oauth2/token_url")
 }
+
+// expandedBy and flattenedBy do what the rows of a kind of definition say.
+func expandedBy[T any](all *rows) func(context.Context, *expander, values) T {
+	return func(_ context.Context, e *expander, v values) T {
+		one := all.make().(*T)
+		all.expand(e, "", v, one)
+		return *one
+	}
+}
+
+func flattenedBy[T any](all *rows) func(context.Context, *diag.Diagnostics, T, values) values {
+	return func(_ context.Context, diags *diag.Diagnostics, one T, prior values) values {
+		return all.flatten(&flattener{diags: diags}, &one, prior)
+	}
+}
+
+// named is what definitions that belong to an app have in common.
+type named struct {
+	app, name, description *string
+	revision               *int64
+}
+
+// definitionRows are the rows of a kind of definition that all have.
+func definitionRows[P any](kind string, of func(P) *named) rowPart {
+	const id = "The import id, `app/%s`."
+	return within(of,
+		shownRow("id", func(n *named) string { return *n.app + "/" + *n.name }, fmt.Sprintf(id, kind),
+			planModifiers(planImportID{}), shownAs(fmt.Sprintf(id, kind))),
+		textRow("app", func(n *named) *string { return n.app }, required, "Name of the app. Refer to the resource, "+
+			"`carillon_app.NAME.name`, so that Terraform creates it first. Changing it replaces the "+kind+".",
+			replaces(), shownAs("Name of the app."), askedFor),
+		nameRow(kind, func(n *named) *string { return n.name }),
+		descriptionRow(func(n *named) *string { return n.description }),
+		revisionRow(kind, "", func(n *named) *int64 { return n.revision }),
+	)
+}
+
+func nameRow[P any](kind string, field func(P) *string) *row {
+	return textRow("name", field, required, "Name of the "+kind+": "+nameRule+". Changing it replaces the "+kind+".",
+		replaces(), shownAs("Name of the "+kind+"."), askedFor)
+}
+
+func descriptionRow[P any](field func(P) *string) *row {
+	return textRow("description", field, standard, "Free text of at most 1024 characters. Default: empty.", emptyIsValue,
+		shownAs("Free text."))
+}
+
+// revisionRow takes the changes that are easily overlooked, if any.
+func revisionRow[P any](kind, including string, field func(P) *int64) *row {
+	return newRow("revision", computed, "Number of the current version of the "+kind+". Every change adds one"+including+
+		". An update planned for another revision is refused.", revisionForm{func(of any) *int64 { return field(of.(P)) }},
+		[]option{shownAs("Number of the current version of the " + kind + ".")})
+}
+
+// replaces is for attributes that no update can change.
+func replaces() option { return planModifiers(stringplanmodifier.RequiresReplace()) }

@@ -3,9 +3,11 @@ package provider
 import (
 	"context"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
 // kind is what the provider can do with one kind of definition, whose model is M. definition does it for all kinds but jobs,
@@ -81,7 +83,7 @@ func (r *definitionResource[M]) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
 	var config M
-	if got(&resp.Diagnostics, req.Config.Get(ctx, &config)) {
+	if got(&resp.Diagnostics, read(ctx, req.Config, &config)) {
 		r.of(r.conn).validate(ctx, &resp.Diagnostics, config)
 	}
 }
@@ -91,30 +93,30 @@ func (r *definitionResource[M]) ModifyPlan(ctx context.Context, req resource.Mod
 		return // a destroy
 	}
 	change := change[M]{isNew: req.State.Raw.IsNull()}
-	ok := got(&resp.Diagnostics, req.Config.Get(ctx, &change.config), req.Plan.Get(ctx, &change.plan))
+	ok := got(&resp.Diagnostics, read(ctx, req.Config, &change.config), read(ctx, req.Plan, &change.plan))
 	if !change.isNew {
-		ok = got(&resp.Diagnostics, req.State.Get(ctx, &change.state)) && ok
+		ok = got(&resp.Diagnostics, read(ctx, req.State, &change.state)) && ok
 	}
 	if ok {
 		planned := r.of(r.conn).planned(ctx, &resp.Diagnostics, change)
-		resp.Diagnostics.Append(resp.Plan.Set(ctx, &planned)...)
+		resp.Diagnostics.Append(resp.Plan.Set(ctx, written(planned))...)
 	}
 }
 
 func (r *definitionResource[M]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	change := change[M]{isNew: true}
 	// Write-only values are in no plan.
-	if !got(&resp.Diagnostics, req.Plan.Get(ctx, &change.plan), req.Config.Get(ctx, &change.config)) {
+	if !got(&resp.Diagnostics, read(ctx, req.Plan, &change.plan), read(ctx, req.Config, &change.config)) {
 		return
 	}
 	if model, done := r.of(r.conn).written(ctx, &resp.Diagnostics, change); done {
-		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+		resp.Diagnostics.Append(resp.State.Set(ctx, written(model))...)
 	}
 }
 
 func (r *definitionResource[M]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var state M
-	if !got(&resp.Diagnostics, req.State.Get(ctx, &state)) {
+	if !got(&resp.Diagnostics, read(ctx, req.State, &state)) {
 		return
 	}
 	model, found := r.of(r.conn).read(ctx, &resp.Diagnostics, state)
@@ -122,22 +124,22 @@ func (r *definitionResource[M]) Read(ctx context.Context, req resource.ReadReque
 		resp.State.RemoveResource(ctx)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, model)
+	setState(ctx, &resp.State, &resp.Diagnostics, written(model))
 }
 
 func (r *definitionResource[M]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var change change[M]
-	if !got(&resp.Diagnostics, req.Plan.Get(ctx, &change.plan), req.Config.Get(ctx, &change.config), req.State.Get(ctx, &change.state)) {
+	if !got(&resp.Diagnostics, read(ctx, req.Plan, &change.plan), read(ctx, req.Config, &change.config), read(ctx, req.State, &change.state)) {
 		return
 	}
 	if model, done := r.of(r.conn).written(ctx, &resp.Diagnostics, change); done {
-		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+		resp.Diagnostics.Append(resp.State.Set(ctx, written(model))...)
 	}
 }
 
 func (r *definitionResource[M]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var state M
-	if got(&resp.Diagnostics, req.State.Get(ctx, &state)) {
+	if got(&resp.Diagnostics, read(ctx, req.State, &state)) {
 		r.of(r.conn).deleted(ctx, &resp.Diagnostics, state)
 	}
 }
@@ -148,4 +150,31 @@ func got(diags *diag.Diagnostics, found ...diag.Diagnostics) bool {
 		diags.Append(some...)
 	}
 	return !diags.HasError()
+}
+
+// read reads a model of what the framework has.
+func read[M any](ctx context.Context, from interface {
+	Get(ctx context.Context, target any) diag.Diagnostics
+}, model *M) diag.Diagnostics {
+	v, is := any(model).(*values)
+	if !is {
+		return from.Get(ctx, model)
+	}
+	var object types.Object
+	diags := from.Get(ctx, &object)
+	*v = object.Attributes()
+	return diags
+}
+
+// written returns a model as the framework takes it.
+func written[M any](model M) any {
+	v, is := any(model).(values)
+	if !is {
+		return model
+	}
+	kinds := map[string]attr.Type{}
+	for name, value := range v {
+		kinds[name] = value.Type(context.Background())
+	}
+	return types.ObjectValueMust(kinds, v)
 }

@@ -1,0 +1,396 @@
+package provider
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// listForm is the form of lists of texts, numbers and durations.
+type listForm struct {
+	element attr.Type
+	get     func(any) (elements []attr.Value, missing bool)
+	// set sets as many elements as there are, each by one.
+	set func(of any, count int, one func(i int) (text string, n int))
+	// keep are the plan modifiers of lists in which some elements mean the same, and keeps reports whether two do.
+	keep  []planmodifier.List
+	keeps func(a, b string) bool
+	parse func(e *expander, at, text string) int // nil: the text is the value
+}
+
+func textsRow[P any, S ~string](name string, field func(P) *[]S, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, listForm{
+		element: types.StringType,
+		get: func(of any) ([]attr.Value, bool) {
+			all := *field(of.(P))
+			elements := make([]attr.Value, len(all))
+			for i, s := range all {
+				elements[i] = types.StringValue(string(s))
+			}
+			return elements, all == nil
+		},
+		set: func(of any, count int, one func(int) (string, int)) {
+			all := make([]S, count)
+			for i := range all {
+				text, _ := one(i)
+				all[i] = S(text)
+			}
+			*field(of.(P)) = all
+		},
+	}, options)
+}
+
+func wholesRow[P any](name string, field func(P) *[]int, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, listForm{
+		element: types.NumberType,
+		get: func(of any) ([]attr.Value, bool) {
+			all := *field(of.(P))
+			elements := make([]attr.Value, len(all))
+			for i, n := range all {
+				elements[i] = flattenNumber(n)
+			}
+			return elements, all == nil
+		},
+		set: func(of any, count int, one func(int) (string, int)) {
+			all := make([]int, count)
+			for i := range all {
+				_, all[i] = one(i)
+			}
+			*field(of.(P)) = all
+		},
+	}, options)
+}
+
+func durationsRow[P any](name string, field func(P) *[]input.Duration, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, listForm{
+		element: types.StringType, keep: []planmodifier.List{keepEquivalentDelays{}},
+		keeps: func(a, b string) bool { return durations{}.equivalent(context.Background(), a, b) },
+		get: func(of any) ([]attr.Value, bool) {
+			all := *field(of.(P))
+			elements := make([]attr.Value, len(all))
+			for i, d := range all {
+				elements[i] = types.StringValue(formatDuration(d))
+			}
+			return elements, all == nil
+		},
+		set: func(of any, count int, one func(int) (string, int)) {
+			all := make([]input.Duration, count)
+			for i := range all {
+				_, n := one(i)
+				all[i] = input.Duration(n)
+			}
+			*field(of.(P)) = all
+		},
+		parse: func(e *expander, at, text string) int {
+			d, err := input.ParseDuration(text)
+			e.problems.AddError(at, err)
+			return int(d)
+		},
+	}, options)
+}
+
+func (l listForm) kind(*row, bool) attr.Type { return types.ListType{ElemType: l.element} }
+
+func (l listForm) resource(r *row) schema.Attribute {
+	a := schema.ListAttribute{
+		Required: r.presence == required, Optional: r.isOptional(), Computed: r.isComputed(), ElementType: l.element,
+		MarkdownDescription: r.text, PlanModifiers: l.keep,
+	}
+	if r.presence == standard {
+		a.Default = listdefault.StaticValue(types.ListValueMust(l.element, []attr.Value{}))
+	}
+	return a
+}
+
+func (l listForm) dataSource(r *row) dataschema.Attribute {
+	return dataschema.ListAttribute{Computed: true, ElementType: l.element, MarkdownDescription: r.data}
+}
+
+// expand leaves the field alone if the list is null or unknown. One without elements may mean none where nil means the default.
+func (l listForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+	list, _ := v.(types.List)
+	if r.presence == computed || e.markUnknown(at, list) || list.IsNull() {
+		return
+	}
+	elements := list.Elements()
+	l.set(of, len(elements), func(i int) (text string, n int) {
+		at := at + "/" + strconv.Itoa(i)
+		e.rejectNull(at, elements[i])
+		if e.markUnknown(at, elements[i]) || elements[i].IsNull() && l.parse == nil {
+			return "", 0
+		}
+		if number, is := elements[i].(types.Number); is {
+			n, _ = e.wholeNumber(at, number, r.bad)
+			return "", n
+		}
+		if text = textOf(elements[i]).ValueString(); l.parse != nil && !elements[i].IsNull() {
+			n = l.parse(e, at, text)
+		}
+		return text, n
+	})
+}
+
+func (l listForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+	elements, missing := l.get(of)
+	before, _ := prior.(types.List)
+	none := before.IsNull() || before.IsUnknown()
+	switch {
+	case r.has(nilIsNull):
+		if missing {
+			return types.ListNull(l.element)
+		}
+	case len(elements) == 0 && r.presence == optional && !r.has(alwaysThere) && (none || len(before.Elements()) > 0):
+		return types.ListNull(l.element)
+	case l.keeps != nil && !none && slices.EqualFunc(before.Elements(), elements, func(a, b attr.Value) bool {
+		return l.keeps(textOf(a).ValueString(), textOf(b).ValueString())
+	}):
+		return before
+	}
+	list, found := types.ListValue(l.element, elements)
+	f.diags.Append(found...)
+	return list
+}
+
+// mapForm is the form of maps of texts.
+type mapForm struct {
+	get func(any) map[string]string
+	set func(any, map[string]string)
+}
+
+func mapRow[P any, M ~map[string]string](name string, field func(P) *M, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, mapForm{
+		get: func(of any) map[string]string { return *field(of.(P)) },
+		set: func(of any, all map[string]string) { *field(of.(P)) = all },
+	}, options)
+}
+
+func (mapForm) kind(*row, bool) attr.Type { return types.MapType{ElemType: types.StringType} }
+
+func (mapForm) resource(r *row) schema.Attribute {
+	return schema.MapAttribute{
+		Optional: r.isOptional(), Computed: r.isComputed(), ElementType: types.StringType, MarkdownDescription: r.text,
+	}
+}
+
+func (mapForm) dataSource(r *row) dataschema.Attribute {
+	return dataschema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: r.data}
+}
+
+// expand leaves the field alone if the map is null or unknown.
+func (m mapForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+	if given, _ := v.(types.Map); r.presence != computed {
+		if all := e.stringMap(at, given); all != nil {
+			m.set(of, all)
+		}
+	}
+}
+
+func (m mapForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+	before, _ := prior.(types.Map)
+	if r.has(alwaysThere) {
+		before = types.MapValueMust(types.StringType, map[string]attr.Value{})
+	}
+	return flattenStringMap(context.Background(), f.diags, m.get(of), before)
+}
+
+// blockForm is the form of a block, which may be missing.
+type blockForm struct {
+	rows *rows
+	get  func(any) any // nil: it is missing
+	set  func(of, block any)
+}
+
+// blockRow is a block that the domain has by a pointer Q.
+func blockRow[P any, Q comparable](name string, field func(P) *Q, rows *rows, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, blockForm{
+		rows: rows,
+		get: func(of any) any {
+			var missing Q
+			if block := *field(of.(P)); block != missing {
+				return block
+			}
+			return nil
+		},
+		set: func(of, block any) { *field(of.(P)) = block.(Q) },
+	}, options)
+}
+
+// partRow is a block that the domain has as a value. Where it is left out, the default of what it is in stays.
+func partRow[P, Q any](name string, field func(P) Q, rows *rows, of presence, text string, options ...option) *row {
+	part := func(of any) any { return field(of.(P)) }
+	return newRow(name, of, text, blockForm{
+		rows: rows, get: part, set: func(of, block any) { rows.assign(part(of), block) },
+	}, append(options, unlessMissing))
+}
+
+func (b blockForm) kind(r *row, data bool) attr.Type { return b.rows.kind(data && !r.has(asValue)) }
+
+func (b blockForm) resource(r *row) schema.Attribute {
+	return schema.SingleNestedAttribute{
+		Required: r.presence == required, Optional: r.isOptional(), MarkdownDescription: r.text,
+		CustomType: b.rows.of, Attributes: b.rows.attributes(),
+	}
+}
+
+func (b blockForm) dataSource(r *row) dataschema.Attribute {
+	if r.has(asValue) {
+		return dataschema.ObjectAttribute{Computed: true, MarkdownDescription: r.data, AttributeTypes: b.rows.of.AttrTypes}
+	}
+	return dataschema.SingleNestedAttribute{
+		Computed: true, MarkdownDescription: r.data, CustomType: b.rows.data, Attributes: b.rows.dataAttributes(),
+	}
+}
+
+func (b blockForm) expand(e *expander, _ *row, at string, v attr.Value, of any) {
+	if !e.markUnknown(at, v) && !v.IsNull() {
+		block := b.rows.make()
+		b.rows.expand(e, at, valuesIn(v), block)
+		b.set(of, block)
+	}
+}
+
+// flatten returns null for a part that has its defaults, if prior has none: a plan cannot add a block that the configuration
+// leaves out.
+func (b blockForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+	object := b.rows.object(f.of(r), b.get(of), prior)
+	if r.has(unlessMissing) && !f.all && r.presence == optional && r.leftOut != nil && (prior == nil || prior.IsNull()) &&
+		object.Equal(r.leftOut) {
+		return types.ObjectNull(b.rows.of.AttrTypes)
+	}
+	return object
+}
+
+// blocksForm is the form of blocks with labels, which are a map in the domain, and of those without, which are a list.
+type blocksForm struct {
+	rows  *rows
+	keyed bool
+	each  func(of any, do func(key string, block any))
+	// empty makes the field one without blocks; add adds one.
+	empty func(of any)
+	add   func(of any, key string, block any)
+}
+
+// labelledRow are blocks with labels.
+func labelledRow[P, B any](name string, field func(P) *map[string]B, rows *rows, text string, options ...option) *row {
+	return newRow(name, optional, text, blocksForm{
+		rows: rows, keyed: true,
+		each: func(of any, do func(string, any)) {
+			for key, block := range *field(of.(P)) {
+				do(key, &block)
+			}
+		},
+		empty: func(of any) { *field(of.(P)) = map[string]B{} },
+		add:   func(of any, key string, block any) { (*field(of.(P)))[key] = *block.(*B) },
+	}, options)
+}
+
+// blocksRow are blocks whose order has a meaning.
+func blocksRow[P, B any](name string, field func(P) *[]B, rows *rows, text string, options ...option) *row {
+	return newRow(name, optional, text, blocksForm{
+		rows: rows,
+		each: func(of any, do func(string, any)) {
+			for i := range *field(of.(P)) {
+				do("", &(*field(of.(P)))[i])
+			}
+		},
+		empty: func(any) {},
+		add: func(of any, _ string, block any) {
+			all := field(of.(P))
+			*all = append(*all, *block.(*B))
+		},
+	}, options)
+}
+
+func (b blocksForm) kind(r *row, data bool) attr.Type {
+	kind := b.rows.kind(data && !r.has(asValue))
+	if b.keyed {
+		return types.MapType{ElemType: kind}
+	}
+	return types.ListType{ElemType: kind}
+}
+
+func (b blocksForm) resource(r *row) schema.Attribute {
+	block := schema.NestedAttributeObject{CustomType: b.rows.of, Attributes: b.rows.attributes()}
+	if b.keyed {
+		return schema.MapNestedAttribute{
+			Optional: true, MarkdownDescription: r.text, CustomType: types.MapType{ElemType: b.rows.of}, NestedObject: block,
+		}
+	}
+	return schema.ListNestedAttribute{Optional: true, MarkdownDescription: r.text, NestedObject: block}
+}
+
+func (b blocksForm) dataSource(r *row) dataschema.Attribute {
+	if r.has(asValue) {
+		return dataschema.ListAttribute{Computed: true, MarkdownDescription: r.data, ElementType: b.rows.of}
+	}
+	block := dataschema.NestedAttributeObject{CustomType: b.rows.data, Attributes: b.rows.dataAttributes()}
+	if b.keyed {
+		return dataschema.MapNestedAttribute{Computed: true, MarkdownDescription: r.data, NestedObject: block}
+	}
+	return dataschema.ListNestedAttribute{Computed: true, MarkdownDescription: r.data, NestedObject: block}
+}
+
+func (b blocksForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+	if r.presence == computed || e.markUnknown(at, v) {
+		return
+	}
+	b.empty(of)
+	one := func(key, at string, v attr.Value) {
+		block := b.rows.make()
+		if !e.markUnknown(at, v) && !v.IsNull() {
+			b.rows.expand(e, at, valuesIn(v), block)
+		}
+		b.add(of, key, block)
+	}
+	if list, is := v.(types.List); is {
+		for i, element := range list.Elements() {
+			at := at + "/" + strconv.Itoa(i)
+			e.rejectNull(at, element)
+			one("", at, element)
+		}
+		return
+	}
+	for key, element := range inside(v) {
+		one(key, at+input.Pointer(key), element)
+	}
+}
+
+func (b blocksForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+	f = f.of(r)
+	kind := b.rows.kind(f.data)
+	if b.keyed {
+		before, blocks := inside(prior), map[string]attr.Value{}
+		b.each(of, func(key string, block any) { blocks[key] = b.rows.object(f, block, before[key]) })
+		all, found := types.MapValue(kind, blocks)
+		f.diags.Append(found...)
+		return all
+	}
+	before, _ := prior.(types.List)
+	old, blocks := before.Elements(), []attr.Value{}
+	b.each(of, func(_ string, block any) {
+		var was attr.Value
+		if len(blocks) < len(old) {
+			was = old[len(blocks)]
+		}
+		blocks = append(blocks, b.rows.object(f, block, was))
+	})
+	if len(blocks) == 0 && !r.has(alwaysThere) && (before.IsNull() || before.IsUnknown() || len(old) > 0) {
+		return types.ListNull(kind)
+	}
+	all, found := types.ListValue(kind, blocks)
+	f.diags.Append(found...)
+	return all
+}
+
+// below returns the pointer of what contains an attribute.
+func below(at string) string { return at[:strings.LastIndexByte(at, '/')] }

@@ -1,0 +1,302 @@
+package provider
+
+import (
+	"cmp"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// textForm is the form of texts, and of what is written as text.
+type textForm struct {
+	get      func(any) (text string, zero bool)
+	set      func(any, string) error // even after an error the field has another value
+	likeness                         // of texts that can be written in several ways
+	isText   bool                    // and nothing else
+	getData  func(any) string        // in a data source; nil: as get
+}
+
+// likeness is a type of texts of which some mean the same.
+type likeness struct {
+	of   basetypes.StringTypable
+	wrap func(basetypes.StringValue) attr.Value
+	keep planmodifier.String
+}
+
+func alike[E equivalence]() likeness {
+	return likeness{semanticType[E]{}, func(v basetypes.StringValue) attr.Value { return semanticString[E]{v} }, keepEquivalent[E]{}}
+}
+
+// textRow is a text.
+func textRow[P any, S ~string](name string, field func(P) *S, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, textForm{
+		get:    func(of any) (string, bool) { s := string(*field(of.(P))); return s, s == "" },
+		set:    func(of any, s string) error { *field(of.(P)) = S(s); return nil },
+		isText: true,
+	}, options)
+}
+
+// shownRow is a text that follows from others.
+func shownRow[P any](name string, text func(P) string, description string, options ...option) *row {
+	return newRow(name, computed, description, textForm{
+		get: func(of any) (string, bool) { s := text(of.(P)); return s, s == "" },
+	}, options)
+}
+
+func durationRow[P any](name string, field func(P) *input.Duration, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, textForm{
+		get: func(of any) (string, bool) { d := *field(of.(P)); return formatDuration(d), d == 0 },
+		set: func(of any, s string) (err error) { *field(of.(P)), err = input.ParseDuration(s); return err },
+
+		likeness: alike[durations](),
+	}, options)
+}
+
+func instantRow[P any](name string, field func(P) **time.Time, of presence, text string, options ...option) *row {
+	format := func(layout string) func(any) (string, bool) {
+		return func(of any) (string, bool) {
+			t := *field(of.(P))
+			if t == nil {
+				return "", true
+			}
+			return t.UTC().Format(layout), false
+		}
+	}
+	seconds := format(time.RFC3339)
+	return newRow(name, of, text, textForm{
+		get:     format(time.RFC3339Nano),
+		getData: func(of any) string { s, _ := seconds(of); return s },
+		set: func(of any, s string) error {
+			*field(of.(P)) = nil
+			t, err := input.ParseInstant(s)
+			if err == nil {
+				*field(of.(P)) = &t
+			}
+			return err
+		},
+		likeness: alike[instants](),
+	}, options)
+}
+
+func jsonRow[P any, B ~[]byte](name string, field func(P) *B, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, textForm{
+		get:      func(of any) (string, bool) { b := *field(of.(P)); return string(b), len(b) == 0 },
+		set:      func(of any, s string) error { *field(of.(P)) = B(s); return nil },
+		likeness: alike[documents](), isText: true,
+	}, options)
+}
+
+func (t textForm) kind(*row, bool) attr.Type {
+	if t.of != nil {
+		return t.of
+	}
+	return types.StringType
+}
+
+func (t textForm) value(v basetypes.StringValue) attr.Value {
+	if t.wrap != nil {
+		return t.wrap(v)
+	}
+	return v
+}
+
+func (t textForm) resource(r *row) schema.Attribute {
+	a := schema.StringAttribute{
+		Required: r.presence == required, Optional: r.isOptional(), Computed: r.isComputed(), CustomType: t.of,
+		PlanModifiers: r.modifiers, MarkdownDescription: r.text,
+	}
+	if t.keep != nil {
+		a.PlanModifiers = append(a.PlanModifiers, t.keep)
+	}
+	if r.presence == standard {
+		text := textOf(r.leftOut).ValueString()
+		a.Default, a.MarkdownDescription = stringdefault.StaticString(text), r.described(text)
+	}
+	return a
+}
+
+func (t textForm) dataSource(r *row) dataschema.Attribute {
+	return dataschema.StringAttribute{
+		Required: r.has(askedFor), Computed: !r.has(askedFor), CustomType: t.of, MarkdownDescription: r.data,
+	}
+}
+
+func (t textForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+	text := textOf(v)
+	switch {
+	case r.presence == computed:
+		return
+	case text.IsNull():
+		if r.presence == required {
+			e.unknown = append(e.unknown, at) // the framework has reported it
+		}
+		return
+	case e.markUnknown(at, text):
+		if t.isText && !r.has(emptyIsValue) {
+			_ = t.set(of, "")
+		}
+		return
+	}
+	if err := t.set(of, text.ValueString()); err != nil {
+		e.problems.AddError(at, err)
+		return
+	}
+	_, zero := t.get(of)
+	switch {
+	case !zero || r.presence == required:
+	case t.isText && !r.has(emptyIsValue):
+		e.problems.Add(at, r.noText.Code, "%s", r.noText.Message)
+	case r.zero.Code != "":
+		e.problems.Add(at, r.zero.Code, "%s", r.zero.Message)
+	}
+}
+
+func (t textForm) flatten(f *flattener, r *row, of any, _ attr.Value) attr.Value {
+	text, zero := t.get(of)
+	if f.data && t.getData != nil && !zero {
+		text = t.getData(of)
+	}
+	switch {
+	case !zero:
+	case r.presence == standard && r.leftOut != nil:
+		return r.leftOut
+	case r.presence == optional || r.presence == decided || r.has(emptyIsNull):
+		return t.value(types.StringNull())
+	}
+	return t.value(types.StringValue(text))
+}
+
+// boolForm is the form of what is true or false.
+type boolForm struct{ field func(any) *bool }
+
+func boolRow[P any](name string, field func(P) *bool, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, boolForm{func(of any) *bool { return field(of.(P)) }}, options)
+}
+
+func (boolForm) kind(*row, bool) attr.Type { return types.BoolType }
+
+func (boolForm) resource(r *row) schema.Attribute {
+	a := schema.BoolAttribute{
+		Required: r.presence == required, Optional: r.isOptional(), Computed: r.isComputed(), MarkdownDescription: r.text,
+	}
+	if r.presence == standard {
+		value := r.leftOut.(types.Bool).ValueBool()
+		a.Default, a.MarkdownDescription = booldefault.StaticBool(value), r.described(strconv.FormatBool(value))
+	}
+	return a
+}
+
+func (boolForm) dataSource(r *row) dataschema.Attribute {
+	return dataschema.BoolAttribute{Computed: true, MarkdownDescription: r.data}
+}
+
+func (b boolForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+	if value, _ := v.(types.Bool); r.presence != computed && !e.markUnknown(at, v) && !v.IsNull() {
+		*b.field(of) = value.ValueBool()
+	}
+}
+
+// flatten leaves out what is false and optional, unless it is written.
+func (b boolForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+	value := *b.field(of)
+	if r.presence == optional && !value && !f.all && (prior == nil || prior.IsNull()) {
+		return types.BoolNull()
+	}
+	return types.BoolValue(value)
+}
+
+// wholeForm is the form of whole numbers. The schema declares numbers instead of integers because the framework's own message
+// about a fraction names neither the attribute nor the rule.
+type wholeForm struct {
+	get func(any) int
+	set func(any, int)
+}
+
+func wholeRow[P any, N ~int | ~int64](name string, field func(P) *N, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, wholeForm{
+		get: func(of any) int { return int(*field(of.(P))) },
+		set: func(of any, n int) { *field(of.(P)) = N(n) },
+	}, options)
+}
+
+func (wholeForm) kind(*row, bool) attr.Type { return types.NumberType }
+
+func (wholeForm) resource(r *row) schema.Attribute {
+	a := schema.NumberAttribute{
+		Required: r.presence == required, Optional: r.isOptional(), Computed: r.isComputed(), MarkdownDescription: r.text,
+	}
+	if r.presence == standard {
+		value := r.leftOut.(types.Number).ValueBigFloat()
+		a.Default, a.MarkdownDescription = numberdefault.StaticBigFloat(value), r.described(value.Text('f', 0))
+	}
+	return a
+}
+
+func (wholeForm) dataSource(r *row) dataschema.Attribute {
+	return dataschema.NumberAttribute{Computed: true, MarkdownDescription: r.data}
+}
+
+func (w wholeForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+	value, _ := v.(types.Number)
+	if r.presence == computed || e.markUnknown(at, value) || value.IsNull() {
+		return
+	}
+	n, whole := e.wholeNumber(at, value, r.bad)
+	w.set(of, n)
+	if n == 0 && whole && r.zero.Code != "" {
+		e.problems.Add(at, r.zero.Code, "%s", r.zero.Message)
+	}
+}
+
+// wholeNumber adds a problem if a number is not whole.
+func (e *expander) wholeNumber(at string, v types.Number, bad input.Problem) (n int, whole bool) {
+	number, accuracy := v.ValueBigFloat().Int64()
+	if accuracy != big.Exact {
+		e.problems.Add(at, cmp.Or(bad.Code, input.CodeCountRange), "%s is not a whole number; %s", v.ValueBigFloat().Text('g', 10),
+			cmp.Or(bad.Message, "give a whole number"))
+	}
+	return int(number), accuracy == big.Exact
+}
+
+func (w wholeForm) flatten(_ *flattener, r *row, of any, _ attr.Value) attr.Value {
+	n := w.get(of)
+	switch {
+	case n != 0:
+	case r.presence == standard && r.leftOut != nil:
+		return r.leftOut
+	case r.presence == optional:
+		return types.NumberNull()
+	}
+	return flattenNumber(n)
+}
+
+// revisionForm is the form of revisions.
+type revisionForm struct{ field func(any) *int64 }
+
+func (revisionForm) kind(*row, bool) attr.Type { return types.Int64Type }
+
+func (revisionForm) resource(r *row) schema.Attribute {
+	return schema.Int64Attribute{Computed: true, MarkdownDescription: r.text}
+}
+
+func (revisionForm) dataSource(r *row) dataschema.Attribute {
+	return dataschema.Int64Attribute{Computed: true, MarkdownDescription: r.data}
+}
+
+func (n revisionForm) expand(*expander, *row, string, attr.Value, any) {}
+
+func (n revisionForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value {
+	return types.Int64Value(*n.field(of))
+}
