@@ -6,51 +6,11 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
-
-// The defaults of an app are attributes of their own in Terraform: default_timezone and the like.
-
-func defaultRetryAttribute() schema.SingleNestedAttribute {
-	a := retryAttribute()
-	a.MarkdownDescription = "The `retry` of jobs without such a block. A job with the block takes nothing of it. Default: the general " +
-		"default of each argument."
-	return a
-}
-
-// expandDefaults returns what the jobs of an app get where they leave it out; nil: nothing.
-func expandDefaults(ctx context.Context, e *expander, m appModel) *dispatcher.JobDefaults {
-	const at = "/defaults"
-	var d dispatcher.JobDefaults
-	expandOptional(e, at+"/timezone", m.DefaultTimezone, &d.Timezone)
-	expandOptional(e, at+"/misfire_policy", m.DefaultMisfirePolicy, &d.MisfirePolicy)
-	expandOptional(e, at+"/concurrency_policy", m.DefaultConcurrencyPolicy, &d.ConcurrencyPolicy)
-	d.Headers = e.stringMap(at+"/headers", m.DefaultHeaders)
-	if !e.markUnknown(at+"/retry", m.DefaultRetry) && !m.DefaultRetry.IsNull() {
-		retry := expandRetry(ctx, e, at+"/retry", m.DefaultRetry)
-		d.Retry = &retry
-	}
-	return d.Normal()
-}
-
-// flattenDefaults sets the defaults of an app in its model. prior is the plan or state that the model replaces.
-func flattenDefaults(ctx context.Context, diags *diag.Diagnostics, d *dispatcher.JobDefaults, prior appModel, m *appModel) {
-	if d == nil {
-		d = &dispatcher.JobDefaults{}
-	}
-	m.DefaultTimezone = flattenOptional(d.Timezone)
-	m.DefaultMisfirePolicy = flattenOptional(d.MisfirePolicy)
-	m.DefaultConcurrencyPolicy = flattenOptional(d.ConcurrencyPolicy)
-	m.DefaultHeaders = flattenStringMap(ctx, diags, d.Headers, prior.DefaultHeaders)
-	m.DefaultRetry = nullObject(retryType())
-	if d.Retry != nil {
-		m.DefaultRetry = flattenRetry(ctx, diags, *d.Retry, prior.DefaultRetry, run.Retry{})
-	}
-}
 
 // plannedDefaults are the defaults of an app in a plan, which may not be known before apply.
 type plannedDefaults struct {

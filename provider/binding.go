@@ -25,6 +25,7 @@ const (
 	standard                 // if a configuration leaves it out, it has the default of the domain, which completes its description
 	decided                  // if a configuration leaves it out, the API decides
 	computed                 // the API decides
+	inData                   // the API decides, and only the data source has it
 )
 
 // row is one attribute: how it is called and described, where its value is in a type of the domain, and which form it has there.
@@ -53,6 +54,7 @@ const (
 	emptyIsNull                     // an empty text of what the API decides
 	nilIsNull                       // of a list: [] is not the same as none
 	alwaysThere                     // of a list: none is [], also where it is optional
+	thereInData                     // of a list or map: none is an empty one in the data source
 	askedFor                        // the configuration of a data source must set it
 	unlessMissing                   // of a block: it is null only if it was, and has its defaults
 	asValue                         // of a block: the data source has it as one value, as the resource describes it
@@ -110,8 +112,7 @@ func ifEmpty(code, text string) option {
 	return optionFunc(func(r *row) { r.noText = input.Problem{Code: code, Message: text} })
 }
 
-// onlyInData makes a row one of the data source alone; onlyInPlan one of what Terraform alone needs.
-func onlyInData() option { return optionFunc(func(r *row) { r.data, r.text = r.text, "" }) }
+// onlyInPlan makes a row one of what Terraform alone needs.
 func onlyInPlan() option { return optionFunc(func(r *row) { r.form = planForm{r.form} }) }
 
 // rowPart is one or several rows, or a rule about them.
@@ -387,6 +388,9 @@ func (p planForm) flatten(f *flattener, r *row, _ any, prior attr.Value) attr.Va
 // newRow returns a row to which the options apply.
 func newRow(name string, of presence, text string, form form, options []option) *row {
 	r := &row{name: name, token: name, presence: of, text: text, form: form}
+	if of == inData {
+		r.presence, r.text, r.data = computed, "", text
+	}
 	for _, o := range options {
 		o.addTo(r)
 	}

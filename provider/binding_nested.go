@@ -149,7 +149,8 @@ func (l listForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.V
 		if missing {
 			return types.ListNull(l.element)
 		}
-	case len(elements) == 0 && r.presence == optional && !r.has(alwaysThere) && (none || len(before.Elements()) > 0):
+	case f.data && r.has(thereInData):
+	case len(elements) == 0 && r.presence == optional && (none || len(before.Elements()) > 0):
 		return types.ListNull(l.element)
 	case l.keeps != nil && !none && slices.EqualFunc(before.Elements(), elements, func(a, b attr.Value) bool {
 		return l.keeps(textOf(a).ValueString(), textOf(b).ValueString())
@@ -197,7 +198,7 @@ func (m mapForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
 
 func (m mapForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
 	before, _ := prior.(types.Map)
-	if r.has(alwaysThere) {
+	if f.data && r.has(thereInData) {
 		before = types.MapValueMust(types.StringType, map[string]attr.Value{})
 	}
 	return flattenStringMap(context.Background(), f.diags, m.get(of), before)
@@ -281,8 +282,8 @@ type blocksForm struct {
 }
 
 // labelledRow are blocks with labels.
-func labelledRow[P, B any](name string, field func(P) *map[string]B, rows *rows, text string, options ...option) *row {
-	return newRow(name, optional, text, blocksForm{
+func labelledRow[P, B any](name string, field func(P) *map[string]B, rows *rows, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, blocksForm{
 		rows: rows, keyed: true,
 		each: func(of any, do func(string, any)) {
 			for key, block := range *field(of.(P)) {
@@ -295,8 +296,8 @@ func labelledRow[P, B any](name string, field func(P) *map[string]B, rows *rows,
 }
 
 // blocksRow are blocks whose order has a meaning.
-func blocksRow[P, B any](name string, field func(P) *[]B, rows *rows, text string, options ...option) *row {
-	return newRow(name, optional, text, blocksForm{
+func blocksRow[P, B any](name string, field func(P) *[]B, rows *rows, of presence, text string, options ...option) *row {
+	return newRow(name, of, text, blocksForm{
 		rows: rows,
 		each: func(of any, do func(string, any)) {
 			for i := range *field(of.(P)) {

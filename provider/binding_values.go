@@ -49,8 +49,8 @@ func textRow[P any, S ~string](name string, field func(P) *S, of presence, text 
 }
 
 // shownRow is a text that follows from others.
-func shownRow[P any](name string, text func(P) string, description string, options ...option) *row {
-	return newRow(name, computed, description, textForm{
+func shownRow[P any](name string, text func(P) string, of presence, description string, options ...option) *row {
+	return newRow(name, of, description, textForm{
 		get: func(of any) (string, bool) { s := text(of.(P)); return s, s == "" },
 	}, options)
 }

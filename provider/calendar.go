@@ -48,7 +48,7 @@ var calendarRows = rowsOf(func() *dispatcher.Calendar { return &dispatcher.Calen
 	textRow("timezone", func(c *dispatcher.Calendar) *string { return &c.Timezone }, standard,
 		"IANA time zone of the days and times in the rules, such as `Europe/Berlin`.",
 		shownAs("Time zone of the days and times in the rules.")),
-	blocksRow("rule", func(c *dispatcher.Calendar) *[]schedule.CalendarRule { return &c.Rules }, ruleRows, "A rule, which says what the "+
+	blocksRow("rule", func(c *dispatcher.Calendar) *[]schedule.CalendarRule { return &c.Rules }, ruleRows, optional, "A rule, which says what the "+
 		"calendar excludes: exactly one of `dates`, `weekdays`, `days_of_month`, `from` and `to`, `expression`, or `icalendar`. A "+
 		"calendar has at most 100. Default: nothing is excluded.",
 		token("rules"), alwaysThere, asValue, shownAs("What it excludes; see the resource `carillon_calendar`.")),

@@ -380,7 +380,7 @@ type named struct {
 func definitionRows[P any](kind string, of func(P) *named) rowPart {
 	const id = "The import id, `app/%s`."
 	return within(of,
-		shownRow("id", func(n *named) string { return *n.app + "/" + *n.name }, fmt.Sprintf(id, kind),
+		shownRow("id", func(n *named) string { return *n.app + "/" + *n.name }, computed, fmt.Sprintf(id, kind),
 			planModifiers(planImportID{}), shownAs(fmt.Sprintf(id, kind))),
 		textRow("app", func(n *named) *string { return n.app }, required, "Name of the app. Refer to the resource, "+
 			"`carillon_app.NAME.name`, so that Terraform creates it first. Changing it replaces the "+kind+".",
