@@ -3,6 +3,8 @@ package provider
 import (
 	"cmp"
 	"context"
+	"maps"
+	"reflect"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // plannedDefaults are the defaults of an app in a plan, which may not be known before apply.
@@ -36,34 +40,34 @@ func (c *connection) jobDefaultsOf(ctx context.Context, app string) (d *dispatch
 
 // shownJob returns the model of a job that was read. It shows nothing of what the configuration leaves out and the app
 // gives: a plan cannot add blocks and elements of maps.
-func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior jobModel) jobModel {
+func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior values) values {
 	given, known := c.jobDefaultsOf(ctx, job.App)
 	if app := c.appOf(ctx, job.App); !known && app != nil {
 		given = app.Defaults
 	}
-	m := flattenFilled(ctx, diags, job, prior, given)
-	c.showLabels(ctx, diags, job.Labels, prior.Labels, &m)
+	m := flattenFilled(diags, job, prior, given)
+	c.showLabels(ctx, diags, job.Labels, prior.mapOf("labels"), m)
 	return m
 }
 
 // writtenJob returns the model of a job that was written. What the plan leaves out, the app has given.
-func (c *connection) writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan jobModel) jobModel {
+func (c *connection) writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan values) values {
 	given := &dispatcher.JobDefaults{Retry: &job.Retry}
 	given.Headers, _ = job.Target.Headers()
-	m := flattenFilled(ctx, diags, job, plan, given)
-	c.showLabels(ctx, diags, job.Labels, plan.Labels, &m)
+	m := flattenFilled(diags, job, plan, given)
+	c.showLabels(ctx, diags, job.Labels, plan.mapOf("labels"), m)
 	return m
 }
 
 // flattenFilled returns the model of a job without what prior leaves out and an app has given.
-func flattenFilled(
-	ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior jobModel, given *dispatcher.JobDefaults,
-) jobModel {
+func flattenFilled(diags *diag.Diagnostics, job dispatcher.Job, prior values, given *dispatcher.JobDefaults) values {
 	if given == nil {
 		given = &dispatcher.JobDefaults{}
 	}
 	if all, has := job.Target.Headers(); has && len(given.Headers) > 0 {
-		own, _ := expandTarget(ctx, &expander{}, "/target", targetKinds, prior.Target).Headers()
+		var before target.Target
+		targetRows.expand(&expander{}, "", valuesIn(prior["target"]), &before)
+		own, _ := before.Headers()
 		shown := map[string]string{}
 		for name, value := range all {
 			if _, written := own[name]; written || !gives(given.Headers, name, value) {
@@ -72,13 +76,16 @@ func flattenFilled(
 		}
 		job.Target = job.Target.WithHeaders(shown)
 	}
-	m := flattenJob(ctx, diags, job, prior)
-	var leftOut run.Retry
-	leftOut.SetDefaults()
+	f := &flattener{diags: diags}
+	m := jobRows.flatten(f, &job, prior)
+	leftOut := fresh[run.Retry]()
 	if given.Retry != nil {
-		leftOut = *given.Retry
+		leftOut = given.Retry
 	}
-	m.Retry = flattenRetry(ctx, diags, job.Retry, prior.Retry, leftOut)
+	m["retry"] = retryRows.object(f, &job.Retry, prior["retry"])
+	if prior["retry"].IsNull() && reflect.DeepEqual(job.Retry, *leftOut) {
+		m["retry"] = types.ObjectNull(retryRows.of.AttrTypes)
+	}
 	return m
 }
 
@@ -94,60 +101,60 @@ func gives(headers map[string]string, name, value string) bool {
 
 // filled returns a configuration with what it leaves out and the plan must show: as the app gives it, and unknown where
 // that is decided at apply.
-func (r *jobResource) filled(ctx context.Context, diags *diag.Diagnostics, config jobModel) jobModel {
+func (r *jobResource) filled(ctx context.Context, config values) values {
 	var d *dispatcher.JobDefaults
 	known := false
-	if !config.App.IsUnknown() {
-		d, known = r.conn.jobDefaultsOf(ctx, config.App.ValueString())
+	if app := config.text("app"); !app.IsUnknown() {
+		d, known = r.conn.jobDefaultsOf(ctx, app.ValueString())
 	}
 	if d == nil {
 		d = &dispatcher.JobDefaults{}
 	}
-	fill := func(v *types.String, value string) {
+	fill := func(v values, name, value string) {
 		switch {
-		case !v.IsNull():
+		case !v[name].IsNull():
 		case known:
-			*v = types.StringValue(value)
+			v[name] = types.StringValue(value)
 		default:
-			*v = types.StringUnknown()
+			v[name] = types.StringUnknown()
 		}
 	}
-	fill(&config.ConcurrencyPolicy, string(cmp.Or(d.ConcurrencyPolicy, run.ConcurrencyAllow)))
-	if config.Triggers.IsNull() || config.Triggers.IsUnknown() {
+	config = maps.Clone(config)
+	fill(config, "concurrency_policy", string(cmp.Or(d.ConcurrencyPolicy, run.ConcurrencyAllow)))
+	if config["trigger"].IsNull() || config["trigger"].IsUnknown() {
 		return config
 	}
-	triggers := config.Triggers.Elements()
+	triggers := config.mapOf("trigger").Elements()
 	for name, element := range triggers {
-		var m triggerModel
-		object, _ := element.(types.Object)
-		if !(&expander{}).object(ctx, "", object, &m) {
+		m := valuesIn(element)
+		if len(m) == 0 {
 			continue
 		}
-		fill(&m.MisfirePolicy, string(cmp.Or(d.MisfirePolicy, dispatcher.FireOnce)))
-		asks := dispatcher.Schedule{Expression: m.Expression.ValueString(), Timezone: m.Timezone.ValueString()}
-		expandOptional(&expander{}, "", m.Dialect, &asks.Dialect)
-		switch {
-		case !m.Timezone.IsNull():
-		case m.Expression.IsUnknown() || m.Dialect.IsUnknown():
-			m.Timezone = types.StringUnknown()
-		case asks.NeedsTimezone() && (d.Timezone != "" || !known):
-			fill(&m.Timezone, d.Timezone)
+		fill(m, "misfire_policy", string(cmp.Or(d.MisfirePolicy, dispatcher.FireOnce)))
+		expression, dialect := m.text("expression"), m.text("dialect")
+		asks := dispatcher.Schedule{
+			Expression: expression.ValueString(), Timezone: m.text("timezone").ValueString(), Dialect: schedule.Dialect(dialect.ValueString()),
 		}
-		triggers[name] = flattenObject(ctx, diags, triggerType(), m)
+		switch {
+		case !m["timezone"].IsNull():
+		case expression.IsUnknown() || dialect.IsUnknown():
+			m["timezone"] = types.StringUnknown()
+		case asks.NeedsTimezone() && (d.Timezone != "" || !known):
+			fill(m, "timezone", d.Timezone)
+		}
+		triggers[name] = types.ObjectValueMust(triggerRows.of.AttrTypes, m)
 	}
-	config.Triggers = flattenMap(ctx, diags, triggerType(), triggers)
+	config["trigger"] = types.MapValueMust(triggerRows.of, triggers)
 	return config
 }
 
 // leaveToApp empties in a job what its configuration leaves out and the plan does not know, so that the API fills it in.
-func leaveToApp(ctx context.Context, job *dispatcher.Job, plan, config jobModel) {
-	if config.Retry.IsNull() {
+func leaveToApp(job *dispatcher.Job, plan, config values) {
+	if config["retry"].IsNull() {
 		job.Retry = run.Retry{}
 	}
-	for name, element := range plan.Triggers.Elements() {
-		var m triggerModel
-		object, _ := element.(types.Object)
-		if t, there := job.Triggers[name]; there && (&expander{}).object(ctx, "", object, &m) && m.Timezone.IsUnknown() {
+	for name, element := range plan.mapOf("trigger").Elements() {
+		if t, there := job.Triggers[name]; there && valuesIn(element).text("timezone").IsUnknown() {
 			t.Timezone = ""
 			job.Triggers[name] = t
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -238,7 +239,7 @@ func (all *rows) expand(e *expander, at string, v values, of any) {
 		}
 		value := v[r.name]
 		if value == nil {
-			value = r.form.kind(r, false).ValueType(context.Background())
+			value = nullOf(r.form.kind(r, false))
 		}
 		r.form.expand(e, r, at+"/"+r.token, value, r.in(of))
 		if value.IsUnknown() {
@@ -380,9 +381,19 @@ func (p planForm) expand(*expander, *row, string, attr.Value, any) {}
 
 func (p planForm) flatten(f *flattener, r *row, _ any, prior attr.Value) attr.Value {
 	if prior == nil {
-		return p.kind(r, f.data).ValueType(context.Background())
+		return nullOf(p.kind(r, f.data))
 	}
 	return prior
+}
+
+// nullOf returns the null of a type.
+func nullOf(kind attr.Type) attr.Value {
+	ctx := context.Background()
+	null, err := kind.ValueFromTerraform(ctx, tftypes.NewValue(kind.TerraformType(ctx), nil))
+	if err != nil {
+		return types.DynamicNull() // no type has a null that is wrong
+	}
+	return null
 }
 
 // newRow returns a row to which the options apply.

@@ -382,13 +382,16 @@ func definitionRows[P any](kind string, of func(P) *named) rowPart {
 	return within(of,
 		shownRow("id", func(n *named) string { return *n.app + "/" + *n.name }, computed, fmt.Sprintf(id, kind),
 			planModifiers(planImportID{}), shownAs(fmt.Sprintf(id, kind))),
-		textRow("app", func(n *named) *string { return n.app }, required, "Name of the app. Refer to the resource, "+
-			"`carillon_app.NAME.name`, so that Terraform creates it first. Changing it replaces the "+kind+".",
-			replaces(), shownAs("Name of the app."), askedFor),
+		appRow(kind, func(n *named) *string { return n.app }),
 		nameRow(kind, func(n *named) *string { return n.name }),
 		descriptionRow(func(n *named) *string { return n.description }),
 		revisionRow(kind, "", func(n *named) *int64 { return n.revision }),
 	)
+}
+
+func appRow[P any](kind string, field func(P) *string) *row {
+	return textRow("app", field, required, "Name of the app. Refer to the resource, `carillon_app.NAME.name`, so that Terraform creates "+
+		"it first. Changing it replaces the "+kind+".", replaces(), shownAs("Name of the app."), askedFor)
 }
 
 func nameRow[P any](kind string, field func(P) *string) *row {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	resourceschema "github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -18,86 +19,26 @@ import (
 
 // newJobDataSource returns carillon_job: a job as it is now.
 func newJobDataSource() datasource.DataSource {
-	return &dataSource[jobDataModel]{name: "job", schema: jobDataSchema, read: readJob}
+	return &dataSource[values]{name: "job", read: readJob, schema: func() schema.Schema {
+		return schema.Schema{
+			MarkdownDescription: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
+				"resource, each plan reads these again.",
+			Attributes: jobRows.dataAttributes(),
+		}
+	}}
 }
 
-type jobDataModel struct {
-	App         types.String                `tfsdk:"app"`
-	Name        types.String                `tfsdk:"name"`
-	Description types.String                `tfsdk:"description"`
-	Enabled     types.Bool                  `tfsdk:"enabled"`
-	Priority    types.Int64                 `tfsdk:"priority"`
-	Labels      map[string]string           `tfsdk:"labels"`
-	State       types.String                `tfsdk:"state"`
-	Revision    types.Int64                 `tfsdk:"revision"`
-	Objective   *objectiveDataModel         `tfsdk:"objective"`
-	Triggers    map[string]triggerDataModel `tfsdk:"triggers"`
-	policiesDataModel
-}
-
-type triggerDataModel struct {
-	Expression    types.String      `tfsdk:"expression"`
-	Dialect       types.String      `tfsdk:"dialect"`
-	Timezone      types.String      `tfsdk:"timezone"`
-	StartAt       timetypes.RFC3339 `tfsdk:"start_at"`
-	EndAt         timetypes.RFC3339 `tfsdk:"end_at"`
-	RepeatCount   types.Int64       `tfsdk:"repeat_count"`
-	Gap           types.String      `tfsdk:"gap"`
-	Overlap       types.String      `tfsdk:"overlap"`
-	DriftHour     types.Bool        `tfsdk:"drift_hour"`
-	Calendar      types.String      `tfsdk:"calendar"`
-	OnExcluded    types.String      `tfsdk:"on_excluded"`
-	Jitter        types.String      `tfsdk:"jitter"`
-	MisfireAfter  types.String      `tfsdk:"misfire_after"`
-	MisfirePolicy types.String      `tfsdk:"misfire_policy"`
-	CatchUpWindow types.String      `tfsdk:"catch_up_window"`
-	Enabled       types.Bool        `tfsdk:"enabled"`
-	State         types.String      `tfsdk:"state"`
-	Error         types.String      `tfsdk:"error"`
-	Previous      timetypes.RFC3339 `tfsdk:"prev_fire_time"`
-	Next          timetypes.RFC3339 `tfsdk:"next_fire_time"`
-}
-
-func jobDataSchema() schema.Schema {
-	attributes := map[string]schema.Attribute{
-		"app":         schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
-		"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the job."},
-		"description": computedString("Free text."),
-		"enabled":     computedBool("Whether the triggers of the job fire."),
-		"priority":    computedInt("Which fires of the app go first when they wait for a node: those with the higher priority."),
-		"labels": schema.MapAttribute{
-			Computed: true, ElementType: types.StringType, MarkdownDescription: "Labels of the job; null if it has none.",
-		},
-		"state":     computedString("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`."),
-		"revision":  computedInt("Number of the current version of the job."),
-		"objective": objectiveDataAttribute(),
-		"triggers": schema.MapNestedAttribute{
-			Computed: true, MarkdownDescription: "The triggers by name.",
-			NestedObject: schema.NestedAttributeObject{Attributes: triggerDataAttributes()},
-		},
-	}
-	maps.Copy(attributes, policiesDataAttributes())
-	return schema.Schema{
-		MarkdownDescription: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
-			"resource, each plan reads these again.",
-		Attributes: attributes,
-	}
-}
-
-func computedBool(description string) schema.Attribute {
-	return schema.BoolAttribute{Computed: true, MarkdownDescription: description}
-}
-
-func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m jobDataModel) jobDataModel {
-	if !validNames(diags, m.App, m.Name) {
+func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
+	app, name := m.text("app"), m.text("name")
+	if !validNames(diags, app, name) {
 		return m
 	}
-	job, err := c.Job(ctx, m.App.ValueString(), m.Name.ValueString())
+	job, err := c.Job(ctx, app.ValueString(), name.ValueString())
 	if err != nil {
-		c.report(diags, fmt.Sprintf("read job %q", importID(m.App, m.Name)), err)
+		c.report(diags, fmt.Sprintf("read job %q", importID(app, name)), err)
 		return m
 	}
-	m = flattenJobData(job)
+	shown := jobRows.shown(diags, &job)
 	if job.Objective != nil {
 		status, err := c.Objective(ctx, job.App, job.Name)
 		if err != nil && !errors.Is(err, dispatcher.ErrNotFound) { // it was taken away a moment ago
@@ -105,10 +46,10 @@ func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m jobD
 			return m
 		}
 		if err == nil {
-			m.Objective = flattenObjectiveStatus(status)
+			shown["objective"] = objectiveStatusRows.object(&flattener{diags, true, true}, &status, nil)
 		}
 	}
-	return m
+	return shown
 }
 
 // validNames reports whether app and name can be names. If not, it adds errors that say why.
@@ -120,29 +61,57 @@ func validNames(diags *diag.Diagnostics, app, name types.String) bool {
 	return len(problems) == 0
 }
 
-func flattenJobData(job dispatcher.Job) jobDataModel {
-	m := jobDataModel{
-		App: types.StringValue(job.App), Name: types.StringValue(job.Name), Description: types.StringValue(job.Description),
-		Enabled: types.BoolValue(job.Enabled), Priority: types.Int64Value(int64(job.Priority)), Labels: job.Labels,
-		State: types.StringValue(string(job.State)), Revision: types.Int64Value(job.Revision),
-		Triggers: map[string]triggerDataModel{}, policiesDataModel: flattenPolicies(job),
+// objectiveStatusRows are how a job does by its objective.
+var objectiveStatusRows = rowsOf(fresh[dispatcher.ObjectiveStatus],
+	shownRow("within", func(s *dispatcher.ObjectiveStatus) string { return s.Within.String() }, inData, "How long after its scheduled time a "+
+		"fire is in time."),
+	textRow("of", func(s *dispatcher.ObjectiveStatus) *string { return &s.Of }, inData, "The share of fires that are to be in time."),
+	instantRow("from", func(s *dispatcher.ObjectiveStatus) **time.Time { return new(&s.From) }, inData, "Fires that were scheduled from then "+
+		"on are counted."),
+	instantRow("to", func(s *dispatcher.ObjectiveStatus) **time.Time { return new(&s.To) }, inData, "Fires that were scheduled before are "+
+		"counted. It follows the clock by five to ten minutes."),
+	wholeRow("good", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Good }, inData, "How many fires began in time."),
+	wholeRow("late", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Late }, inData, "How many fires began later, or ended without an "+
+		"attempt."),
+	wholeRow("missed", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Missed }, inData, "How many fires were missed."),
+	wholeRow("pending", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Pending }, inData, "How many fires are not counted yet, because "+
+		"their first attempt is not over."),
+	newRow("attained", inData, "The share of fires that were in time, in percent; null if there were none.", shareForm{types.Float64Type,
+		func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64PointerValue(s.Attained) }}, nil),
+	newRow("budget_left", inData, "The share of the error budget that is left, in percent. Below 0, more fires were late or missed than the "+
+		"objective allows.", shareForm{types.Float64Type,
+		func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64Value(s.BudgetLeft) }}, nil),
+	newRow("burn_rates", inData, "How fast the error budget goes, over the last `5m`, `30m`, `1h`, `6h` and `3d`. `1` uses it up in 28 days.",
+		shareForm{types.MapType{ElemType: types.Float64Type}, burnRates}, nil),
+)
+
+func burnRates(s *dispatcher.ObjectiveStatus) attr.Value {
+	rates := map[string]attr.Value{}
+	for span, rate := range s.BurnRates {
+		rates[span] = types.Float64Value(rate)
 	}
-	for name, t := range job.Triggers {
-		m.Triggers[name] = flattenTriggerData(t)
-	}
-	return m
+	return types.MapValueMust(types.Float64Type, rates)
 }
 
-func flattenTriggerData(t dispatcher.Trigger) triggerDataModel {
-	declared := flattenTrigger(t, "")
-	return triggerDataModel{
-		Expression: declared.Expression, Dialect: declared.Dialect, Timezone: declared.Timezone,
-		StartAt: timetypes.NewRFC3339TimePointerValue(t.StartAt), EndAt: timetypes.NewRFC3339TimePointerValue(t.EndAt),
-		RepeatCount: types.Int64Value(int64(t.RepeatCount)), Gap: declared.Gap, Overlap: declared.Overlap, DriftHour: declared.DriftHour,
-		Calendar: declared.Calendar, OnExcluded: declared.OnExcluded, Jitter: declared.Jitter.StringValue,
-		MisfireAfter: declared.MisfireAfter.StringValue, MisfirePolicy: declared.MisfirePolicy,
-		CatchUpWindow: declared.CatchUpWindow.StringValue, Enabled: declared.Enabled,
-		State: types.StringValue(string(t.State)), Error: flattenOptional(t.Error),
-		Previous: timetypes.NewRFC3339TimePointerValue(t.PrevFireTime), Next: timetypes.NewRFC3339TimePointerValue(t.NextFireTime),
+// shareForm is the form of shares, which are fractions.
+type shareForm struct {
+	of  attr.Type
+	get func(*dispatcher.ObjectiveStatus) attr.Value
+}
+
+func (s shareForm) kind(*row, bool) attr.Type { return s.of }
+
+func (shareForm) resource(*row) resourceschema.Attribute { return nil }
+
+func (s shareForm) dataSource(r *row) schema.Attribute {
+	if of, is := s.of.(types.MapType); is {
+		return schema.MapAttribute{Computed: true, ElementType: of.ElemType, MarkdownDescription: r.data}
 	}
+	return schema.Float64Attribute{Computed: true, MarkdownDescription: r.data}
+}
+
+func (shareForm) expand(*expander, *row, string, attr.Value, any) {}
+
+func (s shareForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value {
+	return s.get(of.(*dispatcher.ObjectiveStatus))
 }

@@ -51,7 +51,7 @@ func (c *connection) plannedLabels(ctx context.Context, diags *diag.Diagnostics,
 }
 
 // showLabels sets the labels of a job in its model. Default ones that prior does not write are in labels_all only.
-func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, labels input.Labels, prior types.Map, m *jobModel) {
+func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, labels input.Labels, prior types.Map, m values) {
 	own, written := map[string]string{}, prior.Elements()
 	for name, value := range labels {
 		_, here := written[name]
@@ -59,6 +59,6 @@ func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, la
 			own[name] = value
 		}
 	}
-	m.Labels = flattenStringMap(ctx, diags, own, prior)
-	m.LabelsAll = flattenStringMap(ctx, diags, labels, types.MapNull(types.StringType))
+	m["labels"] = flattenStringMap(ctx, diags, own, prior)
+	m["labels_all"] = flattenStringMap(ctx, diags, labels, types.MapNull(types.StringType))
 }

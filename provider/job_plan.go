@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -15,10 +17,10 @@ import (
 )
 
 // validate adds what the domain says about the known values of a configuration.
-func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
+func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config values) {
 	var e expander
 	// The defaults of the app are known at plan.
-	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, diags, config))
+	job := r.expand(ctx, &e, (&jobResource{}).filled(ctx, config))
 	var problems input.Problems
 	input.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
 	// ModifyPlan knows whether there is a stored value.
@@ -48,40 +50,40 @@ func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendar
 
 // planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
 // attributes as unknown only if something else changes. After an error the plan is as it was.
-func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change[jobModel]) jobModel {
-	plan, state := change.plan, change.state
+func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change[values]) values {
+	plan, state := maps.Clone(change.plan), change.state
 	var old *dispatcher.Job
 	var renames renaming
 	if !change.isNew {
-		stored := expandJob(ctx, &expander{}, state)
+		stored := r.expand(ctx, &expander{}, state)
 		renames = r.planRename(ctx, diags, change.config, state, stored)
 		old = new(renames.of(stored))
 	}
-	config := r.filled(ctx, diags, change.config)
+	config := r.filled(ctx, change.config)
 	var e expander
-	job := expandJob(ctx, &e, config)
+	job := r.expand(ctx, &e, config)
 	reportProblems(diags, r.missingSecrets(ctx, &e, job, change.config, r.before(change)))
 	checkTimezones(diags, &e, job)
 	r.checkBounds(ctx, diags, &e, config, job)
 	r.checkCalendars(ctx, diags, &e, job)
 	r.checkGroup(ctx, diags, &e, job)
 	r.checkFollows(ctx, diags, &e, job)
-	r.resolveTriggers(ctx, diags, old, &e, job, config, &plan)
+	r.resolveTriggers(ctx, diags, old, &e, job, config, plan)
 	if diags.HasError() {
 		return change.plan
 	}
-	plan.ID = plannedID(plan.App, plan.Name)
-	plan.ConcurrencyPolicy = config.ConcurrencyPolicy
-	plan.LabelsAll = r.conn.plannedLabels(ctx, diags, plan.Labels)
+	plan["id"] = plannedID(plan.text("app"), plan.text("name"))
+	plan["concurrency_policy"] = config["concurrency_policy"]
+	plan["labels_all"] = r.conn.plannedLabels(ctx, diags, plan.mapOf("labels"))
 	r.warnOfConfig(ctx, diags, config, &e, job)
 	var kept bool
 	if old != nil {
-		replaced := !plan.App.Equal(state.App)
+		replaced := !plan["app"].Equal(state["app"])
 		if !replaced && leadsElsewhere(plan, state) {
 			reportProblems(diags, r.keptSecrets(ctx, plan, config, state))
 		}
-		plan.State, plan.Revision = state.State, state.Revision
-		plan.NextFireTimes = renames.keys(ctx, diags, state.NextFireTimes)
+		plan["state"], plan["revision"] = state["state"], state["revision"]
+		plan["next_fire_times"] = renames.keys(ctx, diags, state.mapOf("next_fire_times"))
 		if !replaced {
 			kept = r.keepsFires(ctx, diags, *old, plan, renames)
 		}
@@ -89,19 +91,20 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 			return plan // no change, or only another way to write the same
 		}
 	}
-	plan.State, plan.Revision = types.StringUnknown(), types.Int64Unknown()
+	plan["state"], plan["revision"] = types.StringUnknown(), types.Int64Unknown()
 	if !kept {
 		// The next fires of a new schedule may pass before it is applied, and Terraform does not accept
 		// another value then. The warning about fires shows them.
-		plan.NextFireTimes = types.MapUnknown(timetypes.RFC3339Type{})
+		plan["next_fire_times"] = types.MapUnknown(timetypes.RFC3339Type{})
 	}
 	return plan
 }
 
 // leadsElsewhere reports whether a job may send its secrets elsewhere than before. Most plans of most jobs do not.
-func leadsElsewhere(plan, state jobModel) bool {
-	return !plan.Target.Equal(state.Target) || !plan.OnSuccess.Equal(state.OnSuccess) || !plan.OnFailure.Equal(state.OnFailure) ||
-		!plan.OnMisfire.Equal(state.OnMisfire)
+func leadsElsewhere(plan, state values) bool {
+	return slices.ContainsFunc([]string{"target", "on_success", "on_failure", "on_misfire"}, func(name string) bool {
+		return !plan[name].Equal(state[name])
+	})
 }
 
 // checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.
@@ -122,35 +125,31 @@ func checkTimezones(diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 // change that was made to them outside of Terraform. old is the job in the state, nil for a
 // new one.
 func (r *jobResource) resolveTriggers(
-	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, e *expander, job dispatcher.Job, config jobModel, plan *jobModel,
+	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, e *expander, job dispatcher.Job, config, plan values,
 ) {
 	job.Enabled = job.Enabled && e.allKnown("/enabled") // a disabled job may have instants in the past
-	triggers, configured := plan.Triggers.Elements(), config.Triggers.Elements()
+	triggers, configured := plan.mapOf("trigger").Elements(), config.mapOf("trigger").Elements()
 	for name := range job.Triggers {
-		object, _ := triggers[name].(types.Object)
-		written, _ := configured[name].(types.Object)
-		var m, filled triggerModel
-		if !(&expander{}).object(ctx, "", object, &m) || !(&expander{}).object(ctx, "", written, &filled) {
+		m, filled := valuesIn(triggers[name]), valuesIn(configured[name])
+		if len(m) == 0 || len(filled) == 0 {
 			continue
 		}
-		m.MisfirePolicy = filled.MisfirePolicy
-		if !filled.Timezone.IsNull() {
-			m.Timezone = filled.Timezone
+		m["misfire_policy"] = filled["misfire_policy"]
+		if !filled["timezone"].IsNull() {
+			m["timezone"] = filled["timezone"]
 		}
-		if !e.allKnown(input.Pointer("triggers", name)) {
-			triggers[name] = flattenObject(ctx, diags, triggerType(), m)
-			continue
+		if e.allKnown(input.Pointer("triggers", name)) {
+			t, err := r.resolve(old, job, name)
+			var problems input.Problems
+			problems.AddError("", err)
+			reportProblems(diags, problems)
+			m["dialect"], m["timezone"] = flattenOptional(t.Dialect), flattenOptional(t.Timezone)
+			m["gap"], m["overlap"] = flattenOptional(t.Gap), flattenOptional(t.Overlap)
 		}
-		t, err := r.resolve(old, job, name)
-		var problems input.Problems
-		problems.AddError("", err)
-		reportProblems(diags, problems)
-		m.Dialect, m.Timezone = flattenOptional(t.Dialect), flattenOptional(t.Timezone)
-		m.Gap, m.Overlap = flattenOptional(t.Gap), flattenOptional(t.Overlap)
-		triggers[name] = flattenObject(ctx, diags, triggerType(), m)
+		triggers[name] = types.ObjectValueMust(triggerRows.of.AttrTypes, m)
 	}
-	if !plan.Triggers.IsUnknown() && !diags.HasError() {
-		plan.Triggers = flattenMap(ctx, diags, triggerType(), triggers)
+	if !plan["trigger"].IsUnknown() && !diags.HasError() {
+		plan["trigger"] = flattenMap(ctx, diags, triggerRows.of, triggers)
 	}
 }
 

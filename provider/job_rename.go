@@ -8,21 +8,15 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-func jobNameAttribute() schema.StringAttribute {
-	return requiredString("Name of the job: " + nameRule + ". Changing it renames the job, which keeps its history, pauses, fire times " +
-		"and event ids.")
-}
-
 // rename gives the job of a state and its triggers the names that the configuration says, and returns the state after it.
-func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state jobModel) (after jobModel, renamed bool) {
-	stored := expandJob(ctx, &expander{}, state)
+func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state values) (after values, renamed bool) {
+	stored := r.expand(ctx, &expander{}, state)
 	renames, problems := renamingOf(config, state, stored)
 	if reportProblems(diags, problems); len(problems) > 0 || !renames.any() {
 		return state, false
@@ -41,7 +35,7 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 		r.conn.report(diags, fmt.Sprintf("rename job %q", id.importID), err)
 		return state, false
 	}
-	state.Triggers = renames.triggers(ctx, diags, state.Triggers)
+	state = state.with("trigger", renames.triggers(ctx, diags, state.mapOf("trigger")))
 	return r.conn.shownJob(ctx, diags, job, state), true
 }
 

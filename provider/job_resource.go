@@ -13,17 +13,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// jobResource is carillon_job. Its model is in job_model.go, Schema in job_schema.go, and what it validates and plans in
-// job_plan.go.
+// jobResource is carillon_job. What it validates and plans is in job_plan.go.
 type jobResource struct {
-	definition[dispatcher.Job, jobModel]
+	definition[dispatcher.Job, values]
 	now func() time.Time // decides whether an instant is in the past
 }
 
 func jobs(c *connection) *jobResource {
-	return &jobResource{now: clock, definition: definition[dispatcher.Job, jobModel]{
+	return &jobResource{now: clock, definition: definition[dispatcher.Job, values]{
 		heading: heading{"job", jobSchema, importNested("job", "billing/nightly-report")}, conn: c,
-		expand: expandJob, check: dispatcher.Job.Validate,
+		expand: expandedBy[dispatcher.Job](jobRows), check: dispatcher.Job.Validate,
 		api: requests[dispatcher.Job]{
 			(*client.Client).PutJob, (*client.Client).Job, (*client.Client).DeleteJob,
 			func(j dispatcher.Job) int64 { return j.Revision },
@@ -42,52 +41,53 @@ func jobs(c *connection) *jobResource {
 func clock() time.Time { return time.Now() } //nolint:forbidigo // see above
 
 // read returns a job as the API has it. It is not found if it was deleted outside of Terraform.
-func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state jobModel) (model jobModel, found bool) {
+func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state values) (model values, found bool) {
 	if !r.conn.ready(diags) {
-		return jobModel{}, false
+		return nil, false
 	}
-	job, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+	id := state.identity()
+	job, err := r.conn.Job(ctx, id.app, id.name)
 	if isNotFound(err) { // so the plan creates it again
 		warnOfDeletion(diags, state)
-		return jobModel{}, false
+		return nil, false
 	}
 	if err != nil {
-		r.conn.report(diags, fmt.Sprintf("read job %q", importID(state.App, state.Name)), err)
-		return jobModel{}, false
+		r.conn.report(diags, fmt.Sprintf("read job %q", id.importID), err)
+		return nil, false
 	}
 	r.conn.warnOfPauses(diags, job)
 	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
 	model = r.conn.shownJob(ctx, diags, job, state)
-	keepMoving(&model, state, job, r.now())
+	keepMoving(model, state, job, r.now())
 	return model, !diags.HasError()
 }
 
 // written creates or updates a job as it was planned, and returns what the API made of it, unless that failed. After a
 // rename that is done it returns the job in any case: the state has the names that the API has.
-func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, change change[jobModel]) (model jobModel, done bool) {
+func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, change change[values]) (model values, done bool) {
 	if !r.conn.ready(diags) {
-		return jobModel{}, false
+		return nil, false
 	}
-	if !change.isNew && !change.plan.Revision.IsUnknown() { // only renamed_from differs, which the API does not store
+	if !change.isNew && !change.plan.revision().IsUnknown() { // only renamed_from differs, which the API does not store
 		return change.plan, true
 	}
-	var state *jobModel
+	var state *values
 	if !change.isNew {
 		state = &change.state
 	}
 	// An invalid job is reported before any request is made.
 	job, problems := r.toWrite(ctx, change.plan, change.config, state)
 	if reportProblems(diags, problems); diags.HasError() {
-		return jobModel{}, false
+		return nil, false
 	}
-	leaveToApp(ctx, &job, change.plan, change.config)
+	leaveToApp(&job, change.plan, change.config)
 	job.Labels = r.conn.withDefaultLabels(job.Labels)
 	condition, renamed := client.Condition{Absent: true}, false
 	if !change.isNew {
 		if change.state, renamed = r.rename(ctx, diags, change.config, change.state); diags.HasError() {
 			return change.state, renamed
 		}
-		condition = client.Condition{Revision: change.state.Revision.ValueInt64()}
+		condition = client.Condition{Revision: change.state.revision().ValueInt64()}
 	}
 	job, err := r.conn.PutJob(ctx, job, condition)
 	if err != nil {
@@ -95,10 +95,21 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 		return change.state, renamed
 	}
 	model = r.conn.writtenJob(ctx, diags, job, change.plan)
-	if !change.plan.NextFireTimes.IsUnknown() {
-		model.NextFireTimes = change.plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
+	if times := change.plan["next_fire_times"]; !times.IsUnknown() {
+		model["next_fire_times"] = times // the schedules did not change; keepMoving says why they stay
 	}
 	done = !diags.HasError()
 	r.conn.warnOfMistakes(diags, job.App, job.Name, job.Warnings, "more jobs") // the API also knows what calendars exclude
 	return model, done
+}
+
+// warnOfDeletion says why a missing job was probably deleted, and what Terraform will plan.
+func warnOfDeletion(diags *diag.Diagnostics, m values) {
+	if m.text("delete_after_completion").IsNull() {
+		return
+	}
+	diags.AddWarning("The job no longer exists",
+		fmt.Sprintf("Carillon probably deleted job %q after its last fire, because it has delete_after_completion = %q. Terraform "+
+			"will plan to create it again, and its triggers would start over. If the job is done, remove the resource.",
+			m.identity().importID, m.text("delete_after_completion").ValueString()))
 }

@@ -38,10 +38,10 @@ func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []
 // warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
 // know when the job will run. before is the job of the state under the names that renames gives it.
 func (r *jobResource) keepsFires(
-	ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan jobModel, renames renaming,
+	ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan values, renames renaming,
 ) bool {
 	var e expander
-	after := withOrigins(expandJob(ctx, &e, plan), before)
+	after := withOrigins(r.expand(ctx, &e, plan), before)
 	names := scheduleChanges(before, after, nil)
 	keeps := len(names) == 0 && e.allKnown("/triggers") && e.allKnown("/enabled")
 	if r.conn == nil || len(r.conn.unknown) > 0 || e.isUnknown("/triggers") {

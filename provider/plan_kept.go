@@ -12,22 +12,22 @@ import (
 // times, and the summary of its triggers. Otherwise every fire would be drift, and a plan with
 // -refresh-only and -detailed-exitcode would never be 0. They are read again when the job has another
 // revision, when a trigger fails or works again, and when newer time zone data move its fires.
-func keepMoving(read *jobModel, state jobModel, job dispatcher.Job, now time.Time) {
-	if !read.Revision.Equal(state.Revision) || state.NextFireTimes.IsNull() || state.State.IsNull() {
+func keepMoving(read, state values, job dispatcher.Job, now time.Time) {
+	if !read["revision"].Equal(state["revision"]) || state["next_fire_times"].IsNull() || state["state"].IsNull() {
 		return
 	}
 	failed := string(dispatcher.JobError)
-	if (read.State.ValueString() == failed) != (state.State.ValueString() == failed) {
+	if (read.text("state").ValueString() == failed) != (state.text("state").ValueString() == failed) {
 		return
 	}
-	kept := state.NextFireTimes.Elements()
+	kept := state.mapOf("next_fire_times").Elements()
 	for name, t := range job.Triggers {
 		before, known := kept[name].(timetypes.RFC3339)
 		if known && t.Calendar == "" && moved(before, t, now) {
 			return
 		}
 	}
-	read.NextFireTimes, read.State = state.NextFireTimes, state.State
+	read["next_fire_times"], read["state"] = state["next_fire_times"], state["state"]
 }
 
 // moved reports whether a next fire time that was read before is no longer one, although it has not

@@ -51,9 +51,9 @@ func (r renaming) keys(ctx context.Context, diags *diag.Diagnostics, m types.Map
 }
 
 // renamedFrom returns the former names that a model says of its triggers; known is false if it may say more at apply.
-func renamedFrom(m jobModel) (from dispatcher.RenamedFrom, known bool) {
-	from, known = dispatcher.RenamedFrom{}, !m.Triggers.IsUnknown()
-	for name, element := range m.Triggers.Elements() {
+func renamedFrom(m values) (from dispatcher.RenamedFrom, known bool) {
+	from, known = dispatcher.RenamedFrom{}, !m["trigger"].IsUnknown()
+	for name, element := range m.mapOf("trigger").Elements() {
 		object, _ := element.(types.Object)
 		former, _ := object.Attributes()["renamed_from"].(types.String)
 		if !former.IsNull() {
@@ -65,10 +65,10 @@ func renamedFrom(m jobModel) (from dispatcher.RenamedFrom, known bool) {
 }
 
 // renamingOf returns what a configuration renames of the job in the state.
-func renamingOf(config, state jobModel, stored dispatcher.Job) (renaming, input.Problems) {
+func renamingOf(config, state values, stored dispatcher.Job) (renaming, input.Problems) {
 	r := renaming{from: stored.Name}
-	if !config.Name.IsUnknown() && config.Name.ValueString() != stored.Name {
-		r.Name = config.Name.ValueString()
+	if name := config.text("name"); !name.IsUnknown() && name.ValueString() != stored.Name {
+		r.Name = name.ValueString()
 	}
 	var problems input.Problems
 	if from, known := renamedFrom(config); known && len(from) > 0 {
@@ -86,8 +86,8 @@ func renamingOf(config, state jobModel, stored dispatcher.Job) (renaming, input.
 }
 
 // planRename returns what a plan renames, and says so. It refuses a name that another job has.
-func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, config, state jobModel, stored dispatcher.Job) renaming {
-	if !config.App.Equal(state.App) {
+func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, config, state values, stored dispatcher.Job) renaming {
+	if !config["app"].Equal(state["app"]) {
 		return renaming{from: stored.Name} // it is replaced, by a job that has no past
 	}
 	renames, problems := renamingOf(config, state, stored)
@@ -154,9 +154,9 @@ func without(triggers, others map[string]dispatcher.Trigger) []string {
 }
 
 // sameButRenamedFrom reports whether two jobs differ in nothing that the API stores.
-func sameButRenamedFrom(ctx context.Context, a, b jobModel) bool {
-	a.Triggers, b.Triggers = withoutRenamedFrom(ctx, a.Triggers), withoutRenamedFrom(ctx, b.Triggers)
-	return equalValues(attributesOf(a), attributesOf(b))
+func sameButRenamedFrom(ctx context.Context, a, b values) bool {
+	without := func(v values) values { return v.with("trigger", withoutRenamedFrom(ctx, v.mapOf("trigger"))) }
+	return equalValues(without(a), without(b))
 }
 
 func withoutRenamedFrom(ctx context.Context, triggers types.Map) types.Map {

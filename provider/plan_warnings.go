@@ -101,8 +101,8 @@ func dayIn(p input.Problem) string {
 }
 
 // warnOfConfig adds warnings of what a job's configuration says, as far as it is known.
-func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config jobModel, e *expander, job dispatcher.Job) {
-	if r.conn == nil || diags.HasError() || config.App.IsUnknown() || config.Name.IsUnknown() {
+func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config values, e *expander, job dispatcher.Job) {
+	if r.conn == nil || diags.HasError() || config["app"].IsUnknown() || config["name"].IsUnknown() {
 		return
 	}
 	r.conn.warnOfMistakes(diags, job.App, job.Name, e.aboutKnown(r.warnings(job, r.conn.calendarsAfter(ctx, job))), "more jobs")

@@ -250,3 +250,7 @@ func flattenStatus(status int) types.Int64 {
 	}
 	return types.Int64Value(int64(status))
 }
+
+func computedBool(description string) schema.Attribute {
+	return schema.BoolAttribute{Computed: true, MarkdownDescription: description}
+}

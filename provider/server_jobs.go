@@ -48,16 +48,12 @@ func (s jobServer) validate(
 	if req.TypeName != jobType || req.ClientCapabilities == nil || !req.ClientCapabilities.WriteOnlyAttributesAllowed {
 		return nil
 	}
-	values, ok := s.decode(ctx, req.Config)
-	if !ok || !complete(s.attributes, values[0].Attributes()) {
-		return nil
-	}
-	var config jobModel
-	if !assign(values[0].Attributes(), &config) {
+	given, ok := s.decode(ctx, req.Config)
+	if !ok || !complete(s.attributes, given[0].Attributes()) {
 		return nil
 	}
 	var diags diag.Diagnostics
-	jobs(conn).validate(ctx, &diags, config)
+	jobs(conn).validate(ctx, &diags, given[0].Attributes())
 	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: protocolDiagnostics(diags)}
 }
 
@@ -68,14 +64,13 @@ func (s jobServer) read(
 	if conn == nil || req.TypeName != jobType || len(req.Private) > 0 { // the framework marks there what was just imported
 		return nil, nil
 	}
-	values, ok := s.decode(ctx, req.CurrentState)
-	var state jobModel
-	if !ok || !assign(values[0].Attributes(), &state) {
+	given, ok := s.decode(ctx, req.CurrentState)
+	if !ok {
 		return nil, nil
 	}
 	resp := &tfprotov6.ReadResourceResponse{NewState: req.CurrentState}
 	var diags diag.Diagnostics
-	model, found := jobs(conn).read(ctx, &diags, state)
+	model, found := jobs(conn).read(ctx, &diags, given[0].Attributes())
 	resp.Diagnostics = protocolDiagnostics(diags)
 	switch {
 	case diags.HasError():
@@ -85,7 +80,7 @@ func (s jobServer) read(
 		return resp, nil
 	}
 	var err error
-	resp.NewState, err = s.settled(ctx, req.CurrentState, values[0], model)
+	resp.NewState, err = s.settled(ctx, req.CurrentState, given[0], model)
 	return resp, err
 }
 
@@ -101,30 +96,29 @@ func (s jobServer) plan(
 	if !isNew {
 		sources = append(sources, req.PriorState)
 	}
-	values, ok := s.decode(ctx, sources...)
+	given, ok := s.decode(ctx, sources...)
 	if !ok {
 		return nil, nil
 	}
 	prior := types.ObjectNull(s.kind.AttrTypes)
 	if !isNew {
-		prior = values[2]
+		prior = given[2]
 	}
 	var replace path.Paths
 	var diags diag.Diagnostics
-	config, plan, before := values[0].Attributes(), values[1].Attributes(), prior.Attributes()
+	config, plan, before := given[0].Attributes(), given[1].Attributes(), prior.Attributes()
 	diags.Append(each(s.attributes, path.Empty(), config, plan, before, filledIn)...)
 	changes := isNew || !equalValues(plan, before)
 	diags.Append(each(s.attributes, path.Empty(), config, plan, before, resolved(ctx, changes, !isNew, &replace))...)
-	change := change[jobModel]{isNew: isNew}
-	if diags.HasError() || !assign(config, &change.config) || !assign(plan, &change.plan) || !isNew && !assign(before, &change.state) {
+	if diags.HasError() {
 		return nil, nil
 	}
-	planned := jobs(conn).planned(ctx, &diags, change)
+	planned := jobs(conn).planned(ctx, &diags, change[values]{config, plan, before, isNew})
 	resp := &tfprotov6.PlanResourceChangeResponse{
 		PlannedState: req.PriorState, Diagnostics: protocolDiagnostics(diags), RequiresReplace: protocolPaths(replace),
 	}
-	if after := attributesOf(planned); isNew || !equalValues(after, before) {
-		object, found := types.ObjectValue(s.kind.AttrTypes, after)
+	if isNew || !equalValues(planned, before) {
+		object, found := types.ObjectValue(s.kind.AttrTypes, planned)
 		if _, err := checked(object, found); err != nil {
 			return nil, err
 		}
@@ -148,18 +142,20 @@ func (s jobServer) apply(
 	if !isNew {
 		sources = append(sources, req.PriorState)
 	}
-	values, ok := s.decode(ctx, sources...)
-	change := change[jobModel]{isNew: isNew}
-	if !ok || !assign(values[0].Attributes(), &change.config) || !assign(values[1].Attributes(), &change.plan) ||
-		!isNew && !assign(values[2].Attributes(), &change.state) {
+	given, ok := s.decode(ctx, sources...)
+	if !ok {
 		return nil, nil
+	}
+	change := change[values]{config: given[0].Attributes(), plan: given[1].Attributes(), isNew: isNew}
+	if !isNew {
+		change.state = given[2].Attributes()
 	}
 	var diags diag.Diagnostics
 	model, done := jobs(conn).written(ctx, &diags, change)
 	resp := &tfprotov6.ApplyResourceChangeResponse{NewState: req.PriorState}
 	if done {
 		var err error
-		if resp.NewState, err = s.settled(ctx, req.PlannedState, values[1], model); err != nil {
+		if resp.NewState, err = s.settled(ctx, req.PlannedState, given[1], model); err != nil {
 			return nil, err
 		}
 	}
@@ -168,12 +164,12 @@ func (s jobServer) apply(
 }
 
 // decode returns jobs that are neither null nor unknown.
-func (s jobServer) decode(ctx context.Context, values ...*tfprotov6.DynamicValue) (all []types.Object, ok bool) {
-	for i, value := range values {
+func (s jobServer) decode(ctx context.Context, sources ...*tfprotov6.DynamicValue) (all []types.Object, ok bool) {
+	for i, value := range sources {
 		if value == nil || len(value.MsgPack) == 0 {
 			return nil, false
 		}
-		if i > 0 && bytes.Equal(value.MsgPack, values[i-1].MsgPack) {
+		if i > 0 && bytes.Equal(value.MsgPack, sources[i-1].MsgPack) {
 			all = append(all, all[i-1])
 			continue
 		}
@@ -189,9 +185,9 @@ func (s jobServer) decode(ctx context.Context, values ...*tfprotov6.DynamicValue
 // settled returns what the API made of a job, but keeps each text of prior that means the same, such as 60s for 1m. If
 // nothing differs, it returns source, from which prior was decoded.
 func (s jobServer) settled(
-	ctx context.Context, source *tfprotov6.DynamicValue, prior types.Object, model jobModel,
+	ctx context.Context, source *tfprotov6.DynamicValue, prior types.Object, model values,
 ) (*tfprotov6.DynamicValue, error) {
-	object, diags := types.ObjectValue(s.kind.AttrTypes, attributesOf(model))
+	object, diags := types.ObjectValue(s.kind.AttrTypes, model)
 	if _, err := checked(object, diags); err != nil {
 		return nil, err
 	}

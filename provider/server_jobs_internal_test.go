@@ -38,11 +38,11 @@ func configuredJob(t *testing.T, s jobServer) *tfprotov6.DynamicValue {
 	}
 	target, hook := null(s.attributes["target"].inner), null(s.attributes["target"].inner["webhook"].inner)
 	hook["url"] = types.StringValue("https://example.com/hook")
-	target["webhook"] = types.ObjectValueMust(objectType(targetType(), "webhook").AttrTypes, hook)
+	target["webhook"] = types.ObjectValueMust(objectType(targetRows.of, "webhook").AttrTypes, hook)
 	job := null(s.attributes)
 	job["app"], job["name"] = types.StringValue("crm"), types.StringValue("nightly")
-	job["target"] = types.ObjectValueMust(targetType().AttrTypes, target)
-	job["trigger"] = types.MapValueMust(triggerType(), map[string]attr.Value{})
+	job["target"] = types.ObjectValueMust(targetRows.of.AttrTypes, target)
+	job["trigger"] = types.MapValueMust(triggerRows.of, map[string]attr.Value{})
 	config, err := encodeObject(t.Context(), types.ObjectValueMust(s.kind.AttrTypes, job))
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 	of := types.ObjectType{AttrTypes: map[string]attr.Type{
 		"text": types.StringType, "duration": semanticType[durations]{}, "on": types.BoolType, "revision": types.Int64Type,
 		"number": types.NumberType, "list": types.ListType{ElemType: types.NumberType}, "map": types.MapType{ElemType: types.StringType},
-		"inner": triggerType(),
+		"inner": triggerRows.of,
 	}}
 	precise, _, err := big.ParseFloat("12345678901234567890.5", 10, 512, big.ToNearestEven)
 	if err != nil {
@@ -108,17 +108,17 @@ func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 			"revision": types.Int64Value(math.MaxInt64), "number": types.NumberValue(precise),
 			"list":  types.ListValueMust(types.NumberType, []attr.Value{flattenNumber(1), types.NumberNull(), types.NumberUnknown()}),
 			"map":   types.MapValueMust(types.StringType, map[string]attr.Value{"a": types.StringValue(""), "b": types.StringUnknown()}),
-			"inner": types.ObjectUnknown(triggerType().AttrTypes),
+			"inner": types.ObjectUnknown(triggerRows.of.AttrTypes),
 		},
 		"null": {
 			"text": types.StringNull(), "duration": durationString{types.StringNull()}, "on": types.BoolNull(), "revision": types.Int64Null(),
 			"number": types.NumberNull(), "list": types.ListNull(types.NumberType), "map": types.MapNull(types.StringType),
-			"inner": nullObject(triggerType()),
+			"inner": nullObject(triggerRows.of),
 		},
 		"unknown": {
 			"text": types.StringUnknown(), "duration": durationString{types.StringUnknown()}, "on": types.BoolUnknown(),
 			"revision": types.Int64Unknown(), "number": types.NumberUnknown(), "list": types.ListUnknown(types.NumberType),
-			"map": types.MapUnknown(types.StringType), "inner": nullObject(triggerType()),
+			"map": types.MapUnknown(types.StringType), "inner": nullObject(triggerRows.of),
 		},
 	} {
 		given := types.ObjectValueMust(of.AttrTypes, values)

@@ -1,0 +1,89 @@
+package provider
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// readOnly are the fields of the domain that are no attributes, in one type or in all, and why.
+var readOnly = map[string]string{
+	"created_at": "of no use in Terraform", "updated_at": "of no use in Terraform", "warnings": "plans show them",
+	"paused": "operators pause", "paused_by": "operators pause", "paused_at": "operators pause", "pause_reason": "operators pause",
+	"paused_until": "operators pause", "Job.pauses": "operators pause", "AppPause.app": "it is in its app", "AppPause.pending": "for the API",
+	"Job.origin": "the API keeps it", "Trigger.origin": "the API keeps it", "Trigger.anchor_at": "the API keeps it",
+	"Trigger.counted_from": "the API keeps it", "Trigger.fired": "the API counts", "Trigger.due_at": "it is next_fire_time with jitter",
+	"Secret.stored": "it stands for what Terraform does not know", "Target.alert": "no job has it",
+	"Target.group": "what follows a run is no group", "AlertWebhook.callback": "a notification is delivered once its receiver responds",
+	"Bounds.suspended_by": "the audit log has it", "Bounds.suspended_at": "the audit log has it", "App.usage": "it changes all the time",
+	"App.breaks": "an apply shows it", "App.importing": "for the API", "Calendar.removal_requested_at": "it counts as deleted",
+}
+
+// TestEveryFieldOfADefinitionHasARow names each field of the domain that an API has and the provider forgot.
+func TestEveryFieldOfADefinitionHasARow(t *testing.T) {
+	t.Parallel()
+	used := map[string]bool{}
+	seen := map[*rows]bool{}
+	var walk func(*rows)
+	walk = func(all *rows) {
+		if seen[all] {
+			return
+		}
+		seen[all] = true
+		tokens := map[string]bool{}
+		for _, r := range all.list {
+			tokens[r.token] = true
+			switch form := r.form.(type) {
+			case blockForm:
+				walk(form.rows)
+			case blocksForm:
+				walk(form.rows)
+			}
+		}
+		of := reflect.TypeOf(all.make()).Elem()
+		for _, name := range forgotten(of, "", tokens) {
+			field := of.Name() + "." + name
+			used[field], used[name] = true, true
+			if readOnly[field]+readOnly[name] == "" {
+				t.Errorf("%s.%s has no row: give it one, or say in readOnly why it is no attribute", of, name)
+			}
+		}
+	}
+	for _, all := range []*rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
+		walk(all)
+	}
+	for field := range readOnly {
+		if !used[field] {
+			t.Errorf("readOnly has %s, which is a row or no field", field)
+		}
+	}
+}
+
+// forgotten returns the JSON names of fields of a struct, whose pointers begin with at, that have no token.
+func forgotten(of reflect.Type, at string, tokens map[string]bool) (missing []string) {
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		kind := field.Type
+		if kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		below := func() bool {
+			for token := range tokens {
+				if strings.HasPrefix(token, at+name+"/") {
+					return true
+				}
+			}
+			return false
+		}
+		switch {
+		case field.Anonymous && name == "":
+			missing = append(missing, forgotten(kind, at, tokens)...)
+		case !field.IsExported() || name == "-" || tokens[at+name]:
+		case below():
+			missing = append(missing, forgotten(kind, at+name+"/", tokens)...)
+		default:
+			missing = append(missing, at+name)
+		}
+	}
+	return missing
+}
