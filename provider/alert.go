@@ -19,8 +19,8 @@ import (
 )
 
 // alerts is carillon_alert. A mute of an operator and what fires now are in the data source only: both change without Terraform.
-func alerts(c *connection) kind[values] {
-	return &definition[alert.Alert, values]{
+func alerts(c *connection) kind {
+	return &definition[alert.Alert]{
 		heading: heading{"alert", alertSchema, importNested("alert", "billing/on-call")}, conn: c,
 		expand: expandedBy[alert.Alert](alertRows), flatten: flattenedBy[alert.Alert](alertRows), check: alert.Alert.Validate,
 		api: requests[alert.Alert]{
@@ -160,7 +160,7 @@ func alertSchema() schema.Schema {
 
 // newAlertDataSource returns carillon_alert: an alert that somebody else declares, and what it knows now.
 func newAlertDataSource() datasource.DataSource {
-	return &dataSource[values]{name: "alert", read: readAlert, schema: func() dataschema.Schema {
+	return &dataSource{name: "alert", read: readAlert, schema: func() dataschema.Schema {
 		return dataschema.Schema{
 			MarkdownDescription: "An alert: which jobs it selects, how many conditions hold now, and whether an operator has muted it. A plan " +
 				"fails if it does not exist.",

@@ -26,8 +26,8 @@ import (
 const appKind = "app"
 
 // apps is carillon_app.
-func apps(c *connection) kind[values] {
-	return &definition[access.App, values]{
+func apps(c *connection) kind {
+	return &definition[access.App]{
 		heading: heading{appKind, appSchema, importApp}, conn: c,
 		expand: expandedBy[access.App](appRows), flatten: flattenApp, check: access.App.Validate,
 		api: requests[access.App]{
@@ -116,7 +116,7 @@ var pauseRows = rowsOf(fresh[dispatcher.AppPause],
 		"the audit log."),
 	instantRow("paused_at", func(p *dispatcher.AppPause) **time.Time { return new(&p.PausedAt) }, inData, "Since when."),
 	instantRow("until", func(p *dispatcher.AppPause) **time.Time { return &p.Until }, inData, "When it ends by itself; null if somebody "+
-		"has to end it.", emptyIsNull),
+		"has to end it."),
 )
 
 func appSchema() schema.Schema {
@@ -186,7 +186,7 @@ func flattenApp(_ context.Context, diags *diag.Diagnostics, app access.App, prio
 
 // newAppDataSource returns carillon_app: an app with its bounds.
 func newAppDataSource() datasource.DataSource {
-	return &dataSource[values]{name: "app", read: readApp, schema: func() dataschema.Schema {
+	return &dataSource{name: "app", read: readApp, schema: func() dataschema.Schema {
 		return dataschema.Schema{
 			MarkdownDescription: "An app, with the bounds that operators have set and the external id for trust policies in AWS.",
 			Attributes:          appRows.dataAttributes(),

@@ -148,13 +148,3 @@ func (c *connection) boundsOf(ctx context.Context, name string) *target.Bounds {
 	}
 	return nil
 }
-
-// count expands a number of which zero is not a value: the API takes it for the default.
-func (e *expander) count(pointer string, v types.Number) int {
-	before := len(e.problems)
-	n := e.whole(pointer, v, 0, input.CodeCountRange, "give a whole number")
-	if n == 0 && !v.IsNull() && !v.IsUnknown() && len(e.problems) == before {
-		e.problems.Add(pointer, input.CodeCountRange, "0 is less than the minimum of 1; leave it out for the default")
-	}
-	return n
-}

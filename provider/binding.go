@@ -209,6 +209,34 @@ func (r *row) in(of any) any {
 	return of
 }
 
+// placed is an attribute in its table.
+type placed struct {
+	name, token   string
+	isMap, isList bool
+	isInput       bool // the resource has it
+}
+
+// walk visits the rows of a table and of those that it is made of.
+func (all *rows) walk(visit func(in *rows, a placed)) {
+	for _, r := range all.list {
+		a := placed{name: r.name, token: r.token, isInput: r.text != ""}
+		var inner *rows
+		switch form := r.form.(type) {
+		case mapForm:
+			a.isMap = true
+		case listForm:
+			a.isList = true
+		case blocksForm:
+			a.isMap, a.isList, inner = form.keyed, !form.keyed, form.rows
+		case blockForm:
+			inner = form.rows
+		}
+		if visit(all, a); inner != nil {
+			inner.walk(visit)
+		}
+	}
+}
+
 // attributes returns those of the resource.
 func (all *rows) attributes() map[string]schema.Attribute {
 	attributes := map[string]schema.Attribute{}
@@ -348,15 +376,6 @@ func (v values) with(name string, value attr.Value) values {
 	changed := maps.Clone(v)
 	changed[name] = value
 	return changed
-}
-
-func (v values) identity() identity {
-	app, name := v.text("app"), v.text("name")
-	id := identity{app: app.ValueString(), name: name.ValueString(), revision: v.revision().ValueInt64()}
-	if id.importID = id.name; v["app"] != nil {
-		id.importID = importID(app, name)
-	}
-	return id
 }
 
 // described returns the description of an attribute with its default.

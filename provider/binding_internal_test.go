@@ -22,35 +22,24 @@ var readOnly = map[string]string{
 // TestEveryFieldOfADefinitionHasARow names each field of the domain that an API has and the provider forgot.
 func TestEveryFieldOfADefinitionHasARow(t *testing.T) {
 	t.Parallel()
-	used := map[string]bool{}
-	seen := map[*rows]bool{}
-	var walk func(*rows)
-	walk = func(all *rows) {
-		if seen[all] {
-			return
-		}
-		seen[all] = true
-		tokens := map[string]bool{}
-		for _, r := range all.list {
-			tokens[r.token] = true
-			switch form := r.form.(type) {
-			case blockForm:
-				walk(form.rows)
-			case blocksForm:
-				walk(form.rows)
+	used, tokens := map[string]bool{}, map[*rows]map[string]bool{}
+	for _, kind := range []*rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
+		kind.walk(func(in *rows, a placed) {
+			if tokens[in] == nil {
+				tokens[in] = map[string]bool{}
 			}
-		}
-		of := reflect.TypeOf(all.make()).Elem()
-		for _, name := range forgotten(of, "", tokens) {
+			tokens[in][a.token] = true
+		})
+	}
+	for in, has := range tokens {
+		of := reflect.TypeOf(in.make()).Elem()
+		for _, name := range forgotten(of, "", has) {
 			field := of.Name() + "." + name
 			used[field], used[name] = true, true
 			if readOnly[field]+readOnly[name] == "" {
 				t.Errorf("%s.%s has no row: give it one, or say in readOnly why it is no attribute", of, name)
 			}
 		}
-	}
-	for _, all := range []*rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
-		walk(all)
 	}
 	for field := range readOnly {
 		if !used[field] {

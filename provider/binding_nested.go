@@ -201,7 +201,7 @@ func (m mapForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Va
 	if f.data && r.has(thereInData) {
 		before = types.MapValueMust(types.StringType, map[string]attr.Value{})
 	}
-	return flattenStringMap(context.Background(), f.diags, m.get(of), before)
+	return flattenStringMap(f.diags, m.get(of), before)
 }
 
 // blockForm is the form of a block, which may be missing.

@@ -172,7 +172,7 @@ func (t textForm) flatten(f *flattener, r *row, of any, _ attr.Value) attr.Value
 	case !zero:
 	case r.presence == standard && r.leftOut != nil:
 		return r.leftOut
-	case r.presence == optional || r.presence == decided || r.has(emptyIsNull):
+	case r.presence == optional || r.presence == decided || r.has(emptyIsNull) || t.getData != nil:
 		return t.value(types.StringNull())
 	}
 	return t.value(types.StringValue(text))
@@ -276,7 +276,7 @@ func (w wholeForm) flatten(_ *flattener, r *row, of any, _ attr.Value) attr.Valu
 	case n != 0:
 	case r.presence == standard && r.leftOut != nil:
 		return r.leftOut
-	case r.presence == optional:
+	case r.presence == optional || r.has(emptyIsNull):
 		return types.NumberNull()
 	}
 	return flattenNumber(n)
@@ -300,3 +300,34 @@ func (n revisionForm) expand(*expander, *row, string, attr.Value, any) {}
 func (n revisionForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value {
 	return types.Int64Value(*n.field(of))
 }
+
+// shownForm is the form of what only the API decides, in a type of its own.
+type shownForm struct {
+	of  attr.Type
+	get func(any) attr.Value
+}
+
+// valueRow shows a value of a type.
+func valueRow[P any](name string, kind attr.Type, value func(P) attr.Value, of presence, text string) *row {
+	return newRow(name, of, text, shownForm{kind, func(of any) attr.Value { return value(of.(P)) }}, nil)
+}
+
+func (s shownForm) kind(*row, bool) attr.Type { return s.of }
+
+func (s shownForm) resource(r *row) schema.Attribute {
+	return schema.MapAttribute{Computed: true, ElementType: s.of.(types.MapType).ElemType, MarkdownDescription: r.text}
+}
+
+func (s shownForm) dataSource(r *row) dataschema.Attribute {
+	switch of := s.of.(type) {
+	case types.MapType:
+		return dataschema.MapAttribute{Computed: true, ElementType: of.ElemType, MarkdownDescription: r.data}
+	case basetypes.Float64Type:
+		return dataschema.Float64Attribute{Computed: true, MarkdownDescription: r.data}
+	}
+	return dataschema.NumberAttribute{Computed: true, MarkdownDescription: r.data}
+}
+
+func (shownForm) expand(*expander, *row, string, attr.Value, any) {}
+
+func (s shownForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value { return s.get(of) }

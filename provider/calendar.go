@@ -17,8 +17,8 @@ import (
 )
 
 // calendars is carillon_calendar.
-func calendars(c *connection) kind[values] {
-	return &definition[dispatcher.Calendar, values]{
+func calendars(c *connection) kind {
+	return &definition[dispatcher.Calendar]{
 		heading: heading{"calendar", calendarSchema, importNested("calendar", "billing/holidays")}, conn: c,
 		expand: expandedBy[dispatcher.Calendar](calendarRows), flatten: flattenedBy[dispatcher.Calendar](calendarRows),
 		check: dispatcher.Calendar.Validate,
@@ -108,7 +108,7 @@ func putCalendar(
 
 // newCalendarDataSource returns carillon_calendar: a calendar that somebody else declares.
 func newCalendarDataSource() datasource.DataSource {
-	return &dataSource[values]{name: "calendar", read: readCalendar, schema: func() dataschema.Schema {
+	return &dataSource{name: "calendar", read: readCalendar, schema: func() dataschema.Schema {
 		return dataschema.Schema{
 			MarkdownDescription: "A calendar, so that a trigger can name one that another configuration declares. A plan fails if it does " +
 				"not exist.",

@@ -6,49 +6,57 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 )
 
-// dataSource is a data source whose model is M, as Terraform's framework calls it.
-type dataSource[M any] struct {
+// dataSource is a data source, as Terraform's framework calls it.
+type dataSource struct {
 	name   string // its type follows from it
 	schema func() schema.Schema
 	// read returns what the API has for a configuration. What it returns with an error is not used.
-	read func(context.Context, *connection, *diag.Diagnostics, M) M
+	read func(context.Context, *connection, *diag.Diagnostics, values) values
 	// validate checks the known values of a configuration; nil if the schema does.
-	validate func(*diag.Diagnostics, M)
+	validate func(*diag.Diagnostics, values)
 	conn     *connection
 }
 
 var (
-	_ datasource.DataSourceWithConfigure      = (*dataSource[any])(nil)
-	_ datasource.DataSourceWithValidateConfig = (*dataSource[any])(nil)
+	_ datasource.DataSourceWithConfigure      = (*dataSource)(nil)
+	_ datasource.DataSourceWithValidateConfig = (*dataSource)(nil)
 )
 
-func (d *dataSource[M]) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+func (d *dataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_" + d.name
 }
 
-func (d *dataSource[M]) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+func (d *dataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	resp.Schema = d.schema()
 }
 
-func (d *dataSource[M]) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+func (d *dataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
 	d.conn = configured(req.ProviderData)
 }
 
-func (d *dataSource[M]) ValidateConfig(
+func (d *dataSource) ValidateConfig(
 	ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse,
 ) {
-	var config M
+	var config values
 	if d.validate != nil && got(&resp.Diagnostics, read(ctx, req.Config, &config)) {
 		d.validate(&resp.Diagnostics, config)
 	}
 }
 
-func (d *dataSource[M]) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var config M
+func (d *dataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var config values
 	if !got(&resp.Diagnostics, read(ctx, req.Config, &config)) || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, written(d.read(ctx, d.conn, &resp.Diagnostics, config)))
+	setState(ctx, &resp.State, &resp.Diagnostics, d.read(ctx, d.conn, &resp.Diagnostics, config))
+}
+
+// setState stores attributes, unless flattening them has failed.
+func setState(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, v values) {
+	if !diags.HasError() {
+		diags.Append(state.Set(ctx, objectOf(v))...)
+	}
 }

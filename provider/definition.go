@@ -17,13 +17,13 @@ import (
 )
 
 // definition is a kind of thing that a configuration defines, such as alerts, as one row: what tells the kind from others. T is
-// its type in the domain, M its model. Functions that a kind does not need are nil. The methods are those of kind, which do the
+// its type in the domain. Functions that a kind does not need are nil. The methods are those of kind, which do the
 // same for every row.
-type definition[T any, M interface{ identity() identity }] struct {
+type definition[T any] struct {
 	heading
 	conn    *connection
-	expand  func(context.Context, *expander, M) T
-	flatten func(ctx context.Context, diags *diag.Diagnostics, stored T, prior M) M
+	expand  func(context.Context, *expander, values) T
+	flatten func(ctx context.Context, diags *diag.Diagnostics, stored T, prior values) values
 	check   func(T) error // by the rules of the domain
 	api     requests[T]
 	secrets secretsOf[T]
@@ -64,24 +64,14 @@ type identity struct {
 	revision  int64
 }
 
-// definitionModel is what the models of definitions that belong to an app have in common.
-type definitionModel struct {
-	ID          types.String `tfsdk:"id"`
-	App         types.String `tfsdk:"app"`
-	Name        types.String `tfsdk:"name"`
-	Description types.String `tfsdk:"description"`
-	Revision    types.Int64  `tfsdk:"revision"`
-}
-
-func flattenDefinition(app, name, description string, revision int64) definitionModel {
-	return definitionModel{
-		ID: types.StringValue(app + "/" + name), App: types.StringValue(app), Name: types.StringValue(name),
-		Description: types.StringValue(description), Revision: types.Int64Value(revision),
+// identityOf returns what requests and messages call a definition by. An app is in no other.
+func identityOf(v values) identity {
+	app, name := v.text("app"), v.text("name")
+	id := identity{app: app.ValueString(), name: name.ValueString(), revision: v.revision().ValueInt64()}
+	if id.importID = id.name; v["app"] != nil {
+		id.importID = importID(app, name)
 	}
-}
-
-func (m definitionModel) identity() identity {
-	return identity{m.App.ValueString(), m.Name.ValueString(), importID(m.App, m.Name), m.Revision.ValueInt64()}
+	return id
 }
 
 // planned is what a plan leaves of a definition, as far as its configuration is known.
@@ -91,7 +81,7 @@ type planned[T any] struct {
 	isNew, changes bool
 }
 
-func (d *definition[T, M]) validate(ctx context.Context, diags *diag.Diagnostics, config M) {
+func (d *definition[T]) validate(ctx context.Context, diags *diag.Diagnostics, config values) {
 	var e expander
 	declared := d.expand(ctx, &e, config)
 	if d.secrets.all != nil { // a plan knows whether there is a stored value
@@ -99,7 +89,7 @@ func (d *definition[T, M]) validate(ctx context.Context, diags *diag.Diagnostics
 	}
 	var problems input.Problems
 	if d.kind != appKind {
-		input.CheckName(&problems, "/app", config.identity().app) // check leaves it out: the API has it in the URL
+		input.CheckName(&problems, "/app", identityOf(config).app) // check leaves it out: the API has it in the URL
 	}
 	problems.AddError("", d.check(declared))
 	reportProblems(diags, e.problemsWith(problems.Err()))
@@ -107,7 +97,7 @@ func (d *definition[T, M]) validate(ctx context.Context, diags *diag.Diagnostics
 
 // planned refuses what only the state or the app tells: a secret without a value, a stored secret that would go elsewhere, and
 // what is outside the bounds of the app. It marks the revision as unknown only if something changes.
-func (d *definition[T, M]) planned(ctx context.Context, diags *diag.Diagnostics, change change[M]) M {
+func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, change change) values {
 	if d.conn == nil {
 		return change.plan
 	}
@@ -131,49 +121,39 @@ func (d *definition[T, M]) planned(ctx context.Context, diags *diag.Diagnostics,
 
 // before returns the model that a change replaces by another revision: nil if it creates a definition, also in place of one
 // with another name.
-func (d *definition[T, M]) before(change change[M]) *M {
-	if change.isNew || change.config.identity().importID != change.state.identity().importID {
+func (d *definition[T]) before(change change) *values {
+	if change.isNew || identityOf(change.config).importID != identityOf(change.state).importID {
 		return nil
 	}
 	return &change.state
 }
 
 // withRevision returns a plan with the revision of the state if there is no change, or only another way to write the same.
-func withRevision[M any](change change[M]) (plan M, changes bool) {
-	if plan, is := any(change.plan).(values); is {
-		state, _ := any(change.state).(values)
-		plan = plan.with("revision", state["revision"])
-		if changes = change.isNew || !equalValues(plan, state); changes {
-			plan["revision"] = types.Int64Unknown()
-		}
-		return any(plan).(M), changes
+func withRevision(change change) (plan values, changes bool) {
+	plan = change.plan.with("revision", change.state["revision"])
+	if changes = change.isNew || !equalValues(plan, change.state); changes {
+		plan["revision"] = types.Int64Unknown()
 	}
-	after, before := attributesOf(change.plan), attributesOf(change.state)
-	after["revision"] = before["revision"]
-	if changes = change.isNew || !equalValues(after, before); changes {
-		after["revision"] = types.Int64Unknown()
-	}
-	assign(after, &change.plan)
-	return change.plan, changes
+	return plan, changes
 }
 
 // checkBounds refuses a definition that is outside the bounds of its app, as far as both are known.
-func (d *definition[T, M]) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *expander, config M, declared T) {
+func (d *definition[T]) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *expander, config values, declared T) {
 	if d.bounds == nil {
 		return
 	}
-	bounds := d.conn.boundsOf(ctx, config.identity().app)
+	bounds := d.conn.boundsOf(ctx, identityOf(config).app)
 	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
 		return
 	}
 	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(d.bounds(bounds, declared)))
 }
 
-func (d *definition[T, M]) read(ctx context.Context, diags *diag.Diagnostics, state M) (model M, found bool) {
+func (d *definition[T]) read(ctx context.Context, diags *diag.Diagnostics, state values) (model values, found bool) {
 	if !d.conn.ready(diags) {
 		return model, false
 	}
-	id := state.identity()
+	id := identityOf(state)
 	stored, err := d.api.get(d.conn.Client, ctx, id.app, id.name)
 	if isNotFound(err) || err == nil && d.gone != nil && d.gone(stored) { // so the plan creates it again
 		return model, false
@@ -188,13 +168,13 @@ func (d *definition[T, M]) read(ctx context.Context, diags *diag.Diagnostics, st
 	return d.flatten(ctx, diags, stored, state), true
 }
 
-func (d *definition[T, M]) written(ctx context.Context, diags *diag.Diagnostics, change change[M]) (model M, done bool) {
+func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, change change) (model values, done bool) {
 	if !d.conn.ready(diags) {
 		return model, false
 	}
 	condition, before := client.Condition{Absent: true}, d.before(change)
 	if !change.isNew {
-		condition = client.Condition{Revision: change.state.identity().revision}
+		condition = client.Condition{Revision: identityOf(change.state).revision}
 	}
 	// Problems that could not be found at plan because values were unknown are reported before any request is made.
 	declared, problems := d.toWrite(ctx, change.plan, change.config, before)
@@ -215,7 +195,7 @@ func (d *definition[T, M]) written(ctx context.Context, diags *diag.Diagnostics,
 
 // toWrite returns what a plan declares, with the secrets that must be sent, and what is wrong with it. before is nil for a
 // new definition.
-func (d *definition[T, M]) toWrite(ctx context.Context, plan, config M, before *M) (T, input.Problems) {
+func (d *definition[T]) toWrite(ctx context.Context, plan, config values, before *values) (T, input.Problems) {
 	var e expander
 	declared := d.expand(ctx, &e, plan)
 	if d.secrets.all != nil {
@@ -225,10 +205,10 @@ func (d *definition[T, M]) toWrite(ctx context.Context, plan, config M, before *
 }
 
 // reportWrite says why a definition was neither created nor updated.
-func (d *definition[T, M]) reportWrite(ctx context.Context, diags *diag.Diagnostics, change change[M], err error) {
-	switch id := change.state.identity(); {
+func (d *definition[T]) reportWrite(ctx context.Context, diags *diag.Diagnostics, change change, err error) {
+	switch id := identityOf(change.state); {
 	case change.isNew:
-		d.conn.reportCreate(diags, d.kind, change.plan.identity().importID, err)
+		d.conn.reportCreate(diags, d.kind, identityOf(change.plan).importID, err)
 	case isConflict(err):
 		d.reportConflict(ctx, diags, id, err)
 	default:
@@ -238,7 +218,7 @@ func (d *definition[T, M]) reportWrite(ctx context.Context, diags *diag.Diagnost
 
 // reportConflict adds the error of an update or delete that was refused because the definition changed after the plan was made.
 // It reads the definition again, so that the error can name both revisions.
-func (d *definition[T, M]) reportConflict(ctx context.Context, diags *diag.Diagnostics, planned identity, refused error) {
+func (d *definition[T]) reportConflict(ctx context.Context, diags *diag.Diagnostics, planned identity, refused error) {
 	const again = "Nothing was written. Run terraform plan again to see what changed."
 	current, err := d.api.get(d.conn.Client, ctx, planned.app, planned.name)
 	switch {
@@ -255,11 +235,11 @@ func (d *definition[T, M]) reportConflict(ctx context.Context, diags *diag.Diagn
 	}
 }
 
-func (d *definition[T, M]) deleted(ctx context.Context, diags *diag.Diagnostics, state M) {
+func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, state values) {
 	if !d.conn.ready(diags) {
 		return
 	}
-	id := state.identity()
+	id := identityOf(state)
 	err := d.api.remove(d.conn.Client, ctx, id.app, id.name, client.Condition{Revision: id.revision})
 	switch {
 	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
@@ -276,7 +256,7 @@ func (d *definition[T, M]) deleted(ctx context.Context, diags *diag.Diagnostics,
 // secretsToWrite returns the secrets of a planned definition, by their pointers in it. A reference is written as it is. A value
 // is sent only if the secret is new or its value_version changed; otherwise the API is told to keep the stored one, which
 // Terraform does not know. e must have expanded declared, and before is nil for a new definition.
-func (d *definition[T, M]) secretsToWrite(ctx context.Context, e *expander, declared T, config M, before *M) map[string]target.Secret {
+func (d *definition[T]) secretsToWrite(ctx context.Context, e *expander, declared T, config values, before *values) map[string]target.Secret {
 	var eBefore expander
 	var stored map[string]target.Secret
 	if before != nil {
@@ -299,7 +279,7 @@ func (d *definition[T, M]) secretsToWrite(ctx context.Context, e *expander, decl
 
 // missingSecrets returns a problem for each secret with neither reference nor value, unless the definition in the state has a
 // stored value that stays. e must have expanded declared.
-func (d *definition[T, M]) missingSecrets(ctx context.Context, e *expander, declared T, config M, before *M) input.Problems {
+func (d *definition[T]) missingSecrets(ctx context.Context, e *expander, declared T, config values, before *values) input.Problems {
 	if d.secrets.all == nil || !slices.Contains(slices.Collect(maps.Values(d.secrets.all(declared))), target.Secret{}) {
 		return nil
 	}
@@ -316,7 +296,7 @@ func (d *definition[T, M]) missingSecrets(ctx context.Context, e *expander, decl
 
 // keptSecrets returns a problem for each secret that would keep its stored value although it is now sent to another server,
 // network or port. Each points to the value_version, which must change so that the value is sent again.
-func (d *definition[T, M]) keptSecrets(ctx context.Context, plan, config, state M) input.Problems {
+func (d *definition[T]) keptSecrets(ctx context.Context, plan, config, state values) input.Problems {
 	if d.secrets.all == nil {
 		return nil
 	}

@@ -10,19 +10,19 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// kind is what the provider can do with one kind of definition, whose model is M. definition does it for all kinds but jobs,
+// kind is what the provider can do with one kind of definition. definition does it for all kinds but jobs,
 // which plan more and are planned by the thousand.
-type kind[M any] interface {
+type kind interface {
 	about() heading
 	// validate checks all known values of a configuration by the rules of the domain.
-	validate(ctx context.Context, diags *diag.Diagnostics, config M)
+	validate(ctx context.Context, diags *diag.Diagnostics, config values)
 	// planned returns the plan that Terraform shows. After an error it is the one of the change.
-	planned(ctx context.Context, diags *diag.Diagnostics, change change[M]) M
+	planned(ctx context.Context, diags *diag.Diagnostics, change change) values
 	// read returns a definition as the API has it. It is not found if it was deleted outside of Terraform.
-	read(ctx context.Context, diags *diag.Diagnostics, state M) (model M, found bool)
+	read(ctx context.Context, diags *diag.Diagnostics, state values) (model values, found bool)
 	// written creates or updates a definition as planned, and returns what the API made of it if there is something to store.
-	written(ctx context.Context, diags *diag.Diagnostics, change change[M]) (model M, done bool)
-	deleted(ctx context.Context, diags *diag.Diagnostics, state M)
+	written(ctx context.Context, diags *diag.Diagnostics, change change) (model values, done bool)
+	deleted(ctx context.Context, diags *diag.Diagnostics, state values)
 }
 
 // heading is what a resource says of itself.
@@ -35,43 +35,43 @@ type heading struct {
 func (h heading) about() heading { return h }
 
 // change is what a plan, or its apply, makes of a definition.
-type change[M any] struct {
-	config, plan, state M
+type change struct {
+	config, plan, state values
 	isNew               bool // there is no state
 }
 
 // definitionResource is the resource of a kind of definition, as Terraform's framework calls it. Its methods read what the
 // framework has, and leave the rest to the kind.
-type definitionResource[M any] struct {
+type definitionResource struct {
 	conn *connection
-	of   func(*connection) kind[M]
+	of   func(*connection) kind
 }
 
 var (
-	_ resource.ResourceWithConfigure      = (*definitionResource[any])(nil)
-	_ resource.ResourceWithImportState    = (*definitionResource[any])(nil)
-	_ resource.ResourceWithModifyPlan     = (*definitionResource[any])(nil)
-	_ resource.ResourceWithValidateConfig = (*definitionResource[any])(nil)
+	_ resource.ResourceWithConfigure      = (*definitionResource)(nil)
+	_ resource.ResourceWithImportState    = (*definitionResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*definitionResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*definitionResource)(nil)
 )
 
 // resourceOf returns a function that creates the resource of a kind, as the framework needs it.
-func resourceOf[M any](of func(*connection) kind[M]) func() resource.Resource {
-	return func() resource.Resource { return &definitionResource[M]{of: of} }
+func resourceOf(of func(*connection) kind) func() resource.Resource {
+	return func() resource.Resource { return &definitionResource{of: of} }
 }
 
-func (r *definitionResource[M]) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+func (r *definitionResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = resourceType(r.of(nil).about().kind)
 }
 
-func (r *definitionResource[M]) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+func (r *definitionResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.of(nil).about().schema()
 }
 
-func (r *definitionResource[M]) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+func (r *definitionResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
 	r.conn = configured(req.ProviderData)
 }
 
-func (r *definitionResource[M]) ImportState(
+func (r *definitionResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
 	r.of(nil).about().importState(ctx, req, resp)
@@ -79,43 +79,43 @@ func (r *definitionResource[M]) ImportState(
 
 // ValidateConfig warns of nothing, because Terraform validates each resource several times, and before it knows the values of
 // for_each.
-func (r *definitionResource[M]) ValidateConfig(
+func (r *definitionResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
-	var config M
+	var config values
 	if got(&resp.Diagnostics, read(ctx, req.Config, &config)) {
 		r.of(r.conn).validate(ctx, &resp.Diagnostics, config)
 	}
 }
 
-func (r *definitionResource[M]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+func (r *definitionResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
 		return // a destroy
 	}
-	change := change[M]{isNew: req.State.Raw.IsNull()}
+	change := change{isNew: req.State.Raw.IsNull()}
 	ok := got(&resp.Diagnostics, read(ctx, req.Config, &change.config), read(ctx, req.Plan, &change.plan))
 	if !change.isNew {
 		ok = got(&resp.Diagnostics, read(ctx, req.State, &change.state)) && ok
 	}
 	if ok {
 		planned := r.of(r.conn).planned(ctx, &resp.Diagnostics, change)
-		resp.Diagnostics.Append(resp.Plan.Set(ctx, written(planned))...)
+		resp.Diagnostics.Append(resp.Plan.Set(ctx, objectOf(planned))...)
 	}
 }
 
-func (r *definitionResource[M]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	change := change[M]{isNew: true}
+func (r *definitionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	change := change{isNew: true}
 	// Write-only values are in no plan.
 	if !got(&resp.Diagnostics, read(ctx, req.Plan, &change.plan), read(ctx, req.Config, &change.config)) {
 		return
 	}
 	if model, done := r.of(r.conn).written(ctx, &resp.Diagnostics, change); done {
-		resp.Diagnostics.Append(resp.State.Set(ctx, written(model))...)
+		resp.Diagnostics.Append(resp.State.Set(ctx, objectOf(model))...)
 	}
 }
 
-func (r *definitionResource[M]) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state M
+func (r *definitionResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state values
 	if !got(&resp.Diagnostics, read(ctx, req.State, &state)) {
 		return
 	}
@@ -124,21 +124,21 @@ func (r *definitionResource[M]) Read(ctx context.Context, req resource.ReadReque
 		resp.State.RemoveResource(ctx)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, written(model))
+	setState(ctx, &resp.State, &resp.Diagnostics, model)
 }
 
-func (r *definitionResource[M]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var change change[M]
+func (r *definitionResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var change change
 	if !got(&resp.Diagnostics, read(ctx, req.Plan, &change.plan), read(ctx, req.Config, &change.config), read(ctx, req.State, &change.state)) {
 		return
 	}
 	if model, done := r.of(r.conn).written(ctx, &resp.Diagnostics, change); done {
-		resp.Diagnostics.Append(resp.State.Set(ctx, written(model))...)
+		resp.Diagnostics.Append(resp.State.Set(ctx, objectOf(model))...)
 	}
 }
 
-func (r *definitionResource[M]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state M
+func (r *definitionResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state values
 	if got(&resp.Diagnostics, read(ctx, req.State, &state)) {
 		r.of(r.conn).deleted(ctx, &resp.Diagnostics, state)
 	}
@@ -152,26 +152,18 @@ func got(diags *diag.Diagnostics, found ...diag.Diagnostics) bool {
 	return !diags.HasError()
 }
 
-// read reads a model of what the framework has.
-func read[M any](ctx context.Context, from interface {
+// read reads the attributes of what the framework has.
+func read(ctx context.Context, from interface {
 	Get(ctx context.Context, target any) diag.Diagnostics
-}, model *M) diag.Diagnostics {
-	v, is := any(model).(*values)
-	if !is {
-		return from.Get(ctx, model)
-	}
+}, v *values) diag.Diagnostics {
 	var object types.Object
 	diags := from.Get(ctx, &object)
 	*v = object.Attributes()
 	return diags
 }
 
-// written returns a model as the framework takes it.
-func written[M any](model M) any {
-	v, is := any(model).(values)
-	if !is {
-		return model
-	}
+// objectOf returns attributes as the framework takes them.
+func objectOf(v values) types.Object {
 	kinds := map[string]attr.Type{}
 	for name, value := range v {
 		kinds[name] = value.Type(context.Background())

@@ -2,9 +2,9 @@ package provider
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -37,25 +37,36 @@ func messageWithPath(p input.Problem) string {
 // withCode ends a message with its code: people look it up, and programs find it.
 func withCode(message, code string) string { return message + " (" + code + ")" }
 
-// mapAttributes and listAttributes are the attributes whose children are keys of a map and
-// indexes of a list. A JSON pointer does not tell the two from names of attributes.
-var (
-	mapAttributes = []string{
-		"triggers", "attributes", "endpoints", "dns", "headers", "labels", "labels_all", "node_labels", "session_tags", "secrets",
-	}
-	listAttributes = []string{
-		"acknowledge", "bases", "dates", "days_of_month", "delays", "functions", "hosts", "jobs", "mutes", "networks", "ports", "queues", "roles",
-		"rules", "scopes", "sign_as_node", "success_codes", "topics", "weekdays",
-	}
-)
+// pointerTokens says of the tokens of JSON pointers which have keys of a map or indexes of a list as their children, and what the
+// blocks are called that the API has as an array or object of many.
+type pointerTokens struct {
+	maps, lists map[string]bool
+	blocks      map[string]string
+}
 
-// blockNames are the names of the blocks that the API has as an array or object of many.
-var blockNames = map[string]string{"triggers": "trigger", "endpoints": "endpoint", "rules": "rule", "mutes": "mute", "secrets": "secret"}
+var tokensOfRows = sync.OnceValue(func() pointerTokens {
+	t := pointerTokens{map[string]bool{}, map[string]bool{}, map[string]string{}}
+	for _, kind := range []*rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
+		kind.walk(func(_ *rows, a placed) {
+			token := a.token[strings.LastIndexByte(a.token, '/')+1:]
+			if !a.isInput || !a.isMap && !a.isList {
+				return
+			}
+			if t.maps[token] = t.maps[token] || a.isMap; a.isList {
+				t.lists[token] = true
+			}
+			if a.token == token && a.name != token {
+				t.blocks[token] = a.name
+			}
+		})
+	}
+	return t
+})
 
 // attributePath turns a JSON pointer of the API into the path of the attribute:
 // "/triggers/nightly/expression" into trigger["nightly"].expression.
 func attributePath(pointer string) path.Path {
-	p := path.Empty()
+	p, tokens := path.Empty(), tokensOfRows()
 	inMap, inList, before := false, false, ""
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
@@ -75,10 +86,10 @@ func attributePath(pointer string) path.Path {
 		case ofBounds(before, token):
 			p = p.AtName(token)
 		default:
-			p = p.AtName(cmp.Or(blockNames[token], token))
+			p = p.AtName(cmp.Or(tokens.blocks[token], token))
 		}
-		inMap = !inMap && slices.Contains(mapAttributes, token) && !ofBounds(before, token) // a trigger may be named "headers"
-		inList = slices.Contains(listAttributes, token) || ofBounds(before, token)
+		inMap = !inMap && tokens.maps[token] && !ofBounds(before, token) // a trigger may be named "headers"
+		inList = tokens.lists[token] && !tokens.maps[token] || ofBounds(before, token)
 		before = token
 		if token == "payload" {
 			return p // Terraform sees one string, so there is no path into it

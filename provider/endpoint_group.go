@@ -16,8 +16,8 @@ import (
 const groupKind = "endpoint group"
 
 // groups is carillon_endpoint_group.
-func groups(c *connection) kind[values] {
-	return &definition[target.EndpointGroup, values]{
+func groups(c *connection) kind {
+	return &definition[target.EndpointGroup]{
 		heading: heading{groupKind, groupSchema, importNested("group", "billing/workers")}, conn: c,
 		expand: expandedBy[target.EndpointGroup](groupRows), flatten: flattenedBy[target.EndpointGroup](groupRows), check: target.EndpointGroup.Validate,
 		api: requests[target.EndpointGroup]{

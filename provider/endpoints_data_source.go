@@ -3,102 +3,79 @@ package provider
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // newEndpointsDataSource returns carillon_endpoints: the endpoints that a group has now.
 func newEndpointsDataSource() datasource.DataSource {
-	return &dataSource[endpointsModel]{name: "endpoints", schema: endpointsDataSchema, read: readEndpoints}
-}
-
-type endpointsModel struct {
-	App       types.String        `tfsdk:"app"`
-	Group     types.String        `tfsdk:"group"`
-	Endpoints []endpointDataModel `tfsdk:"endpoints"`
-}
-
-type endpointDataModel struct {
-	ID           types.String      `tfsdk:"id"`
-	URL          types.String      `tfsdk:"url"`
-	Weight       types.Int64       `tfsdk:"weight"`
-	Backup       types.Bool        `tfsdk:"backup"`
-	Labels       map[string]string `tfsdk:"labels"`
-	Source       types.String      `tfsdk:"source"`
-	Draining     types.Bool        `tfsdk:"draining"`
-	RegisteredAt timetypes.RFC3339 `tfsdk:"registered_at"`
-	ExpiresAt    timetypes.RFC3339 `tfsdk:"expires_at"`
-	ServerName   types.String      `tfsdk:"server_name"`
+	return &dataSource{name: "endpoints", schema: endpointsDataSchema, read: readEndpoints}
 }
 
 func endpointsDataSchema() schema.Schema {
+	attributes := endpointsRows.dataAttributes()
+	attributes["app"] = schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."}
+	attributes["group"] = schema.StringAttribute{Required: true, MarkdownDescription: "Name of the endpoint group."}
 	return schema.Schema{
 		MarkdownDescription: "The endpoints that an endpoint group has now: those that the group declares, those that registered " +
 			"themselves, and those from DNS. They come and go, so each plan may read others.",
-		Attributes: map[string]schema.Attribute{
-			"app":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
-			"group": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the endpoint group."},
-			"endpoints": schema.ListNestedAttribute{
-				Computed: true, MarkdownDescription: "The endpoints by id.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"id":     computedString("Id of the endpoint, unique within the group."),
-					"url":    computedString("Where the paths of group and job go on."),
-					"weight": computedInt("Its share with the strategies that know one."),
-					"backup": computedBool("Whether it is chosen only while no other one is up."),
-					"labels": schema.MapAttribute{
-						Computed: true, ElementType: types.StringType, MarkdownDescription: "Its labels; null if it has none.",
-					},
-					"source": computedString("How it came: `static` (the group declares it), `registered` (it registered itself) or `dns` (a name " +
-						"stands for it)."),
-					"draining":      computedBool("Whether an operator drains it: it gets no new requests."),
-					"registered_at": computedTime("When it registered or was declared first, since it was there without a break."),
-					"expires_at":    computedTime("When it goes unless it registers again; null unless it is registered."),
-					"server_name": computedString("Name and port that an address from DNS gets as `Host` unless the group has a `server_name`; null for " +
-						"others."),
-				}},
-			},
-		},
+		Attributes: attributes,
 	}
 }
 
-func readEndpoints(ctx context.Context, c *connection, diags *diag.Diagnostics, m endpointsModel) endpointsModel {
+var endpointsRows = rowsOf(fresh[client.List[target.Endpoint]],
+	blocksRow("endpoints", func(l *client.List[target.Endpoint]) *[]target.Endpoint { return &l.Items }, liveEndpointRows, inData,
+		"The endpoints by id.", alwaysThere),
+)
+
+var liveEndpointRows = rowsOf(fresh[target.Endpoint],
+	textRow("id", func(e *target.Endpoint) *string { return &e.ID }, inData, "Id of the endpoint, unique within the group."),
+	textRow("url", func(e *target.Endpoint) *string { return &e.URL }, inData, "Where the paths of group and job go on."),
+	wholeRow("weight", func(e *target.Endpoint) *int { return new(max(e.Weight, 1)) }, inData, "Its share with the strategies that know one."),
+	boolRow("backup", func(e *target.Endpoint) *bool { return &e.Backup }, inData, "Whether it is chosen only while no other one is up."),
+	mapRow("labels", func(e *target.Endpoint) *input.Labels { return &e.Labels }, inData, "Its labels; null if it has none."),
+	textRow("source", func(e *target.Endpoint) *target.EndpointSource { return &e.Source }, inData, "How it came: `static` (the group declares "+
+		"it), `registered` (it registered itself) or `dns` (a name stands for it)."),
+	boolRow("draining", func(e *target.Endpoint) *bool { return &e.Draining }, inData, "Whether an operator drains it: it gets no new requests."),
+	instantRow("registered_at", func(e *target.Endpoint) **time.Time { return new(&e.RegisteredAt) }, inData, "When it registered or was "+
+		"declared first, since it was there without a break."),
+	instantRow("expires_at", func(e *target.Endpoint) **time.Time { return &e.ExpiresAt }, inData, "When it goes unless it registers again; "+
+		"null unless it is registered."),
+	textRow("server_name", func(e *target.Endpoint) *string { return &e.ServerName }, inData, "Name and port that an address from DNS gets as "+
+		"`Host` unless the group has a `server_name`; null for others.", emptyIsNull),
+)
+
+func readEndpoints(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
+	app, group := m.text("app"), m.text("group")
 	var problems input.Problems
-	input.CheckName(&problems, "/app", m.App.ValueString())
-	input.CheckName(&problems, "/group", m.Group.ValueString())
+	input.CheckName(&problems, "/app", app.ValueString())
+	input.CheckName(&problems, "/group", group.ValueString())
 	if reportProblems(diags, problems); len(problems) > 0 {
 		return m
 	}
-	m.Endpoints = []endpointDataModel{}
+	var all client.List[target.Endpoint]
 	for page := (input.Page{}); ; {
-		list, err := c.Endpoints(ctx, m.App.ValueString(), m.Group.ValueString(), page)
+		list, err := c.Endpoints(ctx, app.ValueString(), group.ValueString(), page)
 		if err != nil {
-			c.report(diags, fmt.Sprintf("list the endpoints of group %q", importID(m.App, m.Group)), err)
+			c.report(diags, fmt.Sprintf("list the endpoints of group %q", importID(app, group)), err)
 			return m
 		}
-		for _, endpoint := range list.Items {
-			if endpoint.Refused == "" { // others are no endpoints of the group, and only operators see them
-				m.Endpoints = append(m.Endpoints, flattenEndpoint(endpoint))
-			}
-		}
+		all.Items = append(all.Items, list.Items...)
 		if page.Cursor = list.Next; page.Cursor == "" {
 			break
 		}
 	}
+	// Others are no endpoints of the group, and only operators see them.
+	all.Items = slices.DeleteFunc(all.Items, func(e target.Endpoint) bool { return e.Refused != "" })
+	maps.Copy(m, endpointsRows.shown(diags, &all))
 	return m
-}
-
-func flattenEndpoint(e target.Endpoint) endpointDataModel {
-	return endpointDataModel{
-		ID: types.StringValue(e.ID), URL: types.StringValue(e.URL), Weight: types.Int64Value(int64(max(e.Weight, 1))),
-		Backup: types.BoolValue(e.Backup), Labels: e.Labels, Source: types.StringValue(string(e.Source)),
-		Draining: types.BoolValue(e.Draining), RegisteredAt: timetypes.NewRFC3339TimeValue(e.RegisteredAt.UTC()),
-		ExpiresAt: timetypes.NewRFC3339TimePointerValue(e.ExpiresAt), ServerName: flattenOptional(e.ServerName),
-	}
 }

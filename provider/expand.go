@@ -1,18 +1,11 @@
 package provider
 
 import (
-	"context"
-	"fmt"
-	"math/big"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -102,15 +95,6 @@ func (e *expander) string(pointer string, v stringValue) string {
 	return v.ValueString()
 }
 
-// required expands an attribute that must be set. The framework has already reported a null,
-// so a null counts as unknown and is not reported a second time.
-func (e *expander) required(pointer string, v types.String) string {
-	if v.IsNull() {
-		e.unknown = append(e.unknown, pointer)
-	}
-	return e.string(pointer, v)
-}
-
 // expandOptional expands a string whose empty value means "left out" in the domain. An empty
 // string in the configuration is therefore a problem: the plan would show it, and the state
 // could not. A null leaves the field alone, which may hold a default.
@@ -124,13 +108,6 @@ func expandOptional[S ~string](e *expander, pointer string, v types.String, fiel
 	}
 }
 
-func (e *expander) bool(pointer string, v types.Bool, otherwise bool) bool {
-	if e.markUnknown(pointer, v) || v.IsNull() {
-		return otherwise
-	}
-	return v.ValueBool()
-}
-
 // whole expands a whole number. The schema declares numbers instead of integers because the
 // framework's own message about a fraction names neither the attribute nor the rule. advice
 // completes our message.
@@ -138,24 +115,12 @@ func (e *expander) whole(pointer string, v types.Number, otherwise int, code, ad
 	if e.markUnknown(pointer, v) || v.IsNull() {
 		return otherwise
 	}
-	n, accuracy := v.ValueBigFloat().Int64()
-	if accuracy != big.Exact {
-		e.problems.Add(pointer, code, "%s is not a whole number; %s", v.ValueBigFloat().Text('g', 10), advice)
-	}
-	return int(n)
-}
-
-func (e *expander) duration(pointer string, v durationString, otherwise input.Duration) input.Duration {
-	if e.markUnknown(pointer, v) || v.IsNull() {
-		return otherwise
-	}
-	d, err := input.ParseDuration(v.ValueString())
-	e.problems.AddError(pointer, err)
-	return d
+	n, _ := e.wholeNumber(pointer, v, input.Problem{Code: code, Message: advice})
+	return n
 }
 
 // instant returns nil for null.
-func (e *expander) instant(pointer string, v instantString) *time.Time {
+func (e *expander) instant(pointer string, v types.String) *time.Time {
 	if e.markUnknown(pointer, v) || v.IsNull() {
 		return nil
 	}
@@ -167,36 +132,11 @@ func (e *expander) instant(pointer string, v instantString) *time.Time {
 	return &t
 }
 
-// list returns the elements of a list, nil if it is null or unknown.
-func (e *expander) list(pointer string, v types.List) []attr.Value {
-	if e.markUnknown(pointer, v) || v.IsNull() {
-		return nil
-	}
-	return v.Elements()
-}
-
 // rejectNull adds a problem if an element of a list is null.
 func (e *expander) rejectNull(pointer string, v interface{ IsNull() bool }) {
 	if v.IsNull() {
 		e.problems.Add(pointer, input.CodeRequired, "null is not a value; leave it out of the list")
 	}
-}
-
-// stringList returns nil if the list is null or unknown, and an empty one if it has no elements: that may mean none where nil
-// means the default.
-func (e *expander) stringList(pointer string, v types.List) []string {
-	elements := e.list(pointer, v)
-	if elements == nil {
-		return nil
-	}
-	all := make([]string, 0, len(elements))
-	for i, element := range elements {
-		text, _ := element.(types.String)
-		at := pointer + "/" + strconv.Itoa(i)
-		e.rejectNull(at, text)
-		all = append(all, e.string(at, text))
-	}
-	return all
 }
 
 // stringMap returns nil if the map is null or unknown.
@@ -214,49 +154,4 @@ func (e *expander) stringMap(pointer string, v types.Map) map[string]string {
 		all[name] = e.string(at, text)
 	}
 	return all
-}
-
-// object fills the struct that model points to with the attributes of an object. It returns
-// false, and leaves the struct alone, if the object is null or unknown.
-func (e *expander) object(ctx context.Context, pointer string, v types.Object, model any) bool {
-	if e.markUnknown(pointer, v) || v.IsNull() {
-		return false
-	}
-	if assign(v.Attributes(), model) {
-		return true
-	}
-	if diags := v.As(ctx, model, basetypes.ObjectAsOptions{}); diags.HasError() {
-		e.problems.AddError(pointer, fmt.Errorf("expand %T: %v", model, diags))
-		return false
-	}
-	return true
-}
-
-// assign sets the fields of the struct that model points to, and reports whether each has the type of its attribute. The
-// framework's As would do too, but it converts all that is nested in an object to another form and back at each level,
-// which was a quarter of what an empty plan cost.
-func assign(attributes map[string]attr.Value, model any) bool {
-	count, ok := assignFields(attributes, reflect.ValueOf(model).Elem())
-	return ok && count == len(attributes)
-}
-
-// assignFields sets the fields of a struct and of those that it embeds, and returns how many there are.
-func assignFields(attributes map[string]attr.Value, fields reflect.Value) (count int, ok bool) {
-	for i := range fields.NumField() {
-		if fields.Type().Field(i).Anonymous {
-			embedded, ok := assignFields(attributes, fields.Field(i))
-			if !ok {
-				return 0, false
-			}
-			count += embedded
-			continue
-		}
-		value := reflect.ValueOf(attributes[fields.Type().Field(i).Tag.Get("tfsdk")])
-		if !value.IsValid() || !value.Type().AssignableTo(fields.Field(i).Type()) {
-			return 0, false
-		}
-		fields.Field(i).Set(value)
-		count++
-	}
-	return count, true
 }

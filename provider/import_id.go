@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -33,10 +32,6 @@ func importNested(kind, example string) func(context.Context, resource.ImportSta
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("app"), app)...)
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
 	}
-}
-
-func idAttribute(kind string, plan ...planmodifier.String) schema.StringAttribute {
-	return schema.StringAttribute{Computed: true, MarkdownDescription: "The import id, `app/" + kind + "`.", PlanModifiers: plan}
 }
 
 // plannedID returns the import id as soon as app and name are known, so that other resources can use it before apply.

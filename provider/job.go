@@ -1,13 +1,11 @@
 package provider
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -107,10 +105,10 @@ var jobRows = rowsOf(fresh[dispatcher.Job],
 		"latest change of the job; it does not follow what passes with time.",
 		shownAs("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`.")),
 	revisionRow("job", ", including pauses by operators", func(j *dispatcher.Job) *int64 { return &j.Revision }),
-	newRow("next_fire_times", computed, "The next fire time that each trigger had when the job, its calendars or the time zone data changed "+
+	valueRow("next_fire_times", types.MapType{ElemType: timetypes.RFC3339Type{}}, fireTimes, computed, "The next fire time that each trigger had when the job, its calendars or the time zone data changed "+
 		"last, in RFC 3339 and UTC. A refresh keeps it when only time has passed, so that `terraform plan -refresh-only "+
 		"-detailed-exitcode` finds no drift. Unknown in the plan of a change of schedules, because fires may pass before it is applied; a "+
-		"warning of the plan shows them.", fireTimesForm{}, nil),
+		"warning of the plan shows them."),
 	rule(judgeCarryState), rule(judgeHashes),
 )
 
@@ -134,29 +132,15 @@ func judgeHashes(e *expander, at string, v values, of any) {
 	}
 }
 
-// fireTimesForm is the form of the next fires by trigger.
-type fireTimesForm struct{}
-
-func (fireTimesForm) kind(*row, bool) attr.Type {
-	return types.MapType{ElemType: timetypes.RFC3339Type{}}
-}
-
-func (fireTimesForm) resource(r *row) schema.Attribute {
-	return schema.MapAttribute{Computed: true, ElementType: timetypes.RFC3339Type{}, MarkdownDescription: r.text}
-}
-
-func (fireTimesForm) dataSource(*row) dataschema.Attribute { return nil }
-
-func (fireTimesForm) expand(*expander, *row, string, attr.Value, any) {}
-
-func (fireTimesForm) flatten(f *flattener, _ *row, of any, _ attr.Value) attr.Value {
-	next := map[string]timetypes.RFC3339{}
-	for name, t := range of.(*dispatcher.Job).Triggers {
+// fireTimes returns the next fires by trigger.
+func fireTimes(job *dispatcher.Job) attr.Value {
+	next := map[string]attr.Value{}
+	for name, t := range job.Triggers {
 		if t.NextFireTime != nil {
 			next[name] = timetypes.NewRFC3339TimeValue(t.NextFireTime.UTC())
 		}
 	}
-	return flattenMap(context.Background(), f.diags, timetypes.RFC3339Type{}, next)
+	return types.MapValueMust(timetypes.RFC3339Type{}, next)
 }
 
 // followRow is the block of an event; after says which runs or fires it follows.

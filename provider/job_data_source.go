@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	resourceschema "github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -19,7 +18,7 @@ import (
 
 // newJobDataSource returns carillon_job: a job as it is now.
 func newJobDataSource() datasource.DataSource {
-	return &dataSource[values]{name: "job", read: readJob, schema: func() schema.Schema {
+	return &dataSource{name: "job", read: readJob, schema: func() schema.Schema {
 		return schema.Schema{
 			MarkdownDescription: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
 				"resource, each plan reads these again.",
@@ -76,13 +75,12 @@ var objectiveStatusRows = rowsOf(fresh[dispatcher.ObjectiveStatus],
 	wholeRow("missed", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Missed }, inData, "How many fires were missed."),
 	wholeRow("pending", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Pending }, inData, "How many fires are not counted yet, because "+
 		"their first attempt is not over."),
-	newRow("attained", inData, "The share of fires that were in time, in percent; null if there were none.", shareForm{types.Float64Type,
-		func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64PointerValue(s.Attained) }}, nil),
-	newRow("budget_left", inData, "The share of the error budget that is left, in percent. Below 0, more fires were late or missed than the "+
-		"objective allows.", shareForm{types.Float64Type,
-		func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64Value(s.BudgetLeft) }}, nil),
-	newRow("burn_rates", inData, "How fast the error budget goes, over the last `5m`, `30m`, `1h`, `6h` and `3d`. `1` uses it up in 28 days.",
-		shareForm{types.MapType{ElemType: types.Float64Type}, burnRates}, nil),
+	valueRow("attained", types.Float64Type, func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64PointerValue(s.Attained) },
+		inData, "The share of fires that were in time, in percent; null if there were none."),
+	valueRow("budget_left", types.Float64Type, func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64Value(s.BudgetLeft) },
+		inData, "The share of the error budget that is left, in percent. Below 0, more fires were late or missed than the objective allows."),
+	valueRow("burn_rates", types.MapType{ElemType: types.Float64Type}, burnRates, inData, "How fast the error budget goes, over the last `5m`, `30m`, "+
+		"`1h`, `6h` and `3d`. `1` uses it up in 28 days."),
 )
 
 func burnRates(s *dispatcher.ObjectiveStatus) attr.Value {
@@ -91,27 +89,4 @@ func burnRates(s *dispatcher.ObjectiveStatus) attr.Value {
 		rates[span] = types.Float64Value(rate)
 	}
 	return types.MapValueMust(types.Float64Type, rates)
-}
-
-// shareForm is the form of shares, which are fractions.
-type shareForm struct {
-	of  attr.Type
-	get func(*dispatcher.ObjectiveStatus) attr.Value
-}
-
-func (s shareForm) kind(*row, bool) attr.Type { return s.of }
-
-func (shareForm) resource(*row) resourceschema.Attribute { return nil }
-
-func (s shareForm) dataSource(r *row) schema.Attribute {
-	if of, is := s.of.(types.MapType); is {
-		return schema.MapAttribute{Computed: true, ElementType: of.ElemType, MarkdownDescription: r.data}
-	}
-	return schema.Float64Attribute{Computed: true, MarkdownDescription: r.data}
-}
-
-func (shareForm) expand(*expander, *row, string, attr.Value, any) {}
-
-func (s shareForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value {
-	return s.get(of.(*dispatcher.ObjectiveStatus))
 }

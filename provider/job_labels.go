@@ -47,7 +47,7 @@ func (c *connection) plannedLabels(ctx context.Context, diags *diag.Diagnostics,
 	var problems input.Problems
 	problems.AddError("/labels", all.Validate())
 	reportProblems(diags, problems)
-	return flattenStringMap(ctx, diags, all, types.MapNull(types.StringType))
+	return flattenStringMap(diags, all, types.MapNull(types.StringType))
 }
 
 // showLabels sets the labels of a job in its model. Default ones that prior does not write are in labels_all only.
@@ -59,6 +59,6 @@ func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, la
 			own[name] = value
 		}
 	}
-	m["labels"] = flattenStringMap(ctx, diags, own, prior)
-	m["labels_all"] = flattenStringMap(ctx, diags, labels, types.MapNull(types.StringType))
+	m["labels"] = flattenStringMap(diags, own, prior)
+	m["labels_all"] = flattenStringMap(diags, labels, types.MapNull(types.StringType))
 }

@@ -50,7 +50,7 @@ func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendar
 
 // planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
 // attributes as unknown only if something else changes. After an error the plan is as it was.
-func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change[values]) values {
+func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change) values {
 	plan, state := maps.Clone(change.plan), change.state
 	var old *dispatcher.Job
 	var renames renaming
@@ -149,7 +149,7 @@ func (r *jobResource) resolveTriggers(
 		triggers[name] = types.ObjectValueMust(triggerRows.of.AttrTypes, m)
 	}
 	if !plan["trigger"].IsUnknown() && !diags.HasError() {
-		plan["trigger"] = flattenMap(ctx, diags, triggerRows.of, triggers)
+		plan["trigger"] = flattenMap(diags, triggerRows.of, triggers)
 	}
 }
 

@@ -21,7 +21,7 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 	if reportProblems(diags, problems); len(problems) > 0 || !renames.any() {
 		return state, false
 	}
-	id := state.identity()
+	id := identityOf(state)
 	job, err := r.conn.RenameJob(ctx, id.app, id.name, renames.JobRename, client.Condition{Revision: id.revision})
 	if isConflict(err) {
 		r.reportConflict(ctx, diags, id, err)
@@ -64,5 +64,5 @@ func (r renaming) triggers(ctx context.Context, diags *diag.Diagnostics, m types
 		}
 		renamed[r.to(name)] = element
 	}
-	return flattenMap(ctx, diags, m.ElementType(ctx), renamed)
+	return flattenMap(diags, m.ElementType(ctx), renamed)
 }

@@ -15,12 +15,12 @@ import (
 
 // jobResource is carillon_job. What it validates and plans is in job_plan.go.
 type jobResource struct {
-	definition[dispatcher.Job, values]
+	definition[dispatcher.Job]
 	now func() time.Time // decides whether an instant is in the past
 }
 
 func jobs(c *connection) *jobResource {
-	return &jobResource{now: clock, definition: definition[dispatcher.Job, values]{
+	return &jobResource{now: clock, definition: definition[dispatcher.Job]{
 		heading: heading{"job", jobSchema, importNested("job", "billing/nightly-report")}, conn: c,
 		expand: expandedBy[dispatcher.Job](jobRows), check: dispatcher.Job.Validate,
 		api: requests[dispatcher.Job]{
@@ -45,7 +45,7 @@ func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state v
 	if !r.conn.ready(diags) {
 		return nil, false
 	}
-	id := state.identity()
+	id := identityOf(state)
 	job, err := r.conn.Job(ctx, id.app, id.name)
 	if isNotFound(err) { // so the plan creates it again
 		warnOfDeletion(diags, state)
@@ -64,7 +64,7 @@ func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state v
 
 // written creates or updates a job as it was planned, and returns what the API made of it, unless that failed. After a
 // rename that is done it returns the job in any case: the state has the names that the API has.
-func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, change change[values]) (model values, done bool) {
+func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, change change) (model values, done bool) {
 	if !r.conn.ready(diags) {
 		return nil, false
 	}
@@ -111,5 +111,5 @@ func warnOfDeletion(diags *diag.Diagnostics, m values) {
 	diags.AddWarning("The job no longer exists",
 		fmt.Sprintf("Carillon probably deleted job %q after its last fire, because it has delete_after_completion = %q. Terraform "+
 			"will plan to create it again, and its triggers would start over. If the job is done, remove the resource.",
-			m.identity().importID, m.text("delete_after_completion").ValueString()))
+			identityOf(m).importID, m.text("delete_after_completion").ValueString()))
 }

@@ -80,9 +80,9 @@ var triggerRows = rowsOf(fresh[dispatcher.Trigger],
 	textRow("error", func(t *dispatcher.Trigger) *string { return &t.Error }, inData, "The reason of the state `error`; null in all others.",
 		emptyIsNull),
 	instantRow("prev_fire_time", func(t *dispatcher.Trigger) **time.Time { return &t.PrevFireTime }, inData, "Its latest fire; null before the "+
-		"first one.", emptyIsNull),
+		"first one."),
 	instantRow("next_fire_time", func(t *dispatcher.Trigger) **time.Time { return &t.NextFireTime }, inData, "Its next fire; null if there is "+
-		"none.", emptyIsNull),
+		"none."),
 	rule(func(_ *expander, _ string, v values, of any) {
 		if v.text("timezone").IsUnknown() {
 			of.(*dispatcher.Trigger).Timezone = utc // without any zone, a local instant in the expression would be a problem

@@ -3,63 +3,54 @@ package provider
 import (
 	"context"
 	"fmt"
+	"maps"
+	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // newMisfiresDataSource returns carillon_misfires: the fires of an app that were missed.
 func newMisfiresDataSource() datasource.DataSource {
-	return &dataSource[misfiresModel]{name: "misfires", schema: misfiresDataSchema, read: readMisfires}
-}
-
-type misfiresModel struct {
-	queryModel
-	Misfires []misfireModel `tfsdk:"misfires"`
-}
-
-type misfireModel struct {
-	Job       types.String      `tfsdk:"job"`
-	Trigger   types.String      `tfsdk:"trigger"`
-	From      timetypes.RFC3339 `tfsdk:"from"`
-	To        timetypes.RFC3339 `tfsdk:"to"`
-	Count     types.Int64       `tfsdk:"count"`
-	Decision  types.String      `tfsdk:"decision"`
-	Reason    types.String      `tfsdk:"reason"`
-	Run       types.String      `tfsdk:"run"`
-	DecidedAt timetypes.RFC3339 `tfsdk:"decided_at"`
+	return &dataSource{name: "misfires", schema: misfiresDataSchema, read: readMisfires}
 }
 
 func misfiresDataSchema() schema.Schema {
 	attributes := queryAttributes("misfires", "misfires")
-	attributes["misfires"] = schema.ListNestedAttribute{
-		Computed: true, MarkdownDescription: "The misfires, with the latest first.",
-		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-			"job":        computedString("Name of the job."),
-			"trigger":    computedString("Name of the trigger."),
-			"from":       computedTime("The first missed fire."),
-			"to":         computedTime("The last missed fire."),
-			"count":      computedInt("How many fires were missed."),
-			"decision":   computedString("`fire_once` (one run stands for all of them) or `skip` (none of them runs)."),
-			"reason":     computedString("Why it was decided so."),
-			"run":        computedString("Id of the run that stands for them; null if there is none."),
-			"decided_at": computedTime("When it was decided."),
-		}},
-	}
+	maps.Copy(attributes, misfiresRows.dataAttributes())
 	return schema.Schema{
 		MarkdownDescription: "The missed fires of an app, with the latest first: how many, when, and what was decided about them.",
 		Attributes:          attributes,
 	}
 }
 
-func readMisfires(ctx context.Context, c *connection, diags *diag.Diagnostics, m misfiresModel) misfiresModel {
+var misfiresRows = rowsOf(fresh[client.List[dispatcher.Misfire]],
+	blocksRow("misfires", func(l *client.List[dispatcher.Misfire]) *[]dispatcher.Misfire { return &l.Items }, misfireRows, inData,
+		"The misfires, with the latest first.", alwaysThere),
+)
+
+var misfireRows = rowsOf(fresh[dispatcher.Misfire],
+	textRow("job", func(m *dispatcher.Misfire) *string { return &m.Job }, inData, "Name of the job."),
+	textRow("trigger", func(m *dispatcher.Misfire) *string { return &m.Trigger }, inData, "Name of the trigger."),
+	instantRow("from", func(m *dispatcher.Misfire) **time.Time { return new(&m.From) }, inData, "The first missed fire."),
+	instantRow("to", func(m *dispatcher.Misfire) **time.Time { return new(&m.To) }, inData, "The last missed fire."),
+	wholeRow("count", func(m *dispatcher.Misfire) *int { return &m.Count }, inData, "How many fires were missed."),
+	textRow("decision", func(m *dispatcher.Misfire) *dispatcher.Decision { return &m.Decision }, inData, "`fire_once` (one run stands for all "+
+		"of them) or `skip` (none of them runs)."),
+	textRow("reason", func(m *dispatcher.Misfire) *string { return &m.Reason }, inData, "Why it was decided so."),
+	textRow("run", func(m *dispatcher.Misfire) *string { return &m.Run }, inData, "Id of the run that stands for them; null if there is none.",
+		emptyIsNull),
+	instantRow("decided_at", func(m *dispatcher.Misfire) **time.Time { return new(&m.DecidedAt) }, inData, "When it was decided."),
+)
+
+func readMisfires(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
 	var e expander
-	query := expandQuery(&e, m.queryModel)
+	query := expandQuery(&e, m)
 	input.CheckName(&e.problems, "/app", query.App)
 	if reportProblems(diags, e.problems); diags.HasError() {
 		return m
@@ -69,15 +60,6 @@ func readMisfires(ctx context.Context, c *connection, diags *diag.Diagnostics, m
 		c.report(diags, fmt.Sprintf("list the misfires of app %q", query.App), err)
 		return m
 	}
-	m.Misfires = []misfireModel{}
-	for _, misfire := range list.Items {
-		m.Misfires = append(m.Misfires, misfireModel{
-			Job: types.StringValue(misfire.Job), Trigger: types.StringValue(misfire.Trigger),
-			From: timetypes.NewRFC3339TimeValue(misfire.From), To: timetypes.NewRFC3339TimeValue(misfire.To),
-			Count: types.Int64Value(int64(misfire.Count)), Decision: types.StringValue(string(misfire.Decision)),
-			Reason: types.StringValue(misfire.Reason), Run: flattenOptional(misfire.Run),
-			DecidedAt: timetypes.NewRFC3339TimeValue(misfire.DecidedAt),
-		})
-	}
+	maps.Copy(m, misfiresRows.shown(diags, &list))
 	return m
 }

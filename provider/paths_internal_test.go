@@ -11,7 +11,7 @@ import (
 // A JSON pointer into each list and map of a resource leads to an element of it.
 func TestPathsFollowListsAndMapsOfTheSchemas(t *testing.T) {
 	t.Parallel()
-	for _, of := range []schema.Schema{appSchema(), calendarSchema(), jobSchema()} {
+	for _, of := range []schema.Schema{appSchema(), alertSchema(), calendarSchema(), groupSchema(), jobSchema()} {
 		checkPaths(t, "", of.Attributes)
 	}
 }
@@ -23,7 +23,7 @@ func checkPaths(t *testing.T, pointer string, attributes map[string]schema.Attri
 		if rest, ok := strings.CutPrefix(pointer, "/default_"); ok {
 			pointer = "/defaults/" + rest
 		}
-		for ofAPI, block := range blockNames {
+		for ofAPI, block := range tokensOfRows().blocks {
 			if name == block {
 				pointer = strings.TrimSuffix(pointer, block) + ofAPI
 			}

@@ -47,7 +47,7 @@ func (r renaming) keys(ctx context.Context, diags *diag.Diagnostics, m types.Map
 	for name, value := range m.Elements() {
 		renamed[r.to(name)] = value
 	}
-	return flattenMap(ctx, diags, m.ElementType(ctx), renamed)
+	return flattenMap(diags, m.ElementType(ctx), renamed)
 }
 
 // renamedFrom returns the former names that a model says of its triggers; known is false if it may say more at apply.

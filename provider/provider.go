@@ -101,7 +101,7 @@ func (p *carillonProvider) Configure(ctx context.Context, req provider.Configure
 func (p *carillonProvider) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
 		resourceOf(apps), resourceOf(calendars), resourceOf(groups), resourceOf(alerts),
-		resourceOf(func(c *connection) kind[values] { return jobs(c) }),
+		resourceOf(func(c *connection) kind { return jobs(c) }),
 	}
 }
 

@@ -178,12 +178,17 @@ func TestAutomaticallyDeletedJobGivesAWarning(t *testing.T) {
 func TestRunThatWaitsForItsHostNamesHostAndProbe(t *testing.T) {
 	t.Parallel()
 	probe := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	waits := flattenRun(run.Run{State: run.Retrying, WaitsFor: "api.example.com:443", ProbeAt: &probe})
-	if host, at := waits.WaitsFor.ValueString(), waits.ProbeAt.ValueString(); host != "api.example.com:443" || at != "2026-05-01T10:00:00Z" {
+	shown := func(r run.Run) values {
+		var diags diag.Diagnostics
+		return singleRunRows.shown(&diags, &r)
+	}
+	waits := shown(run.Run{State: run.Retrying, WaitsFor: "api.example.com:443", ProbeAt: &probe})
+	if host, at := waits.text("waits_for").ValueString(), waits.text("probe_at").ValueString(); host != "api.example.com:443" ||
+		at != "2026-05-01T10:00:00Z" {
 		t.Errorf("a run waits for host %q until %q, want api.example.com:443 until 2026-05-01T10:00:00Z", host, at)
 	}
-	if other := flattenRun(run.Run{State: run.Retrying}); !other.WaitsFor.IsNull() || !other.ProbeAt.IsNull() {
-		t.Errorf("a run that waits for no host has waits_for %s and probe_at %s, want null", other.WaitsFor, other.ProbeAt)
+	if other := shown(run.Run{State: run.Retrying}); !other["waits_for"].IsNull() || !other["probe_at"].IsNull() {
+		t.Errorf("a run that waits for no host has waits_for %s and probe_at %s, want null", other["waits_for"], other["probe_at"])
 	}
 }
 

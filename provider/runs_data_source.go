@@ -3,67 +3,25 @@ package provider
 import (
 	"context"
 	"fmt"
+	"maps"
+	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // newRunsDataSource returns carillon_runs: the runs of an app that match a query.
 func newRunsDataSource() datasource.DataSource {
-	return &dataSource[runsModel]{name: "runs", schema: runsDataSchema, read: readRuns, validate: validateRuns}
-}
-
-type runsModel struct {
-	queryModel
-	State  types.String `tfsdk:"state"`
-	Parent types.String `tfsdk:"parent"`
-	Runs   []runModel   `tfsdk:"runs"`
-}
-
-// queryModel says which runs or misfires of an app are read.
-type queryModel struct {
-	App     types.String  `tfsdk:"app"`
-	Job     types.String  `tfsdk:"job"`
-	Trigger types.String  `tfsdk:"trigger"`
-	From    instantString `tfsdk:"from"`
-	To      instantString `tfsdk:"to"`
-	Limit   types.Number  `tfsdk:"limit"`
-}
-
-type runModel struct {
-	ID          types.String      `tfsdk:"id"`
-	Job         types.String      `tfsdk:"job"`
-	Trigger     types.String      `tfsdk:"trigger"`
-	Kind        types.String      `tfsdk:"kind"`
-	State       types.String      `tfsdk:"state"`
-	ScheduledAt timetypes.RFC3339 `tfsdk:"scheduled_at"`
-	StartedAt   timetypes.RFC3339 `tfsdk:"started_at"`
-	EndedAt     timetypes.RFC3339 `tfsdk:"ended_at"`
-	NextAttempt timetypes.RFC3339 `tfsdk:"next_attempt_at"`
-	WaitsFor    types.String      `tfsdk:"waits_for"`
-	ProbeAt     timetypes.RFC3339 `tfsdk:"probe_at"`
-	Revision    types.Int64       `tfsdk:"revision"`
-	EventID     types.String      `tfsdk:"event_id"`
-	Attempt     types.Int64       `tfsdk:"attempt"`
-	HTTPStatus  types.Int64       `tfsdk:"http_status"`
-	Class       types.String      `tfsdk:"class"`
-	Error       types.String      `tfsdk:"error"`
-
-	WaitsForEndpoint types.String `tfsdk:"waits_for_endpoint"`
-
-	Parent   types.String      `tfsdk:"parent"`
-	Shard    *shardModel       `tfsdk:"shard"`
-	Callback *runCallbackModel `tfsdk:"callback"`
+	return &dataSource{name: "runs", schema: runsDataSchema, read: readRuns, validate: validateRuns}
 }
 
 // The numbers of runs that one read returns. A page of the API holds at most maxLimit.
@@ -98,23 +56,18 @@ func queryAttributes(what, timed string) map[string]schema.Attribute {
 }
 
 func runsDataSchema() schema.Schema {
-	states := runStates()
 	attributes := queryAttributes("runs", "runs scheduled")
 	attributes["state"] = schema.StringAttribute{
 		Optional:            true,
-		Validators:          []validator.String{stringvalidator.OneOf(states...)},
-		MarkdownDescription: "Only runs in this state: " + either(states) + ". Default: all.",
+		Validators:          []validator.String{stringvalidator.OneOf(runStates()...)},
+		MarkdownDescription: "Only runs in this state: " + either(run.States) + ". Default: all.",
 	}
 	attributes["parent"] = schema.StringAttribute{
 		Optional: true,
 		MarkdownDescription: "Only the shards of the broadcast with this run id, the highest index first. " +
 			"Default: all runs except shards.",
 	}
-	attributes["runs"] = schema.ListNestedAttribute{
-		Computed:            true,
-		MarkdownDescription: "The runs, with the latest scheduled time first.",
-		NestedObject:        schema.NestedAttributeObject{Attributes: runAttributes(states)},
-	}
+	maps.Copy(attributes, runsRows.dataAttributes())
 	return schema.Schema{MarkdownDescription: "The runs of an app, with the latest scheduled time first.", Attributes: attributes}
 }
 
@@ -126,37 +79,53 @@ func runStates() []string {
 	return states
 }
 
-func runAttributes(states []string) map[string]schema.Attribute {
-	return map[string]schema.Attribute{
-		"id":      computedString("Id of the run."),
-		"job":     computedString("Name of the job."),
-		"trigger": computedString("Name of the trigger; empty for a run that belongs to none, such as a manual one."),
-		"kind": computedString("Why the run exists: `schedule`, `manual`, `catch_up` (it stands for misfires), `chain` (the end of " +
-			"another run asked for it), `backfill` (part of a backfill), `alert` (delivers a notification) or `follow` (delivers the " +
-			"end of a run)."),
-		"state":           computedString("State of the run: " + either(states) + "."),
-		"scheduled_at":    computedTime("Scheduled time of the fire that the run executes."),
-		"started_at":      computedTime("When the latest attempt began; null before the first one."),
-		"ended_at":        computedTime("When the latest attempt ended; null while it is in progress."),
-		"next_attempt_at": computedTime("When a retrying run is attempted next; null in all other states, and while it waits for its host."),
-		"waits_for":       computedString("The host that a retrying run waits for, because its circuit is open; null if it waits for none."),
-		"probe_at": computedTime("When the next of the runs that wait for the host goes, as a probe; " +
-			"null without such a wait, and once the host responds again."),
-		"waits_for_endpoint": computedString("The endpoint that a queued run waits for, because another run of the job is under way " +
-			"there; null if it waits for none."),
-		"parent":      computedString("Id of the broadcast that a shard is part of; null for other runs."),
-		"shard":       shardAttribute(),
-		"callback":    runCallbackAttribute(),
-		"revision":    computedInt("Revision of the job when the run was claimed."),
-		"event_id":    computedString("The `webhook-id` that the receiver gets, the same for every attempt."),
-		"attempt":     computedInt("Number of the latest attempt, from 1; 0 while no node has claimed the run."),
-		"http_status": computedInt("Status of the response; null without a response."),
-		"class":       computedString("How the latest attempt failed, such as `timeout` or `http_5xx`; null if it did not fail."),
-		"error":       computedString("The failure in words; null if there was none."),
-	}
+var runsRows = rowsOf(fresh[client.List[run.Run]],
+	blocksRow("runs", func(l *client.List[run.Run]) *[]run.Run { return &l.Items }, rowsOf(fresh[run.Run], runRows), inData,
+		"The runs, with the latest scheduled time first.", alwaysThere),
+)
+
+var runRows = rowList{
+	textRow("id", func(r *run.Run) *string { return &r.ID }, inData, "Id of the run."),
+	textRow("job", func(r *run.Run) *string { return &r.Job }, inData, "Name of the job."),
+	textRow("trigger", func(r *run.Run) *string { return &r.Trigger }, inData, "Name of the trigger; empty for a run that belongs to none, such "+
+		"as a manual one."),
+	textRow("kind", func(r *run.Run) *run.Kind { return &r.Kind }, inData, "Why the run exists: `schedule`, `manual`, `catch_up` (it stands for "+
+		"misfires), `chain` (the end of another run asked for it), `backfill` (part of a backfill), `alert` (delivers a notification) or "+
+		"`follow` (delivers the end of a run)."),
+	textRow("state", func(r *run.Run) *run.State { return &r.State }, inData, "State of the run: "+either(run.States)+"."),
+	instantRow("scheduled_at", func(r *run.Run) **time.Time { return new(&r.ScheduledAt) }, inData, "Scheduled time of the fire that the run "+
+		"executes."),
+	instantRow("started_at", func(r *run.Run) **time.Time { return &r.StartedAt }, inData, "When the latest attempt began; null before the first "+
+		"one."),
+	instantRow("ended_at", func(r *run.Run) **time.Time { return &r.EndedAt }, inData, "When the latest attempt ended; null while it is in "+
+		"progress."),
+	instantRow("next_attempt_at", func(r *run.Run) **time.Time { return &r.NextAttemptAt }, inData, "When a retrying run is attempted next; null "+
+		"in all other states, and while it waits for its host."),
+	textRow("waits_for", func(r *run.Run) *string { return &r.WaitsFor }, inData, "The host that a retrying run waits for, because its circuit "+
+		"is open; null if it waits for none.", emptyIsNull),
+	instantRow("probe_at", func(r *run.Run) **time.Time { return &r.ProbeAt }, inData, "When the next of the runs that wait for the host goes, as "+
+		"a probe; null without such a wait, and once the host responds again."),
+	textRow("waits_for_endpoint", func(r *run.Run) *string { return &r.WaitsForEndpoint }, inData, "The endpoint that a queued run waits for, "+
+		"because another run of the job is under way there; null if it waits for none.", emptyIsNull),
+	textRow("parent", func(r *run.Run) *string { return &r.Parent }, inData, "Id of the broadcast that a shard is part of; null for other runs.",
+		emptyIsNull),
+	blockRow("shard", func(r *run.Run) **run.Shard { return &r.Shard }, shardRows, inData, "Which part of a broadcast the run is; null for runs "+
+		"that are no shard."),
+	blockRow("callback", func(r *run.Run) **run.CallbackState { return &r.Callback }, callbackStateRows, inData, "What is known of a run in "+
+		"state `waiting_callback`; null in all other states."),
+	wholeRow("revision", func(r *run.Run) *int64 { return &r.Revision }, inData, "Revision of the job when the run was claimed."),
+	textRow("event_id", func(r *run.Run) *string { return &r.EventID }, inData, "The `webhook-id` that the receiver gets, the same for every "+
+		"attempt."),
+	wholeRow("attempt", func(r *run.Run) *int { return &r.Attempt }, inData, "Number of the latest attempt, from 1; 0 while no node has claimed "+
+		"the run."),
+	wholeRow("http_status", func(r *run.Run) *int { return &r.HTTPStatus }, inData, "Status of the response; null without a response.",
+		emptyIsNull),
+	textRow("class", func(r *run.Run) *run.Class { return &r.Class }, inData, "How the latest attempt failed, such as `timeout` or `http_5xx`; "+
+		"null if it did not fail.", emptyIsNull),
+	textRow("error", func(r *run.Run) *string { return &r.Error }, inData, "The failure in words; null if there was none.", emptyIsNull),
 }
 
-func validateRuns(diags *diag.Diagnostics, config runsModel) {
+func validateRuns(diags *diag.Diagnostics, config values) {
 	var e expander
 	query := expandRunQuery(&e, config)
 	var problems input.Problems
@@ -170,7 +139,7 @@ func validateRuns(diags *diag.Diagnostics, config runsModel) {
 	reportProblems(diags, e.problemsWith(problems.Err()))
 }
 
-func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m runsModel) runsModel {
+func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
 	var e expander
 	query := expandRunQuery(&e, m)
 	// ValidateConfig could not check values that were unknown then.
@@ -179,78 +148,35 @@ func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m run
 	}
 	list, err := c.Runs(ctx, query)
 	if err != nil {
-		c.report(diags, fmt.Sprintf("list the runs of app %q", m.App.ValueString()), err)
+		c.report(diags, fmt.Sprintf("list the runs of app %q", query.App), err)
 		return m
 	}
-	m.Runs = []runModel{}
-	for _, run := range list.Items {
-		m.Runs = append(m.Runs, flattenRun(run))
-	}
+	maps.Copy(m, runsRows.shown(diags, &list))
 	return m
 }
 
-func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
-	query := expandQuery(e, m.queryModel)
-	query.State, query.Parent = run.State(e.string("/state", m.State)), e.string("/parent", m.Parent)
+func expandRunQuery(e *expander, m values) dispatcher.RunQuery {
+	query := expandQuery(e, m)
+	query.State, query.Parent = run.State(e.string("/state", m.text("state"))), e.string("/parent", m.text("parent"))
 	return query
 }
 
-// expandQuery returns the query that a model describes. It asks for one page, which holds as many as the limit allows.
-func expandQuery(e *expander, m queryModel) dispatcher.RunQuery {
+// expandQuery returns the query of a data source. It asks for one page, which holds as many as the limit allows.
+func expandQuery(e *expander, m values) dispatcher.RunQuery {
 	query := dispatcher.RunQuery{
-		App: e.string("/app", m.App), Job: e.string("/job", m.Job), Trigger: e.string("/trigger", m.Trigger),
+		App: e.string("/app", m.text("app")), Job: e.string("/job", m.text("job")), Trigger: e.string("/trigger", m.text("trigger")),
 	}
-	if from := e.instant("/from", m.From); from != nil {
+	if from := e.instant("/from", m.text("from")); from != nil {
 		query.From = *from
 	}
-	if to := e.instant("/to", m.To); to != nil {
+	if to := e.instant("/to", m.text("to")); to != nil {
 		query.To = *to
 	}
 	bounds := fmt.Sprintf("give one from 1 to %d", maxLimit)
 	before := len(e.problems)
-	query.Page.Limit = e.whole("/limit", m.Limit, defaultLimit, input.CodePageLimit, bounds)
+	query.Page.Limit = e.whole("/limit", m.number("limit"), defaultLimit, input.CodePageLimit, bounds)
 	if limit := query.Page.Limit; len(e.problems) == before && (limit < 1 || limit > maxLimit) {
 		e.problems.Add("/limit", input.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
 	}
 	return query
-}
-
-func flattenRun(run run.Run) runModel {
-	return runModel{
-		ID:          types.StringValue(run.ID),
-		Job:         types.StringValue(run.Job),
-		Trigger:     types.StringValue(run.Trigger),
-		Kind:        types.StringValue(string(run.Kind)),
-		State:       types.StringValue(string(run.State)),
-		ScheduledAt: timetypes.NewRFC3339TimeValue(run.ScheduledAt),
-		StartedAt:   timetypes.NewRFC3339TimePointerValue(run.StartedAt),
-		EndedAt:     timetypes.NewRFC3339TimePointerValue(run.EndedAt),
-		NextAttempt: timetypes.NewRFC3339TimePointerValue(run.NextAttemptAt),
-		WaitsFor:    flattenOptional(run.WaitsFor),
-		ProbeAt:     timetypes.NewRFC3339TimePointerValue(run.ProbeAt),
-		Revision:    types.Int64Value(run.Revision),
-		EventID:     types.StringValue(run.EventID),
-		Attempt:     types.Int64Value(int64(run.Attempt)),
-		HTTPStatus:  flattenStatus(run.HTTPStatus),
-		Class:       flattenOptional(run.Class),
-		Error:       flattenOptional(run.Error),
-
-		WaitsForEndpoint: flattenOptional(run.WaitsForEndpoint),
-
-		Parent:   flattenOptional(run.Parent),
-		Shard:    flattenShard(run.Shard),
-		Callback: flattenCallbackState(run.Callback),
-	}
-}
-
-// flattenStatus turns 0, for an attempt without a response, into null.
-func flattenStatus(status int) types.Int64 {
-	if status == 0 {
-		return types.Int64Null()
-	}
-	return types.Int64Value(int64(status))
-}
-
-func computedBool(description string) schema.Attribute {
-	return schema.BoolAttribute{Computed: true, MarkdownDescription: description}
 }

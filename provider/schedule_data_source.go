@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -22,24 +23,7 @@ import (
 
 // newScheduleDataSource returns carillon_schedule: when a schedule would fire if it were declared now.
 func newScheduleDataSource() datasource.DataSource {
-	return &dataSource[scheduleModel]{name: "schedule", schema: scheduleDataSchema, read: readSchedule}
-}
-
-type scheduleModel struct {
-	Expression  types.String        `tfsdk:"expression"`
-	Dialect     types.String        `tfsdk:"dialect"`
-	Timezone    types.String        `tfsdk:"timezone"`
-	Gap         types.String        `tfsdk:"gap"`
-	Overlap     types.String        `tfsdk:"overlap"`
-	App         types.String        `tfsdk:"app"`
-	Calendar    types.String        `tfsdk:"calendar"`
-	OnExcluded  types.String        `tfsdk:"on_excluded"`
-	Identity    types.String        `tfsdk:"identity"`
-	From        instantString       `tfsdk:"from"`
-	Count       types.Number        `tfsdk:"fires"`
-	Description types.String        `tfsdk:"description"`
-	FireTimes   []timetypes.RFC3339 `tfsdk:"fire_times"`
-	LocalTimes  []types.String      `tfsdk:"local_times"`
+	return &dataSource{name: "schedule", schema: scheduleDataSchema, read: readSchedule}
 }
 
 func scheduleDataSchema() schema.Schema {
@@ -74,7 +58,9 @@ func scheduleDataSchema() schema.Schema {
 				Optional: true, MarkdownDescription: fmt.Sprintf("How many fires are wanted, 1 to %d. Default: `%d`.",
 					view.MaxPreview, view.DefaultPreview),
 			},
-			"description": computedString("What the expression means, in words, with the zone's offset at `from`."),
+			"description": schema.StringAttribute{
+				Computed: true, MarkdownDescription: "What the expression means, in words, with the zone's offset at `from`.",
+			},
 			"fire_times": schema.ListAttribute{
 				Computed: true, ElementType: timetypes.RFC3339Type{},
 				MarkdownDescription: "The fires, in RFC 3339 and UTC; fewer than `fires` if the schedule ends.",
@@ -87,7 +73,7 @@ func scheduleDataSchema() schema.Schema {
 	}
 }
 
-func readSchedule(ctx context.Context, c *connection, diags *diag.Diagnostics, m scheduleModel) scheduleModel {
+func readSchedule(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
 	var e expander
 	asked := expandPreview(&e, m)
 	if reportProblems(diags, e.problemsWith(asked.Validate())); diags.HasError() {
@@ -103,12 +89,14 @@ func readSchedule(ctx context.Context, c *connection, diags *diag.Diagnostics, m
 		c.report(diags, fmt.Sprintf("preview schedule %s", input.Echo(asked.Expression)), err)
 		return m
 	}
-	m.Description = types.StringValue(s.Describe(preview.From))
-	m.FireTimes, m.LocalTimes = []timetypes.RFC3339{}, []types.String{}
+	fires, local := []attr.Value{}, []attr.Value{}
 	for _, at := range preview.FireTimes {
-		m.FireTimes = append(m.FireTimes, timetypes.NewRFC3339TimeValue(at.UTC()))
-		m.LocalTimes = append(m.LocalTimes, types.StringValue(localTime(s, at)))
+		fires = append(fires, timetypes.NewRFC3339TimeValue(at.UTC()))
+		local = append(local, types.StringValue(localTime(s, at)))
 	}
+	m["description"] = types.StringValue(s.Describe(preview.From))
+	m["fire_times"] = types.ListValueMust(timetypes.RFC3339Type{}, fires)
+	m["local_times"] = types.ListValueMust(types.StringType, local)
 	return m
 }
 
@@ -117,20 +105,20 @@ func localTime(s *schedule.Schedule, at time.Time) string {
 	return s.In(at).Format("Mon 2006-01-02 15:04:05 -07:00")
 }
 
-func expandPreview(e *expander, m scheduleModel) view.PreviewRequest {
+func expandPreview(e *expander, m values) view.PreviewRequest {
 	asked := view.PreviewRequest{
-		App: e.string("/app", m.App), Identity: e.string("/identity", m.Identity), From: e.instant("/from", m.From),
+		App: e.string("/app", m.text("app")), Identity: e.string("/identity", m.text("identity")), From: e.instant("/from", m.text("from")),
 		Schedule: dispatcher.Schedule{
-			Expression: e.string("/expression", m.Expression), Timezone: e.string("/timezone", m.Timezone),
-			Calendar: e.string("/calendar", m.Calendar),
+			Expression: e.string("/expression", m.text("expression")), Timezone: e.string("/timezone", m.text("timezone")),
+			Calendar: e.string("/calendar", m.text("calendar")),
 		},
 	}
-	expandOptional(e, "/dialect", m.Dialect, &asked.Dialect)
-	expandOptional(e, "/gap", m.Gap, &asked.Gap)
-	expandOptional(e, "/overlap", m.Overlap, &asked.Overlap)
-	expandOptional(e, "/on_excluded", m.OnExcluded, &asked.OnExcluded)
+	expandOptional(e, "/dialect", m.text("dialect"), &asked.Dialect)
+	expandOptional(e, "/gap", m.text("gap"), &asked.Gap)
+	expandOptional(e, "/overlap", m.text("overlap"), &asked.Overlap)
+	expandOptional(e, "/on_excluded", m.text("on_excluded"), &asked.OnExcluded)
 	rule := fmt.Sprintf("give a number from 1 to %d", view.MaxPreview)
-	asked.Count = e.whole("/fires", m.Count, view.DefaultPreview, input.CodeCountRange, rule)
+	asked.Count = e.whole("/fires", m.number("fires"), view.DefaultPreview, input.CodeCountRange, rule)
 	if asked.Count < 1 || asked.Count > view.MaxPreview {
 		e.problems.Add("/fires", input.CodeCountRange, "fires %d is out of range; %s", asked.Count, rule)
 		asked.Count = view.DefaultPreview

@@ -113,7 +113,7 @@ func (s jobServer) plan(
 	if diags.HasError() {
 		return nil, nil
 	}
-	planned := jobs(conn).planned(ctx, &diags, change[values]{config, plan, before, isNew})
+	planned := jobs(conn).planned(ctx, &diags, change{config, plan, before, isNew})
 	resp := &tfprotov6.PlanResourceChangeResponse{
 		PlannedState: req.PriorState, Diagnostics: protocolDiagnostics(diags), RequiresReplace: protocolPaths(replace),
 	}
@@ -146,7 +146,7 @@ func (s jobServer) apply(
 	if !ok {
 		return nil, nil
 	}
-	change := change[values]{config: given[0].Attributes(), plan: given[1].Attributes(), isNew: isNew}
+	change := change{config: given[0].Attributes(), plan: given[1].Attributes(), isNew: isNew}
 	if !isNew {
 		change.state = given[2].Attributes()
 	}

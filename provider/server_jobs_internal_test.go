@@ -38,7 +38,7 @@ func configuredJob(t *testing.T, s jobServer) *tfprotov6.DynamicValue {
 	}
 	target, hook := null(s.attributes["target"].inner), null(s.attributes["target"].inner["webhook"].inner)
 	hook["url"] = types.StringValue("https://example.com/hook")
-	target["webhook"] = types.ObjectValueMust(objectType(targetRows.of, "webhook").AttrTypes, hook)
+	target["webhook"] = types.ObjectValueMust(webhookRows.of.AttrTypes, hook)
 	job := null(s.attributes)
 	job["app"], job["name"] = types.StringValue("crm"), types.StringValue("nightly")
 	job["target"] = types.ObjectValueMust(targetRows.of.AttrTypes, target)
@@ -113,12 +113,12 @@ func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 		"null": {
 			"text": types.StringNull(), "duration": durationString{types.StringNull()}, "on": types.BoolNull(), "revision": types.Int64Null(),
 			"number": types.NumberNull(), "list": types.ListNull(types.NumberType), "map": types.MapNull(types.StringType),
-			"inner": nullObject(triggerRows.of),
+			"inner": types.ObjectNull(triggerRows.of.AttrTypes),
 		},
 		"unknown": {
 			"text": types.StringUnknown(), "duration": durationString{types.StringUnknown()}, "on": types.BoolUnknown(),
 			"revision": types.Int64Unknown(), "number": types.NumberUnknown(), "list": types.ListUnknown(types.NumberType),
-			"map": types.MapUnknown(types.StringType), "inner": nullObject(triggerRows.of),
+			"map": types.MapUnknown(types.StringType), "inner": types.ObjectNull(triggerRows.of.AttrTypes),
 		},
 	} {
 		given := types.ObjectValueMust(of.AttrTypes, values)
@@ -180,7 +180,7 @@ func TestReadKeepsWhatMeansTheSame(t *testing.T) {
 	if got, err := settle(t.Context(), prior, read); err != nil || !got.Equal(read) {
 		t.Errorf("got %v, %v, want %v", got, err, read)
 	}
-	if got, err := settle(t.Context(), nullObject(of), read); err != nil || !got.Equal(read) {
+	if got, err := settle(t.Context(), types.ObjectNull(of.AttrTypes), read); err != nil || !got.Equal(read) {
 		t.Errorf("got %v, %v, want %v", got, err, read)
 	}
 }

@@ -28,7 +28,7 @@ const unknownCode = "\xd4\x00\x00"
 func decodeObject(ctx context.Context, of types.ObjectType, text []byte) (types.Object, error) {
 	value, err := decodeValue(ctx, of, msgpack.NewDecoder(bytes.NewReader(text)))
 	if err != nil {
-		return nullObject(of), err
+		return types.ObjectNull(of.AttrTypes), err
 	}
 	return value.(types.Object), nil
 }
