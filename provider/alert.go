@@ -70,7 +70,7 @@ var alertRows = rowsOf(fresh[alert.Alert],
 	boolRow("muted", func(a *alert.Alert) *bool { return new(a.Muted != nil) }, inData, "Whether an operator has muted it."),
 	shownRow("muted_by", func(a *alert.Alert) string { return muteOf(a).By }, inData, "Who muted it; null if nobody did.", emptyIsNull),
 	shownRow("mute_reason", func(a *alert.Alert) string { return muteOf(a).Reason }, inData, "Why; null if nobody said so.", emptyIsNull),
-	shownRow("muted_until", func(a *alert.Alert) string { return flattenInstant(muteOf(a).Until).ValueString() }, inData, "When the mute "+
+	shownRow("muted_until", func(a *alert.Alert) string { return unmutedAt(muteOf(a)) }, inData, "When the mute "+
 		"ends; null if it has no end, or if there is none.", emptyIsNull),
 )
 
@@ -83,6 +83,14 @@ func muteOf(a *alert.Alert) alert.Mute {
 		return alert.Mute{}
 	}
 	return *a.Muted
+}
+
+// unmutedAt returns when a mute ends, as text; empty: it has no end.
+func unmutedAt(m alert.Mute) string {
+	if m.Until == nil {
+		return ""
+	}
+	return m.Until.UTC().Format(time.RFC3339Nano)
 }
 
 var failureRows = rowsOf(fresh[alert.Failures],

@@ -181,7 +181,7 @@ func importApp(ctx context.Context, req resource.ImportStateRequest, resp *resou
 // flattenApp returns an app from the API. prior is the plan or state that it replaces.
 func flattenApp(_ context.Context, diags *diag.Diagnostics, app access.App, prior values) values {
 	app.Bounds = shownBounds(app, prior.object("bounds"))
-	return appRows.flatten(&flattener{diags: diags}, &app, prior)
+	return appRows.flatten(diags, &app, prior)
 }
 
 // newAppDataSource returns carillon_app: an app with its bounds.

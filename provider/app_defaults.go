@@ -76,15 +76,13 @@ func flattenFilled(diags *diag.Diagnostics, job dispatcher.Job, prior values, gi
 		}
 		job.Target = job.Target.WithHeaders(shown)
 	}
-	f := &flattener{diags: diags}
-	m := jobRows.flatten(f, &job, prior)
+	m := jobRows.flatten(diags, &job, prior)
 	leftOut := fresh[run.Retry]()
 	if given.Retry != nil {
 		leftOut = given.Retry
 	}
-	m["retry"] = retryRows.object(f, &job.Retry, prior["retry"])
-	if prior["retry"].IsNull() && reflect.DeepEqual(job.Retry, *leftOut) {
-		m["retry"] = types.ObjectNull(retryRows.of.AttrTypes)
+	if m["retry"] = retryRows.null(); !prior["retry"].IsNull() || !reflect.DeepEqual(job.Retry, *leftOut) {
+		m["retry"] = retryRows.objectOf(retryRows.flatten(diags, &job.Retry, valuesIn(prior["retry"])))
 	}
 	return m
 }
@@ -142,7 +140,7 @@ func (r *jobResource) filled(ctx context.Context, config values) values {
 		case asks.NeedsTimezone() && (d.Timezone != "" || !known):
 			fill(m, "timezone", d.Timezone)
 		}
-		triggers[name] = types.ObjectValueMust(triggerRows.of.AttrTypes, m)
+		triggers[name] = triggerRows.objectOf(m)
 	}
 	config["trigger"] = types.MapValueMust(triggerRows.of, triggers)
 	return config

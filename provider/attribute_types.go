@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
@@ -149,4 +150,24 @@ func (keepEquivalent[E]) PlanModifyString(
 	if !unset && (*new(E)).equivalent(ctx, req.StateValue.ValueString(), req.PlanValue.ValueString()) {
 		resp.PlanValue = req.StateValue
 	}
+}
+
+// keepEquivalentDelays is keepEquivalent for a list of durations.
+type keepEquivalentDelays struct{ keepEquivalentText }
+
+func (keepEquivalentDelays) PlanModifyList(
+	ctx context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse,
+) {
+	before, after := req.StateValue.Elements(), req.PlanValue.Elements()
+	if req.PlanValue.IsNull() != req.StateValue.IsNull() || req.PlanValue.IsUnknown() || len(before) != len(after) {
+		return
+	}
+	for i := range after {
+		old, _ := before[i].(types.String)
+		planned, _ := after[i].(types.String)
+		if planned.IsUnknown() || !(durations{}).equivalent(ctx, old.ValueString(), planned.ValueString()) {
+			return
+		}
+	}
+	resp.PlanValue = req.StateValue
 }

@@ -113,9 +113,6 @@ func ifEmpty(code, text string) option {
 	return optionFunc(func(r *row) { r.noText = input.Problem{Code: code, Message: text} })
 }
 
-// onlyInPlan makes a row one of what Terraform alone needs.
-func onlyInPlan() option { return optionFunc(func(r *row) { r.form = planForm{r.form} }) }
-
 // rowPart is one or several rows, or a rule about them.
 type rowPart interface{ addTo(rows *rows) }
 
@@ -307,9 +304,9 @@ func (f *flattener) of(r *row) *flattener {
 	return f
 }
 
-// flatten returns the attributes of what of points to. An empty map or list and none are the same on the wire, so they keep the
+// flattened returns the attributes of what of points to. An empty map or list and none are the same on the wire, so they keep the
 // form that the user wrote, which is in prior.
-func (all *rows) flatten(f *flattener, of any, prior values) values {
+func (all *rows) flattened(f *flattener, of any, prior values) values {
 	attributes := make(values, len(all.list))
 	for _, r := range all.list {
 		if f.data && r.data != "" || !f.data && r.text != "" {
@@ -321,8 +318,27 @@ func (all *rows) flatten(f *flattener, of any, prior values) values {
 
 // shown returns the attributes of a data source.
 func (all *rows) shown(diags *diag.Diagnostics, of any) values {
-	return all.flatten(&flattener{diags, true, true}, of, nil)
+	return all.flattened(&flattener{diags, true, true}, of, nil)
 }
+
+// flatten returns the attributes of a resource; prior are those that they replace.
+func (all *rows) flatten(diags *diag.Diagnostics, of any, prior values) values {
+	return all.flattened(&flattener{diags: diags}, of, prior)
+}
+
+// null returns the object of a resource that is not there.
+func (all *rows) null() types.Object { return types.ObjectNull(all.of.AttrTypes) }
+
+// objectOf returns attributes of a resource as an object.
+func (all *rows) objectOf(v values) types.Object { return types.ObjectValueMust(all.of.AttrTypes, v) }
+
+// shownObject returns an object of a data source.
+func (all *rows) shownObject(diags *diag.Diagnostics, of any) types.Object {
+	return all.object(&flattener{diags, true, true}, of, nil)
+}
+
+// fresh returns a new value with its defaults.
+func (all *rows) fresh() any { return all.make() }
 
 // kind returns the type of objects with the rows.
 func (all *rows) kind(data bool) types.ObjectType {
@@ -338,7 +354,7 @@ func (all *rows) object(f *flattener, of any, prior attr.Value) types.Object {
 	if of == nil {
 		return types.ObjectNull(kind.AttrTypes)
 	}
-	object, found := types.ObjectValue(kind.AttrTypes, all.flatten(f, of, valuesIn(prior)))
+	object, found := types.ObjectValue(kind.AttrTypes, all.flattened(f, of, valuesIn(prior)))
 	f.diags.Append(found...)
 	return object
 }
@@ -413,6 +429,14 @@ func nullOf(kind attr.Type) attr.Value {
 		return types.DynamicNull() // no type has a null that is wrong
 	}
 	return null
+}
+
+// keptRow is a text that only Terraform needs: what a plan or state has stays as it is.
+func keptRow(name, text string) *row { return newRow(name, optional, text, planForm{textForm{}}, nil) }
+
+// laterRow is a block of a data source that another request fills in; it is null until then.
+func laterRow(name string, rows *rows, text string) *row {
+	return newRow(name, inData, text, planForm{blockForm{rows: rows}}, nil)
 }
 
 // newRow returns a row to which the options apply.

@@ -361,7 +361,8 @@ func (b blocksForm) expand(e *expander, r *row, at string, v attr.Value, of any)
 		}
 		return
 	}
-	for key, element := range inside(v) {
+	given, _ := v.(types.Map)
+	for key, element := range given.Elements() {
 		one(key, at+input.Pointer(key), element)
 	}
 }
@@ -370,7 +371,8 @@ func (b blocksForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr
 	f = f.of(r)
 	kind := b.rows.kind(f.data)
 	if b.keyed {
-		before, blocks := inside(prior), map[string]attr.Value{}
+		was, _ := prior.(types.Map)
+		before, blocks := was.Elements(), map[string]attr.Value{}
 		b.each(of, func(key string, block any) { blocks[key] = b.rows.object(f, block, before[key]) })
 		all, found := types.MapValue(kind, blocks)
 		f.diags.Append(found...)

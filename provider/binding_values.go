@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
@@ -282,22 +283,27 @@ func (w wholeForm) flatten(_ *flattener, r *row, of any, _ attr.Value) attr.Valu
 	return flattenNumber(n)
 }
 
-// revisionForm is the form of revisions.
-type revisionForm struct{ field func(any) *int64 }
+// counterRow is a number that the API counts.
+func counterRow[P any](name string, field func(P) *int64, text string, options ...option) *row {
+	return newRow(name, computed, text, counterForm{func(of any) *int64 { return field(of.(P)) }}, options)
+}
 
-func (revisionForm) kind(*row, bool) attr.Type { return types.Int64Type }
+// counterForm is the form of what the API counts.
+type counterForm struct{ field func(any) *int64 }
 
-func (revisionForm) resource(r *row) schema.Attribute {
+func (counterForm) kind(*row, bool) attr.Type { return types.Int64Type }
+
+func (counterForm) resource(r *row) schema.Attribute {
 	return schema.Int64Attribute{Computed: true, MarkdownDescription: r.text}
 }
 
-func (revisionForm) dataSource(r *row) dataschema.Attribute {
+func (counterForm) dataSource(r *row) dataschema.Attribute {
 	return dataschema.Int64Attribute{Computed: true, MarkdownDescription: r.data}
 }
 
-func (n revisionForm) expand(*expander, *row, string, attr.Value, any) {}
+func (n counterForm) expand(*expander, *row, string, attr.Value, any) {}
 
-func (n revisionForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value {
+func (n counterForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value {
 	return types.Int64Value(*n.field(of))
 }
 
@@ -322,12 +328,37 @@ func (s shownForm) dataSource(r *row) dataschema.Attribute {
 	switch of := s.of.(type) {
 	case types.MapType:
 		return dataschema.MapAttribute{Computed: true, ElementType: of.ElemType, MarkdownDescription: r.data}
-	case basetypes.Float64Type:
-		return dataschema.Float64Attribute{Computed: true, MarkdownDescription: r.data}
+	case basetypes.Int64Type:
+		return dataschema.Int64Attribute{Computed: true, MarkdownDescription: r.data}
 	}
-	return dataschema.NumberAttribute{Computed: true, MarkdownDescription: r.data}
+	return dataschema.Float64Attribute{Computed: true, MarkdownDescription: r.data}
 }
 
 func (shownForm) expand(*expander, *row, string, attr.Value, any) {}
 
 func (s shownForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value { return s.get(of) }
+
+// flattenOptional turns the empty string, which means "left out" in the domain, into null.
+func flattenOptional[S ~string](value S) types.String {
+	if value == "" {
+		return types.StringNull()
+	}
+	return types.StringValue(string(value))
+}
+
+func flattenNumber(n int) types.Number { return types.NumberValue(big.NewFloat(float64(n))) }
+
+// flattenStringMap takes prior, the value that the plan or state holds: an empty map and none are the same on the wire, so the
+// result keeps the form that the user wrote.
+func flattenStringMap(diags *diag.Diagnostics, texts map[string]string, prior types.Map) types.Map {
+	if len(texts) == 0 && (prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0) {
+		return types.MapNull(types.StringType)
+	}
+	elements := make(map[string]attr.Value, len(texts))
+	for name, text := range texts {
+		elements[name] = types.StringValue(text)
+	}
+	m, found := types.MapValue(types.StringType, elements)
+	diags.Append(found...)
+	return m
+}

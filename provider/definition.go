@@ -338,7 +338,7 @@ func webhookKnown(e *expander, pointer string) bool {
 // expandedBy and flattenedBy do what the rows of a kind of definition say.
 func expandedBy[T any](all *rows) func(context.Context, *expander, values) T {
 	return func(_ context.Context, e *expander, v values) T {
-		one := all.make().(*T)
+		one := all.fresh().(*T)
 		all.expand(e, "", v, one)
 		return *one
 	}
@@ -346,7 +346,7 @@ func expandedBy[T any](all *rows) func(context.Context, *expander, values) T {
 
 func flattenedBy[T any](all *rows) func(context.Context, *diag.Diagnostics, T, values) values {
 	return func(_ context.Context, diags *diag.Diagnostics, one T, prior values) values {
-		return all.flatten(&flattener{diags: diags}, &one, prior)
+		return all.flatten(diags, &one, prior)
 	}
 }
 
@@ -386,9 +386,8 @@ func descriptionRow[P any](field func(P) *string) *row {
 
 // revisionRow takes the changes that are easily overlooked, if any.
 func revisionRow[P any](kind, including string, field func(P) *int64) *row {
-	return newRow("revision", computed, "Number of the current version of the "+kind+". Every change adds one"+including+
-		". An update planned for another revision is refused.", revisionForm{func(of any) *int64 { return field(of.(P)) }},
-		[]option{shownAs("Number of the current version of the " + kind + ".")})
+	return counterRow("revision", field, "Number of the current version of the "+kind+". Every change adds one"+including+
+		". An update planned for another revision is refused.", shownAs("Number of the current version of the "+kind+"."))
 }
 
 // replaces is for attributes that no update can change.

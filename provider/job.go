@@ -75,7 +75,7 @@ var jobRows = rowsOf(fresh[dispatcher.Job],
 		"plans no longer repeat them: "+either(dispatcher.WarningCodes)+". The code ends a warning, in parentheses. An explicit `gap` of "+
 		"the trigger answers `dst`, too. Default: none.", shownAs("Codes of warnings that are meant; null if there are none.")),
 	partRow("target", func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows, required, "What a run calls: exactly one of "+
-		either(targetKinds)+"."),
+		either([]string{"webhook", "lambda", "group", "sqs", "sns"})+"."),
 	partRow("target", func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows, inData, "What the job calls."),
 	jsonRow("payload", func(j *dispatcher.Job) *json.RawMessage { return &j.Payload }, optional, "JSON to send as the request's body, best "+
 		"written with `jsonencode`: at most 256 KiB, nested at most 32 deep. White space and the order of keys make no difference. "+
@@ -94,7 +94,7 @@ var jobRows = rowsOf(fresh[dispatcher.Job],
 	blockRow("objective", func(j *dispatcher.Job) **dispatcher.Objective { return &j.Objective }, objectiveRows, optional, "How many of the "+
 		"fires of the job are to begin in time over 28 days. `carillon objective show` and the data source `carillon_job` tell how it "+
 		"does. Default: none."),
-	newRow("objective", inData, "How the job does by its objective; null if it has none.", planForm{blockForm{rows: objectiveStatusRows}}, nil),
+	laterRow("objective", objectiveStatusRows, "How the job does by its objective; null if it has none."),
 	labelledRow("trigger", func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows, optional, "A schedule "+
 		"of the job; its label is its name ("+nameRule+"). A job has at most 100. Default: none, so the job runs only manually.",
 		token("triggers")),
@@ -158,7 +158,7 @@ var followRows = rowsOf(func() *dispatcher.Follow { return &dispatcher.Follow{Pa
 		"the payload that they declare, `result` a document with the run that they follow and its response.",
 		shownAs("What these jobs get: `own` or `result`.")),
 	blockRow("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, followTargetRows, optional, "What is told, by a run of "+
-		"its own with the `default_retry` of the app: exactly one of "+either([]string{"webhook", "lambda", "sqs", "sns"})+". It gets the "+
+		"its own with the `default_retry` of the app: exactly one of "+either(followKinds)+". It gets the "+
 		"document that `payload = \"result\"` means, unless it has a `body`. Default: nothing is told.", decides("")),
 	blockRow("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, targetRows, inData, "What is told; null if nothing "+
 		"is."),

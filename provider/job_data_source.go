@@ -45,7 +45,7 @@ func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m valu
 			return m
 		}
 		if err == nil {
-			shown["objective"] = objectiveStatusRows.object(&flattener{diags, true, true}, &status, nil)
+			shown["objective"] = objectiveStatusRows.shownObject(diags, &status)
 		}
 	}
 	return shown

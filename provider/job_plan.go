@@ -146,7 +146,7 @@ func (r *jobResource) resolveTriggers(
 			m["dialect"], m["timezone"] = flattenOptional(t.Dialect), flattenOptional(t.Timezone)
 			m["gap"], m["overlap"] = flattenOptional(t.Gap), flattenOptional(t.Overlap)
 		}
-		triggers[name] = types.ObjectValueMust(triggerRows.of.AttrTypes, m)
+		triggers[name] = triggerRows.objectOf(m)
 	}
 	if !plan["trigger"].IsUnknown() && !diags.HasError() {
 		plan["trigger"] = flattenMap(diags, triggerRows.of, triggers)

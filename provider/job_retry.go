@@ -1,11 +1,6 @@
 package provider
 
 import (
-	"context"
-
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/types"
-
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -30,23 +25,3 @@ var retryRows = rowsOf(fresh[run.Retry],
 		"doubling, from `0s` to `24h` each, such as `[\"1s\", \"1m\"]`; fewer than `max_attempts`. The last one repeats. Default: none.",
 		decides("cap"), shownAs("Fixed waits that replace `base` and its doubling; null if there are none.")),
 )
-
-// keepEquivalentDelays is keepEquivalent for a list of durations.
-type keepEquivalentDelays struct{ keepEquivalentText }
-
-func (keepEquivalentDelays) PlanModifyList(
-	ctx context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse,
-) {
-	before, after := req.StateValue.Elements(), req.PlanValue.Elements()
-	if req.PlanValue.IsNull() != req.StateValue.IsNull() || req.PlanValue.IsUnknown() || len(before) != len(after) {
-		return
-	}
-	for i := range after {
-		old, _ := before[i].(types.String)
-		planned, _ := after[i].(types.String)
-		if planned.IsUnknown() || !(durations{}).equivalent(ctx, old.ValueString(), planned.ValueString()) {
-			return
-		}
-	}
-	resp.PlanValue = req.StateValue
-}

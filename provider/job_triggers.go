@@ -72,9 +72,9 @@ var triggerRows = rowsOf(fresh[dispatcher.Trigger],
 		shownAs("How old a misfire may be to be caught up.")),
 	boolRow("enabled", func(t *dispatcher.Trigger) *bool { return &t.Enabled }, standard, "Whether the trigger fires; see `enabled` of the job.",
 		shownAs("Whether it fires.")),
-	newRow("renamed_from", optional, "The former name of the trigger, so that another label renames it. It keeps its history, pause, fire times "+
+	keptRow("renamed_from", "The former name of the trigger, so that another label renames it. It keeps its history, pause, fire times "+
 		"and event ids; without, it would be another trigger. Once it is renamed, the attribute has no effect: to remove it changes the "+
-		"state, and nothing on the server. Two triggers can swap their names. Default: none.", planForm{textForm{}}, nil),
+		"state, and nothing on the server. Two triggers can swap their names. Default: none."),
 	textRow("state", func(t *dispatcher.Trigger) *dispatcher.TriggerState { return &t.State }, inData, "`waiting`, `paused`, `complete` (no "+
 		"fire is left) or `error`."),
 	textRow("error", func(t *dispatcher.Trigger) *string { return &t.Error }, inData, "The reason of the state `error`; null in all others.",

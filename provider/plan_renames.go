@@ -173,3 +173,10 @@ func withoutRenamedFrom(ctx context.Context, triggers types.Map) types.Map {
 	}
 	return types.MapValueMust(triggers.ElementType(ctx), stored)
 }
+
+// flattenMap returns an empty map instead of null.
+func flattenMap(diags *diag.Diagnostics, element attr.Type, elements map[string]attr.Value) types.Map {
+	m, found := types.MapValue(element, elements)
+	diags.Append(found...)
+	return m
+}

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -117,10 +119,10 @@ func TestInstantInThePastIsRefusedOnlyWhenNewOrChanged(t *testing.T) {
 func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	trigger := nullsOf(triggerRows)
+	trigger := nullsOf(t, triggerRows)
 	trigger["expression"], trigger["timezone"] = types.StringUnknown(), types.StringValue("CEST")
-	trigger["misfire_after"] = newSemanticString[durations]("1w")
-	m := nullsOf(jobRows)
+	trigger["misfire_after"] = textIn(t, triggerRows, "misfire_after", "1w")
+	m := nullsOf(t, jobRows)
 	m["name"], m["target"] = types.StringUnknown(), types.ObjectUnknown(targetRows.of.AttrTypes)
 	m["trigger"] = types.MapValueMust(triggerRows.of, map[string]attr.Value{
 		"t": types.ObjectValueMust(triggerRows.of.AttrTypes, trigger),
@@ -164,12 +166,12 @@ func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 
 func TestAutomaticallyDeletedJobGivesAWarning(t *testing.T) {
 	t.Parallel()
-	m := nullsOf(jobRows)
+	m := nullsOf(t, jobRows)
 	m["app"], m["name"] = types.StringValue("billing"), types.StringValue("once")
-	m["delete_after_completion"] = newSemanticString[durations]("24h")
+	m["delete_after_completion"] = textIn(t, jobRows, "delete_after_completion", "24h")
 	var told, silent diag.Diagnostics
 	warnOfDeletion(&told, m)
-	warnOfDeletion(&silent, nullsOf(jobRows))
+	warnOfDeletion(&silent, nullsOf(t, jobRows))
 	if told.WarningsCount() != 1 || told.HasError() || len(silent) != 0 {
 		t.Errorf("with delete_after_completion: %v, without: %v, want one warning and nothing", told, silent)
 	}
@@ -193,10 +195,25 @@ func TestRunThatWaitsForItsHostNamesHostAndProbe(t *testing.T) {
 }
 
 // nullsOf returns the attributes of a table, all of them null.
-func nullsOf(all *rows) values {
+func nullsOf(t *testing.T, all *rows) values {
+	t.Helper()
 	v := values{}
 	for name, kind := range all.of.AttrTypes {
-		v[name] = nullOf(kind)
+		null, err := kind.ValueFromTerraform(t.Context(), tftypes.NewValue(kind.TerraformType(t.Context()), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v[name] = null
 	}
 	return v
+}
+
+// textIn returns a text of the type of an attribute.
+func textIn(t *testing.T, all *rows, name, text string) attr.Value {
+	t.Helper()
+	value, diags := all.of.AttrTypes[name].(basetypes.StringTypable).ValueFromString(t.Context(), types.StringValue(text))
+	if diags.HasError() {
+		t.Fatal(diags)
+	}
+	return value
 }

@@ -158,11 +158,11 @@ var callbackStateRows = rowsOf(fresh[run.CallbackState],
 		"before the first one."),
 	textRow("progress", func(c *run.CallbackState) *string { return &c.Progress }, inData, "The text of the latest heartbeat that had one; null "+
 		"if none did.", emptyIsNull),
-	valueRow("percent", types.NumberType, func(c *run.CallbackState) attr.Value {
+	valueRow("percent", types.Int64Type, func(c *run.CallbackState) attr.Value {
 		if c.Percent == nil {
-			return types.NumberNull()
+			return types.Int64Null()
 		}
-		return flattenNumber(*c.Percent) // 0 is not none
+		return types.Int64Value(int64(*c.Percent)) // 0 is not none
 	}, inData, "The progress from 0 to 100 that the latest heartbeat with a number reported; null if none did."),
 )
 

@@ -41,11 +41,11 @@ func queryAttributes(what, timed string) map[string]schema.Attribute {
 			MarkdownDescription: "Only " + what + " of the trigger with this name; needs `job`. Default: all.",
 		},
 		"from": schema.StringAttribute{
-			Optional: true, CustomType: semanticType[instants]{},
+			Optional:            true,
 			MarkdownDescription: "Only " + timed + " at or after this instant, in RFC 3339 with a time zone. Default: no limit.",
 		},
 		"to": schema.StringAttribute{
-			Optional: true, CustomType: semanticType[instants]{},
+			Optional:            true,
 			MarkdownDescription: "Only " + timed + " at or before this instant, in RFC 3339 with a time zone. Default: no limit.",
 		},
 		"limit": schema.NumberAttribute{

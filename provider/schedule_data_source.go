@@ -51,7 +51,7 @@ func scheduleDataSchema() schema.Schema {
 			"on_excluded": optional("What happens to a fire that the calendar excludes; see `trigger` of `carillon_job`. Default: `skip`."),
 			"identity":    optional("What `H` hashes: `app/job/trigger`, as for the trigger of that name. Default: none, so `H` is refused."),
 			"from": schema.StringAttribute{
-				Optional: true, CustomType: semanticType[instants]{},
+				Optional:            true,
 				MarkdownDescription: "Instant after which the fires are, exclusive, in RFC 3339 with a time zone. Default: now.",
 			},
 			"fires": schema.NumberAttribute{

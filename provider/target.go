@@ -3,6 +3,7 @@ package provider
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -10,47 +11,49 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// targetKinds are the names of all kinds of target. To add one, add its rows.
-var targetKinds = []string{"webhook", "lambda", "group", "sqs", "sns"}
+// targetKinds are the names of all kinds of target. To add one, add its rows. What follows a run can be told to all but a group: a
+// request to an endpoint group is a job of its own.
+var (
+	targetKinds = []string{"webhook", "lambda", "sqs", "sns", "group"}
+	followKinds = targetKinds[:4]
+)
 
-// targetRows are what a run calls. While it is unknown whether one is null, the number of kinds cannot be checked.
+// targetRows are what a run calls.
 var targetRows = rowsOf(fresh[target.Target],
-	blockRow("webhook", func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows, optional, "An HTTP request. Any 2xx "+
-		"response is a success, and redirects are not followed. Default: the target is of another kind.", decides(targetKinds...)),
-	blockRow("lambda", func(t *target.Target) **target.Lambda { return &t.Lambda }, lambdaRows, optional, "An AWS Lambda function, invoked "+
-		"once for each attempt with the credentials of the node. Default: the target is of another kind.", decides(targetKinds...)),
-	blockRow("group", func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows, optional, "An HTTP request to one "+
-		"endpoint of an endpoint group, chosen for each run. The group says how requests authenticate and are signed. An endpoint that "+
-		"cannot be reached is passed over for the next one within the same attempt, but never after it may have received the request. "+
-		"Default: the target is of another kind.", decides(targetKinds...)),
-	blockRow("sqs", func(t *target.Target) **target.SQS { return &t.SQS }, sqsRows, optional, "An Amazon SQS queue, which gets one message "+
-		"for each attempt, sent with the credentials of the node. Default: the target is of another kind.", decides(targetKinds...)),
-	blockRow("sns", func(t *target.Target) **target.SNS { return &t.SNS }, snsRows, optional, "An Amazon SNS topic, which gets one message "+
-		"for each attempt, published with the credentials of the node. The message has at most 256 KiB with its attributes. Default: the "+
-		"target is of another kind.", decides(targetKinds...)),
+	targetBlocks(targetKinds, func(_, text string) string { return text + " Default: the target is of another kind." }),
 	shownRow("kind", func(t *target.Target) string { return string(t.Summary().Kind) }, inData, "`webhook`, `lambda`, `group`, `sqs` or "+
 		"`sns`."),
 	shownRow("name", func(t *target.Target) string { return t.Summary().Name }, inData, "The host of a webhook, with its port unless that is "+
 		"the scheme's, or the name of the function, group, queue or topic."),
 )
 
-// followTargetRows are those of what is told how a run ended. A request to an endpoint group is a job of its own.
-var followTargetRows = followTargets()
+// followTargetRows are what is told how a run ended.
+var followTargetRows = rowsOf(fresh[target.Target],
+	targetBlocks(followKinds, func(kind, _ string) string {
+		return "As `" + kind + "` in `target` of the job. Default: the target is of another kind."
+	}))
 
-func followTargets() *rows {
-	told := *targetRows
-	told.list = nil
-	for _, r := range targetRows.list {
-		copied := *r
-		if copied.text != "" {
-			copied.text = "As `" + r.name + "` in `target` of the job. Default: the target is of another kind."
-			copied.decides = []string{"webhook", "lambda", "sqs", "sns"}
-		}
-		if r.name != "group" {
-			told.list = append(told.list, &copied)
-		}
+// targetBlocks are the blocks of kinds of target. While it is unknown whether one is null, the number of kinds cannot be checked.
+func targetBlocks(kinds []string, describe func(kind, text string) string) rowList {
+	all := rowList{
+		blockRow("webhook", func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows, optional,
+			describe("webhook", "An HTTP request. Any 2xx response is a success, and redirects are not followed."), decides(kinds...)),
+		blockRow("lambda", func(t *target.Target) **target.Lambda { return &t.Lambda }, lambdaRows, optional,
+			describe("lambda", "An AWS Lambda function, invoked once for each attempt with the credentials of the node."), decides(kinds...)),
+		blockRow("sqs", func(t *target.Target) **target.SQS { return &t.SQS }, sqsRows, optional,
+			describe("sqs", "An Amazon SQS queue, which gets one message for each attempt, sent with the credentials of the node."),
+			decides(kinds...)),
+		blockRow("sns", func(t *target.Target) **target.SNS { return &t.SNS }, snsRows, optional,
+			describe("sns", "An Amazon SNS topic, which gets one message for each attempt, published with the credentials of the node. The "+
+				"message has at most 256 KiB with its attributes."), decides(kinds...)),
 	}
-	return told.complete()
+	if !slices.Contains(kinds, "group") {
+		return all
+	}
+	return append(all, blockRow("group", func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows, optional,
+		describe("group", "An HTTP request to one endpoint of an endpoint group, chosen for each run. The group says how requests "+
+			"authenticate and are signed. An endpoint that cannot be reached is passed over for the next one within the same attempt, but "+
+			"never after it may have received the request."), decides(kinds...)))
 }
 
 // request are the fields that webhooks and requests to endpoint groups have in common.

@@ -32,7 +32,7 @@ func TestEveryFieldOfADefinitionHasARow(t *testing.T) {
 		})
 	}
 	for in, has := range tokens {
-		of := reflect.TypeOf(in.make()).Elem()
+		of := reflect.TypeOf(in.fresh()).Elem()
 		for _, name := range forgotten(of, "", has) {
 			field := of.Name() + "." + name
 			used[field], used[name] = true, true
