@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // alerts is carillon_alert. A mute of an operator and what fires now are in the data source only: both change without Terraform.
@@ -38,44 +39,50 @@ func alerts(c *connection) kind {
 	}
 }
 
-var alertRows = rowsOf(fresh[alert.Alert],
+var alertRows = binding.Of(binding.Fresh[alert.Alert],
 	definitionRows("alert", func(a *alert.Alert) *named { return &named{&a.App, &a.Name, &a.Description, &a.Revision} }),
-	textsRow("jobs", func(a *alert.Alert) *[]string { return &a.Jobs }, optional, "Names of jobs, which need not exist yet. Default: none.",
-		thereInData, shownAs("Names of the jobs that it selects. One that has neither jobs nor labels is a default of its app.")),
-	mapRow("labels", func(a *alert.Alert) *input.Labels { return &a.Labels }, optional, "Labels: jobs that have all of them are selected, in "+
-		"addition to `jobs`. Default: none.", thereInData, shownAs("Labels of the jobs that it selects in addition.")),
-	blockRow("failure", func(a *alert.Alert) **alert.Failures { return &a.Failure }, failureRows, optional, "Tell when runs fail, time out or "+
-		"are lost. Write `failure {}` for the first failure. Default: nobody is told."),
-	boolRow("missed", func(a *alert.Alert) *bool { return &a.Missed }, standard, "Whether to tell when a fire is missed, until a scheduled "+
-		"fire runs again.", orFailure),
-	timeRow("late_after", func(a *alert.Alert) *input.Duration { return &a.LateAfter }, optional, "Tell when a scheduled fire begins, or has "+
-		"not begun, later than this after its scheduled time, such as `5m`. Default: nobody is told.", orFailure),
-	timeRow("overrun_after", func(a *alert.Alert) *input.Duration { return &a.OverrunAfter }, optional, "Tell when an attempt takes longer "+
-		"than this; at least `1m`. Default: nobody is told.", orFailure),
-	timeRow("no_success_for", func(a *alert.Alert) *input.Duration { return &a.NoSuccessFor }, optional, "Tell when no run of a job has "+
-		"succeeded for this long, such as `26h`; at least `1m`. Disabled and paused jobs are left out. Default: nobody is told.", orFailure),
-	boolRow("objective", func(a *alert.Alert) *bool { return &a.Objective }, standard, "Whether to tell when the error budget of a job's "+
-		"`objective` burns at least 14.4 times as fast as it may over 1h and over 5m, or 6 times over 6h and over 30m. Jobs without an "+
-		"objective are left out.", orFailure),
-	boolRow("recovery", func(a *alert.Alert) *bool { return &a.Recovery }, standard, "Whether to tell when a condition no longer holds."),
-	blocksRow("mute", func(a *alert.Alert) *[]alert.MuteWindow { return &a.Mutes }, muteRows, optional, "Times in which nobody is notified. "+
-		"Transitions are recorded, and what still holds at the end is notified then. Each has `schedule` and `duration`, or `from` and "+
-		"`to`. At most 20. Default: none.", token("mutes")),
-	partRow("destination", func(a *alert.Alert) *target.AlertDestination { return &a.Destination }, destinationRows, required, "What gets the "+
-		"notifications: either `webhook` or `sns`."),
-	partRow("retry", func(a *alert.Alert) *run.Retry { return &a.Retry }, retryRows, optional, "When a notification is sent again that could "+
-		"not be delivered, under the same event id; as `retry` of a job, without `stop_at_next_fire`. Default: for 24 hours, 15 minutes "+
-		"apart in the end."),
-	wholeRow("firing", func(a *alert.Alert) *int { return &a.Firing }, inData, "Number of conditions of jobs that hold now."),
-	boolRow("muted", func(a *alert.Alert) *bool { return new(a.Muted != nil) }, inData, "Whether an operator has muted it."),
-	shownRow("muted_by", func(a *alert.Alert) string { return muteOf(a).By }, inData, "Who muted it; null if nobody did.", emptyIsNull),
-	shownRow("mute_reason", func(a *alert.Alert) string { return muteOf(a).Reason }, inData, "Why; null if nobody said so.", emptyIsNull),
-	shownRow("muted_until", func(a *alert.Alert) string { return unmutedAt(muteOf(a)) }, inData, "When the mute "+
-		"ends; null if it has no end, or if there is none.", emptyIsNull),
+	binding.Texts("jobs", func(a *alert.Alert) *[]string { return &a.Jobs }, binding.Optional, "Names of jobs, which need not exist "+
+		"yet. Default: none.", binding.ThereInData, binding.Data("Names of the jobs that it selects. One that has neither jobs nor "+
+		"labels is a default of its app.")),
+	binding.Map("labels", func(a *alert.Alert) *input.Labels { return &a.Labels }, binding.Optional, "Labels: jobs that have all of "+
+		"them are selected, in addition to `jobs`. Default: none.", binding.ThereInData, binding.Data("Labels of the jobs that it "+
+		"selects in addition.")),
+	binding.Block("failure", func(a *alert.Alert) **alert.Failures { return &a.Failure }, failureRows, binding.Optional,
+		"Tell when runs fail, time out or are lost. Write `failure {}` for the first failure. Default: nobody is told."),
+	binding.Bool("missed", func(a *alert.Alert) *bool { return &a.Missed }, binding.Default, "Whether to tell when a fire is missed, "+
+		"until a scheduled fire runs again.", orFailure),
+	timeRow("late_after", func(a *alert.Alert) *input.Duration { return &a.LateAfter }, binding.Optional, "Tell when a scheduled "+
+		"fire begins, or has not begun, later than this after its scheduled time, such as `5m`. Default: nobody is told.", orFailure),
+	timeRow("overrun_after", func(a *alert.Alert) *input.Duration { return &a.OverrunAfter }, binding.Optional,
+		"Tell when an attempt takes longer than this; at least `1m`. Default: nobody is told.", orFailure),
+	timeRow("no_success_for", func(a *alert.Alert) *input.Duration { return &a.NoSuccessFor }, binding.Optional,
+		"Tell when no run of a job has succeeded for this long, such as `26h`; at least `1m`. Disabled and paused jobs are left out. "+
+			"Default: nobody is told.", orFailure),
+	binding.Bool("objective", func(a *alert.Alert) *bool { return &a.Objective }, binding.Default, "Whether to tell when the error "+
+		"budget of a job's `objective` burns at least 14.4 times as fast as it may over 1h and over 5m, or 6 times over 6h and over "+
+		"30m. Jobs without an objective are left out.", orFailure),
+	binding.Bool("recovery", func(a *alert.Alert) *bool { return &a.Recovery }, binding.Default, "Whether to tell when a condition "+
+		"no longer holds."),
+	binding.Blocks("mute", func(a *alert.Alert) *[]alert.MuteWindow { return &a.Mutes }, muteRows, binding.Optional,
+		"Times in which nobody is notified. Transitions are recorded, and what still holds at the end is notified then. Each has "+
+			"`schedule` and `duration`, or `from` and `to`. At most 20. Default: none.", binding.Token("mutes")),
+	binding.Part("destination", func(a *alert.Alert) *target.AlertDestination { return &a.Destination }, destinationRows,
+		binding.Required, "What gets the notifications: either `webhook` or `sns`."),
+	binding.Part("retry", func(a *alert.Alert) *run.Retry { return &a.Retry }, retryRows, binding.Optional, "When a notification is "+
+		"sent again that could not be delivered, under the same event id; as `retry` of a job, without `stop_at_next_fire`. Default: "+
+		"for 24 hours, 15 minutes apart in the end."),
+	binding.Whole("firing", func(a *alert.Alert) *int { return &a.Firing }, binding.InData, "Number of conditions of jobs that hold now."),
+	binding.Bool("muted", func(a *alert.Alert) *bool { return new(a.Muted != nil) }, binding.InData, "Whether an operator has muted it."),
+	binding.Shown("muted_by", func(a *alert.Alert) string { return muteOf(a).By }, binding.InData, "Who muted it; null if nobody did.",
+		binding.EmptyIsNull),
+	binding.Shown("mute_reason", func(a *alert.Alert) string { return muteOf(a).Reason }, binding.InData, "Why; null if nobody said so.",
+		binding.EmptyIsNull),
+	binding.Shown("muted_until", func(a *alert.Alert) string { return unmutedAt(muteOf(a)) }, binding.InData, "When the mute "+
+		"ends; null if it has no end, or if there is none.", binding.EmptyIsNull),
 )
 
 // orFailure is for what is a condition, so that failure need not be the only one.
-var orFailure = decides("failure")
+var orFailure = binding.Decides("failure")
 
 // muteOf returns the mute of an operator, an empty one if there is none.
 func muteOf(a *alert.Alert) alert.Mute {
@@ -93,64 +100,68 @@ func unmutedAt(m alert.Mute) string {
 	return m.Until.UTC().Format(time.RFC3339Nano)
 }
 
-var failureRows = rowsOf(fresh[alert.Failures],
-	wholeRow("after", func(f *alert.Failures) *int { return &f.After }, standard, "How many runs in a row fail before anybody is told, `1` to "+
-		"`1000`.", advice(input.CodeCountRange, "give a whole number, at least 1")),
-	wholeRow("repeat_every", func(f *alert.Failures) *int { return &f.RepeatEvery }, standard, "Tell again after so many further failures, up "+
-		"to `1000`; `0` for never.", advice(input.CodeCountRange, "give a whole number, or 0 for never")),
+var failureRows = binding.Of(binding.Fresh[alert.Failures],
+	binding.Whole("after", func(f *alert.Failures) *int { return &f.After }, binding.Default, "How many runs in a row fail before "+
+		"anybody is told, `1` to `1000`.", binding.Advice(input.CodeCountRange, "give a whole number, at least 1")),
+	binding.Whole("repeat_every", func(f *alert.Failures) *int { return &f.RepeatEvery }, binding.Default, "Tell again after so many "+
+		"further failures, up to `1000`; `0` for never.", binding.Advice(input.CodeCountRange, "give a whole number, or 0 for never")),
 )
 
 // muteRows are either those of a schedule or those of one window, as long as all is known.
-var muteRows = rowsOf(fresh[alert.MuteWindow],
-	textRow("schedule", func(m *alert.MuteWindow) *string { return &m.Schedule }, optional, "When the window begins, as the `expression` of a "+
-		"trigger, such as `0 22 * * *`. Default: the window comes once, by `from` and `to`.", hides("")),
-	timeRow("duration", func(m *alert.MuteWindow) *input.Duration { return &m.Duration }, optional, "How long the window lasts, from `1m` to "+
-		"`744h`. Default: none, which `schedule` does not allow."),
-	textRow("timezone", func(m *alert.MuteWindow) *string { return &m.Timezone }, optional, "IANA time zone of `schedule`. Default: `UTC`."),
-	instantRow("from", func(m *alert.MuteWindow) **time.Time { return &m.From }, optional, "When a window begins that comes once. Default: it "+
-		"comes by `schedule`.", hides("")),
-	instantRow("to", func(m *alert.MuteWindow) **time.Time { return &m.To }, optional, "When it ends. Default: it comes by `schedule`.",
-		hides("")),
+var muteRows = binding.Of(binding.Fresh[alert.MuteWindow],
+	binding.Text("schedule", func(m *alert.MuteWindow) *string { return &m.Schedule }, binding.Optional, "When the window begins, as "+
+		"the `expression` of a trigger, such as `0 22 * * *`. Default: the window comes once, by `from` and `to`.", binding.Hides("")),
+	timeRow("duration", func(m *alert.MuteWindow) *input.Duration { return &m.Duration }, binding.Optional,
+		"How long the window lasts, from `1m` to `744h`. Default: none, which `schedule` does not allow."),
+	binding.Text("timezone", func(m *alert.MuteWindow) *string { return &m.Timezone }, binding.Optional,
+		"IANA time zone of `schedule`. Default: `UTC`."),
+	binding.Instant("from", func(m *alert.MuteWindow) **time.Time { return &m.From }, binding.Optional, "When a window begins that "+
+		"comes once. Default: it comes by `schedule`.", binding.Hides("")),
+	binding.Instant("to", func(m *alert.MuteWindow) **time.Time { return &m.To }, binding.Optional, "When it ends. Default: it comes "+
+		"by `schedule`.", binding.Hides("")),
 )
 
-var destinationRows = rowsOf(fresh[target.AlertDestination], // one of them must be there
-	blockRow("webhook", func(d *target.AlertDestination) **target.AlertWebhook { return &d.Webhook }, alertWebhookRows, optional, "An HTTP "+
-		"request for each notification. Default: the destination is an `sns`.", decides("webhook", "sns")),
-	blockRow("sns", func(d *target.AlertDestination) **target.AlertTopic { return &d.SNS }, alertTopicRows, optional, "An Amazon SNS topic, "+
-		"which gets each notification: its title as subject, the notification as JSON, and the attributes `carillon_app`, "+
-		"`carillon_alert`, `carillon_job`, `carillon_condition` and `carillon_transition`. The bounds of the app must allow the topic. "+
-		"Default: the destination is a webhook.", decides("webhook", "sns")),
+var destinationRows = binding.Of(binding.Fresh[target.AlertDestination], // one of them must be there
+	binding.Block("webhook", func(d *target.AlertDestination) **target.AlertWebhook { return &d.Webhook }, alertWebhookRows,
+		binding.Optional, "An HTTP request for each notification. Default: the destination is an `sns`.", binding.Decides("webhook",
+			"sns")),
+	binding.Block("sns", func(d *target.AlertDestination) **target.AlertTopic { return &d.SNS }, alertTopicRows, binding.Optional,
+		"An Amazon SNS topic, which gets each notification: its title as subject, the notification as JSON, and the attributes "+
+			"`carillon_app`, `carillon_alert`, `carillon_job`, `carillon_condition` and `carillon_transition`. The bounds of the app "+
+			"must allow the topic. Default: the destination is a webhook.", binding.Decides("webhook", "sns")),
 )
 
-var alertTopicRows = rowsOf(fresh[target.AlertTopic],
-	textRow("topic_arn", func(t *target.AlertTopic) *string { return &t.TopicARN }, required, "ARN of the topic, such as "+
+var alertTopicRows = binding.Of(binding.Fresh[target.AlertTopic],
+	binding.Text("topic_arn", func(t *target.AlertTopic) *string { return &t.TopicARN }, binding.Required, "ARN of the topic, such as "+
 		"`aws_sns_topic.on_call.arn`.", decidesOfResource),
 	roleRow("publish the message", func(t *target.AlertTopic) **target.AssumeRole { return &t.AssumeRole }),
 	messageTimeoutRow(func(t *target.AlertTopic) *input.Duration { return &t.Timeout }),
 )
 
-var alertWebhookRows = rowsOf(fresh[target.AlertWebhook],
-	textRow("url", func(w *target.AlertWebhook) *string { return &w.URL }, required, "Absolute URL, `http` or `https`. If the URL is a secret, "+
+var alertWebhookRows = binding.Of(binding.Fresh[target.AlertWebhook],
+	binding.Text("url", func(w *target.AlertWebhook) *string { return &w.URL }, binding.Required, "Absolute URL, `http` or `https`. If the URL is a secret, "+
 		"as that of an incoming webhook of Slack is, give only its beginning here, such as `https://hooks.slack.com/`, and all of it in "+
-		"`secret_url`.", decides("url", "secret_url/value")), // they must have the same origin
-	within(func(w *target.AlertWebhook) *request { return requestOf(&w.Webhook) },
-		requestRows("HTTP method: `POST`, `PUT`, `PATCH` or `DELETE`.", "A template for the body, only with `template`. These actions insert "+
-			"values: "+either(templateActions(target.AlertTemplateFields))+". Write texts as JSON, such as `{\"text\": {{json .Title}}}`: errors "+
-			"have quotes and line breaks. The result is JSON unless `headers` name another `Content-Type`. Default: the format makes the "+
-			"body.")),
-	within(func(w *target.AlertWebhook) *protected { return protectedBy(&w.Webhook) }, protectionRows()),
-	textRow("format", func(w *target.AlertWebhook) *target.AlertFormat { return &w.Format }, standard, "Form of the messages: `carillon` for "+
-		"the notification as JSON, `slack` for an incoming webhook of Slack, `pagerduty` for PagerDuty's Events API v2 at "+
-		"`https://events.pagerduty.com/v2/enqueue`, or `template` for `body`.", decides("body", "routing_key", "severity", "cloud_events")),
-	textRow("severity", func(w *target.AlertWebhook) *target.AlertSeverity { return &w.Severity }, optional, "Severity of incidents of "+
-		"PagerDuty: "+either(target.AlertSeverities)+". Default: `error`."),
-	blockRow("secret_url", func(w *target.AlertWebhook) **target.Secret { return &w.SecretURL }, secretRows, optional, "The whole URL, if it is "+
-		"a secret. It has the scheme, host and port of `url`. Default: it is `url`.", decides("url", "secret_url/value")),
-	blockRow("routing_key", func(w *target.AlertWebhook) **target.Secret { return &w.RoutingKey }, secretRows, optional, "Integration key of a "+
-		"service of PagerDuty. `pagerduty` needs it. Default: none."),
-	rule(func(e *expander, at string, v values, _ any) {
-		if v.mapOf("headers").IsUnknown() { // they say whether the body is JSON
-			e.incomplete = append(e.incomplete, at+"/body")
+		"`secret_url`.", binding.Decides("url", "secret_url/value")), // they must have the same origin
+	binding.Within(func(w *target.AlertWebhook) *request { return requestOf(&w.Webhook) }, requestRows("HTTP method: `POST`, `PUT`, "+
+		"`PATCH` or `DELETE`.", "A template for the body, only with `template`. These actions insert values: "+
+		either(templateActions(target.AlertTemplateFields))+". Write texts as JSON, such as `{\"text\": {{json .Title}}}`: errors "+
+		"have quotes and line breaks. The result is JSON unless `headers` name another `Content-Type`. Default: the format makes the "+
+		"body.")),
+	binding.Within(func(w *target.AlertWebhook) *protected { return protectedBy(&w.Webhook) }, protectionRows()),
+	binding.Text("format", func(w *target.AlertWebhook) *target.AlertFormat { return &w.Format }, binding.Default,
+		"Form of the messages: `carillon` for the notification as JSON, `slack` for an incoming webhook of Slack, `pagerduty` for "+
+			"PagerDuty's Events API v2 at `https://events.pagerduty.com/v2/enqueue`, or `template` for `body`.", binding.Decides("body",
+			"routing_key", "severity", "cloud_events")),
+	binding.Text("severity", func(w *target.AlertWebhook) *target.AlertSeverity { return &w.Severity }, binding.Optional,
+		"Severity of incidents of PagerDuty: "+either(target.AlertSeverities)+". Default: `error`."),
+	binding.Block("secret_url", func(w *target.AlertWebhook) **target.Secret { return &w.SecretURL }, binding.Secrets, binding.Optional,
+		"The whole URL, if it is a secret. It has the scheme, host and port of `url`. Default: it is `url`.", binding.Decides("url",
+			"secret_url/value")),
+	binding.Block("routing_key", func(w *target.AlertWebhook) **target.Secret { return &w.RoutingKey }, binding.Secrets,
+		binding.Optional, "Integration key of a service of PagerDuty. `pagerduty` needs it. Default: none."),
+	binding.Rule(func(e *binding.Expander, at string, v binding.Values, _ any) {
+		if v.Map("headers").IsUnknown() { // they say whether the body is JSON
+			e.Incomplete = append(e.Incomplete, at+"/body")
 		}
 	}),
 )
@@ -162,7 +173,7 @@ func alertSchema() schema.Schema {
 			"An alert selects jobs by `jobs`, by `labels`, or both. One that selects nothing is a **default of its app**: it applies to the " +
 			"jobs that no other alert selects, also to those that are declared later.\n\n" +
 			"Mutes by operators and acknowledgements are no part of the configuration. A plan neither shows nor ends them.",
-		Attributes: alertRows.attributes(),
+		Attributes: alertRows.Attributes(),
 	}
 }
 
@@ -172,13 +183,13 @@ func newAlertDataSource() datasource.DataSource {
 		return dataschema.Schema{
 			MarkdownDescription: "An alert: which jobs it selects, how many conditions hold now, and whether an operator has muted it. A plan " +
 				"fails if it does not exist.",
-			Attributes: alertRows.dataAttributes(),
+			Attributes: alertRows.DataAttributes(),
 		}
 	}}
 }
 
-func readAlert(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
-	app, name := m.text("app"), m.text("name")
+func readAlert(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
+	app, name := m.Text("app"), m.Text("name")
 	if !validNames(diags, app, name) {
 		return m
 	}
@@ -187,7 +198,7 @@ func readAlert(ctx context.Context, c *connection, diags *diag.Diagnostics, m va
 		c.report(diags, fmt.Sprintf("read alert %q", importID(app, name)), err)
 		return m
 	}
-	return alertRows.shown(diags, &a)
+	return alertRows.Shown(diags, &a)
 }
 
 func checkKeptOfAlert(written, old alert.Alert) error {
@@ -211,12 +222,12 @@ func warnOfUnknownJobs(ctx context.Context, c *connection, diags *diag.Diagnosti
 	var problems input.Problems
 	for i, name := range alert.Jobs {
 		at := input.Pointer("jobs", strconv.Itoa(i))
-		if p.e.isUnknown(at) || name == "" {
+		if p.e.IsUnknown(at) || name == "" {
 			continue
 		}
 		if _, exists, _, known := c.followersOf(ctx, alert.App, name); known && !exists {
 			addUnknownName(&problems, at, input.CodeAlertJobUnknown, "job", alert.App, name, c.someJobs(ctx, alert.App))
 		}
 	}
-	c.warnOfMistakes(diags, alert.App, alert.Name, p.e.aboutKnown(problems), "more alerts")
+	c.warnOfMistakes(diags, alert.App, alert.Name, p.e.AboutKnown(problems), "more alerts")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // plannedDefaults are the defaults of an app in a plan, which may not be known before apply.
@@ -40,33 +41,33 @@ func (c *connection) jobDefaultsOf(ctx context.Context, app string) (d *dispatch
 
 // shownJob returns the model of a job that was read. It shows nothing of what the configuration leaves out and the app
 // gives: a plan cannot add blocks and elements of maps.
-func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior values) values {
+func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values) binding.Values {
 	given, known := c.jobDefaultsOf(ctx, job.App)
 	if app := c.appOf(ctx, job.App); !known && app != nil {
 		given = app.Defaults
 	}
 	m := flattenFilled(diags, job, prior, given)
-	c.showLabels(ctx, diags, job.Labels, prior.mapOf("labels"), m)
+	c.showLabels(ctx, diags, job.Labels, prior.Map("labels"), m)
 	return m
 }
 
 // writtenJob returns the model of a job that was written. What the plan leaves out, the app has given.
-func (c *connection) writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan values) values {
+func (c *connection) writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan binding.Values) binding.Values {
 	given := &dispatcher.JobDefaults{Retry: &job.Retry}
 	given.Headers, _ = job.Target.Headers()
 	m := flattenFilled(diags, job, plan, given)
-	c.showLabels(ctx, diags, job.Labels, plan.mapOf("labels"), m)
+	c.showLabels(ctx, diags, job.Labels, plan.Map("labels"), m)
 	return m
 }
 
 // flattenFilled returns the model of a job without what prior leaves out and an app has given.
-func flattenFilled(diags *diag.Diagnostics, job dispatcher.Job, prior values, given *dispatcher.JobDefaults) values {
+func flattenFilled(diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values, given *dispatcher.JobDefaults) binding.Values {
 	if given == nil {
 		given = &dispatcher.JobDefaults{}
 	}
 	if all, has := job.Target.Headers(); has && len(given.Headers) > 0 {
 		var before target.Target
-		targetRows.expand(&expander{}, "", valuesIn(prior["target"]), &before)
+		targetRows.Expand(&binding.Expander{}, "", binding.In(prior["target"]), &before)
 		own, _ := before.Headers()
 		shown := map[string]string{}
 		for name, value := range all {
@@ -76,13 +77,13 @@ func flattenFilled(diags *diag.Diagnostics, job dispatcher.Job, prior values, gi
 		}
 		job.Target = job.Target.WithHeaders(shown)
 	}
-	m := jobRows.flatten(diags, &job, prior)
-	leftOut := fresh[run.Retry]()
+	m := jobRows.Flatten(diags, &job, prior)
+	leftOut := binding.Fresh[run.Retry]()
 	if given.Retry != nil {
 		leftOut = given.Retry
 	}
-	if m["retry"] = retryRows.null(); !prior["retry"].IsNull() || !reflect.DeepEqual(job.Retry, *leftOut) {
-		m["retry"] = retryRows.objectOf(retryRows.flatten(diags, &job.Retry, valuesIn(prior["retry"])))
+	if m["retry"] = retryRows.Null(); !prior["retry"].IsNull() || !reflect.DeepEqual(job.Retry, *leftOut) {
+		m["retry"] = retryRows.ObjectOf(retryRows.Flatten(diags, &job.Retry, binding.In(prior["retry"])))
 	}
 	return m
 }
@@ -99,16 +100,16 @@ func gives(headers map[string]string, name, value string) bool {
 
 // filled returns a configuration with what it leaves out and the plan must show: as the app gives it, and unknown where
 // that is decided at apply.
-func (r *jobResource) filled(ctx context.Context, config values) values {
+func (r *jobResource) filled(ctx context.Context, config binding.Values) binding.Values {
 	var d *dispatcher.JobDefaults
 	known := false
-	if app := config.text("app"); !app.IsUnknown() {
+	if app := config.Text("app"); !app.IsUnknown() {
 		d, known = r.conn.jobDefaultsOf(ctx, app.ValueString())
 	}
 	if d == nil {
 		d = &dispatcher.JobDefaults{}
 	}
-	fill := func(v values, name, value string) {
+	fill := func(v binding.Values, name, value string) {
 		switch {
 		case !v[name].IsNull():
 		case known:
@@ -122,16 +123,16 @@ func (r *jobResource) filled(ctx context.Context, config values) values {
 	if config["trigger"].IsNull() || config["trigger"].IsUnknown() {
 		return config
 	}
-	triggers := config.mapOf("trigger").Elements()
+	triggers := config.Map("trigger").Elements()
 	for name, element := range triggers {
-		m := valuesIn(element)
+		m := binding.In(element)
 		if len(m) == 0 {
 			continue
 		}
 		fill(m, "misfire_policy", string(cmp.Or(d.MisfirePolicy, dispatcher.FireOnce)))
-		expression, dialect := m.text("expression"), m.text("dialect")
+		expression, dialect := m.Text("expression"), m.Text("dialect")
 		asks := dispatcher.Schedule{
-			Expression: expression.ValueString(), Timezone: m.text("timezone").ValueString(), Dialect: schedule.Dialect(dialect.ValueString()),
+			Expression: expression.ValueString(), Timezone: m.Text("timezone").ValueString(), Dialect: schedule.Dialect(dialect.ValueString()),
 		}
 		switch {
 		case !m["timezone"].IsNull():
@@ -140,19 +141,19 @@ func (r *jobResource) filled(ctx context.Context, config values) values {
 		case asks.NeedsTimezone() && (d.Timezone != "" || !known):
 			fill(m, "timezone", d.Timezone)
 		}
-		triggers[name] = triggerRows.objectOf(m)
+		triggers[name] = triggerRows.ObjectOf(m)
 	}
-	config["trigger"] = types.MapValueMust(triggerRows.of, triggers)
+	config["trigger"] = types.MapValueMust(triggerRows.Type, triggers)
 	return config
 }
 
 // leaveToApp empties in a job what its configuration leaves out and the plan does not know, so that the API fills it in.
-func leaveToApp(job *dispatcher.Job, plan, config values) {
+func leaveToApp(job *dispatcher.Job, plan, config binding.Values) {
 	if config["retry"].IsNull() {
 		job.Retry = run.Retry{}
 	}
-	for name, element := range plan.mapOf("trigger").Elements() {
-		if t, there := job.Triggers[name]; there && valuesIn(element).text("timezone").IsUnknown() {
+	for name, element := range plan.Map("trigger").Elements() {
+		if t, there := job.Triggers[name]; there && binding.In(element).Text("timezone").IsUnknown() {
 			t.Timezone = ""
 			job.Triggers[name] = t
 		}

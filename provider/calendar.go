@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // calendars is carillon_calendar.
@@ -40,40 +41,43 @@ func calendars(c *connection) kind {
 // utc is the zone of a calendar that names none.
 const utc = "UTC"
 
-var calendarRows = rowsOf(func() *dispatcher.Calendar { return &dispatcher.Calendar{Timezone: utc} },
+var calendarRows = binding.Of(func() *dispatcher.Calendar { return &dispatcher.Calendar{Timezone: utc} },
 	definitionRows("calendar", func(c *dispatcher.Calendar) *named { return &named{&c.App, &c.Name, &c.Description, &c.Revision} }),
-	textsRow("bases", func(c *dispatcher.Calendar) *[]string { return &c.Bases }, standard, "Names of calendars of the app whose "+
-		"exclusions apply too, at most 10. Refer to the resources, so that Terraform creates them first. Default: none.",
-		shownAs("Names of calendars whose exclusions apply too.")),
-	textRow("timezone", func(c *dispatcher.Calendar) *string { return &c.Timezone }, standard,
+	binding.Texts("bases", func(c *dispatcher.Calendar) *[]string { return &c.Bases }, binding.Default, "Names of calendars of the "+
+		"app whose exclusions apply too, at most 10. Refer to the resources, so that Terraform creates them first. Default: none.",
+		binding.Data("Names of calendars whose exclusions apply too.")),
+	binding.Text("timezone", func(c *dispatcher.Calendar) *string { return &c.Timezone }, binding.Default,
 		"IANA time zone of the days and times in the rules, such as `Europe/Berlin`.",
-		shownAs("Time zone of the days and times in the rules.")),
-	blocksRow("rule", func(c *dispatcher.Calendar) *[]schedule.CalendarRule { return &c.Rules }, ruleRows, optional, "A rule, which says what the "+
-		"calendar excludes: exactly one of `dates`, `weekdays`, `days_of_month`, `from` and `to`, `expression`, or `icalendar`. A "+
-		"calendar has at most 100. Default: nothing is excluded.",
-		token("rules"), alwaysThere, asValue, shownAs("What it excludes; see the resource `carillon_calendar`.")),
+		binding.Data("Time zone of the days and times in the rules.")),
+	binding.Blocks("rule", func(c *dispatcher.Calendar) *[]schedule.CalendarRule { return &c.Rules }, ruleRows, binding.Optional,
+		"A rule, which says what the calendar excludes: exactly one of `dates`, `weekdays`, `days_of_month`, `from` and `to`, "+
+			"`expression`, or `icalendar`. A calendar has at most 100. Default: nothing is excluded.", binding.Token("rules"),
+		binding.AlwaysThere, binding.AsValue, binding.Data("What it excludes; see the resource `carillon_calendar`.")),
 )
 
-var ruleRows = rowsOf(fresh[schedule.CalendarRule],
-	boolRow("only", func(r *schedule.CalendarRule) *bool { return &r.Only }, standard, "Inverts the rule: it excludes everything that does "+
-		"not match."),
-	textsRow("dates", func(r *schedule.CalendarRule) *[]string { return &r.Dates }, standard, "Days (`2026-12-25`, or `12-25` for every "+
-		"year) and spans (`2026-12-24/2027-01-02` or `12-24/01-02`, both ends included), at most 1000. Default: none."),
-	textsRow("weekdays", func(r *schedule.CalendarRule) *[]string { return &r.Weekdays }, standard, "Weekdays: `SAT`, or `MON-FRI`. "+
-		"Default: none."),
-	wholesRow("days_of_month", func(r *schedule.CalendarRule) *[]int { return &r.DaysOfMonth }, standard, "Days of the month, `1` to "+
-		"`31`. Default: none.", advice(input.CodeCronRange, "give a day from 1 to 31")),
-	textRow("from", func(r *schedule.CalendarRule) *string { return &r.From }, optional, "Time of day at which the span begins, such as "+
-		"`22:00`, inclusive. Default: the beginning of the day, if `to` is set."),
-	textRow("to", func(r *schedule.CalendarRule) *string { return &r.To }, optional, "Time of day at which the span ends, such as `06:00`, "+
-		"exclusive. If it is not after `from`, the span passes midnight. Default: the end of the day, if `from` is set."),
-	textRow("expression", func(r *schedule.CalendarRule) *string { return &r.Expression }, optional, "A cron expression of five, six or "+
-		"seven fields. It matches the whole second that starts at each of its local times. Default: none."),
-	textRow("icalendar", func(r *schedule.CalendarRule) *string { return &r.ICalendar }, optional, "iCalendar text (RFC 5545) of whole-day "+
-		"events, single or with `RRULE:FREQ=YEARLY`, such as `file(\"holidays.ics\")`. At most 64 KiB. Default: none."),
-	rule(func(e *expander, at string, _ values, _ any) {
-		if !e.allKnown(at) {
-			e.incomplete = append(e.incomplete, at) // an unknown attribute may turn out to be null
+var ruleRows = binding.Of(binding.Fresh[schedule.CalendarRule],
+	binding.Bool("only", func(r *schedule.CalendarRule) *bool { return &r.Only }, binding.Default, "Inverts the rule: it excludes "+
+		"everything that does not match."),
+	binding.Texts("dates", func(r *schedule.CalendarRule) *[]string { return &r.Dates }, binding.Default, "Days (`2026-12-25`, or "+
+		"`12-25` for every year) and spans (`2026-12-24/2027-01-02` or `12-24/01-02`, both ends included), at most 1000. Default: none."),
+	binding.Texts("weekdays", func(r *schedule.CalendarRule) *[]string { return &r.Weekdays }, binding.Default,
+		"Weekdays: `SAT`, or `MON-FRI`. Default: none."),
+	binding.Wholes("days_of_month", func(r *schedule.CalendarRule) *[]int { return &r.DaysOfMonth }, binding.Default,
+		"Days of the month, `1` to `31`. Default: none.", binding.Advice(input.CodeCronRange, "give a day from 1 to 31")),
+	binding.Text("from", func(r *schedule.CalendarRule) *string { return &r.From }, binding.Optional, "Time of day at which the span "+
+		"begins, such as `22:00`, inclusive. Default: the beginning of the day, if `to` is set."),
+	binding.Text("to", func(r *schedule.CalendarRule) *string { return &r.To }, binding.Optional, "Time of day at which the span "+
+		"ends, such as `06:00`, exclusive. If it is not after `from`, the span passes midnight. Default: the end of the day, if "+
+		"`from` is set."),
+	binding.Text("expression", func(r *schedule.CalendarRule) *string { return &r.Expression }, binding.Optional,
+		"A cron expression of five, six or seven fields. It matches the whole second that starts at each of its local times. "+
+			"Default: none."),
+	binding.Text("icalendar", func(r *schedule.CalendarRule) *string { return &r.ICalendar }, binding.Optional,
+		"iCalendar text (RFC 5545) of whole-day events, single or with `RRULE:FREQ=YEARLY`, such as `file(\"holidays.ics\")`. At "+
+			"most 64 KiB. Default: none."),
+	binding.Rule(func(e *binding.Expander, at string, _ binding.Values, _ any) {
+		if !e.AllKnown(at) {
+			e.Incomplete = append(e.Incomplete, at) // an unknown attribute may turn out to be null
 		}
 	}),
 )
@@ -86,7 +90,7 @@ func calendarSchema() schema.Schema {
 			"Terraform destroys a calendar before it updates the jobs that used it. Carillon therefore keeps a destroyed calendar until " +
 			"its last use is gone, so you remove a calendar together with its uses in one apply. If something outside of this " +
 			"configuration still names it, it stays as long.",
-		Attributes: calendarRows.attributes(),
+		Attributes: calendarRows.Attributes(),
 	}
 }
 
@@ -112,13 +116,13 @@ func newCalendarDataSource() datasource.DataSource {
 		return dataschema.Schema{
 			MarkdownDescription: "A calendar, so that a trigger can name one that another configuration declares. A plan fails if it does " +
 				"not exist.",
-			Attributes: calendarRows.dataAttributes(),
+			Attributes: calendarRows.DataAttributes(),
 		}
 	}}
 }
 
-func readCalendar(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
-	app, name := m.text("app"), m.text("name")
+func readCalendar(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
+	app, name := m.Text("app"), m.Text("name")
 	if !validNames(diags, app, name) {
 		return m
 	}
@@ -127,5 +131,5 @@ func readCalendar(ctx context.Context, c *connection, diags *diag.Diagnostics, m
 		c.report(diags, fmt.Sprintf("read calendar %q", importID(app, name)), err)
 		return m
 	}
-	return calendarRows.shown(diags, &calendar)
+	return calendarRows.Shown(diags, &calendar)
 }

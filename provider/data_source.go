@@ -7,6 +7,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // dataSource is a data source, as Terraform's framework calls it.
@@ -14,9 +16,9 @@ type dataSource struct {
 	name   string // its type follows from it
 	schema func() schema.Schema
 	// read returns what the API has for a configuration. What it returns with an error is not used.
-	read func(context.Context, *connection, *diag.Diagnostics, values) values
+	read func(context.Context, *connection, *diag.Diagnostics, binding.Values) binding.Values
 	// validate checks the known values of a configuration; nil if the schema does.
-	validate func(*diag.Diagnostics, values)
+	validate func(*diag.Diagnostics, binding.Values)
 	conn     *connection
 }
 
@@ -40,14 +42,14 @@ func (d *dataSource) Configure(_ context.Context, req datasource.ConfigureReques
 func (d *dataSource) ValidateConfig(
 	ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse,
 ) {
-	var config values
+	var config binding.Values
 	if d.validate != nil && got(&resp.Diagnostics, read(ctx, req.Config, &config)) {
 		d.validate(&resp.Diagnostics, config)
 	}
 }
 
 func (d *dataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var config values
+	var config binding.Values
 	if !got(&resp.Diagnostics, read(ctx, req.Config, &config)) || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
@@ -55,7 +57,7 @@ func (d *dataSource) Read(ctx context.Context, req datasource.ReadRequest, resp 
 }
 
 // setState stores attributes, unless flattening them has failed.
-func setState(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, v values) {
+func setState(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, v binding.Values) {
 	if !diags.HasError() {
 		diags.Append(state.Set(ctx, objectOf(v))...)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // definition is a kind of thing that a configuration defines, such as alerts, as one row: what tells the kind from others. T is
@@ -22,8 +23,8 @@ import (
 type definition[T any] struct {
 	heading
 	conn    *connection
-	expand  func(context.Context, *expander, values) T
-	flatten func(ctx context.Context, diags *diag.Diagnostics, stored T, prior values) values
+	expand  func(context.Context, *binding.Expander, binding.Values) T
+	flatten func(ctx context.Context, diags *diag.Diagnostics, stored T, prior binding.Values) binding.Values
 	check   func(T) error // by the rules of the domain
 	api     requests[T]
 	secrets secretsOf[T]
@@ -54,7 +55,7 @@ type secretsOf[T any] struct {
 	// checkKept returns a problem for each secret that keeps its stored value although it would now be sent elsewhere.
 	checkKept func(written, old T) error
 	// destination reports whether it is known where the secret at a pointer is sent.
-	destination func(e *expander, pointer string) bool
+	destination func(e *binding.Expander, pointer string) bool
 }
 
 // identity is what requests and messages call a definition by, and the revision that the state has.
@@ -65,9 +66,9 @@ type identity struct {
 }
 
 // identityOf returns what requests and messages call a definition by. An app is in no other.
-func identityOf(v values) identity {
-	app, name := v.text("app"), v.text("name")
-	id := identity{app: app.ValueString(), name: name.ValueString(), revision: v.revision().ValueInt64()}
+func identityOf(v binding.Values) identity {
+	app, name := v.Text("app"), v.Text("name")
+	id := identity{app: app.ValueString(), name: name.ValueString(), revision: v.Revision().ValueInt64()}
 	if id.importID = id.name; v["app"] != nil {
 		id.importID = importID(app, name)
 	}
@@ -77,12 +78,12 @@ func identityOf(v values) identity {
 // planned is what a plan leaves of a definition, as far as its configuration is known.
 type planned[T any] struct {
 	declared       T
-	e              *expander // it has expanded declared
+	e              *binding.Expander // it has expanded declared
 	isNew, changes bool
 }
 
-func (d *definition[T]) validate(ctx context.Context, diags *diag.Diagnostics, config values) {
-	var e expander
+func (d *definition[T]) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
+	var e binding.Expander
 	declared := d.expand(ctx, &e, config)
 	if d.secrets.all != nil { // a plan knows whether there is a stored value
 		declared = d.secrets.with(declared, withOmitted(d.secrets.all(declared)))
@@ -92,16 +93,16 @@ func (d *definition[T]) validate(ctx context.Context, diags *diag.Diagnostics, c
 		input.CheckName(&problems, "/app", identityOf(config).app) // check leaves it out: the API has it in the URL
 	}
 	problems.AddError("", d.check(declared))
-	reportProblems(diags, e.problemsWith(problems.Err()))
+	reportProblems(diags, e.ProblemsWith(problems.Err()))
 }
 
 // planned refuses what only the state or the app tells: a secret without a value, a stored secret that would go elsewhere, and
 // what is outside the bounds of the app. It marks the revision as unknown only if something changes.
-func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, change change) values {
+func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values {
 	if d.conn == nil {
 		return change.plan
 	}
-	var e expander
+	var e binding.Expander
 	declared := d.expand(ctx, &e, change.config)
 	before := d.before(change)
 	reportProblems(diags, d.missingSecrets(ctx, &e, declared, change.config, before))
@@ -121,7 +122,7 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 
 // before returns the model that a change replaces by another revision: nil if it creates a definition, also in place of one
 // with another name.
-func (d *definition[T]) before(change change) *values {
+func (d *definition[T]) before(change change) *binding.Values {
 	if change.isNew || identityOf(change.config).importID != identityOf(change.state).importID {
 		return nil
 	}
@@ -129,8 +130,8 @@ func (d *definition[T]) before(change change) *values {
 }
 
 // withRevision returns a plan with the revision of the state if there is no change, or only another way to write the same.
-func withRevision(change change) (plan values, changes bool) {
-	plan = change.plan.with("revision", change.state["revision"])
+func withRevision(change change) (plan binding.Values, changes bool) {
+	plan = change.plan.With("revision", change.state["revision"])
 	if changes = change.isNew || !equalValues(plan, change.state); changes {
 		plan["revision"] = types.Int64Unknown()
 	}
@@ -138,18 +139,18 @@ func withRevision(change change) (plan values, changes bool) {
 }
 
 // checkBounds refuses a definition that is outside the bounds of its app, as far as both are known.
-func (d *definition[T]) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *expander, config values, declared T) {
+func (d *definition[T]) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, config binding.Values, declared T) {
 	if d.bounds == nil {
 		return
 	}
 	bounds := d.conn.boundsOf(ctx, identityOf(config).app)
-	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
+	if e.IsUnknown("/app") || bounds == nil || diags.HasError() {
 		return
 	}
-	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(d.bounds(bounds, declared)))
+	reportProblems(diags, (&binding.Expander{Unknown: e.Unknown, Incomplete: e.Incomplete}).ProblemsWith(d.bounds(bounds, declared)))
 }
 
-func (d *definition[T]) read(ctx context.Context, diags *diag.Diagnostics, state values) (model values, found bool) {
+func (d *definition[T]) read(ctx context.Context, diags *diag.Diagnostics, state binding.Values) (model binding.Values, found bool) {
 	if !d.conn.ready(diags) {
 		return model, false
 	}
@@ -168,7 +169,7 @@ func (d *definition[T]) read(ctx context.Context, diags *diag.Diagnostics, state
 	return d.flatten(ctx, diags, stored, state), true
 }
 
-func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, change change) (model values, done bool) {
+func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, change change) (model binding.Values, done bool) {
 	if !d.conn.ready(diags) {
 		return model, false
 	}
@@ -195,13 +196,13 @@ func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, ch
 
 // toWrite returns what a plan declares, with the secrets that must be sent, and what is wrong with it. before is nil for a
 // new definition.
-func (d *definition[T]) toWrite(ctx context.Context, plan, config values, before *values) (T, input.Problems) {
-	var e expander
+func (d *definition[T]) toWrite(ctx context.Context, plan, config binding.Values, before *binding.Values) (T, input.Problems) {
+	var e binding.Expander
 	declared := d.expand(ctx, &e, plan)
 	if d.secrets.all != nil {
 		declared = d.secrets.with(declared, d.secretsToWrite(ctx, &e, declared, config, before))
 	}
-	return declared, e.problemsWith(d.check(declared))
+	return declared, e.ProblemsWith(d.check(declared))
 }
 
 // reportWrite says why a definition was neither created nor updated.
@@ -235,7 +236,7 @@ func (d *definition[T]) reportConflict(ctx context.Context, diags *diag.Diagnost
 	}
 }
 
-func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, state values) {
+func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, state binding.Values) {
 	if !d.conn.ready(diags) {
 		return
 	}
@@ -256,19 +257,19 @@ func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, st
 // secretsToWrite returns the secrets of a planned definition, by their pointers in it. A reference is written as it is. A value
 // is sent only if the secret is new or its value_version changed; otherwise the API is told to keep the stored one, which
 // Terraform does not know. e must have expanded declared, and before is nil for a new definition.
-func (d *definition[T]) secretsToWrite(ctx context.Context, e *expander, declared T, config values, before *values) map[string]target.Secret {
-	var eBefore expander
+func (d *definition[T]) secretsToWrite(ctx context.Context, e *binding.Expander, declared T, config binding.Values, before *binding.Values) map[string]target.Secret {
+	var eBefore binding.Expander
 	var stored map[string]target.Secret
 	if before != nil {
 		stored = d.secrets.all(d.expand(ctx, &eBefore, *before))
 	}
-	planned, configured := d.secrets.all(declared), d.secrets.all(d.expand(ctx, &expander{}, config))
+	planned, configured := d.secrets.all(declared), d.secrets.all(d.expand(ctx, &binding.Expander{}, config))
 	for pointer, secret := range planned {
 		if secret.Reference != "" {
 			continue
 		}
 		old, exists := stored[pointer]
-		if exists && old.Reference == "" && eBefore.versions[pointer].Equal(e.versions[pointer]) {
+		if exists && old.Reference == "" && eBefore.Versions[pointer].Equal(e.Versions[pointer]) {
 			planned[pointer] = target.Secret{Stored: true}
 		} else {
 			planned[pointer] = configured[pointer]
@@ -279,14 +280,14 @@ func (d *definition[T]) secretsToWrite(ctx context.Context, e *expander, declare
 
 // missingSecrets returns a problem for each secret with neither reference nor value, unless the definition in the state has a
 // stored value that stays. e must have expanded declared.
-func (d *definition[T]) missingSecrets(ctx context.Context, e *expander, declared T, config values, before *values) input.Problems {
+func (d *definition[T]) missingSecrets(ctx context.Context, e *binding.Expander, declared T, config binding.Values, before *binding.Values) input.Problems {
 	if d.secrets.all == nil || !slices.Contains(slices.Collect(maps.Values(d.secrets.all(declared))), target.Secret{}) {
 		return nil
 	}
 	secrets := d.secretsToWrite(ctx, e, declared, config, before)
 	var problems, missing input.Problems
 	problems.AddError("", d.check(d.secrets.with(declared, secrets)))
-	for _, p := range e.aboutKnown(problems) {
+	for _, p := range e.AboutKnown(problems) {
 		if secret, is := secrets[p.Path]; is && secret == (target.Secret{}) {
 			missing = append(missing, p)
 		}
@@ -296,12 +297,12 @@ func (d *definition[T]) missingSecrets(ctx context.Context, e *expander, declare
 
 // keptSecrets returns a problem for each secret that would keep its stored value although it is now sent to another server,
 // network or port. Each points to the value_version, which must change so that the value is sent again.
-func (d *definition[T]) keptSecrets(ctx context.Context, plan, config, state values) input.Problems {
+func (d *definition[T]) keptSecrets(ctx context.Context, plan, config, state binding.Values) input.Problems {
 	if d.secrets.all == nil {
 		return nil
 	}
-	var e expander
-	declared, old := d.expand(ctx, &e, plan), d.expand(ctx, &expander{}, state)
+	var e binding.Expander
+	declared, old := d.expand(ctx, &e, plan), d.expand(ctx, &binding.Expander{}, state)
 	stored := d.secrets.all(old)
 	for pointer, secret := range stored {
 		if secret.Reference == "" {
@@ -330,23 +331,23 @@ func withOmitted(secrets map[string]target.Secret) map[string]target.Secret {
 }
 
 // webhookKnown reports whether it is known where the webhook sends that has a secret at a pointer.
-func webhookKnown(e *expander, pointer string) bool {
+func webhookKnown(e *binding.Expander, pointer string) bool {
 	at, _, _ := strings.Cut(pointer, "/webhook/")
-	return e.allKnown(at+"/webhook/url") && e.allKnown(at+"/webhook/auth/oauth2/token_url")
+	return e.AllKnown(at+"/webhook/url") && e.AllKnown(at+"/webhook/auth/oauth2/token_url")
 }
 
 // expandedBy and flattenedBy do what the rows of a kind of definition say.
-func expandedBy[T any](all *rows) func(context.Context, *expander, values) T {
-	return func(_ context.Context, e *expander, v values) T {
-		one := all.fresh().(*T)
-		all.expand(e, "", v, one)
+func expandedBy[T any](all *binding.Rows) func(context.Context, *binding.Expander, binding.Values) T {
+	return func(_ context.Context, e *binding.Expander, v binding.Values) T {
+		one := all.Fresh().(*T)
+		all.Expand(e, "", v, one)
 		return *one
 	}
 }
 
-func flattenedBy[T any](all *rows) func(context.Context, *diag.Diagnostics, T, values) values {
-	return func(_ context.Context, diags *diag.Diagnostics, one T, prior values) values {
-		return all.flatten(diags, &one, prior)
+func flattenedBy[T any](all *binding.Rows) func(context.Context, *diag.Diagnostics, T, binding.Values) binding.Values {
+	return func(_ context.Context, diags *diag.Diagnostics, one T, prior binding.Values) binding.Values {
+		return all.Flatten(diags, &one, prior)
 	}
 }
 
@@ -357,11 +358,11 @@ type named struct {
 }
 
 // definitionRows are the rows of a kind of definition that all have.
-func definitionRows[P any](kind string, of func(P) *named) rowPart {
+func definitionRows[P any](kind string, of func(P) *named) binding.RowPart {
 	const id = "The import id, `app/%s`."
-	return within(of,
-		shownRow("id", func(n *named) string { return *n.app + "/" + *n.name }, computed, fmt.Sprintf(id, kind),
-			planModifiers(planImportID{}), shownAs(fmt.Sprintf(id, kind))),
+	return binding.Within(of,
+		binding.Shown("id", func(n *named) string { return *n.app + "/" + *n.name }, binding.Computed, fmt.Sprintf(id, kind),
+			binding.Modified(planImportID{}), binding.Data(fmt.Sprintf(id, kind))),
 		appRow(kind, func(n *named) *string { return n.app }),
 		nameRow(kind, func(n *named) *string { return n.name }),
 		descriptionRow(func(n *named) *string { return n.description }),
@@ -369,26 +370,26 @@ func definitionRows[P any](kind string, of func(P) *named) rowPart {
 	)
 }
 
-func appRow[P any](kind string, field func(P) *string) *row {
-	return textRow("app", field, required, "Name of the app. Refer to the resource, `carillon_app.NAME.name`, so that Terraform creates "+
-		"it first. Changing it replaces the "+kind+".", replaces(), shownAs("Name of the app."), askedFor)
+func appRow[P any](kind string, field func(P) *string) *binding.Row {
+	return binding.Text("app", field, binding.Required, "Name of the app. Refer to the resource, `carillon_app.NAME.name`, so that Terraform creates "+
+		"it first. Changing it replaces the "+kind+".", replaces(), binding.Data("Name of the app."), binding.AskedFor)
 }
 
-func nameRow[P any](kind string, field func(P) *string) *row {
-	return textRow("name", field, required, "Name of the "+kind+": "+nameRule+". Changing it replaces the "+kind+".",
-		replaces(), shownAs("Name of the "+kind+"."), askedFor)
+func nameRow[P any](kind string, field func(P) *string) *binding.Row {
+	return binding.Text("name", field, binding.Required, "Name of the "+kind+": "+nameRule+". Changing it replaces the "+kind+".",
+		replaces(), binding.Data("Name of the "+kind+"."), binding.AskedFor)
 }
 
-func descriptionRow[P any](field func(P) *string) *row {
-	return textRow("description", field, standard, "Free text of at most 1024 characters. Default: empty.", emptyIsValue,
-		shownAs("Free text."))
+func descriptionRow[P any](field func(P) *string) *binding.Row {
+	return binding.Text("description", field, binding.Default, "Free text of at most 1024 characters. Default: empty.", binding.EmptyIsValue,
+		binding.Data("Free text."))
 }
 
 // revisionRow takes the changes that are easily overlooked, if any.
-func revisionRow[P any](kind, including string, field func(P) *int64) *row {
-	return counterRow("revision", field, "Number of the current version of the "+kind+". Every change adds one"+including+
-		". An update planned for another revision is refused.", shownAs("Number of the current version of the "+kind+"."))
+func revisionRow[P any](kind, including string, field func(P) *int64) *binding.Row {
+	return binding.Counter("revision", field, "Number of the current version of the "+kind+". Every change adds one"+including+
+		". An update planned for another revision is refused.", binding.Data("Number of the current version of the "+kind+"."))
 }
 
 // replaces is for attributes that no update can change.
-func replaces() option { return planModifiers(stringplanmodifier.RequiresReplace()) }
+func replaces() binding.Option { return binding.Modified(stringplanmodifier.RequiresReplace()) }

@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // kind is what the provider can do with one kind of definition. definition does it for all kinds but jobs,
@@ -15,14 +17,14 @@ import (
 type kind interface {
 	about() heading
 	// validate checks all known values of a configuration by the rules of the domain.
-	validate(ctx context.Context, diags *diag.Diagnostics, config values)
+	validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values)
 	// planned returns the plan that Terraform shows. After an error it is the one of the change.
-	planned(ctx context.Context, diags *diag.Diagnostics, change change) values
+	planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values
 	// read returns a definition as the API has it. It is not found if it was deleted outside of Terraform.
-	read(ctx context.Context, diags *diag.Diagnostics, state values) (model values, found bool)
+	read(ctx context.Context, diags *diag.Diagnostics, state binding.Values) (model binding.Values, found bool)
 	// written creates or updates a definition as planned, and returns what the API made of it if there is something to store.
-	written(ctx context.Context, diags *diag.Diagnostics, change change) (model values, done bool)
-	deleted(ctx context.Context, diags *diag.Diagnostics, state values)
+	written(ctx context.Context, diags *diag.Diagnostics, change change) (model binding.Values, done bool)
+	deleted(ctx context.Context, diags *diag.Diagnostics, state binding.Values)
 }
 
 // heading is what a resource says of itself.
@@ -36,7 +38,7 @@ func (h heading) about() heading { return h }
 
 // change is what a plan, or its apply, makes of a definition.
 type change struct {
-	config, plan, state values
+	config, plan, state binding.Values
 	isNew               bool // there is no state
 }
 
@@ -82,7 +84,7 @@ func (r *definitionResource) ImportState(
 func (r *definitionResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
-	var config values
+	var config binding.Values
 	if got(&resp.Diagnostics, read(ctx, req.Config, &config)) {
 		r.of(r.conn).validate(ctx, &resp.Diagnostics, config)
 	}
@@ -115,7 +117,7 @@ func (r *definitionResource) Create(ctx context.Context, req resource.CreateRequ
 }
 
 func (r *definitionResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state values
+	var state binding.Values
 	if !got(&resp.Diagnostics, read(ctx, req.State, &state)) {
 		return
 	}
@@ -138,7 +140,7 @@ func (r *definitionResource) Update(ctx context.Context, req resource.UpdateRequ
 }
 
 func (r *definitionResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state values
+	var state binding.Values
 	if got(&resp.Diagnostics, read(ctx, req.State, &state)) {
 		r.of(r.conn).deleted(ctx, &resp.Diagnostics, state)
 	}
@@ -155,7 +157,7 @@ func got(diags *diag.Diagnostics, found ...diag.Diagnostics) bool {
 // read reads the attributes of what the framework has.
 func read(ctx context.Context, from interface {
 	Get(ctx context.Context, target any) diag.Diagnostics
-}, v *values) diag.Diagnostics {
+}, v *binding.Values) diag.Diagnostics {
 	var object types.Object
 	diags := from.Get(ctx, &object)
 	*v = object.Attributes()
@@ -163,7 +165,7 @@ func read(ctx context.Context, from interface {
 }
 
 // objectOf returns attributes as the framework takes them.
-func objectOf(v values) types.Object {
+func objectOf(v binding.Values) types.Object {
 	kinds := map[string]attr.Type{}
 	for name, value := range v {
 		kinds[name] = value.Type(context.Background())

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // reportProblems adds an error for each problem, at the attribute that it points to.
@@ -46,17 +47,17 @@ type pointerTokens struct {
 
 var tokensOfRows = sync.OnceValue(func() pointerTokens {
 	t := pointerTokens{map[string]bool{}, map[string]bool{}, map[string]string{}}
-	for _, kind := range []*rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
-		kind.walk(func(_ *rows, a placed) {
-			token := a.token[strings.LastIndexByte(a.token, '/')+1:]
-			if !a.isInput || !a.isMap && !a.isList {
+	for _, kind := range []*binding.Rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
+		kind.Walk(func(_ *binding.Rows, a binding.Placed) {
+			token := a.Token[strings.LastIndexByte(a.Token, '/')+1:]
+			if !a.IsInput || !a.IsMap && !a.IsList {
 				return
 			}
-			if t.maps[token] = t.maps[token] || a.isMap; a.isList {
+			if t.maps[token] = t.maps[token] || a.IsMap; a.IsList {
 				t.lists[token] = true
 			}
-			if a.token == token && a.name != token {
-				t.blocks[token] = a.name
+			if a.Token == token && a.Name != token {
+				t.blocks[token] = a.Name
 			}
 		})
 	}

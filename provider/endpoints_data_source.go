@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // newEndpointsDataSource returns carillon_endpoints: the endpoints that a group has now.
@@ -22,7 +23,7 @@ func newEndpointsDataSource() datasource.DataSource {
 }
 
 func endpointsDataSchema() schema.Schema {
-	attributes := endpointsRows.dataAttributes()
+	attributes := endpointsRows.DataAttributes()
 	attributes["app"] = schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."}
 	attributes["group"] = schema.StringAttribute{Required: true, MarkdownDescription: "Name of the endpoint group."}
 	return schema.Schema{
@@ -32,30 +33,33 @@ func endpointsDataSchema() schema.Schema {
 	}
 }
 
-var endpointsRows = rowsOf(fresh[client.List[target.Endpoint]],
-	blocksRow("endpoints", func(l *client.List[target.Endpoint]) *[]target.Endpoint { return &l.Items }, liveEndpointRows, inData,
-		"The endpoints by id.", alwaysThere),
+var endpointsRows = binding.Of(binding.Fresh[client.List[target.Endpoint]],
+	binding.Blocks("endpoints", func(l *client.List[target.Endpoint]) *[]target.Endpoint { return &l.Items }, liveEndpointRows,
+		binding.InData, "The endpoints by id.", binding.AlwaysThere),
 )
 
-var liveEndpointRows = rowsOf(fresh[target.Endpoint],
-	textRow("id", func(e *target.Endpoint) *string { return &e.ID }, inData, "Id of the endpoint, unique within the group."),
-	textRow("url", func(e *target.Endpoint) *string { return &e.URL }, inData, "Where the paths of group and job go on."),
-	wholeRow("weight", func(e *target.Endpoint) *int { return new(max(e.Weight, 1)) }, inData, "Its share with the strategies that know one."),
-	boolRow("backup", func(e *target.Endpoint) *bool { return &e.Backup }, inData, "Whether it is chosen only while no other one is up."),
-	mapRow("labels", func(e *target.Endpoint) *input.Labels { return &e.Labels }, inData, "Its labels; null if it has none."),
-	textRow("source", func(e *target.Endpoint) *target.EndpointSource { return &e.Source }, inData, "How it came: `static` (the group declares "+
-		"it), `registered` (it registered itself) or `dns` (a name stands for it)."),
-	boolRow("draining", func(e *target.Endpoint) *bool { return &e.Draining }, inData, "Whether an operator drains it: it gets no new requests."),
-	instantRow("registered_at", func(e *target.Endpoint) **time.Time { return new(&e.RegisteredAt) }, inData, "When it registered or was "+
-		"declared first, since it was there without a break."),
-	instantRow("expires_at", func(e *target.Endpoint) **time.Time { return &e.ExpiresAt }, inData, "When it goes unless it registers again; "+
-		"null unless it is registered."),
-	textRow("server_name", func(e *target.Endpoint) *string { return &e.ServerName }, inData, "Name and port that an address from DNS gets as "+
-		"`Host` unless the group has a `server_name`; null for others.", emptyIsNull),
+var liveEndpointRows = binding.Of(binding.Fresh[target.Endpoint],
+	binding.Text("id", func(e *target.Endpoint) *string { return &e.ID }, binding.InData, "Id of the endpoint, unique within the group."),
+	binding.Text("url", func(e *target.Endpoint) *string { return &e.URL }, binding.InData, "Where the paths of group and job go on."),
+	binding.Whole("weight", func(e *target.Endpoint) *int { return new(max(e.Weight, 1)) }, binding.InData,
+		"Its share with the strategies that know one."),
+	binding.Bool("backup", func(e *target.Endpoint) *bool { return &e.Backup }, binding.InData, "Whether it is chosen only while no "+
+		"other one is up."),
+	binding.Map("labels", func(e *target.Endpoint) *input.Labels { return &e.Labels }, binding.InData, "Its labels; null if it has none."),
+	binding.Text("source", func(e *target.Endpoint) *target.EndpointSource { return &e.Source }, binding.InData,
+		"How it came: `static` (the group declares it), `registered` (it registered itself) or `dns` (a name stands for it)."),
+	binding.Bool("draining", func(e *target.Endpoint) *bool { return &e.Draining }, binding.InData, "Whether an operator drains it: "+
+		"it gets no new requests."),
+	binding.Instant("registered_at", func(e *target.Endpoint) **time.Time { return new(&e.RegisteredAt) }, binding.InData,
+		"When it registered or was declared first, since it was there without a break."),
+	binding.Instant("expires_at", func(e *target.Endpoint) **time.Time { return &e.ExpiresAt }, binding.InData,
+		"When it goes unless it registers again; null unless it is registered."),
+	binding.Text("server_name", func(e *target.Endpoint) *string { return &e.ServerName }, binding.InData, "Name and port that an "+
+		"address from DNS gets as `Host` unless the group has a `server_name`; null for others.", binding.EmptyIsNull),
 )
 
-func readEndpoints(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
-	app, group := m.text("app"), m.text("group")
+func readEndpoints(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
+	app, group := m.Text("app"), m.Text("group")
 	var problems input.Problems
 	input.CheckName(&problems, "/app", app.ValueString())
 	input.CheckName(&problems, "/group", group.ValueString())
@@ -76,6 +80,6 @@ func readEndpoints(ctx context.Context, c *connection, diags *diag.Diagnostics, 
 	}
 	// Others are no endpoints of the group, and only operators see them.
 	all.Items = slices.DeleteFunc(all.Items, func(e target.Endpoint) bool { return e.Refused != "" })
-	maps.Copy(m, endpointsRows.shown(diags, &all))
+	maps.Copy(m, endpointsRows.Shown(diags, &all))
 	return m
 }

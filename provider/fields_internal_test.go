@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // readOnly are the fields of the domain that are no attributes, in one type or in all, and why.
@@ -22,17 +24,17 @@ var readOnly = map[string]string{
 // TestEveryFieldOfADefinitionHasARow names each field of the domain that an API has and the provider forgot.
 func TestEveryFieldOfADefinitionHasARow(t *testing.T) {
 	t.Parallel()
-	used, tokens := map[string]bool{}, map[*rows]map[string]bool{}
-	for _, kind := range []*rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
-		kind.walk(func(in *rows, a placed) {
+	used, tokens := map[string]bool{}, map[*binding.Rows]map[string]bool{}
+	for _, kind := range []*binding.Rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
+		kind.Walk(func(in *binding.Rows, a binding.Placed) {
 			if tokens[in] == nil {
 				tokens[in] = map[string]bool{}
 			}
-			tokens[in][a.token] = true
+			tokens[in][a.Token] = true
 		})
 	}
 	for in, has := range tokens {
-		of := reflect.TypeOf(in.fresh()).Elem()
+		of := reflect.TypeOf(in.Fresh()).Elem()
 		for _, name := range forgotten(of, "", has) {
 			field := of.Name() + "." + name
 			used[field], used[name] = true, true

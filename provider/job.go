@@ -14,120 +14,127 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-var jobRows = rowsOf(fresh[dispatcher.Job],
-	shownRow("id", func(j *dispatcher.Job) string { return j.App + "/" + j.Name }, computed, "The import id, `app/job`."),
+var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
+	binding.Shown("id", func(j *dispatcher.Job) string { return j.App + "/" + j.Name }, binding.Computed, "The import id, `app/job`."),
 	appRow("job", func(j *dispatcher.Job) *string { return &j.App }),
-	textRow("name", func(j *dispatcher.Job) *string { return &j.Name }, required, "Name of the job: "+nameRule+". Changing it renames the "+
-		"job, which keeps its history, pauses, fire times and event ids.", shownAs("Name of the job."), askedFor),
+	binding.Text("name", func(j *dispatcher.Job) *string { return &j.Name }, binding.Required, "Name of the job: "+nameRule+
+		". Changing it renames the job, which keeps its history, pauses, fire times and event ids.", binding.Data("Name of the job."),
+		binding.AskedFor),
 	descriptionRow(func(j *dispatcher.Job) *string { return &j.Description }),
-	boolRow("enabled", func(j *dispatcher.Job) *bool { return &j.Enabled }, standard, "Whether the triggers of the job fire. A job that you "+
-		"enable again continues with its next fire time. Unlike after a pause, the fires of the time between are not made up for.",
-		shownAs("Whether the triggers of the job fire.")),
-	wholeRow("priority", func(j *dispatcher.Job) *int { return &j.Priority }, standard, "Which fires of the app go first when they wait for a "+
-		"node: those with the higher priority, `0` to `9`.", advice(input.CodeCountRange, "give a priority from 0 to 9"),
-		shownAs("Which fires of the app go first when they wait for a node: those with the higher priority.")),
-	textRow("delivery", func(j *dispatcher.Job) *run.Delivery { return &j.Delivery }, standard, "What happens to an attempt whose outcome is "+
-		"unknown because its node died. `at_least_once` repeats it under the same event id. `at_most_once` ends the run as lost; it "+
-		"stores each attempt before sending it, which costs a write to the database.",
-		shownAs("What happens to an attempt whose outcome is unknown: `at_least_once` repeats it, `at_most_once` does not.")),
-	partRow("retry", func(j *dispatcher.Job) *run.Retry { return &j.Retry }, retryRows, optional, "Whether and when a failed run is attempted "+
-		"again, under the same event id. Failures that another attempt cannot change are not retried: redirects, responses of status 4xx "+
-		"except 408, 425 and 429, and forbidden addresses. Nor are requests of `at_most_once` jobs that may have been sent. A response of "+
-		"status 410 puts the trigger into state `error` until it is resumed. Default: the default of each argument.",
-		shownAs("Whether and when a failed run is attempted again.")),
-	textRow("concurrency_policy", func(j *dispatcher.Job) *run.ConcurrencyPolicy { return &j.ConcurrencyPolicy }, decided, "What happens to "+
-		"a run when the job already has as many runs in progress as it may: `allow` (no limit; with `max_concurrency`, the same as "+
-		"`queue`), `forbid` (the run is skipped, which is not a failure), `queue` (the run waits) or `replace` (the oldest run is "+
-		"cancelled, and the new one begins when that has stopped). It applies to manual runs too. Default: the "+
-		"`default_concurrency_policy` of the app, or `allow`.",
-		shownAs("What happens to a fire while other runs of the job are under way: "+either(run.ConcurrencyPolicies)+".")),
-	wholeRow("max_concurrency", func(j *dispatcher.Job) *int { return &j.MaxConcurrency }, standard, fmt.Sprintf("How many runs of the job may "+
-		"be in progress at once, over all nodes, at most `%d`. `0` means no limit with `allow`, and one run with the other policies.",
-		dispatcher.MaxMaxConcurrency),
-		advice(input.CodeCountRange, "give how many runs there may be at once, or 0 for the default of the policy"),
-		shownAs("How many runs of the job there may be at once, unless `concurrency_policy` is `allow`.")),
-	wholeRow("queue_limit", func(j *dispatcher.Job) *int { return &j.QueueLimit }, standard, fmt.Sprintf("How many runs may wait, `1` to `%d`. "+
-		"Further runs are skipped.", dispatcher.MaxQueueLimit), advice(input.CodeCountRange, "give how many runs may wait"),
-		notZero(input.CodeCountRange, fmt.Sprintf("queue_limit 0 is not in 1 to %d; if no run should wait, set concurrency_policy to forbid",
-			dispatcher.MaxQueueLimit)),
-		shownAs("How many runs of the job may wait for others.")),
-	durationRow("delete_after_completion", func(j *dispatcher.Job) *input.Duration { return &j.DeleteAfterCompletion }, optional, "Time from "+
-		"the job's completion until Carillon deletes it, `1m` to `87600h`. A job is complete when its `state` is `COMPLETE`: no trigger "+
-		"has another fire, and no run is in progress. A job with a disabled trigger is not complete. The deletion may be up to ten "+
-		"minutes late, and the history stays for the `retention` of the app. **Terraform plans to create a deleted job again**, with a "+
-		"warning. Its triggers would then start over, and instants in the past are refused. So use it for jobs that are declared for a "+
-		"while, and remove their resource once they are done. Default: the job is never deleted.",
-		notZero(input.CodeDurationMin, fmt.Sprintf("duration 0s is less than the minimum of %s; leave it out to keep the job",
-			dispatcher.MinDeleteAfter)),
-		shownAs("Time from the job's completion until Carillon deletes it; null if it is never deleted.")),
-	mapRow("node_labels", func(j *dispatcher.Job) *input.Labels { return &j.NodeLabels }, optional, "Labels that a node must have to run the "+
-		"job, such as `{ zone = \"a\" }`. Nodes get theirs from `carillon serve --labels`. While no node has the labels, fires are owed. "+
-		"Default: any node may run the job.", shownAs("Labels that a node must have to run the job; null if there are none.")),
-	mapRow("labels", func(j *dispatcher.Job) *input.Labels { return &j.Labels }, optional, "Labels of the job itself, such as `{ team = "+
-		"\"payments\" }`, by which `carillon job list --label` and the API find it. Together with the `default_labels` of the provider at "+
-		"most 16; a label here replaces a default one of the same name. Default: none.",
-		shownAs("Labels of the job; null if it has none.")),
-	mapRow("labels_all", func(j *dispatcher.Job) *input.Labels { return &j.Labels }, computed, "The labels of the job with the "+
-		"`default_labels` of the provider."),
-	textsRow("acknowledge", func(j *dispatcher.Job) *[]string { return &j.Acknowledge }, optional, "Codes of warnings that are meant, so that "+
-		"plans no longer repeat them: "+either(dispatcher.WarningCodes)+". The code ends a warning, in parentheses. An explicit `gap` of "+
-		"the trigger answers `dst`, too. Default: none.", shownAs("Codes of warnings that are meant; null if there are none.")),
-	partRow("target", func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows, required, "What a run calls: exactly one of "+
-		either([]string{"webhook", "lambda", "group", "sqs", "sns"})+"."),
-	partRow("target", func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows, inData, "What the job calls."),
-	jsonRow("payload", func(j *dispatcher.Job) *json.RawMessage { return &j.Payload }, optional, "JSON to send as the request's body, best "+
-		"written with `jsonencode`: at most 256 KiB, nested at most 32 deep. White space and the order of keys make no difference. "+
-		"Default: a description of the fire, with `app`, `job`, `trigger`, `run`, `kind` and `scheduled_at`.",
-		ifEmpty(input.CodeJSONSyntax, "payload is empty, which is not JSON; leave it out"),
-		shownAs("JSON that is sent as the request's body; null if the job has none and a description of the fire is sent.")),
+	binding.Bool("enabled", func(j *dispatcher.Job) *bool { return &j.Enabled }, binding.Default, "Whether the triggers of the job "+
+		"fire. A job that you enable again continues with its next fire time. Unlike after a pause, the fires of the time between "+
+		"are not made up for.", binding.Data("Whether the triggers of the job fire.")),
+	binding.Whole("priority", func(j *dispatcher.Job) *int { return &j.Priority }, binding.Default, "Which fires of the app go first "+
+		"when they wait for a node: those with the higher priority, `0` to `9`.", binding.Advice(input.CodeCountRange,
+		"give a priority from 0 to 9"), binding.Data("Which fires of the app go first when they wait for a node: those with the "+
+		"higher priority.")),
+	binding.Text("delivery", func(j *dispatcher.Job) *run.Delivery { return &j.Delivery }, binding.Default,
+		"What happens to an attempt whose outcome is unknown because its node died. `at_least_once` repeats it under the same event "+
+			"id. `at_most_once` ends the run as lost; it stores each attempt before sending it, which costs a write to the database.",
+		binding.Data("What happens to an attempt whose outcome is unknown: `at_least_once` repeats it, `at_most_once` does not.")),
+	binding.Part("retry", func(j *dispatcher.Job) *run.Retry { return &j.Retry }, retryRows, binding.Optional,
+		"Whether and when a failed run is attempted again, under the same event id. Failures that another attempt cannot change are "+
+			"not retried: redirects, responses of status 4xx except 408, 425 and 429, and forbidden addresses. Nor are requests of "+
+			"`at_most_once` jobs that may have been sent. A response of status 410 puts the trigger into state `error` until it is "+
+			"resumed. Default: the default of each argument.", binding.Data("Whether and when a failed run is attempted again.")),
+	binding.Text("concurrency_policy", func(j *dispatcher.Job) *run.ConcurrencyPolicy { return &j.ConcurrencyPolicy }, binding.Resolved,
+		"What happens to a run when the job already has as many runs in progress as it may: `allow` (no limit; with "+
+			"`max_concurrency`, the same as `queue`), `forbid` (the run is skipped, which is not a failure), `queue` (the run waits) or "+
+			"`replace` (the oldest run is cancelled, and the new one begins when that has stopped). It applies to manual runs too. "+
+			"Default: the `default_concurrency_policy` of the app, or `allow`.", binding.Data("What happens to a fire while other runs "+
+			"of the job are under way: "+either(run.ConcurrencyPolicies)+".")),
+	binding.Whole("max_concurrency", func(j *dispatcher.Job) *int { return &j.MaxConcurrency }, binding.Default, fmt.Sprintf(
+		"How many runs of the job may be in progress at once, over all nodes, at most `%d`. `0` means no limit with `allow`, and one "+
+			"run with the other policies.", dispatcher.MaxMaxConcurrency), binding.Advice(input.CodeCountRange,
+		"give how many runs there may be at once, or 0 for the default of the policy"), binding.Data("How many runs of the job there "+
+		"may be at once, unless `concurrency_policy` is `allow`.")),
+	binding.Whole("queue_limit", func(j *dispatcher.Job) *int { return &j.QueueLimit }, binding.Default, fmt.Sprintf(
+		"How many runs may wait, `1` to `%d`. Further runs are skipped.", dispatcher.MaxQueueLimit),
+		binding.Advice(input.CodeCountRange, "give how many runs may wait"), binding.NotZero(input.CodeCountRange, fmt.Sprintf(
+			"queue_limit 0 is not in 1 to %d; if no run should wait, set concurrency_policy to forbid", dispatcher.MaxQueueLimit)),
+		binding.Data("How many runs of the job may wait for others.")),
+	binding.Duration("delete_after_completion", func(j *dispatcher.Job) *input.Duration { return &j.DeleteAfterCompletion },
+		binding.Optional, "Time from the job's completion until Carillon deletes it, `1m` to `87600h`. A job is complete when its "+
+			"`state` is `COMPLETE`: no trigger has another fire, and no run is in progress. A job with a disabled trigger is not "+
+			"complete. The deletion may be up to ten minutes late, and the history stays for the `retention` of the app. **Terraform "+
+			"plans to create a deleted job again**, with a warning. Its triggers would then start over, and instants in the past are "+
+			"refused. So use it for jobs that are declared for a while, and remove their resource once they are done. Default: the job "+
+			"is never deleted.", binding.NotZero(input.CodeDurationMin, fmt.Sprintf("duration 0s is less than the minimum of %s; leave "+
+			"it out to keep the job", dispatcher.MinDeleteAfter)), binding.Data("Time from the job's completion until Carillon deletes "+
+			"it; null if it is never deleted.")),
+	binding.Map("node_labels", func(j *dispatcher.Job) *input.Labels { return &j.NodeLabels }, binding.Optional,
+		"Labels that a node must have to run the job, such as `{ zone = \"a\" }`. Nodes get theirs from `carillon serve --labels`. "+
+			"While no node has the labels, fires are owed. Default: any node may run the job.", binding.Data("Labels that a node must "+
+			"have to run the job; null if there are none.")),
+	binding.Map("labels", func(j *dispatcher.Job) *input.Labels { return &j.Labels }, binding.Optional, "Labels of the job itself, "+
+		"such as `{ team = \"payments\" }`, by which `carillon job list --label` and the API find it. Together with the "+
+		"`default_labels` of the provider at most 16; a label here replaces a default one of the same name. Default: none.",
+		binding.Data("Labels of the job; null if it has none.")),
+	binding.Map("labels_all", func(j *dispatcher.Job) *input.Labels { return &j.Labels }, binding.Computed, "The labels of the job "+
+		"with the `default_labels` of the provider."),
+	binding.Texts("acknowledge", func(j *dispatcher.Job) *[]string { return &j.Acknowledge }, binding.Optional,
+		"Codes of warnings that are meant, so that plans no longer repeat them: "+either(dispatcher.WarningCodes)+
+			". The code ends a warning, in parentheses. An explicit `gap` of the trigger answers `dst`, too. Default: none.", binding.Data(
+			"Codes of warnings that are meant; null if there are none.")),
+	binding.Part("target", func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows, binding.Required,
+		"What a run calls: exactly one of "+either([]string{"webhook", "lambda", "group", "sqs", "sns"})+"."),
+	binding.Part("target", func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows, binding.InData, "What the job calls."),
+	binding.JSON("payload", func(j *dispatcher.Job) *json.RawMessage { return &j.Payload }, binding.Optional,
+		"JSON to send as the request's body, best written with `jsonencode`: at most 256 KiB, nested at most 32 deep. White space "+
+			"and the order of keys make no difference. Default: a description of the fire, with `app`, `job`, `trigger`, `run`, `kind` "+
+			"and `scheduled_at`.", binding.IfEmpty(input.CodeJSONSyntax, "payload is empty, which is not JSON; leave it out"), binding.Data(
+			"JSON that is sent as the request's body; null if the job has none and a description of the fire is sent.")),
 	followRow("on_success", "a run that succeeded", func(j *dispatcher.Job) **dispatcher.Follow { return &j.OnSuccess }),
 	followRow("on_failure", "a run that failed, timed out or was lost, after its last attempt",
 		func(j *dispatcher.Job) **dispatcher.Follow { return &j.OnFailure }),
 	followRow("on_misfire", "a decision about fires that were missed",
 		func(j *dispatcher.Job) **dispatcher.Follow { return &j.OnMisfire }),
-	boolRow("carry_state", func(j *dispatcher.Job) *bool { return &j.CarryState }, optional, fmt.Sprintf("Whether each run gets a small JSON "+
-		"state from the run before it and may return one for the next, of at most %d KiB. It needs `concurrency_policy` `forbid` or "+
-		"`queue` with one run at once. The state itself is not part of the configuration: `carillon job state` shows, sets and clears "+
-		"it. Default: `false`.", run.MaxCarriedState>>10), shownAs("Whether a run hands a state to the next one.")),
-	blockRow("objective", func(j *dispatcher.Job) **dispatcher.Objective { return &j.Objective }, objectiveRows, optional, "How many of the "+
-		"fires of the job are to begin in time over 28 days. `carillon objective show` and the data source `carillon_job` tell how it "+
-		"does. Default: none."),
-	laterRow("objective", objectiveStatusRows, "How the job does by its objective; null if it has none."),
-	labelledRow("trigger", func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows, optional, "A schedule "+
-		"of the job; its label is its name ("+nameRule+"). A job has at most 100. Default: none, so the job runs only manually.",
-		token("triggers")),
-	labelledRow("triggers", func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows, inData, "The triggers "+
-		"by name."),
-	textRow("state", func(j *dispatcher.Job) *dispatcher.JobState { return &j.State }, computed, "Summary of the triggers: `ERROR`, "+
-		"`EXECUTING` (a trigger has a next fire), `PAUSED`, `COMPLETE` (no fire is left) or `INIT` (nothing is scheduled). As of the "+
-		"latest change of the job; it does not follow what passes with time.",
-		shownAs("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`.")),
+	binding.Bool("carry_state", func(j *dispatcher.Job) *bool { return &j.CarryState }, binding.Optional, fmt.Sprintf(
+		"Whether each run gets a small JSON state from the run before it and may return one for the next, of at most %d KiB. It "+
+			"needs `concurrency_policy` `forbid` or `queue` with one run at once. The state itself is not part of the configuration: "+
+			"`carillon job state` shows, sets and clears it. Default: `false`.", run.MaxCarriedState>>10), binding.Data(
+		"Whether a run hands a state to the next one.")),
+	binding.Block("objective", func(j *dispatcher.Job) **dispatcher.Objective { return &j.Objective }, objectiveRows, binding.Optional,
+		"How many of the fires of the job are to begin in time over 28 days. `carillon objective show` and the data source "+
+			"`carillon_job` tell how it does. Default: none."),
+	binding.Later("objective", objectiveStatusRows, "How the job does by its objective; null if it has none."),
+	binding.Labelled("trigger", func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows,
+		binding.Optional, "A schedule of the job; its label is its name ("+nameRule+"). A job has at most 100. Default: none, so the "+
+			"job runs only manually.", binding.Token("triggers")),
+	binding.Labelled("triggers", func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows,
+		binding.InData, "The triggers by name."),
+	binding.Text("state", func(j *dispatcher.Job) *dispatcher.JobState { return &j.State }, binding.Computed,
+		"Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, `COMPLETE` (no fire is left) or `INIT` "+
+			"(nothing is scheduled). As of the latest change of the job; it does not follow what passes with time.", binding.Data(
+			"Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`.")),
 	revisionRow("job", ", including pauses by operators", func(j *dispatcher.Job) *int64 { return &j.Revision }),
-	valueRow("next_fire_times", types.MapType{ElemType: timetypes.RFC3339Type{}}, fireTimes, computed, "The next fire time that each trigger had when the job, its calendars or the time zone data changed "+
-		"last, in RFC 3339 and UTC. A refresh keeps it when only time has passed, so that `terraform plan -refresh-only "+
-		"-detailed-exitcode` finds no drift. Unknown in the plan of a change of schedules, because fires may pass before it is applied; a "+
-		"warning of the plan shows them."),
-	rule(judgeCarryState), rule(judgeHashes),
+	binding.Value("next_fire_times", types.MapType{ElemType: timetypes.RFC3339Type{}}, fireTimes, binding.Computed,
+		"The next fire time that each trigger had when the job, its calendars or the time zone data changed last, in RFC 3339 and "+
+			"UTC. A refresh keeps it when only time has passed, so that `terraform plan -refresh-only -detailed-exitcode` finds no "+
+			"drift. Unknown in the plan of a change of schedules, because fires may pass before it is applied; a warning of the plan "+
+			"shows them."),
+	binding.Rule(judgeCarryState), binding.Rule(judgeHashes),
 )
 
 // judgeCarryState leaves carry_state alone unless it is known how many runs there may be: the app may give the policy.
-func judgeCarryState(e *expander, at string, v values, _ any) {
-	if policy := v.text("concurrency_policy"); policy.IsNull() || policy.IsUnknown() || v.number("max_concurrency").IsUnknown() ||
-		!e.allKnown(at+"/target") {
-		e.incomplete = append(e.incomplete, at+"/carry_state")
+func judgeCarryState(e *binding.Expander, at string, v binding.Values, _ any) {
+	if policy := v.Text("concurrency_policy"); policy.IsNull() || policy.IsUnknown() || v.Number("max_concurrency").IsUnknown() ||
+		!e.AllKnown(at+"/target") {
+		e.Incomplete = append(e.Incomplete, at+"/carry_state")
 	}
 }
 
 // judgeHashes leaves expressions with H alone while a name is unknown: H hashes both.
-func judgeHashes(e *expander, at string, v values, of any) {
-	if !v.text("app").IsUnknown() && !v.text("name").IsUnknown() {
+func judgeHashes(e *binding.Expander, at string, v binding.Values, of any) {
+	if !v.Text("app").IsUnknown() && !v.Text("name").IsUnknown() {
 		return
 	}
 	for name, t := range of.(*dispatcher.Job).Triggers {
 		if schedule.UsesHash(t.Expression) {
-			e.unknown = append(e.unknown, at+input.Pointer("triggers", name, "expression"))
+			e.Unknown = append(e.Unknown, at+input.Pointer("triggers", name, "expression"))
 		}
 	}
 }
@@ -144,31 +151,33 @@ func fireTimes(job *dispatcher.Job) attr.Value {
 }
 
 // followRow is the block of an event; after says which runs or fires it follows.
-func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Follow) *row {
-	return blockRow(name, field, followRows, optional, "What follows "+after+": other jobs, a target that is told, or both. Default: nothing.",
-		shownAs("What follows "+after+"; null if nothing does."))
+func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Follow) *binding.Row {
+	return binding.Block(name, field, followRows, binding.Optional, "What follows "+after+": other jobs, a target that is told, or both. Default: nothing.",
+		binding.Data("What follows "+after+"; null if nothing does."))
 }
 
-var followRows = rowsOf(func() *dispatcher.Follow { return &dispatcher.Follow{Payload: dispatcher.FollowOwn} },
-	textsRow("jobs", func(f *dispatcher.Follow) *[]string { return &f.Jobs }, optional, fmt.Sprintf("Names of jobs of the app that run then, "+
+var followRows = binding.Of(func() *dispatcher.Follow { return &dispatcher.Follow{Payload: dispatcher.FollowOwn} },
+	binding.Texts("jobs", func(f *dispatcher.Follow) *[]string { return &f.Jobs }, binding.Optional, fmt.Sprintf("Names of jobs of the app that run then, "+
 		"once each, at most %d. Refer to the resources, `[carillon_job.NAME.name]`, so that Terraform creates them first. Jobs cannot "+
-		"follow one another in a circle. Default: none.", dispatcher.MostFollowers), decides(""), // or target must be there
-		shownAs("Names of jobs of the app that run then; null if there are none.")),
-	textRow("payload", func(f *dispatcher.Follow) *dispatcher.FollowPayload { return &f.Payload }, standard, "What these jobs get: `own` is "+
-		"the payload that they declare, `result` a document with the run that they follow and its response.",
-		shownAs("What these jobs get: `own` or `result`.")),
-	blockRow("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, followTargetRows, optional, "What is told, by a run of "+
-		"its own with the `default_retry` of the app: exactly one of "+either(followKinds)+". It gets the "+
-		"document that `payload = \"result\"` means, unless it has a `body`. Default: nothing is told.", decides("")),
-	blockRow("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, targetRows, inData, "What is told; null if nothing "+
-		"is."),
+		"follow one another in a circle. Default: none.", dispatcher.MostFollowers), binding.Decides(""), // or target must be there
+		binding.Data("Names of jobs of the app that run then; null if there are none.")),
+	binding.Text("payload", func(f *dispatcher.Follow) *dispatcher.FollowPayload { return &f.Payload }, binding.Default,
+		"What these jobs get: `own` is the payload that they declare, `result` a document with the run that they follow and its "+
+			"response.", binding.Data("What these jobs get: `own` or `result`.")),
+	binding.Block("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, followTargetRows, binding.Optional,
+		"What is told, by a run of its own with the `default_retry` of the app: exactly one of "+either(followKinds)+
+			". It gets the document that `payload = \"result\"` means, unless it has a `body`. Default: nothing is told.", binding.Decides(
+			"")),
+	binding.Block("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, targetRows, binding.InData,
+		"What is told; null if nothing is."),
 )
 
-var objectiveRows = rowsOf(fresh[dispatcher.Objective],
-	durationRow("within", func(o *dispatcher.Objective) *input.Duration { return &o.Within }, required, "How long after its scheduled time a "+
-		"fire is in time, such as `1s`; from `1ms` to `24h`, and longer than the `jitter` of each trigger."),
-	textRow("of", func(o *dispatcher.Objective) *string { return &o.Of }, required, "The share of fires that are to be in time, such as "+
-		"`99.9%`; from `50%` to `99.999%`."),
+var objectiveRows = binding.Of(binding.Fresh[dispatcher.Objective],
+	binding.Duration("within", func(o *dispatcher.Objective) *input.Duration { return &o.Within }, binding.Required,
+		"How long after its scheduled time a fire is in time, such as `1s`; from `1ms` to `24h`, and longer than the `jitter` of "+
+			"each trigger."),
+	binding.Text("of", func(o *dispatcher.Objective) *string { return &o.Of }, binding.Required, "The share of fires that are to be "+
+		"in time, such as `99.9%`; from `50%` to `99.999%`."),
 )
 
 func jobSchema() schema.Schema {
@@ -177,6 +186,6 @@ func jobSchema() schema.Schema {
 			"Import it by `app/job`.\n\n" +
 			"Expressions, time zones, durations, URLs and headers are checked at plan by the rules of the API. " +
 			"An apply is refused if someone else changed the job after the plan was made.",
-		Attributes: jobRows.attributes(),
+		Attributes: jobRows.Attributes(),
 	}
 }

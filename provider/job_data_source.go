@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // newJobDataSource returns carillon_job: a job as it is now.
@@ -22,13 +23,13 @@ func newJobDataSource() datasource.DataSource {
 		return schema.Schema{
 			MarkdownDescription: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
 				"resource, each plan reads these again.",
-			Attributes: jobRows.dataAttributes(),
+			Attributes: jobRows.DataAttributes(),
 		}
 	}}
 }
 
-func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
-	app, name := m.text("app"), m.text("name")
+func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
+	app, name := m.Text("app"), m.Text("name")
 	if !validNames(diags, app, name) {
 		return m
 	}
@@ -37,7 +38,7 @@ func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m valu
 		c.report(diags, fmt.Sprintf("read job %q", importID(app, name)), err)
 		return m
 	}
-	shown := jobRows.shown(diags, &job)
+	shown := jobRows.Shown(diags, &job)
 	if job.Objective != nil {
 		status, err := c.Objective(ctx, job.App, job.Name)
 		if err != nil && !errors.Is(err, dispatcher.ErrNotFound) { // it was taken away a moment ago
@@ -45,7 +46,7 @@ func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m valu
 			return m
 		}
 		if err == nil {
-			shown["objective"] = objectiveStatusRows.shownObject(diags, &status)
+			shown["objective"] = objectiveStatusRows.ShownObject(diags, &status)
 		}
 	}
 	return shown
@@ -61,26 +62,29 @@ func validNames(diags *diag.Diagnostics, app, name types.String) bool {
 }
 
 // objectiveStatusRows are how a job does by its objective.
-var objectiveStatusRows = rowsOf(fresh[dispatcher.ObjectiveStatus],
-	shownRow("within", func(s *dispatcher.ObjectiveStatus) string { return s.Within.String() }, inData, "How long after its scheduled time a "+
-		"fire is in time."),
-	textRow("of", func(s *dispatcher.ObjectiveStatus) *string { return &s.Of }, inData, "The share of fires that are to be in time."),
-	instantRow("from", func(s *dispatcher.ObjectiveStatus) **time.Time { return new(&s.From) }, inData, "Fires that were scheduled from then "+
-		"on are counted."),
-	instantRow("to", func(s *dispatcher.ObjectiveStatus) **time.Time { return new(&s.To) }, inData, "Fires that were scheduled before are "+
-		"counted. It follows the clock by five to ten minutes."),
-	wholeRow("good", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Good }, inData, "How many fires began in time."),
-	wholeRow("late", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Late }, inData, "How many fires began later, or ended without an "+
-		"attempt."),
-	wholeRow("missed", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Missed }, inData, "How many fires were missed."),
-	wholeRow("pending", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Pending }, inData, "How many fires are not counted yet, because "+
-		"their first attempt is not over."),
-	valueRow("attained", types.Float64Type, func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64PointerValue(s.Attained) },
-		inData, "The share of fires that were in time, in percent; null if there were none."),
-	valueRow("budget_left", types.Float64Type, func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64Value(s.BudgetLeft) },
-		inData, "The share of the error budget that is left, in percent. Below 0, more fires were late or missed than the objective allows."),
-	valueRow("burn_rates", types.MapType{ElemType: types.Float64Type}, burnRates, inData, "How fast the error budget goes, over the last `5m`, `30m`, "+
-		"`1h`, `6h` and `3d`. `1` uses it up in 28 days."),
+var objectiveStatusRows = binding.Of(binding.Fresh[dispatcher.ObjectiveStatus],
+	binding.Shown("within", func(s *dispatcher.ObjectiveStatus) string { return s.Within.String() }, binding.InData,
+		"How long after its scheduled time a fire is in time."),
+	binding.Text("of", func(s *dispatcher.ObjectiveStatus) *string { return &s.Of }, binding.InData, "The share of fires that are to "+
+		"be in time."),
+	binding.Instant("from", func(s *dispatcher.ObjectiveStatus) **time.Time { return new(&s.From) }, binding.InData,
+		"Fires that were scheduled from then on are counted."),
+	binding.Instant("to", func(s *dispatcher.ObjectiveStatus) **time.Time { return new(&s.To) }, binding.InData,
+		"Fires that were scheduled before are counted. It follows the clock by five to ten minutes."),
+	binding.Whole("good", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Good }, binding.InData, "How many fires began in time."),
+	binding.Whole("late", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Late }, binding.InData, "How many fires began "+
+		"later, or ended without an attempt."),
+	binding.Whole("missed", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Missed }, binding.InData, "How many fires were missed."),
+	binding.Whole("pending", func(s *dispatcher.ObjectiveStatus) *int64 { return &s.Pending }, binding.InData,
+		"How many fires are not counted yet, because their first attempt is not over."),
+	binding.Value("attained", types.Float64Type,
+		func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64PointerValue(s.Attained) }, binding.InData,
+		"The share of fires that were in time, in percent; null if there were none."),
+	binding.Value("budget_left", types.Float64Type,
+		func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64Value(s.BudgetLeft) }, binding.InData,
+		"The share of the error budget that is left, in percent. Below 0, more fires were late or missed than the objective allows."),
+	binding.Value("burn_rates", types.MapType{ElemType: types.Float64Type}, burnRates, binding.InData, "How fast the error budget "+
+		"goes, over the last `5m`, `30m`, `1h`, `6h` and `3d`. `1` uses it up in 28 days."),
 )
 
 func burnRates(s *dispatcher.ObjectiveStatus) attr.Value {

@@ -9,16 +9,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // defaultLabels returns the default_labels of the provider block, and whether they are known only after apply.
 func defaultLabels(value types.Map, diags *diag.Diagnostics) (labels map[string]string, unknown bool) {
-	var e expander
-	labels = e.stringMap("/default_labels", value)
-	if len(e.unknown) > 0 {
+	var e binding.Expander
+	labels = e.StringMap("/default_labels", value)
+	if len(e.Unknown) > 0 {
 		return nil, true
 	}
-	problems := e.problems
+	problems := e.Problems
 	problems.AddError("/default_labels", input.Labels(labels).Validate())
 	for _, p := range problems {
 		diags.AddAttributeError(path.Root("default_labels"), "Invalid default_labels of the Carillon provider", p.Message)
@@ -38,20 +39,20 @@ func (c *connection) withDefaultLabels(own map[string]string) input.Labels {
 
 // plannedLabels returns labels_all of a plan.
 func (c *connection) plannedLabels(ctx context.Context, diags *diag.Diagnostics, own types.Map) types.Map {
-	var e expander
-	labels := e.stringMap("/labels", own)
-	if c == nil || c.labelsUnknown || len(e.unknown) > 0 {
+	var e binding.Expander
+	labels := e.StringMap("/labels", own)
+	if c == nil || c.labelsUnknown || len(e.Unknown) > 0 {
 		return types.MapUnknown(types.StringType)
 	}
 	all := c.withDefaultLabels(labels)
 	var problems input.Problems
 	problems.AddError("/labels", all.Validate())
 	reportProblems(diags, problems)
-	return flattenStringMap(diags, all, types.MapNull(types.StringType))
+	return binding.TextMap(diags, all, types.MapNull(types.StringType))
 }
 
 // showLabels sets the labels of a job in its model. Default ones that prior does not write are in labels_all only.
-func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, labels input.Labels, prior types.Map, m values) {
+func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, labels input.Labels, prior types.Map, m binding.Values) {
 	own, written := map[string]string{}, prior.Elements()
 	for name, value := range labels {
 		_, here := written[name]
@@ -59,6 +60,6 @@ func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, la
 			own[name] = value
 		}
 	}
-	m["labels"] = flattenStringMap(diags, own, prior)
-	m["labels_all"] = flattenStringMap(diags, labels, types.MapNull(types.StringType))
+	m["labels"] = binding.TextMap(diags, own, prior)
+	m["labels_all"] = binding.TextMap(diags, labels, types.MapNull(types.StringType))
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // validate adds what the domain says about the known values of a configuration.
-func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config values) {
-	var e expander
+func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
+	var e binding.Expander
 	// The defaults of the app are known at plan.
 	job := r.expand(ctx, &e, (&jobResource{}).filled(ctx, config))
 	var problems input.Problems
@@ -32,7 +33,7 @@ func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, con
 		const most = 10
 		problems.AddError("", input.CheckJSONText(text, most))
 	}
-	reportProblems(diags, e.problemsWith(problems.Err()))
+	reportProblems(diags, e.ProblemsWith(problems.Err()))
 }
 
 // warnings returns what the API would warn of if the job were declared now. With calendars nil, it does
@@ -50,17 +51,17 @@ func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendar
 
 // planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
 // attributes as unknown only if something else changes. After an error the plan is as it was.
-func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change) values {
+func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values {
 	plan, state := maps.Clone(change.plan), change.state
 	var old *dispatcher.Job
 	var renames renaming
 	if !change.isNew {
-		stored := r.expand(ctx, &expander{}, state)
+		stored := r.expand(ctx, &binding.Expander{}, state)
 		renames = r.planRename(ctx, diags, change.config, state, stored)
 		old = new(renames.of(stored))
 	}
 	config := r.filled(ctx, change.config)
-	var e expander
+	var e binding.Expander
 	job := r.expand(ctx, &e, config)
 	reportProblems(diags, r.missingSecrets(ctx, &e, job, change.config, r.before(change)))
 	checkTimezones(diags, &e, job)
@@ -72,9 +73,9 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	if diags.HasError() {
 		return change.plan
 	}
-	plan["id"] = plannedID(plan.text("app"), plan.text("name"))
+	plan["id"] = plannedID(plan.Text("app"), plan.Text("name"))
 	plan["concurrency_policy"] = config["concurrency_policy"]
-	plan["labels_all"] = r.conn.plannedLabels(ctx, diags, plan.mapOf("labels"))
+	plan["labels_all"] = r.conn.plannedLabels(ctx, diags, plan.Map("labels"))
 	r.warnOfConfig(ctx, diags, config, &e, job)
 	var kept bool
 	if old != nil {
@@ -83,7 +84,7 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 			reportProblems(diags, r.keptSecrets(ctx, plan, config, state))
 		}
 		plan["state"], plan["revision"] = state["state"], state["revision"]
-		plan["next_fire_times"] = renames.keys(ctx, diags, state.mapOf("next_fire_times"))
+		plan["next_fire_times"] = renames.keys(ctx, diags, state.Map("next_fire_times"))
 		if !replaced {
 			kept = r.keepsFires(ctx, diags, *old, plan, renames)
 		}
@@ -101,15 +102,15 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 }
 
 // leadsElsewhere reports whether a job may send its secrets elsewhere than before. Most plans of most jobs do not.
-func leadsElsewhere(plan, state values) bool {
+func leadsElsewhere(plan, state binding.Values) bool {
 	return slices.ContainsFunc([]string{"target", "on_success", "on_failure", "on_misfire"}, func(name string) bool {
 		return !plan[name].Equal(state[name])
 	})
 }
 
 // checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.
-func checkTimezones(diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
-	if e.isUnknown("/app") {
+func checkTimezones(diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
+	if e.IsUnknown("/app") {
 		return
 	}
 	var problems input.Problems
@@ -117,7 +118,7 @@ func checkTimezones(diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 	for i := range problems {
 		problems[i].Message += "; or give the app a default_timezone"
 	}
-	reportProblems(diags, e.aboutKnown(problems))
+	reportProblems(diags, e.AboutKnown(problems))
 }
 
 // resolveTriggers plans what the API will resolve for each trigger that is completely known.
@@ -125,12 +126,12 @@ func checkTimezones(diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 // change that was made to them outside of Terraform. old is the job in the state, nil for a
 // new one.
 func (r *jobResource) resolveTriggers(
-	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, e *expander, job dispatcher.Job, config, plan values,
+	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, e *binding.Expander, job dispatcher.Job, config, plan binding.Values,
 ) {
-	job.Enabled = job.Enabled && e.allKnown("/enabled") // a disabled job may have instants in the past
-	triggers, configured := plan.mapOf("trigger").Elements(), config.mapOf("trigger").Elements()
+	job.Enabled = job.Enabled && e.AllKnown("/enabled") // a disabled job may have instants in the past
+	triggers, configured := plan.Map("trigger").Elements(), config.Map("trigger").Elements()
 	for name := range job.Triggers {
-		m, filled := valuesIn(triggers[name]), valuesIn(configured[name])
+		m, filled := binding.In(triggers[name]), binding.In(configured[name])
 		if len(m) == 0 || len(filled) == 0 {
 			continue
 		}
@@ -138,18 +139,18 @@ func (r *jobResource) resolveTriggers(
 		if !filled["timezone"].IsNull() {
 			m["timezone"] = filled["timezone"]
 		}
-		if e.allKnown(input.Pointer("triggers", name)) {
+		if e.AllKnown(input.Pointer("triggers", name)) {
 			t, err := r.resolve(old, job, name)
 			var problems input.Problems
 			problems.AddError("", err)
 			reportProblems(diags, problems)
-			m["dialect"], m["timezone"] = flattenOptional(t.Dialect), flattenOptional(t.Timezone)
-			m["gap"], m["overlap"] = flattenOptional(t.Gap), flattenOptional(t.Overlap)
+			m["dialect"], m["timezone"] = binding.OrNull(t.Dialect), binding.OrNull(t.Timezone)
+			m["gap"], m["overlap"] = binding.OrNull(t.Gap), binding.OrNull(t.Overlap)
 		}
-		triggers[name] = triggerRows.objectOf(m)
+		triggers[name] = triggerRows.ObjectOf(m)
 	}
 	if !plan["trigger"].IsUnknown() && !diags.HasError() {
-		plan["trigger"] = flattenMap(diags, triggerRows.of, triggers)
+		plan["trigger"] = flattenMap(diags, triggerRows.Type, triggers)
 	}
 }
 

@@ -12,11 +12,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // rename gives the job of a state and its triggers the names that the configuration says, and returns the state after it.
-func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state values) (after values, renamed bool) {
-	stored := r.expand(ctx, &expander{}, state)
+func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values) (after binding.Values, renamed bool) {
+	stored := r.expand(ctx, &binding.Expander{}, state)
 	renames, problems := renamingOf(config, state, stored)
 	if reportProblems(diags, problems); len(problems) > 0 || !renames.any() {
 		return state, false
@@ -35,7 +36,7 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 		r.conn.report(diags, fmt.Sprintf("rename job %q", id.importID), err)
 		return state, false
 	}
-	state = state.with("trigger", renames.triggers(ctx, diags, state.mapOf("trigger")))
+	state = state.With("trigger", renames.triggers(ctx, diags, state.Map("trigger")))
 	return r.conn.shownJob(ctx, diags, job, state), true
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // jobResource is carillon_job. What it validates and plans is in job_plan.go.
@@ -41,7 +42,7 @@ func jobs(c *connection) *jobResource {
 func clock() time.Time { return time.Now() } //nolint:forbidigo // see above
 
 // read returns a job as the API has it. It is not found if it was deleted outside of Terraform.
-func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state values) (model values, found bool) {
+func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state binding.Values) (model binding.Values, found bool) {
 	if !r.conn.ready(diags) {
 		return nil, false
 	}
@@ -64,14 +65,14 @@ func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state v
 
 // written creates or updates a job as it was planned, and returns what the API made of it, unless that failed. After a
 // rename that is done it returns the job in any case: the state has the names that the API has.
-func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, change change) (model values, done bool) {
+func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, change change) (model binding.Values, done bool) {
 	if !r.conn.ready(diags) {
 		return nil, false
 	}
-	if !change.isNew && !change.plan.revision().IsUnknown() { // only renamed_from differs, which the API does not store
+	if !change.isNew && !change.plan.Revision().IsUnknown() { // only renamed_from differs, which the API does not store
 		return change.plan, true
 	}
-	var state *values
+	var state *binding.Values
 	if !change.isNew {
 		state = &change.state
 	}
@@ -87,7 +88,7 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 		if change.state, renamed = r.rename(ctx, diags, change.config, change.state); diags.HasError() {
 			return change.state, renamed
 		}
-		condition = client.Condition{Revision: change.state.revision().ValueInt64()}
+		condition = client.Condition{Revision: change.state.Revision().ValueInt64()}
 	}
 	job, err := r.conn.PutJob(ctx, job, condition)
 	if err != nil {
@@ -104,12 +105,12 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 }
 
 // warnOfDeletion says why a missing job was probably deleted, and what Terraform will plan.
-func warnOfDeletion(diags *diag.Diagnostics, m values) {
-	if m.text("delete_after_completion").IsNull() {
+func warnOfDeletion(diags *diag.Diagnostics, m binding.Values) {
+	if m.Text("delete_after_completion").IsNull() {
 		return
 	}
 	diags.AddWarning("The job no longer exists",
 		fmt.Sprintf("Carillon probably deleted job %q after its last fire, because it has delete_after_completion = %q. Terraform "+
 			"will plan to create it again, and its triggers would start over. If the job is done, remove the resource.",
-			identityOf(m).importID, m.text("delete_after_completion").ValueString()))
+			identityOf(m).importID, m.Text("delete_after_completion").ValueString()))
 }

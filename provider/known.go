@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // known is what plans of one kind of thing have found out, by the names of the things. The zero value is ready to use.
@@ -94,13 +95,13 @@ func addUnknownName(problems *input.Problems, pointer, code, kind, app, name str
 }
 
 // checkCalendars refuses triggers whose calendar neither exists nor is created by the same plan.
-func (r *jobResource) checkCalendars(ctx context.Context, diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
+func (r *jobResource) checkCalendars(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	var problems input.Problems
 	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
 		at := input.Pointer("triggers", name, "calendar")
 		r.conn.checkCalendar(ctx, &problems, at, job.App, job.Triggers[name].Calendar)
 	}
-	reportProblems(diags, e.aboutKnown(problems))
+	reportProblems(diags, e.AboutKnown(problems))
 }
 
 // knownGroups are the endpoint groups that jobs refer to.
@@ -126,7 +127,7 @@ func (c *connection) groupsOf(ctx context.Context, app string) []string {
 
 // checkGroup refuses a job whose target is a group that neither exists nor is created by the same plan. What cannot be known
 // now, the API judges at apply.
-func (r *jobResource) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
+func (r *jobResource) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	group := job.Target.Group
 	if group == nil || r.conn == nil || len(r.conn.unknown) > 0 || job.App == "" || group.Name == "" ||
 		r.conn.groups.planned.has(job.App+"/"+group.Name) {
@@ -135,6 +136,6 @@ func (r *jobResource) checkGroup(ctx context.Context, diags *diag.Diagnostics, e
 	if names := r.conn.groupsOf(ctx, job.App); names != nil && !slices.Contains(names, group.Name) {
 		var problems input.Problems
 		addUnknownName(&problems, "/target/group/name", input.CodeGroupUnknown, groupKind, job.App, group.Name, names)
-		reportProblems(diags, e.aboutKnown(problems))
+		reportProblems(diags, e.AboutKnown(problems))
 	}
 }

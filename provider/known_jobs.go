@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // knownJobs are the jobs that follow others, and what follows them.
@@ -66,7 +67,7 @@ func (c *connection) followersOf(ctx context.Context, app, name string) (followe
 
 // checkFollows refuses a job that names one that neither exists nor is created by the same plan, and jobs that would follow
 // one another in a circle. What cannot be known now, the API judges at apply.
-func (r *jobResource) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
+func (r *jobResource) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	if r.conn == nil || len(r.conn.unknown) > 0 || job.App == "" || job.Name == "" || diags.HasError() {
 		return
 	}
@@ -79,7 +80,7 @@ func (r *jobResource) checkFollows(ctx context.Context, diags *diag.Diagnostics,
 	for event, follow := range job.EachFollow() {
 		for i, name := range follow.Jobs {
 			at := input.Pointer(string(event), "jobs", strconv.Itoa(i))
-			if e.isUnknown(at) || name == "" {
+			if e.IsUnknown(at) || name == "" {
 				continue
 			}
 			if _, exists, _, known := r.conn.followersOf(ctx, job.App, name); known && !exists {
@@ -87,7 +88,7 @@ func (r *jobResource) checkFollows(ctx context.Context, diags *diag.Diagnostics,
 			}
 		}
 	}
-	reportProblems(diags, e.aboutKnown(problems))
+	reportProblems(diags, e.AboutKnown(problems))
 	if len(problems) == 0 {
 		r.conn.checkCycle(ctx, diags, job)
 	}

@@ -101,9 +101,9 @@ func planCalendar(ctx context.Context, c *connection, diags *diag.Diagnostics, p
 			c.checkCalendar(ctx, &problems, "/bases/"+strconv.Itoa(i), calendar.App, base)
 		}
 	}
-	reportProblems(diags, p.e.aboutKnown(problems))
+	reportProblems(diags, p.e.AboutKnown(problems))
 	c.calendars.named.set(calendar.App+"/"+calendar.Name, true)
-	if p.changes && !diags.HasError() && len(p.e.unknown) == 0 && len(p.e.problems) == 0 {
+	if p.changes && !diags.HasError() && len(p.e.Unknown) == 0 && len(p.e.Problems) == 0 {
 		c.calendars.plan(calendar)
 	}
 }

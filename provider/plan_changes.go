@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // sectionsInFull is how many triggers of a job a warning about its fires describes.
@@ -38,13 +39,13 @@ func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []
 // warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
 // know when the job will run. before is the job of the state under the names that renames gives it.
 func (r *jobResource) keepsFires(
-	ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan values, renames renaming,
+	ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan binding.Values, renames renaming,
 ) bool {
-	var e expander
+	var e binding.Expander
 	after := withOrigins(r.expand(ctx, &e, plan), before)
 	names := scheduleChanges(before, after, nil)
-	keeps := len(names) == 0 && e.allKnown("/triggers") && e.allKnown("/enabled")
-	if r.conn == nil || len(r.conn.unknown) > 0 || e.isUnknown("/triggers") {
+	keeps := len(names) == 0 && e.AllKnown("/triggers") && e.AllKnown("/enabled")
+	if r.conn == nil || len(r.conn.unknown) > 0 || e.IsUnknown("/triggers") {
 		return keeps
 	}
 	uses := func(name string) bool {
@@ -66,12 +67,12 @@ func (r *jobResource) keepsFires(
 }
 
 // warnOfFires adds the warning about triggers of these names. e has expanded the planned job.
-func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *expander, names []string, f *fireReport) {
+func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names []string, f *fireReport) {
 	var sections, further []string
 	at := path.Empty()
 	for _, name := range names {
 		section := fmt.Sprintf("Trigger %s is known only after apply.\n", name)
-		if pointer := input.Pointer("triggers", name); e.allKnown(pointer) && e.allKnown("/enabled") {
+		if pointer := input.Pointer("triggers", name); e.AllKnown(pointer) && e.AllKnown("/enabled") {
 			section = f.section(name)
 		}
 		switch {

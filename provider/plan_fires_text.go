@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // text describes a comparison, for a zone's wall clock. Terraform wraps the lines of a message but
@@ -67,7 +68,7 @@ func (c windowCount) by() string {
 		if whole := d.Truncate(time.Second); whole > 0 {
 			d = whole // jitter moves by milliseconds
 		}
-		return formatDuration(input.Duration(d))
+		return binding.FormatDuration(input.Duration(d))
 	}
 	switch {
 	case c.least == c.most && c.least > 0:

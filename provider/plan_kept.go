@@ -6,21 +6,22 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // keepMoving leaves in a job that was read what only passes with time, as the state has it: the next fire
 // times, and the summary of its triggers. Otherwise every fire would be drift, and a plan with
 // -refresh-only and -detailed-exitcode would never be 0. They are read again when the job has another
 // revision, when a trigger fails or works again, and when newer time zone data move its fires.
-func keepMoving(read, state values, job dispatcher.Job, now time.Time) {
+func keepMoving(read, state binding.Values, job dispatcher.Job, now time.Time) {
 	if !read["revision"].Equal(state["revision"]) || state["next_fire_times"].IsNull() || state["state"].IsNull() {
 		return
 	}
 	failed := string(dispatcher.JobError)
-	if (read.text("state").ValueString() == failed) != (state.text("state").ValueString() == failed) {
+	if (read.Text("state").ValueString() == failed) != (state.Text("state").ValueString() == failed) {
 		return
 	}
-	kept := state.mapOf("next_fire_times").Elements()
+	kept := state.Map("next_fire_times").Elements()
 	for name, t := range job.Triggers {
 		before, known := kept[name].(timetypes.RFC3339)
 		if known && t.Calendar == "" && moved(before, t, now) {

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 func TestOnlyChangesMoveNextFireTimes(t *testing.T) {
@@ -38,12 +39,12 @@ func TestOnlyChangesMoveNextFireTimes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			model := func(revision int64, state dispatcher.JobState, next *time.Time) values {
+			model := func(revision int64, state dispatcher.JobState, next *time.Time) binding.Values {
 				times := map[string]attr.Value{}
 				if next != nil {
 					times["t"] = timetypes.NewRFC3339TimeValue(*next)
 				}
-				return values{
+				return binding.Values{
 					"revision": types.Int64Value(revision), "state": types.StringValue(string(state)),
 					"next_fire_times": types.MapValueMust(timetypes.RFC3339Type{}, times),
 				}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // renaming is what a plan renames of a job, which has the name from in the state.
@@ -51,9 +52,9 @@ func (r renaming) keys(ctx context.Context, diags *diag.Diagnostics, m types.Map
 }
 
 // renamedFrom returns the former names that a model says of its triggers; known is false if it may say more at apply.
-func renamedFrom(m values) (from dispatcher.RenamedFrom, known bool) {
+func renamedFrom(m binding.Values) (from dispatcher.RenamedFrom, known bool) {
 	from, known = dispatcher.RenamedFrom{}, !m["trigger"].IsUnknown()
-	for name, element := range m.mapOf("trigger").Elements() {
+	for name, element := range m.Map("trigger").Elements() {
 		object, _ := element.(types.Object)
 		former, _ := object.Attributes()["renamed_from"].(types.String)
 		if !former.IsNull() {
@@ -65,9 +66,9 @@ func renamedFrom(m values) (from dispatcher.RenamedFrom, known bool) {
 }
 
 // renamingOf returns what a configuration renames of the job in the state.
-func renamingOf(config, state values, stored dispatcher.Job) (renaming, input.Problems) {
+func renamingOf(config, state binding.Values, stored dispatcher.Job) (renaming, input.Problems) {
 	r := renaming{from: stored.Name}
-	if name := config.text("name"); !name.IsUnknown() && name.ValueString() != stored.Name {
+	if name := config.Text("name"); !name.IsUnknown() && name.ValueString() != stored.Name {
 		r.Name = name.ValueString()
 	}
 	var problems input.Problems
@@ -86,7 +87,7 @@ func renamingOf(config, state values, stored dispatcher.Job) (renaming, input.Pr
 }
 
 // planRename returns what a plan renames, and says so. It refuses a name that another job has.
-func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, config, state values, stored dispatcher.Job) renaming {
+func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values, stored dispatcher.Job) renaming {
 	if !config["app"].Equal(state["app"]) {
 		return renaming{from: stored.Name} // it is replaced, by a job that has no past
 	}
@@ -154,8 +155,10 @@ func without(triggers, others map[string]dispatcher.Trigger) []string {
 }
 
 // sameButRenamedFrom reports whether two jobs differ in nothing that the API stores.
-func sameButRenamedFrom(ctx context.Context, a, b values) bool {
-	without := func(v values) values { return v.with("trigger", withoutRenamedFrom(ctx, v.mapOf("trigger"))) }
+func sameButRenamedFrom(ctx context.Context, a, b binding.Values) bool {
+	without := func(v binding.Values) binding.Values {
+		return v.With("trigger", withoutRenamedFrom(ctx, v.Map("trigger")))
+	}
 	return equalValues(without(a), without(b))
 }
 

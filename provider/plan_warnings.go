@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // In full are the first warnings of a kind that a command shows, and those that come true on an earlier day than these. The
@@ -101,10 +102,10 @@ func dayIn(p input.Problem) string {
 }
 
 // warnOfConfig adds warnings of what a job's configuration says, as far as it is known.
-func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config values, e *expander, job dispatcher.Job) {
+func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config binding.Values, e *binding.Expander, job dispatcher.Job) {
 	if r.conn == nil || diags.HasError() || config["app"].IsUnknown() || config["name"].IsUnknown() {
 		return
 	}
-	r.conn.warnOfMistakes(diags, job.App, job.Name, e.aboutKnown(r.warnings(job, r.conn.calendarsAfter(ctx, job))), "more jobs")
+	r.conn.warnOfMistakes(diags, job.App, job.Name, e.AboutKnown(r.warnings(job, r.conn.calendarsAfter(ctx, job))), "more jobs")
 	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // Address is the provider's source address.
@@ -73,7 +74,7 @@ func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, r
 				Optional: true,
 				MarkdownDescription: "How long a request is tried again while no node accepts the connection, the API has no database or " +
 					"there are too many requests: a duration of at most `1h`, so that no apply fails while nodes restart. A request is never " +
-					"repeated if that could do anything twice. With `0s` there is one try. Default: `" + formatDuration(defaultRetryFor) + "`.",
+					"repeated if that could do anything twice. With `0s` there is one try. Default: `" + binding.FormatDuration(defaultRetryFor) + "`.",
 			},
 			"default_labels": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
@@ -168,7 +169,7 @@ func retryFor(value types.String, diags *diag.Diagnostics) time.Duration {
 	}
 	d, err := input.ParseDuration(value.ValueString())
 	if err == nil && (d < 0 || d > maxRetryFor) {
-		err = fmt.Errorf("%s is outside the range from 0s to %s", formatDuration(d), formatDuration(maxRetryFor))
+		err = fmt.Errorf("%s is outside the range from 0s to %s", binding.FormatDuration(d), binding.FormatDuration(maxRetryFor))
 	}
 	if err != nil {
 		diags.AddAttributeError(path.Root("retry_for"), "Invalid retry_for of the Carillon provider", err.Error()+

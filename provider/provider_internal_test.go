@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 func TestAttributePathFollowsJSONPointer(t *testing.T) {
@@ -72,8 +73,8 @@ func TestDurationsAreFormattedWithoutZeroParts(t *testing.T) {
 		time.Minute: "1m", time.Hour: "1h", 90 * time.Second: "1m30s", time.Hour + time.Second: "1h0m1s",
 		10 * time.Minute: "10m", 20 * time.Hour: "20h", 250 * time.Millisecond: "250ms", 0: "0s", 30 * time.Second: "30s",
 	} {
-		got := formatDuration(input.Duration(d))
-		if got != want || !(durations{}).equivalent(context.Background(), got, d.String()) && d != 0 {
+		got := binding.FormatDuration(input.Duration(d))
+		if got != want || !(binding.DurationText{}).Equivalent(context.Background(), got, d.String()) && d != 0 {
 			t.Errorf("formatDuration(%s) = %s, want %s", d, got, want)
 		}
 	}
@@ -123,14 +124,14 @@ func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 	trigger["expression"], trigger["timezone"] = types.StringUnknown(), types.StringValue("CEST")
 	trigger["misfire_after"] = textIn(t, triggerRows, "misfire_after", "1w")
 	m := nullsOf(t, jobRows)
-	m["name"], m["target"] = types.StringUnknown(), types.ObjectUnknown(targetRows.of.AttrTypes)
-	m["trigger"] = types.MapValueMust(triggerRows.of, map[string]attr.Value{
-		"t": types.ObjectValueMust(triggerRows.of.AttrTypes, trigger),
+	m["name"], m["target"] = types.StringUnknown(), types.ObjectUnknown(targetRows.Type.AttrTypes)
+	m["trigger"] = types.MapValueMust(triggerRows.Type, map[string]attr.Value{
+		"t": types.ObjectValueMust(triggerRows.Type.AttrTypes, trigger),
 	})
-	var e expander
+	var e binding.Expander
 	job := jobs(nil).expand(ctx, &e, m)
 	var got []string
-	for _, p := range e.problemsWith(job.Validate()) {
+	for _, p := range e.ProblemsWith(job.Validate()) {
 		got = append(got, p.Path+" "+p.Code)
 	}
 	want := []string{"/triggers/t/misfire_after duration_unit", "/triggers/t/timezone tz_unknown"}
@@ -180,12 +181,12 @@ func TestAutomaticallyDeletedJobGivesAWarning(t *testing.T) {
 func TestRunThatWaitsForItsHostNamesHostAndProbe(t *testing.T) {
 	t.Parallel()
 	probe := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	shown := func(r run.Run) values {
+	shown := func(r run.Run) binding.Values {
 		var diags diag.Diagnostics
-		return singleRunRows.shown(&diags, &r)
+		return singleRunRows.Shown(&diags, &r)
 	}
 	waits := shown(run.Run{State: run.Retrying, WaitsFor: "api.example.com:443", ProbeAt: &probe})
-	if host, at := waits.text("waits_for").ValueString(), waits.text("probe_at").ValueString(); host != "api.example.com:443" ||
+	if host, at := waits.Text("waits_for").ValueString(), waits.Text("probe_at").ValueString(); host != "api.example.com:443" ||
 		at != "2026-05-01T10:00:00Z" {
 		t.Errorf("a run waits for host %q until %q, want api.example.com:443 until 2026-05-01T10:00:00Z", host, at)
 	}
@@ -195,10 +196,10 @@ func TestRunThatWaitsForItsHostNamesHostAndProbe(t *testing.T) {
 }
 
 // nullsOf returns the attributes of a table, all of them null.
-func nullsOf(t *testing.T, all *rows) values {
+func nullsOf(t *testing.T, all *binding.Rows) binding.Values {
 	t.Helper()
-	v := values{}
-	for name, kind := range all.of.AttrTypes {
+	v := binding.Values{}
+	for name, kind := range all.Type.AttrTypes {
 		null, err := kind.ValueFromTerraform(t.Context(), tftypes.NewValue(kind.TerraformType(t.Context()), nil))
 		if err != nil {
 			t.Fatal(err)
@@ -209,9 +210,9 @@ func nullsOf(t *testing.T, all *rows) values {
 }
 
 // textIn returns a text of the type of an attribute.
-func textIn(t *testing.T, all *rows, name, text string) attr.Value {
+func textIn(t *testing.T, all *binding.Rows, name, text string) attr.Value {
 	t.Helper()
-	value, diags := all.of.AttrTypes[name].(basetypes.StringTypable).ValueFromString(t.Context(), types.StringValue(text))
+	value, diags := all.Type.AttrTypes[name].(basetypes.StringTypable).ValueFromString(t.Context(), types.StringValue(text))
 	if diags.HasError() {
 		t.Fatal(diags)
 	}

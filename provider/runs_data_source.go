@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // newRunsDataSource returns carillon_runs: the runs of an app that match a query.
@@ -67,7 +68,7 @@ func runsDataSchema() schema.Schema {
 		MarkdownDescription: "Only the shards of the broadcast with this run id, the highest index first. " +
 			"Default: all runs except shards.",
 	}
-	maps.Copy(attributes, runsRows.dataAttributes())
+	maps.Copy(attributes, runsRows.DataAttributes())
 	return schema.Schema{MarkdownDescription: "The runs of an app, with the latest scheduled time first.", Attributes: attributes}
 }
 
@@ -79,54 +80,57 @@ func runStates() []string {
 	return states
 }
 
-var runsRows = rowsOf(fresh[client.List[run.Run]],
-	blocksRow("runs", func(l *client.List[run.Run]) *[]run.Run { return &l.Items }, rowsOf(fresh[run.Run], runRows), inData,
-		"The runs, with the latest scheduled time first.", alwaysThere),
+var runsRows = binding.Of(binding.Fresh[client.List[run.Run]],
+	binding.Blocks("runs", func(l *client.List[run.Run]) *[]run.Run { return &l.Items }, binding.Of(binding.Fresh[run.Run], runRows),
+		binding.InData, "The runs, with the latest scheduled time first.", binding.AlwaysThere),
 )
 
-var runRows = rowList{
-	textRow("id", func(r *run.Run) *string { return &r.ID }, inData, "Id of the run."),
-	textRow("job", func(r *run.Run) *string { return &r.Job }, inData, "Name of the job."),
-	textRow("trigger", func(r *run.Run) *string { return &r.Trigger }, inData, "Name of the trigger; empty for a run that belongs to none, such "+
-		"as a manual one."),
-	textRow("kind", func(r *run.Run) *run.Kind { return &r.Kind }, inData, "Why the run exists: `schedule`, `manual`, `catch_up` (it stands for "+
-		"misfires), `chain` (the end of another run asked for it), `backfill` (part of a backfill), `alert` (delivers a notification) or "+
-		"`follow` (delivers the end of a run)."),
-	textRow("state", func(r *run.Run) *run.State { return &r.State }, inData, "State of the run: "+either(run.States)+"."),
-	instantRow("scheduled_at", func(r *run.Run) **time.Time { return new(&r.ScheduledAt) }, inData, "Scheduled time of the fire that the run "+
-		"executes."),
-	instantRow("started_at", func(r *run.Run) **time.Time { return &r.StartedAt }, inData, "When the latest attempt began; null before the first "+
-		"one."),
-	instantRow("ended_at", func(r *run.Run) **time.Time { return &r.EndedAt }, inData, "When the latest attempt ended; null while it is in "+
-		"progress."),
-	instantRow("next_attempt_at", func(r *run.Run) **time.Time { return &r.NextAttemptAt }, inData, "When a retrying run is attempted next; null "+
-		"in all other states, and while it waits for its host."),
-	textRow("waits_for", func(r *run.Run) *string { return &r.WaitsFor }, inData, "The host that a retrying run waits for, because its circuit "+
-		"is open; null if it waits for none.", emptyIsNull),
-	instantRow("probe_at", func(r *run.Run) **time.Time { return &r.ProbeAt }, inData, "When the next of the runs that wait for the host goes, as "+
-		"a probe; null without such a wait, and once the host responds again."),
-	textRow("waits_for_endpoint", func(r *run.Run) *string { return &r.WaitsForEndpoint }, inData, "The endpoint that a queued run waits for, "+
-		"because another run of the job is under way there; null if it waits for none.", emptyIsNull),
-	textRow("parent", func(r *run.Run) *string { return &r.Parent }, inData, "Id of the broadcast that a shard is part of; null for other runs.",
-		emptyIsNull),
-	blockRow("shard", func(r *run.Run) **run.Shard { return &r.Shard }, shardRows, inData, "Which part of a broadcast the run is; null for runs "+
-		"that are no shard."),
-	blockRow("callback", func(r *run.Run) **run.CallbackState { return &r.Callback }, callbackStateRows, inData, "What is known of a run in "+
-		"state `waiting_callback`; null in all other states."),
-	wholeRow("revision", func(r *run.Run) *int64 { return &r.Revision }, inData, "Revision of the job when the run was claimed."),
-	textRow("event_id", func(r *run.Run) *string { return &r.EventID }, inData, "The `webhook-id` that the receiver gets, the same for every "+
-		"attempt."),
-	wholeRow("attempt", func(r *run.Run) *int { return &r.Attempt }, inData, "Number of the latest attempt, from 1; 0 while no node has claimed "+
-		"the run."),
-	wholeRow("http_status", func(r *run.Run) *int { return &r.HTTPStatus }, inData, "Status of the response; null without a response.",
-		emptyIsNull),
-	textRow("class", func(r *run.Run) *run.Class { return &r.Class }, inData, "How the latest attempt failed, such as `timeout` or `http_5xx`; "+
-		"null if it did not fail.", emptyIsNull),
-	textRow("error", func(r *run.Run) *string { return &r.Error }, inData, "The failure in words; null if there was none.", emptyIsNull),
+var runRows = binding.List{
+	binding.Text("id", func(r *run.Run) *string { return &r.ID }, binding.InData, "Id of the run."),
+	binding.Text("job", func(r *run.Run) *string { return &r.Job }, binding.InData, "Name of the job."),
+	binding.Text("trigger", func(r *run.Run) *string { return &r.Trigger }, binding.InData, "Name of the trigger; empty for a run "+
+		"that belongs to none, such as a manual one."),
+	binding.Text("kind", func(r *run.Run) *run.Kind { return &r.Kind }, binding.InData, "Why the run exists: `schedule`, `manual`, "+
+		"`catch_up` (it stands for misfires), `chain` (the end of another run asked for it), `backfill` (part of a backfill), "+
+		"`alert` (delivers a notification) or `follow` (delivers the end of a run)."),
+	binding.Text("state", func(r *run.Run) *run.State { return &r.State }, binding.InData, "State of the run: "+either(run.States)+"."),
+	binding.Instant("scheduled_at", func(r *run.Run) **time.Time { return new(&r.ScheduledAt) }, binding.InData,
+		"Scheduled time of the fire that the run executes."),
+	binding.Instant("started_at", func(r *run.Run) **time.Time { return &r.StartedAt }, binding.InData, "When the latest attempt "+
+		"began; null before the first one."),
+	binding.Instant("ended_at", func(r *run.Run) **time.Time { return &r.EndedAt }, binding.InData, "When the latest attempt ended; "+
+		"null while it is in progress."),
+	binding.Instant("next_attempt_at", func(r *run.Run) **time.Time { return &r.NextAttemptAt }, binding.InData,
+		"When a retrying run is attempted next; null in all other states, and while it waits for its host."),
+	binding.Text("waits_for", func(r *run.Run) *string { return &r.WaitsFor }, binding.InData, "The host that a retrying run waits "+
+		"for, because its circuit is open; null if it waits for none.", binding.EmptyIsNull),
+	binding.Instant("probe_at", func(r *run.Run) **time.Time { return &r.ProbeAt }, binding.InData, "When the next of the runs that "+
+		"wait for the host goes, as a probe; null without such a wait, and once the host responds again."),
+	binding.Text("waits_for_endpoint", func(r *run.Run) *string { return &r.WaitsForEndpoint }, binding.InData,
+		"The endpoint that a queued run waits for, because another run of the job is under way there; null if it waits for none.",
+		binding.EmptyIsNull),
+	binding.Text("parent", func(r *run.Run) *string { return &r.Parent }, binding.InData, "Id of the broadcast that a shard is part "+
+		"of; null for other runs.", binding.EmptyIsNull),
+	binding.Block("shard", func(r *run.Run) **run.Shard { return &r.Shard }, shardRows, binding.InData, "Which part of a broadcast "+
+		"the run is; null for runs that are no shard."),
+	binding.Block("callback", func(r *run.Run) **run.CallbackState { return &r.Callback }, callbackStateRows, binding.InData,
+		"What is known of a run in state `waiting_callback`; null in all other states."),
+	binding.Whole("revision", func(r *run.Run) *int64 { return &r.Revision }, binding.InData, "Revision of the job when the run was "+
+		"claimed."),
+	binding.Text("event_id", func(r *run.Run) *string { return &r.EventID }, binding.InData, "The `webhook-id` that the receiver "+
+		"gets, the same for every attempt."),
+	binding.Whole("attempt", func(r *run.Run) *int { return &r.Attempt }, binding.InData, "Number of the latest attempt, from 1; 0 "+
+		"while no node has claimed the run."),
+	binding.Whole("http_status", func(r *run.Run) *int { return &r.HTTPStatus }, binding.InData, "Status of the response; null "+
+		"without a response.", binding.EmptyIsNull),
+	binding.Text("class", func(r *run.Run) *run.Class { return &r.Class }, binding.InData, "How the latest attempt failed, such as "+
+		"`timeout` or `http_5xx`; null if it did not fail.", binding.EmptyIsNull),
+	binding.Text("error", func(r *run.Run) *string { return &r.Error }, binding.InData, "The failure in words; null if there was none.",
+		binding.EmptyIsNull),
 }
 
-func validateRuns(diags *diag.Diagnostics, config values) {
-	var e expander
+func validateRuns(diags *diag.Diagnostics, config binding.Values) {
+	var e binding.Expander
 	query := expandRunQuery(&e, config)
 	var problems input.Problems
 	input.CheckName(&problems, "/app", query.App)
@@ -136,14 +140,14 @@ func validateRuns(diags *diag.Diagnostics, config values) {
 	if query.Trigger != "" {
 		input.CheckName(&problems, "/trigger", query.Trigger)
 	}
-	reportProblems(diags, e.problemsWith(problems.Err()))
+	reportProblems(diags, e.ProblemsWith(problems.Err()))
 }
 
-func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
-	var e expander
+func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
+	var e binding.Expander
 	query := expandRunQuery(&e, m)
 	// ValidateConfig could not check values that were unknown then.
-	if reportProblems(diags, e.problems); diags.HasError() {
+	if reportProblems(diags, e.Problems); diags.HasError() {
 		return m
 	}
 	list, err := c.Runs(ctx, query)
@@ -151,32 +155,32 @@ func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m val
 		c.report(diags, fmt.Sprintf("list the runs of app %q", query.App), err)
 		return m
 	}
-	maps.Copy(m, runsRows.shown(diags, &list))
+	maps.Copy(m, runsRows.Shown(diags, &list))
 	return m
 }
 
-func expandRunQuery(e *expander, m values) dispatcher.RunQuery {
+func expandRunQuery(e *binding.Expander, m binding.Values) dispatcher.RunQuery {
 	query := expandQuery(e, m)
-	query.State, query.Parent = run.State(e.string("/state", m.text("state"))), e.string("/parent", m.text("parent"))
+	query.State, query.Parent = run.State(e.String("/state", m.Text("state"))), e.String("/parent", m.Text("parent"))
 	return query
 }
 
 // expandQuery returns the query of a data source. It asks for one page, which holds as many as the limit allows.
-func expandQuery(e *expander, m values) dispatcher.RunQuery {
+func expandQuery(e *binding.Expander, m binding.Values) dispatcher.RunQuery {
 	query := dispatcher.RunQuery{
-		App: e.string("/app", m.text("app")), Job: e.string("/job", m.text("job")), Trigger: e.string("/trigger", m.text("trigger")),
+		App: e.String("/app", m.Text("app")), Job: e.String("/job", m.Text("job")), Trigger: e.String("/trigger", m.Text("trigger")),
 	}
-	if from := e.instant("/from", m.text("from")); from != nil {
+	if from := e.Instant("/from", m.Text("from")); from != nil {
 		query.From = *from
 	}
-	if to := e.instant("/to", m.text("to")); to != nil {
+	if to := e.Instant("/to", m.Text("to")); to != nil {
 		query.To = *to
 	}
 	bounds := fmt.Sprintf("give one from 1 to %d", maxLimit)
-	before := len(e.problems)
-	query.Page.Limit = e.whole("/limit", m.number("limit"), defaultLimit, input.CodePageLimit, bounds)
-	if limit := query.Page.Limit; len(e.problems) == before && (limit < 1 || limit > maxLimit) {
-		e.problems.Add("/limit", input.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
+	before := len(e.Problems)
+	query.Page.Limit = e.Whole("/limit", m.Number("limit"), defaultLimit, input.CodePageLimit, bounds)
+	if limit := query.Page.Limit; len(e.Problems) == before && (limit < 1 || limit > maxLimit) {
+		e.Problems.Add("/limit", input.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
 	}
 	return query
 }

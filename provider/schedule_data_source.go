@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/view"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // newScheduleDataSource returns carillon_schedule: when a schedule would fire if it were declared now.
@@ -73,10 +74,10 @@ func scheduleDataSchema() schema.Schema {
 	}
 }
 
-func readSchedule(ctx context.Context, c *connection, diags *diag.Diagnostics, m values) values {
-	var e expander
+func readSchedule(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
+	var e binding.Expander
 	asked := expandPreview(&e, m)
-	if reportProblems(diags, e.problemsWith(asked.Validate())); diags.HasError() {
+	if reportProblems(diags, e.ProblemsWith(asked.Validate())); diags.HasError() {
 		return m
 	}
 	preview, err := c.Preview(ctx, asked)
@@ -105,22 +106,22 @@ func localTime(s *schedule.Schedule, at time.Time) string {
 	return s.In(at).Format("Mon 2006-01-02 15:04:05 -07:00")
 }
 
-func expandPreview(e *expander, m values) view.PreviewRequest {
+func expandPreview(e *binding.Expander, m binding.Values) view.PreviewRequest {
 	asked := view.PreviewRequest{
-		App: e.string("/app", m.text("app")), Identity: e.string("/identity", m.text("identity")), From: e.instant("/from", m.text("from")),
+		App: e.String("/app", m.Text("app")), Identity: e.String("/identity", m.Text("identity")), From: e.Instant("/from", m.Text("from")),
 		Schedule: dispatcher.Schedule{
-			Expression: e.string("/expression", m.text("expression")), Timezone: e.string("/timezone", m.text("timezone")),
-			Calendar: e.string("/calendar", m.text("calendar")),
+			Expression: e.String("/expression", m.Text("expression")), Timezone: e.String("/timezone", m.Text("timezone")),
+			Calendar: e.String("/calendar", m.Text("calendar")),
 		},
 	}
-	expandOptional(e, "/dialect", m.text("dialect"), &asked.Dialect)
-	expandOptional(e, "/gap", m.text("gap"), &asked.Gap)
-	expandOptional(e, "/overlap", m.text("overlap"), &asked.Overlap)
-	expandOptional(e, "/on_excluded", m.text("on_excluded"), &asked.OnExcluded)
+	binding.SetText(e, "/dialect", m.Text("dialect"), &asked.Dialect)
+	binding.SetText(e, "/gap", m.Text("gap"), &asked.Gap)
+	binding.SetText(e, "/overlap", m.Text("overlap"), &asked.Overlap)
+	binding.SetText(e, "/on_excluded", m.Text("on_excluded"), &asked.OnExcluded)
 	rule := fmt.Sprintf("give a number from 1 to %d", view.MaxPreview)
-	asked.Count = e.whole("/fires", m.number("fires"), view.DefaultPreview, input.CodeCountRange, rule)
+	asked.Count = e.Whole("/fires", m.Number("fires"), view.DefaultPreview, input.CodeCountRange, rule)
 	if asked.Count < 1 || asked.Count > view.MaxPreview {
-		e.problems.Add("/fires", input.CodeCountRange, "fires %d is out of range; %s", asked.Count, rule)
+		e.Problems.Add("/fires", input.CodeCountRange, "fires %d is out of range; %s", asked.Count, rule)
 		asked.Count = view.DefaultPreview
 	}
 	return asked

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // jobServer serves the requests about jobs, of which a configuration may have thousands. It does what the framework would
@@ -185,7 +187,7 @@ func (s jobServer) decode(ctx context.Context, sources ...*tfprotov6.DynamicValu
 // settled returns what the API made of a job, but keeps each text of prior that means the same, such as 60s for 1m. If
 // nothing differs, it returns source, from which prior was decoded.
 func (s jobServer) settled(
-	ctx context.Context, source *tfprotov6.DynamicValue, prior types.Object, model values,
+	ctx context.Context, source *tfprotov6.DynamicValue, prior types.Object, model binding.Values,
 ) (*tfprotov6.DynamicValue, error) {
 	object, diags := types.ObjectValue(s.kind.AttrTypes, model)
 	if _, err := checked(object, diags); err != nil {

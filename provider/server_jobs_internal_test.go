@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // Where the table of attributes lacks something, jobs would be planned in another way than the schema says.
@@ -38,11 +40,11 @@ func configuredJob(t *testing.T, s jobServer) *tfprotov6.DynamicValue {
 	}
 	target, hook := null(s.attributes["target"].inner), null(s.attributes["target"].inner["webhook"].inner)
 	hook["url"] = types.StringValue("https://example.com/hook")
-	target["webhook"] = types.ObjectValueMust(webhookRows.of.AttrTypes, hook)
+	target["webhook"] = types.ObjectValueMust(webhookRows.Type.AttrTypes, hook)
 	job := null(s.attributes)
 	job["app"], job["name"] = types.StringValue("crm"), types.StringValue("nightly")
-	job["target"] = types.ObjectValueMust(targetRows.of.AttrTypes, target)
-	job["trigger"] = types.MapValueMust(triggerRows.of, map[string]attr.Value{})
+	job["target"] = types.ObjectValueMust(targetRows.Type.AttrTypes, target)
+	job["trigger"] = types.MapValueMust(triggerRows.Type, map[string]attr.Value{})
 	config, err := encodeObject(t.Context(), types.ObjectValueMust(s.kind.AttrTypes, job))
 	if err != nil {
 		t.Fatal(err)
@@ -94,9 +96,9 @@ func TestRareRequestsAboutJobsAreLeftToTheFramework(t *testing.T) {
 func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 	t.Parallel()
 	of := types.ObjectType{AttrTypes: map[string]attr.Type{
-		"text": types.StringType, "duration": semanticType[durations]{}, "on": types.BoolType, "revision": types.Int64Type,
+		"text": types.StringType, "duration": binding.SemanticType[binding.DurationText]{}, "on": types.BoolType, "revision": types.Int64Type,
 		"number": types.NumberType, "list": types.ListType{ElemType: types.NumberType}, "map": types.MapType{ElemType: types.StringType},
-		"inner": triggerRows.of,
+		"inner": triggerRows.Type,
 	}}
 	precise, _, err := big.ParseFloat("12345678901234567890.5", 10, 512, big.ToNearestEven)
 	if err != nil {
@@ -104,21 +106,21 @@ func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 	}
 	for name, values := range map[string]map[string]attr.Value{
 		"known": {
-			"text": types.StringValue("a"), "duration": newSemanticString[durations]("60s"), "on": types.BoolValue(true),
+			"text": types.StringValue("a"), "duration": binding.NewSemanticString[binding.DurationText]("60s"), "on": types.BoolValue(true),
 			"revision": types.Int64Value(math.MaxInt64), "number": types.NumberValue(precise),
-			"list":  types.ListValueMust(types.NumberType, []attr.Value{flattenNumber(1), types.NumberNull(), types.NumberUnknown()}),
+			"list":  types.ListValueMust(types.NumberType, []attr.Value{binding.FlattenNumber(1), types.NumberNull(), types.NumberUnknown()}),
 			"map":   types.MapValueMust(types.StringType, map[string]attr.Value{"a": types.StringValue(""), "b": types.StringUnknown()}),
-			"inner": types.ObjectUnknown(triggerRows.of.AttrTypes),
+			"inner": types.ObjectUnknown(triggerRows.Type.AttrTypes),
 		},
 		"null": {
-			"text": types.StringNull(), "duration": durationString{types.StringNull()}, "on": types.BoolNull(), "revision": types.Int64Null(),
+			"text": types.StringNull(), "duration": binding.DurationString{StringValue: types.StringNull()}, "on": types.BoolNull(), "revision": types.Int64Null(),
 			"number": types.NumberNull(), "list": types.ListNull(types.NumberType), "map": types.MapNull(types.StringType),
-			"inner": types.ObjectNull(triggerRows.of.AttrTypes),
+			"inner": types.ObjectNull(triggerRows.Type.AttrTypes),
 		},
 		"unknown": {
-			"text": types.StringUnknown(), "duration": durationString{types.StringUnknown()}, "on": types.BoolUnknown(),
+			"text": types.StringUnknown(), "duration": binding.DurationString{StringValue: types.StringUnknown()}, "on": types.BoolUnknown(),
 			"revision": types.Int64Unknown(), "number": types.NumberUnknown(), "list": types.ListUnknown(types.NumberType),
-			"map": types.MapUnknown(types.StringType), "inner": types.ObjectNull(triggerRows.of.AttrTypes),
+			"map": types.MapUnknown(types.StringType), "inner": types.ObjectNull(triggerRows.Type.AttrTypes),
 		},
 	} {
 		given := types.ObjectValueMust(of.AttrTypes, values)
@@ -162,14 +164,14 @@ func TestNumbersOfEveryFormAreDecoded(t *testing.T) {
 func TestReadKeepsWhatMeansTheSame(t *testing.T) {
 	t.Parallel()
 	of := types.ObjectType{AttrTypes: map[string]attr.Type{
-		"timeout": semanticType[durations]{}, "at": types.ListType{ElemType: semanticType[instants]{}},
-		"waits": types.MapType{ElemType: semanticType[durations]{}},
+		"timeout": binding.SemanticType[binding.DurationText]{}, "at": types.ListType{ElemType: binding.SemanticType[binding.InstantText]{}},
+		"waits": types.MapType{ElemType: binding.SemanticType[binding.DurationText]{}},
 	}}
 	object := func(timeout, at, wait string) types.Object {
 		return types.ObjectValueMust(of.AttrTypes, map[string]attr.Value{
-			"timeout": newSemanticString[durations](timeout),
-			"at":      types.ListValueMust(semanticType[instants]{}, []attr.Value{newSemanticString[instants](at)}),
-			"waits":   types.MapValueMust(semanticType[durations]{}, map[string]attr.Value{"a": newSemanticString[durations](wait)}),
+			"timeout": binding.NewSemanticString[binding.DurationText](timeout),
+			"at":      types.ListValueMust(binding.SemanticType[binding.InstantText]{}, []attr.Value{binding.NewSemanticString[binding.InstantText](at)}),
+			"waits":   types.MapValueMust(binding.SemanticType[binding.DurationText]{}, map[string]attr.Value{"a": binding.NewSemanticString[binding.DurationText](wait)}),
 		})
 	}
 	prior := object("60s", "2030-01-01T02:00:00+02:00", "1h")

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // targetKinds are the names of all kinds of target. To add one, add its rows. What follows a run can be told to all but a group: a
@@ -19,41 +20,42 @@ var (
 )
 
 // targetRows are what a run calls.
-var targetRows = rowsOf(fresh[target.Target],
+var targetRows = binding.Of(binding.Fresh[target.Target],
 	targetBlocks(targetKinds, func(_, text string) string { return text + " Default: the target is of another kind." }),
-	shownRow("kind", func(t *target.Target) string { return string(t.Summary().Kind) }, inData, "`webhook`, `lambda`, `group`, `sqs` or "+
-		"`sns`."),
-	shownRow("name", func(t *target.Target) string { return t.Summary().Name }, inData, "The host of a webhook, with its port unless that is "+
-		"the scheme's, or the name of the function, group, queue or topic."),
+	binding.Shown("kind", func(t *target.Target) string { return string(t.Summary().Kind) }, binding.InData, "`webhook`, `lambda`, "+
+		"`group`, `sqs` or `sns`."),
+	binding.Shown("name", func(t *target.Target) string { return t.Summary().Name }, binding.InData, "The host of a webhook, with "+
+		"its port unless that is the scheme's, or the name of the function, group, queue or topic."),
 )
 
 // followTargetRows are what is told how a run ended.
-var followTargetRows = rowsOf(fresh[target.Target],
+var followTargetRows = binding.Of(binding.Fresh[target.Target],
 	targetBlocks(followKinds, func(kind, _ string) string {
 		return "As `" + kind + "` in `target` of the job. Default: the target is of another kind."
 	}))
 
 // targetBlocks are the blocks of kinds of target. While it is unknown whether one is null, the number of kinds cannot be checked.
-func targetBlocks(kinds []string, describe func(kind, text string) string) rowList {
-	all := rowList{
-		blockRow("webhook", func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows, optional,
-			describe("webhook", "An HTTP request. Any 2xx response is a success, and redirects are not followed."), decides(kinds...)),
-		blockRow("lambda", func(t *target.Target) **target.Lambda { return &t.Lambda }, lambdaRows, optional,
-			describe("lambda", "An AWS Lambda function, invoked once for each attempt with the credentials of the node."), decides(kinds...)),
-		blockRow("sqs", func(t *target.Target) **target.SQS { return &t.SQS }, sqsRows, optional,
+func targetBlocks(kinds []string, describe func(kind, text string) string) binding.List {
+	all := binding.List{
+		binding.Block("webhook", func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows, binding.Optional, describe(
+			"webhook", "An HTTP request. Any 2xx response is a success, and redirects are not followed."), binding.Decides(kinds...)),
+		binding.Block("lambda", func(t *target.Target) **target.Lambda { return &t.Lambda }, lambdaRows, binding.Optional, describe(
+			"lambda", "An AWS Lambda function, invoked once for each attempt with the credentials of the node."),
+			binding.Decides(kinds...)),
+		binding.Block("sqs", func(t *target.Target) **target.SQS { return &t.SQS }, sqsRows, binding.Optional,
 			describe("sqs", "An Amazon SQS queue, which gets one message for each attempt, sent with the credentials of the node."),
-			decides(kinds...)),
-		blockRow("sns", func(t *target.Target) **target.SNS { return &t.SNS }, snsRows, optional,
-			describe("sns", "An Amazon SNS topic, which gets one message for each attempt, published with the credentials of the node. The "+
-				"message has at most 256 KiB with its attributes."), decides(kinds...)),
+			binding.Decides(kinds...)),
+		binding.Block("sns", func(t *target.Target) **target.SNS { return &t.SNS }, snsRows, binding.Optional, describe("sns",
+			"An Amazon SNS topic, which gets one message for each attempt, published with the credentials of the node. The message "+
+				"has at most 256 KiB with its attributes."), binding.Decides(kinds...)),
 	}
 	if !slices.Contains(kinds, "group") {
 		return all
 	}
-	return append(all, blockRow("group", func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows, optional,
+	return append(all, binding.Block("group", func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows, binding.Optional,
 		describe("group", "An HTTP request to one endpoint of an endpoint group, chosen for each run. The group says how requests "+
 			"authenticate and are signed. An endpoint that cannot be reached is passed over for the next one within the same attempt, but "+
-			"never after it may have received the request."), decides(kinds...)))
+			"never after it may have received the request."), binding.Decides(kinds...)))
 }
 
 // request are the fields that webhooks and requests to endpoint groups have in common.
@@ -72,38 +74,41 @@ func requestOf(w *target.Webhook) *request {
 }
 
 // requestRows take the rows of method and body, which alerts describe in their own way.
-func requestRows(method, body string) rowList {
-	return rowList{
-		textRow("method", func(r *request) *string { return r.method }, standard, method, emptyIsValue, decides("cloud_events")),
-		durationRow("timeout", func(r *request) *input.Duration { return r.timeout }, standard, "Time limit of one attempt, from connecting to "+
-			"the last byte, such as `500ms`, `30s` or `1h30m`; from `100ms` to `24h`."),
-		mapRow("headers", func(r *request) *map[string]string { return r.headers }, optional, "Headers to send: at most 50, each value at most "+
-			"8 KiB. Values may be templates, like `body`. Headers that frame the request or identify the sender (`Host`, `Content-Length`, "+
-			"`User-Agent`, `webhook-*` and the like) are refused. The state contains all headers; set secret ones from a variable marked "+
-			"`sensitive`. Default: none."),
-		textRow("body", func(r *request) *string { return r.body }, optional, body),
-		textsRow("success_codes", func(r *request) *[]target.SuccessCode { return r.successCodes }, optional, fmt.Sprintf("Statuses that count "+
-			"as success, such as `\"204\"`, or classes of statuses, such as `\"2xx\"`; at most %d. Default: `[\"2xx\"]`.",
-			target.MaxSuccessCodes)),
-		textRow("expect_body", func(r *request) *string { return r.expectBody }, optional, "A regular expression (RE2) that the first 64 KiB of "+
-			"a successful response's body must match; otherwise the attempt fails. Default: any body is accepted."),
-		textRow("cloud_events", func(r *request) *target.CloudEvents { return r.cloudEvents }, optional, "Makes each request a CloudEvent 1.0: "+
+func requestRows(method, body string) binding.List {
+	return binding.List{
+		binding.Text("method", func(r *request) *string { return r.method }, binding.Default, method, binding.EmptyIsValue,
+			binding.Decides("cloud_events")),
+		binding.Duration("timeout", func(r *request) *input.Duration { return r.timeout }, binding.Default,
+			"Time limit of one attempt, from connecting to the last byte, such as `500ms`, `30s` or `1h30m`; from `100ms` to `24h`."),
+		binding.Map("headers", func(r *request) *map[string]string { return r.headers }, binding.Optional, "Headers to send: at most "+
+			"50, each value at most 8 KiB. Values may be templates, like `body`. Headers that frame the request or identify the "+
+			"sender (`Host`, `Content-Length`, `User-Agent`, `webhook-*` and the like) are refused. The state contains all headers; "+
+			"set secret ones from a variable marked `sensitive`. Default: none."),
+		binding.Text("body", func(r *request) *string { return r.body }, binding.Optional, body),
+		binding.Texts("success_codes", func(r *request) *[]target.SuccessCode { return r.successCodes }, binding.Optional, fmt.Sprintf(
+			"Statuses that count as success, such as `\"204\"`, or classes of statuses, such as `\"2xx\"`; at most %d. Default: "+
+				"`[\"2xx\"]`.", target.MaxSuccessCodes)),
+		binding.Text("expect_body", func(r *request) *string { return r.expectBody }, binding.Optional, "A regular expression (RE2) "+
+			"that the first 64 KiB of a successful response's body must match; otherwise the attempt fails. Default: any body is "+
+			"accepted."),
+		binding.Text("cloud_events", func(r *request) *target.CloudEvents { return r.cloudEvents }, binding.Optional, "Makes each request a CloudEvent 1.0: "+
 			"`binary` puts its attributes into headers, `structured` wraps the payload in an envelope. Default: requests are not CloudEvents.",
-			decides("cloud_events")), // not every method can carry one
+			binding.Decides("cloud_events")), // not every method can carry one
 		traceContextRow("as the header `traceparent`", func(r *request) *bool { return r.traceContext }),
 	}
 }
 
 // jobRequestRows are requestRows for the targets of jobs.
-func jobRequestRows() rowList {
+func jobRequestRows() binding.List {
 	return append(requestRows("HTTP method: "+either(target.Methods)+". `GET` and `HEAD` send no body.",
 		"A template for the body, which replaces the payload. Template and result are at most 256 KiB. These actions insert values of the "+
 			"attempt: "+either(templateActions(target.TemplateFields))+". With `callback`, these do, too: "+
-			either(templateActions(target.CallbackTemplateFields))+". `{{json .Job}}` and `{{urlquery .Job}}` write any of them as JSON or "+
+			either(templateActions(target.CallbackTemplateFields))+". `{{json .Job}}` and `{{urlquery .Job}}` write any of them as "+
+			"JSON or "+
 			"percent-encoded, `{{date \"%Y-%m-%d\" \"Europe/Berlin\" .ScheduledAt}}` writes an instant in the format of strftime, and "+
 			"`{{if .PreviousFire}}…{{else}}…{{end}}` tests whether there is one. Write `{{\"{{\"}}` for literal braces. The body is sent as "+
 			"`application/json` unless `headers` say otherwise. Default: the payload is the body."),
-		blockRow("callback", func(r *request) **target.CallbackPolicy { return r.callback }, callbackRows, optional, "Lets the target respond "+
+		binding.Block("callback", func(r *request) **target.CallbackPolicy { return r.callback }, callbackRows, binding.Optional, "Lets the target respond "+
 			"with status 202 and finish later: the run then waits for its callback. Any other success ends the run at once. The nodes need "+
 			"`--callback-url`. Default: 202 is a success like any other."))
 }
@@ -118,22 +123,23 @@ func templateActions(fields []string) []string {
 }
 
 // traceContextRow is the row of every kind of target; how says where the target finds the context.
-func traceContextRow[P any](how string, field func(P) *bool) *row {
-	return boolRow("trace_context", field, optional, "Whether the target gets the W3C trace context of the attempt, "+how+", to continue the "+
+func traceContextRow[P any](how string, field func(P) *bool) *binding.Row {
+	return binding.Bool("trace_context", field, binding.Optional, "Whether the target gets the W3C trace context of the attempt, "+how+", to continue the "+
 		"trace of the run. Set it for targets of your own, not for those of others. Default: `false`.")
 }
 
-var callbackRows = rowsOf(fresh[target.CallbackPolicy],
-	durationRow("timeout", func(c *target.CallbackPolicy) *input.Duration { return &c.Timeout }, standard, "How long after the acceptance, "+
-		"and after each heartbeat, the callback may come, such as `90s` or `2h`; from `1s` to `168h`. After that, the attempt has timed "+
-		"out. With heartbeats, an attempt waits for at most `168h` in total."),
+var callbackRows = binding.Of(binding.Fresh[target.CallbackPolicy],
+	binding.Duration("timeout", func(c *target.CallbackPolicy) *input.Duration { return &c.Timeout }, binding.Default,
+		"How long after the acceptance, and after each heartbeat, the callback may come, such as `90s` or `2h`; from `1s` to `168h`. "+
+			"After that, the attempt has timed out. With heartbeats, an attempt waits for at most `168h` in total."),
 )
 
-var webhookRows = rowsOf(fresh[target.Webhook],
-	textRow("url", func(w *target.Webhook) *string { return &w.URL }, required, "Absolute URL, `http` or `https`, of at most 2048 characters, "+
-		"without user, password and fragment. The part after the host may be a template, like `body`; values are percent-encoded."),
-	within(requestOf, jobRequestRows()),
-	within(protectedBy, protectionRows()),
+var webhookRows = binding.Of(binding.Fresh[target.Webhook],
+	binding.Text("url", func(w *target.Webhook) *string { return &w.URL }, binding.Required, "Absolute URL, `http` or `https`, of at "+
+		"most 2048 characters, without user, password and fragment. The part after the host may be a template, like `body`; values "+
+		"are percent-encoded."),
+	binding.Within(requestOf, jobRequestRows()),
+	binding.Within(protectedBy, protectionRows()),
 )
 
 // protected are the fields that say how requests are signed, authenticate and connect.
@@ -145,33 +151,34 @@ type protected struct {
 
 func protectedBy(w *target.Webhook) *protected { return &protected{&w.Signing, &w.Auth, &w.TLS} }
 
-func protectionRows() rowList {
-	return rowList{
-		blockRow("signing", func(p *protected) **target.Signing { return p.signing }, signingRows, optional, "Signs each request by Standard "+
-			"Webhooks, in the header `webhook-signature`. Default: requests are not signed."),
-		blockRow("auth", func(p *protected) **target.Auth { return p.auth }, authRows, optional, "How requests authenticate; exactly one of "+
-			"these. Default: none."),
-		blockRow("tls", func(p *protected) **target.TLS { return p.tls }, tlsRows, optional, "Settings of `https` connections. Default: the "+
-			"certificates of the node's system, and TLS 1.2 or later."),
+func protectionRows() binding.List {
+	return binding.List{
+		binding.Block("signing", func(p *protected) **target.Signing { return p.signing }, signingRows, binding.Optional,
+			"Signs each request by Standard Webhooks, in the header `webhook-signature`. Default: requests are not signed."),
+		binding.Block("auth", func(p *protected) **target.Auth { return p.auth }, authRows, binding.Optional,
+			"How requests authenticate; exactly one of these. Default: none."),
+		binding.Block("tls", func(p *protected) **target.TLS { return p.tls }, tlsRows, binding.Optional,
+			"Settings of `https` connections. Default: the certificates of the node's system, and TLS 1.2 or later."),
 	}
 }
 
-var signingRows = rowsOf(fresh[target.Signing],
-	labelledRow("secret", func(s *target.Signing) *map[string]target.Secret { return &s.Secrets }, secretRows, optional, fmt.Sprintf("A "+
-		"secret; its label is a name (%s). At least one and at most %d. Each request carries a signature for each. To replace a secret, "+
-		"add the new one, give it to the receivers, and then remove the old one. `whsec_` and base64 of 24 to 64 bytes makes HMAC-SHA256 "+
-		"signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones (`v1a`). Default: none, which is refused.",
-		nameRule, target.MaxSigningSecrets), token("secrets")),
+var signingRows = binding.Of(binding.Fresh[target.Signing],
+	binding.Labelled("secret", func(s *target.Signing) *map[string]target.Secret { return &s.Secrets }, binding.Secrets,
+		binding.Optional, fmt.Sprintf("A secret; its label is a name (%s). At least one and at most %d. Each request carries a "+
+			"signature for each. To replace a secret, add the new one, give it to the receivers, and then remove the old one. `whsec_` "+
+			"and base64 of 24 to 64 bytes makes HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones "+
+			"(`v1a`). Default: none, which is refused.", nameRule, target.MaxSigningSecrets), binding.Token("secrets")),
 )
 
-var tlsRows = rowsOf(fresh[target.TLS],
-	textRow("ca_certificates", func(t *target.TLS) *string { return &t.CACertificates }, optional, "PEM certificates of the authorities that "+
-		"may sign the target's certificate, instead of those that the node's system trusts. Default: those of the system."),
-	textRow("client_certificate", func(t *target.TLS) *string { return &t.ClientCertificate }, optional, "PEM certificate chain that the node "+
-		"presents. Default: none.", decides(""), hides("client_key")), // they must belong together
-	textRow("min_version", func(t *target.TLS) *string { return &t.MinVersion }, optional, "`1.2` or `1.3`. Default: `1.2`."),
-	blockRow("client_key", func(t *target.TLS) **target.Secret { return &t.ClientKey }, secretRows, optional, "PEM private key of the client "+
-		"certificate. Default: none.", decides(""), hides("client_key")),
+var tlsRows = binding.Of(binding.Fresh[target.TLS],
+	binding.Text("ca_certificates", func(t *target.TLS) *string { return &t.CACertificates }, binding.Optional,
+		"PEM certificates of the authorities that may sign the target's certificate, instead of those that the node's system trusts. "+
+			"Default: those of the system."),
+	binding.Text("client_certificate", func(t *target.TLS) *string { return &t.ClientCertificate }, binding.Optional, "PEM certificate chain that the node "+
+		"presents. Default: none.", binding.Decides(""), binding.Hides("client_key")), // they must belong together
+	binding.Text("min_version", func(t *target.TLS) *string { return &t.MinVersion }, binding.Optional, "`1.2` or `1.3`. Default: `1.2`."),
+	binding.Block("client_key", func(t *target.TLS) **target.Secret { return &t.ClientKey }, binding.Secrets, binding.Optional,
+		"PEM private key of the client certificate. Default: none.", binding.Decides(""), binding.Hides("client_key")),
 )
 
 // sharedMessage are the fields that a message to a queue and one to a topic have in common.
@@ -183,122 +190,126 @@ type sharedMessage struct {
 	traceContext *bool
 }
 
-func messageRows(what, verb string) rowList {
-	return rowList{
-		textRow("body", func(m *sharedMessage) *string { return m.body }, optional, "Template for the body, at most 256 KiB. Default: the "+
-			"payload, or without one a description of the fire."),
-		mapRow("attributes", func(m *sharedMessage) *map[string]string { return m.attributes }, optional, "Attributes of the message, at most 9. "+
-			"Values may be templates; one that is empty once it is filled in is left out. Carillon adds the attribute `carillon`, which "+
-			"describes the attempt. Default: none."),
-		textRow("message_group_id", func(m *sharedMessage) *string { return m.group }, optional, "Template for the group of the message, up to "+
-			"128 characters. Default: `APP/JOB` for a FIFO "+what+", otherwise none."),
+func messageRows(what, verb string) binding.List {
+	return binding.List{
+		binding.Text("body", func(m *sharedMessage) *string { return m.body }, binding.Optional, "Template for the body, at most 256 "+
+			"KiB. Default: the payload, or without one a description of the fire."),
+		binding.Map("attributes", func(m *sharedMessage) *map[string]string { return m.attributes }, binding.Optional,
+			"Attributes of the message, at most 9. Values may be templates; one that is empty once it is filled in is left out. "+
+				"Carillon adds the attribute `carillon`, which describes the attempt. Default: none."),
+		binding.Text("message_group_id", func(m *sharedMessage) *string { return m.group }, binding.Optional,
+			"Template for the group of the message, up to 128 characters. Default: `APP/JOB` for a FIFO "+what+", otherwise none."),
 		roleRow(verb, func(m *sharedMessage) **target.AssumeRole { return m.role }),
 		messageTimeoutRow(func(m *sharedMessage) *input.Duration { return m.timeout }),
 		traceContextRow("as `traceparent` in the message's attribute `carillon`", func(m *sharedMessage) *bool { return m.traceContext }),
 	}
 }
 
-func messageTimeoutRow[P any](field func(P) *input.Duration) *row {
-	return durationRow("timeout", field, standard, "Time limit of one attempt, from `100ms` to `24h`.")
+func messageTimeoutRow[P any](field func(P) *input.Duration) *binding.Row {
+	return binding.Duration("timeout", field, binding.Default, "Time limit of one attempt, from `100ms` to `24h`.")
 }
 
 // decidesOfResource is what cannot be judged while the ARN of a queue or topic is unknown: region and role must agree, and
 // whether it is a FIFO one decides about its group.
-var decidesOfResource = decides("assume_role/role_arn", "message_group_id")
+var decidesOfResource = binding.Decides("assume_role/role_arn", "message_group_id")
 
-var sqsRows = rowsOf(fresh[target.SQS],
-	textRow("queue_arn", func(s *target.SQS) *string { return &s.QueueARN }, required, "ARN of the queue, such as "+
+var sqsRows = binding.Of(binding.Fresh[target.SQS],
+	binding.Text("queue_arn", func(s *target.SQS) *string { return &s.QueueARN }, binding.Required, "ARN of the queue, such as "+
 		"`aws_sqs_queue.orders.arn`.", decidesOfResource),
-	within(func(s *target.SQS) *sharedMessage {
+	binding.Within(func(s *target.SQS) *sharedMessage {
 		return &sharedMessage{&s.Body, &s.MessageGroupID, &s.Attributes, &s.AssumeRole, &s.Timeout, &s.TraceContext}
 	}, messageRows("queue", "send the message")),
 )
 
-var snsRows = rowsOf(fresh[target.SNS],
-	textRow("topic_arn", func(s *target.SNS) *string { return &s.TopicARN }, required, "ARN of the topic, such as "+
+var snsRows = binding.Of(binding.Fresh[target.SNS],
+	binding.Text("topic_arn", func(s *target.SNS) *string { return &s.TopicARN }, binding.Required, "ARN of the topic, such as "+
 		"`aws_sns_topic.orders.arn`.", decidesOfResource),
-	textRow("subject", func(s *target.SNS) *string { return &s.Subject }, optional, "Template for the subject of mails, which is cut to 99 "+
-		"characters. Default: none."),
-	within(func(s *target.SNS) *sharedMessage {
+	binding.Text("subject", func(s *target.SNS) *string { return &s.Subject }, binding.Optional, "Template for the subject of mails, "+
+		"which is cut to 99 characters. Default: none."),
+	binding.Within(func(s *target.SNS) *sharedMessage {
 		return &sharedMessage{&s.Body, &s.MessageGroupID, &s.Attributes, &s.AssumeRole, &s.Timeout, &s.TraceContext}
 	}, messageRows("topic", "publish the message")),
 )
 
 // roleRow is the role of a target of AWS. verb says what a node does as the role.
-func roleRow[P any](verb string, field func(P) **target.AssumeRole) *row {
-	return blockRow("assume_role", field, assumeRoleRows, optional, "A role to "+verb+" as. Default: the node's own.")
+func roleRow[P any](verb string, field func(P) **target.AssumeRole) *binding.Row {
+	return binding.Block("assume_role", field, assumeRoleRows, binding.Optional, "A role to "+verb+" as. Default: the node's own.")
 }
 
-var assumeRoleRows = rowsOf(fresh[target.AssumeRole],
-	textRow("role_arn", func(a *target.AssumeRole) *string { return &a.RoleARN }, required, "ARN of the role."),
-	mapRow("session_tags", func(a *target.AssumeRole) *map[string]string { return &a.SessionTags }, optional, "Tags of the session, at most "+
-		"48; none that begins with `carillon:` or `aws:`. Default: none."),
+var assumeRoleRows = binding.Of(binding.Fresh[target.AssumeRole],
+	binding.Text("role_arn", func(a *target.AssumeRole) *string { return &a.RoleARN }, binding.Required, "ARN of the role."),
+	binding.Map("session_tags", func(a *target.AssumeRole) *map[string]string { return &a.SessionTags }, binding.Optional,
+		"Tags of the session, at most 48; none that begins with `carillon:` or `aws:`. Default: none."),
 )
 
-var lambdaRows = rowsOf(fresh[target.Lambda],
-	textRow("function", func(l *target.Lambda) *string { return &l.Function }, required, "Name (`my-function`), partial ARN "+
+var lambdaRows = binding.Of(binding.Fresh[target.Lambda],
+	binding.Text("function", func(l *target.Lambda) *string { return &l.Function }, binding.Required, "Name (`my-function`), partial ARN "+
 		"(`123456789012:function:my-function`) or ARN, each with or without `:QUALIFIER`, a version or alias.",
-		decides("region", "assume_role/role_arn")), // function, region and role must agree
-	textRow("invocation", func(l *target.Lambda) *target.Invocation { return &l.Invocation }, standard, "`RequestResponse` waits for the "+
+		binding.Decides("region", "assume_role/role_arn")), // function, region and role must agree
+	binding.Text("invocation", func(l *target.Lambda) *target.Invocation { return &l.Invocation }, binding.Default, "`RequestResponse` waits for the "+
 		"result of the function. `Event` succeeds as soon as Lambda accepts the invocation, and leaves it to Lambda's own queue and "+
-		"retries.", decides("client_context", "callback")), // only one kind has a context, and only the other a callback
-	textRow("region", func(l *target.Lambda) *string { return &l.Region }, optional, "Region of the function. Default: that of its ARN, or "+
-		"else that of the node.", decides("region", "assume_role/role_arn")),
-	jsonRow("client_context", func(l *target.Lambda) *json.RawMessage { return &l.ClientContext }, optional, "JSON object that the function "+
-		"finds in its context, at most 3583 bytes in base64; only with `RequestResponse`. Default: none."),
-	wholeRow("concurrency", func(l *target.Lambda) *int { return &l.Concurrency }, standard, "How many attempts a node makes at once, at most "+
-		"`10000`. With `0`, the node's limit for any host applies.",
-		advice(input.CodeCountRange, "give how many attempts a node makes at once, or 0 for no limit of its own")),
-	durationRow("timeout", func(l *target.Lambda) *input.Duration { return &l.Timeout }, standard, "Time limit of one attempt, from `100ms` "+
-		"to `15m`. Set it longer than the function's own timeout: the function keeps running when an attempt is abandoned."),
+		"retries.", binding.Decides("client_context", "callback")), // only one kind has a context, and only the other a callback
+	binding.Text("region", func(l *target.Lambda) *string { return &l.Region }, binding.Optional, "Region of the function. Default: "+
+		"that of its ARN, or else that of the node.", binding.Decides("region", "assume_role/role_arn")),
+	binding.JSON("client_context", func(l *target.Lambda) *json.RawMessage { return &l.ClientContext }, binding.Optional,
+		"JSON object that the function finds in its context, at most 3583 bytes in base64; only with `RequestResponse`. Default: none."),
+	binding.Whole("concurrency", func(l *target.Lambda) *int { return &l.Concurrency }, binding.Default, "How many attempts a node "+
+		"makes at once, at most `10000`. With `0`, the node's limit for any host applies.", binding.Advice(input.CodeCountRange,
+		"give how many attempts a node makes at once, or 0 for no limit of its own")),
+	binding.Duration("timeout", func(l *target.Lambda) *input.Duration { return &l.Timeout }, binding.Default,
+		"Time limit of one attempt, from `100ms` to `15m`. Set it longer than the function's own timeout: the function keeps running "+
+			"when an attempt is abandoned."),
 	roleRow("invoke the function", func(l *target.Lambda) **target.AssumeRole { return &l.AssumeRole }),
-	blockRow("callback", func(l *target.Lambda) **target.CallbackPolicy { return &l.Callback }, callbackRows, optional, "Lets a function that "+
-		"is invoked with `Event` finish the attempt: the run waits for its callback. The nodes need `--callback-url`. Default: the attempt "+
-		"succeeds as soon as Lambda accepts the event."),
+	binding.Block("callback", func(l *target.Lambda) **target.CallbackPolicy { return &l.Callback }, callbackRows, binding.Optional,
+		"Lets a function that is invoked with `Event` finish the attempt: the run waits for its callback. The nodes need "+
+			"`--callback-url`. Default: the attempt succeeds as soon as Lambda accepts the event."),
 	traceContextRow("as `carillon.traceparent` of its event", func(l *target.Lambda) *bool { return &l.TraceContext }),
 )
 
-var groupTargetRows = rowsOf(fresh[target.GroupTarget],
-	within(func(g *target.GroupTarget) *request {
+var groupTargetRows = binding.Of(binding.Fresh[target.GroupTarget],
+	binding.Within(func(g *target.GroupTarget) *request {
 		return &request{
 			&g.Method, &g.Body, &g.ExpectBody, &g.Headers, &g.Timeout, &g.SuccessCodes, &g.CloudEvents, &g.Callback, &g.TraceContext,
 		}
 	}, jobRequestRows()),
-	textRow("name", func(g *target.GroupTarget) *string { return &g.Name }, required, "Name of an endpoint group of the app. Refer to the "+
-		"resource, `carillon_endpoint_group.NAME.name`, so that Terraform creates it first."),
-	textRow("path", func(g *target.GroupTarget) *string { return &g.Path }, optional, "What follows the URL of the endpoint and the `path` of "+
-		"the group, such as `/nightly`. It begins with `/` or `?` and may be a template, like `body`. Default: nothing follows."),
-	textRow("strategy", func(g *target.GroupTarget) *target.Strategy { return &g.Strategy }, optional, "How the endpoint is chosen for this "+
-		"job: "+either(target.Strategies)+". Default: the `strategy` of the group.", decides("hash_key")), // only one has a key
-	textRow("hash_key", func(g *target.GroupTarget) *string { return &g.HashKey }, optional, "With `consistent_hash`, a template of what is "+
-		"hashed, such as `{{json .Payload}}`: requests with the same key go to the same endpoint. Default: the names of app and job."),
-	textRow("endpoint_concurrency", func(g *target.GroupTarget) *run.ConcurrencyPolicy { return &g.EndpointConcurrency }, optional, "What "+
-		"happens to a run that the strategy sends to an endpoint at which another run of this job is under way: `allow` (it goes there, "+
-		"too), `queue` (it waits for that endpoint; at most `queue_limit` runs wait, others are skipped), `forbid` (it is skipped) or "+
-		"`replace` (the run under way is cancelled, and the new one begins when that has stopped). With the strategies `busyover` and "+
-		"`global_busyover`, another endpoint is chosen instead. The job's `concurrency_policy` applies first, over all endpoints. "+
-		"Default: `allow`."),
-	blockRow("xxl_job", func(g *target.GroupTarget) **target.XXLJobRun { return &g.XXLJob }, xxlJobRows, optional, "What executors run, for a "+
-		"group of the kind `xxl_job`. Then `timeout` bounds how long an executor may take to accept the run, and `path`, `method`, "+
-		"`headers`, `body`, `success_codes`, `expect_body`, `cloud_events`, `callback` and `endpoint_concurrency` are not there. Default: "+
-		"the endpoints of the group are no executors."),
+	binding.Text("name", func(g *target.GroupTarget) *string { return &g.Name }, binding.Required, "Name of an endpoint group of the "+
+		"app. Refer to the resource, `carillon_endpoint_group.NAME.name`, so that Terraform creates it first."),
+	binding.Text("path", func(g *target.GroupTarget) *string { return &g.Path }, binding.Optional, "What follows the URL of the "+
+		"endpoint and the `path` of the group, such as `/nightly`. It begins with `/` or `?` and may be a template, like `body`. "+
+		"Default: nothing follows."),
+	binding.Text("strategy", func(g *target.GroupTarget) *target.Strategy { return &g.Strategy }, binding.Optional, "How the endpoint is chosen for this "+
+		"job: "+either(target.Strategies)+". Default: the `strategy` of the group.", binding.Decides("hash_key")), // only one has a key
+	binding.Text("hash_key", func(g *target.GroupTarget) *string { return &g.HashKey }, binding.Optional, "With `consistent_hash`, a "+
+		"template of what is hashed, such as `{{json .Payload}}`: requests with the same key go to the same endpoint. Default: the "+
+		"names of app and job."),
+	binding.Text("endpoint_concurrency", func(g *target.GroupTarget) *run.ConcurrencyPolicy { return &g.EndpointConcurrency },
+		binding.Optional, "What happens to a run that the strategy sends to an endpoint at which another run of this job is under "+
+			"way: `allow` (it goes there, too), `queue` (it waits for that endpoint; at most `queue_limit` runs wait, others are "+
+			"skipped), `forbid` (it is skipped) or `replace` (the run under way is cancelled, and the new one begins when that has "+
+			"stopped). With the strategies `busyover` and `global_busyover`, another endpoint is chosen instead. The job's "+
+			"`concurrency_policy` applies first, over all endpoints. Default: `allow`."),
+	binding.Block("xxl_job", func(g *target.GroupTarget) **target.XXLJobRun { return &g.XXLJob }, xxlJobRows, binding.Optional,
+		"What executors run, for a group of the kind `xxl_job`. Then `timeout` bounds how long an executor may take to accept the "+
+			"run, and `path`, `method`, `headers`, `body`, `success_codes`, `expect_body`, `cloud_events`, `callback` and "+
+			"`endpoint_concurrency` are not there. Default: the endpoints of the group are no executors."),
 )
 
-var xxlJobRows = rowsOf(fresh[target.XXLJobRun],
-	textRow("handler", func(x *target.XXLJobRun) *string { return &x.Handler }, required, "Name of the JobHandler (BEAN mode)."),
-	textRow("param", func(x *target.XXLJobRun) *string { return &x.Param }, optional, "The parameter of the run, which may be a template, like "+
-		"`body`. Default: the `payload` of the job, of which a JSON string is sent without its quotes."),
-	textRow("blocking", func(x *target.XXLJobRun) *target.ExecutorBlocking { return &x.Blocking }, standard, "What an executor does if it runs "+
-		"the job already: `queue` (serial execution), `forbid` (discard later: the attempt fails) or `replace` (cover early: it stops the "+
-		"earlier run)."),
-	durationRow("executor_timeout", func(x *target.XXLJobRun) *input.Duration { return &x.ExecutorTimeout }, standard, "How long a run may take "+
-		"until its executor interrupts it, in whole seconds. `0s`: for any time."),
-	timeRow("callback_timeout", func(x *target.XXLJobRun) *input.Duration { return &x.CallbackTimeout }, standard, "How long after it accepted "+
-		"a run an executor may call back, from `1s` to `7d`. After it, the attempt is timed out."),
+var xxlJobRows = binding.Of(binding.Fresh[target.XXLJobRun],
+	binding.Text("handler", func(x *target.XXLJobRun) *string { return &x.Handler }, binding.Required, "Name of the JobHandler (BEAN "+
+		"mode)."),
+	binding.Text("param", func(x *target.XXLJobRun) *string { return &x.Param }, binding.Optional, "The parameter of the run, which "+
+		"may be a template, like `body`. Default: the `payload` of the job, of which a JSON string is sent without its quotes."),
+	binding.Text("blocking", func(x *target.XXLJobRun) *target.ExecutorBlocking { return &x.Blocking }, binding.Default,
+		"What an executor does if it runs the job already: `queue` (serial execution), `forbid` (discard later: the attempt fails) "+
+			"or `replace` (cover early: it stops the earlier run)."),
+	binding.Duration("executor_timeout", func(x *target.XXLJobRun) *input.Duration { return &x.ExecutorTimeout }, binding.Default,
+		"How long a run may take until its executor interrupts it, in whole seconds. `0s`: for any time."),
+	timeRow("callback_timeout", func(x *target.XXLJobRun) *input.Duration { return &x.CallbackTimeout }, binding.Default,
+		"How long after it accepted a run an executor may call back, from `1s` to `7d`. After it, the attempt is timed out."),
 )
 
 // timeRow is a duration of which zero is not a value: the API takes it for the default.
-func timeRow[P any](name string, field func(P) *input.Duration, of presence, text string, options ...option) *row {
-	return durationRow(name, field, of, text, append(options,
-		notZero(input.CodeDurationMin, "duration 0s is too short; leave it out for the default"))...)
+func timeRow[P any](name string, field func(P) *input.Duration, of binding.Presence, text string, options ...binding.Option) *binding.Row {
+	return binding.Duration(name, field, of, text, append(options,
+		binding.NotZero(input.CodeDurationMin, "duration 0s is too short; leave it out for the default"))...)
 }

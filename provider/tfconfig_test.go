@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // carillon lint must know what the provider knows. Write the file again with
@@ -75,11 +76,11 @@ func lintSchema(t *testing.T, attributes map[string]schema.Attribute) tfconfig.S
 // lintKind returns the kind of an attribute, or nothing.
 func lintKind(of attr.Type) tfconfig.Kind {
 	switch of := of.(type) {
-	case semanticType[durations]:
+	case binding.SemanticType[binding.DurationText]:
 		return tfconfig.Length
-	case semanticType[instants]:
+	case binding.SemanticType[binding.InstantText]:
 		return tfconfig.Instant
-	case semanticType[documents]:
+	case binding.SemanticType[binding.DocumentText]:
 		return tfconfig.Document
 	case types.ListType:
 		return map[tfconfig.Kind]tfconfig.Kind{

@@ -1,4 +1,4 @@
-package provider
+package binding
 
 import (
 	"context"
@@ -18,49 +18,49 @@ import (
 
 // The attribute types of this file hold strings that can be written in several ways.
 type (
-	durationString = semanticString[durations]
-	instantString  = semanticString[instants]
-	jsonString     = semanticString[documents]
+	DurationString = semanticString[DurationText]
+	instantString  = semanticString[InstantText]
+	jsonString     = semanticString[DocumentText]
 )
 
 // equivalence says when two strings mean the same.
 type equivalence interface {
-	equivalent(ctx context.Context, a, b string) bool
+	Equivalent(ctx context.Context, a, b string) bool
 }
 
-// durations are equivalent if they last equally long: 60s and 1m0s.
-type durations struct{}
+// DurationText are texts that are equivalent if they last equally long: 60s and 1m0s.
+type DurationText struct{}
 
-func (durations) equivalent(_ context.Context, a, b string) bool {
+func (DurationText) Equivalent(_ context.Context, a, b string) bool {
 	x, errX := input.ParseDuration(a)
 	y, errY := input.ParseDuration(b)
 	return errX == nil && errY == nil && x == y
 }
 
-// instants are equivalent if they are the same point in time: 10:00+02:00 and 08:00Z.
+// InstantText are texts that are equivalent if they are the same point in time: 10:00+02:00 and 08:00Z.
 // timetypes.RFC3339 compares the strings, so it would see a change whenever the API, which
 // responds in UTC, is asked about another zone.
-type instants struct{}
+type InstantText struct{}
 
-func (instants) equivalent(_ context.Context, a, b string) bool {
+func (InstantText) Equivalent(_ context.Context, a, b string) bool {
 	x, errX := input.ParseInstant(a)
 	y, errY := input.ParseInstant(b)
 	return errX == nil && errY == nil && x.Equal(y)
 }
 
-// documents are JSON; neither white space nor the order of keys matters. jsontypes.Normalized
+// DocumentText are JSON; neither white space nor the order of keys matters. jsontypes.Normalized
 // prints the whole text in its error about invalid JSON, and a payload may be large or secret,
 // so only its comparison is used.
-type documents struct{}
+type DocumentText struct{}
 
-func (documents) equivalent(ctx context.Context, a, b string) bool {
+func (DocumentText) Equivalent(ctx context.Context, a, b string) bool {
 	x, y := jsontypes.NewNormalizedValue(a), jsontypes.NewNormalizedValue(b)
 	same, diags := x.StringSemanticEquals(ctx, y)
 	return same && !diags.HasError()
 }
 
-// formatDuration writes a duration without the zero parts that Go adds: 1m, not 1m0s.
-func formatDuration(d input.Duration) string {
+// FormatDuration writes a duration without the zero parts that Go adds: 1m, not 1m0s.
+func FormatDuration(d input.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -71,27 +71,27 @@ func formatDuration(d input.Duration) string {
 	return text
 }
 
-// semanticType is the type of semanticString.
-type semanticType[E equivalence] struct{ basetypes.StringType }
+// SemanticType is the type of semanticString.
+type SemanticType[E equivalence] struct{ basetypes.StringType }
 
-var _ basetypes.StringTypable = semanticType[durations]{}
+var _ basetypes.StringTypable = SemanticType[DurationText]{}
 
-func (t semanticType[E]) Equal(o attr.Type) bool {
-	_, ok := o.(semanticType[E])
+func (t SemanticType[E]) Equal(o attr.Type) bool {
+	_, ok := o.(SemanticType[E])
 	return ok
 }
 
-func (t semanticType[E]) String() string { return fmt.Sprintf("string compared as %T", *new(E)) }
+func (t SemanticType[E]) String() string { return fmt.Sprintf("string compared as %T", *new(E)) }
 
-func (t semanticType[E]) ValueType(context.Context) attr.Value { return semanticString[E]{} }
+func (t SemanticType[E]) ValueType(context.Context) attr.Value { return semanticString[E]{} }
 
-func (t semanticType[E]) ValueFromString(
+func (t SemanticType[E]) ValueFromString(
 	_ context.Context, v basetypes.StringValue,
 ) (basetypes.StringValuable, diag.Diagnostics) {
 	return semanticString[E]{v}, nil
 }
 
-func (t semanticType[E]) ValueFromTerraform(ctx context.Context, in tftypes.Value) (attr.Value, error) {
+func (t SemanticType[E]) ValueFromTerraform(ctx context.Context, in tftypes.Value) (attr.Value, error) {
 	v, err := t.StringType.ValueFromTerraform(ctx, in)
 	if err != nil {
 		return nil, err
@@ -103,15 +103,16 @@ func (t semanticType[E]) ValueFromTerraform(ctx context.Context, in tftypes.Valu
 // an equivalent string, the state keeps the one from the plan.
 type semanticString[E equivalence] struct{ basetypes.StringValue }
 
-var _ basetypes.StringValuableWithSemanticEquals = semanticString[durations]{}
+var _ basetypes.StringValuableWithSemanticEquals = semanticString[DurationText]{}
 
-func newSemanticString[E equivalence](value string) semanticString[E] {
+// NewSemanticString returns a text that is compared by its meaning.
+func NewSemanticString[E equivalence](value string) semanticString[E] {
 	return semanticString[E]{basetypes.NewStringValue(value)}
 }
 
 func (v semanticString[E]) asText() basetypes.StringValue { return v.StringValue }
 
-func (v semanticString[E]) Type(context.Context) attr.Type { return semanticType[E]{} }
+func (v semanticString[E]) Type(context.Context) attr.Type { return SemanticType[E]{} }
 
 func (v semanticString[E]) Equal(o attr.Value) bool {
 	other, ok := o.(semanticString[E])
@@ -122,7 +123,7 @@ func (v semanticString[E]) StringSemanticEquals(
 	ctx context.Context, o basetypes.StringValuable,
 ) (bool, diag.Diagnostics) {
 	other, ok := o.(semanticString[E])
-	return ok && (*new(E)).equivalent(ctx, v.ValueString(), other.ValueString()), nil
+	return ok && (*new(E)).Equivalent(ctx, v.ValueString(), other.ValueString()), nil
 }
 
 // keepEquivalent plans the string in the state if the configured one is equivalent, so that
@@ -130,7 +131,7 @@ func (v semanticString[E]) StringSemanticEquals(
 // what the API returns, not what the configuration says.
 type keepEquivalent[E equivalence] struct{ keepEquivalentText }
 
-var _ planmodifier.String = keepEquivalent[durations]{}
+var _ planmodifier.String = keepEquivalent[DurationText]{}
 
 // keepEquivalentText describes keepEquivalent and its like for lists.
 type keepEquivalentText struct{}
@@ -147,7 +148,7 @@ func (keepEquivalent[E]) PlanModifyString(
 	ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse,
 ) {
 	unset := req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown()
-	if !unset && (*new(E)).equivalent(ctx, req.StateValue.ValueString(), req.PlanValue.ValueString()) {
+	if !unset && (*new(E)).Equivalent(ctx, req.StateValue.ValueString(), req.PlanValue.ValueString()) {
 		resp.PlanValue = req.StateValue
 	}
 }
@@ -165,7 +166,7 @@ func (keepEquivalentDelays) PlanModifyList(
 	for i := range after {
 		old, _ := before[i].(types.String)
 		planned, _ := after[i].(types.String)
-		if planned.IsUnknown() || !(durations{}).equivalent(ctx, old.ValueString(), planned.ValueString()) {
+		if planned.IsUnknown() || !(DurationText{}).Equivalent(ctx, old.ValueString(), planned.ValueString()) {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package provider
+package binding
 
 import (
 	"cmp"
@@ -37,11 +37,11 @@ type likeness struct {
 }
 
 func alike[E equivalence]() likeness {
-	return likeness{semanticType[E]{}, func(v basetypes.StringValue) attr.Value { return semanticString[E]{v} }, keepEquivalent[E]{}}
+	return likeness{SemanticType[E]{}, func(v basetypes.StringValue) attr.Value { return semanticString[E]{v} }, keepEquivalent[E]{}}
 }
 
-// textRow is a text.
-func textRow[P any, S ~string](name string, field func(P) *S, of presence, text string, options ...option) *row {
+// Text is a text.
+func Text[P any, S ~string](name string, field func(P) *S, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, textForm{
 		get:    func(of any) (string, bool) { s := string(*field(of.(P))); return s, s == "" },
 		set:    func(of any, s string) error { *field(of.(P)) = S(s); return nil },
@@ -49,23 +49,25 @@ func textRow[P any, S ~string](name string, field func(P) *S, of presence, text 
 	}, options)
 }
 
-// shownRow is a text that follows from others.
-func shownRow[P any](name string, text func(P) string, of presence, description string, options ...option) *row {
+// Shown is a text that follows from others.
+func Shown[P any](name string, text func(P) string, of Presence, description string, options ...Option) *Row {
 	return newRow(name, of, description, textForm{
 		get: func(of any) (string, bool) { s := text(of.(P)); return s, s == "" },
 	}, options)
 }
 
-func durationRow[P any](name string, field func(P) *input.Duration, of presence, text string, options ...option) *row {
+// Duration is a duration.
+func Duration[P any](name string, field func(P) *input.Duration, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, textForm{
-		get: func(of any) (string, bool) { d := *field(of.(P)); return formatDuration(d), d == 0 },
+		get: func(of any) (string, bool) { d := *field(of.(P)); return FormatDuration(d), d == 0 },
 		set: func(of any, s string) (err error) { *field(of.(P)), err = input.ParseDuration(s); return err },
 
-		likeness: alike[durations](),
+		likeness: alike[DurationText](),
 	}, options)
 }
 
-func instantRow[P any](name string, field func(P) **time.Time, of presence, text string, options ...option) *row {
+// Instant is a point in time, which may be missing.
+func Instant[P any](name string, field func(P) **time.Time, of Presence, text string, options ...Option) *Row {
 	format := func(layout string) func(any) (string, bool) {
 		return func(of any) (string, bool) {
 			t := *field(of.(P))
@@ -87,19 +89,20 @@ func instantRow[P any](name string, field func(P) **time.Time, of presence, text
 			}
 			return err
 		},
-		likeness: alike[instants](),
+		likeness: alike[InstantText](),
 	}, options)
 }
 
-func jsonRow[P any, B ~[]byte](name string, field func(P) *B, of presence, text string, options ...option) *row {
+// JSON is a document.
+func JSON[P any, B ~[]byte](name string, field func(P) *B, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, textForm{
 		get:      func(of any) (string, bool) { b := *field(of.(P)); return string(b), len(b) == 0 },
 		set:      func(of any, s string) error { *field(of.(P)) = B(s); return nil },
-		likeness: alike[documents](), isText: true,
+		likeness: alike[DocumentText](), isText: true,
 	}, options)
 }
 
-func (t textForm) kind(*row, bool) attr.Type {
+func (t textForm) kind(*Row, bool) attr.Type {
 	if t.of != nil {
 		return t.of
 	}
@@ -113,67 +116,67 @@ func (t textForm) value(v basetypes.StringValue) attr.Value {
 	return v
 }
 
-func (t textForm) resource(r *row) schema.Attribute {
+func (t textForm) resource(r *Row) schema.Attribute {
 	a := schema.StringAttribute{
-		Required: r.presence == required, Optional: r.isOptional(), Computed: r.isComputed(), CustomType: t.of,
+		Required: r.Presence == Required, Optional: r.isOptional(), Computed: r.isComputed(), CustomType: t.of,
 		PlanModifiers: r.modifiers, MarkdownDescription: r.text,
 	}
 	if t.keep != nil {
 		a.PlanModifiers = append(a.PlanModifiers, t.keep)
 	}
-	if r.presence == standard {
+	if r.Presence == Default {
 		text := textOf(r.leftOut).ValueString()
 		a.Default, a.MarkdownDescription = stringdefault.StaticString(text), r.described(text)
 	}
 	return a
 }
 
-func (t textForm) dataSource(r *row) dataschema.Attribute {
+func (t textForm) dataSource(r *Row) dataschema.Attribute {
 	return dataschema.StringAttribute{
-		Required: r.has(askedFor), Computed: !r.has(askedFor), CustomType: t.of, MarkdownDescription: r.data,
+		Required: r.has(AskedFor), Computed: !r.has(AskedFor), CustomType: t.of, MarkdownDescription: r.data,
 	}
 }
 
-func (t textForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+func (t textForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
 	text := textOf(v)
 	switch {
-	case r.presence == computed:
+	case r.Presence == Computed:
 		return
 	case text.IsNull():
-		if r.presence == required {
-			e.unknown = append(e.unknown, at) // the framework has reported it
+		if r.Presence == Required {
+			e.Unknown = append(e.Unknown, at) // the framework has reported it
 		}
 		return
 	case e.markUnknown(at, text):
-		if t.isText && !r.has(emptyIsValue) {
+		if t.isText && !r.has(EmptyIsValue) {
 			_ = t.set(of, "")
 		}
 		return
 	}
 	if err := t.set(of, text.ValueString()); err != nil {
-		e.problems.AddError(at, err)
+		e.Problems.AddError(at, err)
 		return
 	}
 	_, zero := t.get(of)
 	switch {
-	case !zero || r.presence == required:
-	case t.isText && !r.has(emptyIsValue):
-		e.problems.Add(at, r.noText.Code, "%s", r.noText.Message)
+	case !zero || r.Presence == Required:
+	case t.isText && !r.has(EmptyIsValue):
+		e.Problems.Add(at, r.noText.Code, "%s", r.noText.Message)
 	case r.zero.Code != "":
-		e.problems.Add(at, r.zero.Code, "%s", r.zero.Message)
+		e.Problems.Add(at, r.zero.Code, "%s", r.zero.Message)
 	}
 }
 
-func (t textForm) flatten(f *flattener, r *row, of any, _ attr.Value) attr.Value {
+func (t textForm) flatten(f *flattener, r *Row, of any, _ attr.Value) attr.Value {
 	text, zero := t.get(of)
 	if f.data && t.getData != nil && !zero {
 		text = t.getData(of)
 	}
 	switch {
 	case !zero:
-	case r.presence == standard && r.leftOut != nil:
+	case r.Presence == Default && r.leftOut != nil:
 		return r.leftOut
-	case r.presence == optional || r.presence == decided || r.has(emptyIsNull) || t.getData != nil:
+	case r.Presence == Optional || r.Presence == Resolved || r.has(EmptyIsNull) || t.getData != nil:
 		return t.value(types.StringNull())
 	}
 	return t.value(types.StringValue(text))
@@ -182,37 +185,38 @@ func (t textForm) flatten(f *flattener, r *row, of any, _ attr.Value) attr.Value
 // boolForm is the form of what is true or false.
 type boolForm struct{ field func(any) *bool }
 
-func boolRow[P any](name string, field func(P) *bool, of presence, text string, options ...option) *row {
+// Bool is true or false.
+func Bool[P any](name string, field func(P) *bool, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, boolForm{func(of any) *bool { return field(of.(P)) }}, options)
 }
 
-func (boolForm) kind(*row, bool) attr.Type { return types.BoolType }
+func (boolForm) kind(*Row, bool) attr.Type { return types.BoolType }
 
-func (boolForm) resource(r *row) schema.Attribute {
+func (boolForm) resource(r *Row) schema.Attribute {
 	a := schema.BoolAttribute{
-		Required: r.presence == required, Optional: r.isOptional(), Computed: r.isComputed(), MarkdownDescription: r.text,
+		Required: r.Presence == Required, Optional: r.isOptional(), Computed: r.isComputed(), MarkdownDescription: r.text,
 	}
-	if r.presence == standard {
+	if r.Presence == Default {
 		value := r.leftOut.(types.Bool).ValueBool()
 		a.Default, a.MarkdownDescription = booldefault.StaticBool(value), r.described(strconv.FormatBool(value))
 	}
 	return a
 }
 
-func (boolForm) dataSource(r *row) dataschema.Attribute {
+func (boolForm) dataSource(r *Row) dataschema.Attribute {
 	return dataschema.BoolAttribute{Computed: true, MarkdownDescription: r.data}
 }
 
-func (b boolForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
-	if value, _ := v.(types.Bool); r.presence != computed && !e.markUnknown(at, v) && !v.IsNull() {
+func (b boolForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
+	if value, _ := v.(types.Bool); r.Presence != Computed && !e.markUnknown(at, v) && !v.IsNull() {
 		*b.field(of) = value.ValueBool()
 	}
 }
 
 // flatten leaves out what is false and optional, unless it is written.
-func (b boolForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+func (b boolForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	value := *b.field(of)
-	if r.presence == optional && !value && !f.all && (prior == nil || prior.IsNull()) {
+	if r.Presence == Optional && !value && !f.all && (prior == nil || prior.IsNull()) {
 		return types.BoolNull()
 	}
 	return types.BoolValue(value)
@@ -225,85 +229,86 @@ type wholeForm struct {
 	set func(any, int)
 }
 
-func wholeRow[P any, N ~int | ~int64](name string, field func(P) *N, of presence, text string, options ...option) *row {
+// Whole is a whole number.
+func Whole[P any, N ~int | ~int64](name string, field func(P) *N, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, wholeForm{
 		get: func(of any) int { return int(*field(of.(P))) },
 		set: func(of any, n int) { *field(of.(P)) = N(n) },
 	}, options)
 }
 
-func (wholeForm) kind(*row, bool) attr.Type { return types.NumberType }
+func (wholeForm) kind(*Row, bool) attr.Type { return types.NumberType }
 
-func (wholeForm) resource(r *row) schema.Attribute {
+func (wholeForm) resource(r *Row) schema.Attribute {
 	a := schema.NumberAttribute{
-		Required: r.presence == required, Optional: r.isOptional(), Computed: r.isComputed(), MarkdownDescription: r.text,
+		Required: r.Presence == Required, Optional: r.isOptional(), Computed: r.isComputed(), MarkdownDescription: r.text,
 	}
-	if r.presence == standard {
+	if r.Presence == Default {
 		value := r.leftOut.(types.Number).ValueBigFloat()
 		a.Default, a.MarkdownDescription = numberdefault.StaticBigFloat(value), r.described(value.Text('f', 0))
 	}
 	return a
 }
 
-func (wholeForm) dataSource(r *row) dataschema.Attribute {
+func (wholeForm) dataSource(r *Row) dataschema.Attribute {
 	return dataschema.NumberAttribute{Computed: true, MarkdownDescription: r.data}
 }
 
-func (w wholeForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+func (w wholeForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
 	value, _ := v.(types.Number)
-	if r.presence == computed || e.markUnknown(at, value) || value.IsNull() {
+	if r.Presence == Computed || e.markUnknown(at, value) || value.IsNull() {
 		return
 	}
 	n, whole := e.wholeNumber(at, value, r.bad)
 	w.set(of, n)
 	if n == 0 && whole && r.zero.Code != "" {
-		e.problems.Add(at, r.zero.Code, "%s", r.zero.Message)
+		e.Problems.Add(at, r.zero.Code, "%s", r.zero.Message)
 	}
 }
 
 // wholeNumber adds a problem if a number is not whole.
-func (e *expander) wholeNumber(at string, v types.Number, bad input.Problem) (n int, whole bool) {
+func (e *Expander) wholeNumber(at string, v types.Number, bad input.Problem) (n int, whole bool) {
 	number, accuracy := v.ValueBigFloat().Int64()
 	if accuracy != big.Exact {
-		e.problems.Add(at, cmp.Or(bad.Code, input.CodeCountRange), "%s is not a whole number; %s", v.ValueBigFloat().Text('g', 10),
+		e.Problems.Add(at, cmp.Or(bad.Code, input.CodeCountRange), "%s is not a whole number; %s", v.ValueBigFloat().Text('g', 10),
 			cmp.Or(bad.Message, "give a whole number"))
 	}
 	return int(number), accuracy == big.Exact
 }
 
-func (w wholeForm) flatten(_ *flattener, r *row, of any, _ attr.Value) attr.Value {
+func (w wholeForm) flatten(_ *flattener, r *Row, of any, _ attr.Value) attr.Value {
 	n := w.get(of)
 	switch {
 	case n != 0:
-	case r.presence == standard && r.leftOut != nil:
+	case r.Presence == Default && r.leftOut != nil:
 		return r.leftOut
-	case r.presence == optional || r.has(emptyIsNull):
+	case r.Presence == Optional || r.has(EmptyIsNull):
 		return types.NumberNull()
 	}
-	return flattenNumber(n)
+	return FlattenNumber(n)
 }
 
-// counterRow is a number that the API counts.
-func counterRow[P any](name string, field func(P) *int64, text string, options ...option) *row {
-	return newRow(name, computed, text, counterForm{func(of any) *int64 { return field(of.(P)) }}, options)
+// Counter is a number that the API counts.
+func Counter[P any](name string, field func(P) *int64, text string, options ...Option) *Row {
+	return newRow(name, Computed, text, counterForm{func(of any) *int64 { return field(of.(P)) }}, options)
 }
 
 // counterForm is the form of what the API counts.
 type counterForm struct{ field func(any) *int64 }
 
-func (counterForm) kind(*row, bool) attr.Type { return types.Int64Type }
+func (counterForm) kind(*Row, bool) attr.Type { return types.Int64Type }
 
-func (counterForm) resource(r *row) schema.Attribute {
+func (counterForm) resource(r *Row) schema.Attribute {
 	return schema.Int64Attribute{Computed: true, MarkdownDescription: r.text}
 }
 
-func (counterForm) dataSource(r *row) dataschema.Attribute {
+func (counterForm) dataSource(r *Row) dataschema.Attribute {
 	return dataschema.Int64Attribute{Computed: true, MarkdownDescription: r.data}
 }
 
-func (n counterForm) expand(*expander, *row, string, attr.Value, any) {}
+func (n counterForm) expand(*Expander, *Row, string, attr.Value, any) {}
 
-func (n counterForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value {
+func (n counterForm) flatten(_ *flattener, _ *Row, of any, _ attr.Value) attr.Value {
 	return types.Int64Value(*n.field(of))
 }
 
@@ -313,18 +318,18 @@ type shownForm struct {
 	get func(any) attr.Value
 }
 
-// valueRow shows a value of a type.
-func valueRow[P any](name string, kind attr.Type, value func(P) attr.Value, of presence, text string) *row {
+// Value shows a value of a type.
+func Value[P any](name string, kind attr.Type, value func(P) attr.Value, of Presence, text string) *Row {
 	return newRow(name, of, text, shownForm{kind, func(of any) attr.Value { return value(of.(P)) }}, nil)
 }
 
-func (s shownForm) kind(*row, bool) attr.Type { return s.of }
+func (s shownForm) kind(*Row, bool) attr.Type { return s.of }
 
-func (s shownForm) resource(r *row) schema.Attribute {
+func (s shownForm) resource(r *Row) schema.Attribute {
 	return schema.MapAttribute{Computed: true, ElementType: s.of.(types.MapType).ElemType, MarkdownDescription: r.text}
 }
 
-func (s shownForm) dataSource(r *row) dataschema.Attribute {
+func (s shownForm) dataSource(r *Row) dataschema.Attribute {
 	switch of := s.of.(type) {
 	case types.MapType:
 		return dataschema.MapAttribute{Computed: true, ElementType: of.ElemType, MarkdownDescription: r.data}
@@ -334,23 +339,24 @@ func (s shownForm) dataSource(r *row) dataschema.Attribute {
 	return dataschema.Float64Attribute{Computed: true, MarkdownDescription: r.data}
 }
 
-func (shownForm) expand(*expander, *row, string, attr.Value, any) {}
+func (shownForm) expand(*Expander, *Row, string, attr.Value, any) {}
 
-func (s shownForm) flatten(_ *flattener, _ *row, of any, _ attr.Value) attr.Value { return s.get(of) }
+func (s shownForm) flatten(_ *flattener, _ *Row, of any, _ attr.Value) attr.Value { return s.get(of) }
 
-// flattenOptional turns the empty string, which means "left out" in the domain, into null.
-func flattenOptional[S ~string](value S) types.String {
+// OrNull turns the empty string, which means "left out" in the domain, into null.
+func OrNull[S ~string](value S) types.String {
 	if value == "" {
 		return types.StringNull()
 	}
 	return types.StringValue(string(value))
 }
 
-func flattenNumber(n int) types.Number { return types.NumberValue(big.NewFloat(float64(n))) }
+// FlattenNumber returns a number of Terraform.
+func FlattenNumber(n int) types.Number { return types.NumberValue(big.NewFloat(float64(n))) }
 
-// flattenStringMap takes prior, the value that the plan or state holds: an empty map and none are the same on the wire, so the
+// TextMap takes prior, the value that the plan or state holds: an empty map and none are the same on the wire, so the
 // result keeps the form that the user wrote.
-func flattenStringMap(diags *diag.Diagnostics, texts map[string]string, prior types.Map) types.Map {
+func TextMap(diags *diag.Diagnostics, texts map[string]string, prior types.Map) types.Map {
 	if len(texts) == 0 && (prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0) {
 		return types.MapNull(types.StringType)
 	}

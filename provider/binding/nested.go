@@ -1,4 +1,4 @@
-package provider
+package binding
 
 import (
 	"context"
@@ -25,10 +25,11 @@ type listForm struct {
 	// keep are the plan modifiers of lists in which some elements mean the same, and keeps reports whether two do.
 	keep  []planmodifier.List
 	keeps func(a, b string) bool
-	parse func(e *expander, at, text string) int // nil: the text is the value
+	parse func(e *Expander, at, text string) int // nil: the text is the value
 }
 
-func textsRow[P any, S ~string](name string, field func(P) *[]S, of presence, text string, options ...option) *row {
+// Texts is a list of texts.
+func Texts[P any, S ~string](name string, field func(P) *[]S, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, listForm{
 		element: types.StringType,
 		get: func(of any) ([]attr.Value, bool) {
@@ -50,14 +51,15 @@ func textsRow[P any, S ~string](name string, field func(P) *[]S, of presence, te
 	}, options)
 }
 
-func wholesRow[P any](name string, field func(P) *[]int, of presence, text string, options ...option) *row {
+// Wholes is a list of whole numbers.
+func Wholes[P any](name string, field func(P) *[]int, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, listForm{
 		element: types.NumberType,
 		get: func(of any) ([]attr.Value, bool) {
 			all := *field(of.(P))
 			elements := make([]attr.Value, len(all))
 			for i, n := range all {
-				elements[i] = flattenNumber(n)
+				elements[i] = FlattenNumber(n)
 			}
 			return elements, all == nil
 		},
@@ -71,15 +73,16 @@ func wholesRow[P any](name string, field func(P) *[]int, of presence, text strin
 	}, options)
 }
 
-func durationsRow[P any](name string, field func(P) *[]input.Duration, of presence, text string, options ...option) *row {
+// Durations is a list of durations.
+func Durations[P any](name string, field func(P) *[]input.Duration, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, listForm{
 		element: types.StringType, keep: []planmodifier.List{keepEquivalentDelays{}},
-		keeps: func(a, b string) bool { return durations{}.equivalent(context.Background(), a, b) },
+		keeps: func(a, b string) bool { return DurationText{}.Equivalent(context.Background(), a, b) },
 		get: func(of any) ([]attr.Value, bool) {
 			all := *field(of.(P))
 			elements := make([]attr.Value, len(all))
 			for i, d := range all {
-				elements[i] = types.StringValue(formatDuration(d))
+				elements[i] = types.StringValue(FormatDuration(d))
 			}
 			return elements, all == nil
 		},
@@ -91,35 +94,35 @@ func durationsRow[P any](name string, field func(P) *[]input.Duration, of presen
 			}
 			*field(of.(P)) = all
 		},
-		parse: func(e *expander, at, text string) int {
+		parse: func(e *Expander, at, text string) int {
 			d, err := input.ParseDuration(text)
-			e.problems.AddError(at, err)
+			e.Problems.AddError(at, err)
 			return int(d)
 		},
 	}, options)
 }
 
-func (l listForm) kind(*row, bool) attr.Type { return types.ListType{ElemType: l.element} }
+func (l listForm) kind(*Row, bool) attr.Type { return types.ListType{ElemType: l.element} }
 
-func (l listForm) resource(r *row) schema.Attribute {
+func (l listForm) resource(r *Row) schema.Attribute {
 	a := schema.ListAttribute{
-		Required: r.presence == required, Optional: r.isOptional(), Computed: r.isComputed(), ElementType: l.element,
+		Required: r.Presence == Required, Optional: r.isOptional(), Computed: r.isComputed(), ElementType: l.element,
 		MarkdownDescription: r.text, PlanModifiers: l.keep,
 	}
-	if r.presence == standard {
+	if r.Presence == Default {
 		a.Default = listdefault.StaticValue(types.ListValueMust(l.element, []attr.Value{}))
 	}
 	return a
 }
 
-func (l listForm) dataSource(r *row) dataschema.Attribute {
+func (l listForm) dataSource(r *Row) dataschema.Attribute {
 	return dataschema.ListAttribute{Computed: true, ElementType: l.element, MarkdownDescription: r.data}
 }
 
 // expand leaves the field alone if the list is null or unknown. One without elements may mean none where nil means the default.
-func (l listForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
+func (l listForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
 	list, _ := v.(types.List)
-	if r.presence == computed || e.markUnknown(at, list) || list.IsNull() {
+	if r.Presence == Computed || e.markUnknown(at, list) || list.IsNull() {
 		return
 	}
 	elements := list.Elements()
@@ -140,17 +143,17 @@ func (l listForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
 	})
 }
 
-func (l listForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+func (l listForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	elements, missing := l.get(of)
 	before, _ := prior.(types.List)
 	none := before.IsNull() || before.IsUnknown()
 	switch {
-	case r.has(nilIsNull):
+	case r.has(NilIsNull):
 		if missing {
 			return types.ListNull(l.element)
 		}
-	case f.data && r.has(thereInData):
-	case len(elements) == 0 && r.presence == optional && (none || len(before.Elements()) > 0):
+	case f.data && r.has(ThereInData):
+	case len(elements) == 0 && r.Presence == Optional && (none || len(before.Elements()) > 0):
 		return types.ListNull(l.element)
 	case l.keeps != nil && !none && slices.EqualFunc(before.Elements(), elements, func(a, b attr.Value) bool {
 		return l.keeps(textOf(a).ValueString(), textOf(b).ValueString())
@@ -168,51 +171,52 @@ type mapForm struct {
 	set func(any, map[string]string)
 }
 
-func mapRow[P any, M ~map[string]string](name string, field func(P) *M, of presence, text string, options ...option) *row {
+// Map is a map of texts.
+func Map[P any, M ~map[string]string](name string, field func(P) *M, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, mapForm{
 		get: func(of any) map[string]string { return *field(of.(P)) },
 		set: func(of any, all map[string]string) { *field(of.(P)) = all },
 	}, options)
 }
 
-func (mapForm) kind(*row, bool) attr.Type { return types.MapType{ElemType: types.StringType} }
+func (mapForm) kind(*Row, bool) attr.Type { return types.MapType{ElemType: types.StringType} }
 
-func (mapForm) resource(r *row) schema.Attribute {
+func (mapForm) resource(r *Row) schema.Attribute {
 	return schema.MapAttribute{
 		Optional: r.isOptional(), Computed: r.isComputed(), ElementType: types.StringType, MarkdownDescription: r.text,
 	}
 }
 
-func (mapForm) dataSource(r *row) dataschema.Attribute {
+func (mapForm) dataSource(r *Row) dataschema.Attribute {
 	return dataschema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: r.data}
 }
 
 // expand leaves the field alone if the map is null or unknown.
-func (m mapForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
-	if given, _ := v.(types.Map); r.presence != computed {
-		if all := e.stringMap(at, given); all != nil {
+func (m mapForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
+	if given, _ := v.(types.Map); r.Presence != Computed {
+		if all := e.StringMap(at, given); all != nil {
 			m.set(of, all)
 		}
 	}
 }
 
-func (m mapForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+func (m mapForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	before, _ := prior.(types.Map)
-	if f.data && r.has(thereInData) {
+	if f.data && r.has(ThereInData) {
 		before = types.MapValueMust(types.StringType, map[string]attr.Value{})
 	}
-	return flattenStringMap(f.diags, m.get(of), before)
+	return TextMap(f.diags, m.get(of), before)
 }
 
 // blockForm is the form of a block, which may be missing.
 type blockForm struct {
-	rows *rows
+	rows *Rows
 	get  func(any) any // nil: it is missing
 	set  func(of, block any)
 }
 
-// blockRow is a block that the domain has by a pointer Q.
-func blockRow[P any, Q comparable](name string, field func(P) *Q, rows *rows, of presence, text string, options ...option) *row {
+// Block is a block that the domain has by a pointer Q.
+func Block[P any, Q comparable](name string, field func(P) *Q, rows *Rows, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blockForm{
 		rows: rows,
 		get: func(of any) any {
@@ -226,54 +230,54 @@ func blockRow[P any, Q comparable](name string, field func(P) *Q, rows *rows, of
 	}, options)
 }
 
-// partRow is a block that the domain has as a value. Where it is left out, the default of what it is in stays.
-func partRow[P, Q any](name string, field func(P) Q, rows *rows, of presence, text string, options ...option) *row {
+// Part is a block that the domain has as a value. Where it is left out, the default of what it is in stays.
+func Part[P, Q any](name string, field func(P) Q, rows *Rows, of Presence, text string, options ...Option) *Row {
 	part := func(of any) any { return field(of.(P)) }
 	return newRow(name, of, text, blockForm{
 		rows: rows, get: part, set: func(of, block any) { rows.assign(part(of), block) },
 	}, append(options, unlessMissing))
 }
 
-func (b blockForm) kind(r *row, data bool) attr.Type { return b.rows.kind(data && !r.has(asValue)) }
+func (b blockForm) kind(r *Row, data bool) attr.Type { return b.rows.kind(data && !r.has(AsValue)) }
 
-func (b blockForm) resource(r *row) schema.Attribute {
+func (b blockForm) resource(r *Row) schema.Attribute {
 	return schema.SingleNestedAttribute{
-		Required: r.presence == required, Optional: r.isOptional(), MarkdownDescription: r.text,
-		CustomType: b.rows.of, Attributes: b.rows.attributes(),
+		Required: r.Presence == Required, Optional: r.isOptional(), MarkdownDescription: r.text,
+		CustomType: b.rows.Type, Attributes: b.rows.Attributes(),
 	}
 }
 
-func (b blockForm) dataSource(r *row) dataschema.Attribute {
-	if r.has(asValue) {
-		return dataschema.ObjectAttribute{Computed: true, MarkdownDescription: r.data, AttributeTypes: b.rows.of.AttrTypes}
+func (b blockForm) dataSource(r *Row) dataschema.Attribute {
+	if r.has(AsValue) {
+		return dataschema.ObjectAttribute{Computed: true, MarkdownDescription: r.data, AttributeTypes: b.rows.Type.AttrTypes}
 	}
 	return dataschema.SingleNestedAttribute{
-		Computed: true, MarkdownDescription: r.data, CustomType: b.rows.data, Attributes: b.rows.dataAttributes(),
+		Computed: true, MarkdownDescription: r.data, CustomType: b.rows.data, Attributes: b.rows.DataAttributes(),
 	}
 }
 
-func (b blockForm) expand(e *expander, _ *row, at string, v attr.Value, of any) {
+func (b blockForm) expand(e *Expander, _ *Row, at string, v attr.Value, of any) {
 	if !e.markUnknown(at, v) && !v.IsNull() {
 		block := b.rows.make()
-		b.rows.expand(e, at, valuesIn(v), block)
+		b.rows.Expand(e, at, In(v), block)
 		b.set(of, block)
 	}
 }
 
 // flatten returns null for a part that has its defaults, if prior has none: a plan cannot add a block that the configuration
 // leaves out.
-func (b blockForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+func (b blockForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	object := b.rows.object(f.of(r), b.get(of), prior)
-	if r.has(unlessMissing) && !f.all && r.presence == optional && r.leftOut != nil && (prior == nil || prior.IsNull()) &&
+	if r.has(unlessMissing) && !f.all && r.Presence == Optional && r.leftOut != nil && (prior == nil || prior.IsNull()) &&
 		object.Equal(r.leftOut) {
-		return types.ObjectNull(b.rows.of.AttrTypes)
+		return types.ObjectNull(b.rows.Type.AttrTypes)
 	}
 	return object
 }
 
 // blocksForm is the form of blocks with labels, which are a map in the domain, and of those without, which are a list.
 type blocksForm struct {
-	rows  *rows
+	rows  *Rows
 	keyed bool
 	each  func(of any, do func(key string, block any))
 	// empty makes the field one without blocks; add adds one.
@@ -281,8 +285,8 @@ type blocksForm struct {
 	add   func(of any, key string, block any)
 }
 
-// labelledRow are blocks with labels.
-func labelledRow[P, B any](name string, field func(P) *map[string]B, rows *rows, of presence, text string, options ...option) *row {
+// Labelled are blocks with labels.
+func Labelled[P, B any](name string, field func(P) *map[string]B, rows *Rows, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blocksForm{
 		rows: rows, keyed: true,
 		each: func(of any, do func(string, any)) {
@@ -295,8 +299,8 @@ func labelledRow[P, B any](name string, field func(P) *map[string]B, rows *rows,
 	}, options)
 }
 
-// blocksRow are blocks whose order has a meaning.
-func blocksRow[P, B any](name string, field func(P) *[]B, rows *rows, of presence, text string, options ...option) *row {
+// Blocks are blocks whose order has a meaning.
+func Blocks[P, B any](name string, field func(P) *[]B, rows *Rows, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blocksForm{
 		rows: rows,
 		each: func(of any, do func(string, any)) {
@@ -312,44 +316,44 @@ func blocksRow[P, B any](name string, field func(P) *[]B, rows *rows, of presenc
 	}, options)
 }
 
-func (b blocksForm) kind(r *row, data bool) attr.Type {
-	kind := b.rows.kind(data && !r.has(asValue))
+func (b blocksForm) kind(r *Row, data bool) attr.Type {
+	kind := b.rows.kind(data && !r.has(AsValue))
 	if b.keyed {
 		return types.MapType{ElemType: kind}
 	}
 	return types.ListType{ElemType: kind}
 }
 
-func (b blocksForm) resource(r *row) schema.Attribute {
-	block := schema.NestedAttributeObject{CustomType: b.rows.of, Attributes: b.rows.attributes()}
+func (b blocksForm) resource(r *Row) schema.Attribute {
+	block := schema.NestedAttributeObject{CustomType: b.rows.Type, Attributes: b.rows.Attributes()}
 	if b.keyed {
 		return schema.MapNestedAttribute{
-			Optional: true, MarkdownDescription: r.text, CustomType: types.MapType{ElemType: b.rows.of}, NestedObject: block,
+			Optional: true, MarkdownDescription: r.text, CustomType: types.MapType{ElemType: b.rows.Type}, NestedObject: block,
 		}
 	}
 	return schema.ListNestedAttribute{Optional: true, MarkdownDescription: r.text, NestedObject: block}
 }
 
-func (b blocksForm) dataSource(r *row) dataschema.Attribute {
-	if r.has(asValue) {
-		return dataschema.ListAttribute{Computed: true, MarkdownDescription: r.data, ElementType: b.rows.of}
+func (b blocksForm) dataSource(r *Row) dataschema.Attribute {
+	if r.has(AsValue) {
+		return dataschema.ListAttribute{Computed: true, MarkdownDescription: r.data, ElementType: b.rows.Type}
 	}
-	block := dataschema.NestedAttributeObject{CustomType: b.rows.data, Attributes: b.rows.dataAttributes()}
+	block := dataschema.NestedAttributeObject{CustomType: b.rows.data, Attributes: b.rows.DataAttributes()}
 	if b.keyed {
 		return dataschema.MapNestedAttribute{Computed: true, MarkdownDescription: r.data, NestedObject: block}
 	}
 	return dataschema.ListNestedAttribute{Computed: true, MarkdownDescription: r.data, NestedObject: block}
 }
 
-func (b blocksForm) expand(e *expander, r *row, at string, v attr.Value, of any) {
-	if r.presence == computed || e.markUnknown(at, v) {
+func (b blocksForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
+	if r.Presence == Computed || e.markUnknown(at, v) {
 		return
 	}
 	b.empty(of)
 	one := func(key, at string, v attr.Value) {
 		block := b.rows.make()
 		if !e.markUnknown(at, v) && !v.IsNull() {
-			b.rows.expand(e, at, valuesIn(v), block)
+			b.rows.Expand(e, at, In(v), block)
 		}
 		b.add(of, key, block)
 	}
@@ -367,7 +371,7 @@ func (b blocksForm) expand(e *expander, r *row, at string, v attr.Value, of any)
 	}
 }
 
-func (b blocksForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr.Value {
+func (b blocksForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	f = f.of(r)
 	kind := b.rows.kind(f.data)
 	if b.keyed {
@@ -387,7 +391,7 @@ func (b blocksForm) flatten(f *flattener, r *row, of any, prior attr.Value) attr
 		}
 		blocks = append(blocks, b.rows.object(f, block, was))
 	})
-	if len(blocks) == 0 && !r.has(alwaysThere) && (before.IsNull() || before.IsUnknown() || len(old) > 0) {
+	if len(blocks) == 0 && !r.has(AlwaysThere) && (before.IsNull() || before.IsUnknown() || len(old) > 0) {
 		return types.ListNull(kind)
 	}
 	all, found := types.ListValue(kind, blocks)
