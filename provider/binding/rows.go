@@ -91,10 +91,11 @@ func Token(name string) Option { return optionFunc(func(r *Row) { r.token = name
 // Data describes an attribute in the data source.
 func Data(text string) Option { return optionFunc(func(r *Row) { r.data = text }) }
 
-// Decides names what cannot be judged while the attribute is unknown; hides what is then unknown, too.
+// Decides names what cannot be judged while the attribute is unknown.
 func Decides(at ...string) Option { return optionFunc(func(r *Row) { r.decides = at }) }
+
 // Hides names what is unknown, too, while the attribute is.
-func Hides(at ...string) Option   { return optionFunc(func(r *Row) { r.hides = at }) }
+func Hides(at ...string) Option { return optionFunc(func(r *Row) { r.hides = at }) }
 
 // Advice is what follows "is not a whole number" in the problem with a number that is none, and its code.
 func Advice(code, text string) Option {
@@ -389,8 +390,9 @@ func (v Values) Number(name string) types.Number { n, _ := v[name].(types.Number
 func (v Values) Object(name string) types.Object { o, _ := v[name].(types.Object); return o }
 func (v Values) List(name string) types.List     { l, _ := v[name].(types.List); return l }
 func (v Values) Map(name string) types.Map       { m, _ := v[name].(types.Map); return m }
+
 // Revision returns the revision.
-func (v Values) Revision() types.Int64           { n, _ := v["revision"].(types.Int64); return n }
+func (v Values) Revision() types.Int64 { n, _ := v["revision"].(types.Int64); return n }
 
 // With returns a copy in which an attribute has another value.
 func (v Values) With(name string, value attr.Value) Values {
