@@ -20,15 +20,18 @@ const (
 // What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
 // makes something smaller lowers its bound.
 const (
-	mostLines     = 117_100
+	mostLines     = 115_200
 	mostNinetieth = 8
-	mostComplex   = 21
-	mostWide      = 26
-	mostLong      = 26
+	mostComplex   = 41
+	mostWide      = 24
+	mostLong      = 51
 )
 
 // mostFiles are of folders that have more than they should.
-var mostFiles = map[string]int{"dispatcher/store": 128, "provider": 91}
+var mostFiles = map[string]int{
+	"dispatcher":       49,
+	"dispatcher/store": 128, "provider": 55,
+}
 
 // problems returns everything that is outside its bounds.
 func (h *house) problems() (problems []error) {
