@@ -139,9 +139,10 @@ var alertTopicRows = binding.Of(binding.Fresh[target.AlertTopic],
 )
 
 var alertWebhookRows = binding.Of(binding.Fresh[target.AlertWebhook],
-	binding.Text("url", func(w *target.AlertWebhook) *string { return &w.URL }, binding.Required, "Absolute URL, `http` or `https`. If the URL is a secret, "+
-		"as that of an incoming webhook of Slack is, give only its beginning here, such as `https://hooks.slack.com/`, and all of it in "+
-		"`secret_url`.", binding.Decides("url", "secret_url/value")), // they must have the same origin
+	binding.Text("url", func(w *target.AlertWebhook) *string { return &w.URL }, binding.Required,
+		"Absolute URL, `http` or `https`. If the URL is a secret, "+
+			"as that of an incoming webhook of Slack is, give only its beginning here, such as `https://hooks.slack.com/`, and all of it in "+
+			"`secret_url`.", binding.Decides("url", "secret_url/value")), // they must have the same origin
 	binding.Within(func(w *target.AlertWebhook) *request { return requestOf(&w.Webhook) }, requestRows("HTTP method: `POST`, `PUT`, "+
 		"`PATCH` or `DELETE`.", "A template for the body, only with `template`. These actions insert values: "+
 		either(templateActions(target.AlertTemplateFields))+". Write texts as JSON, such as `{\"text\": {{json .Title}}}`: errors "+

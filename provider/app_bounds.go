@@ -42,7 +42,8 @@ var boundsRows = binding.Of(func() *target.Bounds { return &target.Bounds{Weight
 )
 
 // countRow is a number of which zero is not a value: the API takes it for the default.
-func countRow[P any, N ~int | ~int64](name string, field func(P) *N, of binding.Presence, text string, options ...binding.Option) *binding.Row {
+func countRow[P any, N ~int | ~int64](name string, field func(P) *N, of binding.Presence, text string,
+	options ...binding.Option) *binding.Row {
 	return binding.Whole(name, field, of, text, append(options,
 		binding.NotZero(input.CodeCountRange, "0 is less than the minimum of 1; leave it out for the default"))...)
 }

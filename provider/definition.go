@@ -257,7 +257,8 @@ func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, st
 // secretsToWrite returns the secrets of a planned definition, by their pointers in it. A reference is written as it is. A value
 // is sent only if the secret is new or its value_version changed; otherwise the API is told to keep the stored one, which
 // Terraform does not know. e must have expanded declared, and before is nil for a new definition.
-func (d *definition[T]) secretsToWrite(ctx context.Context, e *binding.Expander, declared T, config binding.Values, before *binding.Values) map[string]target.Secret {
+func (d *definition[T]) secretsToWrite(ctx context.Context, e *binding.Expander, declared T, config binding.Values,
+	before *binding.Values) map[string]target.Secret {
 	var eBefore binding.Expander
 	var stored map[string]target.Secret
 	if before != nil {
@@ -280,7 +281,8 @@ func (d *definition[T]) secretsToWrite(ctx context.Context, e *binding.Expander,
 
 // missingSecrets returns a problem for each secret with neither reference nor value, unless the definition in the state has a
 // stored value that stays. e must have expanded declared.
-func (d *definition[T]) missingSecrets(ctx context.Context, e *binding.Expander, declared T, config binding.Values, before *binding.Values) input.Problems {
+func (d *definition[T]) missingSecrets(ctx context.Context, e *binding.Expander, declared T, config binding.Values,
+	before *binding.Values) input.Problems {
 	if d.secrets.all == nil || !slices.Contains(slices.Collect(maps.Values(d.secrets.all(declared))), target.Secret{}) {
 		return nil
 	}
@@ -371,8 +373,9 @@ func definitionRows[P any](kind string, of func(P) *named) binding.RowPart {
 }
 
 func appRow[P any](kind string, field func(P) *string) *binding.Row {
-	return binding.Text("app", field, binding.Required, "Name of the app. Refer to the resource, `carillon_app.NAME.name`, so that Terraform creates "+
-		"it first. Changing it replaces the "+kind+".", replaces(), binding.Data("Name of the app."), binding.AskedFor)
+	return binding.Text("app", field, binding.Required,
+		"Name of the app. Refer to the resource, `carillon_app.NAME.name`, so that Terraform creates "+
+			"it first. Changing it replaces the "+kind+".", replaces(), binding.Data("Name of the app."), binding.AskedFor)
 }
 
 func nameRow[P any](kind string, field func(P) *string) *binding.Row {

@@ -20,7 +20,8 @@ const groupKind = "endpoint group"
 func groups(c *connection) kind {
 	return &definition[target.EndpointGroup]{
 		heading: heading{groupKind, groupSchema, importNested("group", "billing/workers")}, conn: c,
-		expand: expandedBy[target.EndpointGroup](groupRows), flatten: flattenedBy[target.EndpointGroup](groupRows), check: target.EndpointGroup.Validate,
+		expand: expandedBy[target.EndpointGroup](groupRows), flatten: flattenedBy[target.EndpointGroup](groupRows),
+		check: target.EndpointGroup.Validate,
 		api: requests[target.EndpointGroup]{
 			(*client.Client).PutGroup, (*client.Client).Group, (*client.Client).DeleteGroup,
 			func(g target.EndpointGroup) int64 { return g.Revision },
@@ -43,9 +44,10 @@ func groups(c *connection) kind {
 
 var groupRows = binding.Of(binding.Fresh[target.EndpointGroup],
 	definitionRows("group", func(g *target.EndpointGroup) *named { return &named{&g.App, &g.Name, &g.Description, &g.Revision} }),
-	binding.Text("kind", func(g *target.EndpointGroup) *target.GroupKind { return &g.Kind }, binding.Default, "Protocol of the endpoints: `http` for web "+
-		"servers that take the request of a job, or `xxl_job` for executors of XXL-JOB, which move over by changing one address. Changing "+
-		"it replaces the group.", replaces(), binding.Decides("app_name", "access_token", "signing", "auth")), // which of them may be there
+	binding.Text("kind", func(g *target.EndpointGroup) *target.GroupKind { return &g.Kind }, binding.Default,
+		"Protocol of the endpoints: `http` for web "+
+			"servers that take the request of a job, or `xxl_job` for executors of XXL-JOB, which move over by changing one address. Changing "+
+			"it replaces the group.", replaces(), binding.Decides("app_name", "access_token", "signing", "auth")), // which of them may be there
 	binding.Text("app_name", func(g *target.EndpointGroup) *string { return &g.AppName }, binding.Optional,
 		"For `xxl_job`, the AppName that executors register under. Default: the name of the group."),
 	binding.Block("access_token", func(g *target.EndpointGroup) **target.Secret { return &g.AccessToken }, binding.Secrets,

@@ -152,14 +152,16 @@ func fireTimes(job *dispatcher.Job) attr.Value {
 
 // followRow is the block of an event; after says which runs or fires it follows.
 func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Follow) *binding.Row {
-	return binding.Block(name, field, followRows, binding.Optional, "What follows "+after+": other jobs, a target that is told, or both. Default: nothing.",
+	return binding.Block(name, field, followRows, binding.Optional, "What follows "+after+
+		": other jobs, a target that is told, or both. Default: nothing.",
 		binding.Data("What follows "+after+"; null if nothing does."))
 }
 
 var followRows = binding.Of(func() *dispatcher.Follow { return &dispatcher.Follow{Payload: dispatcher.FollowOwn} },
-	binding.Texts("jobs", func(f *dispatcher.Follow) *[]string { return &f.Jobs }, binding.Optional, fmt.Sprintf("Names of jobs of the app that run then, "+
-		"once each, at most %d. Refer to the resources, `[carillon_job.NAME.name]`, so that Terraform creates them first. Jobs cannot "+
-		"follow one another in a circle. Default: none.", dispatcher.MostFollowers), binding.Decides(""), // or target must be there
+	binding.Texts("jobs", func(f *dispatcher.Follow) *[]string { return &f.Jobs }, binding.Optional,
+		fmt.Sprintf("Names of jobs of the app that run then, "+
+			"once each, at most %d. Refer to the resources, `[carillon_job.NAME.name]`, so that Terraform creates them first. Jobs cannot "+
+			"follow one another in a circle. Default: none.", dispatcher.MostFollowers), binding.Decides(""), // or target must be there
 		binding.Data("Names of jobs of the app that run then; null if there are none.")),
 	binding.Text("payload", func(f *dispatcher.Follow) *dispatcher.FollowPayload { return &f.Payload }, binding.Default,
 		"What these jobs get: `own` is the payload that they declare, `result` a document with the run that they follow and its "+

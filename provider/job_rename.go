@@ -16,7 +16,8 @@ import (
 )
 
 // rename gives the job of a state and its triggers the names that the configuration says, and returns the state after it.
-func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values) (after binding.Values, renamed bool) {
+func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values) (after binding.Values,
+	renamed bool) {
 	stored := r.expand(ctx, &binding.Expander{}, state)
 	renames, problems := renamingOf(config, state, stored)
 	if reportProblems(diags, problems); len(problems) > 0 || !renames.any() {

@@ -7,13 +7,16 @@ import (
 )
 
 var retryRows = binding.Of(binding.Fresh[run.Retry],
-	binding.Whole("max_attempts", func(r *run.Retry) *int { return &r.MaxAttempts }, binding.Default, "How many attempts may fail, including the "+
-		"first, `1` to `100`. With `1` a failed run is not retried. Attempts that were lost with their node do not count.",
-		binding.Advice(input.CodeAttemptsRange, "give how many attempts may fail, from 1 to 100"), binding.Decides("delays"), // there must be fewer
+	binding.Whole("max_attempts", func(r *run.Retry) *int { return &r.MaxAttempts }, binding.Default,
+		"How many attempts may fail, including the "+
+			"first, `1` to `100`. With `1` a failed run is not retried. Attempts that were lost with their node do not count.",
+		binding.Advice(input.CodeAttemptsRange, "give how many attempts may fail, from 1 to 100"),
+		binding.Decides("delays"), // there must be fewer
 		binding.Data("How many attempts may fail, including the first.")),
-	binding.Duration("base", func(r *run.Retry) *input.Duration { return &r.Base }, binding.Default, "Upper bound of the wait before the second "+
-		"attempt, from `100ms` to `24h`. The bound doubles for each further attempt, up to `cap`. Each wait is random between zero and "+
-		"its bound.", binding.Decides("cap"), // which must not be less
+	binding.Duration("base", func(r *run.Retry) *input.Duration { return &r.Base }, binding.Default,
+		"Upper bound of the wait before the second "+
+			"attempt, from `100ms` to `24h`. The bound doubles for each further attempt, up to `cap`. Each wait is random between zero and "+
+			"its bound.", binding.Decides("cap"), // which must not be less
 		binding.Data("Upper bound of the wait before the second attempt. It doubles for each further one.")),
 	binding.Duration("cap", func(r *run.Retry) *input.Duration { return &r.Cap }, binding.Default, "The longest wait, from `100ms` "+
 		"to `24h`. It also limits the wait that a target asks for with `Retry-After`.", binding.Decides("cap"), binding.Data(

@@ -19,11 +19,12 @@ var triggerRows = binding.Of(binding.Fresh[dispatcher.Trigger],
 			"In cron fields, `H` is a value hashed from the names with which app, job and trigger were created. A new or changed instant "+
 			"in the past is refused. An expression that is allowed but probably a mistake, such as a time that daylight saving skips, "+
 			"gives a warning.", binding.Data("When it fires.")),
-	binding.Text("dialect", func(t *dispatcher.Trigger) *schedule.Dialect { return &t.Dialect }, binding.Resolved, "How to read `expression`: "+
-		either([]schedule.Dialect{
-			schedule.DialectQuartz, schedule.DialectUnix, schedule.DialectAWS, schedule.DialectInterval, schedule.DialectCalendarInterval,
-			schedule.DialectDailyInterval, schedule.DialectAt,
-		})+". Default: detected from the expression and shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does.",
+	binding.Text("dialect", func(t *dispatcher.Trigger) *schedule.Dialect { return &t.Dialect }, binding.Resolved,
+		"How to read `expression`: "+
+			either([]schedule.Dialect{
+				schedule.DialectQuartz, schedule.DialectUnix, schedule.DialectAWS, schedule.DialectInterval, schedule.DialectCalendarInterval,
+				schedule.DialectDailyInterval, schedule.DialectAt,
+			})+". Default: detected from the expression and shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does.",
 		binding.Hides("expression"), // whose meaning it decides
 		binding.Data("How `expression` is read.")),
 	binding.Text("timezone", func(t *dispatcher.Trigger) *string { return &t.Timezone }, binding.Resolved, "IANA time zone of the "+
@@ -50,8 +51,9 @@ var triggerRows = binding.Of(binding.Fresh[dispatcher.Trigger],
 	binding.Bool("drift_hour", func(t *dispatcher.Trigger) *bool { return &t.DriftHour }, binding.Default,
 		"Whether a calendar interval of days or longer keeps the UTC offset of its start instead of the local hour.", binding.Data(
 			"Whether a calendar interval of days or longer keeps the UTC offset of its start.")),
-	binding.Text("calendar", func(t *dispatcher.Trigger) *string { return &t.Calendar }, binding.Optional, "Name of a calendar of the app whose exclusions "+
-		"apply. Refer to the resource, `carillon_calendar.NAME.name`, so that Terraform creates it first. Default: none.",
+	binding.Text("calendar", func(t *dispatcher.Trigger) *string { return &t.Calendar }, binding.Optional,
+		"Name of a calendar of the app whose exclusions "+
+			"apply. Refer to the resource, `carillon_calendar.NAME.name`, so that Terraform creates it first. Default: none.",
 		binding.Hides("on_excluded"), // which is a problem only without a calendar
 		binding.Data("Name of the calendar whose exclusions apply; null if there is none.")),
 	binding.Text("on_excluded", func(t *dispatcher.Trigger) *schedule.OnExcluded { return &t.OnExcluded }, binding.Optional,
@@ -62,8 +64,9 @@ var triggerRows = binding.Of(binding.Fresh[dispatcher.Trigger],
 	binding.Duration("jitter", func(t *dispatcher.Trigger) *input.Duration { return &t.Jitter }, binding.Default,
 		"Spreads fires: each runs up to this much later than scheduled, by an amount hashed from the names that `H` uses, and the "+
 			"scheduled time. At most `24h`.", binding.Data("How much later than scheduled it fires at most.")),
-	binding.Duration("misfire_after", func(t *dispatcher.Trigger) *input.Duration { return &t.MisfireAfter }, binding.Default, "How late a fire may be "+
-		"before it is a misfire, from `1s` to `24h`.", binding.Hides("catch_up_window"), // whose minimum it is
+	binding.Duration("misfire_after", func(t *dispatcher.Trigger) *input.Duration { return &t.MisfireAfter }, binding.Default,
+		"How late a fire may be "+
+			"before it is a misfire, from `1s` to `24h`.", binding.Hides("catch_up_window"), // whose minimum it is
 		binding.Data("How late a fire may be before it is a misfire.")),
 	binding.Text("misfire_policy", func(t *dispatcher.Trigger) *dispatcher.MisfirePolicy { return &t.MisfirePolicy }, binding.Resolved,
 		"What happens to misfires: `fire_once` (one catch-up run stands for all of them, and says so), `fire_all` (each runs late, "+

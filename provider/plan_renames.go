@@ -87,7 +87,8 @@ func renamingOf(config, state binding.Values, stored dispatcher.Job) (renaming, 
 }
 
 // planRename returns what a plan renames, and says so. It refuses a name that another job has.
-func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values, stored dispatcher.Job) renaming {
+func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values,
+	stored dispatcher.Job) renaming {
 	if !config["app"].Equal(state["app"]) {
 		return renaming{from: stored.Name} // it is replaced, by a job that has no past
 	}

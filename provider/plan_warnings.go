@@ -102,7 +102,8 @@ func dayIn(p input.Problem) string {
 }
 
 // warnOfConfig adds warnings of what a job's configuration says, as far as it is known.
-func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config binding.Values, e *binding.Expander, job dispatcher.Job) {
+func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config binding.Values, e *binding.Expander,
+	job dispatcher.Job) {
 	if r.conn == nil || diags.HasError() || config["app"].IsUnknown() || config["name"].IsUnknown() {
 		return
 	}

@@ -52,7 +52,8 @@ func targetBlocks(kinds []string, describe func(kind, text string) string) bindi
 	if !slices.Contains(kinds, "group") {
 		return all
 	}
-	return append(all, binding.Block("group", func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows, binding.Optional,
+	return append(all, binding.Block("group", func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows,
+		binding.Optional,
 		describe("group", "An HTTP request to one endpoint of an endpoint group, chosen for each run. The group says how requests "+
 			"authenticate and are signed. An endpoint that cannot be reached is passed over for the next one within the same attempt, but "+
 			"never after it may have received the request."), binding.Decides(kinds...)))
@@ -91,8 +92,9 @@ func requestRows(method, body string) binding.List {
 		binding.Text("expect_body", func(r *request) *string { return r.expectBody }, binding.Optional, "A regular expression (RE2) "+
 			"that the first 64 KiB of a successful response's body must match; otherwise the attempt fails. Default: any body is "+
 			"accepted."),
-		binding.Text("cloud_events", func(r *request) *target.CloudEvents { return r.cloudEvents }, binding.Optional, "Makes each request a CloudEvent 1.0: "+
-			"`binary` puts its attributes into headers, `structured` wraps the payload in an envelope. Default: requests are not CloudEvents.",
+		binding.Text("cloud_events", func(r *request) *target.CloudEvents { return r.cloudEvents }, binding.Optional,
+			"Makes each request a CloudEvent 1.0: "+
+				"`binary` puts its attributes into headers, `structured` wraps the payload in an envelope. Default: requests are not CloudEvents.",
 			binding.Decides("cloud_events")), // not every method can carry one
 		traceContextRow("as the header `traceparent`", func(r *request) *bool { return r.traceContext }),
 	}
@@ -108,9 +110,10 @@ func jobRequestRows() binding.List {
 			"percent-encoded, `{{date \"%Y-%m-%d\" \"Europe/Berlin\" .ScheduledAt}}` writes an instant in the format of strftime, and "+
 			"`{{if .PreviousFire}}…{{else}}…{{end}}` tests whether there is one. Write `{{\"{{\"}}` for literal braces. The body is sent as "+
 			"`application/json` unless `headers` say otherwise. Default: the payload is the body."),
-		binding.Block("callback", func(r *request) **target.CallbackPolicy { return r.callback }, callbackRows, binding.Optional, "Lets the target respond "+
-			"with status 202 and finish later: the run then waits for its callback. Any other success ends the run at once. The nodes need "+
-			"`--callback-url`. Default: 202 is a success like any other."))
+		binding.Block("callback", func(r *request) **target.CallbackPolicy { return r.callback }, callbackRows, binding.Optional,
+			"Lets the target respond "+
+				"with status 202 and finish later: the run then waits for its callback. Any other success ends the run at once. The nodes need "+
+				"`--callback-url`. Default: 202 is a success like any other."))
 }
 
 // templateActions are the fields of templates as a user writes them.
@@ -124,7 +127,8 @@ func templateActions(fields []string) []string {
 
 // traceContextRow is the row of every kind of target; how says where the target finds the context.
 func traceContextRow[P any](how string, field func(P) *bool) *binding.Row {
-	return binding.Bool("trace_context", field, binding.Optional, "Whether the target gets the W3C trace context of the attempt, "+how+", to continue the "+
+	return binding.Bool("trace_context", field, binding.Optional, "Whether the target gets the W3C trace context of the attempt, "+how+
+		", to continue the "+
 		"trace of the run. Set it for targets of your own, not for those of others. Default: `false`.")
 }
 
@@ -174,8 +178,9 @@ var tlsRows = binding.Of(binding.Fresh[target.TLS],
 	binding.Text("ca_certificates", func(t *target.TLS) *string { return &t.CACertificates }, binding.Optional,
 		"PEM certificates of the authorities that may sign the target's certificate, instead of those that the node's system trusts. "+
 			"Default: those of the system."),
-	binding.Text("client_certificate", func(t *target.TLS) *string { return &t.ClientCertificate }, binding.Optional, "PEM certificate chain that the node "+
-		"presents. Default: none.", binding.Decides(""), binding.Hides("client_key")), // they must belong together
+	binding.Text("client_certificate", func(t *target.TLS) *string { return &t.ClientCertificate }, binding.Optional,
+		"PEM certificate chain that the node "+
+			"presents. Default: none.", binding.Decides(""), binding.Hides("client_key")), // they must belong together
 	binding.Text("min_version", func(t *target.TLS) *string { return &t.MinVersion }, binding.Optional, "`1.2` or `1.3`. Default: `1.2`."),
 	binding.Block("client_key", func(t *target.TLS) **target.Secret { return &t.ClientKey }, binding.Secrets, binding.Optional,
 		"PEM private key of the client certificate. Default: none.", binding.Decides(""), binding.Hides("client_key")),
@@ -246,9 +251,10 @@ var lambdaRows = binding.Of(binding.Fresh[target.Lambda],
 	binding.Text("function", func(l *target.Lambda) *string { return &l.Function }, binding.Required, "Name (`my-function`), partial ARN "+
 		"(`123456789012:function:my-function`) or ARN, each with or without `:QUALIFIER`, a version or alias.",
 		binding.Decides("region", "assume_role/role_arn")), // function, region and role must agree
-	binding.Text("invocation", func(l *target.Lambda) *target.Invocation { return &l.Invocation }, binding.Default, "`RequestResponse` waits for the "+
-		"result of the function. `Event` succeeds as soon as Lambda accepts the invocation, and leaves it to Lambda's own queue and "+
-		"retries.", binding.Decides("client_context", "callback")), // only one kind has a context, and only the other a callback
+	binding.Text("invocation", func(l *target.Lambda) *target.Invocation { return &l.Invocation }, binding.Default,
+		"`RequestResponse` waits for the "+
+			"result of the function. `Event` succeeds as soon as Lambda accepts the invocation, and leaves it to Lambda's own queue and "+
+			"retries.", binding.Decides("client_context", "callback")), // only one kind has a context, and only the other a callback
 	binding.Text("region", func(l *target.Lambda) *string { return &l.Region }, binding.Optional, "Region of the function. Default: "+
 		"that of its ARN, or else that of the node.", binding.Decides("region", "assume_role/role_arn")),
 	binding.JSON("client_context", func(l *target.Lambda) *json.RawMessage { return &l.ClientContext }, binding.Optional,
@@ -277,8 +283,9 @@ var groupTargetRows = binding.Of(binding.Fresh[target.GroupTarget],
 	binding.Text("path", func(g *target.GroupTarget) *string { return &g.Path }, binding.Optional, "What follows the URL of the "+
 		"endpoint and the `path` of the group, such as `/nightly`. It begins with `/` or `?` and may be a template, like `body`. "+
 		"Default: nothing follows."),
-	binding.Text("strategy", func(g *target.GroupTarget) *target.Strategy { return &g.Strategy }, binding.Optional, "How the endpoint is chosen for this "+
-		"job: "+either(target.Strategies)+". Default: the `strategy` of the group.", binding.Decides("hash_key")), // only one has a key
+	binding.Text("strategy", func(g *target.GroupTarget) *target.Strategy { return &g.Strategy }, binding.Optional,
+		"How the endpoint is chosen for this "+
+			"job: "+either(target.Strategies)+". Default: the `strategy` of the group.", binding.Decides("hash_key")), // only one has a key
 	binding.Text("hash_key", func(g *target.GroupTarget) *string { return &g.HashKey }, binding.Optional, "With `consistent_hash`, a "+
 		"template of what is hashed, such as `{{json .Payload}}`: requests with the same key go to the same endpoint. Default: the "+
 		"names of app and job."),
