@@ -28,7 +28,7 @@ func alerts(c *connection) kind {
 			(*client.Client).PutAlert, (*client.Client).Alert, (*client.Client).DeleteAlert,
 			func(a alert.Alert) int64 { return a.Revision },
 		},
-		secrets: secretsOf[alert.Alert]{alert.Alert.Secrets, alert.Alert.WithSecrets, checkKeptOfAlert, webhookKnown},
+		secrets: secretsOf[alert.Alert]{checkKeptOfAlert, webhookKnown},
 		bounds: func(bounds *target.Bounds, a alert.Alert) error {
 			return atDestination(bounds.CheckDestination(a.App, a.Destination))
 		},

@@ -41,7 +41,10 @@ func calendars(c *connection) kind {
 // utc is the zone of a calendar that names none.
 const utc = "UTC"
 
-var calendarRows = binding.Of(func() *dispatcher.Calendar { return &dispatcher.Calendar{Timezone: utc} },
+var calendarRows = binding.Of(
+	func() *dispatcher.Calendar {
+		return &dispatcher.Calendar{CalendarSpec: dispatcher.CalendarSpec{Timezone: utc}}
+	},
 	definitionRows("calendar", func(c *dispatcher.Calendar) *named { return &named{&c.App, &c.Name, &c.Description, &c.Revision} }),
 	binding.Texts("bases", func(c *dispatcher.Calendar) *[]string { return &c.Bases }, binding.Default, "Names of calendars of the "+
 		"app whose exclusions apply too, at most 10. Refer to the resources, so that Terraform creates them first. Default: none.",

@@ -50,8 +50,6 @@ type requests[T any] struct {
 
 // secretsOf is how to get at the secrets of a kind of definition.
 type secretsOf[T any] struct {
-	all  func(T) map[string]target.Secret // by their pointers
-	with func(T, map[string]target.Secret) T
 	// checkKept returns a problem for each secret that keeps its stored value although it would now be sent elsewhere.
 	checkKept func(written, old T) error
 	// destination reports whether it is known where the secret at a pointer is sent.
@@ -85,8 +83,8 @@ type planned[T any] struct {
 func (d *definition[T]) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
 	var e binding.Expander
 	declared := d.expand(ctx, &e, config)
-	if d.secrets.all != nil { // a plan knows whether there is a stored value
-		declared = d.secrets.with(declared, withOmitted(d.secrets.all(declared)))
+	if d.secrets.checkKept != nil { // a plan knows whether there is a stored value
+		declared = target.WithSecrets(declared, withOmitted(target.Secrets(declared)))
 	}
 	var problems input.Problems
 	if d.kind != appKind {
@@ -199,8 +197,8 @@ func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, ch
 func (d *definition[T]) toWrite(ctx context.Context, plan, config binding.Values, before *binding.Values) (T, input.Problems) {
 	var e binding.Expander
 	declared := d.expand(ctx, &e, plan)
-	if d.secrets.all != nil {
-		declared = d.secrets.with(declared, d.secretsToWrite(ctx, &e, declared, config, before))
+	if d.secrets.checkKept != nil {
+		declared = target.WithSecrets(declared, d.secretsToWrite(ctx, &e, declared, config, before))
 	}
 	return declared, e.ProblemsWith(d.check(declared))
 }
@@ -262,9 +260,9 @@ func (d *definition[T]) secretsToWrite(ctx context.Context, e *binding.Expander,
 	var eBefore binding.Expander
 	var stored map[string]target.Secret
 	if before != nil {
-		stored = d.secrets.all(d.expand(ctx, &eBefore, *before))
+		stored = target.Secrets(d.expand(ctx, &eBefore, *before))
 	}
-	planned, configured := d.secrets.all(declared), d.secrets.all(d.expand(ctx, &binding.Expander{}, config))
+	planned, configured := target.Secrets(declared), target.Secrets(d.expand(ctx, &binding.Expander{}, config))
 	for pointer, secret := range planned {
 		if secret.Reference != "" {
 			continue
@@ -283,12 +281,12 @@ func (d *definition[T]) secretsToWrite(ctx context.Context, e *binding.Expander,
 // stored value that stays. e must have expanded declared.
 func (d *definition[T]) missingSecrets(ctx context.Context, e *binding.Expander, declared T, config binding.Values,
 	before *binding.Values) input.Problems {
-	if d.secrets.all == nil || !slices.Contains(slices.Collect(maps.Values(d.secrets.all(declared))), target.Secret{}) {
+	if d.secrets.checkKept == nil || !slices.Contains(slices.Collect(maps.Values(target.Secrets(declared))), target.Secret{}) {
 		return nil
 	}
 	secrets := d.secretsToWrite(ctx, e, declared, config, before)
 	var problems, missing input.Problems
-	problems.AddError("", d.check(d.secrets.with(declared, secrets)))
+	problems.AddError("", d.check(target.WithSecrets(declared, secrets)))
 	for _, p := range e.AboutKnown(problems) {
 		if secret, is := secrets[p.Path]; is && secret == (target.Secret{}) {
 			missing = append(missing, p)
@@ -300,20 +298,20 @@ func (d *definition[T]) missingSecrets(ctx context.Context, e *binding.Expander,
 // keptSecrets returns a problem for each secret that would keep its stored value although it is now sent to another server,
 // network or port. Each points to the value_version, which must change so that the value is sent again.
 func (d *definition[T]) keptSecrets(ctx context.Context, plan, config, state binding.Values) input.Problems {
-	if d.secrets.all == nil {
+	if d.secrets.checkKept == nil {
 		return nil
 	}
 	var e binding.Expander
 	declared, old := d.expand(ctx, &e, plan), d.expand(ctx, &binding.Expander{}, state)
-	stored := d.secrets.all(old)
+	stored := target.Secrets(old)
 	for pointer, secret := range stored {
 		if secret.Reference == "" {
 			stored[pointer] = target.Secret{Stored: true}
 		}
 	}
-	written := d.secrets.with(declared, d.secretsToWrite(ctx, &e, declared, config, &state))
+	written := target.WithSecrets(declared, d.secretsToWrite(ctx, &e, declared, config, &state))
 	var problems input.Problems
-	problems.AddError("", d.secrets.checkKept(written, d.secrets.with(old, stored)))
+	problems.AddError("", d.secrets.checkKept(written, target.WithSecrets(old, stored)))
 	problems = slices.DeleteFunc(problems, func(p input.Problem) bool { return !d.secrets.destination(&e, p.Path) }) // known at apply
 	for i, p := range problems {
 		problems[i].Path = strings.TrimSuffix(p.Path, "/stored") + "/value_version"

@@ -27,7 +27,7 @@ func groups(c *connection) kind {
 			func(g target.EndpointGroup) int64 { return g.Revision },
 		},
 		secrets: secretsOf[target.EndpointGroup]{
-			target.EndpointGroup.Secrets, target.EndpointGroup.WithSecrets, target.EndpointGroup.CheckKept,
+			target.EndpointGroup.CheckKept,
 			func(e *binding.Expander, _ string) bool {
 				return e.AllKnown("/endpoints") && e.AllKnown("/registration") && e.AllKnown("/auth/oauth2/token_url")
 			},

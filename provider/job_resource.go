@@ -28,10 +28,8 @@ func jobs(c *connection) *jobResource {
 			(*client.Client).PutJob, (*client.Client).Job, (*client.Client).DeleteJob,
 			func(j dispatcher.Job) int64 { return j.Revision },
 		},
-		secrets: secretsOf[dispatcher.Job]{
-			target.Secrets[dispatcher.Job], target.WithSecrets[dispatcher.Job], dispatcher.Job.CheckKept, webhookKnown,
-		},
-		bounds: func(bounds *target.Bounds, j dispatcher.Job) error { return j.CheckBounds(bounds) },
+		secrets: secretsOf[dispatcher.Job]{dispatcher.Job.CheckKept, webhookKnown},
+		bounds:  func(bounds *target.Bounds, j dispatcher.Job) error { return j.CheckBounds(bounds) },
 		inUse: input.Problem{Code: input.CodeJobInUse, Message: "Terraform destroys a job before it updates the jobs that name it. Take " +
 			"its name out of these jobs in one apply and remove the job in the next one, or set create_before_destroy in the lifecycle " +
 			"block of the job."},

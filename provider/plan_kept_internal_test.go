@@ -17,8 +17,11 @@ func TestOnlyChangesMoveNextFireTimes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 23, 5, 0, 0, 0, time.UTC)
 	in := func(d time.Duration) *time.Time { return new(now.Add(d)) }
-	trigger := func(next *time.Time) dispatcher.Trigger { return dispatcher.Trigger{NextFireTime: next} }
-	excluding := dispatcher.Trigger{Schedule: dispatcher.Schedule{Calendar: "holidays"}, NextFireTime: in(time.Hour)}
+	trigger := func(next *time.Time) dispatcher.Trigger {
+		return dispatcher.Trigger{TriggerStatus: dispatcher.TriggerStatus{NextFireTime: next}}
+	}
+	excluding := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Calendar: "holidays"}},
+		TriggerStatus: dispatcher.TriggerStatus{NextFireTime: in(time.Hour)}}
 	for name, tt := range map[string]struct {
 		revision int64
 		state    dispatcher.JobState
@@ -50,7 +53,7 @@ func TestOnlyChangesMoveNextFireTimes(t *testing.T) {
 				}
 			}
 			before, read := model(1, dispatcher.JobExecuting, tt.before), model(tt.revision, tt.state, tt.now.NextFireTime)
-			job := dispatcher.Job{Triggers: map[string]dispatcher.Trigger{"t": tt.now}}
+			job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{"t": tt.now}}}
 			got := maps.Clone(read)
 			keepMoving(got, before, job, now)
 			want := read

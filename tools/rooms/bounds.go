@@ -20,16 +20,15 @@ const (
 // What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
 // makes something smaller lowers its bound.
 const (
-	mostLines     = 115_200
+	mostLines     = 115_600
 	mostNinetieth = 8
-	mostComplex   = 41
-	mostWide      = 24
-	mostLong      = 51
+	mostComplex   = 20
+	mostWide      = 20
+	mostLong      = 29
 )
 
 // mostFiles are of folders that have more than they should.
 var mostFiles = map[string]int{
-	"dispatcher":       49,
 	"dispatcher/store": 128, "provider": 55,
 }
 
