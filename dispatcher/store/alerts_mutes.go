@@ -146,7 +146,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]alert.Event, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, query.App, ""); err != nil {
 		return nil, err
 	}
 	var w db.Conditions
@@ -172,7 +172,7 @@ func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]aler
 	}
 	list := `SELECT at, id, alert, job, event FROM alert_events WHERE ` + strings.TrimPrefix(w.Text, " AND ") +
 		fmt.Sprintf(` ORDER BY at DESC, id DESC LIMIT %d`, query.Page.Limit)
-	return db.Collect(ctx, s.Read, func(row db.Scanner) (e alert.Event, err error) {
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (e alert.Event, err error) {
 		var id int64
 		var at time.Time
 		var alert, job, text string

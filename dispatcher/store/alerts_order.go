@@ -42,8 +42,8 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 		return fmt.Errorf("look for notifications under way: %w", err)
 	}
 	// From $1 on: ids
-	read := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + trackColumns + ` FROM alert_states AS s WHERE s.id IN (SELECT b.id FROM b)`
-	found, err := db.Collect(ctx, s.Read, scanTrack, read, s.Batch(ids)...)
+	read := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + trackColumns + ` FROM alert_states AS s WHERE s.id IN (SELECT b.id FROM b)`
+	found, err := db.Collect(ctx, s.db.Read, scanTrack, read, s.db.Batch(ids)...)
 	if err != nil {
 		return fmt.Errorf("read states of alerts: %w", err)
 	}
@@ -79,9 +79,9 @@ func (s *Store) underWay(ctx context.Context, k *db.Keys) (map[run.Key]bool, err
 		return under, nil
 	}
 	// From $1 on: the keys
-	read := s.Rows(0, 1, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b JOIN live_runs AS r ON` +
-		db.OfBatch(s.Flavor) + ` WHERE r.attempt = 0 OR r.state IN ('claimed', 'running')`
-	found, err := db.Collect(ctx, s.Read, scanRunKey, read, s.Batch(k.At, k.Trigger, k.Kind)...)
+	read := s.db.Rows(0, 1, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b JOIN live_runs AS r ON` +
+		db.OfBatch(s.db.Flavor) + ` WHERE r.attempt = 0 OR r.state IN ('claimed', 'running')`
+	found, err := db.Collect(ctx, s.db.Read, scanRunKey, read, s.db.Batch(k.At, k.Trigger, k.Kind)...)
 	for _, key := range found {
 		under[key] = true
 	}

@@ -21,19 +21,19 @@ import (
 func (s *Store) AlertStates(ctx context.Context, query alert.StateQuery) ([]alert.State, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, query.App, ""); err != nil {
 		return nil, err
 	}
 	if query.Alert != "" {
-		if _, err := findAlert(ctx, s.Read, query.App, query.Alert, ""); err != nil {
+		if _, err := findAlert(ctx, s.db.Read, query.App, query.Alert, ""); err != nil {
 			return nil, err
 		}
 	}
-	now, err := s.OrClock(ctx, query.Now)
+	now, err := s.db.OrClock(ctx, query.Now)
 	if err != nil {
 		return nil, err
 	}
-	return s.alertStates(ctx, s.Read, query, now)
+	return s.alertStates(ctx, s.db.Read, query, now)
 }
 
 // alertStates is AlertStates within a transaction.

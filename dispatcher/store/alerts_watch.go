@@ -24,7 +24,7 @@ func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit in
 ) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.OrClock(ctx, now); err != nil {
+	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return done, nil, err
 	}
 	for _, step := range []struct {
@@ -48,7 +48,7 @@ func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit in
 func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 limit
 	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
-	apps, err := db.Collect(ctx, s.Read, db.ScanText, pending, 1+s.asides.count(dispatcher.WorkAlerts))
+	apps, err := db.Collect(ctx, s.db.Read, db.ScanText, pending, 1+s.asides.count(dispatcher.WorkAlerts))
 	apps = withoutAsides(s, dispatcher.WorkAlerts, apps, appItem, now)
 	if err != nil || len(apps) == 0 {
 		return err
@@ -71,7 +71,7 @@ type dueState struct{ id, job int64 }
 func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 now, $2 limit
 	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
-	states, err := db.Collect(ctx, s.Read, func(row db.Scanner) (d dueState, err error) {
+	states, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (d dueState, err error) {
 		err = row.Scan(&d.id, &d.job)
 		return d, err
 	}, due, now.UnixMilli(), limit)
@@ -96,7 +96,7 @@ func (s *Store) setStateAside(ctx context.Context, state dueState, why error, no
 	// $1 work, $2 item, $3 state
 	const deferLook = `UPDATE alert_states SET check_at = (SELECT x.try_at FROM set_aside AS x WHERE x.work = $1 AND x.item = $2)
 		WHERE id = $3`
-	_, err := db.Affect(ctx, s.Write, deferLook, dispatcher.WorkAlerts, item, state.id)
+	_, err := db.Affect(ctx, s.db.Write, deferLook, dispatcher.WorkAlerts, item, state.id)
 	return err
 }
 

@@ -30,7 +30,7 @@ func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit 
 		return nil, nil
 	}
 	const wanted = `SELECT 1 FROM jobs WHERE alert_late_after IS NOT NULL LIMIT 1`
-	if _, found, err := db.First(ctx, s.Read, db.ScanInt, wanted); err != nil || !found {
+	if _, found, err := db.First(ctx, s.db.Read, db.ScanInt, wanted); err != nil || !found {
 		return nil, err
 	}
 	next := *after
@@ -79,7 +79,7 @@ func (s *Store) lateDue(ctx context.Context, next *alert.LateFire, limit int, no
 	if !next.DueAt.IsZero() {
 		dueAt = next.DueAt.UnixMilli()
 	}
-	fires, err := db.Collect(ctx, s.Read, func(row db.Scanner) (f lateFire, err error) {
+	fires, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (f lateFire, err error) {
 		err = row.Scan(db.InstantColumn(&next.DueAt), &next.TriggerID, db.InstantColumn(&f.scheduled), &f.job, &f.after)
 		f.trigger = next.TriggerID
 		return f, err
@@ -103,7 +103,7 @@ func (s *Store) lateWaiting(ctx context.Context, next *alert.LateFire, limit int
 				AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE)
 			GROUP BY r.job_id ORDER BY r.job_id LIMIT $3) AS w
 		JOIN jobs AS j ON j.id = w.job_id ORDER BY w.job_id`
-	fires, err := db.Collect(ctx, s.Read, func(row db.Scanner) (lateFire, error) {
+	fires, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (lateFire, error) {
 		f := lateFire{waits: true}
 		err := row.Scan(&f.job, db.InstantColumn(&f.scheduled), &f.after, &f.trigger)
 		next.JobID = f.job

@@ -39,7 +39,7 @@ func (s *Store) AuditEntries(ctx context.Context, query access.AuditQuery) (page
 	if err != nil {
 		return page, err
 	}
-	rows, err := s.Read.QueryContext(ctx, statement, args...)
+	rows, err := s.db.Read.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return page, fmt.Errorf("read the audit log: %w", err)
 	}

@@ -73,7 +73,7 @@ func findBackfill(ctx context.Context, q db.Querier, app, id, lock string) (back
 func (s *Store) Backfill(ctx context.Context, app, id string) (repeat.Backfill, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	found, err := findBackfill(ctx, s.Read, app, id, "")
+	found, err := findBackfill(ctx, s.db.Read, app, id, "")
 	return found.Backfill, err
 }
 
@@ -97,7 +97,7 @@ func (s *Store) Backfills(ctx context.Context, query repeat.BackfillQuery) ([]re
 		}
 		w.Add("f.id < %s", after)
 	}
-	rows, err := db.Collect(ctx, s.Read, scanBackfill,
+	rows, err := db.Collect(ctx, s.db.Read, scanBackfill,
 		backfillRows+`1 = 1`+w.Text+` ORDER BY f.id DESC LIMIT `+strconv.Itoa(query.Page.Limit), w.Args...)
 	all := make([]repeat.Backfill, len(rows))
 	for i, row := range rows {

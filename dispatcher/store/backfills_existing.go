@@ -70,7 +70,7 @@ func (s *Store) BackfillSkips(ctx context.Context, plan repeat.BackfillPlan) (sk
 		if err != nil {
 			return 0, err
 		}
-		known, err := existing(ctx, s.Flavor, s.Read, page)
+		known, err := existing(ctx, s.db.Flavor, s.db.Read, page)
 		if err != nil {
 			return 0, fmt.Errorf("look for runs of the instants of a backfill: %w", err)
 		}
@@ -142,7 +142,7 @@ func (s *Store) Backfilled(ctx context.Context, job int64, from, to time.Time) (
 	const list = `SELECT x.trigger_id, count(*) FROM (SELECT r.trigger_id FROM runs` + of + ` UNION ALL
 		SELECT r.trigger_id FROM live_runs` + of + `) AS x GROUP BY x.trigger_id`
 	counts := map[int64]int{}
-	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		var trigger int64
 		var count int
 		err := row.Scan(&trigger, &count)

@@ -167,7 +167,7 @@ func spread(ctx context.Context, t *tx, run run.HeldRun, endpoints []string, lis
 
 // BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made.
 func (s *Store) BroadcastEndpoints(ctx context.Context, key run.Key) ([]string, error) {
-	endpoints, found, err := endpointsOf(ctx, s.Read, key.Parent())
+	endpoints, found, err := endpointsOf(ctx, s.db.Read, key.Parent())
 	if err == nil && !found {
 		err = dispatcher.NotFound("broadcast", key.Parent().String())
 	}
@@ -200,14 +200,14 @@ func (s *Store) EndBroadcasts(ctx context.Context, parents []run.Key, now time.T
 	defer cancel()
 	var done []run.Key
 	for _, key := range parents {
-		if _, found, err := db.First(ctx, s.Read, db.ScanInt, doneAttempt, keyArgs(key)...); err != nil {
+		if _, found, err := db.First(ctx, s.db.Read, db.ScanInt, doneAttempt, keyArgs(key)...); err != nil {
 			return 0, fmt.Errorf("look for shards of run %s: %w", key, err)
 		} else if found {
 			done = append(done, key)
 		}
 	}
 	if len(parents) == 0 {
-		if done, err = db.Collect(ctx, s.Read, scanRunKey, s.hot.broadcast.done, endBatch); err == nil {
+		if done, err = db.Collect(ctx, s.db.Read, scanRunKey, s.hot.broadcast.done, endBatch); err == nil {
 			err = s.cancelOrphans(ctx, now)
 		}
 	}
@@ -267,7 +267,7 @@ func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
 
 // cancelOrphans cancels shards whose parent has ended: when it is given up, skipped or lost, nothing else ends them.
 func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
-	parents, err := db.Collect(ctx, s.Read, scanRunKey, s.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
+	parents, err := db.Collect(ctx, s.db.Read, scanRunKey, s.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
 	if err != nil || len(parents) == 0 {
 		return err
 	}

@@ -64,7 +64,7 @@ func findBulk(ctx context.Context, q db.Querier, app, id, lock string) (bulkActi
 func (s *Store) BulkAction(ctx context.Context, app, id string) (repeat.BulkAction, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	found, err := findBulk(ctx, s.Read, app, id, "")
+	found, err := findBulk(ctx, s.db.Read, app, id, "")
 	return found.BulkAction, err
 }
 
@@ -72,7 +72,7 @@ func (s *Store) BulkAction(ctx context.Context, app, id string) (repeat.BulkActi
 func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([]repeat.BulkAction, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, app, ""); err != nil {
 		return nil, err
 	}
 	var w db.Conditions
@@ -84,7 +84,7 @@ func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([
 		}
 		w.Add("b.id < %s", after)
 	}
-	rows, err := db.Collect(ctx, s.Read, scanBulk, bulkRows+`1 = 1`+w.Text+` ORDER BY b.id DESC LIMIT `+strconv.Itoa(page.Limit), w.Args...)
+	rows, err := db.Collect(ctx, s.db.Read, scanBulk, bulkRows+`1 = 1`+w.Text+` ORDER BY b.id DESC LIMIT `+strconv.Itoa(page.Limit), w.Args...)
 	all := make([]repeat.BulkAction, len(rows))
 	for i, row := range rows {
 		all[i] = row.BulkAction
@@ -94,7 +94,7 @@ func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([
 
 // CountBulk counts what a bulk action would act on.
 func (s *Store) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec) (count repeat.BulkCount, err error) {
-	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, app, ""); err != nil {
 		return count, err
 	}
 	if spec.Action == repeat.BulkRetryRuns {
@@ -116,7 +116,7 @@ func (s *Store) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec)
 
 // countSelected counts the jobs of an app that a filter selects, up to most.
 func (s *Store) countSelected(ctx context.Context, app string, filter repeat.BulkFilter, most int) (int, error) {
-	now, err := s.Now(ctx, s.Read)
+	now, err := s.db.Now(ctx, s.db.Read)
 	if err != nil {
 		return 0, err
 	}
@@ -124,7 +124,7 @@ func (s *Store) countSelected(ctx context.Context, app string, filter repeat.Bul
 	var args statementArgs
 	inner := list.candidates(app, &args)
 	filters := list.filters(&args)
-	n, _, err := db.First(ctx, s.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT j.id, j.name`+inner+` LIMIT `+
+	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT j.id, j.name`+inner+` LIMIT `+
 		args.add(mostUnlisted)+`) AS c CROSS JOIN jobs AS j WHERE j.id = c.id`+filters+` LIMIT `+args.add(most)+`) AS found`, args...)
 	return int(n), err
 }
@@ -151,7 +151,7 @@ func (s *Store) countUnended(ctx context.Context, app string, filter repeat.Bulk
 		return 0, err
 	}
 	list, args := unendedOfApp(w, claimed, run.AppID(app), many, ` LIMIT `+strconv.Itoa(most))
-	n, _, err := db.First(ctx, s.Read, db.ScanInt, `SELECT count(*) FROM (`+list+`) AS found`, args...)
+	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT count(*) FROM (`+list+`) AS found`, args...)
 	return int(n), err
 }
 

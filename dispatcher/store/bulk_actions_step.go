@@ -75,7 +75,7 @@ func (s *Store) StepBulkAction(ctx context.Context, id int64, now time.Time) (re
 
 func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step repeat.BulkStep, err error) {
 	// $1 bulk action
-	b, found, err := db.First(ctx, s.Read, scanBulk, bulkRows+`b.id = $1 AND b.ended_at IS NULL`, id)
+	b, found, err := db.First(ctx, s.db.Read, scanBulk, bulkRows+`b.id = $1 AND b.ended_at IS NULL`, id)
 	if err != nil || !found {
 		return step, err
 	}

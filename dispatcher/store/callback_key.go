@@ -22,7 +22,7 @@ const callbackKeyPlace = "installation callback_key"
 
 // CallbackKey returns the key by which the tokens of callbacks are made.
 func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
-	key, done, err := s.readCallbackKey(ctx, s.Read)
+	key, done, err := s.readCallbackKey(ctx, s.db.Read)
 	if err == nil && !done {
 		err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 			// Another node may draw one just now.

@@ -70,7 +70,7 @@ func optionalRun(at, trigger, kind *int64) string {
 func (s *Store) CarriedState(ctx context.Context, app, job string) (run.CarriedState, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	return carriedState(ctx, s.Read, app, job)
+	return carriedState(ctx, s.db.Read, app, job)
 }
 
 func carriedState(ctx context.Context, q db.Querier, app, job string) (run.CarriedState, error) {
@@ -90,9 +90,9 @@ func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]
 	defer cancel()
 	states := make(map[int64]run.CarriedState, len(jobs))
 	// From $1 on: the ids
-	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + carriedColumns + ` FROM b JOIN jobs AS j ON j.id = b.id
+	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + carriedColumns + ` FROM b JOIN jobs AS j ON j.id = b.id
 		JOIN carried_states AS s ON s.job_id = j.id`
-	_, err := s.Execute(ctx, db.Reading(query), s.Batch(jobs), func(row db.Scanner) error {
+	_, err := s.db.Execute(ctx, db.Reading(query), s.db.Batch(jobs), func(row db.Scanner) error {
 		one, err := scanCarriedState(row)
 		states[one.job] = one.CarriedState
 		return err

@@ -40,11 +40,11 @@ type censusRow struct {
 func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dispatcher.Census, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.Now(ctx, s.Read)
+	now, err := s.db.Now(ctx, s.db.Read)
 	if err != nil {
 		return c, fmt.Errorf("count what there is: %w", err)
 	}
-	rows, err := db.Collect(ctx, s.Read, func(row db.Scanner) (one censusRow, err error) {
+	rows, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (one censusRow, err error) {
 		err = row.Scan(&one.what, &one.state, &one.count, &one.at)
 		return one, err
 	}, censusCounts, int64(limit), overdue.UnixMilli(), now.Add(-expiredLately).UnixMilli(),
@@ -81,7 +81,7 @@ func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 	if err := s.censusCauses(ctx, limit, now, &c); err != nil {
 		return c, err
 	}
-	if c.DaysAhead, err = s.DaysAhead(ctx, s.Read, now.UnixMilli()); err != nil {
+	if c.DaysAhead, err = s.db.DaysAhead(ctx, s.db.Read, now.UnixMilli()); err != nil {
 		return c, fmt.Errorf("count partitions ahead: %w", err)
 	}
 	return c, nil

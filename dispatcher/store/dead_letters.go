@@ -69,8 +69,8 @@ func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w db.C
 ) {
 	look := func(w db.Conditions, most int) ([]run.Run, error) {
 		args := statementArgs(slices.Clone(w.Args))
-		page := s.ofDeadJobs(&args, query.App, job, replayable) + s.DeadOfEach(w.Text, latestRuns+` LIMIT `+strconv.Itoa(most))
-		return db.Collect(ctx, s.Read, scanRun, runQuery(page), args...)
+		page := s.ofDeadJobs(&args, query.App, job, replayable) + s.db.DeadOfEach(w.Text, latestRuns+` LIMIT `+strconv.Itoa(most))
+		return db.Collect(ctx, s.db.Read, scanRun, runQuery(page), args...)
 	}
 	many, err := s.hasManyJobs(ctx, run.AppID(query.App), s.walks.jobs)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Store) countDead(ctx context.Context, query repeat.DeadLetterQuery, job
 		return 0, err
 	}
 	args := statementArgs(slices.Clone(w.Args))
-	n, _, err := db.First(ctx, s.Read, db.ScanInt, s.ofDeadJobs(&args, query.App, job, true)+` SELECT count(*) FROM (SELECT 1
+	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, s.ofDeadJobs(&args, query.App, job, true)+` SELECT count(*) FROM (SELECT 1
 		FROM b CROSS JOIN runs AS r WHERE `+db.IsDead+` AND r.job_id = b.id`+w.Text+` LIMIT `+strconv.Itoa(most)+`) AS dead`, args...)
 	return int(n), err
 }

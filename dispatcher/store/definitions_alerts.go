@@ -67,9 +67,9 @@ func scanShownAlert(app string) func(db.Scanner) (alert.Alert, error) {
 
 // Alert returns an alert by its name, with its warnings.
 func (s *Store) Alert(ctx context.Context, app, name string) (alert.Alert, error) {
-	alert, err := findAlert(ctx, s.Read, app, name, "")
+	alert, err := findAlert(ctx, s.db.Read, app, name, "")
 	if err == nil {
-		alert.Warnings, err = s.alertWarnings(ctx, s.Read, alert)
+		alert.Warnings, err = s.alertWarnings(ctx, s.db.Read, alert)
 	}
 	return alert, err
 }
@@ -99,7 +99,7 @@ func readAlert(ctx context.Context, q db.Querier, app, name, lock string) (a ale
 func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]alert.Alert, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
@@ -107,7 +107,7 @@ func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]aler
 		WHERE a.app_id = $1 AND a.name > $2 AND a.deleted_at IS NULL ORDER BY a.name LIMIT $3`
 	// One that cannot be read must not hide the others.
 	shown := db.EvenUnreadable(scanShownAlert(app), func(a *alert.Alert, why error) { a.Description = why.Error() })
-	return db.Collect(ctx, s.Read, shown, list, run.AppID(app), page.Cursor, page.Limit)
+	return db.Collect(ctx, s.db.Read, shown, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // allAlerts returns all alerts of an app, by name.

@@ -16,9 +16,9 @@ import (
 func (s *Store) alertWarnings(ctx context.Context, q db.Querier, alert alert.Alert) (warnings input.Problems, err error) {
 	if len(alert.Jobs) > 0 {
 		// $1 app, from $2 on: names
-		existing := s.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name FROM b JOIN jobs AS j ON j.name = b.name
+		existing := s.db.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name FROM b JOIN jobs AS j ON j.name = b.name
 			WHERE j.app_id = $1 AND j.part_of = 0 AND j.deleted_at IS NULL`
-		names, err := db.Collect(ctx, q, db.ScanText, existing, append([]any{run.AppID(alert.App)}, s.Batch(alert.Jobs)...)...)
+		names, err := db.Collect(ctx, q, db.ScanText, existing, append([]any{run.AppID(alert.App)}, s.db.Batch(alert.Jobs)...)...)
 		if err != nil {
 			return nil, fmt.Errorf("look for the jobs of alert %s/%s: %w", alert.App, alert.Name, err)
 		}

@@ -58,10 +58,10 @@ func pausesAround(ctx context.Context, q db.Querier, app string, at time.Time) (
 func (s *Store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPause, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, app, ""); err != nil {
 		return nil, err
 	}
-	return heldPauses(ctx, s.Read, app)
+	return heldPauses(ctx, s.db.Read, app)
 }
 
 // PauseApp adds a pause, and lets the first portion of jobs follow.

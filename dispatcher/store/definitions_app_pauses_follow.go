@@ -125,7 +125,7 @@ func holdJobs(ctx context.Context, t *tx, ids []int64, held []bool) error {
 func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.OrClock(ctx, now)
+	now, err := s.db.OrClock(ctx, now)
 	if err != nil {
 		return 0, err
 	}
@@ -139,7 +139,7 @@ func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 	// $1 now, $2 limit
 	const over = `SELECT a.name, p.id FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.until_at IS NOT NULL AND p.ended_at IS NULL AND p.until_at <= $1 ORDER BY p.until_at LIMIT $2`
-	pauses, err := db.Collect(ctx, s.Read, func(row db.Scanner) (p dispatcher.AppPause, err error) {
+	pauses, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (p dispatcher.AppPause, err error) {
 		err = row.Scan(&p.App, &p.ID)
 		return p, err
 	}, over, now.UnixMilli(), limit+s.asides.count(dispatcher.WorkPauses))
@@ -190,7 +190,7 @@ func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 				WHERE t.pause_until IS NOT NULL AND t.pause_until <= $1 AND t.deleted_at IS NULL AND j.deleted_at IS NULL
 			LIMIT $2`
 	)
-	found, err := db.Collect(ctx, s.Read, func(row db.Scanner) (p paused, err error) {
+	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (p paused, err error) {
 		err = row.Scan(&p.app, &p.job, &p.trigger, &p.revision)
 		return p, err
 	}, over, now.UnixMilli(), limit+s.asides.count(dispatcher.WorkPauses))

@@ -67,7 +67,7 @@ func writtenDefaults(app access.App) (*string, error) {
 func (s *Store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDefaults, error) {
 	// $1 id
 	const read = `SELECT defaults FROM apps WHERE id = $1 AND deleted_at IS NULL`
-	stored, _, err := db.First(ctx, s.Read, func(row db.Scanner) (text *string, err error) { return text, row.Scan(&text) },
+	stored, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (text *string, err error) { return text, row.Scan(&text) },
 		read, run.AppID(app))
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) 
 
 // App returns an app by its name.
 func (s *Store) App(ctx context.Context, name string) (access.App, error) {
-	return s.shownApp(ctx, s.Read, name)
+	return s.shownApp(ctx, s.db.Read, name)
 }
 
 // shownApp returns an app with its pauses, and how much of its quotas it uses.
@@ -153,7 +153,7 @@ func lockReadableApp(ctx context.Context, t *tx, name string) (access.App, error
 func (s *Store) Apps(ctx context.Context, page input.Page) ([]access.App, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + appColumns + ` FROM apps WHERE name > $1 AND deleted_at IS NULL ORDER BY name LIMIT $2`
-	return db.Collect(ctx, s.Read, scanApp, list, page.Cursor, page.Limit)
+	return db.Collect(ctx, s.db.Read, scanApp, list, page.Cursor, page.Limit)
 }
 
 // PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app that is put as it is

@@ -69,7 +69,7 @@ func scanCalendar(app string) func(db.Scanner) (dispatcher.Calendar, error) {
 func (s *Store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
 	// $1 app, $2 name
 	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
-	found, ok, err := db.First(ctx, s.Read, scanCalendar(app), one, run.AppID(app), name)
+	found, ok, err := db.First(ctx, s.db.Read, scanCalendar(app), one, run.AppID(app), name)
 	if err == nil && !ok {
 		err = dispatcher.NotFound("calendar", app+"/"+name)
 	}
@@ -83,13 +83,13 @@ func (s *Store) Calendar(ctx context.Context, app, name string) (dispatcher.Cale
 func (s *Store) Calendars(ctx context.Context, app string, page input.Page) ([]dispatcher.Calendar, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + calendarColumns + ` FROM calendars
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
-	all, err := db.CollectPage(ctx, s.Read, page, scanCalendar(app), nil, list, run.AppID(app), page.Cursor, page.Limit)
+	all, err := db.CollectPage(ctx, s.db.Read, page, scanCalendar(app), nil, list, run.AppID(app), page.Cursor, page.Limit)
 	for i, c := range all {
 		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
 			all[i].Description = c.Err.Error()
@@ -124,7 +124,7 @@ func appCalendars(ctx context.Context, q db.Querier, app string) (revision int64
 
 // AppCalendars returns all calendars of an app, and the revision of the lot.
 func (s *Store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
-	return appCalendars(ctx, s.Read, app)
+	return appCalendars(ctx, s.db.Read, app)
 }
 
 // calendarsOf returns the calendars of the app of jobs, and the revision of the lot, if one

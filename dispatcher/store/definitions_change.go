@@ -57,7 +57,7 @@ func redefine[B, D, T any](ctx context.Context, s *Store, by input.Change, r red
 		}
 		now := by.Now
 		if now.IsZero() {
-			now, wrong = s.Now(ctx, q)
+			now, wrong = s.db.Now(ctx, q)
 		}
 		if wrong != nil {
 			return wrong
@@ -99,10 +99,10 @@ func (s *Store) snapshot(ctx context.Context, read func(ctx context.Context, q d
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
-	if _, snapshots := s.Flavor.(*db.SQLite); snapshots { // each of its transactions reads one
+	if _, snapshots := s.db.Flavor.(*db.SQLite); snapshots { // each of its transactions reads one
 		options = nil
 	}
-	tx, err := s.Read.BeginTx(ctx, options)
+	tx, err := s.db.Read.BeginTx(ctx, options)
 	if err != nil {
 		return fmt.Errorf("begin a snapshot: %w", err)
 	}

@@ -65,7 +65,7 @@ func (s *Store) exported(ctx context.Context, tx db.Querier, name string) (expor
 	if err = s.movable(ctx, tx, export.App); err != nil {
 		return export, err
 	}
-	now, err := s.Now(ctx, tx)
+	now, err := s.db.Now(ctx, tx)
 	if err != nil {
 		return export, err
 	}
@@ -152,7 +152,7 @@ func (s *Store) movable(ctx context.Context, tx db.Querier, app access.App) erro
 		}
 		return err
 	}
-	running, err := db.Collect(ctx, tx, db.ScanInt, inFlight(s.Flavor), run.AppID(app.Name))
+	running, err := db.Collect(ctx, tx, db.ScanInt, inFlight(s.db.Flavor), run.AppID(app.Name))
 	if err == nil && len(running) > 0 {
 		err = fmt.Errorf("%d of its runs are in flight; try again when they have ended: %w", len(running), dispatcher.ErrConflict)
 	}

@@ -47,7 +47,7 @@ func scanGroup(app string) func(db.Scanner) (target.EndpointGroup, error) {
 
 // Group returns a group by its name.
 func (s *Store) Group(ctx context.Context, app, name string) (target.EndpointGroup, error) {
-	return findGroup(ctx, s.Read, app, name, "")
+	return findGroup(ctx, s.db.Read, app, name, "")
 }
 
 // findGroup returns ErrNotFound if there is no such group. lock is a flavor's lock, or empty.
@@ -75,7 +75,7 @@ func readGroup(ctx context.Context, q db.Querier, app, name, lock string) (group
 func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]target.EndpointGroup, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
@@ -83,7 +83,7 @@ func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]targ
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
 	// One that cannot be read must not hide the others.
 	shown := db.EvenUnreadable(scanGroup(app), func(g *target.EndpointGroup, why error) { g.Description = why.Error() })
-	return db.CollectPage(ctx, s.Read, page, shown, nil, list, run.AppID(app), page.Cursor, page.Limit)
+	return db.CollectPage(ctx, s.db.Read, page, shown, nil, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // allGroups returns all groups of an app, by name.

@@ -24,7 +24,7 @@ func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.C
 	}
 	// $1 id of an app, which may be deleted
 	const stored = `SELECT bounds FROM apps WHERE id = $1`
-	text, found, err := db.First(ctx, s.Read, db.ScanText, stored, run.AppID(app.Name))
+	text, found, err := db.First(ctx, s.db.Read, db.ScanText, stored, run.AppID(app.Name))
 	var bounds target.Bounds
 	if err == nil && found {
 		err = json.Unmarshal([]byte(text), &bounds)

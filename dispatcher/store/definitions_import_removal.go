@@ -19,7 +19,7 @@ func (s *Store) RemoveCutOffImports(ctx context.Context, now time.Time) (removed
 	}
 	// $1 now
 	const cutOff = `SELECT name FROM apps WHERE importing_until <= $1 ORDER BY importing_until LIMIT 100`
-	apps, err := db.Collect(ctx, s.Read, db.ScanText, cutOff, now.UnixMilli())
+	apps, err := db.Collect(ctx, s.db.Read, db.ScanText, cutOff, now.UnixMilli())
 	if err != nil {
 		return 0, fmt.Errorf("look for imports that were cut off: %w", err)
 	}
@@ -39,7 +39,7 @@ func (s *Store) orNow(ctx context.Context, given time.Time) (time.Time, error) {
 	if !given.IsZero() {
 		return given, nil
 	}
-	return s.Now(ctx, s.Read)
+	return s.db.Now(ctx, s.db.Read)
 }
 
 // removeCutOff removes an import of an app that was cut off, and returns whether there was one. One that goes on stays.
@@ -50,7 +50,7 @@ func (s *Store) removeCutOff(ctx context.Context, app string, now time.Time) (bo
 	}
 	// $1 id, $2 now
 	const cutOff = `SELECT importing_until FROM apps WHERE id = $1 AND importing_until <= $2`
-	until, found, err := db.First(ctx, s.Read, db.ScanInt, cutOff, run.AppID(app), now.UnixMilli())
+	until, found, err := db.First(ctx, s.db.Read, db.ScanInt, cutOff, run.AppID(app), now.UnixMilli())
 	if err == nil && found {
 		err = s.removeImport(ctx, app, until, now)
 	}

@@ -175,14 +175,14 @@ func (j *jobRow) decodeTriggers() error {
 func (s *Store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	return s.shownJob(ctx, s.Read, app, name)
+	return s.shownJob(ctx, s.db.Read, app, name)
 }
 
 // Jobs returns a page of the jobs of an app, by name.
 func (s *Store) Jobs(ctx context.Context, app string, page input.Page) ([]dispatcher.Job, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, app, ""); err != nil {
 		return nil, err
 	}
 	args := statementArgs{run.AppID(app), page.Cursor, page.Limit}
@@ -190,14 +190,14 @@ func (s *Store) Jobs(ctx context.Context, app string, page input.Page) ([]dispat
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL AND j.part_of = 0` + withLabels(page.Labels, &args) + `
 		ORDER BY j.name LIMIT $3`
-	rows, ended := db.CollectPage(ctx, s.Read, page, scanJob, func(j jobRow) int { return len(j.TriggerNames) * db.TriggerBytes },
+	rows, ended := db.CollectPage(ctx, s.db.Read, page, scanJob, func(j jobRow) int { return len(j.TriggerNames) * db.TriggerBytes },
 		list, args...)
 	if ended != nil && !errors.Is(ended, dispatcher.ErrPageBytes) {
 		return nil, ended
 	}
-	loaded, err := s.loadTriggers(ctx, s.Read, "", rows)
+	loaded, err := s.loadTriggers(ctx, s.db.Read, "", rows)
 	if err == nil {
-		err = s.addShown(ctx, s.Read, app, loaded)
+		err = s.addShown(ctx, s.db.Read, app, loaded)
 	}
 	jobs := make([]dispatcher.Job, len(loaded))
 	for i, job := range loaded {
@@ -227,11 +227,11 @@ func (s *Store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// From $1 on: the ids
-	query := s.Rows(0, 1, "", db.Col("id", db.Bigint)) + ` SELECT ` + jobColumns +
+	query := s.db.Rows(0, 1, "", db.Col("id", db.Bigint)) + ` SELECT ` + jobColumns +
 		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
 	versions := make([]dispatcher.JobVersion, 0, len(ids))
 	// As a hot statement, because a node reads some hundred at once a moment before they are due.
-	_, err := s.Execute(ctx, db.Reading(query), s.Batch(ids), func(row db.Scanner) error {
+	_, err := s.db.Execute(ctx, db.Reading(query), s.db.Batch(ids), func(row db.Scanner) error {
 		job, err := scanJob(row)
 		versions = append(versions, job.JobVersion)
 		return err
@@ -239,7 +239,7 @@ func (s *Store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	if err != nil {
 		return nil, err
 	}
-	return versions, s.openSecrets(ctx, s.Read, versions)
+	return versions, s.openSecrets(ctx, s.db.Read, versions)
 }
 
 // findJob returns ErrNotFound if there is no such job. Warnings, which are for people and take

@@ -152,7 +152,7 @@ func dropUnused(ctx context.Context, t *tx) error {
 func (s *Store) switchedSets(ctx context.Context) ([]string, error) {
 	// $1 limit
 	const pending = `SELECT node_labels FROM label_sets WHERE switched_to IS NOT NULL ORDER BY node_labels LIMIT $1`
-	sets, err := db.Collect(ctx, s.Read, db.ScanText, pending, pendingMost)
+	sets, err := db.Collect(ctx, s.db.Read, db.ScanText, pending, pendingMost)
 	if err != nil {
 		return nil, fmt.Errorf("look for switched labels: %w", err)
 	}
@@ -215,7 +215,7 @@ func (s *Store) LabelSets(ctx context.Context) ([]input.Labels, error) {
 
 // servedSets returns the sets of labels that jobs require and a live node has, as texts.
 func (s *Store) servedSets(ctx context.Context) ([]string, error) {
-	return db.Collect(ctx, s.Read, db.ScanText, `SELECT node_labels FROM label_sets WHERE served ORDER BY node_labels`)
+	return db.Collect(ctx, s.db.Read, db.ScanText, `SELECT node_labels FROM label_sets WHERE served ORDER BY node_labels`)
 }
 
 // servedLabels returns those sets of labels that jobs require and a node with these labels has.

@@ -216,7 +216,7 @@ func (s *Store) openedSecrets(ctx context.Context, q db.Querier, table string,
 		byID[owner.id], ids[i] = owner, owner.id
 	}
 	// From $1 on: the ids
-	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + sealedColumns + `, o.secret_versions FROM b
+	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + sealedColumns + `, o.secret_versions FROM b
 		JOIN secrets AS s ON s.owner_id = b.id JOIN ` + table + ` AS o ON o.id = s.owner_id`
 	type versioned struct {
 		sealedRow
@@ -225,7 +225,7 @@ func (s *Store) openedSecrets(ctx context.Context, q db.Querier, table string,
 	rows, err := db.Collect(ctx, q, func(row db.Scanner) (v versioned, err error) {
 		v.sealedRow, err = scanSealed(db.WiderRow{Scanner: row, After: []any{&v.versions}})
 		return v, err
-	}, query, s.Batch(ids)...)
+	}, query, s.db.Batch(ids)...)
 	if err != nil {
 		return nil, fmt.Errorf("read secrets: %w", err)
 	}
@@ -249,7 +249,7 @@ func (s *Store) openedSecrets(ctx context.Context, q db.Querier, table string,
 
 // checkKeys refuses a database with secrets that the keys do not open.
 func (s *Store) checkKeys(ctx context.Context) error {
-	missing, err := missingKeys(ctx, s.Read, s.keys)
+	missing, err := missingKeys(ctx, s.db.Read, s.keys)
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("%w: secrets are stored under key %s", dispatcher.ErrKeyMissing, strings.Join(missing, ", "))
 	}

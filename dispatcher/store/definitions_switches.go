@@ -149,11 +149,11 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 		ofPauses = `SELECT name FROM apps WHERE paused_to IS NOT NULL ORDER BY id LIMIT $1`
 	)
 	most := pendingMost + s.asides.count(dispatcher.WorkPauses)
-	switched, err := db.Collect(ctx, s.Read, db.ScanText, ofSwitch, most)
+	switched, err := db.Collect(ctx, s.db.Read, db.ScanText, ofSwitch, most)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for switched apps: %w", err)
 	}
-	pausing, err := db.Collect(ctx, s.Read, db.ScanText, ofPauses, most)
+	pausing, err := db.Collect(ctx, s.db.Read, db.ScanText, ofPauses, most)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for apps whose pauses changed: %w", err)
 	}

@@ -160,7 +160,7 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 
 // Token returns the token of a name.
 func (s *Store) Token(ctx context.Context, name string) (access.APIToken, error) {
-	return findToken(ctx, s.Read, name, "")
+	return findToken(ctx, s.db.Read, name, "")
 }
 
 func findToken(ctx context.Context, q db.Querier, name, lock string) (access.APIToken, error) {
@@ -176,7 +176,7 @@ func findToken(ctx context.Context, q db.Querier, name, lock string) (access.API
 func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
 	// $1 hash
 	const find = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE hash = $1 OR rotated_hash = $1`
-	token, found, err := db.First(ctx, s.Read, scanToken, find, hex.EncodeToString(hash[:]))
+	token, found, err := db.First(ctx, s.db.Read, scanToken, find, hex.EncodeToString(hash[:]))
 	if err == nil && !found {
 		err = fmt.Errorf("token: %w", dispatcher.ErrNotFound)
 	}
@@ -187,7 +187,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken
 func (s *Store) Tokens(ctx context.Context, page input.Page) ([]access.APIToken, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE name > $1 ORDER BY name LIMIT $2`
-	return db.Collect(ctx, s.Read, scanToken, list, page.Cursor, page.Limit)
+	return db.Collect(ctx, s.db.Read, scanToken, list, page.Cursor, page.Limit)
 }
 
 // UseTokens records when tokens were last used. Nodes that serve one token do not all write: one that finds a

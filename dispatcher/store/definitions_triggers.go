@@ -159,8 +159,8 @@ func (s *Store) loadTriggers(ctx context.Context, q db.Querier, lock string, job
 	slices.Sort(ids)
 	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock. The clock is
 	// locked first: anyone who writes a row of triggers has the lock of its clock.
-	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + db.LockOf(lock, "c, t")
-	triggers, err := db.Collect(ctx, q, scanTrigger, query, s.Batch(ids)...)
+	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + db.LockOf(lock, "c, t")
+	triggers, err := db.Collect(ctx, q, scanTrigger, query, s.db.Batch(ids)...)
 	if err != nil {
 		return nil, err
 	}
@@ -247,9 +247,9 @@ func retireTriggers(ctx context.Context, t *tx, job dispatcher.Job, triggers map
 func (s *Store) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	args := s.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))
+	args := s.db.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))
 	all := make([]dispatcher.TriggerVersion, 0, len(ids))
-	_, err := s.Execute(ctx, s.hot.triggers, args, func(row db.Scanner) error {
+	_, err := s.db.Execute(ctx, s.hot.triggers, args, func(row db.Scanner) error {
 		var t triggerRow
 		err := row.Scan(triggerRead.Refs(&t)...)
 		all = append(all, t.version())

@@ -143,7 +143,7 @@ func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 	}
 	found, err := s.adoptable(ctx, query, s.lookArgs(query, names, served))
 	if err == nil && len(found) == 0 && len(dead) > 0 {
-		_, err = s.exec(ctx, s.hot.noteEmpty, append([]any{db.OrZero(query.Now)}, s.Batch(dead)...))
+		_, err = s.exec(ctx, s.hot.noteEmpty, append([]any{db.OrZero(query.Now)}, s.db.Batch(dead)...))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
@@ -156,7 +156,7 @@ func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args []any) (found []dispatcher.Adoptable, err error) {
 	look := func(by db.Statement) error {
 		found = nil
-		_, err := s.Execute(ctx, by, args, func(row db.Scanner) error {
+		_, err := s.db.Execute(ctx, by, args, func(row db.Scanner) error {
 			var one dispatcher.Adoptable
 			err := row.Scan(db.InstantColumn(&one.ScheduledAt), &one.TriggerID, db.KindColumn(&one.Key), &one.JobID, &one.Revision,
 				db.InstantColumn(&one.DueAt), &one.AppID, &one.More)
@@ -204,7 +204,7 @@ func (s *Store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []
 	}
 	rows := max(len(names), len(app))
 	return append([]any{int64(query.Node), db.OrZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps))},
-		s.Batch(filled(names, rows), filled(served, rows), filled(app, rows), filled(due, rows), filled(at, rows),
+		s.db.Batch(filled(names, rows), filled(served, rows), filled(app, rows), filled(due, rows), filled(at, rows),
 			filled(trigger, rows), filled(kind, rows))...)
 }
 
@@ -248,7 +248,7 @@ func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs
 		at, trigger = append(at, run.ScheduledAt.UnixMilli()), append(trigger, run.TriggerID)
 		kind, wait = append(kind, int32(run.Code())), append(wait, query.WaitsFor)
 	}
-	args := append([]any{int64(query.Node), int64(query.Token), db.OrZero(query.Now)}, s.Batch(at, trigger, kind, wait)...)
+	args := append([]any{int64(query.Node), int64(query.Token), db.OrZero(query.Now)}, s.db.Batch(at, trigger, kind, wait)...)
 	return s.readHeld(ctx, db.OtherTimeout, newAdoptedRow(), adopt, args)
 }
 

@@ -29,7 +29,7 @@ func (s *Store) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, e
 	}
 	var begun []run.HeldRun
 	err := inParts(ctx, s, runs, func(part []run.HeldRun) error {
-		some, err := s.heldRuns(ctx, db.ClaimTimeout, len(part), s.hot.begin, s.KeysOf(part))
+		some, err := s.heldRuns(ctx, db.ClaimTimeout, len(part), s.hot.begin, s.db.KeysOf(part))
 		begun = append(begun, some...)
 		return err
 	}, s.heldAside(ctx, dispatcher.WorkBegin))
@@ -61,7 +61,7 @@ func (s *Store) Release(ctx context.Context, runs []run.HeldRun) error {
 	err := s.unfoldRuns(ctx, runs)
 	if err == nil {
 		err = inParts(ctx, s, runs, func(part []run.HeldRun) error {
-			_, err := s.exec(ctx, s.hot.release, s.KeysOf(part))
+			_, err := s.exec(ctx, s.hot.release, s.db.KeysOf(part))
 			return err
 		}, s.heldAside(ctx, dispatcher.WorkBegin))
 	}

@@ -91,7 +91,7 @@ func (s *Store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.H
 		}
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), db.OrZero(batch.Now), batch.Lead.Milliseconds()},
-		s.Batch(a.columns(live)...)...)
+		s.db.Batch(a.columns(live)...)...)
 	failpoint.During(failpoint.DuringClaim)
 	held, err := s.heldRuns(ctx, db.ClaimTimeout, len(batch.Advances), claim, args)
 	if err != nil {
@@ -153,9 +153,9 @@ func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow,
 	ctx, cancel := db.Bound(ctx, most)
 	defer cancel()
 	held := make([]run.HeldRun, 0, into.rows)
-	err := retry(ctx, s.Transient, func() error {
+	err := retry(ctx, s.db.Transient, func() error {
 		held = held[:0]
-		_, err := s.Execute(ctx, hot, args, func(row db.Scanner) error {
+		_, err := s.db.Execute(ctx, hot, args, func(row db.Scanner) error {
 			run, err := into.scan(row)
 			held = append(held, run)
 			return err
@@ -301,6 +301,6 @@ func (s *Store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run
 		catchUp = append(catchUp, db.OrNull(one.CatchUp))
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), db.OrZero(batch.Now), int64(0)},
-		s.Batch(a.columns(to, missed, decision, reason, catchUp)...)...)
+		s.db.Batch(a.columns(to, missed, decision, reason, catchUp)...)...)
 	return s.heldRuns(ctx, db.OtherTimeout, len(batch.Settlements), s.hot.settle, args)
 }

@@ -122,7 +122,7 @@ func (s *Store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatche
 	defer cancel()
 	var due []dispatcher.DueTrigger
 	into := newDueRow()
-	_, err := s.Execute(ctx, s.hot.due.of(query), s.dueArgs(query), func(row db.Scanner) error {
+	_, err := s.db.Execute(ctx, s.hot.due.of(query), s.dueArgs(query), func(row db.Scanner) error {
 		t, err := into.scan(row)
 		due = append(due, t)
 		return err
@@ -146,7 +146,7 @@ func (s *Store) dueArgs(query dispatcher.DueQuery) []any {
 	}
 	lists := dueListsOf(query.Apps, query.LabelSets, query.JobIDs)
 	return append([]any{db.OrZero(query.Now), query.Until.UnixMilli(), after, afterID, int64(query.Limit), query.IDFrom, last,
-		int64(len(query.Apps)), int64(len(query.LabelSets))}, s.Batch(lists...)...)
+		int64(len(query.Apps)), int64(len(query.LabelSets))}, s.db.Batch(lists...)...)
 }
 
 // dueListsOf returns the columns of dueLists, or of dueOfJobs if there are jobs. What fills up a list repeats it
@@ -189,8 +189,8 @@ func (s *Store) OverdueApps(ctx context.Context, apps []string, labels input.Lab
 	if !from.IsZero() {
 		least = from.UnixMilli()
 	}
-	args := append([]any{db.OrZero(now), int64(len(apps)), least}, s.Batch(dueListsOf(apps, served, nil)...)...)
-	return db.Collect(ctx, s.Read, db.ScanText, s.Rows(1, 4, "", dueLists...)+overdueApps, args...)
+	args := append([]any{db.OrZero(now), int64(len(apps)), least}, s.db.Batch(dueListsOf(apps, served, nil)...)...)
+	return db.Collect(ctx, s.db.Read, db.ScanText, s.db.Rows(1, 4, "", dueLists...)+overdueApps, args...)
 }
 
 // upcomingTriggers counts what the window poll would read, up to a limit, by the same index.
@@ -203,9 +203,9 @@ const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM trigger_clock AS 
 func (s *Store) Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	query := s.Rows(0, 4, "", dueLists...) + upcomingTriggers
-	args := append([]any{until.UnixMilli(), int64(limit), int64(len(apps))}, s.Batch(dueListsOf(apps, nil, nil)...)...)
-	n, _, err := db.First(ctx, s.Read, db.ScanInt, query, args...)
+	query := s.db.Rows(0, 4, "", dueLists...) + upcomingTriggers
+	args := append([]any{until.UnixMilli(), int64(limit), int64(len(apps))}, s.db.Batch(dueListsOf(apps, nil, nil)...)...)
+	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, query, args...)
 	if err != nil {
 		return 0, fmt.Errorf("count upcoming triggers: %w", err)
 	}
@@ -221,8 +221,8 @@ const awaitedCallbacks = ` SELECT count(*) FROM (SELECT 1 FROM live_runs AS r JO
 func (s *Store) AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	args := append([]any{int64(limit), int64(len(apps))}, s.Batch(dueListsOf(apps, nil, nil)...)...)
-	n, _, err := db.First(ctx, s.Read, db.ScanInt, s.Rows(0, 3, "", dueLists...)+awaitedCallbacks, args...)
+	args := append([]any{int64(limit), int64(len(apps))}, s.db.Batch(dueListsOf(apps, nil, nil)...)...)
+	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, s.db.Rows(0, 3, "", dueLists...)+awaitedCallbacks, args...)
 	if err != nil {
 		return 0, fmt.Errorf("count runs that wait for a callback: %w", err)
 	}

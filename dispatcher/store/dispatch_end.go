@@ -93,15 +93,15 @@ const endBatch = 1000
 func (s *Store) endRuns(ctx context.Context, work dispatcher.Work, by db.Statement, choose string, now time.Time) (int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	args := func(limit int) []any { return append([]any{db.OrZero(now), int64(limit)}, s.Batch([]int64{0})...) }
+	args := func(limit int) []any { return append([]any{db.OrZero(now), int64(limit)}, s.db.Batch([]int64{0})...) }
 	ended, last := 0, run.Key{}
 	_, err := inPortions(ctx, s, endBatch, func(limit int) (int, error) {
 		n, err := s.exec(ctx, by, args(limit))
 		ended += int(n)
 		return int(n), err
 	}, func(why error) (bool, error) {
-		which := s.Rows(1, 3, "", db.IDColumns...) + ` SELECT c.of_at, c.of_trigger, c.of_kind FROM (` + choose + `) AS c`
-		key, found, err := db.First(ctx, s.Read, scanRunKey, which, args(1)...)
+		which := s.db.Rows(1, 3, "", db.IDColumns...) + ` SELECT c.of_at, c.of_trigger, c.of_kind FROM (` + choose + `) AS c`
+		key, found, err := db.First(ctx, s.db.Read, scanRunKey, which, args(1)...)
 		if err != nil || !found || key == last { // it stayed, because somebody else is at it
 			return false, err
 		}
@@ -133,5 +133,5 @@ func (s *Store) GiveUp(ctx context.Context, now time.Time) (int, error) {
 
 // FailLostRuns ends the runs that dead nodes had begun, and returns how many.
 func (s *Store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
-	return s.endRuns(ctx, dispatcher.WorkLost, s.hot.failLost, begunByDeadNodes(s.Flavor), now)
+	return s.endRuns(ctx, dispatcher.WorkLost, s.hot.failLost, begunByDeadNodes(s.db.Flavor), now)
 }

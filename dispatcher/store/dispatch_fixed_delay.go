@@ -54,10 +54,10 @@ func (s *Store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]disp
 	defer cancel()
 	find, args := s.hot.ended, []any{int64(limit)}
 	if len(ids) > 0 {
-		find, args = s.hot.endedOf, append(args, s.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
+		find, args = s.hot.endedOf, append(args, s.db.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
 	}
 	var all []dispatcher.EndedDelay
-	_, err := s.Execute(ctx, find, args, func(row db.Scanner) error {
+	_, err := s.db.Execute(ctx, find, args, func(row db.Scanner) error {
 		var t triggerRow
 		var ended int64
 		due, err := newDueRow().scan(db.WiderRow{Scanner: row, Before: triggerRead.Refs(&t), After: []any{&ended}})
@@ -96,6 +96,6 @@ func (s *Store) scheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 		prev, anchor = append(prev, one.Prev.UnixMilli()), append(anchor, one.Anchor.UnixMilli())
 		next, due = append(next, db.OrNull(one.Next)), append(due, db.OrNull(db.DueOr(one.Next, one.Due)))
 	}
-	_, err := s.exec(ctx, s.hot.scheduleNext, s.Batch(id, revision, calendars, prev, anchor, next, due))
+	_, err := s.exec(ctx, s.hot.scheduleNext, s.db.Batch(id, revision, calendars, prev, anchor, next, due))
 	return err
 }

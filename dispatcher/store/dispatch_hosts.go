@@ -42,7 +42,7 @@ const (
 func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dispatcher.HostWait, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.OrClock(ctx, query.Now)
+	now, err := s.db.OrClock(ctx, query.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	for i, app := range query.Apps {
 		apps[i] = run.AppID(app)
 	}
-	args := []any{now.UnixMilli(), s.List(apps), int64(len(apps)), s.List(query.IDs)}
-	wanted := `w.id` + s.In(4)
+	args := []any{now.UnixMilli(), s.db.List(apps), int64(len(apps)), s.db.List(query.IDs)}
+	wanted := `w.id` + s.db.In(4)
 	if !query.Overdue.IsZero() {
 		wanted = `(` + wanted + ` OR w.probe_at <= $5)`
 		args = append(args, query.Overdue.UnixMilli())
@@ -59,9 +59,9 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	// $1 now, $2 apps, $3 how many these are, $4 ids, $5 since when others are due
 	due := `SELECT id, app_id, job_id, host, pause, probe_at FROM (
 		SELECT w.*, row_number() OVER (PARTITION BY w.app_id, w.host ORDER BY w.probe_at, w.id) AS nth FROM host_waits AS w` + probed + `
-			AND w.probe_at <= $1 AND ` + wanted + ` AND ($3 = 0 OR w.app_id` + s.In(2) + `)
+			AND w.probe_at <= $1 AND ` + wanted + ` AND ($3 = 0 OR w.app_id` + s.db.In(2) + `)
 		) AS w WHERE nth <= ` + dueOfHost + ` ORDER BY probe_at, id LIMIT ` + dueHosts
-	waits, err := db.Collect(ctx, s.Read, scanHostWait, due, args...)
+	waits, err := db.Collect(ctx, s.db.Read, scanHostWait, due, args...)
 	if err != nil || len(waits) == 0 {
 		return nil, err
 	}
@@ -82,9 +82,9 @@ func (s *Store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, no
 		all[i] = wait.ID
 	}
 	// $1 now, $2 waits
-	release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.In(2) + `
+	release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.db.In(2) + `
 		AND attempt = 0 AND next_attempt_at <= $1`
-	_, err := db.Affect(ctx, s.Write, release, now.UnixMilli(), s.List(all))
+	_, err := db.Affect(ctx, s.db.Write, release, now.UnixMilli(), s.db.List(all))
 	return err
 }
 
@@ -101,7 +101,7 @@ func (s *Store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause t
 	defer cancel()
 	// $1 wait, $2 when its probe was due, $3 pause, $4 when the next is
 	const take = `UPDATE host_waits SET pause = $3, probe_at = $4 WHERE id = $1 AND probe_at = $2`
-	n, err := db.Affect(ctx, s.Write, take, wait.ID, wait.ProbeAt.UnixMilli(), pause.Milliseconds(), next.UnixMilli())
+	n, err := db.Affect(ctx, s.db.Write, take, wait.ID, wait.ProbeAt.UnixMilli(), pause.Milliseconds(), next.UnixMilli())
 	return n == 1, err
 }
 
@@ -109,13 +109,13 @@ func (s *Store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause t
 func (s *Store) HostResponded(ctx context.Context, id int64, now time.Time) error {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.OrClock(ctx, now)
+	now, err := s.db.OrClock(ctx, now)
 	if err != nil {
 		return err
 	}
 	// $1 wait, $2 now
 	const let = `UPDATE host_waits SET pause = 0, probe_at = $2 WHERE id = $1`
-	_, err = db.Affect(ctx, s.Write, let, id, now.UnixMilli())
+	_, err = db.Affect(ctx, s.db.Write, let, id, now.UnixMilli())
 	return err
 }
 

@@ -40,7 +40,7 @@ func (s *Store) LoseRuns(ctx context.Context, runs []run.HeldRun, now time.Time)
 	}
 	lost := 0
 	err := inParts(ctx, s, runs, func(part []run.HeldRun) error {
-		n, err := s.exec(ctx, s.hot.loseBegun, append([]any{db.OrZero(now)}, db.KeysIn(s.Flavor, part)...))
+		n, err := s.exec(ctx, s.hot.loseBegun, append([]any{db.OrZero(now)}, db.KeysIn(s.db.Flavor, part)...))
 		lost += int(n)
 		return err
 	}, s.heldAside(ctx, dispatcher.WorkLost))

@@ -155,7 +155,7 @@ func (s *Store) recordFires(ctx context.Context, by db.Statement, records []disp
 	ctx, cancel := db.Bound(ctx, db.RecordTimeout)
 	defer cancel()
 	// What the process knows of the claims must not be from before the connection.
-	ctx, release, err := s.OnOneConnection(ctx)
+	ctx, release, err := s.db.OnOneConnection(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (s *Store) recordFires(ctx context.Context, by db.Statement, records []disp
 	if records[0].Next != nil {
 		columns = append(columns, nextAttempts(records)...)
 	}
-	recorded, err := s.exec(ctx, by, append([]any{s.List(stay), s.List(closed)}, s.Batch(columns...)...))
+	recorded, err := s.exec(ctx, by, append([]any{s.db.List(stay), s.db.List(closed)}, s.db.Batch(columns...)...))
 	switch {
 	case err != nil: // whether they are recorded is unknown
 		s.claims.forget(append(stay, closed...)...)
@@ -209,14 +209,14 @@ func (s *Store) recordRows(ctx context.Context, records []dispatcher.Record) (al
 	ended, returned := partReturned(ended)
 	var recorded int64
 	if len(ended) > 0 {
-		recorded, err = s.exec(ctx, s.recordBy(ended).liveEnded, s.Batch(attempts(ended)...))
+		recorded, err = s.exec(ctx, s.recordBy(ended).liveEnded, s.db.Batch(attempts(ended)...))
 	}
 	if len(returned) > 0 {
-		n, returnedErr := s.exec(ctx, s.recordBy(returned).liveReturned, s.Batch(append(attempts(returned), states(returned)...)...))
+		n, returnedErr := s.exec(ctx, s.recordBy(returned).liveReturned, s.db.Batch(append(attempts(returned), states(returned)...)...))
 		recorded, err = recorded+n, errors.Join(err, returnedErr)
 	}
 	if len(again) > 0 {
-		n, againErr := s.exec(ctx, s.recordBy(again).liveAgain, s.Batch(append(attempts(again), nextAttempts(again)...)...))
+		n, againErr := s.exec(ctx, s.recordBy(again).liveAgain, s.db.Batch(append(attempts(again), nextAttempts(again)...)...))
 		recorded, err = recorded+n, errors.Join(err, againErr)
 	}
 	return int(recorded) == len(records), err
@@ -304,7 +304,7 @@ func (s *Store) recordLate(ctx context.Context, records []dispatcher.Record) err
 		}
 		late[i] = string(outcome)
 	}
-	_, err := s.exec(ctx, s.hot.late, s.Dated(append(attempts(records), late)...))
+	_, err := s.exec(ctx, s.hot.late, s.db.Dated(append(attempts(records), late)...))
 	return err
 }
 
@@ -312,8 +312,8 @@ func (s *Store) recordLate(ctx context.Context, records []dispatcher.Record) err
 func (s *Store) exec(ctx context.Context, hot db.Statement, args []any) (affected int64, err error) {
 	ctx, cancel := db.Bound(ctx, db.RecordTimeout)
 	defer cancel()
-	err = retry(ctx, s.Transient, func() error {
-		affected, err = s.Execute(ctx, hot, args, nil)
+	err = retry(ctx, s.db.Transient, func() error {
+		affected, err = s.db.Execute(ctx, hot, args, nil)
 		return err
 	})
 	return affected, err

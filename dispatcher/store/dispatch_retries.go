@@ -172,7 +172,7 @@ func (s *Store) NextRetry(ctx context.Context, from, after time.Time) (dispatche
 	const earliest = `SELECT ` + retry + `>= $1 ORDER BY next_attempt_at LIMIT 1),
 		` + retry + `> $2 ORDER BY next_attempt_at LIMIT 1),
 		EXISTS (SELECT 1 FROM host_waits)`
-	times, _, err := db.First(ctx, s.Read, func(row db.Scanner) (dispatcher.RetryTimes, error) {
+	times, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (dispatcher.RetryTimes, error) {
 		var least, next *int64
 		var waits bool
 		err := row.Scan(&least, &next, &waits)

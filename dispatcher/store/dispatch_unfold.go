@@ -144,7 +144,7 @@ func claimItem(token int64) string { return "claim " + strconv.FormatInt(token, 
 // set aside.
 func (s *Store) findClaims(ctx context.Context, most int, find string, args ...any) ([]int64, error) {
 	aside := s.asides.count(dispatcher.WorkUnfold)
-	tokens, err := db.Collect(ctx, s.Read, db.ScanInt, find, append(args, int64(most+aside))...)
+	tokens, err := db.Collect(ctx, s.db.Read, db.ScanInt, find, append(args, int64(most+aside))...)
 	tokens = withoutAsides(s, dispatcher.WorkUnfold, tokens, claimItem, db.WallClock())
 	return tokens[:min(len(tokens), most)], err
 }
@@ -167,7 +167,7 @@ func (s *Store) unfoldRuns(ctx context.Context, runs []run.HeldRun) error {
 func (s *Store) UnfoldClaims(ctx context.Context, node run.NodeID, olderThan time.Duration, now time.Time) (int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.OrClock(ctx, now)
+	now, err := s.db.OrClock(ctx, now)
 	if err != nil {
 		return 0, err
 	}
@@ -190,7 +190,7 @@ const forgottenAfter = time.Hour
 // removed from the history: it would then be taken for open. So the clean-up does this first, as after
 // days without any node. left tells that somebody else has locked one of them.
 func (s *Store) unfoldForgotten(ctx context.Context, now time.Time) (left bool, err error) {
-	now, err = s.OrClock(ctx, now)
+	now, err = s.db.OrClock(ctx, now)
 	if err != nil {
 		return false, err
 	}
@@ -220,12 +220,12 @@ func (s *Store) unfoldAll(ctx context.Context, find string, args ...any) (unfold
 // unfoldAbandoned unfolds claims of nodes that are dead, until that has made some live runs or there are no more. It
 // returns the dead nodes of which something may be left.
 func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) (dead []int64, err error) {
-	dead, err = db.Collect(ctx, s.Read, db.ScanInt, s.hot.unfold.dead, append([]any{db.OrZero(now)}, s.Batch([]int64{0})...)...)
+	dead, err = db.Collect(ctx, s.db.Read, db.ScanInt, s.hot.unfold.dead, append([]any{db.OrZero(now)}, s.db.Batch([]int64{0})...)...)
 	// What was set aside of the claim of a living node is a claim of no node.
 	if err != nil || len(dead) == 0 && s.asides.count(dispatcher.WorkUnfold) == 0 {
 		return nil, err
 	}
-	of := s.Batch(append(dead[:len(dead):len(dead)], 0))[0]
+	of := s.db.Batch(append(dead[:len(dead):len(dead)], 0))[0]
 	for {
 		tokens, err := s.findClaims(ctx, claimsAtOnce, s.hot.unfold.abandoned, of)
 		if err != nil || len(tokens) == 0 {
@@ -241,18 +241,18 @@ func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) 
 // heldInClaims returns the runs that only claims of a node hold: under a token or, if that is 0, in those that
 // this process does not know.
 func (s *Store) heldInClaims(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error) {
-	tokens, err := db.Collect(ctx, s.Read, db.ScanInt, s.hot.unfold.held, int64(node), int64(token))
+	tokens, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.hot.unfold.held, int64(node), int64(token))
 	if token == 0 {
 		tokens = slices.DeleteFunc(tokens, func(t int64) bool { return s.claims.knows(run.Token(t)) })
 	}
 	if err != nil || len(tokens) == 0 {
 		return nil, err
 	}
-	args, err := openArgs(ctx, s.Read, s.Flavor, s.hot.unfold.span, tokens)
+	args, err := openArgs(ctx, s.db.Read, s.db.Flavor, s.hot.unfold.span, tokens)
 	if err != nil {
 		return nil, err
 	}
-	held, err := db.Collect(ctx, s.Read, newHeldRow(0).scan, s.hot.unfold.open, args...)
+	held, err := db.Collect(ctx, s.db.Read, newHeldRow(0).scan, s.hot.unfold.open, args...)
 	if err == nil && token != 0 {
 		s.claims.add(held, true)
 	}
@@ -359,7 +359,7 @@ func (s *Store) divideClaimOf(ctx context.Context, id string, why error) bool {
 	if err != nil || key.Kind != run.KindSchedule {
 		return false
 	}
-	tokens, err := db.Collect(ctx, s.Read, db.ScanInt, s.hot.unfold.listing, keyArgs(key)[:2]...)
+	tokens, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.hot.unfold.listing, keyArgs(key)[:2]...)
 	divided := false
 	for _, token := range tokens {
 		if err == nil {

@@ -28,14 +28,14 @@ func scanEndpoint(row db.Scanner) (e target.Endpoint, err error) {
 func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]target.Endpoint, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := findGroup(ctx, s.Read, app, group, ""); err != nil {
+	if _, err := findGroup(ctx, s.db.Read, app, group, ""); err != nil {
 		return nil, err
 	}
-	now, err := s.OrClock(ctx, now)
+	now, err := s.db.OrClock(ctx, now)
 	if err != nil {
 		return nil, err
 	}
-	return liveEndpoints(ctx, s.Read, run.GroupID(app, group), now, page)
+	return liveEndpoints(ctx, s.db.Read, run.GroupID(app, group), now, page)
 }
 
 // liveEndpoints returns a page of the endpoints that a group has at now, by id.
@@ -50,17 +50,17 @@ func liveEndpoints(ctx context.Context, q db.Querier, group int64, now time.Time
 func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Time) (version target.GroupVersion, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	group, err := findGroup(ctx, s.Read, app, name, "")
+	group, err := findGroup(ctx, s.db.Read, app, name, "")
 	if err != nil {
 		return version, err
 	}
-	opened, err := s.groupWithValues(ctx, s.Read, &group)
+	opened, err := s.groupWithValues(ctx, s.db.Read, &group)
 	if err == nil {
 		version.EndpointGroup = *opened
-		now, err = s.OrClock(ctx, now)
+		now, err = s.db.OrClock(ctx, now)
 	}
 	if err == nil {
-		version.Live, err = liveEndpoints(ctx, s.Read, run.GroupID(app, name), now, input.Page{Limit: target.MaxEndpoints})
+		version.Live, err = liveEndpoints(ctx, s.db.Read, run.GroupID(app, name), now, input.Page{Limit: target.MaxEndpoints})
 	}
 	return version, err
 }
@@ -73,11 +73,11 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 	if err != nil || renewed {
 		return stored, false, err
 	}
-	if change.Now, err = s.OrClock(ctx, now); err != nil {
+	if change.Now, err = s.db.OrClock(ctx, now); err != nil {
 		return stored, false, err
 	}
 	// Those that are refused hold up no other change, however many they are.
-	if _, _, err := admitEndpoint(ctx, s.Read, "", app, group, endpoint, change.Now); err != nil {
+	if _, _, err := admitEndpoint(ctx, s.db.Read, "", app, group, endpoint, change.Now); err != nil {
 		return stored, false, err
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
@@ -102,17 +102,17 @@ func (s *Store) renewEndpoint(ctx context.Context, group int64, e target.Endpoin
 	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
 	defer cancel()
 	// $1 now, from $2 on: db.IDColumns; then id, url, weight, backup, labels
-	args := append([]any{db.OrZero(now)}, s.Batch([]int64{group})...)
+	args := append([]any{db.OrZero(now)}, s.db.Batch([]int64{group})...)
 	add := func(value any) string {
 		args = append(args, value)
 		return fmt.Sprintf("$%d", len(args))
 	}
-	renew := s.Rows(1, 2, "", db.IDColumns...) + ` UPDATE endpoints SET expires_at = (SELECT now FROM n) + expire_after
+	renew := s.db.Rows(1, 2, "", db.IDColumns...) + ` UPDATE endpoints SET expires_at = (SELECT now FROM n) + expire_after
 		WHERE group_id = (SELECT id FROM b) AND id = ` + add(e.ID) + ` AND source = 'registered' AND expires_at > (SELECT now FROM n)
 			AND url = ` + add(e.URL) + ` AND weight = ` + add(e.Weight) + ` AND backup = ` + add(e.Backup) + ` AND labels = ` +
 		add(e.Labels.String()) + `
 		RETURNING ` + endpointColumns
-	return db.First(ctx, s.Write, scanEndpoint, renew, args...)
+	return db.First(ctx, s.db.Write, scanEndpoint, renew, args...)
 }
 
 // admitEndpoint refuses an endpoint that its group or the bounds of the app do not take, or that is one too many. It returns

@@ -31,11 +31,11 @@ const expiredEndpoints = `SELECT e.group_id, coalesce(g.app_id, 0), e.id
 // ExpireEndpoints removes endpoints that did not register again in time. One that cannot be removed is set aside. Mostly there are
 // none, and no transaction is needed to find that out.
 func (s *Store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (expired int, err error) {
-	if now, err = s.OrClock(ctx, now); err != nil {
+	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return 0, err
 	}
 	most := limit + s.asides.count(dispatcher.WorkEndpoints)
-	found, err := db.Collect(ctx, s.Read, func(row db.Scanner) (e expiredEndpoint, err error) {
+	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (e expiredEndpoint, err error) {
 		return e, row.Scan(&e.group, &e.app, &e.id)
 	}, expiredEndpoints, now.UnixMilli(), most)
 	if err == nil {

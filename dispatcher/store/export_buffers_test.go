@@ -19,15 +19,15 @@ func DueBuffers(ctx context.Context, s *Store, query dispatcher.DueQuery) (int, 
 
 // OverdueAppsBuffers is the same for the look for overdue apps, by a node without labels.
 func OverdueAppsBuffers(ctx context.Context, s *Store, now time.Time) (int, error) {
-	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, s.Batch(dueListsOf(nil, nil, nil)...)...)
-	return s.buffers(ctx, s.Rows(1, 4, "", dueLists...)+overdueApps, args)
+	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, s.db.Batch(dueListsOf(nil, nil, nil)...)...)
+	return s.buffers(ctx, s.db.Rows(1, 4, "", dueLists...)+overdueApps, args)
 }
 
 // AdoptionBuffers is the same for a look for runs that nobody works on.
 func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, err error) {
-	none := s.Batch([]int64{0})
+	none := s.db.Batch([]int64{0})
 	dead := append([]any{now.UnixMilli()}, none...)
-	ids, err := db.Collect(ctx, s.Read, db.ScanInt, s.hot.unfold.dead, dead...)
+	ids, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.hot.unfold.dead, dead...)
 	if err != nil {
 		return 0, err
 	}
@@ -61,7 +61,7 @@ var touched = regexp.MustCompile(`Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?
 
 func (s *Store) buffers(ctx context.Context, query string, args []any) (pages int, err error) {
 	var plan strings.Builder
-	_, err = s.Execute(ctx, db.Reading("EXPLAIN (ANALYZE, BUFFERS) "+query), args, func(row db.Scanner) error {
+	_, err = s.db.Execute(ctx, db.Reading("EXPLAIN (ANALYZE, BUFFERS) "+query), args, func(row db.Scanner) error {
 		line, err := db.ScanText(row)
 		plan.WriteString(line + "\n")
 		return err

@@ -29,16 +29,16 @@ type Query struct {
 // Watch lets a store note its queries. It is called before the store is used.
 func Watch(s *Store) *Queries {
 	watched := &Queries{}
-	switch f := s.Flavor.(type) {
+	switch f := s.db.Flavor.(type) {
 	case *db.SQLite:
-		unwatched := s.Read
-		s.Read = sql.OpenDB(watchedConnector{named{unwatched.Driver(), f.File}, watched})
-		s.Read.SetMaxOpenConns(4)
-		f.Read = s.Read
+		unwatched := s.db.Read
+		s.db.Read = sql.OpenDB(watchedConnector{named{unwatched.Driver(), f.File}, watched})
+		s.db.Read.SetMaxOpenConns(4)
+		f.Read = s.db.Read
 		_ = unwatched.Close()
 	case *db.Postgres: // the connections that are not watched are those that write
-		s.Read = sql.OpenDB(watchedConnector{stdlib.GetPoolConnector(f.Pool), watched})
-		s.Read.SetMaxIdleConns(0)
+		s.db.Read = sql.OpenDB(watchedConnector{stdlib.GetPoolConnector(f.Pool), watched})
+		s.db.Read.SetMaxIdleConns(0)
 	}
 	return watched
 }
@@ -112,10 +112,10 @@ func (c watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 // query that has a limit may do that in the order of an index. On PostgreSQL the plan is that of a database for which indexes are
 // never too much, so that a small database shows which scans no index can avoid.
 func ReadThrough(ctx context.Context, s *Store, query Query, tables []string) (map[string]string, error) {
-	if s.Single() {
+	if s.db.Single() {
 		return s.readThrough(ctx, query, tables)
 	}
-	tx, err := s.Write.BeginTx(ctx, nil)
+	tx, err := s.db.Write.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func limited(before []string, line string) bool {
 func (s *Store) readThrough(ctx context.Context, query Query, tables []string) (map[string]string, error) {
 	type root struct{ table, name string }
 	roots := map[int64]root{}
-	if _, err := db.Collect(ctx, s.Write, func(row db.Scanner) (struct{}, error) {
+	if _, err := db.Collect(ctx, s.db.Write, func(row db.Scanner) (struct{}, error) {
 		var page int64
 		var r root
 		err := row.Scan(&page, &r.table, &r.name)
@@ -178,7 +178,7 @@ func (s *Store) readThrough(ctx context.Context, query Query, tables []string) (
 		code   string
 		p1, p2 int64
 	}
-	program, err := db.Collect(ctx, s.Write, func(row db.Scanner) (i instruction, err error) {
+	program, err := db.Collect(ctx, s.db.Write, func(row db.Scanner) (i instruction, err error) {
 		var address, p3, p5 int64
 		var p4, comment any
 		err = row.Scan(&address, &i.code, &i.p1, &i.p2, &p3, &p4, &p5, &comment)

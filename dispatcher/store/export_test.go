@@ -47,13 +47,13 @@ func ExplainAbandoned(ctx context.Context, s *Store) (look, failLost string, err
 	if look, err = s.explain(ctx, s.hot.idle.Parts[0], args); err != nil {
 		return "", "", err
 	}
-	failLost, err = s.explain(ctx, s.hot.failLost.Parts[0], append([]any{int64(0), int64(500)}, s.Batch([]int64{0})...))
+	failLost, err = s.explain(ctx, s.hot.failLost.Parts[0], append([]any{int64(0), int64(500)}, s.db.Batch([]int64{0})...))
 	return look, failLost, err
 }
 
 // ExplainRun returns the plan of finding a run by its key.
 func ExplainRun(ctx context.Context, s *Store, key run.Key) (string, error) {
-	return s.explain(ctx, runQuery(oneRun(s.Flavor)),
+	return s.explain(ctx, runQuery(oneRun(s.db.Flavor)),
 		[]any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
 
@@ -88,25 +88,25 @@ func (s *Store) lookAtRuns(ctx context.Context, app string, from, to time.Time) 
 
 // ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.
 func ExplainRemoveJobs(ctx context.Context, s *Store) (string, error) {
-	triggers := s.Rows(0, 1, "", db.IDColumns...) + removeTriggersOf
-	if s.Single() {
-		return s.explain(ctx, triggers, s.Batch([]int64{1, 2, 3}))
+	triggers := s.db.Rows(0, 1, "", db.IDColumns...) + removeTriggersOf
+	if s.db.Single() {
+		return s.explain(ctx, triggers, s.db.Batch([]int64{1, 2, 3}))
 	}
-	tx, err := s.Write.BeginTx(ctx, nil)
+	tx, err := s.db.Write.BeginTx(ctx, nil)
 	if err != nil {
 		return "", err
 	}
 	defer tx.Rollback()
-	if err := s.LimitLockWait(ctx, tx); err != nil {
+	if err := s.db.LimitLockWait(ctx, tx); err != nil {
 		return "", err
 	}
-	lines, err := db.Collect(ctx, tx, db.ScanText, "EXPLAIN "+triggers, s.Batch([]int64{1, 2, 3})...)
+	lines, err := db.Collect(ctx, tx, db.ScanText, "EXPLAIN "+triggers, s.db.Batch([]int64{1, 2, 3})...)
 	return strings.Join(lines, "\n"), err
 }
 
 // Partitions returns the names of the partitions of PostgreSQL, by day.
 func Partitions(ctx context.Context, s *Store) (names []string, err error) {
-	all, err := db.Partitions(ctx, s.Read)
+	all, err := db.Partitions(ctx, s.db.Read)
 	for _, one := range all {
 		names = append(names, one.Name())
 	}
@@ -115,7 +115,7 @@ func Partitions(ctx context.Context, s *Store) (names []string, err error) {
 
 // Count returns the number that a query returns.
 func Count(ctx context.Context, s *Store, query string) (int64, error) {
-	n, _, err := db.First(ctx, s.Read, db.ScanInt, query)
+	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, query)
 	return n, err
 }
 
@@ -150,15 +150,15 @@ func PurgeMeanwhile(ctx context.Context, s *Store, node run.NodeID, now time.Tim
 
 func (s *Store) explain(ctx context.Context, query string, args []any) (string, error) {
 	explain := "EXPLAIN "
-	if s.Single() {
+	if s.db.Single() {
 		explain = "EXPLAIN QUERY PLAN "
 	}
 	var plan strings.Builder
-	_, err := s.Execute(ctx, db.Reading(explain+query), args, func(row db.Scanner) error {
+	_, err := s.db.Execute(ctx, db.Reading(explain+query), args, func(row db.Scanner) error {
 		var line string
 		var node, parent, unused int
 		columns := []any{&line}
-		if s.Single() {
+		if s.db.Single() {
 			columns = []any{&node, &parent, &unused, &line}
 		}
 		err := row.Scan(columns...)
@@ -170,7 +170,7 @@ func (s *Store) explain(ctx context.Context, query string, args []any) (string, 
 
 // Exec runs a statement on the store's database.
 func Exec(ctx context.Context, s *Store, statement string) error {
-	_, err := s.Write.ExecContext(ctx, statement)
+	_, err := s.db.Write.ExecContext(ctx, statement)
 	return err
 }
 
@@ -283,7 +283,7 @@ func example(c db.Column, at int64) any {
 // PostgresPlan returns the plan of a statement on PostgreSQL, without costs.
 func PostgresPlan(ctx context.Context, s *Store, statement string, args []any) (string, error) {
 	var plan strings.Builder
-	_, err := s.Execute(ctx, db.Reading("EXPLAIN (COSTS OFF) "+statement), args, func(row db.Scanner) error {
+	_, err := s.db.Execute(ctx, db.Reading("EXPLAIN (COSTS OFF) "+statement), args, func(row db.Scanner) error {
 		line, err := db.ScanText(row)
 		plan.WriteString(line + "\n")
 		return err
@@ -301,13 +301,13 @@ func FileSystem(dir string) (uint32, error) { return db.FileSystem(dir) }
 
 // RemoveNotifications removes the notifications that are too old for any node.
 func RemoveNotifications(ctx context.Context, s *Store) error {
-	return db.RemoveLeft(ctx, s.Write)
+	return db.RemoveLeft(ctx, s.db.Write)
 }
 
 // Freeze makes a transaction with one statement, and leaves it open as a node does that is suspended. end gives up the
 // rest of it.
 func Freeze(ctx context.Context, s *Store, statement string) (end func(), err error) {
-	tx, err := s.Write.BeginTx(ctx, nil)
+	tx, err := s.db.Write.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func Freeze(ctx context.Context, s *Store, statement string) (end func(), err er
 // Contenders returns how many of the first and last runs of a job a decision about its slots reads.
 func Contenders(ctx context.Context, s *Store, job int64, most int) (int, error) {
 	runs := 0
-	_, err := s.Execute(ctx, db.Reading(s.hot.slots.edges), append([]any{int64(most)}, s.Batch([]int64{job})...), func(db.Scanner) error {
+	_, err := s.db.Execute(ctx, db.Reading(s.hot.slots.edges), append([]any{int64(most)}, s.db.Batch([]int64{job})...), func(db.Scanner) error {
 		runs++
 		return nil
 	})
@@ -326,7 +326,7 @@ func Contenders(ctx context.Context, s *Store, job int64, most int) (int, error)
 }
 
 // Writers returns how many have waited for a connection that writes.
-func Writers(s *Store) int64 { return s.Write.Stats().WaitCount }
+func Writers(s *Store) int64 { return s.db.Write.Stats().WaitCount }
 
 // ExplainAuditLog returns the plan of reading a page of the audit log.
 func ExplainAuditLog(ctx context.Context, s *Store, query access.AuditQuery) (string, error) {

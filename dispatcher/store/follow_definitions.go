@@ -85,7 +85,7 @@ const mostFollowersRead = 8 * dispatcher.MostFollowing
 // readAfter adds to a graph what follows jobs, directly and through others.
 func (s *Store) readAfter(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, level []int64) error {
 	// From $1 on: the ids
-	after := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, coalesce(j.name, '')
+	after := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, coalesce(j.name, '')
 		FROM b JOIN followers AS f ON f.job_id = b.id LEFT JOIN jobs AS j ON j.id = f.follower_id
 		ORDER BY f.job_id, f.event, f.follower_id`
 	seen := map[int64]bool{}
@@ -101,7 +101,7 @@ func (s *Store) readAfter(ctx context.Context, q db.Querier, g dispatcher.Follow
 				g.Names[f.ID] = name
 			}
 			return f, err
-		}, after, s.Batch(level)...)
+		}, after, s.db.Batch(level)...)
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func scanFollower(row db.Scanner) (f dispatcher.Follower, err error) {
 // readLeaders adds to a graph what leads to a job, directly and through others.
 func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, job int64) error {
 	// From $1 on: the ids
-	leaders := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
+	leaders := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
 			WHERE g.job_id = f.job_id AND g.event = f.event), j.name
 		FROM b JOIN followers AS f ON f.follower_id = b.id JOIN jobs AS j ON j.id = f.job_id ORDER BY f.job_id, f.follower_id`
 	for level := []int64{job}; len(level) > 0; {
@@ -135,7 +135,7 @@ func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.Foll
 			err = row.Scan(&l.Job, &l.Follower, &l.Count, &name)
 			g.Names[l.Job] = name
 			return l, err
-		}, leaders, s.Batch(level)...)
+		}, leaders, s.db.Batch(level)...)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names [
 		return nil, nil
 	}
 	// $1 app, from $2 on: names
-	query := s.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name, j.id FROM b JOIN jobs AS j ON j.name = b.name
+	query := s.db.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name, j.id FROM b JOIN jobs AS j ON j.name = b.name
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0`
 	ids := map[string]int64{}
 	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
@@ -169,7 +169,7 @@ func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names [
 		err := row.Scan(&name, &id)
 		ids[name] = id
 		return struct{}{}, err
-	}, query, append([]any{run.AppID(app)}, s.Batch(names)...)...)
+	}, query, append([]any{run.AppID(app)}, s.db.Batch(names)...)...)
 	return ids, err
 }
 

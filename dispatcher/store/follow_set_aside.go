@@ -17,11 +17,11 @@ import (
 func (s *Store) followSingly(ctx context.Context, page *endsPage) (all dispatcher.FollowedEnds, err error) {
 	now := page.Now
 	if now.IsZero() {
-		if now, err = s.Now(ctx, s.Read); err != nil {
+		if now, err = s.db.Now(ctx, s.db.Read); err != nil {
 			return all, err
 		}
 	}
-	ends, err := page.read(ctx, s.Flavor, s.Read, "", now)
+	ends, err := page.read(ctx, s.db.Flavor, s.db.Read, "", now)
 	if err != nil {
 		return all, err
 	}

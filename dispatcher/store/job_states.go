@@ -34,7 +34,7 @@ type stateRow struct {
 func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.RolledUp, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	after, err := cursor(ctx, s.Read, dispatcher.LockStates)
+	after, err := cursor(ctx, s.db.Read, dispatcher.LockStates)
 	if err != nil {
 		return rolled, err
 	}
@@ -43,7 +43,7 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 			j.revision, j.state
 		FROM jobs AS j
 		JOIN apps AS a ON a.id = j.app_id WHERE j.id > $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.id LIMIT $2`
-	jobs, err := db.Collect(ctx, s.Read, func(row db.Scanner) (j stateRow, err error) {
+	jobs, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (j stateRow, err error) {
 		err = row.Scan(&j.ID, &j.App, &j.Name, &j.Origin, &j.Enabled, &j.Paused, &j.AppPaused, &j.triggers, &j.origins, &j.Revision, &j.State)
 		return j, err
 	}, page, after, limit)
@@ -65,7 +65,7 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 	if rolled.More = len(jobs) == limit; rolled.More {
 		next = jobs[limit-1].ID
 	}
-	return rolled, moveCursor(ctx, s.Write, dispatcher.LockStates, after, next)
+	return rolled, moveCursor(ctx, s.db.Write, dispatcher.LockStates, after, next)
 }
 
 // rollUpPage works out the states of some jobs, and returns how many changed.
@@ -126,15 +126,15 @@ func (s *Store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]t
 	slices.Sort(ids)
 	states := make(map[int64]triggerRow, len(ids))
 	// From $1 on: ids
-	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, c.state
+	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, c.state
 		FROM b JOIN triggers AS t ON t.id = b.id JOIN trigger_clock AS c ON c.id = t.id`
 	for some := range slices.Chunk(ids, movesAtOnce) {
-		_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+		_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 			var t triggerRow
 			err := row.Scan(&t.id, &t.name, &t.Enabled, &t.Paused, &t.State)
 			states[t.id] = t
 			return struct{}{}, err
-		}, query, s.Batch(some)...)
+		}, query, s.db.Batch(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -149,9 +149,9 @@ func (s *Store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, erro
 		return nil, nil
 	}
 	// From $1 on: ids
-	live := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id FROM b WHERE EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = b.id)
-		UNION SELECT f.job_id FROM (` + s.ClaimedFires() + `) AS f`
-	found, err := db.Collect(ctx, s.Read, db.ScanInt, live, s.Batch(ids)...)
+	live := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id FROM b WHERE EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = b.id)
+		UNION SELECT f.job_id FROM (` + s.db.ClaimedFires() + `) AS f`
+	found, err := db.Collect(ctx, s.db.Read, db.ScanInt, live, s.db.Batch(ids)...)
 	busy := make(map[int64]bool, len(found))
 	for _, id := range found {
 		busy[id] = true
@@ -165,13 +165,13 @@ func (s *Store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 		return 0, nil
 	}
 	// $1 now, from $2 on: the columns
-	write := s.Rows(1, 2, "", db.Col("id", db.Bigint), db.Col("revision", db.Bigint), db.Col("before", db.Text), db.Col("after", db.Text)) +
+	write := s.db.Rows(1, 2, "", db.Col("id", db.Bigint), db.Col("revision", db.Bigint), db.Col("before", db.Text), db.Col("after", db.Text)) +
 		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b
 			WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64
 	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		var err error
-		changed, err = t.execute(ctx, write, append([]any{t.now.UnixMilli()}, s.Batch(ids, revisions, from, to)...)...)
+		changed, err = t.execute(ctx, write, append([]any{t.now.UnixMilli()}, s.db.Batch(ids, revisions, from, to)...)...)
 		return err
 	})
 	if err != nil {

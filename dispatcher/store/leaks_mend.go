@@ -40,11 +40,11 @@ func (s *Store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	item := func(l leakToMend) string { return l.key.String() }
-	leaks, err := db.Collect(ctx, s.Read, func(row db.Scanner) (f leakToMend, err error) {
+	leaks, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (f leakToMend, err error) {
 		return f, row.Scan(&f.kind, db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.job)
 	}, leaksToMend, limit+s.asides.count(dispatcher.WorkRetry))
 	if err == nil && len(leaks) > 0 {
-		if now, err = s.OrClock(ctx, now); err == nil {
+		if now, err = s.db.OrClock(ctx, now); err == nil {
 			leaks = withoutAsides(s, dispatcher.WorkRetry, leaks, item, now)
 		}
 	}
@@ -80,6 +80,6 @@ func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (b
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5 AND state = 'waiting_callback' AND next_attempt_at IS NULL`
 		last = run.MostCallbackWait.Milliseconds()
 	}
-	n, err := db.Affect(ctx, s.Write, mend, append(keyArgs(leak.key), last, leak.job)...)
+	n, err := db.Affect(ctx, s.db.Write, mend, append(keyArgs(leak.key), last, leak.job)...)
 	return n > 0, err
 }

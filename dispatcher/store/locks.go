@@ -41,11 +41,11 @@ func (s *Store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks
 	// In order, so that two nodes that ask for the same cannot deadlock.
 	names := slices.Compact(slices.Sorted(slices.Values(request.Names)))
 	args := append([]any{db.OrZero(request.Now), request.Node, request.AtMost.Milliseconds(), request.AtLeast.Milliseconds()},
-		s.Batch(names)...)
+		s.db.Batch(names)...)
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	err = retry(ctx, s.Transient, func() error {
-		locks, err = db.Collect(ctx, s.Write, func(row db.Scanner) (dispatcher.Lock, error) {
+	err = retry(ctx, s.db.Transient, func() error {
+		locks, err = db.Collect(ctx, s.db.Write, func(row db.Scanner) (dispatcher.Lock, error) {
 			lock := dispatcher.Lock{Node: request.Node}
 			return lock, row.Scan(&lock.Name, &lock.Fence)
 		}, s.hot.takeLocks, args...)
@@ -69,8 +69,8 @@ func (s *Store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	}
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	err := retry(ctx, s.Transient, func() error {
-		_, err := s.Write.ExecContext(ctx, s.hot.giveBack, s.Batch(names, holders, fences)...)
+	err := retry(ctx, s.db.Transient, func() error {
+		_, err := s.db.Write.ExecContext(ctx, s.hot.giveBack, s.db.Batch(names, holders, fences)...)
 		return err
 	})
 	if err != nil {

@@ -57,7 +57,7 @@ func scanNode(row db.Scanner) (dispatcher.Node, error) {
 
 // Installation returns the random id of this database.
 func (s *Store) Installation(ctx context.Context) (string, error) {
-	id, found, err := db.First(ctx, s.Read, db.ScanText, `SELECT id FROM installation`)
+	id, found, err := db.First(ctx, s.db.Read, db.ScanText, `SELECT id FROM installation`)
 	if err == nil && !found {
 		err = fmt.Errorf("installation: %w", dispatcher.ErrNotFound)
 	}
@@ -68,7 +68,7 @@ func (s *Store) Installation(ctx context.Context) (string, error) {
 func (s *Store) Clock(ctx context.Context) (time.Time, error) {
 	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
 	defer cancel()
-	return s.Now(ctx, s.Heartbeats)
+	return s.db.Now(ctx, s.db.Heartbeats)
 }
 
 // Register adds a node to the fleet, paused if the database lost commits.
@@ -80,7 +80,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	defer cancel()
 	var r registration
 	var err error
-	if r.identity, err = s.Identity(ctx); err != nil {
+	if r.identity, err = s.db.Identity(ctx); err != nil {
 		return err
 	}
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
@@ -110,7 +110,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		return err
 	}
 	s.rollbacks.registered(node.ID, r)
-	s.Mark(node.ID, 0)
+	s.db.Mark(node.ID, 0)
 	return s.noteServed(ctx)
 }
 
@@ -192,14 +192,14 @@ func (s *Store) renew(ctx context.Context, id run.NodeID, report dispatcher.Node
 	all []renewedNode, err error,
 ) {
 	if now.IsZero() && s.hot.heartbeat.Now != 0 {
-		if now, err = s.Now(ctx, s.Heartbeats); err != nil {
+		if now, err = s.db.Now(ctx, s.db.Heartbeats); err != nil {
 			return nil, err
 		}
 	}
 	args := []any{id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(),
 		db.OrNullAt(report.LongSince), db.OrZero(now), db.OrNullAt(report.CertificateEndsAt)}
 	for _, part := range s.hot.heartbeat.Parts {
-		some, err := db.Collect(ctx, s.Heartbeats, scanRenewed, part, args...)
+		some, err := db.Collect(ctx, s.db.Heartbeats, scanRenewed, part, args...)
 		if err != nil || len(some) == 0 && len(all) == 0 {
 			return nil, err
 		}
@@ -253,9 +253,9 @@ const unwellNodes = ` SELECT 1 FROM b CROSS JOIN nodes AS o
 // MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
 func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration,
 	now time.Time) (dead int, err error) {
-	args := append([]any{db.OrZero(now), s.Margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()},
-		s.Batch([]int64{0})...)
-	_, found, err := db.First(ctx, s.Read, db.ScanInt, s.Rows(1, 5, "", db.IDColumns...)+unwellNodes, args...)
+	args := append([]any{db.OrZero(now), s.db.Margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()},
+		s.db.Batch([]int64{0})...)
+	_, found, err := db.First(ctx, s.db.Read, db.ScanInt, s.db.Rows(1, 5, "", db.IDColumns...)+unwellNodes, args...)
 	if err != nil || !found {
 		return 0, err
 	}
@@ -263,7 +263,7 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
 		// still find their node.
-		for i, age := range []time.Duration{s.Margin, purgeNodeAfter, after} {
+		for i, age := range []time.Duration{s.db.Margin, purgeNodeAfter, after} {
 			args := append([]any{db.OrZero(now), age.Milliseconds()}, t.Batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
 			var err error
 			if affected, err = t.execute(ctx, s.hot.markDead[i], args...); err != nil {
@@ -283,7 +283,7 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 
 // Nodes returns all nodes, dead ones too until they are purged.
 func (s *Store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
-	nodes, err := db.Collect(ctx, s.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
+	nodes, err := db.Collect(ctx, s.db.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
 	dispatcher.SetShares(nodes)
 	return nodes, err
 }

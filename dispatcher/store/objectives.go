@@ -174,14 +174,14 @@ func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 	defer cancel()
 	// $1 app, $2 name
 	const named = `WITH b AS MATERIALIZED (SELECT id FROM jobs WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL)`
-	found, err := measuredOf(ctx, s.Read, named, ``, run.AppID(app), job)
+	found, err := measuredOf(ctx, s.db.Read, named, ``, run.AppID(app), job)
 	if err != nil {
 		return dispatcher.ObjectiveStatus{}, err
 	}
 	if len(found) > 0 {
 		return found[0].Status(found[0].job), nil
 	}
-	if _, err := s.findJob(ctx, s.Read, app, job, ""); errors.Is(err, dispatcher.ErrNotFound) {
+	if _, err := s.findJob(ctx, s.db.Read, app, job, ""); errors.Is(err, dispatcher.ErrNotFound) {
 		return dispatcher.ObjectiveStatus{}, err
 	}
 	return dispatcher.ObjectiveStatus{}, fmt.Errorf("job %s has no objective; declare objective in its definition: %w",
@@ -192,13 +192,13 @@ func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 func (s *Store) ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := readApp(ctx, s.Read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit. The page is chosen before anything is counted.
 	const listed = `WITH b AS MATERIALIZED (SELECT id FROM jobs
 		WHERE app_id = $1 AND name > $2 AND objective <> '' AND deleted_at IS NULL ORDER BY name LIMIT $3)`
-	found, err := measuredOf(ctx, s.Read, listed, ``, run.AppID(app), page.Cursor, page.Limit)
+	found, err := measuredOf(ctx, s.db.Read, listed, ``, run.AppID(app), page.Cursor, page.Limit)
 	statuses := make([]dispatcher.ObjectiveStatus, len(found))
 	for i, one := range found {
 		statuses[i] = one.Status(one.job)

@@ -34,18 +34,18 @@ const (
 func (s *Store) RollUpObjectives(ctx context.Context, limit int, now time.Time) (rolled dispatcher.ObjectivesRolled, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.OrClock(ctx, now); err != nil {
+	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return rolled, err
 	}
 	target := now.Add(-objectiveLag).UnixMilli()
 	target -= target % objectiveBucket
-	after, err := cursor(ctx, s.Read, dispatcher.LockObjectives)
+	after, err := cursor(ctx, s.db.Read, dispatcher.LockObjectives)
 	if err != nil {
 		return rolled, err
 	}
 	// $1 last job of the call before, $2 up to when fires are counted, $3 limit
 	const behind = `SELECT job_id FROM objectives WHERE job_id > $1 AND checked_to < $2 ORDER BY job_id LIMIT $3`
-	jobs, err := db.Collect(ctx, s.Read, db.ScanInt, behind, after, target, limit)
+	jobs, err := db.Collect(ctx, s.db.Read, db.ScanInt, behind, after, target, limit)
 	if err != nil {
 		return rolled, fmt.Errorf("look for objectives: %w", err)
 	}
@@ -65,7 +65,7 @@ func (s *Store) RollUpObjectives(ctx context.Context, limit int, now time.Time) 
 		rolled.Jobs++
 	}
 	rolled.More = rolled.More || next != 0
-	return rolled, moveCursor(ctx, s.Write, dispatcher.LockObjectives, after, next)
+	return rolled, moveCursor(ctx, s.db.Write, dispatcher.LockObjectives, after, next)
 }
 
 // objectiveStep is one step of a job.

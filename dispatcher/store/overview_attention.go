@@ -21,7 +21,7 @@ import (
 func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (view.Attention, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.OrClock(ctx, now)
+	now, err := s.db.OrClock(ctx, now)
 	if err != nil {
 		return view.Attention{}, err
 	}
@@ -63,8 +63,8 @@ func (l *looker) ofApps(column string, args *statementArgs) string {
 	if len(l.apps) == 0 {
 		return ""
 	}
-	*args = append(*args, l.List(l.apps))
-	return ` AND ` + column + l.In(len(*args))
+	*args = append(*args, l.db.List(l.apps))
+	return ` AND ` + column + l.db.In(len(*args))
 }
 
 // shownMost is the LIMIT of a list: what is shown, and one more.
@@ -82,7 +82,7 @@ func begin[T any](all []T) view.Newest[T] {
 func foundFirst[T any](ctx context.Context, l *looker, scan func(db.Scanner) (T, error), query string, args ...any) (
 	view.Newest[T], error,
 ) {
-	all, err := db.Collect(ctx, l.Read, scan, query+` LIMIT `+strconv.Itoa(shownMost), args...)
+	all, err := db.Collect(ctx, l.db.Read, scan, query+` LIMIT `+strconv.Itoa(shownMost), args...)
 	return begin(all), err
 }
 
@@ -163,10 +163,10 @@ func (l *looker) alerts(ctx context.Context) error {
 	var w db.Conditions
 	w.Text = " AND s.firing"
 	if len(l.apps) > 0 {
-		w.Args = append(w.Args, l.List(l.apps))
-		w.Text += " AND a.app_id" + l.In(len(w.Args))
+		w.Args = append(w.Args, l.db.List(l.apps))
+		w.Text += " AND a.app_id" + l.db.In(len(w.Args))
 	}
-	shown, err := listAlertStates(ctx, l.Read, w, shownMost)
+	shown, err := listAlertStates(ctx, l.db.Read, w, shownMost)
 	states := make([]alert.State, len(shown))
 	for i, one := range shown {
 		states[i] = one.State(one.alert, one.job, l.at)
@@ -198,7 +198,7 @@ func (l *looker) circuits(ctx context.Context) (err error) {
 func (l *looker) setAside(ctx context.Context) error {
 	var args statementArgs
 	rows := setAsideRows(l.at, l.ofApps(`x.app_id`, &args))
-	aside, err := db.Collect(ctx, l.Read, scanSetAside, rows+` LIMIT `+strconv.Itoa(shownMost), args...)
+	aside, err := db.Collect(ctx, l.db.Read, scanSetAside, rows+` LIMIT `+strconv.Itoa(shownMost), args...)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (l *looker) setAside(ctx context.Context) error {
 		chosen += ` AND EXISTS (SELECT 1 FROM jobs AS of WHERE of.id = e.job_id` + l.ofApps(`of.app_id`, &args) + `)`
 	}
 	chosen += ` ORDER BY e.ended_at LIMIT ` + strconv.Itoa(shownMost)
-	ends, err := db.Collect(ctx, l.Read, scanPendingEnd, pendingEnds(chosen), args...)
+	ends, err := db.Collect(ctx, l.db.Read, scanPendingEnd, pendingEnds(chosen), args...)
 	for i := range ends {
 		aside = append(aside, ends[i].setAside())
 	}
@@ -227,19 +227,19 @@ func (l *looker) nodes(ctx context.Context) error {
 	if len(l.apps) > 0 {
 		return nil
 	}
-	nodes, err := db.Collect(ctx, l.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state <> 'dead' ORDER BY name, started_at, id`)
+	nodes, err := db.Collect(ctx, l.db.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state <> 'dead' ORDER BY name, started_at, id`)
 	if err != nil {
 		return err
 	}
 	dispatcher.SetShares(nodes)
 	unwell := view.Unwell(nodes, l.at)
 	// $1 since when
-	vanished, err := db.Collect(ctx, l.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
+	vanished, err := db.Collect(ctx, l.db.Read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
 		AND heartbeat_at >= $1 ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(view.MaxAttention), l.since.UnixMilli())
 	if err != nil {
 		return err
 	}
-	all, _, err := db.First(ctx, l.Read, db.ScanInt, `SELECT count(*) FROM nodes WHERE state = 'dead' AND NOT deregistered`)
+	all, _, err := db.First(ctx, l.db.Read, db.ScanInt, `SELECT count(*) FROM nodes WHERE state = 'dead' AND NOT deregistered`)
 	if err != nil {
 		return err
 	}

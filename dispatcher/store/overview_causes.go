@@ -67,12 +67,12 @@ const forgottenPauses = `SELECT 'forgotten', '', (SELECT count(*) FROM (SELECT 1
 // censusCauses counts what else asks for attention.
 func (s *Store) censusCauses(ctx context.Context, limit int, now time.Time, c *dispatcher.Census) error {
 	// $1 now, $2 limit
-	silent, _, err := db.First(ctx, s.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM `+silentGroups+` LIMIT $2) AS g`, now.UnixMilli(),
+	silent, _, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM `+silentGroups+` LIMIT $2) AS g`, now.UnixMilli(),
 		limit)
 	if err != nil {
 		return fmt.Errorf("count groups without endpoints: %w", err)
 	}
-	end, _, err := db.First(ctx, s.Read, db.ScanNullInt, `SELECT min(c.ends) FROM (`+fmt.Sprintf(endingCertificates, ``, ``)+`) AS c`)
+	end, _, err := db.First(ctx, s.db.Read, db.ScanNullInt, `SELECT min(c.ends) FROM (`+fmt.Sprintf(endingCertificates, ``, ``)+`) AS c`)
 	if err != nil {
 		return fmt.Errorf("look for certificates that end: %w", err)
 	}

@@ -34,7 +34,7 @@ func (l *looker) credentials(ctx context.Context) error {
 		FROM (SELECT * FROM live_runs AS r WHERE r.kind < 16 LIMIT ` + strconv.Itoa(examinedFailures) + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id WHERE r.state = 'retrying' AND ` + isCredential + ` AND j.deleted_at IS NULL` +
 		l.ofApps(`j.app_id`, &args) + ` ORDER BY r.scheduled_at DESC LIMIT ` + strconv.Itoa(view.MaxCredentialRuns)
-	runs, err := db.Collect(ctx, l.Read, func(row db.Scanner) (refusedRun, error) {
+	runs, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (refusedRun, error) {
 		var f failure
 		err := row.Scan(&f.job, db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.class, &f.httpStatus, &f.error)
 		return f.refused(), err
@@ -79,9 +79,9 @@ func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
 		ids[i] = of[i].job
 	}
 	// From $1 on: ids
-	read := l.Rows(0, 1, "", db.IDColumns...) +
+	read := l.db.Rows(0, 1, "", db.IDColumns...) +
 		` SELECT ` + jobColumns + ` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
-	jobs, err := db.Collect(ctx, l.Read, scanJob, read, l.Batch(ids)...)
+	jobs, err := db.Collect(ctx, l.db.Read, scanJob, read, l.db.Batch(ids)...)
 	if err != nil {
 		return err
 	}
@@ -117,13 +117,13 @@ func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]target.
 	slices.Sort(ids)
 	groups := map[int64]target.EndpointGroup{}
 	// From $1 on: ids
-	read := l.Rows(0, 1, "", db.IDColumns...) + ` SELECT g.id, ` + groupColumns + ` FROM b JOIN endpoint_groups AS g ON g.id = b.id
+	read := l.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT g.id, ` + groupColumns + ` FROM b JOIN endpoint_groups AS g ON g.id = b.id
 		WHERE g.deleted_at IS NULL`
-	_, err := db.Collect(ctx, l.Read, func(row db.Scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		group, err := db.EvenUnreadable(scanGroup(""), func(*target.EndpointGroup, error) {})(db.WiderRow{Scanner: row, Before: []any{&id}})
 		groups[id] = group
 		return struct{}{}, err
-	}, read, l.Batch(slices.Compact(ids))...)
+	}, read, l.db.Batch(slices.Compact(ids))...)
 	return groups, err
 }

@@ -64,7 +64,7 @@ func (l *looker) readFailures(ctx context.Context) error {
 	latest := `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.ended_at, coalesce(r.class, ''), r.http_status,
 			CASE WHEN ` + isCredential + ` THEN coalesce(r.error, '') ELSE '' END FROM runs AS r
 		WHERE ` + db.IsDead + ` AND r.kind < 16 AND r.ended_at >= $1 ORDER BY r.ended_at DESC LIMIT ` + strconv.Itoa(examinedFailures+1)
-	failures, err := db.Collect(ctx, l.Read, func(row db.Scanner) (f failure, err error) {
+	failures, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (f failure, err error) {
 		err = row.Scan(db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.job, db.InstantColumn(&f.endedAt),
 			&f.class,
 			&f.httpStatus, &f.error)
@@ -85,11 +85,11 @@ func (l *looker) readFailures(ctx context.Context) error {
 		deleted bool
 	}
 	// From $1 on: jobs
-	ofJobs := l.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id, j.app_id, j.deleted_at IS NOT NULL FROM b JOIN jobs AS j ON j.id = b.id`
-	found, err := db.Collect(ctx, l.Read, func(row db.Scanner) (j job, err error) {
+	ofJobs := l.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id, j.app_id, j.deleted_at IS NOT NULL FROM b JOIN jobs AS j ON j.id = b.id`
+	found, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (j job, err error) {
 		err = row.Scan(&j.id, &j.app, &j.deleted)
 		return j, err
-	}, ofJobs, l.Batch(slices.Compact(jobs))...)
+	}, ofJobs, l.db.Batch(slices.Compact(jobs))...)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (l *looker) latestFailures() []run.Key {
 // notedFailures returns the keys of the latest failures that the handler noted, one of each app.
 func (l *looker) notedFailures(ctx context.Context) ([]run.Key, error) {
 	args := statementArgs{l.since.UnixMilli()}
-	return db.Collect(ctx, l.Read, func(row db.Scanner) (key run.Key, err error) {
+	return db.Collect(ctx, l.db.Read, func(row db.Scanner) (key run.Key, err error) {
 		err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
 		return key, err
 	}, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f WHERE f.ended_at >= $1`+
@@ -140,7 +140,7 @@ func (l *looker) failuresOf(ctx context.Context, keys []run.Key) ([]run.Run, err
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	runs, err := db.Collect(ctx, l.Read, scanRun, runQuery(l.endedOfKeys()), l.keysBatch(keys)...)
+	runs, err := db.Collect(ctx, l.db.Read, scanRun, runQuery(l.endedOfKeys()), l.keysBatch(keys)...)
 	// What was noted may have been retried since.
 	return slices.DeleteFunc(runs, func(r run.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) }), err
 }
@@ -175,8 +175,8 @@ func (l *looker) failedOfEach(ctx context.Context) ([]run.Run, error) {
 	var w db.Conditions
 	w.Add("r.kind < 16 AND r.scheduled_at >= %s", l.since.UnixMilli())
 	args := statementArgs(w.Args)
-	page := l.ofJobs(`1 = 1`+l.ofApps(`j.app_id`, &args)) + l.DeadOfEach(w.Text, latestRuns+` LIMIT `+strconv.Itoa(shownMost))
-	return db.Collect(ctx, l.Read, scanRun, runQuery(page), args...)
+	page := l.ofJobs(`1 = 1`+l.ofApps(`j.app_id`, &args)) + l.db.DeadOfEach(w.Text, latestRuns+` LIMIT `+strconv.Itoa(shownMost))
+	return db.Collect(ctx, l.db.Read, scanRun, runQuery(page), args...)
 }
 
 const (
@@ -201,7 +201,7 @@ func (l *looker) objectives(ctx context.Context) error {
 		WHERE c.minutes = 5 AND c.late + c.missed > 0 AND c.from_at >= $1` + mine + `
 		ORDER BY c.from_at DESC LIMIT ` + strconv.Itoa(burningCounts) + `) AS c) AS c CROSS JOIN jobs AS j
 		WHERE j.id = c.job_id AND j.deleted_at IS NULL ORDER BY j.id LIMIT ` + strconv.Itoa(burning)
-	jobs, err := db.Collect(ctx, l.Read, db.ScanInt, bad, args...)
+	jobs, err := db.Collect(ctx, l.db.Read, db.ScanInt, bad, args...)
 	if err != nil || len(jobs) == 0 {
 		l.found.Objectives = begin[dispatcher.ObjectiveStatus](nil)
 		return err
@@ -238,5 +238,5 @@ func (l *looker) objectives(ctx context.Context) error {
 // measured reads what was counted of jobs, by the buckets that counted selects.
 func (l *looker) measured(ctx context.Context, jobs []int64, counted string) ([]measuredJob, error) {
 	// From $1 on: ids
-	return measuredOf(ctx, l.Read, l.Rows(0, 1, "", db.IDColumns...), counted, l.Batch(jobs)...)
+	return measuredOf(ctx, l.db.Read, l.db.Rows(0, 1, "", db.IDColumns...), counted, l.db.Batch(jobs)...)
 }

@@ -23,7 +23,7 @@ const (
 func (s *Store) HealthOfJobs(ctx context.Context, apps []string, most int, now time.Time) ([]dispatcher.JobHealth, int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.OrClock(ctx, now)
+	now, err := s.db.OrClock(ctx, now)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -63,7 +63,7 @@ func (s *Store) countJobs(ctx context.Context, apps []string, most int) (count i
 	for _, app := range slices.Compact(slices.Sorted(slices.Values(apps))) {
 		var args statementArgs
 		of := `SELECT count(*) FROM (SELECT 1` + (&summaryList{}).candidates(app, &args) + ` LIMIT ` + args.add(most) + `) AS j`
-		n, _, err := db.First(ctx, s.Read, db.ScanInt, of, args...)
+		n, _, err := db.First(ctx, s.db.Read, db.ScanInt, of, args...)
 		if err != nil {
 			return 0, err
 		}
@@ -85,14 +85,14 @@ func (s *Store) addSuccesses(ctx context.Context, rows []summaryRow, jobs []disp
 			WHERE coalesce(r.state, 'succeeded') = 'succeeded')`
 	}
 	// From $1 on: jobs. The latest days come first, because each day has an index of its own.
-	successes := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id, coalesce(` +
+	successes := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id, coalesce(` +
 		latest(` AND r.scheduled_at >= `+strconv.FormatInt(recent, 10)) + `, ` + latest(``) + `) FROM b`
-	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var ended *time.Time
 		err := row.Scan(&id, db.OptionalColumn(&ended))
 		jobs[at[id]].LastSuccess = ended
 		return struct{}{}, err
-	}, successes, s.Batch(ids)...)
+	}, successes, s.db.Batch(ids)...)
 	return err
 }

@@ -44,7 +44,7 @@ func scanSummary(row db.Scanner) (j summaryRow, err error) {
 func (s *Store) JobSummaries(ctx context.Context, query dispatcher.JobQuery) ([]dispatcher.JobSummary, string, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	now, err := s.OrClock(ctx, query.Now)
+	now, err := s.db.OrClock(ctx, query.Now)
 	if err != nil {
 		return nil, "", err
 	}
@@ -126,7 +126,7 @@ func (s *Store) summariesOf(ctx context.Context, list *summaryList, app string) 
 	statement := `SELECT ` + summaryColumns + ` FROM (SELECT j.id, j.app, j.name` + inner + ` LIMIT ` + args.add(looked) + `) AS c
 		CROSS JOIN jobs AS j WHERE j.id = c.id` + filters + ` ORDER BY ` + order + ` LIMIT ` + args.add(wanted+1)
 	page := input.Page{Bytes: list.query.Page.Bytes}
-	found, err := db.CollectPage(ctx, s.Read, page, scanSummary, nil, statement, args...)
+	found, err := db.CollectPage(ctx, s.db.Read, page, scanSummary, nil, statement, args...)
 	early := errors.Is(err, dispatcher.ErrPageBytes)
 	if err != nil && !early {
 		return err
@@ -150,7 +150,7 @@ func (s *Store) summariesOf(ctx context.Context, list *summaryList, app string) 
 func (s *Store) lookOn(ctx context.Context, list *summaryList, app string) error {
 	var args statementArgs
 	last := `SELECT j.app, j.name` + list.candidates(app, &args) + ` LIMIT 1 OFFSET ` + args.add(list.left-1)
-	next, _, err := db.First(ctx, s.Read, func(row db.Scanner) (string, error) {
+	next, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (string, error) {
 		var app, job string
 		err := row.Scan(&app, &job)
 		return dispatcher.JobCursor(app, job), err
@@ -232,9 +232,9 @@ func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 	}
 	ids, at := summaryIDs(jobs)
 	// From $1 on: jobs
-	fires := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.job_id, count(*), min(CASE WHEN c.off = 0 THEN c.next_fire_time END)
+	fires := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.job_id, count(*), min(CASE WHEN c.off = 0 THEN c.next_fire_time END)
 		FROM b JOIN triggers AS t ON t.job_id = b.id JOIN trigger_clock AS c ON c.id = t.id WHERE t.deleted_at IS NULL GROUP BY t.job_id`
-	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var triggers int
 		var next *time.Time
@@ -242,7 +242,7 @@ func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 		job := &jobs[at[id]]
 		job.Triggers, job.NextFireTime = triggers, next
 		return struct{}{}, err
-	}, fires, s.Batch(ids)...)
+	}, fires, s.db.Batch(ids)...)
 	return err
 }
 
@@ -287,9 +287,9 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 	}
 	ids, at := summaryIDs(jobs)
 	// From $1 on: jobs
-	latest := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id, ` + latestEndOf(summarizedEnd, `b.id`, recent) + `, ` +
+	latest := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id, ` + latestEndOf(summarizedEnd, `b.id`, recent) + `, ` +
 		latestOf(summarizedLive, `live_runs`, `b.id`, ``) + ` FROM b`
-	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		var ended, live *string
 		if err := row.Scan(&id, &ended, &live); err != nil {
@@ -310,20 +310,20 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 			job.consider(run)
 		}
 		return struct{}{}, nil
-	}, latest, s.Batch(ids)...)
+	}, latest, s.db.Batch(ids)...)
 	if err != nil {
 		return err
 	}
 	// From $1 on: jobs. A fire that has ended stays in its claim until the others have; then the history has it, too.
-	claimed := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.scheduled_at, f.trigger_id
-		FROM (` + s.ClaimedFires() + `) AS f JOIN b ON b.id = f.job_id`
-	_, err = db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	claimed := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.scheduled_at, f.trigger_id
+		FROM (` + s.db.ClaimedFires() + `) AS f JOIN b ON b.id = f.job_id`
+	_, err = db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		var id int64
 		key := run.Key{Kind: run.KindSchedule}
 		err := row.Scan(&id, db.InstantColumn(&key.ScheduledAt), &key.TriggerID)
 		jobs[at[id]].consider(dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: run.Claimed})
 		return struct{}{}, err
-	}, claimed, s.Batch(ids)...)
+	}, claimed, s.db.Batch(ids)...)
 	return err
 }
 

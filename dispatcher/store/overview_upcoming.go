@@ -28,7 +28,7 @@ func (s *Store) UpcomingTriggers(ctx context.Context, apps []string, until time.
 	list := `SELECT ` + triggerColumns + `, j.app, coalesce(nullif(j.origin, ''), j.name) FROM (SELECT c.* FROM trigger_clock AS c
 			WHERE c.id > $1 AND c.off = 0 AND c.due_at < $2` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.id LIMIT ` + strconv.Itoa(limit) + `) AS c
 		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.id`
-	found, err := db.Collect(ctx, s.Read, func(row db.Scanner) (t view.UpcomingTrigger, err error) {
+	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (t view.UpcomingTrigger, err error) {
 		var job string
 		one, err := scanTrigger(db.WiderRow{Scanner: row, After: []any{&t.App, &job}})
 		t.ID, t.Trigger = one.id, one.Trigger

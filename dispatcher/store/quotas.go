@@ -248,7 +248,7 @@ func (s *Store) usage(ctx context.Context, q db.Querier, app string) (target.Usa
 	if err != nil {
 		return used, err
 	}
-	now, err := s.Now(ctx, q)
+	now, err := s.db.Now(ctx, q)
 	if err == nil {
 		used.BytesKept, err = bytesKept(ctx, q, app, db.Day(now.UnixMilli()))
 	}

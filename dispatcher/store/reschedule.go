@@ -142,7 +142,7 @@ func (s *Store) reschedule(ctx context.Context, which string, args []any,
 		triggerRow
 		app, job, origin string
 	}
-	found, err := db.Collect(ctx, s.Read, func(row db.Scanner) (r named, err error) {
+	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (r named, err error) {
 		r.triggerRow, err = scanTrigger(db.WiderRow{Scanner: row, After: []any{&r.app, &r.job, &r.origin}})
 		return r, err
 	}, page, args...)
@@ -238,7 +238,7 @@ func (s *Store) ZonesChanged(ctx context.Context) (bool, error) {
 	const changed = `SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.zones <> $1 AND o.state <> 'dead')
 			AND (i.zones <> $1 OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.zones <> $1 AND o.heartbeat_at >= i.zones_checked_at))
 		THEN 1 ELSE 0 END FROM installation AS i`
-	n, _, err := db.First(ctx, s.Read, db.ScanInt, changed, schedule.ZonesVersion())
+	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, changed, schedule.ZonesVersion())
 	return n == 1, err
 }
 
@@ -247,7 +247,7 @@ func (s *Store) ZonesChanged(ctx context.Context) (bool, error) {
 func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.Rescheduled, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.OrClock(ctx, now); err != nil {
+	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return done, err
 	}
 	// Only fires that depend on the rules of a time zone can move. UTC has none.

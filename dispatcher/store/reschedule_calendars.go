@@ -89,9 +89,9 @@ func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replaceme
 // users returns the triggers that a change concerns, in the order in which claims lock them.
 func (s *Store) users(ctx context.Context, q db.Querier, next replacement) ([]int64, error) {
 	// $1 app, from $2 on: names
-	query := s.Rows(0, 2, "", db.NameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
+	query := s.db.Rows(0, 2, "", db.NameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
 		WHERE t.app_id = $1 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY t.id`
-	return db.Collect(ctx, q, db.ScanInt, query, append([]any{run.AppID(next.app)}, s.Batch(db.SortedKeys(next.Changed))...)...)
+	return db.Collect(ctx, q, db.ScanInt, query, append([]any{run.AppID(next.app)}, s.db.Batch(db.SortedKeys(next.Changed))...)...)
 }
 
 // planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
@@ -101,7 +101,7 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next r
 		return nil
 	}
 	// From $1 on: ids
-	query := s.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.origin, j.enabled` + theseTriggers + `
+	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.origin, j.enabled` + theseTriggers + `
 		JOIN jobs AS j ON j.id = t.job_id`
 	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
 		job := dispatcher.Job{App: next.app}
@@ -110,7 +110,7 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next r
 			plan.moves[t.id] = t.move(job, next, now)
 		}
 		return struct{}{}, err
-	}, query, s.Batch(ids)...)
+	}, query, s.db.Batch(ids)...)
 	return err
 }
 

@@ -28,7 +28,7 @@ const (
 // cleaner is who has the lock of the clean-up.
 type cleaner struct {
 	*Store
-	db   *sql.DB
+	conn *sql.DB
 	lock dispatcher.Lock
 	now  time.Time // zero: the database's clock
 }
@@ -43,7 +43,7 @@ func (s *Store) cleaner(ctx context.Context, node run.NodeID, now time.Time) (*c
 	if err != nil || len(locks) == 0 {
 		return nil, err
 	}
-	return &cleaner{Store: s, db: s.Write, lock: locks[0], now: now}, nil
+	return &cleaner{Store: s, conn: s.db.Write, lock: locks[0], now: now}, nil
 }
 
 // end gives the lock back.
@@ -56,15 +56,15 @@ func (c *cleaner) end(ctx context.Context) error {
 func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	tx, err := c.db.BeginTx(ctx, nil)
+	tx, err := c.conn.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback()
-	err = c.LimitLockWait(ctx, tx)
+	err = c.db.LimitLockWait(ctx, tx)
 	held := false
 	if err == nil {
-		held, err = holds(ctx, tx, c.Flavor, c.lock, c.now)
+		held, err = holds(ctx, tx, c.db.Flavor, c.lock, c.now)
 	}
 	if err == nil && !held {
 		return false, nil
@@ -75,7 +75,7 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 	if err == nil {
 		err = tx.Commit()
 	}
-	if err != nil && c.Transient(err) {
+	if err != nil && c.db.Transient(err) {
 		return false, nil
 	}
 	return err == nil, err
@@ -87,7 +87,7 @@ const briefly = time.Second
 
 // tryBriefly is tryTransaction for changes of tables.
 func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
-	if c.LimitsLockWait() {
+	if c.db.LimitsLockWait() {
 		return c.tryTransaction(ctx, do)
 	}
 	limited, cancel := context.WithTimeout(ctx, briefly)
@@ -102,7 +102,7 @@ func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.
 // firstDays makes the first partitions of a database, so that no day begins in the default one.
 // A node that starts at the same time leaves it to the first.
 func firstDays(ctx context.Context, database *sql.DB, f db.Flavor) error {
-	s := &Store{DB: &db.DB{Write: database, Read: database, Flavor: f}, hot: statementsOf(f)}
+	s := &Store{db: &db.DB{Write: database, Read: database, Flavor: f}, hot: statementsOf(f)}
 	c, err := s.cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
 	if err != nil || c == nil {
 		return err
@@ -137,7 +137,7 @@ func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (disp
 // purge returns a call of Purge for the holder of the lock.
 func (s *Store) purge(c *cleaner) *purge {
 	t := &purge{cleaner: *c, size: purgeRows}
-	if s.Single() {
+	if s.db.Single() {
 		t.size = singleRows
 	}
 	return t
@@ -196,7 +196,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 	}
 	steps := []step{
 		{"rotate partitions", func() (err error) {
-			t.result.Partitions, err = t.RotatePartitions(ctx, t.db, t.tryBriefly, present, before)
+			t.result.Partitions, err = t.db.RotatePartitions(ctx, t.conn, t.tryBriefly, present, before)
 			return err
 		}},
 		remove("what no app keeps", before, t.removeOldest),
@@ -235,13 +235,13 @@ func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	if now.IsZero() {
-		if now, err = t.Now(ctx, t.Read); err != nil {
+		if now, err = t.db.Now(ctx, t.db.Read); err != nil {
 			return nil, 0, err
 		}
 	}
 	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL, a.sweep_from, a.sweep_to, a.sweep_after FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id) ORDER BY a.retention DESC, a.id`
-	apps, err = db.Collect(ctx, t.Read, func(row db.Scanner) (r retention, err error) {
+	apps, err = db.Collect(ctx, t.db.Read, func(row db.Scanner) (r retention, err error) {
 		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted, &r.sweep.from, &r.sweep.to, &r.sweep.after)
 		return r, err
 	}, list)
@@ -258,7 +258,7 @@ func (t *purge) longest(ctx context.Context, apps []retention) (int64, error) {
 		found := !app.deleted
 		if app.deleted {
 			var err error
-			if _, found, err = db.First(ctx, t.Read, db.ScanInt, history, app.app); err != nil {
+			if _, found, err = db.First(ctx, t.db.Read, db.ScanInt, history, app.app); err != nil {
 				return 0, fmt.Errorf("look for history of deleted apps: %w", err)
 			}
 		}
@@ -304,7 +304,7 @@ func (t *purge) repeat(ctx context.Context, size int, before int64, batch remova
 			t.used = t.batches == purgeMost/t.size
 		}
 		// What waits for a batch where there is one writer is a claim, and its record comes after.
-		if t.Single() && removed >= size && !t.used {
+		if t.db.Single() && removed >= size && !t.used {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()

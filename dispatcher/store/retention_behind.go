@@ -28,7 +28,7 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 	// As purge.retentions: the history of a deleted app is kept as long as that of others.
 	const list = `SELECT a.name, a.retention, a.history_from, a.sweep_from, a.created_at, a.deleted_at IS NOT NULL FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id)`
-	apps, err := db.Collect(ctx, s.Read, func(row db.Scanner) (k kept, err error) {
+	apps, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (k kept, err error) {
 		err = row.Scan(&k.name, &k.retention, &k.from, &k.sweptTo, &k.createdAt, &k.deleted)
 		return k, err
 	}, list)
@@ -65,8 +65,8 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 // oldestHistory returns where the runs that there are begin, and from when on retention has to have removed them to be up to
 // date.
 func (s *Store) oldestHistory(ctx context.Context) (oldest, gone int64, found bool, err error) {
-	if s.ByDay() {
-		there, err := db.Partitions(ctx, s.Read)
+	if s.db.ByDay() {
+		there, err := db.Partitions(ctx, s.db.Read)
 		if err != nil {
 			return 0, 0, false, err
 		}
@@ -74,8 +74,8 @@ func (s *Store) oldestHistory(ctx context.Context) (oldest, gone int64, found bo
 			oldest, gone, found = there[0].Day, there[0].Day+2*db.DayMillis, true
 		}
 	}
-	one, other, err := db.First(ctx, s.Read, db.ScanNullInt, `SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at, r.ended_at FROM `+
-		s.Unpartitioned()+` AS r ORDER BY r.scheduled_at LIMIT `+strconv.Itoa(oldestExamined)+`) AS r WHERE NOT (`+endedLate+`)`)
+	one, other, err := db.First(ctx, s.db.Read, db.ScanNullInt, `SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at, r.ended_at FROM `+
+		s.db.Unpartitioned()+` AS r ORDER BY r.scheduled_at LIMIT `+strconv.Itoa(oldestExamined)+`) AS r WHERE NOT (`+endedLate+`)`)
 	if err != nil {
 		return 0, 0, false, fmt.Errorf("look for the oldest runs: %w", err)
 	}

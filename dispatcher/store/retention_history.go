@@ -48,7 +48,7 @@ const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT sche
 
 // removeOldest removes runs that are older than every retention, of whatever app, where no partition is dropped with them.
 func (t *purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-	keys, err := t.removable(ctx, tx, size, expiredRuns(t.Unpartitioned())+oldestRuns, func(most int) []any { return []any{before, most} })
+	keys, err := t.removable(ctx, tx, size, expiredRuns(t.db.Unpartitioned())+oldestRuns, func(most int) []any { return []any{before, most} })
 	if err != nil {
 		return 0, err
 	}
@@ -86,7 +86,7 @@ func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query strin
 		// $1 scheduled instant, $2 trigger, $3 kind
 		const of = `SELECT job_id FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 		row.item = keys[0].item()
-		row.job, _, err = db.First(ctx, t.Read, db.ScanInt, of, keys[0].at, keys[0].trigger, keys[0].kind)
+		row.job, _, err = db.First(ctx, t.db.Read, db.ScanInt, of, keys[0].at, keys[0].trigger, keys[0].kind)
 		return row, true, err
 	}
 	return keys, err
@@ -105,13 +105,13 @@ func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) e
 	if len(keys) == 0 {
 		return nil
 	}
-	removed, err := db.Collect(ctx, tx, scanKey, t.Rows(0, 3, "", db.KeyColumns[:3]...)+deleteRuns, t.expired(keys)...)
+	removed, err := db.Collect(ctx, tx, scanKey, t.db.Rows(0, 3, "", db.KeyColumns[:3]...)+deleteRuns, t.expired(keys)...)
 	if err != nil || len(removed) == 0 {
 		return err
 	}
 	t.result.Runs += len(removed)
 	for _, statement := range []string{deleteAttempts, deleteResponses, deleteBroadcasts, deleteInputs} {
-		if _, err := tx.ExecContext(ctx, t.Rows(0, 3, "", db.KeyColumns[:3]...)+statement, t.expired(removed)...); err != nil {
+		if _, err := tx.ExecContext(ctx, t.db.Rows(0, 3, "", db.KeyColumns[:3]...)+statement, t.expired(removed)...); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (t *purge) expired(keys []expiredKey) []any {
 	for _, k := range keys {
 		at, trigger, kind = append(at, k.at), append(trigger, k.trigger), append(kind, k.kind)
 	}
-	return append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, t.Batch(at, trigger, kind)...)
+	return append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, t.db.Batch(at, trigger, kind)...)
 }
 
 // expiring are rows a of a table that go by themselves. Each step of Purge that removes rows divides its batches until a row that cannot
@@ -219,7 +219,7 @@ func (t *purge) removeRows(e expiring, removed *int, more ...any) removal {
 		}
 		t.first = func(ctx context.Context) (row asideRow, found bool, err error) {
 			of := func(id string) string { return `, ` + cmp.Or(id, `0`) }
-			return db.First(ctx, t.Read, func(r db.Scanner) (row asideRow, err error) {
+			return db.First(ctx, t.db.Read, func(r db.Scanner) (row asideRow, err error) {
 				return row, r.Scan(&row.item, &row.app, &row.job)
 			}, e.query(e.item()+of(e.app)+of(e.job), others), args...)
 		}
@@ -250,7 +250,7 @@ func (t *purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiri
 			return row, false, nil
 		}
 		row.item = item(ids[0])
-		row.job, _, err = db.First(ctx, t.Read, db.ScanInt, e.job, ids[0])
+		row.job, _, err = db.First(ctx, t.db.Read, db.ScanInt, e.job, ids[0])
 		return row, true, err
 	}
 	return ids, err

@@ -26,7 +26,7 @@ const (
 // removeExpired deletes jobs some time after their completion, where that was declared. They are
 // looked at again under their locks: anyone who changes a job or runs it meanwhile comes first.
 func (t *purge) removeExpired(ctx context.Context, present int64) error {
-	jobs, err := db.Collect(ctx, t.Read, func(row db.Scanner) (j dispatcher.Job, err error) {
+	jobs, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (j dispatcher.Job, err error) {
 		err = row.Scan(&j.App, &j.Name)
 		return j, err
 	}, expiredJobs, present, purgeExpired+t.asides.count(dispatcher.WorkPurge))
@@ -51,10 +51,10 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 	removed := false
 	err := t.change(ctx, input.Change{Actor: "system", Now: t.now}, func(ctx context.Context, tx *tx) error {
 		removed = false
-		if err := t.LimitLockWait(ctx, tx.Tx); err != nil {
+		if err := t.db.LimitLockWait(ctx, tx.Tx); err != nil {
 			return err
 		}
-		if held, err := holds(ctx, tx, t.Flavor, t.lock, t.now); err != nil || !held {
+		if held, err := holds(ctx, tx, t.db.Flavor, t.lock, t.now); err != nil || !held {
 			return err
 		}
 		// As a PUT locks them: no job comes to name this one meanwhile.
@@ -74,7 +74,7 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		// $1 id, $2 now
 		over := `SELECT 1 FROM jobs AS j WHERE j.id = $1 AND j.completed_at + j.delete_after_completion <= $2
 			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
-			AND NOT EXISTS (SELECT 1 FROM (` + anyClaim(t.Flavor) + `) AS r WHERE r.job_id = j.id)`
+			AND NOT EXISTS (SELECT 1 FROM (` + anyClaim(t.db.Flavor) + `) AS r WHERE r.job_id = j.id)`
 		id := job.Key()
 		_, expired, err := db.First(ctx, tx, db.ScanInt, over, id, present)
 		if err != nil {
@@ -94,7 +94,7 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		_, err = tx.ExecContext(ctx, `UPDATE jobs SET completed_at = $2 WHERE id = $1 AND completed_at IS NOT NULL`, id, present)
 		return err
 	})
-	if err != nil && t.Transient(err) {
+	if err != nil && t.db.Transient(err) {
 		t.stopped = true
 		return nil
 	}
@@ -121,19 +121,19 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 		return 0, err
 	}
 	// $1 before, from $2 on: ids. One of them may have been declared again meanwhile.
-	remove := t.Rows(0, 2, "", db.IDColumns...) + ` DELETE FROM jobs WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
-	if jobs, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.Batch(jobs)...)...); err != nil || len(jobs) == 0 {
+	remove := t.db.Rows(0, 2, "", db.IDColumns...) + ` DELETE FROM jobs WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
+	if jobs, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.db.Batch(jobs)...)...); err != nil || len(jobs) == 0 {
 		return 0, err
 	}
 	// Slots are released under the lock of their job's row, so one that outlived it would stay.
 	for _, table := range []string{"carried_states", "slots", "host_waits"} {
 		// From $1 on: ids
-		with := t.Rows(0, 1, "", db.IDColumns...) + ` DELETE FROM ` + table + ` WHERE job_id IN (SELECT id FROM b)`
-		if _, err := tx.ExecContext(ctx, with, t.Batch(jobs)...); err != nil {
+		with := t.db.Rows(0, 1, "", db.IDColumns...) + ` DELETE FROM ` + table + ` WHERE job_id IN (SELECT id FROM b)`
+		if _, err := tx.ExecContext(ctx, with, t.db.Batch(jobs)...); err != nil {
 			return 0, fmt.Errorf("remove the %s of deleted jobs: %w", table, err)
 		}
 	}
-	triggers, err := db.Collect(ctx, tx, db.ScanInt, t.Rows(0, 1, "", db.IDColumns...)+removeTriggersOf, t.Batch(jobs)...)
+	triggers, err := db.Collect(ctx, tx, db.ScanInt, t.db.Rows(0, 1, "", db.IDColumns...)+removeTriggersOf, t.db.Batch(jobs)...)
 	if err != nil {
 		return 0, err
 	}
@@ -164,8 +164,8 @@ func (t *purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, si
 		return 0, err
 	}
 	// $1 before, from $2 on: ids. One of them may have been declared again meanwhile.
-	remove := t.Rows(0, 2, "", db.IDColumns...) + ` DELETE FROM triggers WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
-	if ids, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.Batch(ids)...)...); err != nil {
+	remove := t.db.Rows(0, 2, "", db.IDColumns...) + ` DELETE FROM triggers WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
+	if ids, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.db.Batch(ids)...)...); err != nil {
 		return 0, err
 	}
 	return len(ids), t.removeClocks(ctx, tx, ids)
@@ -177,7 +177,7 @@ func (t *purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) 
 		return nil
 	}
 	// From $1 on: ids
-	_, err := tx.ExecContext(ctx, t.Rows(0, 1, "", db.IDColumns...)+` DELETE FROM trigger_clock WHERE id IN (SELECT id FROM b)`,
-		t.Batch(triggers)...)
+	_, err := tx.ExecContext(ctx, t.db.Rows(0, 1, "", db.IDColumns...)+` DELETE FROM trigger_clock WHERE id IN (SELECT id FROM b)`,
+		t.db.Batch(triggers)...)
 	return err
 }

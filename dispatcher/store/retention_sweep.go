@@ -47,7 +47,7 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 	if aged = withoutAsides(t.Store, dispatcher.WorkPurge, aged, sweepItem, t.present()); len(aged) == 0 {
 		return nil
 	}
-	last, err := cursor(ctx, t.Read, dispatcher.LockHistory)
+	last, err := cursor(ctx, t.db.Read, dispatcher.LockHistory)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 			break
 		}
 	}
-	return errors.Join(append(errs, moveCursor(ctx, t.Write, dispatcher.LockHistory, last, reached))...)
+	return errors.Join(append(errs, moveCursor(ctx, t.db.Write, dispatcher.LockHistory, last, reached))...)
 }
 
 // sweepItem names the sweep of an app that is set aside.
@@ -119,7 +119,7 @@ func (t *purge) sweepApp(ctx context.Context, app retention, before int64) error
 
 // firstDay returns the first day of which there are runs; the end of time if there are none.
 func (t *purge) firstDay(ctx context.Context) (int64, error) {
-	earliest, found, err := db.First(ctx, t.Read, db.ScanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
+	earliest, found, err := db.First(ctx, t.db.Read, db.ScanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
 	if err != nil || !found {
 		return 1<<63 - 1, err
 	}
@@ -135,14 +135,14 @@ const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r 
 // sweepPage removes the expired history of some jobs in the days that a sweep is at.
 func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) error {
 	end, days := s.to, int64(1)
-	if t.ByDay() {
+	if t.db.ByDay() {
 		end = min(end, db.Day(s.from)+sweepDays*db.DayMillis)
 		days = max(1, (end-s.from)/db.DayMillis)
 	}
 	last := s.after
 	// $1 app, $2 last name of the page before, $3 limit
 	const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
-	ids, err := db.Collect(ctx, t.Read, func(row db.Scanner) (id int64, err error) {
+	ids, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (id int64, err error) {
 		err = row.Scan(&id, &last)
 		return id, err
 	}, jobs, app, s.after, purgeJobs)
@@ -164,8 +164,8 @@ func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) 
 // removeOf removes expired history of some jobs: runs of a part of a sweep and, with its last part, misfires.
 func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
 	if part.to == before {
-		misfires := expiredMisfires.ofJobs(t.Rows(0, 3, "", db.IDColumns...))
-		if err := t.repeat(ctx, t.size, before, t.removeRows(misfires, &t.result.Misfires, t.Batch(jobs)...)); err != nil || t.over() {
+		misfires := expiredMisfires.ofJobs(t.db.Rows(0, 3, "", db.IDColumns...))
+		if err := t.repeat(ctx, t.size, before, t.removeRows(misfires, &t.result.Misfires, t.db.Batch(jobs)...)); err != nil || t.over() {
 			return err
 		}
 	}
@@ -176,8 +176,8 @@ func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before i
 			group, runs = append(group, found[0].job), runs+found[0].runs
 		}
 		err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			keys, err := t.removable(ctx, tx, size, t.Rows(0, 5, "", db.IDColumns...)+t.ExpiredOfJobs(),
-				func(most int) []any { return append([]any{before, part.from, part.to, most}, t.Batch(group)...) })
+			keys, err := t.removable(ctx, tx, size, t.db.Rows(0, 5, "", db.IDColumns...)+t.db.ExpiredOfJobs(),
+				func(most int) []any { return append([]any{before, part.from, part.to, most}, t.db.Batch(group)...) })
 			if err != nil {
 				return 0, err
 			}
@@ -200,12 +200,12 @@ func (t *purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, b
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
-	counts := t.Rows(0, 5, "", db.IDColumns...) + ` SELECT b.id, (SELECT count(*) FROM
+	counts := t.db.Rows(0, 5, "", db.IDColumns...) + ` SELECT b.id, (SELECT count(*) FROM
 		(SELECT 1 FROM runs AS r WHERE r.job_id = b.id` + db.ExpiredIn + ` LIMIT $4) AS counted) FROM b`
-	found, err := db.Collect(ctx, t.Read, func(row db.Scanner) (one runsOfJob, err error) {
+	found, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (one runsOfJob, err error) {
 		err = row.Scan(&one.job, &one.runs)
 		return one, err
-	}, counts, append([]any{before, part.from, part.to, t.size}, t.Batch(jobs)...)...)
+	}, counts, append([]any{before, part.from, part.to, t.size}, t.db.Batch(jobs)...)...)
 	return slices.DeleteFunc(found, func(one runsOfJob) bool { return one.runs == 0 }), err
 }
 

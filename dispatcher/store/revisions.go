@@ -115,7 +115,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	var record dispatcher.AppHistory
 	if now.IsZero() {
 		var err error
-		if now, err = s.Now(ctx, s.Read); err != nil {
+		if now, err = s.db.Now(ctx, s.db.Read); err != nil {
 			return record, err
 		}
 	}
@@ -126,7 +126,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	var kept, from int64
 	var bounds string
 	// $1 id
-	_, found, err := db.First(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	_, found, err := db.First(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		return struct{}{}, row.Scan(&kept, &from, &bounds, &record.DisabledNow)
 	}, `SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, run.AppID(app))
 	if err == nil && !found {
@@ -143,14 +143,14 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		record.Suspended = access.App{Name: app, AppSpec: access.AppSpec{Bounds: given}}.SuspendedMessage()
 	}
 	record.Since = db.Instant(max(from, db.Day(record.Now.UnixMilli()-kept)))
-	if record.Pauses, err = pausesAround(ctx, s.Read, app, at); err != nil {
+	if record.Pauses, err = pausesAround(ctx, s.db.Read, app, at); err != nil {
 		return record, err
 	}
 	// $1 app, $2 its subject, $3 at
 	const switched = `SELECT at, action FROM audit_log WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at <= $3
 		ORDER BY at DESC LIMIT 1`
 	record.Enabled = true
-	_, _, err = db.First(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	_, _, err = db.First(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		var action string
 		err := row.Scan(db.OptionalColumn(&record.Changed), &action)
 		record.Enabled = action == "enable"
@@ -163,7 +163,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 func (s *Store) EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error) {
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 ORDER BY name LIMIT $3`
-	return db.Collect(ctx, s.Read, db.ScanText, list, run.AppID(app), page.Cursor, page.Limit)
+	return db.Collect(ctx, s.db.Read, db.ScanText, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
 // settledLate is how long after its own end a revision may owe an instant: that of a fire that
@@ -181,7 +181,7 @@ func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time
 		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
 		ORDER BY t.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
 	var records []dispatcher.TriggerHistory
-	_, err := db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		var next *int64
 		var name, trigger, job, app, quarantined string
 		var r revisionRow
@@ -204,7 +204,7 @@ func (s *Store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 	const list = `SELECT r.name, r.definition FROM calendar_revisions AS r WHERE r.app_id = $1 AND r.definition IS NOT NULL
 		AND r.calendar_revision = (SELECT max(n.calendar_revision) FROM calendar_revisions AS n
 			WHERE n.app_id = r.app_id AND n.name = r.name AND n.calendar_revision <= $2)`
-	return db.Collect(ctx, s.Read, func(row db.Scanner) (dispatcher.Calendar, error) {
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (dispatcher.Calendar, error) {
 		c := dispatcher.Calendar{App: app}
 		var text string
 		err := row.Scan(&c.Name, &text)

@@ -72,7 +72,7 @@ func lockRollback(ctx context.Context, t *tx) (rollback, bool, error) {
 
 // Rollback returns the rollback that is not settled yet, or nil.
 func (s *Store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
-	r, found, err := unsettled(ctx, s.Read)
+	r, found, err := unsettled(ctx, s.db.Read)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -153,10 +153,10 @@ func settleRollback(ctx context.Context, t *tx) error {
 func (s *Store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.OrClock(ctx, now); err != nil {
+	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return done, err
 	}
-	r, found, err := unsettled(ctx, s.Read)
+	r, found, err := unsettled(ctx, s.db.Read)
 	if err != nil || !found || r.Choice != dispatcher.RollbackSkip {
 		return done, err
 	}

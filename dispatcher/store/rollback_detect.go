@@ -95,7 +95,7 @@ func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node run.Nod
 			age: before.age, by: input.Change{Actor: "system", Now: now}})
 	}
 	if err == nil {
-		s.Mark(node, heartbeats)
+		s.db.Mark(node, heartbeats)
 	}
 	return lost, err
 }
@@ -119,7 +119,7 @@ func (d *rollbackDetector) repeated(node run.NodeID, heartbeats, settled int64) 
 func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node run.NodeID, now time.Time) error {
 	// $1 id
 	const settledAt = `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`
-	settled, unknown, err := db.First(ctx, s.Heartbeats, db.ScanInt, settledAt, node)
+	settled, unknown, err := db.First(ctx, s.db.Heartbeats, db.ScanInt, settledAt, node)
 	high := d.latest()
 	if err != nil || !unknown || node != high.node || !high.holds() || settled > high.settled {
 		return err

@@ -155,7 +155,7 @@ func queueBatch(t *tx, runs []queuedRun) []any {
 func (s *Store) RunInputs(ctx context.Context, keys []run.Key) (map[run.Key]run.Input, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	inputs, err := inputsOf(ctx, s.Flavor, s.Read, keys)
+	inputs, err := inputsOf(ctx, s.db.Flavor, s.db.Read, keys)
 	if err == nil {
 		err = s.orderNotifications(ctx, inputs)
 	}

@@ -109,7 +109,7 @@ func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found
 	// $1 number, $2 app
 	const find = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.callback FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 		WHERE r.callback_id = $1 AND r.state = 'waiting_callback' AND j.app_id = $2`
-	found, there, err := db.First(ctx, s.Read, func(row db.Scanner) (f run.AwaitedAttempt, err error) {
+	found, there, err := db.First(ctx, s.db.Read, func(row db.Scanner) (f run.AwaitedAttempt, err error) {
 		var key run.Key
 		var text string
 		if err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &f.Attempt, &text); err != nil {

@@ -91,7 +91,7 @@ func latestFirst(limit int) string {
 // latestMisfires returns those that meet conditions.
 func (s *Store) latestMisfires(ctx context.Context, w db.Conditions, limit int) ([]dispatcher.Misfire, error) {
 	picked := `SELECT r.* FROM misfires AS r WHERE ` + triggerThere + w.Text + latestFirst(limit)
-	return db.Collect(ctx, s.Read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`, w.Args...)
+	return db.Collect(ctx, s.db.Read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`, w.Args...)
 }
 
 // misfiresOfApp returns the latest misfires of an app: those of many jobs by a walk through the misfires of all apps, as the lists of
@@ -126,14 +126,14 @@ func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w 
 // misfiresOfJobs looks for the latest misfires of an app job by job.
 func (s *Store) misfiresOfJobs(ctx context.Context, app int64, of db.Conditions, limit int) ([]dispatcher.Misfire, error) {
 	// $1 app
-	jobs, err := db.Collect(ctx, s.Read, db.ScanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
+	jobs, err := db.Collect(ctx, s.db.Read, db.ScanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
-	picked := s.Rows(0, len(of.Args)+1, "", db.IDColumns...) + ` SELECT r.* FROM (` +
-		s.LatestOfEach(`r.*`, `misfires`, `r.from_at`, triggerThere+of.Text, limit) + `) AS r` + latestFirst(limit)
-	return db.Collect(ctx, s.Read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`,
-		append(of.Args[:len(of.Args):len(of.Args)], s.Batch(jobs)...)...)
+	picked := s.db.Rows(0, len(of.Args)+1, "", db.IDColumns...) + ` SELECT r.* FROM (` +
+		s.db.LatestOfEach(`r.*`, `misfires`, `r.from_at`, triggerThere+of.Text, limit) + `) AS r` + latestFirst(limit)
+	return db.Collect(ctx, s.db.Read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`,
+		append(of.Args[:len(of.Args):len(of.Args)], s.db.Batch(jobs)...)...)
 }
 
 // insertMisfires records what a change of a definition decided, and queues the runs that follow from it.

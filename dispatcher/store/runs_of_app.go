@@ -46,11 +46,11 @@ func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of db.
 	}
 	if slices.Contains(dispatcher.LiveStates, query.State) {
 		list, args := unendedOfApp(of, claimed, app, many, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit))
-		return db.Collect(ctx, s.Read, scanRun, runQuery(list), args...)
+		return db.Collect(ctx, s.db.Read, scanRun, runQuery(list), args...)
 	}
 	look := func(w db.Conditions, most int) ([]run.Run, error) {
 		list, args := s.jobsQuery(w, claimed, app, many, most)
-		return db.Collect(ctx, s.Read, scanRun, list, args...)
+		return db.Collect(ctx, s.db.Read, scanRun, list, args...)
 	}
 	if !many {
 		return s.lookBack(ctx, query, of, firstSpan, look)
@@ -115,7 +115,7 @@ func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of db.C
 
 // latestInstant returns from where a list looks back. What is scheduled after it belongs to the first look, too.
 func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (time.Time, error) {
-	latest, err := s.Now(ctx, s.Read)
+	latest, err := s.db.Now(ctx, s.db.Read)
 	if err != nil {
 		return latest, err
 	}
@@ -133,7 +133,7 @@ func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (t
 // ofJobs begins a query with the ids of the jobs j that meet a condition as b. PostgreSQL takes them for few, so that it looks into an
 // index for each and never reads the history of all.
 func (s *Store) ofJobs(condition string) string {
-	return `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE ` + condition + s.SeemingFew(`j.id`) + ` ORDER BY j.id)`
+	return `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE ` + condition + s.db.SeemingFew(`j.id`) + ` ORDER BY j.id)`
 }
 
 // jobsQuery returns a query for the latest runs of an app, job by job, that meet conditions, and its parameters.
@@ -141,7 +141,7 @@ func (s *Store) jobsQuery(w db.Conditions, claimed string, app int64, many bool,
 	ofApp := w
 	addApp(&ofApp, app, many)
 	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
-	ended := s.ofJobs(`j.app_id = $`+strconv.Itoa(len(ofApp.Args))) + s.EndedOfEach(w.Text, limit)
+	ended := s.ofJobs(`j.app_id = $`+strconv.Itoa(len(ofApp.Args))) + s.db.EndedOfEach(w.Text, limit)
 	return runQuery(unionOfRuns(ended, claimed, ofApp.Text, limit)), ofApp.Args
 }
 
@@ -161,7 +161,7 @@ func (s *Store) Fires(ctx context.Context, job int64, from, to time.Time, limit 
 		}
 		list += `SELECT * FROM (SELECT r.scheduled_at, r.trigger_id FROM (` + runs + `)` + of + first + `) AS part` + strconv.Itoa(i)
 	}
-	return db.Collect(ctx, s.Read, func(row db.Scanner) (run.Key, error) {
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (run.Key, error) {
 		key := run.Key{Kind: run.KindSchedule}
 		err := row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID)
 		return key, err

@@ -29,12 +29,12 @@ func (s *Store) LatestFires(ctx context.Context, job, trigger int64, from, to ti
 	ended := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE` + within + look
 	live := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r WHERE r.job_id = $1 AND r.scheduled_at + 0 >= $3
 		AND r.scheduled_at + 0 <= $4 ORDER BY r.scheduled_at + 0 DESC LIMIT ` + strconv.Itoa(lookedThrough)
-	claimed := `SELECT f.scheduled_at FROM (` + s.ClaimedFires() + `) AS f WHERE f.job_id = $1 AND f.trigger_id = $2
+	claimed := `SELECT f.scheduled_at FROM (` + s.db.ClaimedFires() + `) AS f WHERE f.job_id = $1 AND f.trigger_id = $2
 		AND f.scheduled_at >= $3 AND f.scheduled_at <= $4`
 	list := `SELECT r.scheduled_at FROM (SELECT r.scheduled_at FROM (` + ended + `)` + fires +
 		` UNION SELECT r.scheduled_at FROM (` + live + `)` + fires + ` UNION ` + claimed + `) AS r ORDER BY r.scheduled_at DESC LIMIT ` +
 		strconv.Itoa(limit)
-	return db.Collect(ctx, s.Read, func(row db.Scanner) (at time.Time, err error) {
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (at time.Time, err error) {
 		err = row.Scan(db.InstantColumn(&at))
 		return at, err
 	}, list, job, trigger, from.UnixMilli(), to.UnixMilli())
@@ -54,7 +54,7 @@ func (s *Store) RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error) {
 	const is = ` AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT b.scheduled_at, b.trigger_id, b.kind FROM b)`
 	picked := s.endedOfKeys() + ` UNION ALL SELECT r.* FROM b CROSS JOIN (` + db.UnendedRuns +
 		`) AS r WHERE ` + sameKey + ` UNION ALL SELECT * FROM (` + claimed + `)` + is
-	return db.Collect(ctx, s.Read, scanRun, runQuery(picked), s.keysBatch(keys)...)
+	return db.Collect(ctx, s.db.Read, scanRun, runQuery(picked), s.keysBatch(keys)...)
 }
 
 // sameKey tells whether a run r is that of a key b.
@@ -64,7 +64,7 @@ const sameKey = `r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
 // the first and the last of them only.
 func (s *Store) endedOfKeys() string {
 	// $1 first, $2 last instant, $3 on: the keys
-	return s.Rows(0, 3, "", db.FireKeyColumns...) + s.EndedOfEachKey(`r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND `+sameKey)
+	return s.db.Rows(0, 3, "", db.FireKeyColumns...) + s.db.EndedOfEachKey(`r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND `+sameKey)
 }
 
 // keysBatch returns the parameters of endedOfKeys; there is at least one key.
@@ -73,5 +73,5 @@ func (s *Store) keysBatch(keys []run.Key) []any {
 	for _, key := range keys {
 		at, trigger, kind = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID), append(kind, int64(key.Code()))
 	}
-	return append([]any{slices.Min(at), slices.Max(at)}, s.Batch(at, trigger, kind)...)
+	return append([]any{slices.Min(at), slices.Max(at)}, s.db.Batch(at, trigger, kind)...)
 }

@@ -38,8 +38,8 @@ func anyClaim(f db.Flavor) string { return claimedRuns(f, "", "") }
 // claimedNow is claimedRuns for the days of the fires that are claimed now. A fire of another day that is claimed later
 // is left out, as if the list had been read before.
 func (s *Store) claimedNow(ctx context.Context) (string, error) {
-	span := `SELECT min(f.scheduled_at), max(f.scheduled_at) FROM (` + s.ClaimedFires() + `) AS f`
-	days, _, err := db.First(ctx, s.Read, func(row db.Scanner) (days [2]*int64, err error) {
+	span := `SELECT min(f.scheduled_at), max(f.scheduled_at) FROM (` + s.db.ClaimedFires() + `) AS f`
+	days, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (days [2]*int64, err error) {
 		err = row.Scan(&days[0], &days[1])
 		return days, err
 	}, span)
@@ -53,7 +53,7 @@ func (s *Store) claimedNow(ctx context.Context) (string, error) {
 	within := func(name string) string {
 		return fmt.Sprintf(` AND %s.scheduled_at >= %d AND %[1]s.scheduled_at < %[3]d`, name, from, to)
 	}
-	return claimedRuns(s.Flavor, within("f"), within("o")), nil
+	return claimedRuns(s.db.Flavor, within("f"), within("o")), nil
 }
 
 // latestRuns orders runs, the latest scheduled first.
@@ -140,12 +140,12 @@ func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run,
 		return nil, err
 	}
 	page := unionOfRuns(`SELECT * FROM (`+db.EndedRuns+`) AS r WHERE 1 = 1`+w.Text+limit, claimed, w.Text, limit)
-	runs, err := db.Collect(ctx, s.Read, scanRun, runQuery(page), w.Args...)
+	runs, err := db.Collect(ctx, s.db.Read, scanRun, runQuery(page), w.Args...)
 	if err == nil && query.Parent != "" {
-		err = addEndpoints(ctx, s.Read, query.Parent, runs)
+		err = addEndpoints(ctx, s.db.Read, query.Parent, runs)
 	}
 	if err == nil && query.Job != "" {
-		err = addFirstStarts(ctx, s.Flavor, s.Read, runs)
+		err = addFirstStarts(ctx, s.db.Flavor, s.db.Read, runs)
 	}
 	return runs, err
 }
@@ -228,7 +228,7 @@ func (s *Store) JobKey(ctx context.Context, app, name string) (int64, error) {
 
 // idOf returns the id that a query finds, or ErrNotFound of what is shown so.
 func (s *Store) idOf(ctx context.Context, kind, shown, query string, args ...any) (int64, error) {
-	id, found, err := db.First(ctx, s.Read, db.ScanInt, query, args...)
+	id, found, err := db.First(ctx, s.db.Read, db.ScanInt, query, args...)
 	if err == nil && !found {
 		err = dispatcher.NotFound(kind, shown)
 	}
@@ -239,7 +239,7 @@ func (s *Store) idOf(ctx context.Context, kind, shown, query string, args ...any
 func (s *Store) Run(ctx context.Context, id string) (run.Run, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	r, err := s.findRun(ctx, s.Read, id)
+	r, err := s.findRun(ctx, s.db.Read, id)
 	if err != nil {
 		return r, err
 	}
@@ -247,7 +247,7 @@ func (s *Store) Run(ctx context.Context, id string) (run.Run, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, addFollowers(ctx, s.Read, s.Flavor, &r, key)
+	return r, addFollowers(ctx, s.db.Read, s.db.Flavor, &r, key)
 }
 
 // oneRun is the run of a key. In the history it is looked for in one partition.
@@ -265,7 +265,7 @@ func (s *Store) findRun(ctx context.Context, q db.Querier, id string) (run.Run, 
 		return run.Run{}, dispatcher.NotFound("run", id)
 	}
 	args := keyArgs(key)
-	r, found, err := db.First(ctx, q, scanRun, runQuery(oneRun(s.Flavor)), args...)
+	r, found, err := db.First(ctx, q, scanRun, runQuery(oneRun(s.db.Flavor)), args...)
 	if err != nil || !found {
 		if err == nil {
 			err = dispatcher.NotFound("run", id)
@@ -275,7 +275,7 @@ func (s *Store) findRun(ctx context.Context, q db.Querier, id string) (run.Run, 
 	if err := addShards(ctx, q, &r, key); err != nil {
 		return r, err
 	}
-	inputs, err := inputsOf(ctx, s.Flavor, q, []run.Key{key})
+	inputs, err := inputsOf(ctx, s.db.Flavor, q, []run.Key{key})
 	if err = cmp.Or(err, inputs[key].Err); err != nil {
 		return r, err
 	}

@@ -54,7 +54,7 @@ func (s *Store) insertResponses(ctx context.Context, records []dispatcher.Record
 	if len(responses) == 0 {
 		return nil
 	}
-	_, err := s.exec(ctx, s.hot.responses, s.Batch(k.At, k.Trigger, k.Kind, k.Attempt, responses))
+	_, err := s.exec(ctx, s.hot.responses, s.db.Batch(k.At, k.Trigger, k.Kind, k.Attempt, responses))
 	return err
 }
 

@@ -47,7 +47,7 @@ const ofJobsThere = `(r.job_id IN (SELECT of.id FROM jobs AS of WHERE of.app_id 
 // hasManyJobs tells whether an app has so many jobs, with those that are deleted.
 func (s *Store) hasManyJobs(ctx context.Context, app int64, jobs int) (bool, error) {
 	// $1 app
-	_, many, err := db.First(ctx, s.Read, db.ScanInt, `SELECT j.app_id FROM jobs AS j WHERE j.app_id = $1 LIMIT 1 OFFSET `+
+	_, many, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT j.app_id FROM jobs AS j WHERE j.app_id = $1 LIMIT 1 OFFSET `+
 		strconv.Itoa(jobs-1), app)
 	return many, err
 }
@@ -63,7 +63,7 @@ func (s *Store) walkEnd(ctx context.Context, w db.Conditions, rows int, at strin
 		list += `SELECT (SELECT ` + at + ` FROM ` + table + w.Text + ` ORDER BY ` + at + ` DESC LIMIT 1 OFFSET ` +
 			strconv.Itoa(rows-1) + `) AS last`
 	}
-	end, _, err := db.First(ctx, s.Read, db.ScanNullInt, `SELECT max(w.last) FROM (`+list+`) AS w`, w.Args...)
+	end, _, err := db.First(ctx, s.db.Read, db.ScanNullInt, `SELECT max(w.last) FROM (`+list+`) AS w`, w.Args...)
 	if err != nil {
 		return nil, fmt.Errorf("look how far to walk: %w", err)
 	}
@@ -99,7 +99,7 @@ func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of db.C
 	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
 	w.Add("r.scheduled_at >= %s AND "+ofAppID, rest, run.AppID(query.App))
 	page := unionOfRuns(`SELECT * FROM (`+db.EndedRuns+`) AS r WHERE 1 = 1`+w.Text+limit, claimed, w.Text, limit)
-	found.runs, err = db.Collect(ctx, s.Read, scanRun, runQuery(page), w.Args...)
+	found.runs, err = db.Collect(ctx, s.db.Read, scanRun, runQuery(page), w.Args...)
 	if rest > query.From.UnixMilli() {
 		found.rest = &rest
 	}
@@ -129,7 +129,7 @@ func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of db.C
 	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
 	w.Add("r.scheduled_at >= %s AND "+ofApp, from, run.AppID(query.App))
 	found.span = firstSpan
-	found.runs, err = db.Collect(ctx, s.Read, scanRun, runQuery(db.DeadRuns+w.Text+limit), w.Args...)
+	found.runs, err = db.Collect(ctx, s.db.Read, scanRun, runQuery(db.DeadRuns+w.Text+limit), w.Args...)
 	return found, err
 }
 
@@ -153,13 +153,13 @@ func (s *Store) countPastDead(ctx context.Context, query repeat.DeadLetterQuery,
 		columns += `, r.class`
 	}
 	ofApp := ofAppThere
-	if !s.Single() {
+	if !s.db.Single() {
 		ofApp = ofJobsThere
 	}
 	of := db.Conditions{Args: keys.Args}
 	of.Add(ofApp, run.AppID(query.App))
 	addOutcome(&of, query)
-	counted, _, err := db.First(ctx, s.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT `+columns+` FROM runs AS r
+	counted, _, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT `+columns+` FROM runs AS r
 		WHERE `+db.IsDead+keys.Text+` ORDER BY r.scheduled_at DESC LIMIT `+strconv.Itoa(s.walks.counted)+`) AS r WHERE 1 = 1`+of.Text+`
 		LIMIT `+strconv.Itoa(most)+`) AS dead`, of.Args...)
 	if err != nil || int(counted) == most {

@@ -120,13 +120,13 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 	none := fmt.Errorf("session: %w", dispatcher.ErrNotFound)
 	if now.IsZero() {
 		var err error
-		if now, err = s.Now(ctx, s.Read); err != nil {
+		if now, err = s.db.Now(ctx, s.db.Read); err != nil {
 			return access.Session{}, err
 		}
 	}
 	// $1 hash
 	const find = `SELECT ` + sessionColumns + ` FROM sessions WHERE hash = $1`
-	session, found, err := db.First(ctx, s.Read, scanSession, find, hex.EncodeToString(hash[:]))
+	session, found, err := db.First(ctx, s.db.Read, scanSession, find, hex.EncodeToString(hash[:]))
 	if err == nil && !found {
 		err = none
 	}
@@ -136,7 +136,7 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 	if session.Rules == "" {
 		// $1 id
 		const ofID = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE id = $1`
-		if session.Token, found, err = db.First(ctx, s.Read, scanToken, ofID, session.Token.ID); err != nil {
+		if session.Token, found, err = db.First(ctx, s.db.Read, scanToken, ofID, session.Token.ID); err != nil {
 			return access.Session{}, err
 		}
 	}

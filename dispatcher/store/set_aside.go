@@ -53,7 +53,7 @@ func (s *Store) ofStored(ctx context.Context, err error) bool {
 	case err == nil, ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
 	}
-	return !s.Transient(err) && !db.Unreachable(err) && s.OfData(err)
+	return !s.db.Transient(err) && !db.Unreachable(err) && s.db.OfData(err)
 }
 
 // inParts calls do with rows. If that fails for what is stored in them, it calls do with each half, and so on, until the rows that

@@ -134,11 +134,11 @@ func asideEntries(condition string) string {
 func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (retried int, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.OrClock(ctx, now); err != nil {
+	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return 0, err
 	}
 	// $1 now, $2 limit
-	due, err := db.Collect(ctx, s.Read, scanAsideEntry, asideEntries(`x.try_at <= $1 ORDER BY x.try_at LIMIT $2`), now.UnixMilli(), limit)
+	due, err := db.Collect(ctx, s.db.Read, scanAsideEntry, asideEntries(`x.try_at <= $1 ORDER BY x.try_at LIMIT $2`), now.UnixMilli(), limit)
 	if err != nil {
 		return 0, fmt.Errorf("look for rows that are set aside: %w", err)
 	}
@@ -161,7 +161,7 @@ func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (re
 	}
 	s.asides.prune(now)
 	// $1 now, $2 limit
-	left, err := db.Collect(ctx, s.Read, scanAsideEntry, asideEntries(`x.try_at > $1 AND x.kind = 0 ORDER BY x.try_at LIMIT $2`),
+	left, err := db.Collect(ctx, s.db.Read, scanAsideEntry, asideEntries(`x.try_at > $1 AND x.kind = 0 ORDER BY x.try_at LIMIT $2`),
 		now.UnixMilli(), limit)
 	for _, entry := range left {
 		s.asides.remember(entry.work, entry.item, db.Instant(entry.tryAt))

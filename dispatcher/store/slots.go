@@ -229,7 +229,7 @@ func (s *Store) decidePart(ctx context.Context, part []run.HeldRun, do decide) (
 
 // GrantWaiting grants free slots to waiting runs of all jobs. A job that is locked waits for the next round.
 func (s *Store) GrantWaiting(ctx context.Context) error {
-	contended, err := db.Collect(ctx, s.Read, db.ScanInt, s.hot.slots.contended)
+	contended, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.hot.slots.contended)
 	if err != nil {
 		return fmt.Errorf("look for slots to grant: %w", err)
 	}
@@ -273,7 +273,7 @@ func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 		WHERE s.job_id = $1 AND s.node >= 0
 			AND (r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying') OR o.id IS NOT NULL)
 		ORDER BY s.scheduled_at, s.trigger_id, s.kind, s.endpoint`
-	return db.Collect(ctx, s.Read, func(row db.Scanner) (slot dispatcher.Slot, err error) {
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (slot dispatcher.Slot, err error) {
 		var key run.Key
 		var node run.NodeID
 		err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &slot.Endpoint, &node,
@@ -302,7 +302,7 @@ func (s *Store) slotsOf(runs []run.HeldRun) []any {
 	for i, run := range runs {
 		all[i] = &contender{held: run}
 	}
-	return slotArgs(s.Flavor, all)
+	return slotArgs(s.db.Flavor, all)
 }
 
 // lockedJob is what bounds the runs of a job, and those at each endpoint.

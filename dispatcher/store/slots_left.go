@@ -30,7 +30,7 @@ func leftSlots(f db.Flavor) string {
 func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher.SlotKey, limit int) (
 	left dispatcher.LeftSlots, err error,
 ) {
-	_, err = db.Collect(ctx, s.Read, func(row db.Scanner) (struct{}, error) {
+	_, err = db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
 		var key dispatcher.SlotKey
 		var token run.Token
 		var gone bool

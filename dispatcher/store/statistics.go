@@ -16,7 +16,7 @@ const defaultStatistics = 30 * 24 * time.Hour
 func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (found view.Statistics, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if query.Now, err = s.OrClock(ctx, query.Now); err != nil {
+	if query.Now, err = s.db.OrClock(ctx, query.Now); err != nil {
 		return found, err
 	}
 	if query.To.IsZero() {
@@ -25,11 +25,11 @@ func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (fou
 	if query.From.IsZero() {
 		query.From = query.To.Add(-defaultStatistics)
 	}
-	final, err := cursor(ctx, s.Read, statisticsPasses[1].cursor)
+	final, err := cursor(ctx, s.db.Read, statisticsPasses[1].cursor)
 	if err != nil {
 		return found, err
 	}
-	counted, err := cursor(ctx, s.Read, statisticsPasses[0].cursor)
+	counted, err := cursor(ctx, s.db.Read, statisticsPasses[0].cursor)
 	if err != nil {
 		return found, err
 	}
@@ -44,12 +44,12 @@ func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (fou
 		for i, name := range query.Apps {
 			ids[i] = run.AppID(name)
 		}
-		of = ` AND s.app_id` + s.In(len(w.Args)+1)
-		w.Args = append(w.Args, s.List(ids))
+		of = ` AND s.app_id` + s.db.In(len(w.Args)+1)
+		w.Args = append(w.Args, s.db.List(ids))
 	}
 	list := `SELECT s.day, s.state, sum(s.runs), sum(s.attempts), sum(s.started), sum(s.late_sum), max(s.late_most)
 		FROM run_statistics AS s WHERE 1 = 1` + w.Text + of + ` GROUP BY s.day, s.state ORDER BY s.day, s.state`
-	rows, err := db.Collect(ctx, s.Read, scanCounted, list, w.Args...)
+	rows, err := db.Collect(ctx, s.db.Read, scanCounted, list, w.Args...)
 	found.Days = daysOf(rows, final)
 	return found, err
 }

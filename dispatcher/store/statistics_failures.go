@@ -32,7 +32,7 @@ func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err
 		end = `SELECT ` + at + `, count(*), coalesce(max(r.ended_at), 0) FROM (SELECT r.ended_at FROM runs AS r WHERE ` + db.IsDead + `
 			AND r.kind < 16 AND r.ended_at >= $2 AND r.ended_at >= ` + at + ` ORDER BY r.ended_at LIMIT $3) AS r`
 	)
-	p, _, err := db.First(ctx, s.Read, func(row db.Scanner) (p portion, err error) {
+	p, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (p portion, err error) {
 		err = row.Scan(&p.at, &p.count, &p.to)
 		return p, err
 	}, end, lockFailures, since, failuresAtOnce)

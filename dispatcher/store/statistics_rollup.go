@@ -46,13 +46,13 @@ const (
 func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled view.StatisticsRolled, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if now, err = s.OrClock(ctx, now); err != nil {
+	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return rolled, err
 	}
 	for _, pass := range statisticsPasses {
 		target := now.UnixMilli() - pass.lag
 		target -= target % statisticsStep
-		at, err := cursor(ctx, s.Read, pass.cursor)
+		at, err := cursor(ctx, s.db.Read, pass.cursor)
 		if err != nil {
 			return rolled, err
 		}
@@ -125,7 +125,7 @@ var errNotKept = errors.New("the transaction was a trial")
 func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, target int64, now time.Time) (
 	more bool, counted int, err error,
 ) {
-	apps, err := db.Collect(ctx, s.Read, db.ScanText, `SELECT name FROM apps ORDER BY id`)
+	apps, err := db.Collect(ctx, s.db.Read, db.ScanText, `SELECT name FROM apps ORDER BY id`)
 	if err != nil {
 		return false, 0, err
 	}

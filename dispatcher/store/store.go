@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
@@ -27,7 +28,7 @@ type Options struct {
 
 // Store keeps definitions and the ledger in PostgreSQL or SQLite. Package storetest says what it must do.
 type Store struct {
-	*db.DB
+	db        *db.DB
 	keys      *seal.Keys
 	auditKept time.Duration // the audit log
 	rollbacks *rollbackDetector
@@ -55,13 +56,13 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s := &Store{DB: database, keys: o.Keys, auditKept: access.AuditRetention(o.AuditRetention), rollbacks: rollbacks, claims: claims,
+	s := &Store{db: database, keys: o.Keys, auditKept: access.AuditRetention(o.AuditRetention), rollbacks: rollbacks, claims: claims,
 		hot: statementsOf(database.Flavor), audits: &auditState{}, skips: newSkips(), asides: newAsides(cmp.Or(o.Logger, slog.Default())),
 		walks: usualWalks(database.ByDay())}
 	s.audits.ids.Store(drawAuditID())
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	err = checkSchema(ctx, s.Read, a)
+	err = checkSchema(ctx, s.db.Read, a)
 	if err == nil && !o.AlongsideNode {
 		err = s.checkKeys(ctx)
 	}
@@ -72,7 +73,7 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
 	}
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(append(s.Metrics, s.skips.total, s.asides.total)...)
+		o.Metrics.MustRegister(append(s.db.Metrics, s.skips.total, s.asides.total)...)
 	}
 	return s, nil
 }
@@ -80,9 +81,17 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 // Close releases the database.
 func (s *Store) Close() error {
 	if s.requests != nil {
-		return errors.Join(s.requests.Read.Close(), s.DB.Close())
+		return errors.Join(s.requests.db.Read.Close(), s.db.Close())
 	}
-	return s.DB.Close()
+	return s.db.Close()
+}
+
+// Capabilities returns what the database has.
+func (s *Store) Capabilities() db.Capabilities { return s.db.Capabilities() }
+
+// Listen calls notification for each change that nodes should know of, until ctx ends.
+func (s *Store) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+	return s.db.Listen(ctx, notification)
 }
 
 // ForRequests returns what s has for the requests of the API if it was opened with Options.Requests, otherwise s. It is
@@ -97,10 +106,10 @@ func (s *Store) ForRequests() *Store {
 
 // openRequests opens what ForRequests returns.
 func (s *Store) openRequests(ctx context.Context) error {
-	database, err := s.Apart(ctx)
+	database, err := s.db.Apart(ctx)
 	if err == nil {
 		own := *s
-		own.DB, s.requests = database, &own
+		own.db, s.requests = database, &own
 	}
 	return err
 }

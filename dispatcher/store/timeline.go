@@ -35,7 +35,7 @@ func (s *Store) Timeline(ctx context.Context, query view.TimelineQuery) (page vi
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	page = view.Timeline{From: query.From, To: query.To, Items: []view.TimelineRow{}}
-	if page.Now, err = s.OrClock(ctx, query.Now); err != nil {
+	if page.Now, err = s.db.OrClock(ctx, query.Now); err != nil {
 		return page, err
 	}
 	step := view.TimelineStep(query.From, query.To)
@@ -73,13 +73,13 @@ func (s *Store) Timeline(ctx context.Context, query view.TimelineQuery) (page vi
 
 // timelineJobs returns the jobs of a page and one more, if there is one.
 func (s *Store) timelineJobs(ctx context.Context, query view.TimelineQuery) ([]timelineJob, error) {
-	if _, err := readApp(ctx, s.Read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.db.Read, query.App, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 how many, $4 the only name; empty: any
 	const list = `SELECT j.id, j.name, j.origin FROM jobs AS j WHERE j.app_id = $1 AND j.name > $2 AND j.part_of = 0
 		AND j.deleted_at IS NULL AND ($4 = '' OR j.name = $4) ORDER BY j.name LIMIT $3`
-	jobs, err := db.Collect(ctx, s.Read, func(row db.Scanner) (j timelineJob, err error) {
+	jobs, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (j timelineJob, err error) {
 		j.App = query.App
 		err = row.Scan(&j.id, &j.Name, &j.Origin)
 		j.TimelineRow.Job, j.Marks = j.Name, []view.TimelineMark{}
@@ -116,18 +116,18 @@ func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 		inTime = `r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND r.kind < 16`
 	)
 	// $1 from, $2 to, $3 on: the jobs
-	list := s.Rows(0, 3, "", db.IDColumns...) + ` SELECT r.job_id, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.state,
+	list := s.db.Rows(0, 3, "", db.IDColumns...) + ` SELECT r.job_id, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.state,
 			r.class, r.started_at, r.ended_at
-		FROM (` + s.LatestOfEach(ended, `runs`, `r.scheduled_at`, inTime, timelineRuns) + `
-			UNION ` + s.LatestOfEach(ended, `runs`, `r.scheduled_at`, inTime+` AND `+db.IsDead, timelineDead) + `
-			UNION ` + s.LatestOfEach(live, `live_runs`, `r.scheduled_at + 0`, `r.scheduled_at + 0 >= $1 AND r.scheduled_at + 0 <= $2
+		FROM (` + s.db.LatestOfEach(ended, `runs`, `r.scheduled_at`, inTime, timelineRuns) + `
+			UNION ` + s.db.LatestOfEach(ended, `runs`, `r.scheduled_at`, inTime+` AND `+db.IsDead, timelineDead) + `
+			UNION ` + s.db.LatestOfEach(live, `live_runs`, `r.scheduled_at + 0`, `r.scheduled_at + 0 >= $1 AND r.scheduled_at + 0 <= $2
 				AND r.kind < 16`, timelineRuns) + `
 			UNION SELECT f.job_id, f.scheduled_at, f.trigger_id, CAST(1 AS SMALLINT), 'claimed', '', CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
-			FROM (` + s.ClaimedFires() + `) AS f WHERE f.job_id IN (SELECT b.id FROM b) AND f.scheduled_at >= $1 AND f.scheduled_at <= $2
+			FROM (` + s.db.ClaimedFires() + `) AS f WHERE f.job_id IN (SELECT b.id FROM b) AND f.scheduled_at >= $1 AND f.scheduled_at <= $2
 		) AS r LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		ORDER BY r.job_id, r.scheduled_at DESC, r.trigger_id, r.kind`
-	runs, err := db.Collect(ctx, s.Read, scanTimelineRun, list,
-		append([]any{query.From.UnixMilli(), query.To.UnixMilli()}, s.Batch(ids)...)...)
+	runs, err := db.Collect(ctx, s.db.Read, scanTimelineRun, list,
+		append([]any{query.From.UnixMilli(), query.To.UnixMilli()}, s.db.Batch(ids)...)...)
 	if err != nil {
 		return fmt.Errorf("runs: %w", err)
 	}
@@ -152,21 +152,21 @@ func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 // addTimelineMisfires adds the latest misfire decisions of each job.
 func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery) error {
 	// $1 the earliest beginning, $2 to, $3 from, $4 on: the jobs
-	list := s.Rows(0, 4, "", db.IDColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
-		s.LatestOfEach(`r.*`, `misfires`, `r.from_at`, `r.from_at >= $1 AND r.from_at <= $2 AND r.to_at >= $3`, timelineMisfires) +
+	list := s.db.Rows(0, 4, "", db.IDColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
+		s.db.LatestOfEach(`r.*`, `misfires`, `r.from_at`, `r.from_at >= $1 AND r.from_at <= $2 AND r.to_at >= $3`, timelineMisfires) +
 		`) AS m JOIN triggers AS t ON t.id = m.trigger_id ORDER BY m.from_at DESC`
 	type missed struct {
 		job int64
 		view.TimelineMark
 	}
-	all, err := db.Collect(ctx, s.Read, func(row db.Scanner) (m missed, err error) {
+	all, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (m missed, err error) {
 		m.What = view.MarkMisfire
 		err = row.Scan(&m.job, &m.Trigger, db.InstantColumn(&m.ScheduledAt), db.OptionalColumn(&m.Last), &m.Count, &m.Decision)
 		if m.Last != nil && m.Last.Equal(m.ScheduledAt) {
 			m.Last = nil
 		}
 		return m, err
-	}, list, append([]any{query.From.UnixMilli() - timelineMissed, query.To.UnixMilli(), query.From.UnixMilli()}, s.Batch(ids)...)...)
+	}, list, append([]any{query.From.UnixMilli() - timelineMissed, query.To.UnixMilli(), query.From.UnixMilli()}, s.db.Batch(ids)...)...)
 	if err != nil {
 		return fmt.Errorf("misfires: %w", err)
 	}
@@ -184,9 +184,9 @@ func (s *Store) addPlanned(
 		return nil
 	}
 	// $1 to, $2 on: the jobs
-	list := s.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.job_id = b.id` + withClock + `
+	list := s.db.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.job_id = b.id` + withClock + `
 		WHERE c.next_fire_time <= $1 AND c.state = 'waiting' AND c.off = 0 AND t.deleted_at IS NULL`
-	triggers, err := db.Collect(ctx, s.Read, scanTrigger, list, append([]any{query.To.UnixMilli()}, s.Batch(ids)...)...)
+	triggers, err := db.Collect(ctx, s.db.Read, scanTrigger, list, append([]any{query.To.UnixMilli()}, s.db.Batch(ids)...)...)
 	if err != nil {
 		return fmt.Errorf("triggers: %w", err)
 	}

@@ -30,21 +30,21 @@ type tx struct {
 func (s *Store) change(ctx context.Context, by input.Change, do func(context.Context, *tx) error) error {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	leave, err := s.Enter(ctx)
+	leave, err := s.db.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return retry(ctx, s.Transient, func() error {
-		sqlTx, err := s.Write.BeginTx(ctx, nil)
+	return retry(ctx, s.db.Transient, func() error {
+		sqlTx, err := s.db.Write.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
-		t := &tx{Tx: sqlTx, Flavor: s.Flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot,
+		t := &tx{Tx: sqlTx, Flavor: s.db.Flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot,
 			audits: s.audits}
 		defer t.Rollback()
 		if by.Now.IsZero() {
-			now, err := s.Now(ctx, t)
+			now, err := s.db.Now(ctx, t)
 			if err != nil {
 				return err
 			}
@@ -54,13 +54,13 @@ func (s *Store) change(ctx context.Context, by input.Change, do func(context.Con
 			return err
 		}
 		notifications := db.Coalesced(t.notifications)
-		if err := s.SendNotifications(ctx, t.Tx, notifications); err != nil {
+		if err := s.db.SendNotifications(ctx, t.Tx, notifications); err != nil {
 			return err
 		}
 		if err := t.Commit(); err != nil {
 			return err
 		}
-		s.Committed(notifications)
+		s.db.Committed(notifications)
 		s.skips.count(t.skipped)
 		return nil
 	})

@@ -22,7 +22,7 @@ func scanZoneSetting(row db.Scanner) (z dispatcher.ZoneSetting, err error) {
 
 // ZoneSetting returns which time zone data all nodes compute with.
 func (s *Store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error) {
-	setting, _, err := db.First(ctx, s.Read, scanZoneSetting, zoneSetting)
+	setting, _, err := db.First(ctx, s.db.Read, scanZoneSetting, zoneSetting)
 	return setting, err
 }
 
@@ -30,7 +30,7 @@ func (s *Store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)
 func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	archive, found, err := db.First(ctx, s.Read, func(row db.Scanner) (archive []byte, err error) {
+	archive, found, err := db.First(ctx, s.db.Read, func(row db.Scanner) (archive []byte, err error) {
 		return archive, row.Scan(&archive)
 	}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
 	if err == nil && !found {

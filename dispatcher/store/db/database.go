@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // Options tune how a database is opened. The zero value works.
@@ -75,11 +73,6 @@ func Open(ctx context.Context, a Address, o Options, watch ConnectionWatch) (d *
 // Close releases the database.
 func (d *DB) Close() error {
 	return errors.Join(d.Write.Close(), d.Read.Close(), d.Heartbeats.Close(), d.Flavor.close())
-}
-
-// Listen calls notification for each change that nodes should know of, until ctx ends.
-func (d *DB) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
-	return d.listen(ctx, notification)
 }
 
 // Bound gives ctx a deadline unless it has one.

@@ -76,8 +76,8 @@ type Flavor interface {
 	SendNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error
 	// Committed is called when a transaction with notifications has been committed.
 	Committed(notifications []dispatcher.Notification)
-	// listen is Store.Listen.
-	listen(ctx context.Context, notification func(dispatcher.Notification)) error
+	// Listen calls notification for each change that nodes should know of, until ctx ends.
+	Listen(ctx context.Context, notification func(dispatcher.Notification)) error
 	// LimitLockWait makes a transaction of the clean-up wait for locks only a moment, if LimitsLockWait.
 	LimitLockWait(ctx context.Context, tx *sql.Tx) error
 	LimitsLockWait() bool

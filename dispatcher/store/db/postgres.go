@@ -176,7 +176,7 @@ func (p *Postgres) SendNotifications(ctx context.Context, tx *sql.Tx, notificati
 
 func (p *Postgres) Committed([]dispatcher.Notification) {}
 
-func (p *Postgres) listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+func (p *Postgres) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
 	if !p.Has.Has(Notifications) {
 		return p.watch(ctx, notification)
 	}

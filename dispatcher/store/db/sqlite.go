@@ -109,7 +109,7 @@ func (s *SQLite) SendNotifications(context.Context, *sql.Tx, []dispatcher.Notifi
 
 func (s *SQLite) Committed(notifications []dispatcher.Notification) { s.hub.publish(notifications) }
 
-func (s *SQLite) listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+func (s *SQLite) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
 	s.hub.listen(ctx, notification)
 	return nil
 }
