@@ -246,7 +246,7 @@ func judgeEnds(ctx context.Context, t *tx, ends []pendingEnd, causes map[run.Key
 		end := alert.End{Key: e.key, Trigger: e.trigger, State: e.state, Class: e.class, Error: e.reason, EndedAt: e.endedAt}
 		if e.startedAt != nil {
 			end.StartedAt = *e.startedAt
-			if err := j.owed(ctx, job, &end); err != nil {
+			if err := noteOwed(ctx, j, job, &end); err != nil {
 				return 0, err
 			}
 		}

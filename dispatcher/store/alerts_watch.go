@@ -111,12 +111,12 @@ func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Ti
 		if err != nil {
 			return err
 		}
-		facts, err := j.facts(ctx, ids)
+		facts, err := factsOf(ctx, j, ids)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			j.look(id, facts)
+			lookAtTrack(j, id, facts)
 		}
 		notified, err = j.finish(ctx)
 		return err
@@ -124,8 +124,8 @@ func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Ti
 	return notified, err
 }
 
-// look looks at a state. Somebody else may have changed it meanwhile; then there is nothing to do.
-func (j *judgement) look(id int64, facts map[int64]alert.Facts) {
+// lookAtTrack looks at a state. Somebody else may have changed it meanwhile; then there is nothing to do.
+func lookAtTrack(j *judgement, id int64, facts map[int64]alert.Facts) {
 	track, there := j.tracks[id]
 	if !there {
 		return
@@ -156,8 +156,8 @@ func (j *judgement) look(id int64, facts map[int64]alert.Facts) {
 // has not succeeded for longer than anyone wants to know.
 const factsWithin = `20000`
 
-// facts reads what has to be known of the jobs of tracks.
-func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]alert.Facts, error) {
+// factsOf reads what has to be known of the jobs of tracks.
+func factsOf(ctx context.Context, j *judgement, ids []int64) (map[int64]alert.Facts, error) {
 	facts := map[int64]alert.Facts{}
 	var successes, since, running, burning []int64
 	for _, id := range ids {
@@ -178,20 +178,20 @@ func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]alert.Fac
 		}
 	}
 	if len(successes) > 0 {
-		if err := j.readSuccesses(ctx, facts, successes, since); err != nil {
+		if err := readSuccesses(ctx, j, facts, successes, since); err != nil {
 			return nil, fmt.Errorf("read runs that succeeded: %w", err)
 		}
 	}
-	if err := j.addEndedPauses(ctx, facts, ids); err != nil {
+	if err := addEndedPauses(ctx, j, facts, ids); err != nil {
 		return nil, err
 	}
 	if len(running) > 0 {
-		if err := j.readRunning(ctx, facts, running); err != nil {
+		if err := readRunning(ctx, j, facts, running); err != nil {
 			return nil, fmt.Errorf("read runs under way: %w", err)
 		}
 	}
 	if len(burning) > 0 {
-		if err := j.readBurns(ctx, facts, burning); err != nil {
+		if err := readBurns(ctx, j, facts, burning); err != nil {
 			return nil, fmt.Errorf("read counts of objectives: %w", err)
 		}
 	}
@@ -203,7 +203,7 @@ func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]alert.Fac
 const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at
 		AND x.trigger_id = r.trigger_id AND x.kind = 4 AND x.input LIKE '{"cause":{"backfill":"%'))`
 
-func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]alert.Facts, jobs, since []int64) error {
+func readSuccesses(ctx context.Context, j *judgement, facts map[int64]alert.Facts, jobs, since []int64) error {
 	// From $1 on: id, since
 	read := j.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("since", db.Bigint)) + ` SELECT b.id, (SELECT r.ended_at
 			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
@@ -224,7 +224,7 @@ func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]alert.Fac
 
 // readRunning finds the oldest attempt of each job, apart from those of backfills, which alerts leave out. Those that are in a
 // claim are young: they get rows among the live runs before they can have taken too long.
-func (j *judgement) readRunning(ctx context.Context, facts map[int64]alert.Facts, jobs []int64) error {
+func readRunning(ctx context.Context, j *judgement, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
 	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
 			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + notOfBackfill + `
@@ -245,7 +245,7 @@ func (j *judgement) readRunning(ctx context.Context, facts map[int64]alert.Facts
 }
 
 // readBurns reads how fast the error budgets of jobs burn, by the counts of the latest hours only.
-func (j *judgement) readBurns(ctx context.Context, facts map[int64]alert.Facts, jobs []int64) error {
+func readBurns(ctx context.Context, j *judgement, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
 	ids := j.Batch(slices.Compact(slices.Sorted(slices.Values(jobs))))
 	all, err := measuredOf(ctx, j, j.Rows(0, 1, "", db.IDColumns...), latestCounts(), ids...)

@@ -129,7 +129,7 @@ func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (
 		}
 		for _, f := range fires {
 			if job := j.jobs[f.job]; job != nil && !job.deleted && (job.watched || !f.waits) {
-				if err := j.late(ctx, job, f.trigger, f.scheduled); err != nil {
+				if err := judgeLate(ctx, j, job, f.trigger, f.scheduled); err != nil {
 					return err
 				}
 			}
@@ -140,12 +140,12 @@ func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (
 	return notified, err
 }
 
-// late makes the alerts of a job fire because a fire has not begun in time. Those that do already know enough.
-func (j *judgement) late(ctx context.Context, job *judgedJob, trigger int64, scheduled time.Time) error {
+// judgeLate makes the alerts of a job fire because a fire has not begun in time. Those that do already know enough.
+func judgeLate(ctx context.Context, j *judgement, job *judgedJob, trigger int64, scheduled time.Time) error {
 	if job.lateAfter == nil || j.now.Sub(scheduled).Milliseconds() <= *job.lateAfter {
 		return nil
 	}
-	from, err := j.owedFrom(ctx, job)
+	from, err := owedFrom(ctx, j, job)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ const pausesLookedAt = 200
 
 // addEndedPauses adds to the facts of jobs that are expected to succeed when the latest pause of their app ended that held them:
 // nobody expects a success of the time before, as after a change of the job.
-func (j *judgement) addEndedPauses(ctx context.Context, facts map[int64]alert.Facts, ids []int64) error {
+func addEndedPauses(ctx context.Context, j *judgement, facts map[int64]alert.Facts, ids []int64) error {
 	ofApp := map[int64][]dispatcher.AppPause{}
 	for _, id := range ids {
 		track, known := j.tracks[id]
@@ -27,7 +27,7 @@ func (j *judgement) addEndedPauses(ctx context.Context, facts map[int64]alert.Fa
 		pauses, read := ofApp[job.appID]
 		if !read {
 			var err error
-			if pauses, err = j.endedPauses(ctx, job.appID); err != nil {
+			if pauses, err = endedPauses(ctx, j, job.appID); err != nil {
 				return fmt.Errorf("read pauses of app %s that ended: %w", job.app, err)
 			}
 			ofApp[job.appID] = pauses
@@ -45,19 +45,19 @@ func (j *judgement) addEndedPauses(ctx context.Context, facts map[int64]alert.Fa
 }
 
 // endedPauses returns the pauses of an app that have ended, latest first.
-func (j *judgement) endedPauses(ctx context.Context, app int64) ([]dispatcher.AppPause, error) {
+func endedPauses(ctx context.Context, j *judgement, app int64) ([]dispatcher.AppPause, error) {
 	// $1 app, $2 limit
 	const ended = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.app_id = $1 AND p.ended_at IS NOT NULL ORDER BY p.ended_at DESC LIMIT $2`
 	return db.Collect(ctx, j, scanAppPause, ended, app, pausesLookedAt)
 }
 
-// owed notes since when a run could begin that began late: people who pause a job, or its app, know that its fires are late.
-func (j *judgement) owed(ctx context.Context, job *judgedJob, end *alert.End) error {
+// noteOwed notes since when a run could begin that began late: people who pause a job, or its app, know that its fires are late.
+func noteOwed(ctx context.Context, j *judgement, job *judgedJob, end *alert.End) error {
 	if job.lateAfter == nil || end.StartedAt.Sub(end.ScheduledAt).Milliseconds() <= *job.lateAfter {
 		return nil
 	}
-	from, err := j.owedFrom(ctx, job)
+	from, err := owedFrom(ctx, j, job)
 	if err == nil && !from.After(end.StartedAt) {
 		end.OwedFrom = from
 	}
@@ -66,8 +66,8 @@ func (j *judgement) owed(ctx context.Context, job *judgedJob, end *alert.End) er
 
 // owedFrom returns since when nothing has kept the fires of a job from beginning: the latest change of the job or its app, which
 // each pause of a job and each switch is, or the end of the latest pause of the app that held it.
-func (j *judgement) owedFrom(ctx context.Context, job *judgedJob) (time.Time, error) {
-	pauses, err := j.endedPauses(ctx, job.appID)
+func owedFrom(ctx context.Context, j *judgement, job *judgedJob) (time.Time, error) {
+	pauses, err := endedPauses(ctx, j, job.appID)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read pauses of app %s that ended: %w", job.app, err)
 	}

@@ -67,8 +67,8 @@ func (e *pendingEnd) missed() string {
 	return run.Key{TriggerID: e.key.TriggerID, ScheduledAt: e.key.ScheduledAt, Kind: run.KindSchedule}.String()
 }
 
-// follower returns the key of a run that follows the end: the same however often the end is recorded.
-func (e *pendingEnd) follower(f dispatcher.Follower) run.Key {
+// followerKey returns the key of a run that follows the end: the same however often the end is recorded.
+func followerKey(e *pendingEnd, f dispatcher.Follower) run.Key {
 	return dispatcher.FollowerKey(e.salt, e.key, e.event(), f.ID, f.Kind)
 }
 
@@ -225,12 +225,12 @@ func runsThatFollow(ctx context.Context, t *tx, ends []pendingEnd, causes map[ru
 		e := &ends[i]
 		followers := all[followed{e.jobID, e.event().Mask()}]
 		// The same run may have failed, been retried and failed again meanwhile.
-		followers = slices.DeleteFunc(slices.Clone(followers), func(p presentFollower) bool { return seen[e.follower(p.Follower)] })
+		followers = slices.DeleteFunc(slices.Clone(followers), func(p presentFollower) bool { return seen[followerKey(e, p.Follower)] })
 		if len(followers) == 0 {
 			continue
 		}
 		for _, p := range followers {
-			seen[e.follower(p.Follower)] = true
+			seen[followerKey(e, p.Follower)] = true
 		}
 		room, err := roomOf(ctx, t, &f, e.app)
 		if err != nil {
@@ -270,7 +270,7 @@ func followersRuns(ctx context.Context, t *tx, e *pendingEnd, followers []presen
 			}
 			input.Payload = encoded
 		}
-		runs[i] = queuedRun{Key: e.follower(p.Follower), jobID: p.ID, revision: p.revision, input: input}
+		runs[i] = queuedRun{Key: followerKey(e, p.Follower), jobID: p.ID, revision: p.revision, input: input}
 	}
 	return runs, nil
 }

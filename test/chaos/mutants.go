@@ -112,8 +112,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "followed_again", what: "a run that fails again after a replay is followed again", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/store/follow.go", "		runs[i] = queuedRun{Key: e.follower(p.follower),",
-			"		key := e.follower(p.follower)\n		key.TriggerID ^= int64(e.attempt) << 1\n		runs[i] = queuedRun{Key: key,"}},
+		edits: []edit{{"dispatcher/store/follow.go", "		runs[i] = queuedRun{Key: followerKey(e, p.Follower),",
+			"		key := followerKey(e, p.Follower)\n		key.TriggerID ^= int64(e.attempt) << 1\n		runs[i] = queuedRun{Key: key,"}},
 	},
 	{
 		name: "forgetful_alerts", what: "the state of an alert is not stored again once it is there", kills: "none", faults: "none",
