@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -85,4 +87,82 @@ func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 		return c, fmt.Errorf("count partitions ahead: %w", err)
 	}
 	return c, nil
+}
+
+// callsGroup is the condition that an enabled job j calls a group g.
+const callsGroup = `j.app_id = g.app_id AND j.target_group = g.name AND j.target_group <> '' AND j.deleted_at IS NULL AND j.enabled`
+
+// silentGroups are groups g of apps a without an endpoint that gets requests, although enabled jobs call them. Whether names stand
+// for endpoints is what each node finds out.
+// $1 now
+const silentGroups = `endpoint_groups AS g JOIN apps AS a ON a.id = g.app_id
+	WHERE g.deleted_at IS NULL AND a.deleted_at IS NULL AND a.enabled AND NOT g.by_name
+	AND NOT EXISTS (SELECT 1 FROM endpoints AS e WHERE e.group_id = g.id AND NOT e.draining AND (e.expires_at IS NULL OR e.expires_at > $1))
+	AND EXISTS (SELECT 1 FROM jobs AS j WHERE ` + callsGroup + `)`
+
+// silent looks for groups without an endpoint.
+func (l *looker) silent(ctx context.Context) (err error) {
+	args := statementArgs{l.at.UnixMilli()}
+	l.found.Groups, err = foundFirst(ctx, l, func(row db.Scanner) (g view.SilentGroup, err error) {
+		err = row.Scan(&g.App, &g.Group, &g.Draining, db.OptionalColumn(&g.LeftAt), &g.Jobs, &g.Job)
+		return g, err
+	}, `SELECT a.name, g.name,
+			(SELECT count(*) FROM endpoints AS e WHERE e.group_id = g.id AND e.draining AND (e.expires_at IS NULL OR e.expires_at > $1)),
+			g.left_at, (SELECT count(*) FROM jobs AS j WHERE `+callsGroup+`), (SELECT min(j.name) FROM jobs AS j WHERE `+callsGroup+`)
+		FROM `+silentGroups+l.ofApps(`g.app_id`, &args)+` ORDER BY a.name, g.name`, args...)
+	return err
+}
+
+// endingCertificates are those of enabled jobs and of groups that such jobs call. A job that is part of another or of an alert
+// is not shown as one, so its owner is looked for there.
+const endingCertificates = `SELECT j.app AS app, j.name AS job, '' AS grp, j.certificate_ends_at AS ends FROM jobs AS j
+	WHERE j.certificate_ends_at IS NOT NULL AND j.deleted_at IS NULL AND j.enabled AND j.part_of = 0%[1]s
+UNION ALL SELECT a.name, '', g.name, g.certificate_ends_at FROM endpoint_groups AS g JOIN apps AS a ON a.id = g.app_id
+	WHERE g.certificate_ends_at IS NOT NULL AND g.deleted_at IS NULL AND a.deleted_at IS NULL
+	AND EXISTS (SELECT 1 FROM jobs AS j WHERE ` + callsGroup + `)%[2]s`
+
+// certificates looks for client certificates that end soon.
+func (l *looker) certificates(ctx context.Context) (err error) {
+	args := statementArgs{l.at.Add(dispatcher.CertificateWarning).UnixMilli()}
+	of := fmt.Sprintf(endingCertificates, l.ofApps(`j.app_id`, &args), l.ofApps(`g.app_id`, &args))
+	l.found.Certificates, err = foundFirst(ctx, l, func(row db.Scanner) (c view.EndingCertificate, err error) {
+		err = row.Scan(&c.App, &c.Job, &c.Group, db.InstantColumn(&c.EndsAt))
+		return c, err
+	}, `SELECT c.app, c.job, c.grp, c.ends FROM (`+of+`) AS c WHERE c.ends < $1 ORDER BY c.ends, c.app, c.job, c.grp`, args...)
+	return err
+}
+
+// forgottenPauses counts what was paused before a time without an end, of each kind up to a limit.
+// $1 limit, $4 before
+const forgottenPauses = `SELECT 'forgotten', '', (SELECT count(*) FROM (SELECT 1 FROM jobs AS j
+		WHERE j.paused_at < $4 AND j.pause_until IS NULL AND j.deleted_at IS NULL AND j.paused_at IS NOT NULL LIMIT $1) AS j)
+	+ (SELECT count(*) FROM (SELECT 1 FROM triggers AS t
+		WHERE t.paused_at < $4 AND t.pause_until IS NULL AND t.deleted_at IS NULL AND t.paused_at IS NOT NULL LIMIT $1) AS t)
+	+ (SELECT count(*) FROM (SELECT 1 FROM app_pauses AS p
+		WHERE p.paused_at < $4 AND p.until_at IS NULL AND p.ended_at IS NULL LIMIT $1) AS p), 0`
+
+// censusCauses counts what else asks for attention.
+func (s *Store) censusCauses(ctx context.Context, limit int, now time.Time, c *dispatcher.Census) error {
+	// $1 now, $2 limit
+	silent, _, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM `+silentGroups+` LIMIT $2) AS g`, now.UnixMilli(),
+		limit)
+	if err != nil {
+		return fmt.Errorf("count groups without endpoints: %w", err)
+	}
+	end, _, err := db.First(ctx, s.db.Read, db.ScanNullInt, `SELECT min(c.ends) FROM (`+fmt.Sprintf(endingCertificates, ``, ``)+`) AS c`)
+	if err != nil {
+		return fmt.Errorf("look for certificates that end: %w", err)
+	}
+	late, err := s.lateRetention(ctx, now)
+	if err != nil {
+		return fmt.Errorf("look for history that should be gone: %w", err)
+	}
+	c.SilentGroups = int(silent)
+	if end != nil {
+		c.CertificateEnd = db.Instant(*end)
+	}
+	if len(late) > 0 {
+		c.RetentionBehind = slices.MaxFunc(late, func(a, b view.LateRetention) int { return cmp.Compare(a.Behind, b.Behind) }).Behind.Std()
+	}
+	return nil
 }

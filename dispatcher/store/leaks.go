@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -69,4 +70,127 @@ func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit i
 		return nil, fmt.Errorf("look for leaks of app %s: %w", app, err)
 	}
 	return found, nil
+}
+
+// Slots are freed by the nodes that have them, a host without runs by its next probe, and ends are followed by any node. The leaks
+// below are those that keep a run for good: nothing else looks at it again.
+
+// leaksToMend are the runs that wait for a host that no probe asks for, and those that wait for a callback without a deadline. What is
+// waited for is found by an index that leads from one to the next, however many runs wait for each.
+// $1 limit
+const leaksToMend = `SELECT '` + string(dispatcher.LeakWaiting) + `' AS kind_of_leak, r.scheduled_at, r.trigger_id, r.kind, r.job_id
+	FROM (WITH RECURSIVE s (id) AS (
+			SELECT min(waits_for) FROM live_runs WHERE waits_for <> 0
+			UNION ALL SELECT (SELECT min(r.waits_for) FROM live_runs AS r WHERE r.waits_for <> 0 AND r.waits_for > s.id)
+			FROM s WHERE s.id IS NOT NULL
+		) SELECT s.id FROM s WHERE s.id IS NOT NULL) AS s JOIN live_runs AS r ON r.waits_for = s.id AND r.waits_for <> 0
+	WHERE NOT EXISTS (SELECT 1 FROM host_waits AS w WHERE w.id = s.id) AND r.node <> -3
+	UNION ALL SELECT '` + string(dispatcher.LeakCallback) + `', r.scheduled_at, r.trigger_id, r.kind, r.job_id FROM live_runs AS r
+	WHERE r.next_attempt_at IS NULL AND r.state IN ('retrying', 'waiting_callback') AND r.waits_for = 0
+		AND r.state = 'waiting_callback' AND r.node <> -3
+	LIMIT $1`
+
+// leakToMend is a run that nothing else would let go on.
+type leakToMend struct {
+	kind dispatcher.LeakKind
+	key  run.Key
+	job  int64
+}
+
+// MendLeaks lets runs go on that nothing else would let go. One that cannot be mended is set aside.
+func (s *Store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended []dispatcher.Leak, err error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	item := func(l leakToMend) string { return l.key.String() }
+	leaks, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (f leakToMend, err error) {
+		return f, row.Scan(&f.kind, db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.job)
+	}, leaksToMend, limit+s.asides.count(dispatcher.WorkRetry))
+	if err == nil && len(leaks) > 0 {
+		if now, err = s.db.OrClock(ctx, now); err == nil {
+			leaks = withoutAsides(s, dispatcher.WorkRetry, leaks, item, now)
+		}
+	}
+	for _, leak := range leaks[:min(len(leaks), limit)] {
+		if err != nil {
+			break
+		}
+		err = s.orAside(ctx, func() error {
+			done, err := s.mendLeak(ctx, leak, now)
+			if done {
+				mended = append(mended, dispatcher.Leak{Kind: leak.kind, Run: item(leak)})
+			}
+			return err
+		}, func(why error) error {
+			return s.setRunAside(ctx, failedRun{dispatcher.WorkRetry, leak.key, 0, why}, now)
+		})
+	}
+	if err != nil {
+		return mended, fmt.Errorf("mend leaks: %w", err)
+	}
+	return mended, nil
+}
+
+// mendLeak mends a leak, unless it is none any more. A run that waited for a host is attempted again, and waits again if the circuit is
+// open. Without a deadline, the longest that any callback may take decides.
+func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (bool, error) {
+	// $1 to $3 the key, $4 now or how long a callback may take, $5 job
+	mend := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $4 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
+		AND job_id = $5 AND waits_for <> 0 AND NOT EXISTS (SELECT 1 FROM host_waits AS w WHERE w.id = live_runs.waits_for)`
+	last := now.UnixMilli()
+	if leak.kind == dispatcher.LeakCallback {
+		mend = `UPDATE live_runs SET next_attempt_at = coalesce(started_at, claimed_at, scheduled_at) + $4
+			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5 AND state = 'waiting_callback' AND next_attempt_at IS NULL`
+		last = run.MostCallbackWait.Milliseconds()
+	}
+	n, err := db.Affect(ctx, s.db.Write, mend, append(keyArgs(leak.key), last, leak.job)...)
+	return n > 0, err
+}
+
+// firstAttempt is when the first attempt of a run began.
+type firstAttempt struct {
+	run string // its id
+	at  time.Time
+}
+
+// addFirstStarts adds to those runs of a page that were attempted again, or wait for that, when their first attempts began.
+func addFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.Run) error {
+	of := make(map[string]*run.Run, len(runs))
+	k := db.NewKeys(len(runs))
+	for i := range runs {
+		r := &runs[i]
+		if r.Attempt < 1 || r.Attempt == 1 && r.State != run.Retrying {
+			continue
+		}
+		key, err := run.ParseKey(r.ID)
+		if err != nil {
+			return err
+		}
+		k.Add(key, 0, 0)
+		of[r.ID] = r
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	// $1 first day, $2 end of the last, from $3 on: the keys
+	query := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.started_at
+		FROM b JOIN attempts AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind
+			AND r.attempt = 1` + db.Within
+	bounds := []any{db.Day(slices.Min(k.At)), db.Day(slices.Max(k.At)) + db.DayMillis}
+	found, err := db.Collect(ctx, q, scanFirstStart, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
+	if err != nil {
+		return fmt.Errorf("read the first attempts of %d runs: %w", len(of), err)
+	}
+	for _, one := range found {
+		if run := of[one.run]; run != nil {
+			run.FirstStartedAt = &one.at
+		}
+	}
+	return nil
+}
+
+func scanFirstStart(row db.Scanner) (first firstAttempt, err error) {
+	var key run.Key
+	err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), db.InstantColumn(&first.at))
+	first.run = key.String()
+	return first, err
 }

@@ -42,7 +42,7 @@ var mutants = []mutant{
 	{
 		name: "split_claim", what: "the trigger is advanced in one statement and the claim inserted in another", kills: "K3", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/dispatch_statements.go", "	all.claim = db.Writing(won + fires)\n",
+			{"dispatcher/store/tx.go", "	all.claim = db.Writing(won + fires)\n",
 				"	rows := f.Rows(3, 5, claimExtra, db.ClaimColumns...)\n	all.claim = db.Writing(rows+` `+advance+` AND $2::bigint <> 0`,\n" +
 					"		rows+db.Chosen(`SELECT `+claimedRow+`, b.live FROM b JOIN trigger_clock AS t ON t.id = b.id" +
 					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+`, g AS (`+insertClaim(f)+`)`+fires)\n"},
@@ -68,7 +68,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "silent_settle", what: "missed fires leave no record", kills: "none", faults: "restart,disk",
-		edits: []edit{{"dispatcher/store/dispatch_statements.go",
+		edits: []edit{{"dispatcher/store/tx.go",
 			"\n		`, m AS (` + insertDecisions + `), e AS (` + insertPendingMisfires + `)` + insertCaughtUp", " insertCaughtUp"}},
 	},
 	{
@@ -99,7 +99,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "kept_slots", what: "the slot of a run lost with its node is not released", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/store/slots_read.go", "		case c.Busy:\n", "		case c.slotNode != 0:\n"}},
+		edits: []edit{{"dispatcher/store/slots_decide.go", "		case c.Busy:\n", "		case c.slotNode != 0:\n"}},
 	},
 	{
 		name: "hasty_retries", what: "a failed attempt is repeated at once", kills: "none", faults: "none",
@@ -108,7 +108,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "unfollowed_losses", what: "runs that are lost with their node are not followed", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/store/follow_pending.go", "WHEN 'lost' THEN (j.follows & 10) <> 0", "WHEN 'lost' THEN FALSE"}},
+		edits: []edit{{"dispatcher/store/dispatch_end.go", "WHEN 'lost' THEN (j.follows & 10) <> 0", "WHEN 'lost' THEN FALSE"}},
 	},
 	{
 		name: "followed_again", what: "a run that fails again after a replay is followed again", kills: "none", faults: "none",
@@ -139,8 +139,8 @@ var mutants = []mutant{
 	{
 		name: "stolen_locks", what: "a lock is taken from its holder", kills: "none", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/locks.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},
-			{"dispatcher/store/locks.go", "WHERE l.locked_until <= excluded.locked_until - $3 OR", "WHERE l.locked_until > 0 OR"},
+			{"dispatcher/store/tx.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},
+			{"dispatcher/store/tx.go", "WHERE l.locked_until <= excluded.locked_until - $3 OR", "WHERE l.locked_until > 0 OR"},
 		},
 	},
 }
