@@ -49,7 +49,7 @@ func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time,
 	// $1 limit
 	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
 	apps, err := db.Collect(ctx, s.db.Read, db.ScanText, pending, 1+s.asides.count(dispatcher.WorkAlerts))
-	apps = withoutAsides(s, dispatcher.WorkAlerts, apps, appItem, now)
+	apps = withoutAsides(s.asides, dispatcher.WorkAlerts, apps, appItem, now)
 	if err != nil || len(apps) == 0 {
 		return err
 	}
@@ -78,7 +78,7 @@ func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done
 	if err != nil || len(states) == 0 {
 		return err
 	}
-	err = inParts(ctx, s, states, func(part []dueState) error {
+	err = inParts(ctx, s.ofStored, states, func(part []dueState) error {
 		notified, err := s.lookAtStates(ctx, part, now)
 		done.Notified += notified
 		return err

@@ -48,8 +48,8 @@ func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit 
 			late = append(late, f)
 		}
 	}
-	late = withoutAsides(s, dispatcher.WorkAlerts, late, func(f lateFire) string { return jobItem(f.job) }, now)
-	err = inParts(ctx, s, late, func(part []lateFire) error {
+	late = withoutAsides(s.asides, dispatcher.WorkAlerts, late, func(f lateFire) string { return jobItem(f.job) }, now)
+	err = inParts(ctx, s.ofStored, late, func(part []lateFire) error {
 		notified, err := s.tellLate(ctx, part, now)
 		done.Notified += notified
 		return err

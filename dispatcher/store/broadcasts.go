@@ -272,8 +272,8 @@ func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
 		return err
 	}
 	item := func(key run.Key) string { return "shards of " + key.String() }
-	parents = withoutAsides(s, dispatcher.WorkBroadcast, parents, item, db.WallClock())
-	return inParts(ctx, s, parents, func(some []run.Key) error {
+	parents = withoutAsides(s.asides, dispatcher.WorkBroadcast, parents, item, db.WallClock())
+	return inParts(ctx, s.ofStored, parents, func(some []run.Key) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 			// One may have been brought back meanwhile.
 			orphaned, err := db.Collect(ctx, t, scanRunKey, t.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))

@@ -331,7 +331,7 @@ func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 	}
 	var errs []error
 	item := func(p dispatcher.AppPause) string { return "pause " + p.ID }
-	for _, pause := range withoutAsides(s, dispatcher.WorkPauses, pauses, item, now) {
+	for _, pause := range withoutAsides(s.asides, dispatcher.WorkPauses, pauses, item, now) {
 		err := dispatcher.WithoutPanic(func() error {
 			return s.EndAppPause(ctx, pause.App, pause.ID, input.Change{Actor: pausesActor, Now: now})
 		})
@@ -382,7 +382,7 @@ func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 	}
 	var errs []error
 	item := func(p paused) string { return jobItem(run.JobID(p.app, p.job)) }
-	for _, p := range withoutAsides(s, dispatcher.WorkPauses, found, item, now) {
+	for _, p := range withoutAsides(s.asides, dispatcher.WorkPauses, found, item, now) {
 		change := input.Change{Actor: pausesActor, IfRevision: p.revision, Now: now}
 		err := dispatcher.WithoutPanic(func() error {
 			_, err := s.PauseJob(ctx, p.app, p.job, p.trigger, false, change)

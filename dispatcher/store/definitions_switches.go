@@ -180,7 +180,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 			errs = append(errs, fmt.Errorf("let %d triggers follow %s: %w", limit, what, err))
 		}
 	}
-	for _, app := range withoutAsides(s, dispatcher.WorkPauses, switched, appItem, db.WallClock()) {
+	for _, app := range withoutAsides(s.asides, dispatcher.WorkPauses, switched, appItem, db.WallClock()) {
 		step("the switch of app "+app, appItem(app), app, func() (int, bool, error) {
 			n, err := s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
 				return followApp(ctx, t, run.AppID(app), limit)
@@ -188,7 +188,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 			return n, n == limit, err
 		})
 	}
-	for _, app := range withoutAsides(s, dispatcher.WorkPauses, pausing, appItem, db.WallClock()) {
+	for _, app := range withoutAsides(s.asides, dispatcher.WorkPauses, pausing, appItem, db.WallClock()) {
 		step("the pauses of app "+app, appItem(app), app, func() (int, bool, error) { return s.followPauses(ctx, app, limit) })
 	}
 	for _, labels := range sets {

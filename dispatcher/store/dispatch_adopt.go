@@ -222,8 +222,8 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 	}
 	var held []run.HeldRun
 	item := func(run dispatcher.Adoptable) string { return run.String() }
-	runs = withoutAsides(s, work, runs, item, cmp.Or(query.Now, db.WallClock())) // those that could not even be set aside
-	err := inParts(ctx, s, runs, func(part []dispatcher.Adoptable) error {
+	runs = withoutAsides(s.asides, work, runs, item, cmp.Or(query.Now, db.WallClock())) // those that could not even be set aside
+	err := inParts(ctx, s.ofStored, runs, func(part []dispatcher.Adoptable) error {
 		adopted, err := s.adoptPart(ctx, query, part)
 		held = append(held, adopted...)
 		return err

@@ -59,7 +59,7 @@ func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.H
 	}
 	var held []run.HeldRun
 	token := batch.Token
-	err := inParts(ctx, s, batch.Advances, func(part []dispatcher.Advance) error {
+	err := inParts(ctx, s.ofStored, batch.Advances, func(part []dispatcher.Advance) error {
 		some := batch
 		some.Advances, some.Token = part, token
 		won, err := s.claim(ctx, some)
@@ -270,7 +270,7 @@ func (s *Store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run
 		return nil, nil
 	}
 	var held []run.HeldRun
-	err := inParts(ctx, s, batch.Settlements, func(part []dispatcher.Settlement) error {
+	err := inParts(ctx, s.ofStored, batch.Settlements, func(part []dispatcher.Settlement) error {
 		some := batch
 		some.Settlements = part
 		won, err := s.settle(ctx, some)
@@ -332,7 +332,7 @@ func (s *Store) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, e
 		return nil, err
 	}
 	var begun []run.HeldRun
-	err := inParts(ctx, s, runs, func(part []run.HeldRun) error {
+	err := inParts(ctx, s.ofStored, runs, func(part []run.HeldRun) error {
 		some, err := s.heldRuns(ctx, db.ClaimTimeout, len(part), s.hot.begin, s.db.KeysOf(part))
 		begun = append(begun, some...)
 		return err
@@ -364,7 +364,7 @@ func (s *Store) Release(ctx context.Context, runs []run.HeldRun) error {
 	}
 	err := s.unfoldRuns(ctx, runs)
 	if err == nil {
-		err = inParts(ctx, s, runs, func(part []run.HeldRun) error {
+		err = inParts(ctx, s.ofStored, runs, func(part []run.HeldRun) error {
 			_, err := s.exec(ctx, s.hot.release, s.db.KeysOf(part))
 			return err
 		}, s.heldAside(ctx, dispatcher.WorkBegin))

@@ -96,7 +96,7 @@ func (s *Store) endRuns(ctx context.Context, work dispatcher.Work, by db.Stateme
 	defer cancel()
 	args := func(limit int) []any { return append([]any{db.OrZero(now), int64(limit)}, s.db.Batch([]int64{0})...) }
 	ended, last := 0, run.Key{}
-	_, err := inPortions(ctx, s, endBatch, func(limit int) (int, error) {
+	_, err := inPortions(ctx, s.ofStored, endBatch, func(limit int) (int, error) {
 		n, err := s.exec(ctx, by, args(limit))
 		ended += int(n)
 		return int(n), err
@@ -166,7 +166,7 @@ func (s *Store) LoseRuns(ctx context.Context, runs []run.HeldRun, now time.Time)
 		return 0, nil
 	}
 	lost := 0
-	err := inParts(ctx, s, runs, func(part []run.HeldRun) error {
+	err := inParts(ctx, s.ofStored, runs, func(part []run.HeldRun) error {
 		n, err := s.exec(ctx, s.hot.loseBegun, append([]any{db.OrZero(now)}, db.KeysIn(s.db.Flavor, part)...))
 		lost += int(n)
 		return err
@@ -294,7 +294,7 @@ func (s *Store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 	if len(delayed) == 0 {
 		return nil
 	}
-	err := inParts(ctx, s, delayed, func(part []dispatcher.DelayedFire) error { return s.scheduleNext(ctx, part) },
+	err := inParts(ctx, s.ofStored, delayed, func(part []dispatcher.DelayedFire) error { return s.scheduleNext(ctx, part) },
 		func(one dispatcher.DelayedFire, why error) error {
 			return s.quarantineAlone(ctx, dispatcher.WorkFire, one.TriggerID, one.Revision, why, time.Time{})
 		})

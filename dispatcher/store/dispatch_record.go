@@ -105,7 +105,7 @@ func (s *Store) Record(ctx context.Context, records []dispatcher.Record) error {
 			s.rollbacks.handedBack(sorted[i].Key)
 		}
 	}
-	err := inParts(ctx, s, sorted, func(part []dispatcher.Record) error { return s.recordPart(ctx, part) },
+	err := inParts(ctx, s.ofStored, sorted, func(part []dispatcher.Record) error { return s.recordPart(ctx, part) },
 		func(record dispatcher.Record, why error) error { return s.recordAlone(ctx, record, why) })
 	if err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)

@@ -238,7 +238,7 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	if err != nil || len(waits) == 0 {
 		return nil, err
 	}
-	err = inParts(ctx, s, waits, func(part []dispatcher.HostWait) error { return s.endOldWaits(ctx, part, now) },
+	err = inParts(ctx, s.ofStored, waits, func(part []dispatcher.HostWait) error { return s.endOldWaits(ctx, part, now) },
 		func(wait dispatcher.HostWait, why error) error {
 			return s.setAside(ctx, asideRow{work: dispatcher.WorkHost, item: "host " + wait.Host, job: wait.JobID}, why, now)
 		})

@@ -111,7 +111,7 @@ func openArgs(ctx context.Context, q db.Querier, f db.Flavor, span string, token
 func (s *Store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded int, made int64, err error) {
 	tokens = slices.Compact(slices.Sorted(slices.Values(tokens)))
 	for some := range slices.Chunk(tokens, claimsAtOnce) {
-		err := inParts(ctx, s, some, func(part []int64) error {
+		err := inParts(ctx, s.ofStored, some, func(part []int64) error {
 			var done []int64
 			var runs int64
 			// Nothing in it depends on the time, which it need not ask the database for.
@@ -145,7 +145,7 @@ func claimItem(token int64) string { return "claim " + strconv.FormatInt(token, 
 func (s *Store) findClaims(ctx context.Context, most int, find string, args ...any) ([]int64, error) {
 	aside := s.asides.count(dispatcher.WorkUnfold)
 	tokens, err := db.Collect(ctx, s.db.Read, db.ScanInt, find, append(args, int64(most+aside))...)
-	tokens = withoutAsides(s, dispatcher.WorkUnfold, tokens, claimItem, db.WallClock())
+	tokens = withoutAsides(s.asides, dispatcher.WorkUnfold, tokens, claimItem, db.WallClock())
 	return tokens[:min(len(tokens), most)], err
 }
 

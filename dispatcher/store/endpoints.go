@@ -346,8 +346,8 @@ func (s *Store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (
 		return e, row.Scan(&e.group, &e.app, &e.id)
 	}, expiredEndpoints, now.UnixMilli(), most)
 	if err == nil {
-		found = withoutAsides(s, dispatcher.WorkEndpoints, found, expiredEndpoint.item, now)
-		err = inParts(ctx, s, found[:min(len(found), limit)], func(part []expiredEndpoint) error {
+		found = withoutAsides(s.asides, dispatcher.WorkEndpoints, found, expiredEndpoint.item, now)
+		err = inParts(ctx, s.ofStored, found[:min(len(found), limit)], func(part []expiredEndpoint) error {
 			removed, err := s.removeExpired(ctx, part, now)
 			expired += removed
 			return err

@@ -51,7 +51,7 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 		return rolled, err
 	}
 	of := func(j stateRow) string { return jobItem(j.ID) }
-	err = inParts(ctx, s, withoutAsides(s, dispatcher.WorkStates, jobs, of, db.WallClock()), func(part []stateRow) error {
+	err = inParts(ctx, s.ofStored, withoutAsides(s.asides, dispatcher.WorkStates, jobs, of, db.WallClock()), func(part []stateRow) error {
 		changed, err := s.rollUpPage(ctx, part)
 		rolled.Changed += changed
 		return err

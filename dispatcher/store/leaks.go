@@ -107,7 +107,7 @@ func (s *Store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended
 	}, leaksToMend, limit+s.asides.count(dispatcher.WorkRetry))
 	if err == nil && len(leaks) > 0 {
 		if now, err = s.db.OrClock(ctx, now); err == nil {
-			leaks = withoutAsides(s, dispatcher.WorkRetry, leaks, item, now)
+			leaks = withoutAsides(s.asides, dispatcher.WorkRetry, leaks, item, now)
 		}
 	}
 	for _, leak := range leaks[:min(len(leaks), limit)] {

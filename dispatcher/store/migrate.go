@@ -65,7 +65,9 @@ func migrate(ctx context.Context, a db.Address, without db.Capabilities) error {
 		err = checkSchema(ctx, database, a)
 	}
 	if err == nil && byDay {
-		err = firstDays(ctx, database, &db.Postgres{Has: db.AllCapabilities().Without(without)})
+		f := &db.Postgres{Has: db.AllCapabilities().Without(without)}
+		s := &Store{db: &db.DB{Write: database, Read: database, Flavor: f}, hot: statementsOf(f)}
+		err = s.firstDays(ctx)
 	}
 	return errors.Join(err, done())
 }

@@ -53,7 +53,7 @@ func (s *Store) RollUpObjectives(ctx context.Context, limit int, now time.Time) 
 	if len(jobs) == limit {
 		next = jobs[limit-1]
 	}
-	for _, job := range withoutAsides(s, dispatcher.WorkObjectives, jobs, jobItem, now) {
+	for _, job := range withoutAsides(s.asides, dispatcher.WorkObjectives, jobs, jobItem, now) {
 		err := s.orAside(ctx, func() error {
 			more, err := s.rollUpObjective(ctx, job, target, now)
 			rolled.More = rolled.More || more

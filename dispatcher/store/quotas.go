@@ -139,7 +139,7 @@ func countWaitingRuns(ctx context.Context, t *tx, app string, most int) (waiting
 // WaitingRuns adds places that a node has given, and returns how many runs of each of these apps wait.
 func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
 	waiting := map[string]int64{}
-	err := inParts(ctx, s, db.SortedKeys(given), func(apps []string) error {
+	err := inParts(ctx, s.ofStored, db.SortedKeys(given), func(apps []string) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 			for _, app := range apps {
 				if err = addWaiting(ctx, t, app, given[app].Given); err == nil {
@@ -199,7 +199,7 @@ func mayKeep(ctx context.Context, t *tx, app access.App, payload []byte) error {
 // removes what lies further back than the longest retention.
 func (s *Store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
 	kept = map[string]int64{}
-	err = inParts(ctx, s, db.SortedKeys(added), func(apps []string) error { return s.keepBytes(ctx, added, apps, kept, now) },
+	err = inParts(ctx, s.ofStored, db.SortedKeys(added), func(apps []string) error { return s.keepBytes(ctx, added, apps, kept, now) },
 		func(app string, why error) error { return s.setAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
 	return kept, err
 }

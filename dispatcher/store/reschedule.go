@@ -32,8 +32,8 @@ type move struct {
 	missed    []dispatcher.Misfire
 }
 
-// moved returns the move of a trigger that was read.
-func (t triggerRow) moved(to dispatcher.Trigger, missed []dispatcher.Misfire) move {
+// movedTo returns the move of a trigger that was read.
+func movedTo(t triggerRow, to dispatcher.Trigger, missed []dispatcher.Misfire) move {
 	return move{
 		from: clockKey{t.revision, t.calendars, orNone(db.OrNullAt(t.PrevFireTime)), orNone(db.OrNullAt(t.NextFireTime)), t.State.Stored()},
 		next: db.OrNullAt(to.NextFireTime), due: db.OrNullAt(to.DueAt), state: to.State.Stored(), err: to.Error, missed: missed,
@@ -161,7 +161,8 @@ func (s *Store) reschedule(ctx context.Context, which string, args []any,
 		}
 		job := dispatcher.Job{App: t.app, Name: t.job, Origin: t.origin, JobSpec: dispatcher.JobSpec{Enabled: true,
 			Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}}
-		m := t.moved(againOf(job, t.name, calendars[t.app], again))
+		to, missed := againOf(job, t.name, calendars[t.app], again)
+		m := movedTo(t.triggerRow, to, missed)
 		if orNone(m.next) != m.from.next || m.state != m.from.state {
 			done.triggers[t.id] = rescheduledTrigger{m, t.app, t.job, t.name, t.jobID}
 		}
@@ -194,7 +195,7 @@ func againOf(job dispatcher.Job, name string, calendars dispatcher.Calendars, ag
 func (s *Store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
 	note func(ctx context.Context, t *tx, won []int64) error,
 ) (moved int, err error) {
-	err = inParts(ctx, s, slices.Sorted(maps.Keys(triggers)), func(ids []int64) error {
+	err = inParts(ctx, s.ofStored, slices.Sorted(maps.Keys(triggers)), func(ids []int64) error {
 		n, err := s.writeRescheduledPart(ctx, triggers, ids, now, note)
 		moved += n
 		return err

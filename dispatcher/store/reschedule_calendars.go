@@ -111,22 +111,22 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next r
 		job := dispatcher.Job{App: next.app}
 		t, err := scanTrigger(db.WiderRow{Scanner: row, After: []any{&job.Name, &job.Origin, &job.Enabled}})
 		if err == nil {
-			plan.moves[t.id] = t.move(job, next, now)
+			plan.moves[t.id] = moveFor(t, job, next, now)
 		}
 		return struct{}{}, err
 	}, query, s.db.Batch(ids)...)
 	return err
 }
 
-// move returns what becomes of a trigger of job at now. One that does not fire stays as it is.
-func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) move {
+// moveFor returns what becomes of a trigger of job at now. One that does not fire stays as it is.
+func moveFor(t triggerRow, job dispatcher.Job, next replacement, now time.Time) move {
 	job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
 	triggers, missed := dispatcher.RescheduleForCalendar(job, next.Changed, next.Before, next.After, now)
 	to, concerned := triggers[t.name]
 	if !concerned {
 		to = t.Trigger
 	}
-	return t.moved(to, missed)
+	return movedTo(t, to, missed)
 }
 
 // lockClocks locks the clocks of triggers that were not deleted, and returns them as they are.

@@ -101,15 +101,14 @@ func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.
 
 // firstDays makes the first partitions of a database, so that no day begins in the default one.
 // A node that starts at the same time leaves it to the first.
-func firstDays(ctx context.Context, database *sql.DB, f db.Flavor) error {
-	s := &Store{db: &db.DB{Write: database, Read: database, Flavor: f}, hot: statementsOf(f)}
+func (s *Store) firstDays(ctx context.Context) error {
 	c, err := s.cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
 	if err != nil || c == nil {
 		return err
 	}
-	now, err := f.Now(ctx, database)
+	now, err := s.db.Now(ctx, s.db.Read)
 	if err == nil {
-		_, err = f.RotatePartitions(ctx, database, c.tryBriefly, now.UnixMilli(), 0)
+		_, err = s.db.RotatePartitions(ctx, s.db.Write, c.tryBriefly, now.UnixMilli(), 0)
 	}
 	return errors.Join(err, c.end(ctx))
 }
@@ -164,8 +163,8 @@ type share struct {
 // over tells that the step is to end, for this call.
 func (s *share) over() bool { return s.used || s.stopped }
 
-// retention is how long the history of an app is kept, in milliseconds.
-type retention struct {
+// keeping is how long the history of an app is kept, in milliseconds.
+type keeping struct {
 	app, kept int64
 	from      int64 // what happened before was removed
 	deleted   bool
@@ -231,7 +230,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 }
 
 // retentions returns those of all apps that may have history, longest first, and now.
-func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention, present int64, err error) {
+func (t *purge) retentions(ctx context.Context, now time.Time) (apps []keeping, present int64, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	if now.IsZero() {
@@ -241,7 +240,7 @@ func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention
 	}
 	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL, a.sweep_from, a.sweep_to, a.sweep_after FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id) ORDER BY a.retention DESC, a.id`
-	apps, err = db.Collect(ctx, t.db.Read, func(row db.Scanner) (r retention, err error) {
+	apps, err = db.Collect(ctx, t.db.Read, func(row db.Scanner) (r keeping, err error) {
 		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted, &r.sweep.from, &r.sweep.to, &r.sweep.after)
 		return r, err
 	}, list)
@@ -249,7 +248,7 @@ func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention
 }
 
 // longest returns the longest retention. A deleted app counts as long as there is history of it.
-func (t *purge) longest(ctx context.Context, apps []retention) (int64, error) {
+func (t *purge) longest(ctx context.Context, apps []keeping) (int64, error) {
 	// $1 app
 	const history = `SELECT 1 FROM jobs AS j WHERE j.app_id = $1 AND (EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id)
 		OR EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)

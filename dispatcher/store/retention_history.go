@@ -77,7 +77,7 @@ func (k expiredKey) item() string {
 // with a limit.
 func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
 	keys, err := db.Collect(ctx, tx, scanKey, query, args(size+t.asides.count(dispatcher.WorkPurge))...)
-	keys = withoutAsides(t.Store, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
+	keys = withoutAsides(t.asides, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
 	keys = keys[:min(len(keys), size)]
 	t.first = func(ctx context.Context) (row asideRow, found bool, err error) {
 		if len(keys) != 1 {
@@ -243,7 +243,7 @@ type expiringIDs struct {
 func (t *purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiringIDs, args func(most int) []any) ([]int64, error) {
 	item := func(id int64) string { return e.kind + " " + strconv.FormatInt(id, 10) }
 	ids, err := db.Collect(ctx, tx, db.ScanInt, e.query, args(size+t.asides.count(dispatcher.WorkPurge))...)
-	ids = withoutAsides(t.Store, dispatcher.WorkPurge, ids, item, t.present())
+	ids = withoutAsides(t.asides, dispatcher.WorkPurge, ids, item, t.present())
 	ids = ids[:min(len(ids), size)]
 	t.first = func(ctx context.Context) (row asideRow, found bool, err error) {
 		if len(ids) != 1 {

@@ -31,7 +31,7 @@ func (t *purge) removeExpired(ctx context.Context, present int64) error {
 		return j, err
 	}, expiredJobs, present, purgeExpired+t.asides.count(dispatcher.WorkPurge))
 	item := func(job dispatcher.Job) string { return jobItem(job.Key()) }
-	for _, job := range withoutAsides(t.Store, dispatcher.WorkPurge, jobs, item, t.present()) {
+	for _, job := range withoutAsides(t.asides, dispatcher.WorkPurge, jobs, item, t.present()) {
 		if t.stopped || ctx.Err() != nil {
 			break
 		}

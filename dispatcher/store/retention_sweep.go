@@ -40,19 +40,19 @@ type sweep struct {
 
 // sweepApps removes the expired history of apps that keep less than others. A call begins where the one before
 // ended, so that no app waits for another that has much to remove, and one that fails stops no other.
-func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, present int64) error {
-	aged := slices.DeleteFunc(slices.Clone(apps), func(a retention) bool {
+func (t *purge) sweepApps(ctx context.Context, apps []keeping, longest, present int64) error {
+	aged := slices.DeleteFunc(slices.Clone(apps), func(a keeping) bool {
 		return a.kept >= longest || a.from >= db.Day(present-a.kept)
 	})
-	if aged = withoutAsides(t.Store, dispatcher.WorkPurge, aged, sweepItem, t.present()); len(aged) == 0 {
+	if aged = withoutAsides(t.asides, dispatcher.WorkPurge, aged, sweepItem, t.present()); len(aged) == 0 {
 		return nil
 	}
 	last, err := cursor(ctx, t.db.Read, dispatcher.LockHistory)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(aged, func(a, b retention) int { return cmp.Compare(a.app, b.app) })
-	next := slices.IndexFunc(aged, func(a retention) bool { return a.app > last })
+	slices.SortFunc(aged, func(a, b keeping) int { return cmp.Compare(a.app, b.app) })
+	next := slices.IndexFunc(aged, func(a keeping) bool { return a.app > last })
 	aged = append(aged[max(next, 0):], aged[:max(next, 0)]...)
 	var errs []error
 	reached := last
@@ -77,10 +77,10 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 }
 
 // sweepItem names the sweep of an app that is set aside.
-func sweepItem(app retention) string { return "history of app " + strconv.FormatInt(app.app, 10) }
+func sweepItem(app keeping) string { return "history of app " + strconv.FormatInt(app.app, 10) }
 
 // sweepApp goes on with the sweep of an app, or begins one, of what is from before an instant.
-func (t *purge) sweepApp(ctx context.Context, app retention, before int64) error {
+func (t *purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 	start := max(db.Day(app.from)-sweepOverlap, 0)
 	s := app.sweep
 	if s.to == 0 || s.to > before { // none is under way, or the retention is longer now

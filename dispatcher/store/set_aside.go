@@ -56,23 +56,26 @@ func (s *Store) ofStored(ctx context.Context, err error) bool {
 	return !s.db.Transient(err) && !db.Unreachable(err) && s.db.OfData(err)
 }
 
+// judgeError is Store.ofStored.
+type judgeError func(context.Context, error) bool
+
 // inParts calls do with rows. If that fails for what is stored in them, it calls do with each half, and so on, until the rows that
 // fail are alone, which it hands to alone. It ends with the first other error. A panic is an error of the rows.
-func inParts[T any](ctx context.Context, s *Store, rows []T, do func([]T) error, alone func(T, error) error) error {
+func inParts[T any](ctx context.Context, ofStored judgeError, rows []T, do func([]T) error, alone func(T, error) error) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	err := dispatcher.WithoutPanic(func() error { return do(rows) })
 	switch half := len(rows) / 2; {
-	case !s.ofStored(ctx, err):
+	case !ofStored(ctx, err):
 		return err
 	case half == 0:
 		return alone(rows[0], err)
 	default:
-		if err := inParts(ctx, s, rows[:half], do, alone); err != nil {
+		if err := inParts(ctx, ofStored, rows[:half], do, alone); err != nil {
 			return err
 		}
-		return inParts(ctx, s, rows[half:], do, alone)
+		return inParts(ctx, ofStored, rows[half:], do, alone)
 	}
 }
 
@@ -88,7 +91,7 @@ func (s *Store) orAside(ctx context.Context, do func() error, aside func(why err
 // inPortions calls do with most, which works on that many rows at the beginning of an order and takes them out of it. If that fails
 // for what is stored in them, do is given fewer, until the first row fails alone; then alone takes it out of the order. It ends when
 // do had fewer rows than it might take, or has had most.
-func inPortions(ctx context.Context, s *Store, most int, do func(limit int) (int, error),
+func inPortions(ctx context.Context, ofStored judgeError, most int, do func(limit int) (int, error),
 	alone func(why error) (bool, error),
 ) (int, error) {
 	done := 0
@@ -104,7 +107,7 @@ func inPortions(ctx context.Context, s *Store, most int, do func(limit int) (int
 			return done, nil
 		case err == nil:
 			limit = min(2*limit, most)
-		case !s.ofStored(ctx, err):
+		case !ofStored(ctx, err):
 			return done, err
 		case limit > 1:
 			limit /= 2
@@ -209,13 +212,13 @@ func (a *asides) reportQuarantine(ctx context.Context, trigger dispatcher.SetAsi
 func jobItem(id int64) string { return "job " + strconv.FormatInt(id, 10) }
 
 // withoutAsides returns those of rows that are not left out.
-func withoutAsides[T any](s *Store, work dispatcher.Work, rows []T, item func(T) string, now time.Time) []T {
-	if s.asides.count(work) == 0 {
+func withoutAsides[T any](a *asides, work dispatcher.Work, rows []T, item func(T) string, now time.Time) []T {
+	if a.count(work) == 0 {
 		return rows
 	}
 	var rest []T
 	for _, row := range rows {
-		if !s.asides.leaves(work, item(row), now) {
+		if !a.leaves(work, item(row), now) {
 			rest = append(rest, row)
 		}
 	}

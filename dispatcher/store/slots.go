@@ -178,7 +178,7 @@ func (s *Store) decideSlots(ctx context.Context, runs []run.HeldRun, do decide, 
 	for round := 1; len(left) > 0; round++ {
 		var locked []run.HeldRun
 		for part := range slices.Chunk(left, slotsAtOnce) {
-			err := inParts(ctx, s, part, func(some []run.HeldRun) error {
+			err := inParts(ctx, s.ofStored, part, func(some []run.HeldRun) error {
 				skipped, err := s.decidePart(ctx, some, do)
 				locked = append(locked, skipped...)
 				return err
@@ -233,9 +233,9 @@ func (s *Store) GrantWaiting(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for slots to grant: %w", err)
 	}
-	contended = withoutAsides(s, dispatcher.WorkSlots, contended, jobItem, db.WallClock())
+	contended = withoutAsides(s.asides, dispatcher.WorkSlots, contended, jobItem, db.WallClock())
 	for part := range slices.Chunk(contended, slotsAtOnce) {
-		err := inParts(ctx, s, part, func(some []int64) error { return s.grantWaiting(ctx, some) }, func(job int64, why error) error {
+		err := inParts(ctx, s.ofStored, part, func(some []int64) error { return s.grantWaiting(ctx, some) }, func(job int64, why error) error {
 			return s.setJobAside(ctx, dispatcher.WorkSlots, job, why, time.Time{})
 		})
 		if err != nil {

@@ -277,7 +277,7 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 		return false, 0, err
 	}
 	var bad []int64
-	err = inParts(ctx, s, apps, func(part []string) error {
+	err = inParts(ctx, s.ofStored, apps, func(part []string) error {
 		ids := make([]int64, len(part))
 		for i, app := range part {
 			ids[i] = run.AppID(app)
