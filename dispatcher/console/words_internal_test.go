@@ -108,9 +108,9 @@ func TestValuesOfTheDomainHaveWords(t *testing.T) {
 
 // The actions that the sources of the store give the audit log: as a field, as a variable, or as the first text of a call.
 var (
-	auditedField = regexp.MustCompile(`\baction(?:: | :?= )"([a-z]+(?:[ _][a-z]+)*)"`)
+	auditedField = regexp.MustCompile(`\b[aA]ction(?:: | :?= )"([a-z]+(?:[ _][a-z]+)*)"`)
 	auditedCall  = regexp.MustCompile(
-		`\b(?:audit[A-Za-z]*|callback|changeRun(?:In)?|changeMute|changeStates|removeJob)\([^"{\n]*"([a-z]+(?:[ _][a-z]+)*)"`)
+		`\b(?:[aA]udit[A-Za-z]*|callback|changeRun(?:In)?|changeMute|changeStates|[rR]emoveJob)\([^"{\n]*"([a-z]+(?:[ _][a-z]+)*)"`)
 	auditedEither = regexp.MustCompile(`\baction := map\[bool\]string\{true: "([a-z]+)", false: "([a-z]+)"\}`)
 )
 
@@ -119,7 +119,7 @@ var (
 func auditActions(t *testing.T) []string {
 	t.Helper()
 	actions := []string{access.AuditMoreRefused, string(dispatcher.RollbackReplay), string(dispatcher.RollbackSkip)}
-	files, err := filepath.Glob("../store/*.go")
+	files, err := filepath.Glob("../store/*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,9 +23,9 @@
 //
 // A run that was won is in one of three tables, each of which leads to the next:
 //
-//	claims     the first attempts of fires, one row for each claim     dispatch_claim.go
-//	live_runs  whatever needs a row of its own until it is over        dispatch_unfold.go
-//	runs       the history: inserted once, by the end of the run       dispatch_record.go, dispatch_end.go
+//	claims     the first attempts of fires, one row for each claim     dispatch/claim.go
+//	live_runs  whatever needs a row of its own until it is over        dispatch/unfold.go
+//	runs       the history: inserted once, by the end of the run       dispatch/record.go, dispatch/end.go
 //
 // A claim only ever loses its whole row. Anyone who must change one of its runs unfolds it first. No hot statement
 // looks at the history, except to unfold a claim, which finds the claim's own fires by their keys.
@@ -47,9 +47,9 @@
 //
 // # A bad row stops itself only
 //
-// A statement may fail on what is stored in one of its rows. Batches over the rows of several jobs go through inParts, inPortions or
-// orAside, which divide them until that row is alone, set it aside, and go on with the rest; see set_aside.go. A new batch goes
-// through them, too, and into storetest.Batches.
+// A statement may fail on what is stored in one of its rows. Batches over the rows of several jobs go through [dispatch.InParts],
+// inPortions or OrAside, which divide them until that row is alone, set it aside, and go on with the rest; see package dispatch. A
+// new batch goes through them, too, and into storetest.Batches.
 //
 // # Losing is not an error
 //

@@ -10,35 +10,36 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
 // DueBuffers returns how many pages of PostgreSQL a read of due triggers touches.
 func DueBuffers(ctx context.Context, s *Store, query dispatcher.DueQuery) (int, error) {
-	return s.buffers(ctx, s.hot.due.of(query).Parts[0], s.dueArgs(query))
+	return s.buffers(ctx, s.Hot.Due.Of(query).Parts[0], s.DueArgs(query))
 }
 
 // OverdueAppsBuffers is the same for the look for overdue apps, by a node without labels.
 func OverdueAppsBuffers(ctx context.Context, s *Store, now time.Time) (int, error) {
-	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, s.db.Batch(dueListsOf(nil, nil, nil)...)...)
-	return s.buffers(ctx, s.db.Rows(1, 4, "", dueLists...)+overdueApps, args)
+	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, s.db.Batch(dispatch.DueListsOf(nil, nil, nil)...)...)
+	return s.buffers(ctx, s.db.Rows(1, 4, "", dispatch.DueLists...)+dispatch.OverdueApps, args)
 }
 
 // AdoptionBuffers is the same for a look for runs that nobody works on.
 func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, err error) {
 	none := s.db.Batch([]int64{0})
 	dead := append([]any{now.UnixMilli()}, none...)
-	ids, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.hot.unfold.dead, dead...)
+	ids, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.Hot.Unfold.Dead, dead...)
 	if err != nil {
 		return 0, err
 	}
-	look := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now}, []string{""}, []string{""})
+	look := s.LookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now}, []string{""}, []string{""})
 	for query, args := range map[string][]any{
-		s.hot.unfold.dead:       dead,
-		s.hot.unfold.abandoned:  {ids, int64(claimsAtOnce)},
-		s.hot.idle.Parts[0]:     look,
-		s.hot.failLost.Parts[0]: append([]any{now.UnixMilli(), int64(500)}, none...),
+		s.Hot.Unfold.Dead:       dead,
+		s.Hot.Unfold.Abandoned:  {ids, int64(dispatch.ClaimsAtOnce)},
+		s.Hot.Idle.Parts[0]:     look,
+		s.Hot.FailLost.Parts[0]: append([]any{now.UnixMilli(), int64(500)}, none...),
 	} {
-		if query == s.hot.unfold.abandoned && len(ids) == 0 {
+		if query == s.Hot.Unfold.Abandoned && len(ids) == 0 {
 			continue
 		}
 		n, err := s.buffers(ctx, query, args)
@@ -53,7 +54,7 @@ func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, e
 // RetriesBuffers is the same for a look for retries that are due at some time or later.
 func RetriesBuffers(ctx context.Context, s *Store, from, now time.Time) (int, error) {
 	query := dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now, Retries: true, From: from}
-	return s.buffers(ctx, s.hot.dueRetries.Parts[0], s.lookArgs(query, []string{""}, []string{""}))
+	return s.buffers(ctx, s.Hot.DueRetries.Parts[0], s.LookArgs(query, []string{""}, []string{""}))
 }
 
 // touched is what EXPLAIN says first of pages: those of the whole statement.
@@ -93,9 +94,9 @@ func ExplainTurns(ctx context.Context, s *Store, retries bool) (string, error) {
 }
 
 func (s *Store) lookByTurns(now time.Time, retries bool) (string, []any) {
-	args := s.lookArgs(dispatcher.AdoptQuery{Node: 2, Limit: 500, Now: now, Retries: retries}, []string{""}, []string{""})
+	args := s.LookArgs(dispatcher.AdoptQuery{Node: 2, Limit: 500, Now: now, Retries: retries}, []string{""}, []string{""})
 	if retries {
-		return s.hot.retriesByTurns.Parts[0], args
+		return s.Hot.RetriesByTurns.Parts[0], args
 	}
-	return s.hot.idle.Parts[0], args
+	return s.Hot.Idle.Parts[0], args
 }

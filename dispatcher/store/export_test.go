@@ -14,6 +14,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/store/reads"
+	"github.com/carillon-dev/carillon/dispatcher/store/retention"
 )
 
 // Mask is mask.
@@ -21,39 +25,39 @@ func Mask(database string) string { return db.Mask(database) }
 
 // Missing returns what a node looks for on a new connection and does not find.
 func Missing(ctx context.Context, s *Store, conn *pgx.Conn) (string, error) {
-	return s.rollbacks.lost(ctx, conn)
+	return s.Rollbacks.Lost(ctx, conn)
 }
 
 // ExplainDue returns the plan of a read of due triggers.
 func ExplainDue(ctx context.Context, s *Store, query dispatcher.DueQuery) (string, error) {
-	return s.explain(ctx, s.hot.due.of(query).Parts[0], s.dueArgs(query))
+	return s.explain(ctx, s.Hot.Due.Of(query).Parts[0], s.DueArgs(query))
 }
 
 // ExplainEnded returns the plan of the search for fixed delays that are to be armed.
 func ExplainEnded(ctx context.Context, s *Store) (string, error) {
-	return s.explain(ctx, s.hot.ended.Parts[0], []any{int64(500)})
+	return s.explain(ctx, s.Hot.Ended.Parts[0], []any{int64(500)})
 }
 
 // ExplainRetries returns the plan of the look for retrying runs that are due at now.
 func ExplainRetries(ctx context.Context, s *Store, now int64) (string, error) {
-	args := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Now: db.Instant(now), Limit: 500, Retries: true}, []string{""}, []string{""})
-	return s.explain(ctx, s.hot.dueRetries.Parts[0], args)
+	args := s.LookArgs(dispatcher.AdoptQuery{Node: 1, Now: db.Instant(now), Limit: 500, Retries: true}, []string{""}, []string{""})
+	return s.explain(ctx, s.Hot.DueRetries.Parts[0], args)
 }
 
 // ExplainAbandoned returns the plans of the look for runs that nobody works on, and of the end of those that
 // dead nodes have begun.
 func ExplainAbandoned(ctx context.Context, s *Store) (look, failLost string, err error) {
-	args := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500}, []string{""}, []string{""})
-	if look, err = s.explain(ctx, s.hot.idle.Parts[0], args); err != nil {
+	args := s.LookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500}, []string{""}, []string{""})
+	if look, err = s.explain(ctx, s.Hot.Idle.Parts[0], args); err != nil {
 		return "", "", err
 	}
-	failLost, err = s.explain(ctx, s.hot.failLost.Parts[0], append([]any{int64(0), int64(500)}, s.db.Batch([]int64{0})...))
+	failLost, err = s.explain(ctx, s.Hot.FailLost.Parts[0], append([]any{int64(0), int64(500)}, s.db.Batch([]int64{0})...))
 	return look, failLost, err
 }
 
 // ExplainRun returns the plan of finding a run by its key.
 func ExplainRun(ctx context.Context, s *Store, key run.Key) (string, error) {
-	return s.explain(ctx, runQuery(oneRun(s.db.Flavor)),
+	return s.explain(ctx, reads.RunQuery(reads.OneRun(s.db.Flavor)),
 		[]any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
 
@@ -76,19 +80,19 @@ func RunsOfAppBuffers(ctx context.Context, s *Store, app string, from, to time.T
 }
 
 func (s *Store) lookAtRuns(ctx context.Context, app string, from, to time.Time) (string, []any, error) {
-	claimed, err := s.claimedNow(ctx)
+	claimed, err := s.ClaimedNow(ctx)
 	if err != nil {
 		return "", nil, err
 	}
 	var w db.Conditions
 	w.Add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
-	query, args := s.jobsQuery(w, claimed, run.AppID(app), false, 100)
+	query, args := s.JobsQuery(w, claimed, run.AppID(app), false, 100)
 	return query, args, nil
 }
 
 // ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.
 func ExplainRemoveJobs(ctx context.Context, s *Store) (string, error) {
-	triggers := s.db.Rows(0, 1, "", db.IDColumns...) + removeTriggersOf
+	triggers := s.db.Rows(0, 1, "", db.IDColumns...) + retention.RemoveTriggersOf
 	if s.db.Single() {
 		return s.explain(ctx, triggers, s.db.Batch([]int64{1, 2, 3}))
 	}
@@ -122,14 +126,14 @@ func Count(ctx context.Context, s *Store, query string) (int64, error) {
 // PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
 func PutCalendarMeanwhile(ctx context.Context, s *Store, calendar dispatcher.Calendar,
 	change input.Change, do func()) (dispatcher.Calendar, error) {
-	put := s.calendarPut(calendar, change)
-	prepare := put.prepare
-	put.prepare = func(ctx context.Context, q db.Querier, next replacement, now time.Time) error {
+	put := s.CalendarPut(calendar, change)
+	prepare := put.Prepare
+	put.Prepare = func(ctx context.Context, q db.Querier, next definitions.Replacement, now time.Time) error {
 		err := prepare(ctx, q, next, now)
 		do()
 		return err
 	}
-	stored, _, err := redefine(ctx, s, change, put)
+	stored, _, err := definitions.Redefine(ctx, s.Store.Store.Store.Store, change, put)
 	return stored, err
 }
 
@@ -137,15 +141,15 @@ func PutCalendarMeanwhile(ctx context.Context, s *Store, calendar dispatcher.Cal
 // its time has passed.
 func PurgeMeanwhile(ctx context.Context, s *Store, node run.NodeID, now time.Time,
 	do func(wake time.Time)) (dispatcher.Purged, error) {
-	c, err := s.cleaner(ctx, node, now)
+	c, err := s.Cleaner(ctx, node, now)
 	if err != nil {
 		return dispatcher.Purged{}, err
 	}
-	c.now = now.Add(cleanUpTime)
-	do(c.now)
-	t := c.purge(c)
-	err = errors.Join(t.run(ctx, c.now), c.end(ctx))
-	return t.result, err
+	c.Now = now.Add(retention.CleanUpTime)
+	do(c.Now)
+	t := c.PurgeWith(c)
+	err = errors.Join(t.Run(ctx, c.Now), c.End(ctx))
+	return t.Result, err
 }
 
 func (s *Store) explain(ctx context.Context, query string, args []any) (string, error) {
@@ -186,7 +190,7 @@ type HotStatement struct {
 func HotStatements(database string, at int64) map[string]HotStatement {
 	flavors := map[string]db.Flavor{"postgres": &db.Postgres{Has: db.AllCapabilities()}, "sqlite": &db.SQLite{}}
 	f := flavors[database]
-	all := statementsOf(f)
+	all := dispatch.StatementsOf(f)
 	node, token, many, zero := int64(1), int64(1), int64(500), int64(0)
 	days := []any{db.Day(at), db.Day(at) + db.DayMillis}
 	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}
@@ -200,70 +204,70 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 		}
 		shown[name] = HotStatement{Parts: hot.Parts, OrElse: strings.Join(hot.OrElse, "\n"), Args: args}
 	}
-	add("due", all.due.window, window, dueLists...)
-	add("due_of_jobs", all.due.ofJobs, window, dueOfJobs...)
-	add("overdue", all.due.overdue, window, dueLists...)
-	add("triggers", all.triggers, nil, db.IDColumns...)
-	add("claim", all.claim, claim, db.ClaimColumns...)
-	add("claim_live", all.claimLive, claim, db.ClaimColumns...)
-	add("settle", all.settle, claim, db.SettleColumns...)
-	add("held", all.held, []any{node, token})
-	add("release", all.release, nil, db.KeyColumns...)
-	add("begin", all.begin, nil, db.KeyColumns...)
-	add("record", all.record.ended, []any{tokens, tokens}, db.FireColumns...)
-	add("record_retry", all.record.again, []any{tokens, tokens}, db.FireAgainColumns...)
-	add("record_followed", all.record.followed.ended, []any{tokens, tokens}, db.FireColumns...)
-	add("record_followed_retry", all.record.followed.again, []any{tokens, tokens}, db.FireAgainColumns...)
-	add("record_live", all.record.liveEnded, nil, db.RecordColumns...)
-	add("record_live_retry", all.record.liveAgain, nil, db.AgainColumns...)
-	add("record_late", all.late, days, db.LateColumns...)
-	add("record_responses", all.responses, nil, db.ResponseColumns...)
-	add("unfold", db.Writing(all.unfold.insert), append(days[:2:2], tokens))
-	add("unfold_find", db.Reading(all.unfold.abandoned), []any{tokens, many})
-	add("nodes_dead", db.Reading(all.unfold.dead), []any{at}, db.IDColumns...)
-	add("nodes_empty", all.noteEmpty, []any{at}, db.IDColumns...)
-	add("adopt_find", all.idle, look, db.LookColumns...)
-	add("adopt", all.adopt, adopt, db.AdoptColumns...)
-	add("retry_find", all.dueRetries, look, db.LookColumns...)
-	add("retry_find_by_turns", all.retriesByTurns, look, db.LookColumns...)
-	add("retry_find_waiting", all.waiting, []any{node, at, many, node, zero}, db.LookColumns...)
-	add("retry", all.retry, adopt, db.AdoptColumns...)
-	add("begun", all.begun, []any{node})
-	add("lost", all.failLost, ends, db.IDColumns...)
-	add("lost_begun", all.loseBegun, []any{at}, db.KeyColumns...)
-	add("give_up", all.giveUp, ends, db.IDColumns...)
-	add("rollback_skip", all.rollbackSkip, ends, db.IDColumns...)
-	add("delays_ended", all.ended, []any{many})
-	add("delays_ended_of", all.endedOf, []any{many}, db.IDColumns...)
-	add("schedule_next", all.scheduleNext, nil, db.ScheduleNextColumns...)
-	add("heartbeat", all.heartbeat, []any{node, zero, zero, zero, zero, at, at, at})
-	add("mark_dead", db.Writing(all.markDead[:]...), []any{at, int64(15_000)}, db.Col("id", db.Bigint), db.Col("heartbeat", db.Bigint))
-	add("locks_take", db.Writing(all.takeLocks), []any{at, node, many, zero}, db.NameColumns...)
-	add("locks_give_back", db.Writing(all.giveBack), nil, db.LockColumns...)
-	add("slots_lock_jobs", db.Writing(all.slots.lockJobs), nil, db.IDColumns...)
-	add("slots_held", db.Writing(all.slots.held), nil, db.IDColumns...)
-	add("slots_asking", db.Writing(all.slots.asking), nil, db.KeyColumns...)
-	add("slots_waiting", db.Writing(all.slots.waiting), nil, db.IDColumns...)
-	add("slots_gone", db.Writing(all.slots.gone), nil, db.WaitedColumns...)
-	add("slots_edges", db.Writing(all.slots.edges), []any{many}, db.IDColumns...)
-	add("slots_left", db.Reading(all.slots.left), []any{node, zero, zero, zero, zero, "", many})
-	add("slots_free", db.Writing(all.slots.free), nil, db.SlotColumns...)
-	add("slots_leave", db.Writing(all.slots.leave), nil, db.SlotColumns...)
-	add("slots_grant", db.Writing(all.slots.grant), nil, db.SlotColumns...)
-	add("slots_wait", db.Writing(all.slots.wait), nil, db.KeyColumns...)
-	add("slots_wake", db.Writing(all.slots.wake), nil, db.KeyColumns...)
-	add("slots_skip", all.slots.skip, []any{at}, db.EndColumns...)
-	add("slots_cancel", all.slots.cancel, []any{at}, db.EndColumns...)
-	add("broadcast_spread", db.Writing(all.broadcast.insert), []any{many, true}, append(db.KeyColumns[:5:5], db.Col("job_id", db.Bigint))...)
-	add("queue", db.Writing(all.queue.insert), days, queuedColumns...)
-	add("queue_recheck", db.Writing(all.queue.recheck), days, queuedColumns...)
-	add("queue_inputs", db.Writing(all.queue.input), nil, inputColumns...)
-	add("broadcast_shards", db.Reading(all.broadcast.shards), nil, db.KeyColumns[:3]...)
-	add("broadcast_keep_slot", db.Writing(all.broadcast.keepSlot), nil, db.SlotColumns...)
-	add("broadcast_end", all.broadcast.end, []any{at}, broadcastEndColumns...)
-	add("broadcasts_done", db.Reading(all.broadcast.done), []any{many})
-	add("broadcast_done", db.Reading(doneAttempt), []any{at, many, int16(1)})
-	add("broadcasts_orphaned", db.Reading(all.broadcast.orphaned), []any{many})
+	add("due", all.Due.Window, window, dispatch.DueLists...)
+	add("due_of_jobs", all.Due.OfJobs, window, dispatch.DueOfJobs...)
+	add("overdue", all.Due.Overdue, window, dispatch.DueLists...)
+	add("triggers", all.Triggers, nil, db.IDColumns...)
+	add("claim", all.Claim, claim, db.ClaimColumns...)
+	add("claim_live", all.ClaimLive, claim, db.ClaimColumns...)
+	add("settle", all.Settle, claim, db.SettleColumns...)
+	add("held", all.Held, []any{node, token})
+	add("release", all.Release, nil, db.KeyColumns...)
+	add("begin", all.Begin, nil, db.KeyColumns...)
+	add("record", all.Record.Ended, []any{tokens, tokens}, db.FireColumns...)
+	add("record_retry", all.Record.Again, []any{tokens, tokens}, db.FireAgainColumns...)
+	add("record_followed", all.Record.Followed.Ended, []any{tokens, tokens}, db.FireColumns...)
+	add("record_followed_retry", all.Record.Followed.Again, []any{tokens, tokens}, db.FireAgainColumns...)
+	add("record_live", all.Record.LiveEnded, nil, db.RecordColumns...)
+	add("record_live_retry", all.Record.LiveAgain, nil, db.AgainColumns...)
+	add("record_late", all.Late, days, db.LateColumns...)
+	add("record_responses", all.Responses, nil, db.ResponseColumns...)
+	add("unfold", db.Writing(all.Unfold.Insert), append(days[:2:2], tokens))
+	add("unfold_find", db.Reading(all.Unfold.Abandoned), []any{tokens, many})
+	add("nodes_dead", db.Reading(all.Unfold.Dead), []any{at}, db.IDColumns...)
+	add("nodes_empty", all.NoteEmpty, []any{at}, db.IDColumns...)
+	add("adopt_find", all.Idle, look, db.LookColumns...)
+	add("adopt", all.Adopt, adopt, db.AdoptColumns...)
+	add("retry_find", all.DueRetries, look, db.LookColumns...)
+	add("retry_find_by_turns", all.RetriesByTurns, look, db.LookColumns...)
+	add("retry_find_waiting", all.Waiting, []any{node, at, many, node, zero}, db.LookColumns...)
+	add("retry", all.Retry, adopt, db.AdoptColumns...)
+	add("begun", all.Begun, []any{node})
+	add("lost", all.FailLost, ends, db.IDColumns...)
+	add("lost_begun", all.LoseBegun, []any{at}, db.KeyColumns...)
+	add("give_up", all.GiveUp, ends, db.IDColumns...)
+	add("rollback_skip", all.RollbackSkip, ends, db.IDColumns...)
+	add("delays_ended", all.Ended, []any{many})
+	add("delays_ended_of", all.EndedOf, []any{many}, db.IDColumns...)
+	add("schedule_next", all.ScheduleNext, nil, db.ScheduleNextColumns...)
+	add("heartbeat", all.Heartbeat, []any{node, zero, zero, zero, zero, at, at, at})
+	add("mark_dead", db.Writing(all.MarkDead[:]...), []any{at, int64(15_000)}, db.Col("id", db.Bigint), db.Col("heartbeat", db.Bigint))
+	add("locks_take", db.Writing(all.TakeLocks), []any{at, node, many, zero}, db.NameColumns...)
+	add("locks_give_back", db.Writing(all.GiveBack), nil, db.LockColumns...)
+	add("slots_lock_jobs", db.Writing(all.Slots.LockJobs), nil, db.IDColumns...)
+	add("slots_held", db.Writing(all.Slots.Held), nil, db.IDColumns...)
+	add("slots_asking", db.Writing(all.Slots.Asking), nil, db.KeyColumns...)
+	add("slots_waiting", db.Writing(all.Slots.Waiting), nil, db.IDColumns...)
+	add("slots_gone", db.Writing(all.Slots.Gone), nil, db.WaitedColumns...)
+	add("slots_edges", db.Writing(all.Slots.Edges), []any{many}, db.IDColumns...)
+	add("slots_left", db.Reading(all.Slots.Left), []any{node, zero, zero, zero, zero, "", many})
+	add("slots_free", db.Writing(all.Slots.Free), nil, db.SlotColumns...)
+	add("slots_leave", db.Writing(all.Slots.Leave), nil, db.SlotColumns...)
+	add("slots_grant", db.Writing(all.Slots.Grant), nil, db.SlotColumns...)
+	add("slots_wait", db.Writing(all.Slots.Wait), nil, db.KeyColumns...)
+	add("slots_wake", db.Writing(all.Slots.Wake), nil, db.KeyColumns...)
+	add("slots_skip", all.Slots.Skip, []any{at}, db.EndColumns...)
+	add("slots_cancel", all.Slots.Cancel, []any{at}, db.EndColumns...)
+	add("broadcast_spread", db.Writing(all.Broadcast.Insert), []any{many, true}, append(db.KeyColumns[:5:5], db.Col("job_id", db.Bigint))...)
+	add("queue", db.Writing(all.Queue.Insert), days, dispatch.QueuedColumns...)
+	add("queue_recheck", db.Writing(all.Queue.Recheck), days, dispatch.QueuedColumns...)
+	add("queue_inputs", db.Writing(all.Queue.Input), nil, dispatch.InputColumns...)
+	add("broadcast_shards", db.Reading(all.Broadcast.Shards), nil, db.KeyColumns[:3]...)
+	add("broadcast_keep_slot", db.Writing(all.Broadcast.KeepSlot), nil, db.SlotColumns...)
+	add("broadcast_end", all.Broadcast.End, []any{at}, dispatch.BroadcastEndColumns...)
+	add("broadcasts_done", db.Reading(all.Broadcast.Done), []any{many})
+	add("broadcast_done", db.Reading(dispatch.DoneAttempt), []any{at, many, int16(1)})
+	add("broadcasts_orphaned", db.Reading(all.Broadcast.Orphaned), []any{many})
 	return shown
 }
 
@@ -318,10 +322,11 @@ func Freeze(ctx context.Context, s *Store, statement string) (end func(), err er
 // Contenders returns how many of the first and last runs of a job a decision about its slots reads.
 func Contenders(ctx context.Context, s *Store, job int64, most int) (int, error) {
 	runs := 0
-	_, err := s.db.Execute(ctx, db.Reading(s.hot.slots.edges), append([]any{int64(most)}, s.db.Batch([]int64{job})...), func(db.Scanner) error {
-		runs++
-		return nil
-	})
+	_, err := s.db.Execute(ctx, db.Reading(s.Hot.Slots.Edges), append([]any{int64(most)}, s.db.Batch([]int64{job})...),
+		func(db.Scanner) error {
+			runs++
+			return nil
+		})
 	return runs, err
 }
 
@@ -330,7 +335,7 @@ func Writers(s *Store) int64 { return s.db.Write.Stats().WaitCount }
 
 // ExplainAuditLog returns the plan of reading a page of the audit log.
 func ExplainAuditLog(ctx context.Context, s *Store, query access.AuditQuery) (string, error) {
-	statement, args, err := auditStatement(query)
+	statement, args, err := definitions.AuditStatement(query)
 	if err != nil {
 		return "", err
 	}
@@ -345,18 +350,18 @@ type Walks struct {
 
 // SetWalks sets them.
 func SetWalks(s *Store, w Walks) {
-	s.walks = walks{jobs: w.Jobs, countedJobs: w.Jobs, rows: w.Rows, counted: w.Counted, span: w.Span}
+	s.Walks = reads.Walks{Jobs: w.Jobs, CountedJobs: w.Jobs, Rows: w.Rows, Counted: w.Counted, Span: w.Span}
 }
 
 // MostImported is how many rows a part of an import writes at most.
-const MostImported = mostImported
+const MostImported = definitions.MostImported
 
 // ImportMeanwhile is ImportApp, with between after each part but the last. The node dies when between returns false.
 func ImportMeanwhile(ctx context.Context, s *Store, export access.Export, change input.Change,
 	between func() bool) error {
-	i, err := s.beginImport(ctx, export, change)
+	i, err := s.BeginImport(ctx, export, change)
 	for more := true; more && err == nil; {
-		if more, err = i.part(ctx); more && !between() {
+		if more, err = i.Part(ctx); more && !between() {
 			break
 		}
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -234,7 +236,7 @@ func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing 
 	if i.db == nil {
 		return nil, 0, nil
 	}
-	if missing, err = missingKeys(ctx, i.db, keys); err != nil {
+	if missing, err = definitions.MissingKeys(ctx, i.db, keys); err != nil {
 		return nil, 0, err
 	}
 	stored, _, err = db.First(ctx, i.db, db.ScanInt, `SELECT count(*) FROM secrets`)
@@ -246,19 +248,19 @@ func (i *Inspection) SetAside(ctx context.Context, limit int) (aside []dispatche
 	if i.db == nil {
 		return nil, 0, nil
 	}
-	if aside, err = db.Collect(ctx, i.db, scanSetAside, setAsideRows(time.Unix(0, 0), "")+` LIMIT $1`, limit); err != nil {
+	if aside, err = db.Collect(ctx, i.db, dispatch.ScanSetAside, dispatch.SetAsideRows(time.Unix(0, 0), "")+` LIMIT $1`, limit); err != nil {
 		return nil, 0, err
 	}
 	// $1 limit
 	const earliest = `SELECT * FROM pending_ends WHERE try_at > 0 ORDER BY ended_at, trigger_id, scheduled_at, kind LIMIT $1`
-	found, err := db.Collect(ctx, i.db, scanPendingEnd, pendingEnds(earliest), limit)
+	found, err := db.Collect(ctx, i.db, dispatch.ScanPendingEnd, dispatch.PendingEnds(earliest), limit)
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, end := range found {
-		aside = append(aside, end.setAside())
+		aside = append(aside, end.SetAside())
 	}
 	count, _, err = db.First(ctx, i.db, db.ScanInt, `SELECT (SELECT count(*) FROM pending_ends WHERE try_at > 0)
-		+ (SELECT count(*) FROM (`+setAsideRows(time.Unix(0, 0), "")+`) AS x)`)
+		+ (SELECT count(*) FROM (`+dispatch.SetAsideRows(time.Unix(0, 0), "")+`) AS x)`)
 	return aside, count, err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 	"github.com/carillon-dev/carillon/migrations"
 )
 
@@ -65,9 +66,8 @@ func migrate(ctx context.Context, a db.Address, without db.Capabilities) error {
 		err = checkSchema(ctx, database, a)
 	}
 	if err == nil && byDay {
-		f := &db.Postgres{Has: db.AllCapabilities().Without(without)}
-		s := &Store{db: &db.DB{Write: database, Read: database, Flavor: f}, hot: statementsOf(f)}
-		err = s.firstDays(ctx)
+		d := &db.DB{Write: database, Read: database, Flavor: &db.Postgres{Has: db.AllCapabilities().Without(without)}}
+		err = assembled(dispatch.New(slog.Default()), d, Options{}).FirstDays(ctx)
 	}
 	return errors.Join(err, done())
 }

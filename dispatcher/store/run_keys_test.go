@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,17 +16,17 @@ func TestWritesByTheKeyOfARunNameItsJob(t *testing.T) {
 	t.Parallel()
 	write := regexp.MustCompile(`(UPDATE|DELETE FROM) (live_runs|runs|slots)\b`)
 	byKey := regexp.MustCompile(`\btrigger_id = \$[0-9]`)
-	files, err := os.ReadDir(".")
+	files, err := filepath.Glob("*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := 0
 	for _, file := range files {
-		if !strings.HasSuffix(file.Name(), ".go") || strings.HasSuffix(file.Name(), "_test.go") {
+		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "storetest") {
 			continue
 		}
 		set := token.NewFileSet()
-		parsed, err := parser.ParseFile(set, file.Name(), nil, 0)
+		parsed, err := parser.ParseFile(set, file, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

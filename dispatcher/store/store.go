@@ -11,6 +11,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/store/feeds"
+	"github.com/carillon-dev/carillon/dispatcher/store/reads"
+	"github.com/carillon-dev/carillon/dispatcher/store/retention"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -26,20 +31,18 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store keeps definitions and the ledger in PostgreSQL or SQLite. Package storetest says what it must do.
+// Store keeps definitions and the ledger in PostgreSQL or SQLite: the sum of its wings. Package storetest says what it must do.
 type Store struct {
-	db        *db.DB
-	keys      *seal.Keys
-	auditKept time.Duration // the audit log
-	rollbacks *rollbackDetector
-	claims    *openClaims
-	hot       statements
-	audits    *auditState
-	skips     *skips
-	asides    *asides
-	walks     walks
+	*retention.Store
+	db *db.DB
 	// requests is the same with connections of its own, nil without Options.Requests.
 	requests *Store
+}
+
+// assembled returns a store over a database.
+func assembled(below *dispatch.Store, d *db.DB, o Options) *Store {
+	wings := feeds.New(reads.New(definitions.New(below.Over(d), d, o.Keys), d), d)
+	return &Store{Store: retention.New(wings, d, access.AuditRetention(o.AuditRetention)), db: d}
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
@@ -51,29 +54,28 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 		return nil, err
 	}
 	a.Login = o.Login
-	rollbacks, claims := &rollbackDetector{}, newOpenClaims()
-	database, err := db.Open(ctx, a, o.Options, db.ConnectionWatch{Opened: claims.forgetPartial, Whole: rollbacks.whole})
+	below := dispatch.New(cmp.Or(o.Logger, slog.Default()))
+	database, err := db.Open(ctx, a, o.Options, below.Watch())
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s := &Store{db: database, keys: o.Keys, auditKept: access.AuditRetention(o.AuditRetention), rollbacks: rollbacks, claims: claims,
-		hot: statementsOf(database.Flavor), audits: &auditState{}, skips: newSkips(), asides: newAsides(cmp.Or(o.Logger, slog.Default())),
-		walks: usualWalks(database.ByDay())}
-	s.audits.ids.Store(drawAuditID())
+	s := assembled(below, database, o)
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	err = checkSchema(ctx, s.db.Read, a)
+	err = checkSchema(ctx, database.Read, a)
 	if err == nil && !o.AlongsideNode {
-		err = s.checkKeys(ctx)
+		err = s.CheckKeys(ctx)
 	}
 	if err == nil && o.Requests {
-		err = s.openRequests(ctx)
+		if database, err = s.db.Apart(ctx); err == nil {
+			s.requests = assembled(below, database, o)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
 	}
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(append(s.db.Metrics, s.skips.total, s.asides.total)...)
+		o.Metrics.MustRegister(append(s.db.Metrics, below.Metrics()...)...)
 	}
 	return s, nil
 }
@@ -102,14 +104,4 @@ func (s *Store) ForRequests() *Store {
 		return s.requests
 	}
 	return s
-}
-
-// openRequests opens what ForRequests returns.
-func (s *Store) openRequests(ctx context.Context) error {
-	database, err := s.db.Apart(ctx)
-	if err == nil {
-		own := *s
-		own.db, s.requests = database, &own
-	}
-	return err
 }

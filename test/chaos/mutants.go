@@ -29,25 +29,25 @@ var mutants = []mutant{
 		name: "no_fence", what: "an outcome is stored without a check of its token", kills: "stop K8,stop K9", faults: "none",
 		edits: []edit{
 			{"dispatcher/store/db/sql.go", "return OfBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`", "return OfBatch(f)"},
-			{"dispatcher/store/dispatch_record.go", "(b.token IN (SELECT token FROM f)) = b.yes",
+			{"dispatcher/store/dispatch/record.go", "(b.token IN (SELECT token FROM f)) = b.yes",
 				"(b.token IN (SELECT token FROM f) OR b.yes) = b.yes"},
 		},
 	},
 	{
 		name: "careless_unfold", what: "what is recorded of a claim is not looked for when the claim is unfolded", kills: "K6,K8,K9",
 		faults: "none",
-		edits: []edit{{"dispatcher/store/dispatch_unfold.go", "r.trigger_id = f.trigger_id AND r.kind = 1` + db.Within",
+		edits: []edit{{"dispatcher/store/dispatch/unfold.go", "r.trigger_id = f.trigger_id AND r.kind = 1` + db.Within",
 			"r.trigger_id = f.trigger_id AND r.kind = 9` + db.Within"}},
 	},
 	{
 		name: "split_claim", what: "the trigger is advanced in one statement and the claim inserted in another", kills: "K3", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/tx.go", "	all.claim = db.Writing(won + fires)\n",
-				"	rows := f.Rows(3, 5, claimExtra, db.ClaimColumns...)\n	all.claim = db.Writing(rows+` `+advance+` AND $2::bigint <> 0`,\n" +
+			{"dispatcher/store/dispatch/tx.go", "	all.Claim = db.Writing(won + fires)\n",
+				"	rows := f.Rows(3, 5, claimExtra, db.ClaimColumns...)\n	all.Claim = db.Writing(rows+` `+advance+` AND $2::bigint <> 0`,\n" +
 					"		rows+db.Chosen(`SELECT `+claimedRow+`, b.live FROM b JOIN trigger_clock AS t ON t.id = b.id" +
 					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+`, g AS (`+insertClaim(f)+`)`+fires)\n"},
 			{"dispatcher/store/db/postgres_statements.go", "		return p.runParts(ctx, hot, args, scan)\n",
-				"		for _, part := range hot.parts {\n			if affected, err = p.query(ctx, part, args, scan); err != nil {\n" +
+				"		for _, part := range hot.Parts {\n			if affected, err = p.query(ctx, part, args, scan); err != nil {\n" +
 					"				break\n			}\n		}\n		return affected, err\n"},
 		},
 	},
@@ -68,7 +68,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "silent_settle", what: "missed fires leave no record", kills: "none", faults: "restart,disk",
-		edits: []edit{{"dispatcher/store/tx.go",
+		edits: []edit{{"dispatcher/store/dispatch/tx.go",
 			"\n		`, m AS (` + insertDecisions + `), e AS (` + insertPendingMisfires + `)` + insertCaughtUp", " insertCaughtUp"}},
 	},
 	{
@@ -99,7 +99,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "kept_slots", what: "the slot of a run lost with its node is not released", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/store/slots_decide.go", "		case c.Busy:\n", "		case c.slotNode != 0:\n"}},
+		edits: []edit{{"dispatcher/store/dispatch/slots_decide.go", "		case c.Busy:\n", "		case c.slotNode != 0:\n"}},
 	},
 	{
 		name: "hasty_retries", what: "a failed attempt is repeated at once", kills: "none", faults: "none",
@@ -108,39 +108,39 @@ var mutants = []mutant{
 	},
 	{
 		name: "unfollowed_losses", what: "runs that are lost with their node are not followed", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/store/dispatch_end.go", "WHEN 'lost' THEN (j.follows & 10) <> 0", "WHEN 'lost' THEN FALSE"}},
+		edits: []edit{{"dispatcher/store/dispatch/end.go", "WHEN 'lost' THEN (j.follows & 10) <> 0", "WHEN 'lost' THEN FALSE"}},
 	},
 	{
 		name: "followed_again", what: "a run that fails again after a replay is followed again", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/store/follow.go", "		runs[i] = queuedRun{Key: followerKey(e, p.Follower),",
-			"		key := followerKey(e, p.Follower)\n		key.TriggerID ^= int64(e.attempt) << 1\n		runs[i] = queuedRun{Key: key,"}},
+		edits: []edit{{"dispatcher/store/feeds/follow.go", "		runs[i] = dispatch.QueuedRun{Key: followerKey(e, p.Follower),",
+			"		key := followerKey(e, p.Follower)\n		key.TriggerID ^= int64(e.Attempt) << 1\n		runs[i] = dispatch.QueuedRun{Key: key,"}},
 	},
 	{
 		name: "forgetful_alerts", what: "the state of an alert is not stored again once it is there", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/store/alerts_write.go", "track = excluded.track", "track = alert_states.track"}},
+		edits: []edit{{"dispatcher/store/definitions/alerts_write.go", "track = excluded.track", "track = alert_states.track"}},
 	},
 	{
 		name: "skipped_instants", what: "a backfill leaves out instants that it has no room for", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/store/backfills_feed.go", "queued, err := queueRuns(ctx, t, fresh)",
-			"queued, err := queueRuns(ctx, t, fresh[len(fresh)/2:])"}},
+		edits: []edit{{"dispatcher/store/feeds/backfills_feed.go", "queued, err := dispatch.QueueRuns(ctx, t, fresh)",
+			"queued, err := dispatch.QueueRuns(ctx, t, fresh[len(fresh)/2:])"}},
 	},
 	{
 		name: "forgotten_callbacks", what: "a callback that comes before its acceptance is stored is confirmed and forgotten",
 		kills: "stop K9,stop K8", faults: "none",
-		edits: []edit{{"dispatcher/store/runs_callbacks.go",
+		edits: []edit{{"dispatcher/store/feeds/runs_callbacks.go",
 			"		if r.EndedAt != nil && r.Attempt == attempt && r.State == run.Succeeded {\n",
 			"		if r.Attempt == attempt && (r.State == run.Succeeded || r.State == run.Claimed) {\n"}},
 	},
 	{
 		name: "replayed_attempts", what: "the attempts of a run that is replayed are counted from the first again", kills: "none",
 		faults: "none",
-		edits:  []edit{{"dispatcher/store/runs_manual.go", "0, 0, r.attempt, 'queued'", "0, 0, 0, 'queued'"}},
+		edits:  []edit{{"dispatcher/store/feeds/runs_manual.go", "0, 0, r.attempt, 'queued'", "0, 0, 0, 'queued'"}},
 	},
 	{
 		name: "stolen_locks", what: "a lock is taken from its holder", kills: "none", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/tx.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},
-			{"dispatcher/store/tx.go", "WHERE l.locked_until <= excluded.locked_until - $3 OR", "WHERE l.locked_until > 0 OR"},
+			{"dispatcher/store/dispatch/tx.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},
+			{"dispatcher/store/dispatch/tx.go", "WHERE l.locked_until <= excluded.locked_until - $3 OR", "WHERE l.locked_until > 0 OR"},
 		},
 	},
 }

@@ -36,7 +36,7 @@ func TestProxyRecognizesTheWritesOfTheStore(t *testing.T) {
 // The store sends its statements as they stand in its source.
 func TestSignsOfWritesAreInTheSource(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../dispatcher/store/*.go")
+	files, err := filepath.Glob("../../dispatcher/store/*/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files of the store, %v", len(files), err)
 	}

@@ -1,0 +1,318 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// encodeAlert returns what an alert's row holds as JSON: all that was declared, besides its description. The values of its
+// secrets are those of the attached job.
+func encodeAlert(spec alert.Spec) (string, error) {
+	text, err := json.Marshal(struct {
+		alert.Spec
+		Description struct{} `json:"description,omitzero"`
+	}{Spec: spec})
+	return string(text), err
+}
+
+// AlertColumns are an alert AS a without the name of its app.
+const AlertColumns = `a.name, a.description, a.definition, a.muted, a.revision, a.created_at, a.updated_at`
+
+// countFiring is how many conditions of an alert AS a hold.
+const countFiring = `(SELECT COUNT(*) FROM alert_states AS s WHERE s.alert_id = a.id AND s.firing)`
+
+// ScanAlert returns the scan function for alerts of an app. Text that this version does not understand is an error.
+func ScanAlert(app string) func(db.Scanner) (alert.Alert, error) {
+	return func(row db.Scanner) (alert.Alert, error) {
+		a := alert.Alert{App: app}
+		var text string
+		var muted *string
+		err := row.Scan(&a.Name, &a.Description, &text, &muted, &a.Revision, db.InstantColumn(&a.CreatedAt), db.InstantColumn(&a.UpdatedAt))
+		if err != nil {
+			return a, err
+		}
+		spec := a.Spec
+		if err := json.Unmarshal([]byte(text), &spec); err != nil {
+			return a, db.AsUnreadable(fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err))
+		}
+		a.Spec = spec
+		if muted != nil {
+			if err := json.Unmarshal([]byte(*muted), &a.Muted); err != nil {
+				return a, db.AsUnreadable(fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err))
+			}
+		}
+		return a, nil
+	}
+}
+
+// scanShownAlert is ScanAlert for rows that end with countFiring.
+func scanShownAlert(app string) func(db.Scanner) (alert.Alert, error) {
+	return func(row db.Scanner) (alert.Alert, error) {
+		firing := 0
+		a, err := ScanAlert(app)(db.WiderRow{Scanner: row, After: []any{&firing}})
+		a.Firing = firing
+		return a, err
+	}
+}
+
+// Alert returns an alert by its name, with its warnings.
+func (s *Store) Alert(ctx context.Context, app, name string) (alert.Alert, error) {
+	alert, err := FindAlert(ctx, s.db.Read, app, name, "")
+	if err == nil {
+		alert.Warnings, err = s.alertWarnings(ctx, s.db.Read, alert)
+	}
+	return alert, err
+}
+
+// FindAlert returns ErrNotFound if there is no such alert. lock is a flavor's lock, or empty.
+func FindAlert(ctx context.Context, q db.Querier, app, name, lock string) (alert.Alert, error) {
+	alert, why, err := readAlert(ctx, q, app, name, lock)
+	if err == nil {
+		err = why
+	}
+	return alert, err
+}
+
+// readAlert is FindAlert of an alert that may be one that cannot be read; why says so.
+func readAlert(ctx context.Context, q db.Querier, app, name, lock string) (a alert.Alert, why, err error) {
+	// $1 id
+	const one = `SELECT ` + AlertColumns + `, ` + countFiring + ` FROM alerts AS a WHERE a.id = $1 AND a.deleted_at IS NULL`
+	scan := db.EvenUnreadable(scanShownAlert(app), func(_ *alert.Alert, is error) { why = is })
+	a, found, err := db.First(ctx, q, scan, one+db.LockOf(lock, "a"), dispatcher.AlertID(app, name))
+	if err == nil && !found {
+		err = dispatcher.NotFound("alert", app+"/"+name)
+	}
+	return a, why, err
+}
+
+// Alerts returns a page of the alerts of an app, by name.
+func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]alert.Alert, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if _, err := ReadApp(ctx, s.db.Read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT ` + AlertColumns + `, ` + countFiring + ` FROM alerts AS a
+		WHERE a.app_id = $1 AND a.name > $2 AND a.deleted_at IS NULL ORDER BY a.name LIMIT $3`
+	// One that cannot be read must not hide the others.
+	shown := db.EvenUnreadable(scanShownAlert(app), func(a *alert.Alert, why error) { a.Description = why.Error() })
+	return db.Collect(ctx, s.db.Read, shown, list, run.AppID(app), page.Cursor, page.Limit)
+}
+
+// allAlerts returns all alerts of an app, by name.
+func allAlerts(ctx context.Context, q db.Querier, app string) ([]alert.Alert, error) {
+	// $1 app
+	const list = `SELECT ` + AlertColumns + ` FROM alerts AS a WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
+	return db.Collect(ctx, q, ScanAlert(app), list, run.AppID(app))
+}
+
+// alertBefore is what a PUT of an alert depends on, and what the audit log has of it.
+type alertBefore struct {
+	alert.Before
+	values *alert.Alert // Old with the values of its secrets
+}
+
+// PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
+// it is stored stays as it is.
+func (s *Store) PutAlert(ctx context.Context, a alert.Alert, change input.Change) (alert.Alert, bool, error) {
+	if err := a.Validate(); err != nil {
+		return alert.Alert{}, false, err
+	}
+	stored, before, err := Redefine(ctx, s, change, Redefinition[alertBefore, alert.Change, alert.Alert]{
+		Load:      func(ctx context.Context, from Source) (alertBefore, error) { return s.loadAlert(ctx, from, a, change) },
+		Unchanged: func(b alertBefore) (alert.Alert, bool) { return b.Unchanged(a) },
+		Decide:    func(b alertBefore, now time.Time) (alert.Change, error) { return b.Put(a, now) },
+		Write: func(ctx context.Context, t *dispatch.Tx, b alertBefore, decided alert.Change) (alert.Alert, error) {
+			stored, err := s.writeAlert(ctx, t, decided)
+			if err != nil {
+				return stored, err
+			}
+			if err := followAlertsOf(ctx, t, stored.App); err != nil {
+				return stored, err
+			}
+			after := replacedValues(stored, decided.Alert, b.values)
+			// States have ended of jobs that it selects no more.
+			if stored, err = FindAlert(ctx, t, stored.App, stored.Name, ""); err != nil {
+				return stored, err
+			}
+			stored.Warnings = b.Warnings
+			return stored, auditAlert(ctx, t, dispatch.AuditEntry{Action: "put", App: a.App, Subject: "alert " + a.Name, Revision: stored.Revision},
+				b.values, after)
+		},
+	})
+	return stored, err == nil && before.Old == nil, err
+}
+
+// loadAlert reads what a PUT of an alert depends on.
+func (s *Store) loadAlert(ctx context.Context, from Source, a alert.Alert, by input.Change) (b alertBefore, err error) {
+	app, err := from.app(ctx, a.App)
+	if err != nil {
+		return b, err
+	}
+	b.Bounds, b.Defaults, b.Keys = app.Bounds, app.Defaults, s.keys != nil
+	old, err := FindAlert(ctx, from, a.App, a.Name, from.Lock)
+	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		return b, err
+	}
+	if exists := err == nil; exists {
+		b.Old = &old
+	}
+	if err := dispatch.Allow(by, old.Revision); err != nil {
+		return b, err
+	}
+	if b.Warnings, err = s.alertWarnings(ctx, from, a); err != nil {
+		return b, err
+	}
+	if b.Attached, err = loadAttached(ctx, from, a.Attached().Key()); err != nil {
+		return b, err
+	}
+	if b.Old == nil {
+		// $1 app
+		const count = `SELECT COUNT(*) FROM alerts WHERE app_id = $1 AND deleted_at IS NULL`
+		alerts, _, err := db.First(ctx, from, db.ScanInt, count, run.AppID(a.App))
+		b.Alerts = int(alerts)
+		return b, err
+	}
+	if from.tx != nil {
+		b.values, err = s.alertWithValues(ctx, from, b.Old)
+	}
+	return b, err
+}
+
+// writeAlert writes an alert and its attached job, and returns it as stored.
+func (s *Store) writeAlert(ctx context.Context, t *dispatch.Tx, c alert.Change) (alert.Alert, error) {
+	alert, attached := c.Alert, c.Attached.Job
+	id := dispatcher.AlertID(alert.App, alert.Name)
+	target, err := s.writeAttached(ctx, t, id, c.Attached)
+	if err != nil {
+		return alert, err
+	}
+	alert.Destination = *target.Alert
+	definition, err := encodeAlert(alert.Spec)
+	if err != nil {
+		return alert, err
+	}
+	// $1 id, $2 app, $3 name, $4 description, $5 definition, $6 now, $7 attached job. A deleted alert's revision goes on, but
+	// not its mute.
+	const put = `INSERT INTO alerts AS a (id, app_id, name, description, definition, job_id, revision, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $7, 1, $6, $6)
+		ON CONFLICT (id) DO UPDATE SET description = excluded.description, definition = excluded.definition,
+			revision = a.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+			created_at = CASE WHEN a.deleted_at IS NULL THEN a.created_at ELSE excluded.created_at END
+		RETURNING name, description, definition, muted, revision, created_at, updated_at`
+	stored, _, err := db.First(ctx, t, ScanAlert(alert.App), put, id, run.AppID(alert.App), alert.Name, alert.Description,
+		definition, t.At.UnixMilli(), attached.Key())
+	if err != nil {
+		return stored, fmt.Errorf("put alert %s/%s: %w", alert.App, alert.Name, err)
+	}
+	return stored, nil
+}
+
+// DeleteAlert deletes an alert with its states.
+func (s *Store) DeleteAlert(ctx context.Context, app, name string, change input.Change) error {
+	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		if _, err := LockApp(ctx, t, app); err != nil {
+			return err
+		}
+		alert, _, err := readAlert(ctx, t, app, name, t.ForUpdate())
+		if err == nil {
+			err = t.Allow(alert.Revision)
+		}
+		if err != nil {
+			return err
+		}
+		before, err := s.alertWithValues(ctx, t, &alert)
+		if err != nil {
+			return err
+		}
+		if err := removeAlert(ctx, t, alert); err != nil {
+			return fmt.Errorf("delete alert %s/%s: %w", app, name, err)
+		}
+		return auditAlert(ctx, t, dispatch.AuditEntry{Action: "delete", App: app, Subject: "alert " + name, Revision: alert.Revision}, before,
+			nil)
+	})
+}
+
+func removeAlert(ctx context.Context, t *dispatch.Tx, alert alert.Alert) error {
+	id := dispatcher.AlertID(alert.App, alert.Name)
+	// $1 alert
+	if _, err := t.ExecContext(ctx, `DELETE FROM alert_states WHERE alert_id = $1`, id); err != nil {
+		return err
+	}
+	if err := deleteAttached(ctx, t, alert.Attached().Key()); err != nil {
+		return err
+	}
+	// $1 now, $2 alert
+	const remove = `UPDATE alerts SET deleted_at = $1, updated_at = $1, muted = NULL WHERE id = $2`
+	if _, err := t.ExecContext(ctx, remove, t.At.UnixMilli(), id); err != nil {
+		return err
+	}
+	return followAlertsOf(ctx, t, alert.App)
+}
+
+// alertWithValues returns a copy of an alert with the values of its stored secrets, as far as the keys open them; nil if alert
+// is.
+func (s *Store) alertWithValues(ctx context.Context, q db.Querier, alert *alert.Alert) (*alert.Alert, error) {
+	if alert == nil {
+		return nil, nil
+	}
+	attached := []dispatcher.JobVersion{{Job: alert.Attached()}}
+	if err := s.openSecrets(ctx, q, attached); err != nil {
+		return nil, err
+	}
+	opened := *alert
+	opened.Destination = *attached[0].Target.Alert
+	return &opened, nil
+}
+
+// auditAlert adds a change of an alert to the audit log. Values of secrets are replaced by hashes.
+func auditAlert(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *alert.Alert) error {
+	for _, side := range []struct {
+		alert *alert.Alert
+		into  *any
+	}{{before, &c.Before}, {after, &c.After}} {
+		if side.alert == nil {
+			continue
+		}
+		hashes, err := hashed(ctx, t, target.Secrets(side.alert.Destination))
+		if err != nil {
+			return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
+		}
+		shown := *side.alert
+		shown.Destination = target.WithSecrets(shown.Destination, hashes)
+		parts, err := dispatch.PartsOf(target.ForWire(shown))
+		if err != nil {
+			return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
+		}
+		dispatch.Without(parts, "revision", "created_at", "updated_at", "firing", "muted", "warnings")
+		*side.into = parts
+	}
+	return t.AuditChange(ctx, c)
+}
+
+// WriteMute stores an operator's mute of an alert; nil: there is none.
+func WriteMute(ctx context.Context, t *dispatch.Tx, alert alert.Alert, mute *alert.Mute) error {
+	var encoded *string
+	if mute != nil {
+		text, err := json.Marshal(mute)
+		if err != nil {
+			return err
+		}
+		encoded = new(string(text))
+	}
+	// $1 alert, $2 mute
+	_, err := t.ExecContext(ctx, `UPDATE alerts SET muted = $2 WHERE id = $1`, dispatcher.AlertID(alert.App, alert.Name), encoded)
+	return err
+}

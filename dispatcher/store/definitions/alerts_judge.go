@@ -1,0 +1,236 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// JudgedJob is a job as its alerts see it.
+type JudgedJob struct {
+	ID, AppID int64
+	App, name string
+	Salt      run.Salt // of the app
+	Labels    input.Labels
+	Deleted   bool
+	follows   int  // jobs.follows
+	Watched   bool // as alert.Facts has it
+	objective bool // it has one
+	ChangedAt time.Time
+	LateAfter *int64 // jobs.alert_late_after
+	Alerts    []*storedAlert
+}
+
+// storedAlert is an alert with its keys, and the revision of its attached job.
+type storedAlert struct {
+	alert.Alert
+	id, jobID, jobRevision int64
+}
+
+// Judgement changes states of alerts for some jobs in one transaction, in which their rows are locked. So a state has one writer,
+// and what is told of it is told once.
+type Judgement struct {
+	*dispatch.Tx
+	Jobs    map[int64]*JudgedJob
+	Alerts  map[int64]*storedAlert // of the apps of these jobs, by id
+	Tracks  map[int64]alert.Track
+	changed map[int64]bool // tracks that are to be written, or removed
+	made    []madeTransition
+}
+
+// madeTransition is a transition of a track.
+type madeTransition struct {
+	alert.Made
+	id    int64 // of the track
+	alert *storedAlert
+	job   *JudgedJob
+	track alert.Track
+}
+
+// Judge locks jobs and returns a judgement of them.
+func Judge(ctx context.Context, t *dispatch.Tx, ids []int64) (*Judgement, error) {
+	j := &Judgement{Tx: t, Jobs: map[int64]*JudgedJob{}, Alerts: map[int64]*storedAlert{}, Tracks: map[int64]alert.Track{},
+		changed: map[int64]bool{}}
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	if err := j.lockJobs(ctx, ids); err != nil {
+		return nil, fmt.Errorf("lock jobs of alerts: %w", err)
+	}
+	if err := j.readAlerts(ctx); err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	if err := j.readTracks(ctx, ids); err != nil {
+		return nil, fmt.Errorf("read states of alerts: %w", err)
+	}
+	return j, nil
+}
+
+// lockJobs locks jobs in the order of their ids.
+func (j *Judgement) lockJobs(ctx context.Context, ids []int64) error {
+	// From $1 on: ids
+	lock := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id` +
+		db.LockOf(j.ForUpdate(), "j")
+	if _, err := db.Collect(ctx, j, db.ScanInt, lock, j.Batch(ids)...); err != nil {
+		return err
+	}
+	// From $1 on: ids
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.labels, j.deleted_at IS NOT NULL, j.follows,
+			j.enabled AND a.enabled AND NOT j.paused AND NOT j.app_paused,
+			CASE WHEN j.updated_at > a.updated_at THEN j.updated_at ELSE a.updated_at END,
+			j.alert_late_after, j.objective <> ''
+		FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
+	all, err := db.Collect(ctx, j, func(row db.Scanner) (job JudgedJob, err error) {
+		err = row.Scan(&job.ID, &job.AppID, &job.App, &job.Salt, &job.name, db.LabelsColumn(&job.Labels), &job.Deleted, &job.follows,
+			&job.Watched,
+			db.InstantColumn(&job.ChangedAt), &job.LateAfter, &job.objective)
+		return job, err
+	}, read, j.Batch(ids)...)
+	for i := range all {
+		j.Jobs[all[i].ID] = &all[i]
+	}
+	return err
+}
+
+// readAlerts reads the alerts of the apps of the jobs, and which of them apply to each job.
+func (j *Judgement) readAlerts(ctx context.Context) error {
+	ofApp := map[int64][]*storedAlert{}
+	for _, job := range j.Jobs {
+		all, known := ofApp[job.AppID]
+		if !known {
+			var err error
+			if all, err = j.alertsOf(ctx, job.AppID, job.App); err != nil {
+				return err
+			}
+			ofApp[job.AppID] = all
+		}
+		if job.Deleted {
+			continue
+		}
+		plain := make([]alert.Alert, len(all))
+		for i, alert := range all {
+			plain[i] = alert.Alert
+		}
+		for _, applies := range alert.Of(plain, job.name, job.Labels) {
+			i := slices.IndexFunc(all, func(a *storedAlert) bool { return a.Name == applies.Name })
+			job.Alerts = append(job.Alerts, all[i])
+		}
+	}
+	return nil
+}
+
+// alertsOf reads the alerts of an app.
+func (j *Judgement) alertsOf(ctx context.Context, appID int64, app string) ([]*storedAlert, error) {
+	// $1 app
+	const list = `SELECT ` + AlertColumns + `, a.id, a.job_id, COALESCE(d.revision, 0) FROM alerts AS a LEFT JOIN jobs AS d ON d.id = a.job_id
+		WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
+	all, err := db.Collect(ctx, j, func(row db.Scanner) (*storedAlert, error) {
+		one := &storedAlert{}
+		var err error
+		one.Alert, err = ScanAlert(app)(db.WiderRow{Scanner: row, After: []any{&one.id, &one.jobID, &one.jobRevision}})
+		return one, err
+	}, list, appID)
+	for _, alert := range all {
+		j.Alerts[alert.id] = alert
+	}
+	return all, err
+}
+
+// TrackColumns are those of the state of an alert.
+const TrackColumns = `s.id, s.alert_id, s.job_id, s.condition, s.firing, s.track`
+
+// KeyedTrack is a track with its key.
+type KeyedTrack struct {
+	ID int64
+	alert.Track
+}
+
+// ScanTrack reads TrackColumns.
+func ScanTrack(row db.Scanner) (k KeyedTrack, err error) {
+	var text string
+	if err = row.Scan(&k.ID, &k.AlertID, &k.JobID, &k.Condition, &k.Firing, &text); err != nil {
+		return k, err
+	}
+	key, firing := k.Track, k.Firing
+	if err := json.Unmarshal([]byte(text), &k.Track); err != nil {
+		return k, fmt.Errorf("state %d of an alert: %w", k.ID, err)
+	}
+	k.AlertID, k.JobID, k.Condition, k.Firing = key.AlertID, key.JobID, key.Condition, firing
+	return k, nil
+}
+
+// readTracks reads the states of the jobs.
+func (j *Judgement) readTracks(ctx context.Context, ids []int64) error {
+	// From $1 on: ids
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + TrackColumns + ` FROM b JOIN alert_states AS s ON s.job_id = b.id`
+	all, err := db.Collect(ctx, j, ScanTrack, read, j.Batch(ids)...)
+	for _, one := range all {
+		j.Tracks[one.ID] = one.Track
+	}
+	return err
+}
+
+// TrackOf returns the state of a condition of an alert for a job; there may be nothing to be known of it yet.
+func (j *Judgement) TrackOf(a *storedAlert, job *JudgedJob, condition target.AlertCondition) (int64, alert.Track) {
+	id := dispatcher.AlertStateID(job.Salt, a.id, job.ID, condition)
+	track, known := j.Tracks[id]
+	if !known {
+		track = alert.Track{AlertID: a.id, JobID: job.ID, Condition: condition}
+	}
+	return id, track
+}
+
+// Set makes a track what an observation made of it.
+func (j *Judgement) Set(id int64, alert *storedAlert, job *JudgedJob, track alert.Track, made []alert.Made) {
+	for _, m := range made {
+		j.made = append(j.made, madeTransition{Made: m, id: id, alert: alert, job: job, track: track})
+	}
+	j.Tracks[id], j.changed[id] = track, true
+}
+
+// Remove takes a track away.
+func (j *Judgement) Remove(id int64) {
+	delete(j.Tracks, id)
+	j.changed[id] = true
+}
+
+// After applies the end of a run of a job to all alerts that apply to it.
+func (j *Judgement) After(job *JudgedJob, end alert.End) {
+	for _, alert := range job.Alerts {
+		for _, condition := range target.AlertConditions {
+			rule, has := alert.RuleOf(condition, j.At)
+			if !has {
+				continue
+			}
+			id, before := j.TrackOf(alert, job, condition)
+			if track, made := before.After(alert.Alert, rule, end, j.At); track != before {
+				j.Set(id, alert, job, track, made)
+			}
+		}
+	}
+}
+
+// Finish writes what the judgement has changed, and queues the notifications. It returns how many.
+func (j *Judgement) Finish(ctx context.Context) (int, error) {
+	if err := j.writeTracks(ctx); err != nil {
+		return 0, fmt.Errorf("write states of alerts: %w", err)
+	}
+	if err := j.writeEvents(ctx); err != nil {
+		return 0, fmt.Errorf("write events of alerts: %w", err)
+	}
+	failpoint.Hit(failpoint.InAlert)
+	queued, err := j.queueNotifications(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("queue notifications of alerts: %w", err)
+	}
+	return queued, nil
+}

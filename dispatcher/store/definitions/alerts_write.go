@@ -1,0 +1,180 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+var (
+	trackWritten = []db.Column{db.Col("id", db.Bigint), db.Col("alert_id", db.Bigint), db.Col("job_id", db.Bigint),
+		db.Col("of_condition", db.Text),
+		db.Col("firing", db.Integer),
+		db.Col("armed", db.Integer), db.Col("kept_back", db.Integer), db.Col("check_at", db.Bigint), db.Col("track", db.Text)}
+	eventWritten = []db.Column{db.Col("app_id", db.Bigint), db.Col("at", db.Bigint), db.Col("id", db.Bigint), db.Col("alert", db.Text),
+		db.Col("job", db.Text),
+		db.Col("event", db.Text)}
+)
+
+// flag is a boolean as a column of a batch.
+func flag(is bool) int32 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// writeTracks writes the tracks that were changed, and removes those that were taken away.
+func (j *Judgement) writeTracks(ctx context.Context) error {
+	var gone, ids, alerts, jobs []int64
+	var firing, armed, kept []int32
+	var check []*int64
+	var conditions, texts []string
+	for _, id := range slices.Sorted(maps.Keys(j.changed)) {
+		track, there := j.Tracks[id]
+		if !there {
+			gone = append(gone, id)
+			continue
+		}
+		encoded, err := json.Marshal(track)
+		if err != nil {
+			return err
+		}
+		rule := alert.Rule{}
+		if alert := j.Alerts[track.AlertID]; alert != nil {
+			rule, _ = alert.RuleOf(track.Condition, j.At)
+		}
+		ids, alerts, jobs = append(ids, id), append(alerts, track.AlertID), append(jobs, track.JobID)
+		firing, armed, kept = append(firing, flag(track.Firing)), append(armed, flag(track.Armed())), append(kept, flag(track.KeptBack()))
+		check = append(check, db.OrNull(track.CheckAt(rule)))
+		conditions, texts = append(conditions, string(track.Condition)), append(texts, dispatch.Storable(string(encoded)))
+	}
+	if len(gone) > 0 {
+		// From $1 on: ids
+		remove := `DELETE FROM alert_states WHERE id` + j.In(1)
+		if _, err := j.ExecContext(ctx, remove, dispatch.List(j.Tx, gone)); err != nil {
+			return err
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	// From $1 on: trackWritten
+	put := j.Rows(0, 1, "", trackWritten...) + ` INSERT INTO alert_states
+			(id, alert_id, job_id, condition, firing, armed, kept_back, check_at, track)
+		SELECT b.id, b.alert_id, b.job_id, b.of_condition, b.firing = 1, b.armed = 1, b.kept_back = 1, b.check_at, b.track FROM b WHERE 1 = 1
+		ON CONFLICT (id) DO UPDATE SET firing = excluded.firing, armed = excluded.armed, kept_back = excluded.kept_back,
+			check_at = excluded.check_at, track = excluded.track`
+	_, err := j.ExecContext(ctx, put, j.Batch(ids, alerts, jobs, conditions, firing, armed, kept, check, texts)...)
+	return err
+}
+
+// writeEvents adds the transitions to the history.
+func (j *Judgement) writeEvents(ctx context.Context) error {
+	if len(j.made) == 0 {
+		return nil
+	}
+	var apps, at, ids []int64
+	var alerts, jobs, events []string
+	for _, m := range j.made {
+		seen := m.Observation
+		encoded, err := json.Marshal(alert.Event{Condition: m.track.Condition, Transition: m.Transition, Sequence: m.Sequence,
+			Count: m.Count, Run: seen.Run, Class: seen.Class, Error: seen.Error, Notified: m.Kept == "", Kept: m.Kept, By: m.By, Reason: m.Reason})
+		if err != nil {
+			return err
+		}
+		apps, at, ids = append(apps, m.job.AppID), append(at, m.At.UnixMilli()), append(ids, m.id)
+		alerts, jobs, events = append(alerts, m.alert.Name), append(jobs, m.job.name), append(events, dispatch.Storable(string(encoded)))
+	}
+	// From $1 on: eventWritten
+	put := j.Rows(0, 1, "", eventWritten...) + ` INSERT INTO alert_events (app_id, at, id, alert, job, event)
+		SELECT b.app_id, b.at, b.id, b.alert, b.job, b.event FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
+	_, err := j.ExecContext(ctx, put, j.Batch(apps, at, ids, alerts, jobs, events)...)
+	return err
+}
+
+// queueNotifications queues the runs that deliver the transitions which are to be told. The key of a run follows from its
+// transition, so each is queued once.
+func (j *Judgement) queueNotifications(ctx context.Context) (int, error) {
+	names, err := j.triggerNames(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var runs []dispatch.QueuedRun
+	for _, m := range j.made {
+		if m.Kept != "" {
+			continue
+		}
+		run, err := m.delivery(names)
+		if err != nil {
+			return 0, err
+		}
+		runs = append(runs, run)
+	}
+	queued, err := dispatch.QueueRuns(ctx, j.Tx, runs)
+	return len(queued), err
+}
+
+// delivery is the run that delivers the notification of a transition.
+func (m madeTransition) delivery(triggers map[string]string) (dispatch.QueuedRun, error) {
+	seen := m.Observation
+	n := target.AlertNotification{
+		App: m.job.App, Alert: m.alert.Name, Job: m.job.name, Condition: m.track.Condition, Transition: m.Transition, At: m.At, Since: m.Since,
+		Count: m.Count, Run: m.track.Run, Class: m.track.Class, Error: m.track.Error, LateBy: input.Duration(seen.LateBy),
+		Description: m.alert.Description, Labels: m.job.Labels, Sequence: m.Sequence, By: m.By, Reason: m.Reason,
+	}
+	if m.Transition == target.AlertResolved {
+		n.Run, n.Class, n.Error = seen.Run, seen.Class, seen.Error
+	}
+	if key, err := run.ParseKey(n.Run); err == nil {
+		n.ScheduledAt, n.Trigger = &key.ScheduledAt, triggers[n.Run]
+	} else if !seen.ScheduledAt.IsZero() {
+		n.ScheduledAt = &seen.ScheduledAt
+	}
+	payload, err := json.Marshal(n)
+	return dispatch.QueuedRun{
+		Key:   run.Key{TriggerID: m.id, ScheduledAt: m.At, Kind: run.KindAlert},
+		JobID: m.alert.jobID, Revision: m.alert.jobRevision,
+		Input: &run.Input{Payload: payload, After: m.After, Cause: &run.Cause{Run: n.Run, Alert: m.alert.Name}},
+	}, err
+}
+
+// triggerNames returns the names of the triggers of runs that are told about, by the ids of the runs.
+func (j *Judgement) triggerNames(ctx context.Context) (map[string]string, error) {
+	runs := map[string]int64{}
+	var ids []int64
+	for _, m := range j.made {
+		for _, r := range []string{m.track.Run, m.Observation.Run} {
+			if key, err := run.ParseKey(r); err == nil && m.Kept == "" && key.Kind.OfTrigger() {
+				runs[r] = key.TriggerID
+				ids = append(ids, key.TriggerID)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	// From $1 on: ids
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.id, t.name FROM b JOIN triggers AS t ON t.id = b.id`
+	byID := map[int64]string{}
+	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
+		var id int64
+		var name string
+		err := row.Scan(&id, &name)
+		byID[id] = name
+		return struct{}{}, err
+	}, read, j.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
+	names := make(map[string]string, len(runs))
+	for run, id := range runs {
+		names[run] = byID[id]
+	}
+	return names, err
+}

@@ -1,0 +1,245 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// calendarDefinition is what a calendar's row holds as JSON: all that decides about fires.
+type calendarDefinition struct {
+	Timezone string                  `json:"timezone,omitempty"`
+	Rules    []schedule.CalendarRule `json:"rules,omitempty"`
+	Bases    []string                `json:"bases,omitempty"`
+}
+
+// encodeCalendar returns the JSON of what c excludes.
+func encodeCalendar(c dispatcher.Calendar) (string, error) {
+	text, err := json.Marshal(calendarDefinition{c.Timezone, c.Rules, c.Bases})
+	return string(text), err
+}
+
+// decodeCalendar sets what c excludes. A definition of a newer version, such as a rule of an unknown
+// kind, must not count as empty: it puts the calendar in error.
+func decodeCalendar(c *dispatcher.Calendar, text string) {
+	var d calendarDefinition
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		c.Err = fmt.Errorf("calendar %s/%s: stored definition: %w", c.App, c.Name, err)
+		// Its bases can most likely still be read, and others depend on them.
+		var bases struct {
+			Bases []string `json:"bases"`
+		}
+		if json.Unmarshal([]byte(text), &bases) == nil {
+			c.Bases = bases.Bases
+		}
+		return
+	}
+	c.Timezone, c.Rules, c.Bases = d.Timezone, d.Rules, d.Bases
+}
+
+// calendarColumns are a calendar without the name of its app.
+const calendarColumns = `name, description, definition, revision, created_at, updated_at, removal_requested_at`
+
+// scanCalendar returns the scan function for calendars of an app.
+func scanCalendar(app string) func(db.Scanner) (dispatcher.Calendar, error) {
+	return func(row db.Scanner) (dispatcher.Calendar, error) {
+		c := dispatcher.Calendar{App: app}
+		var text string
+		err := row.Scan(&c.Name, &c.Description, &text, &c.Revision, db.InstantColumn(&c.CreatedAt), db.InstantColumn(&c.UpdatedAt),
+			db.OptionalColumn(&c.RemovalRequestedAt))
+		if err != nil {
+			return c, err
+		}
+		decodeCalendar(&c, text)
+		return c, nil
+	}
+}
+
+// Calendar returns a calendar by its name.
+func (s *Store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
+	// $1 app, $2 name
+	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
+	found, ok, err := db.First(ctx, s.db.Read, scanCalendar(app), one, run.AppID(app), name)
+	if err == nil && !ok {
+		err = dispatcher.NotFound("calendar", app+"/"+name)
+	}
+	if err != nil {
+		return dispatcher.Calendar{}, err
+	}
+	return found, found.Err
+}
+
+// Calendars returns a page of the calendars of an app, by name.
+func (s *Store) Calendars(ctx context.Context, app string, page input.Page) ([]dispatcher.Calendar, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if _, err := ReadApp(ctx, s.db.Read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT ` + calendarColumns + ` FROM calendars
+		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
+	all, err := db.CollectPage(ctx, s.db.Read, page, scanCalendar(app), nil, list, run.AppID(app), page.Cursor, page.Limit)
+	for i, c := range all {
+		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
+			all[i].Description = c.Err.Error()
+		}
+	}
+	return all, err
+}
+
+// appCalendars returns all calendars of an app and the revision of the lot, as of one moment.
+func appCalendars(ctx context.Context, q db.Querier, app string) (revision int64, all []dispatcher.Calendar, err error) {
+	// $1 app. An app without calendars has one row, with nothing in it.
+	const list = `SELECT a.calendar_revision, c.name IS NOT NULL, COALESCE(c.name, ''), COALESCE(c.description, ''),
+			COALESCE(c.definition, '{}'), COALESCE(c.revision, 0), COALESCE(c.created_at, 0), COALESCE(c.updated_at, 0),
+			c.removal_requested_at
+		FROM apps AS a LEFT JOIN calendars AS c ON c.app_id = a.id AND c.deleted_at IS NULL
+		WHERE a.id = $1 AND a.deleted_at IS NULL ORDER BY c.name`
+	found := false
+	scan := scanCalendar(app)
+	_, err = db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
+		var there bool
+		calendar, err := scan(db.WiderRow{Scanner: row, Before: []any{&revision, &there}})
+		if found = true; there {
+			all = append(all, calendar)
+		}
+		return struct{}{}, err
+	}, list, run.AppID(app))
+	if err == nil && !found {
+		err = dispatcher.NotFound("app", app)
+	}
+	return revision, all, err
+}
+
+// AppCalendars returns all calendars of an app, and the revision of the lot.
+func (s *Store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
+	return appCalendars(ctx, s.db.Read, app)
+}
+
+// calendarsOf returns the calendars of the app of jobs, and the revision of the lot, if one
+// of them names any.
+func calendarsOf(ctx context.Context, q db.Querier, app string, jobs ...dispatcher.Job) (int64, dispatcher.Calendars, error) {
+	var revision int64
+	var all []dispatcher.Calendar
+	for _, job := range jobs {
+		for _, t := range job.Triggers {
+			if t.Calendar == "" {
+				continue
+			}
+			var err error
+			revision, all, err = appCalendars(ctx, q, app)
+			return revision, dispatcher.CompileCalendars(all), err
+		}
+	}
+	return 0, dispatcher.CompileCalendars(nil), nil
+}
+
+// putCalendarTimeout is how long a change of a calendar may take.
+const putCalendarTimeout = time.Minute
+
+// calendarsBefore are the calendars of an app as of a revision.
+type calendarsBefore struct {
+	dispatcher.CalendarBefore
+	revision int64
+}
+
+// Replacement is a change of the calendars of an app.
+type Replacement struct {
+	dispatcher.CalendarChange
+	app, name string
+	revision  int64 // of the app's calendars before
+}
+
+// PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
+// returns the calendar as stored, and whether it was created. A calendar that is put as it is stored stays as it is.
+func (s *Store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change input.Change) (dispatcher.Calendar, bool, error) {
+	if err := calendar.Validate(); err != nil {
+		return dispatcher.Calendar{}, false, err
+	}
+	ctx, cancel := db.Bound(ctx, putCalendarTimeout)
+	defer cancel()
+	stored, before, err := Redefine(ctx, s, change, s.CalendarPut(calendar, change))
+	if err != nil {
+		return stored, false, err
+	}
+	return stored, before.Current(calendar.Name).Revision == 0, nil
+}
+
+// CalendarPut is PutCalendar in steps.
+func (s *Store) CalendarPut(calendar dispatcher.Calendar, by input.Change) Redefinition[calendarsBefore, Replacement, dispatcher.Calendar] {
+	var plan movePlan
+	of := calendar.App + "/" + calendar.Name
+	return Redefinition[calendarsBefore, Replacement, dispatcher.Calendar]{
+		Load: func(ctx context.Context, from Source) (b calendarsBefore, err error) {
+			if from.tx != nil { // writers of one app's calendars, and of its jobs, queue at its row
+				if _, err := LockApp(ctx, from.tx, calendar.App); err != nil {
+					return b, err
+				}
+			}
+			if b.revision, b.All, err = appCalendars(ctx, from, calendar.App); err == nil {
+				err = dispatch.Allow(by, b.Current(calendar.Name).Revision)
+			}
+			return b, err
+		},
+		Unchanged: func(b calendarsBefore) (dispatcher.Calendar, bool) {
+			current := b.Current(calendar.Name)
+			return current, current.Revision != 0 && current.Declares(calendar)
+		},
+		Decide: func(b calendarsBefore, _ time.Time) (Replacement, error) {
+			change, err := b.Put(calendar)
+			return Replacement{change, calendar.App, calendar.Name, b.revision}, err
+		},
+		Prepare: func(ctx context.Context, q db.Querier, next Replacement, now time.Time) (err error) {
+			if plan, err = s.planPut(ctx, q, next, now); err != nil {
+				err = fmt.Errorf("put calendar %s: %w", of, err)
+			}
+			return err
+		},
+		Write: func(ctx context.Context, t *dispatch.Tx, _ calendarsBefore, next Replacement) (stored dispatcher.Calendar, err error) {
+			definition, err := encodeCalendar(calendar)
+			if err == nil {
+				stored, err = writeCalendar(ctx, t, calendar, definition)
+			}
+			if err != nil {
+				return stored, fmt.Errorf("put calendar %s: %w", of, err)
+			}
+			if len(next.Changed) > 0 {
+				if err := s.rescheduleForCalendar(ctx, t, next, definition, plan); err != nil {
+					return stored, fmt.Errorf("put calendar %s: move triggers: %w", of, err)
+				}
+			}
+			t.Notify(dispatcher.Notification{App: calendar.App})
+			err = auditCalendar(ctx, t, dispatch.AuditEntry{Action: "put", App: calendar.App, Subject: "calendar " + calendar.Name,
+				Revision: stored.Revision}, next.Current, stored)
+			if err != nil {
+				return stored, err
+			}
+			return stored, removeUnused(ctx, t, calendar.App, dropped(next.Current.Bases, stored.Bases))
+		},
+	}
+}
+
+// writeCalendar writes the row of a calendar, whose definition is given, and returns it.
+func writeCalendar(ctx context.Context, t *dispatch.Tx, c dispatcher.Calendar, definition string) (dispatcher.Calendar, error) {
+	// $1 app, $2 name, $3 description, $4 definition, $5 now. A deleted calendar's revision goes on.
+	const put = `INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, 1, $5, $5)
+		ON CONFLICT (app_id, name) DO UPDATE SET description = excluded.description, definition = excluded.definition,
+			revision = calendars.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL, removal_requested_at = NULL,
+			created_at = CASE WHEN calendars.deleted_at IS NULL THEN calendars.created_at ELSE excluded.created_at END
+		RETURNING ` + calendarColumns
+	stored, _, err := db.First(ctx, t, scanCalendar(c.App), put, run.AppID(c.App), c.Name, c.Description, definition, t.At.UnixMilli())
+	return stored, err
+}

@@ -1,0 +1,120 @@
+package definitions
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// A change of a definition has three steps. It loads all that the change depends on, as of one moment; a function of the domain, which
+// knows no database, decides what becomes of it; and what was decided is written in one transaction. First it loads and decides
+// without a lock: what changes nothing, such as a PUT of what is stored, and what is refused takes no lock and keeps nobody waiting,
+// however often a client repeats it.
+
+// Source is where a change loads what it depends on: a snapshot, or its transaction, which locks what it will write.
+type Source struct {
+	db.Querier
+	tx   *dispatch.Tx // nil: a snapshot
+	Lock string       // of the flavor; empty: a snapshot
+}
+
+// locked is where a transaction loads what a change depends on.
+func locked(t *dispatch.Tx) Source { return Source{t, t, t.ForUpdate()} }
+
+// Redefinition is a change of a definition: what it depends on is a B, what is decided a D, and what is stored then a T.
+type Redefinition[B, D, T any] struct {
+	Load func(ctx context.Context, from Source) (B, error)
+	// Unchanged, if there is one, returns what is stored if the change leaves it as it is.
+	Unchanged func(B) (T, bool)
+	Decide    func(before B, now time.Time) (D, error)
+	// Prepare, if there is one, works out ahead of the transaction what takes long.
+	Prepare func(ctx context.Context, q db.Querier, decided D, now time.Time) error
+	Write   func(ctx context.Context, t *dispatch.Tx, before B, decided D) (T, error)
+}
+
+func (r Redefinition[B, D, T]) keeps(before B) (stored T, same bool) {
+	if r.Unchanged == nil {
+		return stored, false
+	}
+	return r.Unchanged(before)
+}
+
+// Redefine makes a change, and returns what is stored then, and what there was before.
+func Redefine[B, D, T any](ctx context.Context, s *Store, by input.Change, r Redefinition[B, D, T]) (stored T, before B, err error) {
+	var done bool
+	err = s.snapshot(ctx, func(ctx context.Context, q db.Querier) error {
+		var wrong error
+		if before, wrong = r.Load(ctx, Source{Querier: q}); wrong != nil {
+			return nil // the transaction comes to it again
+		}
+		if stored, done = r.keeps(before); done {
+			return nil
+		}
+		now := by.Now
+		if now.IsZero() {
+			now, wrong = s.db.Now(ctx, q)
+		}
+		if wrong != nil {
+			return wrong
+		}
+		now = now.UTC().Truncate(time.Millisecond)
+		decided, wrong := r.Decide(before, now)
+		if wrong == nil && r.Prepare != nil {
+			wrong = r.Prepare(ctx, q, decided, now)
+		}
+		return wrong
+	})
+	if err != nil || done {
+		return stored, before, err
+	}
+	err = s.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) (err error) {
+		stored, before, err = r.In(ctx, t)
+		return err
+	})
+	return stored, before, err
+}
+
+// In makes a change in a transaction.
+func (r Redefinition[B, D, T]) In(ctx context.Context, t *dispatch.Tx) (stored T, before B, err error) {
+	if before, err = r.Load(ctx, locked(t)); err != nil {
+		return stored, before, err
+	}
+	if same, is := r.keeps(before); is {
+		return same, before, nil
+	}
+	decided, err := r.Decide(before, t.At)
+	if err == nil {
+		stored, err = r.Write(ctx, t, before, decided)
+	}
+	return stored, before, err
+}
+
+// snapshot lets read see one state of the database, and lock nothing.
+func (s *Store) snapshot(ctx context.Context, read func(ctx context.Context, q db.Querier) error) error {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	if _, snapshots := s.db.Flavor.(*db.SQLite); snapshots { // each of its transactions reads one
+		options = nil
+	}
+	tx, err := s.db.Read.BeginTx(ctx, options)
+	if err != nil {
+		return fmt.Errorf("begin a snapshot: %w", err)
+	}
+	defer tx.Rollback()
+	return read(ctx, tx)
+}
+
+// app returns the app of a definition that is changed, locked in a transaction: writers of its definitions queue at its row.
+func (from Source) app(ctx context.Context, name string) (access.App, error) {
+	if from.tx != nil {
+		return lockReadableApp(ctx, from.tx, name)
+	}
+	return FindApp(ctx, from, name, "")
+}

@@ -1,0 +1,243 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// followersOf is what jobs has in followers.
+type followersOf struct {
+	OnSuccess *dispatcher.Follow `json:"on_success,omitempty"`
+	OnFailure *dispatcher.Follow `json:"on_failure,omitempty"`
+	OnMisfire *dispatcher.Follow `json:"on_misfire,omitempty"`
+}
+
+func encodeFollowers(job dispatcher.Job) (string, error) {
+	if job.FollowMask() == 0 {
+		return "", nil
+	}
+	encoded, err := json.Marshal(followersOf{job.OnSuccess, job.OnFailure, job.OnMisfire})
+	return string(encoded), err
+}
+
+// decodeFollowers reads what follows a job, which nothing does with most.
+func (j *JobRow) decodeFollowers() error {
+	j.OnSuccess, j.OnFailure, j.OnMisfire = nil, nil, nil
+	if j.followers == "" {
+		return nil
+	}
+	var f followersOf
+	if err := json.Unmarshal([]byte(j.followers), &f); err != nil {
+		return fmt.Errorf("followers: %w", err)
+	}
+	j.OnSuccess, j.OnFailure, j.OnMisfire = f.OnSuccess, f.OnFailure, f.OnMisfire
+	return nil
+}
+
+// loadFollows reads what a job is followed by, if it declares that something follows it, and where that leads.
+func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Job, b *dispatcher.JobBefore) (err error) {
+	if job.FollowMask() == 0 {
+		return nil
+	}
+	b.Attached = map[run.FollowEvent]dispatcher.AttachedBefore{}
+	level := []int64{job.Key()}
+	for event, follow := range job.EachFollow() {
+		if follow.Target == nil {
+			continue
+		}
+		id := job.Attached(event).Key()
+		if b.Attached[event], err = loadAttached(ctx, q, id); err != nil {
+			return err
+		}
+		level = append(level, id)
+	}
+	b.Follows = dispatcher.FollowGraph{
+		Names: map[int64]string{}, After: map[int64][]dispatcher.Follower{}, Leaders: map[int64][]dispatcher.Leader{},
+	}
+	if b.Follows.IDs, err = s.idsOfJobs(ctx, q, job.App, job.Followers()); err != nil {
+		return err
+	}
+	for name, id := range b.Follows.IDs {
+		b.Follows.Names[id] = name
+		level = append(level, id)
+	}
+	if err := s.readAfter(ctx, q, b.Follows, level); err != nil {
+		return fmt.Errorf("read what follows job %s/%s: %w", job.App, job.Name, err)
+	}
+	if err := s.readLeaders(ctx, q, b.Follows, job.Key()); err != nil {
+		return fmt.Errorf("read what leads to job %s/%s: %w", job.App, job.Name, err)
+	}
+	return nil
+}
+
+// mostFollowersRead is how many jobs and deliveries are read of what follows a job. A change that leads to as many is refused: what
+// follows it now, and what is to follow it, are at most MostFollowing jobs each, with three deliveries.
+const mostFollowersRead = 8 * dispatcher.MostFollowing
+
+// readAfter adds to a graph what follows jobs, directly and through others.
+func (s *Store) readAfter(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, level []int64) error {
+	// From $1 on: the ids
+	after := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, coalesce(j.name, '')
+		FROM b JOIN followers AS f ON f.job_id = b.id LEFT JOIN jobs AS j ON j.id = f.follower_id
+		ORDER BY f.job_id, f.event, f.follower_id`
+	seen := map[int64]bool{}
+	for len(level) > 0 && len(seen) < mostFollowersRead {
+		level = slices.Compact(slices.Sorted(slices.Values(level)))
+		for _, id := range level {
+			seen[id] = true
+		}
+		rows, err := db.Collect(ctx, q, func(row db.Scanner) (f dispatcher.Follower, err error) {
+			var name string
+			f, err = ScanFollower(db.WiderRow{Scanner: row, After: []any{&name}})
+			if name != "" {
+				g.Names[f.ID] = name
+			}
+			return f, err
+		}, after, s.db.Batch(level)...)
+		if err != nil {
+			return err
+		}
+		level = level[:0]
+		for _, one := range rows {
+			if g.After[one.Job] = append(g.After[one.Job], one); !seen[one.ID] {
+				level = append(level, one.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// ScanFollower reads a row of followers.
+func ScanFollower(row db.Scanner) (f dispatcher.Follower, err error) {
+	var kind int
+	err = row.Scan(&f.Job, &f.Event, &f.ID, &kind, &f.Result)
+	f.Kind, _ = run.KindOfCode(byte(kind))
+	return f, err
+}
+
+// readLeaders adds to a graph what leads to a job, directly and through others.
+func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, job int64) error {
+	// From $1 on: the ids
+	leaders := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
+			WHERE g.job_id = f.job_id AND g.event = f.event), j.name
+		FROM b JOIN followers AS f ON f.follower_id = b.id JOIN jobs AS j ON j.id = f.job_id ORDER BY f.job_id, f.follower_id`
+	for level := []int64{job}; len(level) > 0; {
+		rows, err := db.Collect(ctx, q, func(row db.Scanner) (l dispatcher.Leader, err error) {
+			var name string
+			err = row.Scan(&l.Job, &l.Follower, &l.Count, &name)
+			g.Names[l.Job] = name
+			return l, err
+		}, leaders, s.db.Batch(level)...)
+		if err != nil {
+			return err
+		}
+		for _, id := range level {
+			g.Leaders[id] = []dispatcher.Leader{} // it is read
+		}
+		level = level[:0]
+		for _, one := range rows {
+			g.Leaders[one.Follower] = append(g.Leaders[one.Follower], one)
+			if _, read := g.Leaders[one.Job]; !read {
+				level = append(level, one.Job)
+			}
+		}
+		level = slices.Compact(slices.Sorted(slices.Values(level)))
+	}
+	return nil
+}
+
+// idsOfJobs returns the ids of the jobs that have names in an app.
+func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names []string) (map[string]int64, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	// $1 app, from $2 on: names
+	query := s.db.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name, j.id FROM b JOIN jobs AS j ON j.name = b.name
+		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0`
+	ids := map[string]int64{}
+	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
+		var name string
+		var id int64
+		err := row.Scan(&name, &id)
+		ids[name] = id
+		return struct{}{}, err
+	}, query, append([]any{run.AppID(app)}, s.db.Batch(names)...)...)
+	return ids, err
+}
+
+// writeFollowers replaces the rows of followers for a job, whose row is written. What is asked for by alerts stays.
+func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all []dispatcher.Follower) error {
+	// $1 job
+	if _, err := t.ExecContext(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
+		return err
+	}
+	encoded, err := encodeFollowers(job)
+	if err != nil {
+		return err
+	}
+	// $1 job, $2 mask, $3 followers
+	const ofJob = `UPDATE jobs SET follows = (follows & 8) | $2, followers = $3 WHERE id = $1`
+	if _, err := t.ExecContext(ctx, ofJob, job.Key(), int(job.FollowMask()), encoded); err != nil || len(all) == 0 {
+		return err
+	}
+	var jobs, ids []int64
+	var events, kinds []int32
+	var results []bool
+	for _, f := range all {
+		jobs, ids, results = append(jobs, f.Job), append(ids, f.ID), append(results, f.Result)
+		events, kinds = append(events, int32(f.Event)), append(kinds, int32(f.Kind.Code()))
+	}
+	// From $1 on: the columns
+	insert := t.Rows(0, 1, "", db.Col("job_id", db.Bigint), db.Col("event", db.Integer), db.Col("follower_id", db.Bigint),
+		db.Col("kind", db.Integer),
+		db.Col("result", db.Boolean)) + ` INSERT INTO followers (job_id, event, follower_id, kind, result)
+		SELECT b.job_id, b.event, b.follower_id, b.kind, b.result FROM b`
+	_, err = t.ExecContext(ctx, insert, t.Batch(jobs, events, ids, kinds, results)...)
+	return err
+}
+
+// removeFollows removes what follows a job that is deleted.
+func removeFollows(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
+	// $1 job
+	if _, err := t.ExecContext(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
+		return err
+	}
+	for event := range job.EachFollow() {
+		if err := deleteAttached(ctx, t, job.Attached(event).Key()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostUsersNamed is how many of the jobs that name another one an error names.
+const mostUsersNamed = 5
+
+// NotFollowing returns an error that is ErrInUse if other jobs name a job.
+func NotFollowing(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
+	// $1 job, $2 limit
+	const users = `SELECT DISTINCT j.name FROM followers AS f JOIN jobs AS j ON j.id = f.job_id WHERE f.follower_id = $1 AND f.kind = 4
+		ORDER BY j.name LIMIT $2`
+	names, err := db.Collect(ctx, t, db.ScanText, users, job.Key(), mostUsersNamed+1)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	more := ""
+	if len(names) > mostUsersNamed {
+		names, more = names[:mostUsersNamed], " and others"
+	}
+	for i, name := range names {
+		names[i] = input.Echo(name)
+	}
+	return fmt.Errorf("job %s follows job %s%s: %w", input.Echo(job.App+"/"+job.Name), strings.Join(names, ", "), more,
+		dispatcher.ErrInUse)
+}

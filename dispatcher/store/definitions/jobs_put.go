@@ -1,0 +1,270 @@
+package definitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
+// it was created. A job that is put as it is stored stays as it is.
+func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Change) (dispatcher.Job, bool, error) {
+	stored, before, err := Redefine(ctx, s, change, Redefinition[jobBefore, dispatcher.JobChange, dispatcher.Job]{
+		Load:      func(ctx context.Context, from Source) (jobBefore, error) { return s.loadJob(ctx, from, job, change) },
+		Unchanged: func(b jobBefore) (dispatcher.Job, bool) { return b.same, b.isSame },
+		Decide:    func(b jobBefore, now time.Time) (dispatcher.JobChange, error) { return b.Put(job, now) },
+		Write: func(ctx context.Context, t *dispatch.Tx, b jobBefore, decided dispatcher.JobChange) (dispatcher.Job, error) {
+			return s.writePut(ctx, t, b, job, decided)
+		},
+	})
+	return stored, err == nil && before.Old == nil, err
+}
+
+// jobBefore is what a PUT of a job depends on, and what its rows need besides.
+type jobBefore struct {
+	dispatcher.JobBefore
+	same      dispatcher.Job // as it stays, if isSame
+	isSame    bool
+	shared    sharedOff
+	calendars int64           // revision of the app's
+	values    *dispatcher.Job // Old with the values of its secrets, for the audit log
+}
+
+// loadJob reads what a PUT of a job depends on; of one that stays as it is, what it is shown with. Two writers that make the same job
+// queue at the row of the app, as all do; so does what lets clocks follow the app's switch.
+func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by input.Change) (b jobBefore, err error) {
+	app, shared, err := loadShared(ctx, from, job)
+	if err != nil {
+		return b, err
+	}
+	b.shared, b.Pauses, b.Bounds, b.Defaults, b.Keys = shared, shared.pauses, app.Bounds, app.Defaults, s.keys != nil
+	old, err := s.FindJob(ctx, from, job.App, job.Name, from.Lock)
+	users := []dispatcher.Job{job}
+	switch {
+	case err == nil:
+		b.Old, users = &old, append(users, old)
+	case !errors.Is(err, dispatcher.ErrNotFound):
+		return b, err
+	}
+	if err := dispatch.Allow(by, old.Revision); err != nil {
+		return b, err
+	}
+	if b.calendars, b.Calendars, err = calendarsOf(ctx, from, job.App, users...); err != nil {
+		return b, err
+	}
+	if b.same, b.isSame = b.Unchanged(job); b.isSame {
+		return b, nil
+	}
+	return b, s.loadForChange(ctx, from, job, &b)
+}
+
+// loadForChange reads what a job that changes depends on besides.
+func (s *Store) loadForChange(ctx context.Context, from Source, job dispatcher.Job, b *jobBefore) (err error) {
+	if b.Old == nil {
+		if b.Prior, err = priorJob(ctx, from, job.App, job.Name); err != nil {
+			return err
+		}
+	}
+	if err := priorTriggers(ctx, from, b.Old, job, &b.Prior); err != nil {
+		return err
+	}
+	if err := loadAdmission(ctx, from, job, &b.JobBefore); err != nil {
+		return err
+	}
+	declared := job
+	declared.Origin = b.Prior.Origin
+	if b.Old != nil {
+		declared.Origin = b.Old.Origin
+	}
+	if err := s.loadFollows(ctx, from, declared, &b.JobBefore); err != nil {
+		return err
+	}
+	if from.tx != nil {
+		b.values, err = s.withValues(ctx, from, b.Old)
+	}
+	return err
+}
+
+// loadAdmission reads what decides whether an app allows a job.
+func loadAdmission(ctx context.Context, q db.Querier, job dispatcher.Job, b *dispatcher.JobBefore) (err error) {
+	if b.Used, err = usedBy(ctx, q, job.App); err != nil {
+		return err
+	}
+	name := job.Target.GroupName()
+	if name == "" {
+		return nil
+	}
+	group, err := findGroup(ctx, q, job.App, name, "")
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return nil
+	}
+	b.Group = &group
+	return err
+}
+
+// writePut writes what was decided of a job that is put, and returns it as it is stored.
+func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, declared dispatcher.Job, c dispatcher.JobChange) (
+	stored dispatcher.Job, err error) {
+	if err := countJobs(ctx, t, declared.App, c.Jobs, c.Triggers); err != nil {
+		return stored, err
+	}
+	job, secrets := s.sealJobSecrets(c.Job)
+	if job, err = s.writeAttachedOf(ctx, t, b.Old, job, c.Attached); err != nil {
+		return stored, err
+	}
+	err = writeJob(ctx, t, b.Old, job, b.calendars, b.shared)
+	if err == nil {
+		err = writeJobSecrets(ctx, t, b.Old, job, secrets)
+	}
+	if err == nil && (job.FollowMask() != 0 || b.Old != nil && b.Old.FollowMask() != 0) {
+		err = writeFollowers(ctx, t, job, c.Followers)
+	}
+	if err != nil {
+		return stored, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
+	}
+	if err := dispatch.InsertMisfires(ctx, t, c.Missed); err != nil {
+		return stored, err
+	}
+	if err := remember(ctx, t, dispatcher.CausePut, triggerIDs(job)); err != nil {
+		return stored, err
+	}
+	if err := followAlertsOfJob(ctx, t, job.App, job.Key()); err != nil {
+		return stored, err
+	}
+	if stored, err = asStored(job); err != nil {
+		return stored, err
+	}
+	stored.Pauses = b.Pauses
+	t.Notify(dispatcher.Notification{JobID: job.Key()})
+	err = auditJob(ctx, t, dispatch.AuditEntry{Action: "put", App: job.App, Subject: "job " + job.Name, Revision: job.Revision},
+		b.values, replacedValues(job, declared, b.values))
+	if err != nil {
+		return stored, err
+	}
+	return stored, removeUnused(ctx, t, job.App, dropped(usedCalendars(b.Old), usedCalendars(&job)))
+}
+
+// asStored returns a job as reading it back would, so that a PUT need not.
+func asStored(job dispatcher.Job) (dispatcher.Job, error) {
+	row, err := rowOf(job)
+	if err == nil {
+		err = row.decode()
+	}
+	if err != nil {
+		return job, fmt.Errorf("job %s/%s: stored %w", job.App, job.Name, err)
+	}
+	row.Labels = input.ParseLabels(job.Labels.String())
+	row.NodeLabels = input.ParseLabels(job.NodeLabels.String())
+	if len(job.Acknowledge) == 0 {
+		row.Acknowledge = nil
+	}
+	row.Triggers = maps.Clone(job.Triggers)
+	for name, t := range row.Triggers {
+		for _, at := range []**time.Time{&t.StartAt, &t.EndAt, &t.PrevFireTime, &t.NextFireTime, &t.DueAt} {
+			*at = db.Optional(db.OrNullAt(*at))
+		}
+		t.State = dispatch.ShownState(t.State.Stored(), t.Paused || job.Paused || job.AppPaused)
+		row.Triggers[name] = t
+	}
+	return row.Job, nil
+}
+
+// writeJob writes a job and its triggers, and retires those that old had besides. calendars is
+// the revision of the app's calendars.
+func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job dispatcher.Job, calendars int64, shared sharedOff) error {
+	row, err := rowOf(job)
+	if err != nil {
+		return err
+	}
+	// From $1 on: the fields of a job
+	put := jobFields.Insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.Update() + `, deleted_at = NULL`
+	if _, err := t.ExecContext(ctx, put, jobFields.Values(&row)...); err != nil {
+		return err
+	}
+	if err := errors.Join(writeState(ctx, t, job), writeObjective(ctx, t, job)); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.InDefinition)
+	if err := writeTriggers(ctx, t, job, calendars, shared); err != nil || old == nil {
+		return err
+	}
+	removed := maps.Clone(old.Triggers)
+	maps.DeleteFunc(removed, func(name string, _ dispatcher.Trigger) bool {
+		_, stays := job.Triggers[name]
+		return stays
+	})
+	return retireTriggers(ctx, t, job, removed)
+}
+
+// shownJob is FindJob with Warnings, and with the pauses of its app that hold the job.
+func (s *Store) shownJob(ctx context.Context, q db.Querier, app, name string) (dispatcher.Job, error) {
+	job, err := s.FindJob(ctx, q, app, name, "")
+	if err != nil {
+		return job, err
+	}
+	shown := []dispatcher.JobVersion{{Job: job}}
+	err = s.addShown(ctx, q, app, shown)
+	return shown[0].Job, err
+}
+
+// addWarnings adds to jobs of one app their warnings.
+func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
+	bare := make([]dispatcher.Job, len(jobs))
+	for i, job := range jobs {
+		bare[i] = job.Job
+	}
+	_, calendars, err := calendarsOf(ctx, q, app, bare...)
+	if err != nil {
+		return err
+	}
+	owner, err := ReadApp(ctx, q, app, "")
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		job := &jobs[i]
+		if job.Err != nil {
+			job.State = dispatcher.JobError
+		} else {
+			warnings := input.Problems(job.Warn(calendars))
+			warnings.AddError("", job.Job.CheckBounds(owner.Bounds)) // its attempts fail
+			job.Warnings = warnings
+		}
+	}
+	return nil
+}
+
+// addShown adds to jobs of one app what only people see.
+func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
+	if err := addPauses(ctx, q, app, jobs); err != nil {
+		return err
+	}
+	return s.addWarnings(ctx, q, app, jobs)
+}
+
+// addPauses adds to jobs of one app the pauses that hold them.
+func addPauses(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
+	var pauses []dispatcher.AppPause
+	for i := range jobs {
+		job := &jobs[i]
+		if !job.AppPaused {
+			continue
+		}
+		if pauses == nil {
+			var err error
+			if pauses, err = heldPauses(ctx, q, app); err != nil {
+				return err
+			}
+		}
+		job.Pauses = dispatcher.HeldBy(pauses, job.Labels)
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package definitions
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Quotas are counted in app_usage. A change that counts holds the row of its app until it is committed, so the next one
+// sees what it has counted: two changes at a quota cannot both pass it.
+
+// countJobs adds to the jobs and triggers that an app has.
+func countJobs(ctx context.Context, t *dispatch.Tx, app string, jobs, triggers int) error {
+	if jobs == 0 && triggers == 0 {
+		return nil
+	}
+	// $1 app, $2 jobs, $3 triggers
+	const count = `INSERT INTO app_usage (app_id, jobs, triggers) VALUES ($1, $2, $3)
+		ON CONFLICT (app_id) DO UPDATE SET jobs = app_usage.jobs + excluded.jobs, triggers = app_usage.triggers + excluded.triggers`
+	if _, err := t.ExecContext(ctx, count, run.AppID(app), jobs, triggers); err != nil {
+		return fmt.Errorf("count the jobs of app %s: %w", app, err)
+	}
+	return nil
+}
+
+// usedBy returns how many jobs and triggers an app has.
+func usedBy(ctx context.Context, q db.Querier, app string) (used target.Usage, err error) {
+	// $1 app
+	const counted = `SELECT jobs, triggers FROM app_usage WHERE app_id = $1`
+	used, _, err = db.First(ctx, q, func(row db.Scanner) (u target.Usage, err error) {
+		err = row.Scan(&u.Jobs, &u.Triggers)
+		return u, err
+	}, counted, run.AppID(app))
+	if err != nil {
+		err = fmt.Errorf("read how many jobs app %s has: %w", app, err)
+	}
+	return used, err
+}
+
+const (
+	// waitingKnown is how long the number of waiting runs of an app is taken as counted by requests for manual runs.
+	waitingKnown = 5 * time.Second
+	// waitingUsable is for how long it is by all else, as long as it is below the quota.
+	waitingUsable = 15 * time.Second
+)
+
+// CountManual counts a request to run a job, with a payload or without, or to retry a run, and refuses one for which the app has no
+// quota left, or that would wait until an operator lifts the suspension of the app. RunKeys of other runs are not locked: it is
+// counted last.
+func CountManual(ctx context.Context, t *dispatch.Tx, name string, payload []byte) error {
+	app, err := FindApp(ctx, t, name, "")
+	if err == nil {
+		err = MayKeep(ctx, t, app, payload)
+	}
+	if err != nil {
+		return err
+	}
+	if app.Importing {
+		return importGoesOn(name)
+	}
+	if app.Bounds.Suspended {
+		return &input.Problem{Code: input.CodeBoundSuspended, Message: app.SuspendedMessage() + ", so no node would claim the run"}
+	}
+	now, quotas := t.At.UnixMilli(), app.Bounds.Quotas
+	// $1 app, $2 beginning of this minute
+	const count = `INSERT INTO app_usage (app_id, minute, manual_runs) VALUES ($1, $2, 1)
+		ON CONFLICT (app_id) DO UPDATE SET minute = excluded.minute, waiting_runs = app_usage.waiting_runs + 1,
+			manual_runs = CASE WHEN app_usage.minute = excluded.minute THEN app_usage.manual_runs + 1 ELSE 1 END
+		RETURNING manual_runs, waiting_runs, counted_at`
+	var manual, waiting, counted int64
+	if _, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&manual, &waiting, &counted)
+	}, count, run.AppID(name), now-now%time.Minute.Milliseconds()); err != nil {
+		return fmt.Errorf("count manual runs of app %s: %w", name, err)
+	}
+	if manual > int64(quotas.ManualRunsPerMinute) {
+		return &input.Problem{Code: input.CodeBoundQuota, Message: fmt.Sprintf(
+			"app %s has requested the %d manual runs that its bounds allow for each minute (quotas.manual_runs_per_minute); "+
+				"try again in %d s, or ask an operator for more", name, quotas.ManualRunsPerMinute, 60-now/1000%60)}
+	}
+	if now-counted >= waitingKnown.Milliseconds() || now < counted {
+		if waiting, err = countWaitingRuns(ctx, t, name, quotas.WaitingRuns); err != nil {
+			return err
+		}
+		waiting++ // the one that is requested
+	}
+	if waiting > int64(quotas.WaitingRuns) {
+		return target.WaitingRunsReached(name, waiting-1, quotas.WaitingRuns)
+	}
+	return nil
+}
+
+// WaitingRunsOf returns how many runs of an app wait. What was queued since they were counted is part of it, and what has begun
+// since is not taken off. So they are counted again before an app is found to have most or more, but not within the time of
+// some 10 us for each run that is counted: an app at a large quota is not to cost the database more than a tenth of a connection.
+func WaitingRunsOf(ctx context.Context, t *dispatch.Tx, app string, most int) (waiting int64, err error) {
+	var counted int64
+	// $1 app
+	const known = `SELECT waiting_runs, counted_at FROM app_usage WHERE app_id = $1`
+	_, found, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&waiting, &counted)
+	}, known, run.AppID(app))
+	if err != nil {
+		return 0, fmt.Errorf("read how many runs of app %s wait: %w", app, err)
+	}
+	again := min(waitingKnown, time.Duration(most)*10*time.Microsecond)
+	age := t.At.UnixMilli() - counted
+	if found && age >= 0 && age < waitingUsable.Milliseconds() && (waiting < int64(most) || age < again.Milliseconds()) {
+		return waiting, nil
+	}
+	return countWaitingRuns(ctx, t, app, most)
+}
+
+// countWaitingRuns counts the runs of an app that wait, as far as one above most, and notes how many there are.
+func countWaitingRuns(ctx context.Context, t *dispatch.Tx, app string, most int) (waiting int64, err error) {
+	// $1 app, $2 limit
+	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
+		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying', 'waiting_callback') LIMIT $2) AS waiting`
+	waiting, _, err = db.First(ctx, t, db.ScanInt, count, run.AppID(app), most+1)
+	if err == nil {
+		// $1 app, $2 count, $3 now
+		_, err = t.ExecContext(ctx, `INSERT INTO app_usage (app_id, waiting_runs, counted_at) VALUES ($1, $2, $3)
+			ON CONFLICT (app_id) DO UPDATE SET waiting_runs = excluded.waiting_runs, counted_at = excluded.counted_at`,
+			run.AppID(app), waiting, t.At.UnixMilli())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count the waiting runs of app %s: %w", app, err)
+	}
+	return waiting, nil
+}
+
+// WaitingRuns adds places that a node has given, and returns how many runs of each of these apps wait.
+func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
+	waiting := map[string]int64{}
+	err := dispatch.InParts(ctx, s.OfStored, db.SortedKeys(given), func(apps []string) error {
+		return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
+			for _, app := range apps {
+				if err = AddWaiting(ctx, t, app, given[app].Given); err == nil {
+					waiting[app], err = WaitingRunsOf(ctx, t, app, given[app].Most)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}, func(app string, why error) error { return s.SetAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
+	return waiting, err
+}
+
+// AddWaiting adds runs to those of an app that wait.
+func AddWaiting(ctx context.Context, t *dispatch.Tx, app string, runs int64) error {
+	if runs == 0 {
+		return nil
+	}
+	// $1 app, $2 runs
+	const add = `INSERT INTO app_usage (app_id, waiting_runs) VALUES ($1, $2)
+		ON CONFLICT (app_id) DO UPDATE SET waiting_runs = app_usage.waiting_runs + excluded.waiting_runs`
+	if _, err := t.ExecContext(ctx, add, run.AppID(app), runs); err != nil {
+		return fmt.Errorf("count the waiting runs of app %s: %w", app, err)
+	}
+	return nil
+}
+
+// MayKeep refuses what a run would be given if its app has no room for it.
+func MayKeep(ctx context.Context, t *dispatch.Tx, app access.App, payload []byte) error {
+	if len(payload) == 0 {
+		return nil
+	}
+	kept, err := BytesKept(ctx, t, app.Name, db.Day(t.At.UnixMilli()))
+	if err == nil && kept+int64(len(payload)) > app.Bounds.Quotas.BytesKept {
+		return &input.Problem{Code: input.CodeBoundQuota,
+			Message: target.BytesKeptReached(app.Name, app.Bounds.Quotas.BytesKept)}
+	}
+	return err
+}
+
+// KeepBytes adds bytes of responses, by app, to what the apps keep, and returns how much each of them keeps. It also
+// removes what lies further back than the longest retention.
+func (s *Store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
+	kept = map[string]int64{}
+	err = dispatch.InParts(ctx, s.OfStored, db.SortedKeys(added),
+		func(apps []string) error { return s.keepBytes(ctx, added, apps, kept, now) },
+		func(app string, why error) error { return s.SetAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
+	return kept, err
+}
+
+// keepBytes is KeepBytes of some apps, in one transaction.
+func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []string, kept map[string]int64, now time.Time) error {
+	return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
+		today := db.Day(t.At.UnixMilli())
+		for _, app := range apps {
+			// $1 app, $2 day, $3 bytes
+			const add = `INSERT INTO app_bytes (app_id, day, bytes) VALUES ($1, $2, $3)
+				ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
+			if added[app] > 0 {
+				if _, err := t.ExecContext(ctx, add, run.AppID(app), today, added[app]); err != nil {
+					return fmt.Errorf("count the bytes of app %s: %w", app, err)
+				}
+			}
+			// $1 app, $2 day
+			const forget = `DELETE FROM app_bytes WHERE app_id = $1 AND day < $2`
+			if _, err := t.ExecContext(ctx, forget, run.AppID(app), today-input.MaxRetention.Milliseconds()); err != nil {
+				return fmt.Errorf("forget old bytes of app %s: %w", app, err)
+			}
+			if kept[app], err = BytesKept(ctx, t, app, today); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// BytesKept is how many bytes of responses and inputs an app keeps, by its retention.
+func BytesKept(ctx context.Context, q db.Querier, app string, today int64) (int64, error) {
+	// $1 app, $2 today
+	const sum = `SELECT CAST(COALESCE(SUM(b.bytes), 0) AS BIGINT) FROM app_bytes AS b JOIN apps AS a ON a.id = b.app_id
+		WHERE b.app_id = $1 AND b.day >= $2 - a.retention`
+	kept, _, err := db.First(ctx, q, db.ScanInt, sum, run.AppID(app), today)
+	if err != nil {
+		err = fmt.Errorf("sum the bytes of app %s: %w", app, err)
+	}
+	return kept, err
+}
+
+// usage returns how much of its quotas an app uses.
+func (s *Store) usage(ctx context.Context, q db.Querier, app string) (target.Usage, error) {
+	used, err := usedBy(ctx, q, app)
+	if err != nil {
+		return used, err
+	}
+	now, err := s.db.Now(ctx, q)
+	if err == nil {
+		used.BytesKept, err = BytesKept(ctx, q, app, db.Day(now.UnixMilli()))
+	}
+	return used, err
+}

@@ -1,0 +1,223 @@
+package definitions
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// movesAtOnce is how many triggers one statement moves.
+const movesAtOnce = 2000
+
+// movePlan is what becomes of triggers, by id, when the calendars of their app change from
+// those of a revision.
+type movePlan struct {
+	revision int64
+	moves    map[int64]move
+}
+
+// planPut works out ahead of the transaction what becomes of the triggers that a change of a
+// calendar concerns. Evaluating schedules takes longer than writing what comes of it, and this
+// way the triggers, and in SQLite all writers, are locked for the latter only. What happens to
+// a trigger meanwhile voids its part of the plan, which costs time and nothing else.
+func (s *Store) planPut(ctx context.Context, q db.Querier, next Replacement, now time.Time) (movePlan, error) {
+	if len(next.Changed) == 0 {
+		return movePlan{}, nil
+	}
+	ids, err := s.users(ctx, q, next)
+	if err != nil {
+		return movePlan{}, err
+	}
+	plan := movePlan{next.revision, make(map[int64]move, len(ids))}
+	for page := range slices.Chunk(ids, movesAtOnce) {
+		if err := s.planMoves(ctx, q, page, next, now, plan); err != nil {
+			return movePlan{}, err
+		}
+	}
+	return plan, nil
+}
+
+// rescheduleForCalendar increments the revision of the app's calendars and gives the triggers that use
+// the changed calendar new fire times. Jobs keep their revisions, so that a client that changes a
+// calendar and then a job that it read before gets no conflict.
+func (s *Store) rescheduleForCalendar(ctx context.Context, t *dispatch.Tx, next Replacement, definition string, plan movePlan) error {
+	revision, err := rememberCalendar(ctx, t, next.app, next.name, &definition)
+	if err != nil {
+		return err
+	}
+	if plan.revision != next.revision || plan.moves == nil {
+		plan = movePlan{next.revision, map[int64]move{}}
+	}
+	ids, err := s.users(ctx, t, next)
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(ids, movesAtOnce) {
+		keys, err := lockClocks(ctx, t, page)
+		if err != nil {
+			return err
+		}
+		var void []int64
+		for _, id := range slices.Sorted(maps.Keys(keys)) {
+			if planned, ok := plan.moves[id]; !ok || planned.from != keys[id] {
+				void = append(void, id)
+			}
+		}
+		if err := s.planMoves(ctx, t, void, next, t.At, plan); err != nil {
+			return err
+		}
+		moves := make(map[int64]move, len(keys))
+		for id := range keys { // the others were deleted meanwhile
+			moves[id] = plan.moves[id]
+		}
+		won, err := writeMoves(ctx, t, moves, revision)
+		if err == nil {
+			err = remember(ctx, t, dispatcher.CauseCalendar, won)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// users returns the triggers that a change concerns, in the order in which claims lock them.
+func (s *Store) users(ctx context.Context, q db.Querier, next Replacement) ([]int64, error) {
+	// $1 app, from $2 on: names
+	query := s.db.Rows(0, 2, "", db.NameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
+		WHERE t.app_id = $1 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY t.id`
+	return db.Collect(ctx, q, db.ScanInt, query, append([]any{run.AppID(next.app)}, s.db.Batch(db.SortedKeys(next.Changed))...)...)
+}
+
+// planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
+// decides whether they fire: a job that this version cannot read has fire times nevertheless.
+func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next Replacement, now time.Time, plan movePlan) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	// From $1 on: ids
+	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + dispatch.TriggerColumns + `, j.name, j.origin, j.enabled` +
+		dispatch.TheseTriggers + `
+		JOIN jobs AS j ON j.id = t.job_id`
+	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
+		job := dispatcher.Job{App: next.app}
+		t, err := dispatch.ScanTrigger(db.WiderRow{Scanner: row, After: []any{&job.Name, &job.Origin, &job.Enabled}})
+		if err == nil {
+			plan.moves[t.ID] = moveFor(t, job, next, now)
+		}
+		return struct{}{}, err
+	}, query, s.db.Batch(ids)...)
+	return err
+}
+
+// moveFor returns what becomes of a trigger of job at now. One that does not fire stays as it is.
+func moveFor(t dispatch.TriggerRow, job dispatcher.Job, next Replacement, now time.Time) move {
+	job.Triggers = map[string]dispatcher.Trigger{t.Name: t.Trigger}
+	triggers, missed := dispatcher.RescheduleForCalendar(job, next.Changed, next.Before, next.After, now)
+	to, concerned := triggers[t.Name]
+	if !concerned {
+		to = t.Trigger
+	}
+	return movedTo(t, to, missed)
+}
+
+// lockClocks locks the clocks of triggers that were not deleted, and returns them as they are.
+func lockClocks(ctx context.Context, t *dispatch.Tx, ids []int64) (map[int64]clockKey, error) {
+	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
+	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT c.id, c.revision, c.calendar_revision, coalesce(c.prev_fire_time, -1),
+		coalesce(c.next_fire_time, -1), c.state` + dispatch.TheseTriggers + ` WHERE t.deleted_at IS NULL ORDER BY c.id` +
+		db.LockOf(t.ForUpdate(), "c")
+	keys := make(map[int64]clockKey, len(ids))
+	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
+		var id int64
+		var key clockKey
+		err := row.Scan(&id, &key.revision, &key.calendars, &key.prev, &key.next, &key.state)
+		keys[id] = key
+		return struct{}{}, err
+	}, query, t.Batch(ids)...)
+	return keys, err
+}
+
+// zoneSetting selects the setting without its data, which take half a megabyte. There is one row at most.
+const zoneSetting = `SELECT release, sum, set_at, set_by FROM zone_data`
+
+func scanZoneSetting(row db.Scanner) (z dispatcher.ZoneSetting, err error) {
+	err = row.Scan(&z.Release, &z.Sum, db.OptionalColumn(&z.SetAt), &z.SetBy)
+	return z, err
+}
+
+// ZoneSetting returns which time zone data all nodes compute with.
+func (s *Store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error) {
+	setting, _, err := db.First(ctx, s.db.Read, scanZoneSetting, zoneSetting)
+	return setting, err
+}
+
+// ZoneArchive returns the data of the setting with a sum.
+func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	archive, found, err := db.First(ctx, s.db.Read, func(row db.Scanner) (archive []byte, err error) {
+		return archive, row.Scan(&archive)
+	}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
+	if err == nil && !found {
+		err = dispatcher.NotFound("time zone data", sum)
+	}
+	return archive, err
+}
+
+// SetZones makes all nodes compute with an archive, or each with its own data. The nodes find it in their next round.
+func (s *Store) SetZones(ctx context.Context, release string, archive []byte, change input.Change) (
+	set dispatcher.ZoneSetting, err error,
+) {
+	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		before, _, err := db.First(ctx, t, scanZoneSetting, zoneSetting)
+		if err != nil {
+			return err
+		}
+		set = dispatcher.ZoneSetting{}
+		if archive == nil {
+			_, err = t.ExecContext(ctx, `DELETE FROM zone_data`)
+		} else {
+			sum, at := sha256.Sum256(archive), t.At
+			set = dispatcher.ZoneSetting{Release: release, Sum: hex.EncodeToString(sum[:]), SetAt: &at, SetBy: change.Actor}
+			// $1 sum, $2 release, $3 archive, $4 now, $5 actor
+			const write = `INSERT INTO zone_data (one, sum, release, archive, set_at, set_by) VALUES (1, $1, $2, $3, $4, $5)
+				ON CONFLICT (one) DO UPDATE SET sum = excluded.sum, release = excluded.release, archive = excluded.archive,
+				set_at = excluded.set_at, set_by = excluded.set_by`
+			_, err = t.ExecContext(ctx, write, set.Sum, release, archive, at.UnixMilli(), change.Actor)
+		}
+		if err != nil {
+			return fmt.Errorf("write time zone data: %w", err)
+		}
+		action := map[bool]string{true: "use", false: "reset"}[archive != nil]
+		return t.AuditChange(ctx, dispatch.AuditEntry{Action: action, Subject: "zones", Before: before, After: set})
+	})
+	return set, err
+}
+
+// NoteZones notes which release a node computes with. If it was another one, no release counts as that of all fire times any more, so
+// that they are worked out again once all nodes compute with the same.
+func (s *Store) NoteZones(ctx context.Context, id run.NodeID, release string) error {
+	return s.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
+		// $1 node, $2 release
+		const other = `SELECT 1 FROM nodes WHERE id = $1 AND zones <> $2`
+		if _, differs, err := db.First(ctx, t, db.ScanInt, other, id, release); err != nil || !differs {
+			return err
+		}
+		if _, err := t.ExecContext(ctx, `UPDATE installation SET zones = ''`); err != nil {
+			return err
+		}
+		_, err := t.ExecContext(ctx, `UPDATE nodes SET zones = $2 WHERE id = $1`, id, release)
+		return err
+	})
+}

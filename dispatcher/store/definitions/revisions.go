@@ -1,0 +1,215 @@
+package definitions
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// The revisions of triggers and calendars tell past schedules from current ones. They are written with
+// each change of a definition, and read by explain and verify only.
+
+// revisionFields are the columns of trigger_revisions: those of the trigger t and its clock c, named the same,
+// and what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause
+// or $3 zones.
+var revisionFields = db.Fields[revisionRow]{
+	{Name: "job_id", Ref: func(r *revisionRow) any { return &r.jobID }},
+	{Name: "id", Ref: func(r *revisionRow) any { return &r.id }},
+	{Name: "revision", Ref: func(r *revisionRow) any { return &r.Revision }},
+	{Name: "calendar_revision", Ref: func(r *revisionRow) any { return &r.CalendarRevision }, Read: "c.calendar_revision"},
+	{Name: "next_fire_time", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.NextFireTime) }, Read: "c.next_fire_time"},
+	{Name: "prev_fire_time", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.PrevFireTime) }, Read: "c.prev_fire_time"},
+	{Name: "name", Ref: func(r *revisionRow) any { return &r.Name }},
+	{Name: "expression", Ref: func(r *revisionRow) any { return &r.Expression }},
+	{Name: "dialect", Ref: func(r *revisionRow) any { return &r.Dialect }},
+	{Name: "timezone", Ref: func(r *revisionRow) any { return &r.Timezone }},
+	{Name: "start_at", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.StartAt) }},
+	{Name: "end_at", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.EndAt) }},
+	{Name: "repeat_count", Ref: func(r *revisionRow) any { return &r.RepeatCount }},
+	{Name: "gap", Ref: func(r *revisionRow) any { return &r.Gap }},
+	{Name: "overlap", Ref: func(r *revisionRow) any { return &r.Overlap }},
+	{Name: "drift_hour", Ref: func(r *revisionRow) any { return &r.DriftHour }},
+	{Name: "calendar", Ref: func(r *revisionRow) any { return &r.Calendar }},
+	{Name: "on_excluded", Ref: func(r *revisionRow) any { return &r.OnExcluded }},
+	{Name: "jitter", Ref: func(r *revisionRow) any { return db.DurationColumn(&r.Jitter) }},
+	{Name: "misfire_after", Ref: func(r *revisionRow) any { return db.DurationColumn(&r.MisfireAfter) }},
+	{Name: "anchor_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.AnchorAt) }},
+	{Name: "fired", Ref: func(r *revisionRow) any { return &r.Fired }},
+	{Name: "counted_from", Ref: func(r *revisionRow) any { return db.OptionalColumn(&r.CountedFrom) }},
+	{Name: "enabled", Ref: func(r *revisionRow) any { return &r.Enabled }, Read: `t.enabled AND j.enabled AND t.deleted_at IS NULL`},
+	{Name: "paused", Ref: func(r *revisionRow) any { return &r.Paused }, Read: `t.paused OR t.job_paused`},
+	{Name: "labels", Ref: func(r *revisionRow) any { return db.LabelsColumn(&r.Labels) }, Read: "j.labels"},
+	{Name: "cause", Ref: func(r *revisionRow) any { return &r.Cause }, Read: `$2`},
+	{Name: "from_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.From) }, Read: `b.now`},
+	// A removed trigger's revision has ended as it begins.
+	{Name: "to_at", Use: db.OnlyNew, Read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
+	{Name: "zones", Ref: func(r *revisionRow) any { return &r.Zones }, Read: `$3`},
+	{Name: "settled_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.Settled) },
+		Read: `CASE WHEN c.prev_fire_time > b.now THEN c.prev_fire_time ELSE b.now END`},
+}
+
+var revisionRead = revisionFields.Read()
+
+// revisionRow is a revision of a trigger with its keys.
+type revisionRow struct {
+	dispatcher.TriggerRevision
+	jobID, id int64
+}
+
+// remember records triggers as they have just been written. A change owes no more of what was
+// before it than the instants up to itself, or to a fire that was claimed ahead of it. A fire that is
+// due and was kept belongs to what was before and to what comes.
+func remember(ctx context.Context, t *dispatch.Tx, cause dispatcher.Cause, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	// $1 now, from $2 on: db.IDColumns
+	end := t.Rows(1, 2, "", db.IDColumns...) + ` UPDATE trigger_revisions AS r SET to_at = b.now FROM b JOIN triggers AS t ON t.id = b.id
+		WHERE r.job_id = t.job_id AND r.id = t.id AND r.to_at IS NULL`
+	// $1 now, $2 cause, $3 zones, from $4 on: db.IDColumns
+	insert := t.Rows(1, 4, "", db.IDColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.Names("") + `)
+		SELECT ` + revisionFields.Selected("t.") + dispatch.TheseTriggers + ` JOIN jobs AS j ON j.id = t.job_id`
+	now := t.At.UnixMilli()
+	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.Batch(ids)...)...); err != nil {
+		return fmt.Errorf("end revisions of %d triggers: %w", len(ids), err)
+	}
+	if _, err := t.ExecContext(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.Batch(ids)...)...); err != nil {
+		return fmt.Errorf("write revisions of %d triggers: %w", len(ids), err)
+	}
+	return nil
+}
+
+// rememberCalendar counts the app's calendars up, and records what one of them is from that revision of the lot on; nil: deleted.
+func rememberCalendar(ctx context.Context, t *dispatch.Tx, app, name string, definition *string) (revision int64, err error) {
+	// $1 app
+	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
+	// $1 app, $2 name, $3 now
+	const end = `UPDATE calendar_revisions SET to_at = $3 WHERE app_id = $1 AND name = $2 AND to_at IS NULL`
+	// $1 app, $2 name, $3 now, $4 revision of the lot, $5 definition
+	const insert = `INSERT INTO calendar_revisions (app_id, name, calendar_revision, definition, to_at)
+		VALUES ($1, $2, $4, CAST($5 AS TEXT), CASE WHEN CAST($5 AS TEXT) IS NULL THEN CAST($3 AS BIGINT) END)`
+	id, now := run.AppID(app), t.At.UnixMilli()
+	if revision, _, err = db.First(ctx, t, db.ScanInt, count, id); err != nil {
+		return 0, err
+	}
+	if _, err = t.ExecContext(ctx, end, id, name, now); err == nil {
+		_, err = t.ExecContext(ctx, insert, id, name, now, revision, definition)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write revision of calendar %s/%s: %w", app, name, err)
+	}
+	return revision, nil
+}
+
+// AppHistory returns how far the history of an app goes back, and whether it was enabled.
+func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (dispatcher.AppHistory, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	var record dispatcher.AppHistory
+	if now.IsZero() {
+		var err error
+		if now, err = s.db.Now(ctx, s.db.Read); err != nil {
+			return record, err
+		}
+	}
+	record.Now = now.Truncate(time.Millisecond)
+	if at.IsZero() {
+		at = record.Now
+	}
+	var kept, from int64
+	var bounds string
+	// $1 id
+	_, found, err := db.First(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&kept, &from, &bounds, &record.DisabledNow)
+	}, `SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, run.AppID(app))
+	if err == nil && !found {
+		err = dispatcher.NotFound("app", app)
+	}
+	if err != nil {
+		return record, err
+	}
+	given, err := ReadBounds(app, bounds, "")
+	if err != nil {
+		return record, err
+	}
+	if given.Suspended {
+		record.Suspended = access.App{Name: app, AppSpec: access.AppSpec{Bounds: given}}.SuspendedMessage()
+	}
+	record.Since = db.Instant(max(from, db.Day(record.Now.UnixMilli()-kept)))
+	if record.Pauses, err = pausesAround(ctx, s.db.Read, app, at); err != nil {
+		return record, err
+	}
+	// $1 app, $2 its subject, $3 at
+	const switched = `SELECT at, action FROM audit_log WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at <= $3
+		ORDER BY at DESC LIMIT 1`
+	record.Enabled = true
+	_, _, err = db.First(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+		var action string
+		err := row.Scan(db.OptionalColumn(&record.Changed), &action)
+		record.Enabled = action == "enable"
+		return struct{}{}, err
+	}, switched, app, "app "+app, at.UnixMilli())
+	return record, err
+}
+
+// EveryJobName returns a page of the names of jobs that an app has or had.
+func (s *Store) EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error) {
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 ORDER BY name LIMIT $3`
+	return db.Collect(ctx, s.db.Read, db.ScanText, list, run.AppID(app), page.Cursor, page.Limit)
+}
+
+// settledLate is how long after its own end a revision may owe an instant: that of a fire that
+// was claimed ahead, by twice the longest claim lead.
+const settledLate = 10_000 // milliseconds
+
+// TriggerHistories returns the revisions of a job's triggers since an instant.
+func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time) ([]dispatcher.TriggerHistory, error) {
+	// $1 job, $2 since. One statement, so that the
+	// revisions and what is next are of one moment.
+	list := `SELECT ` + revisionRead.Names("r.") + `, t.name, coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name),
+			a.name, c.next_fire_time, t.error
+		FROM trigger_revisions AS r JOIN triggers AS t ON t.id = r.id` + dispatch.WithClock + `
+			JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id
+		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
+		ORDER BY t.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
+	var records []dispatcher.TriggerHistory
+	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+		var next *int64
+		var name, trigger, job, app, quarantined string
+		var r revisionRow
+		err := row.Scan(append(revisionRead.Refs(&r), &name, &trigger, &job, &app, &next, &quarantined)...)
+		if n := len(records); n == 0 || records[n-1].ID != r.id {
+			records = append(records, dispatcher.TriggerHistory{
+				Name: name, ID: r.id, Identity: dispatcher.Identity(app, job, trigger), Next: db.Zeroable(db.Optional(next)), Error: quarantined,
+			})
+		}
+		last := &records[len(records)-1]
+		last.Revisions = append(last.Revisions, r.TriggerRevision)
+		return struct{}{}, err
+	}, list, job, since.UnixMilli()-settledLate)
+	return records, err
+}
+
+// CalendarsAt returns the calendars of an app as they were at a revision of the lot.
+func (s *Store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
+	// $1 app, $2 revision of the lot
+	const list = `SELECT r.name, r.definition FROM calendar_revisions AS r WHERE r.app_id = $1 AND r.definition IS NOT NULL
+		AND r.calendar_revision = (SELECT max(n.calendar_revision) FROM calendar_revisions AS n
+			WHERE n.app_id = r.app_id AND n.name = r.name AND n.calendar_revision <= $2)`
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (dispatcher.Calendar, error) {
+		c := dispatcher.Calendar{App: app}
+		var text string
+		err := row.Scan(&c.Name, &text)
+		decodeCalendar(&c, text)
+		return c, err
+	}, list, run.AppID(app), revision)
+}

@@ -1,0 +1,245 @@
+package definitions
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+const tokenColumns = `id, name, description, hash, scopes, apps, expires_at, last_used_at, rotated_until, revision, created_at`
+
+func scanToken(row db.Scanner) (access.APIToken, error) {
+	var token access.APIToken
+	var hash, scopes, apps string
+	if err := row.Scan(&token.ID, &token.Name, &token.Description, &hash, &scopes, &apps, db.OptionalColumn(&token.ExpiresAt),
+		db.OptionalColumn(&token.LastUsedAt), db.OptionalColumn(&token.RotatedUntil), &token.Revision,
+		db.InstantColumn(&token.CreatedAt)); err != nil {
+		return token, err
+	}
+	if _, err := hex.Decode(token.Hash[:], []byte(hash)); err != nil {
+		return token, fmt.Errorf("token %s: hash: %w", token.Name, err)
+	}
+	if err := json.Unmarshal([]byte(scopes), &token.Scopes); err != nil {
+		return token, fmt.Errorf("token %s: scopes: %w", token.Name, err)
+	}
+	if err := json.Unmarshal([]byte(apps), &token.Apps); err != nil {
+		return token, fmt.Errorf("token %s: apps: %w", token.Name, err)
+	}
+	if len(token.Apps) == 0 {
+		token.Apps = nil // an empty list is how earlier builds stored a token that is bound to none
+	}
+	return token, nil
+}
+
+// CreateToken stores a token on behalf of the system.
+func (s *Store) CreateToken(ctx context.Context, token access.APIToken) error {
+	by := input.Change{Actor: "system", IfAbsent: true, Now: token.CreatedAt}
+	return s.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) error {
+		_, err := createToken(ctx, t, token.Normal())
+		return err
+	})
+}
+
+// createToken inserts a token; ErrPrecondition if its name is taken.
+func createToken(ctx context.Context, t *dispatch.Tx, token access.APIToken) (access.APIToken, error) {
+	scopes, apps, err := encodedToken(token)
+	if err != nil {
+		return token, err
+	}
+	// $1 id, $2 name, $3 description, $4 hash, $5 scopes, $6 apps, $7 when it expires, $8 now
+	const insert = `INSERT INTO api_tokens (id, name, description, hash, scopes, apps, expires_at, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ` + tokenColumns
+	stored, created, err := db.First(ctx, t, scanToken, insert, token.ID, token.Name, token.Description,
+		hex.EncodeToString(token.Hash[:]), scopes, apps, db.OptionalColumn(&token.ExpiresAt), t.At.UnixMilli())
+	if err != nil {
+		return token, err
+	}
+	if !created {
+		return token, fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
+	}
+	return stored, auditToken(ctx, t, "create", access.APIToken{}, stored)
+}
+
+func encodedToken(token access.APIToken) (scopes, apps string, err error) {
+	s, err := json.Marshal(token.Scopes)
+	if err != nil {
+		return "", "", err
+	}
+	a, err := json.Marshal(token.Apps)
+	return string(s), string(a), err
+}
+
+// PutToken creates a token, or changes all of it but its secret.
+func (s *Store) PutToken(ctx context.Context, token access.APIToken, change input.Change) (access.APIToken, bool, error) {
+	if err := token.Validate(); err != nil {
+		return access.APIToken{}, false, err
+	}
+	r := tokenChange(token.Name, change, true)
+	r.Decide = func(b access.TokensBefore, now time.Time) (access.APIToken, error) { return b.Put(token, change, now) }
+	r.Write = func(ctx context.Context, t *dispatch.Tx, b access.TokensBefore, decided access.APIToken) (access.APIToken, error) {
+		if old, exists := b.Named(token.Name); exists {
+			return updateToken(ctx, t, old, decided)
+		}
+		return createToken(ctx, t, decided)
+	}
+	stored, before, err := Redefine(ctx, s, change, r)
+	_, existed := before.Named(token.Name)
+	return stored, err == nil && !existed, err
+}
+
+// tokenChange is a change of one of all tokens, which stay as they are until the transaction ends: two requests must not each leave
+// the other's token as the last admin. Only a PUT may be of one that there is not.
+func tokenChange(name string, by input.Change, put bool) Redefinition[access.TokensBefore, access.APIToken, access.APIToken] {
+	return Redefinition[access.TokensBefore, access.APIToken, access.APIToken]{
+		Load: func(ctx context.Context, from Source) (b access.TokensBefore, err error) {
+			b.All, err = db.Collect(ctx, from, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY id`+from.Lock)
+			if one, exists := b.Named(name); err == nil && (exists || put) {
+				err = dispatch.Allow(by, one.Revision)
+			}
+			return b, err
+		},
+	}
+}
+
+// updateToken changes what the creator of a token chooses.
+func updateToken(ctx context.Context, t *dispatch.Tx, old, token access.APIToken) (access.APIToken, error) {
+	scopes, apps, err := encodedToken(token)
+	if err != nil {
+		return token, err
+	}
+	// $1 name, $2 description, $3 scopes, $4 apps, $5 when it expires
+	const update = `UPDATE api_tokens SET description = $2, scopes = $3, apps = $4, expires_at = $5, revision = revision + 1
+		WHERE name = $1 RETURNING ` + tokenColumns
+	stored, _, err := db.First(ctx, t, scanToken, update, token.Name, token.Description, scopes, apps, db.OptionalColumn(&token.ExpiresAt))
+	if err != nil {
+		return token, err
+	}
+	return stored, auditToken(ctx, t, "put", old, stored)
+}
+
+// RotateToken gives a token another secret.
+func (s *Store) RotateToken(ctx context.Context, name string, rotation access.TokenRotation, change input.Change) (
+	stored access.APIToken, err error) {
+	if err := rotation.Validate(); err != nil {
+		return stored, err
+	}
+	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		old, err := findToken(ctx, t, name, t.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if err := t.Allow(old.Revision); err != nil {
+			return err
+		}
+		expires, until, err := old.Rotated(rotation, t.At)
+		if err != nil {
+			return err
+		}
+		// $1 name, $2 new hash, $3 until when the old one works, $4 when the token expires
+		const rotate = `UPDATE api_tokens SET rotated_hash = hash, rotated_until = $3, hash = $2, expires_at = $4, revision = revision + 1
+			WHERE name = $1 RETURNING ` + tokenColumns
+		stored, _, err = db.First(ctx, t, scanToken, rotate, name, hex.EncodeToString(rotation.Hash[:]), until.UnixMilli(),
+			db.OptionalColumn(&expires))
+		if err != nil {
+			return err
+		}
+		return auditToken(ctx, t, "rotate", old, stored)
+	})
+	return stored, err
+}
+
+// Token returns the token of a name.
+func (s *Store) Token(ctx context.Context, name string) (access.APIToken, error) {
+	return findToken(ctx, s.db.Read, name, "")
+}
+
+func findToken(ctx context.Context, q db.Querier, name, lock string) (access.APIToken, error) {
+	// $1 name
+	token, found, err := db.First(ctx, q, scanToken, `SELECT `+tokenColumns+` FROM api_tokens WHERE name = $1`+lock, name)
+	if err == nil && !found {
+		err = dispatcher.NotFound("token", name)
+	}
+	return token, err
+}
+
+// TokenByHash returns the token with a hash, be it that of its secret or of the one before.
+func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
+	// $1 hash
+	const find = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE hash = $1 OR rotated_hash = $1`
+	token, found, err := db.First(ctx, s.db.Read, scanToken, find, hex.EncodeToString(hash[:]))
+	if err == nil && !found {
+		err = fmt.Errorf("token: %w", dispatcher.ErrNotFound)
+	}
+	return token, err
+}
+
+// Tokens returns a page of tokens, by name.
+func (s *Store) Tokens(ctx context.Context, page input.Page) ([]access.APIToken, error) {
+	// $1 last name of the page before, $2 limit
+	const list = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE name > $1 ORDER BY name LIMIT $2`
+	return db.Collect(ctx, s.db.Read, scanToken, list, page.Cursor, page.Limit)
+}
+
+// UseTokens records when tokens were last used. Nodes that serve one token do not all write: one that finds a
+// later minute than its own leaves it.
+func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
+	return s.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
+		// $1 id, $2 when it was used, $3 a minute before
+		const use = `UPDATE api_tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $3)`
+		for _, id := range slices.Sorted(maps.Keys(used)) { // in an order, so that no two nodes wait for each other
+			at := used[id]
+			if _, err := t.Affect(ctx, use, id, at.UnixMilli(), at.Add(-time.Minute).UnixMilli()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// DeleteToken revokes a token.
+func (s *Store) DeleteToken(ctx context.Context, name string, change input.Change) error {
+	r := tokenChange(name, change, false)
+	r.Decide = func(b access.TokensBefore, now time.Time) (access.APIToken, error) {
+		return b.Delete(name, change, now)
+	}
+	r.Write = func(ctx context.Context, t *dispatch.Tx, _ access.TokensBefore, old access.APIToken) (access.APIToken, error) {
+		// $1 id
+		if _, err := t.Affect(ctx, `DELETE FROM api_tokens WHERE id = $1`, old.ID); err != nil {
+			return old, err
+		}
+		return old, auditToken(ctx, t, "delete", old, access.APIToken{})
+	}
+	_, _, err := Redefine(ctx, s, change, r)
+	return err
+}
+
+// auditToken adds a change of a token to the audit log. One without id is none.
+func auditToken(ctx context.Context, t *dispatch.Tx, action string, before, after access.APIToken) (err error) {
+	c := dispatch.AuditEntry{Action: action, Subject: "token " + cmp.Or(after.Name, before.Name), Revision: after.Revision}
+	for _, side := range []struct {
+		token access.APIToken
+		into  *any
+	}{{before, &c.Before}, {after, &c.After}} {
+		if side.token.ID == "" {
+			continue
+		}
+		parts, err := dispatch.PartsOf(side.token)
+		if err != nil {
+			return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
+		}
+		dispatch.Without(parts, "created_at", "last_used_at", "revision")
+		*side.into = parts
+	}
+	return t.AuditChange(ctx, c)
+}

@@ -1,0 +1,95 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+)
+
+// CallbackNote is what live_runs has in callback: what is known of an attempt that its target accepted. If the target says
+// that the attempt failed before its node has recorded that it was accepted, Started is 0.
+type CallbackNote struct {
+	Started   int64  `json:"started,omitempty"`
+	Status    int    `json:"status,omitempty"`
+	Within    int64  `json:"within,omitempty"` // milliseconds
+	Group     string `json:"group,omitempty"`
+	Heartbeat *int64 `json:"heartbeat,omitempty"`
+	Progress  string `json:"progress,omitempty"`
+	Percent   *int   `json:"percent,omitempty"`
+	Failed    bool   `json:"failed,omitempty"`
+	TimedOut  bool   `json:"timed_out,omitempty"` // of what failed
+	Message   string `json:"message,omitempty"`
+	// State is the revision of the state that the attempt was given; nil: its job carries none.
+	State *int64 `json:"state,omitempty"`
+}
+
+// newCallbackNote is the note of an attempt whose target accepted it.
+func newCallbackNote(r dispatcher.Record) CallbackNote {
+	within := r.Next.Callback.Within
+	if within == 0 {
+		within = run.DefaultCallbackTimeout.Std()
+	}
+	return CallbackNote{
+		Started: r.Outcome.StartedAt.UnixMilli(), Status: r.Outcome.HTTPStatus, Within: within.Milliseconds(), Group: r.Next.Callback.Group,
+		State: r.Next.Callback.StateRevision,
+	}
+}
+
+// callbackIDOf returns the number by which a target names an attempt; nil: it names none.
+func callbackIDOf(next *dispatcher.NextAttempt) *int64 {
+	if id := next.Callback.ID; id != 0 {
+		return &id
+	}
+	return nil
+}
+
+// Column is the text of a note that a row has.
+func (n CallbackNote) Column() *string {
+	text, err := json.Marshal(n)
+	if err != nil {
+		panic(err) // its fields always marshal
+	}
+	column := Storable(string(text))
+	return &column
+}
+
+// ReadCallbackNote reads the text that a row has of a note.
+func ReadCallbackNote(text string) (n CallbackNote, err error) {
+	if err = json.Unmarshal([]byte(text), &n); err != nil {
+		err = fmt.Errorf("stored callback: %w", err)
+	}
+	return n, err
+}
+
+// acceptedAttempt is the note of a run that a node adopts, as the engine knows it. An attempt whose note cannot be read has failed:
+// the run has been adopted by then, and must go on.
+func acceptedAttempt(text string) *run.AcceptedAttempt {
+	n, err := ReadCallbackNote(text)
+	if err != nil {
+		return &run.AcceptedAttempt{Failed: true, Message: "what was stored of the accepted attempt cannot be read: " + err.Error()}
+	}
+	a := &run.AcceptedAttempt{
+		HTTPStatus: n.Status, Failed: n.Failed, TimedOut: n.TimedOut, Message: n.Message, Within: time.Duration(n.Within) * time.Millisecond,
+	}
+	if n.Started != 0 {
+		a.StartedAt = db.Instant(n.Started)
+	}
+	return a
+}
+
+// chooseCompleted chooses runs that their targets complete. Of one whose node has not recorded yet that the target accepted
+// the attempt, the row of the attempt takes that as a late result.
+func chooseCompleted(f db.Flavor) string {
+	return `SELECT` + ChosenEnd(End{at: `b.now`, State: `'succeeded'`, Class: `''`, Message: `b.error`}) + `,
+		CASE WHEN r.state <> 'waiting_callback' AND r.node > 0 AND r.claimed_at IS NOT NULL THEN 1 ELSE 0 END AS attempted
+	FROM b JOIN live_runs AS r ON` + db.Fence(f)
+}
+
+const insertCompleted = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
+	http_status, state, class, error)
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, c.of_claimed), c.of_end, 0, c.of_state, '', ''
+	FROM c WHERE c.attempted = 1 ON CONFLICT DO NOTHING`

@@ -1,0 +1,217 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+)
+
+// HasInput tells whether a run r, or the run of which it is a shard, was given an input.
+const HasInput = `EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id
+		AND x.kind = r.kind % 16)`
+
+// QueuedRun is a run that is to be queued.
+type QueuedRun struct {
+	run.Key
+	JobID, Revision int64
+	Input           *run.Input // nil: none
+}
+
+var (
+	// QueuedColumns are those of runs that are queued.
+	QueuedColumns = append(db.KeyColumns[:3:3], db.Col("job_id", db.Bigint), db.Col("revision", db.Bigint), db.Col("has_input", db.Boolean))
+	// InputColumns are those of what runs are given.
+	InputColumns = append(db.KeyColumns[:3:3], db.Col("input", db.Text))
+)
+
+// queueStatements queue runs that may have been queued before.
+// $1 first day, $2 end of the last, from $3 on: QueuedColumns, or InputColumns for input
+type queueStatements struct{ Insert, Recheck, Input string }
+
+func queueStatementsOf(f db.Flavor) queueStatements {
+	const inHistory = `EXISTS (SELECT 1 FROM runs AS r WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
+		AND r.kind = b.kind` + db.Within + `)`
+	batch := f.Rows(0, 3, "", QueuedColumns...)
+	return queueStatements{
+		Insert: batch + `
+	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, attempt, state, has_input)
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, ` + AppOf("b.job_id") + `, b.revision, 0, 0, 0, 'queued', b.has_input FROM b
+	WHERE NOT ` + inHistory + ` ON CONFLICT DO NOTHING RETURNING scheduled_at, trigger_id, kind`,
+		Recheck: batch + `, c AS MATERIALIZED (SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind FROM b
+		WHERE ` + inHistory + `)` + f.DeleteChosen(`c.of_kind > 0`) + ` RETURNING scheduled_at, trigger_id, kind`,
+		Input: f.Rows(0, 1, "", InputColumns...) + `
+	INSERT INTO run_inputs (scheduled_at, trigger_id, kind, input)
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.input FROM b WHERE 1 = 1
+	ON CONFLICT (scheduled_at, trigger_id, kind) DO UPDATE SET input = excluded.input`,
+	}
+}
+
+// QueueRun queues a run of a job unless there is a run of its key, live or in the history, and tells whether it did.
+func QueueRun(ctx context.Context, t *Tx, one QueuedRun) (bool, error) {
+	queued, err := QueueRuns(ctx, t, []QueuedRun{one})
+	return len(queued) == 1, err
+}
+
+// QueueRuns queues those of runs of which there is no run of their key, live or in the history, and returns their keys.
+// However often a run is asked for, it is queued once, as long as the history has it.
+func QueueRuns(ctx context.Context, t *Tx, runs []QueuedRun) ([]run.Key, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	batch := queueBatch(t, runs)
+	queued, err := db.Collect(ctx, t, ScanRunKey, t.Hot.Queue.Insert, batch...)
+	if err != nil || len(queued) == 0 {
+		return nil, wrapQueue(len(runs), err)
+	}
+	// A run that ended during the insert was live when that looked into the history, and in the history when it
+	// came to the key.
+	again, err := db.Collect(ctx, t, ScanRunKey, t.Hot.Queue.Recheck, batch...)
+	if err != nil {
+		return nil, wrapQueue(len(runs), err)
+	}
+	added := make(map[run.Key]bool, len(queued))
+	for _, key := range queued {
+		added[key] = true
+	}
+	for _, key := range again {
+		delete(added, key)
+	}
+	queued = queued[:0]
+	var fresh []QueuedRun
+	for _, run := range db.SortedBy(runs, func(r QueuedRun) run.Key { return r.Key }) {
+		if added[run.Key] {
+			queued, fresh = append(queued, run.Key), append(fresh, run)
+		}
+	}
+	if len(queued) > 0 {
+		t.Notify(dispatcher.Notification{Adopt: true})
+	}
+	return queued, WriteInputs(ctx, t, fresh)
+}
+
+// WriteInputs stores the inputs of those of runs that have one, in place of what they had, and counts their bytes.
+func WriteInputs(ctx context.Context, t *Tx, runs []QueuedRun) error {
+	k, inputs := db.NewKeys(len(runs)), []string(nil)
+	var jobs, bytes []int64
+	for _, run := range runs {
+		if run.Input == nil {
+			continue
+		}
+		text, err := run.Input.Encode()
+		if err != nil {
+			return fmt.Errorf("input of run %s: %w", run.Key, err)
+		}
+		k.Add(run.Key, 0, 0)
+		inputs, jobs, bytes = append(inputs, text), append(jobs, run.JobID), append(bytes, int64(len(text)))
+	}
+	if len(inputs) == 0 {
+		return nil
+	}
+	if _, err := t.ExecContext(ctx, t.Hot.Queue.Input, t.Batch(k.At, k.Trigger, k.Kind, inputs)...); err != nil {
+		return fmt.Errorf("write %d inputs of runs: %w", len(inputs), err)
+	}
+	return countInputs(ctx, t, jobs, bytes)
+}
+
+// WriteRequester adds the trace context of the request that retries a run to what the run was given, so that its next attempts
+// link to that request. The rest stays as it is.
+func WriteRequester(ctx context.Context, t *Tx, id string) error {
+	key, err := run.ParseKey(id)
+	if err != nil || t.By.Traceparent == "" {
+		return err
+	}
+	key = key.Parent()
+	inputs, err := InputsOf(ctx, t.Flavor, t, []run.Key{key})
+	if err != nil || inputs[key].Err != nil { // an input that cannot be read fails the run, and stays for anyone who looks into that
+		return err
+	}
+	input := inputs[key]
+	input.Traceparent = t.By.Traceparent
+	return WriteInputs(ctx, t, []QueuedRun{{Key: key, Input: &input}})
+}
+
+func wrapQueue(runs int, err error) error {
+	if err != nil {
+		return fmt.Errorf("queue %d runs: %w", runs, err)
+	}
+	return nil
+}
+
+// queueBatch returns the bounds of the days of runs, and QueuedColumns.
+func queueBatch(t *Tx, runs []QueuedRun) []any {
+	k := db.NewKeys(len(runs))
+	jobs, revisions, has := make([]int64, 0, len(runs)), make([]int64, 0, len(runs)), make([]bool, 0, len(runs))
+	for _, run := range db.SortedBy(runs, func(r QueuedRun) run.Key { return r.Key }) {
+		k.Add(run.Key, 0, 0)
+		jobs, revisions, has = append(jobs, run.JobID), append(revisions, run.Revision), append(has, run.Input != nil)
+	}
+	bounds := []any{db.Day(k.At[0]), db.Day(k.At[len(k.At)-1]) + db.DayMillis}
+	return append(bounds, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, has)...)
+}
+
+// InputsOf returns the inputs of those of runs that have one. A shard has that of its parent.
+func InputsOf(
+	ctx context.Context, f db.Flavor, q db.Querier, keys []run.Key,
+) (map[run.Key]run.Input, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	k, shards := db.NewKeys(len(keys)), make(map[run.Key][]run.Key, len(keys))
+	for _, key := range keys {
+		if parent := key.Parent(); shards[parent] == nil {
+			k.Add(parent, 0, 0)
+			shards[parent] = []run.Key{key}
+		} else {
+			shards[parent] = append(shards[parent], key)
+		}
+	}
+	// $1 first day, $2 end of the last, from $3 on: the keys
+	query := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.input
+		FROM b JOIN run_inputs AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + db.Within
+	bounds := []any{db.Day(slices.Min(k.At)), db.Day(slices.Max(k.At)) + db.DayMillis}
+	found, err := db.Collect(ctx, q, scanGiven, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the inputs of %d runs: %w", len(keys), err)
+	}
+	inputs := make(map[run.Key]run.Input, len(found))
+	for _, one := range found {
+		for _, key := range shards[one.key] {
+			inputs[key] = one.input
+		}
+	}
+	return inputs, nil
+}
+
+// given is what a run was given.
+type given struct {
+	key   run.Key
+	input run.Input
+}
+
+func scanGiven(row db.Scanner) (one given, err error) {
+	var text string
+	if err := row.Scan(db.InstantColumn(&one.key.ScheduledAt), &one.key.TriggerID, db.KindColumn(&one.key), &text); err != nil {
+		return one, err
+	}
+	if one.input, err = run.DecodeInput(text); err != nil {
+		one.input = run.Input{Err: fmt.Errorf("run %s: %w", one.key, err)}
+	}
+	return one, nil
+}
+
+// countInputs adds what runs were given to what their apps keep.
+func countInputs(ctx context.Context, t *Tx, jobs, bytes []int64) error {
+	// $1 day, from $2 on: jobs and bytes
+	add := t.Rows(0, 2, "", db.Col("job_id", db.Bigint), db.Col("bytes", db.Bigint)) + ` INSERT INTO app_bytes (app_id, day, bytes)
+		SELECT j.app_id, CAST($1 AS BIGINT), CAST(SUM(b.bytes) AS BIGINT) FROM b JOIN jobs AS j ON j.id = b.job_id WHERE 1 = 1
+		GROUP BY j.app_id ORDER BY j.app_id
+		ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
+	if _, err := t.ExecContext(ctx, add, append([]any{db.Day(t.At.UnixMilli())}, t.Batch(jobs, bytes)...)...); err != nil {
+		return fmt.Errorf("count the bytes of %d inputs: %w", len(jobs), err)
+	}
+	return nil
+}

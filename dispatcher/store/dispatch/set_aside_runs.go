@@ -1,0 +1,246 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+)
+
+// failedRun is a live run of which some work failed alone.
+type failedRun struct {
+	work dispatcher.Work
+	key  run.Key
+	// token is that of the attempt whose node asked; 0: no live node may have the run.
+	token run.Token
+	why   error
+}
+
+// setRunAside sets a run aside. Somebody else may have taken or ended it meanwhile; then it stays as it is. A run of a deleted job ends
+// instead, as nodes end the others at their next attempt.
+func (s *Store) setRunAside(ctx context.Context, run failedRun, now time.Time) error {
+	var aside *dispatcher.SetAside
+	hide := func(all bool) error {
+		return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *Tx) (err error) {
+			aside, err = hideRun(ctx, t, run, all)
+			return err
+		})
+	}
+	err := hide(true)
+	if s.OfStored(ctx, err) {
+		err = hide(false) // it cannot even end, or leave its slots
+	}
+	switch {
+	case s.OfStored(ctx, err):
+		aside = &dispatcher.SetAside{Work: run.work, Run: run.key.String(), Problem: ProblemOf(run.why)}
+		notKept(aside, now, err)
+		s.Asides.remember(run.work, aside.Run, aside.TryAt)
+	case err != nil:
+		return fmt.Errorf("set run %s aside: %w", run.key, errors.Join(run.why, err))
+	}
+	if aside != nil {
+		s.Asides.Report(ctx, *aside)
+	}
+	return nil
+}
+
+// hideRun is setRunAside in a transaction. It returns the row that is set aside; nil: none is. Without all, the run keeps its slots, and
+// does not end if its job was deleted.
+func hideRun(ctx context.Context, t *Tx, failed failedRun, all bool) (*dispatcher.SetAside, error) {
+	run, found, err := lockAside(ctx, t, failed.key)
+	free := run.dead && failed.token == 0 || failed.token != 0 && run.token == int64(failed.token)
+	if err != nil || !found || run.node == asideNode || !free {
+		return nil, err
+	}
+	row := AsideRow{Work: failed.work, Item: failed.key.String(), Job: run.job, key: failed.key, node: run.node, state: run.state}
+	shown := dispatcher.SetAside{Work: failed.work, Run: row.Item, Problem: ProblemOf(failed.why)}
+	if _, err = setAside(ctx, t, row, &shown); err != nil {
+		return nil, err
+	}
+	// $1 to $3 key, $4 why, $5 job
+	const hide = `UPDATE live_runs SET node = -3, token = 0, waits_for = 0, class = 'other', error = $4,
+		state = CASE WHEN state IN ('retrying', 'waiting_callback', 'waiting_shards') THEN 'queued' ELSE state END
+		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5`
+	why := Storable("set aside, tried again at " + input.FormatInstant(shown.TryAt) + ": " + shown.Problem)
+	if _, err = t.ExecContext(ctx, hide, append(KeyArgs(failed.key), why, run.job)...); err != nil {
+		return nil, err
+	}
+	if !all {
+		return &shown, nil
+	}
+	// $1 to $3 key, $4 job. Its slots go to other runs of the job in the handler's next round.
+	const leave = `DELETE FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
+	if _, err = t.ExecContext(ctx, leave, append(KeyArgs(failed.key), run.job)...); err != nil || !run.gone {
+		return &shown, err
+	}
+	if err = endAside(ctx, t, failed.key); err == nil {
+		err = ForgetAside(ctx, t, row.Item)
+	}
+	return nil, err
+}
+
+// asideLive is a live run as it was when it was to be set aside.
+type asideLive struct {
+	job, node, token int64
+	state            run.State
+	dead             bool // its node is, or there is none
+	gone             bool // its job is deleted
+}
+
+// lockAside locks a live run.
+func lockAside(ctx context.Context, t *Tx, key run.Key) (asideLive, bool, error) {
+	// $1 to $3 key
+	const read = `SELECT r.job_id, r.node, r.token, r.state, NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = r.node AND o.state <> 'dead')
+			OR r.state IN ('retrying', 'waiting_callback', 'waiting_shards'),
+			EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = r.job_id AND j.deleted_at IS NOT NULL)
+		FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	return db.First(ctx, t, func(row db.Scanner) (run asideLive, err error) {
+		err = row.Scan(&run.job, &run.node, &run.token, &run.state, &run.dead, &run.gone)
+		return run, err
+	}, read+db.LockOf(t.ForUpdate(), "r"), KeyArgs(key)[:3]...)
+}
+
+// asideEntry is a row of set_aside.
+type asideEntry struct {
+	AsideRow
+	tries  int
+	tryAt  int64
+	exists bool // the run is still set aside
+	gone   bool // its job or app is deleted
+}
+
+func scanAsideEntry(row db.Scanner) (e asideEntry, err error) {
+	err = row.Scan(&e.Work, &e.Item, &e.App, &e.Job, db.InstantColumn(&e.key.ScheduledAt), &e.key.TriggerID, db.KindColumn(&e.key), &e.node,
+		&e.state, &e.tries, &e.tryAt, &e.exists, &e.gone)
+	return e, err
+}
+
+// asideEntries are those of a condition.
+func asideEntries(condition string) string {
+	return `SELECT x.work, x.item, x.app_id, x.job_id, x.scheduled_at, x.trigger_id, x.kind, x.node, x.state, x.tries, x.try_at,
+			EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = x.scheduled_at AND r.trigger_id = x.trigger_id
+				AND r.kind = x.kind AND r.node = -3),
+			EXISTS (SELECT 1 FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+				WHERE j.id = x.job_id AND (j.deleted_at IS NOT NULL OR a.deleted_at IS NOT NULL))
+		FROM set_aside AS x WHERE ` + condition
+}
+
+// RetrySetAside lets the runs whose pause is over be found again, and learns which rows other nodes have set aside.
+func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (retried int, err error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if now, err = s.db.OrClock(ctx, now); err != nil {
+		return 0, err
+	}
+	// $1 now, $2 limit
+	due, err := db.Collect(ctx, s.db.Read, scanAsideEntry, asideEntries(`x.try_at <= $1 ORDER BY x.try_at LIMIT $2`), now.UnixMilli(), limit)
+	if err != nil {
+		return 0, fmt.Errorf("look for rows that are set aside: %w", err)
+	}
+	var errs []error
+	for _, entry := range due {
+		again := false
+		err := s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *Tx) (err error) {
+			again, err = retryAside(ctx, t, entry)
+			return err
+		})
+		if err != nil && !s.OfStored(ctx, err) {
+			return retried, fmt.Errorf("try %s again: %w", entry.Item, err)
+		}
+		if err != nil {
+			errs = append(errs, s.SetAside(ctx, entry.AsideRow, err, now))
+		}
+		if again {
+			retried++
+		}
+	}
+	s.Asides.prune(now)
+	// $1 now, $2 limit
+	left, err := db.Collect(ctx, s.db.Read, scanAsideEntry, asideEntries(`x.try_at > $1 AND x.kind = 0 ORDER BY x.try_at LIMIT $2`),
+		now.UnixMilli(), limit)
+	for _, entry := range left {
+		s.Asides.remember(entry.Work, entry.Item, db.Instant(entry.tryAt))
+	}
+	return retried, errors.Join(append(errs, err)...)
+}
+
+// retryAside lets a row be tried again, or forgets it if it was, and reports whether a run may be taken now.
+func retryAside(ctx context.Context, t *Tx, entry asideEntry) (again bool, err error) {
+	late := entry.tryAt <= t.At.Add(-asideGrace).UnixMilli()
+	switch {
+	case entry.exists && entry.gone:
+		err = endAside(ctx, t, entry.key)
+	case entry.exists:
+		again, err = bringAsideBack(ctx, t, entry)
+		if err == nil && again {
+			t.Notify(dispatcher.Notification{Adopt: true})
+		}
+		return again, err
+	case !entry.gone && !late:
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// $1 work, $2 item
+	_, err = t.ExecContext(ctx, `DELETE FROM set_aside WHERE work = $1 AND item = $2`, entry.Work, entry.Item)
+	return false, err
+}
+
+// bringAsideBack puts a run back to where it was, so that the next look finds it. A run that its node had begun goes back to that node: it
+// ends as lost once the node is dead.
+func bringAsideBack(ctx context.Context, t *Tx, entry asideEntry) (bool, error) {
+	// $1 to $3 key, $4 node, $5 state, $6 now, $7 job
+	const back = `UPDATE live_runs AS r SET class = '', error = '',
+			node = CASE WHEN $5 IN ('running', 'waiting_shards') OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = $4 AND o.state = 'dead') OR $4 < 0
+				THEN CAST($4 AS BIGINT) ELSE 0 END,
+			state = CASE WHEN $5 IN ('running', 'retrying', 'waiting_callback', 'waiting_shards') OR $4 < 0
+					OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = $4 AND o.state = 'dead') THEN $5 ELSE 'queued' END,
+			next_attempt_at = CASE WHEN next_attempt_at IS NULL THEN NULL ELSE CAST($6 AS BIGINT) END
+		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $7 AND r.node = -3`
+	n, err := t.Affect(ctx, back, append(KeyArgs(entry.key)[:3:3], entry.node, string(entry.state), t.At.UnixMilli(), entry.Job)...)
+	return n > 0, err
+}
+
+// endAside ends a run that is set aside and whose job was deleted.
+func endAside(ctx context.Context, t *Tx, key run.Key) error {
+	// $1 now, from $2 on: the key
+	ended := t.Steps(1, t.Rows(1, 2, "", db.KeyColumns[:3]...), `SELECT`+ChosenEnd(End{
+		State: `'cancelled'`, Class: `'job_deleted'`, Message: `'the job was deleted before this attempt began'`,
+	})+` FROM n CROSS JOIN b JOIN live_runs AS r ON`+db.OfBatch(t.Flavor)+` AND r.node = -3`, db.LockToDelete, 1, EndSteps(t.Flavor, "")...)
+	k := db.NewKeys(1)
+	k.Add(key, 0, 0)
+	if err := Take(ctx, t, ended, append([]any{t.At.UnixMilli()}, t.Batch(k.At, k.Trigger, k.Kind)...)...); err != nil {
+		return fmt.Errorf("end run %s of a deleted job: %w", key, err)
+	}
+	t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+	return nil
+}
+
+// EndAsides ends the runs of a job that are set aside, and forgets its other rows. The job is being deleted.
+func EndAsides(ctx context.Context, t *Tx, job int64) error {
+	// $1 job
+	entries, err := db.Collect(ctx, t, scanAsideEntry, asideEntries(`x.job_id = $1`), job)
+	for _, entry := range entries {
+		if err == nil && entry.exists {
+			err = endAside(ctx, t, entry.key)
+		}
+	}
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	_, err = t.ExecContext(ctx, `DELETE FROM set_aside WHERE job_id = $1`, job)
+	return err
+}
+
+// ForgetAside forgets that a run was set aside, which ends now.
+func ForgetAside(ctx context.Context, t *Tx, id string) error {
+	// $1 run
+	_, err := t.ExecContext(ctx, `DELETE FROM set_aside WHERE item = $1 AND kind > 0`, id)
+	return err
+}

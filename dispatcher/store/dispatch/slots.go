@@ -1,0 +1,297 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+)
+
+// waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
+// job in live_runs_node. Once they may ask again, their node is 0. It is the node, too, of the slot of an endpoint that a
+// run waits for, or waited for until it may ask again.
+const waitingNode = -1
+
+// The statements of slots. Anyone who changes the slots of a job has locked the job's row, so that
+// of any number of nodes one at a time decides. A job that somebody else has locked is left out: the caller comes
+// back to it, and no other job waits for it.
+const lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.endpoint_concurrency
+	FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
+
+// heldSlots are the slots, and what has become of their runs and nodes. The token of a run that has ended is 0. A run
+// that is attempted again chooses its endpoint again, so it has no slot of one until then.
+func heldSlots(f db.Flavor) string {
+	return ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, coalesce(r.node, 0), coalesce(r.token, 0), coalesce(r.attempt, 0),
+		r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying'), s.node, s.token, coalesce(o.state, 'dead'),
+		CASE WHEN r.state = 'waiting_shards' THEN CASE WHEN EXISTS (` + shardsInFlight + `) THEN 1 ELSE 0 END ELSE 0 END, s.endpoint
+	FROM b JOIN slots AS s ON s.job_id = b.id
+		LEFT JOIN live_runs AS r ON` + f.SameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
+		LEFT JOIN nodes AS o ON o.id = s.node`
+}
+
+// waitingRuns are the live runs that wait for a slot, of which a job has as many as its queue_limit allows.
+func waitingRuns(f db.Flavor) string {
+	return ` SELECT` + db.ContenderColumns + ` FROM b` + f.RunsOf(`b.waits`, `r.job_id = b.id`, ` OFFSET 0`)
+}
+
+// From $1 on: db.SlotColumns
+const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
+	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.endpoint, b.node, b.token, b.now FROM b WHERE 1 = 1
+	ON CONFLICT (job_id, scheduled_at, trigger_id, kind, endpoint) DO UPDATE SET node = excluded.node, token = excluded.token,
+		since = CASE WHEN slots.node = -1 THEN excluded.since ELSE slots.since END`
+
+// From here on: from $1 on db.SlotColumns
+const freeSlots = ` DELETE FROM slots
+	WHERE (job_id, scheduled_at, trigger_id, kind, endpoint) IN (SELECT job_id, scheduled_at, trigger_id, kind, endpoint FROM b)`
+
+// An attempt that is over leaves the slot to its run, which may have others.
+const backSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM b WHERE s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at
+	AND s.trigger_id = b.trigger_id AND s.kind = b.kind AND s.token = b.token`
+
+const waitRuns = ` UPDATE live_runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
+	FROM b WHERE`
+
+const wakeRuns = ` UPDATE live_runs AS r SET node = 0 FROM b WHERE`
+
+// chooseSkipped chooses runs that are skipped, which have made no attempt.
+func chooseSkipped(f db.Flavor) string {
+	return `SELECT` + ChosenEnd(End{
+		at: `b.now`, attempt: `CASE WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END`, status: `0`, State: `'skipped'`,
+		Class: `''`, Message: `b.error`,
+	}) + ` FROM b JOIN live_runs AS r ON` + db.Fence(f)
+}
+
+// chooseCancelled chooses runs that are cancelled. They were attempted if a node has them.
+func chooseCancelled(f db.Flavor) string {
+	return `SELECT` + ChosenEnd(End{at: `b.now`, State: `'cancelled'`, Class: `'cancelled'`, Message: `b.error`}) + `,
+		CASE WHEN r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' THEN 1 ELSE 0 END AS attempted
+	FROM b JOIN live_runs AS r ON` + db.Fence(f)
+}
+
+// The row of a cancelled attempt takes its late result.
+const insertCancelled = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
+	http_status, state, class, error)
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, c.of_claimed), c.of_end, 0, 'cancelled',
+	'cancelled', c.of_error
+	FROM c WHERE c.attempted = 1 ON CONFLICT DO NOTHING`
+
+// contendedJobs are jobs of which runs wait, or slots are left of runs that have ended.
+func contendedJobs(f db.Flavor) string {
+	return `SELECT r.job_id FROM live_runs AS r WHERE r.node = -1 AND ` + db.NotParked + `
+	UNION SELECT s.job_id FROM slots AS s LEFT JOIN live_runs AS r ON` + f.SameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
+	WHERE r.job_id IS NULL`
+}
+
+// slotStatements are the statements of slots, which one transaction runs in this order.
+type slotStatements struct {
+	contended, LockJobs, Leave, Held, Asking, Waiting, Edges string
+	Left                                                     string // see LeftSlots
+	Gone                                                     string // from $1 on: db.WaitedColumns
+	Free                                                     string
+	Cancel, Skip, Complete                                   db.Statement // $1 now, from $2 on: db.EndColumns
+	Wait, Wake, Grant                                        string
+}
+
+// slotStatementsOf returns the statements of slots in a flavor.
+func slotStatementsOf(f db.Flavor) slotStatements {
+	jobs, slots, keys := f.Rows(0, 1, "", db.IDColumns...), f.Rows(0, 1, "", db.SlotColumns...), f.Rows(0, 1, "", db.KeyColumns...)
+	ends := f.Rows(1, 2, "", db.EndColumns...)
+	return slotStatements{
+		contended: contendedJobs(f), Left: leftSlots(f),
+		LockJobs: jobs + lockBounds + db.LockOf(f.ForUpdate(), "j") + f.LockRows(db.SkipLockedRows),
+		Held:     jobs + heldSlots(f),
+		Asking:   keys + ` SELECT` + db.ContenderColumns + ` FROM b JOIN live_runs AS r ON` + db.Fence(f),
+		Waiting:  f.Rows(0, 1, "-1 AS waits", db.IDColumns...) + waitingRuns(f),
+		Edges:    f.Edges(),
+		Gone:     f.Rows(0, 1, "", db.WaitedColumns...) + goneEndpoints,
+		Free:     slots + freeSlots, Leave: slots + backSlots,
+		Wait: keys + waitRuns + db.Fence(f), Wake: keys + wakeRuns + db.OfBatch(f) + ` AND r.node = -1`,
+		Skip:     f.Steps(1, ends, chooseSkipped(f), db.LockToDelete, 1, EndSteps(f, "")...),
+		Cancel:   f.Steps(1, ends, chooseCancelled(f), db.LockToDelete, 1, append([]string{insertCancelled}, EndSteps(f, "")...)...),
+		Complete: f.Steps(1, ends, chooseCompleted(f), db.LockToDelete, 1, append([]string{insertCompleted}, followedEndSteps(f, "")...)...),
+		Grant:    slots + grantSlots,
+	}
+}
+
+// slotsAtOnce is of how many runs one transaction decides.
+const slotsAtOnce = 100
+
+// Acquire gives runs that are about to begin their slots, and returns those that may begin.
+func (s *Store) Acquire(ctx context.Context, runs []run.HeldRun) (granted []run.HeldRun, err error) {
+	for _, run := range runs {
+		s.Rollbacks.handedBack(run.Key) // it may have to wait
+	}
+	if err := s.unfoldRuns(ctx, runs); err != nil {
+		return nil, err
+	}
+	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *Tx, jobs map[int64]lockedJob,
+		some []run.HeldRun) (func(), error) {
+		c, err := s.arbitrate(ctx, t, jobs, question{runs: some})
+		return func() { granted = append(granted, runsOf(c.begin)...) }, err
+	}, s.heldAside(ctx, dispatcher.WorkSlots))
+	if err != nil {
+		err = fmt.Errorf("acquire slots for %d runs: %w", len(runs), err)
+	}
+	return db.SortedBy(granted, db.HeldKey), err
+}
+
+// ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
+func (s *Store) ReleaseSlots(ctx context.Context, runs []run.HeldRun) error {
+	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *Tx, jobs map[int64]lockedJob,
+		some []run.HeldRun) (func(), error) {
+		if _, err := t.ExecContext(ctx, t.Hot.Slots.Leave, s.slotsOf(some)...); err != nil {
+			return nil, err
+		}
+		_, err := s.arbitrate(ctx, t, jobs, question{})
+		return func() {}, err
+	}, func(run run.HeldRun, why error) error {
+		return s.SetJobAside(ctx, dispatcher.WorkSlots, run.JobID, why, time.Time{})
+	})
+	if err != nil {
+		return fmt.Errorf("release slots of %d runs: %w", len(runs), err)
+	}
+	return nil
+}
+
+// decide decides about the slots of some jobs, which are locked, for some of their runs. What it returns is called
+// once that is committed.
+type decide func(ctx context.Context, t *Tx, jobs map[int64]lockedJob, runs []run.HeldRun) (done func(), err error)
+
+// slotRounds is how often a locked job is tried, and slotPause the longest time in between. Another node that
+// decides about the same job holds it for less.
+const (
+	slotRounds = 5
+	slotPause  = 20 * time.Millisecond
+)
+
+// decideSlots decides about the jobs of runs in portions. Runs that fail alone are handed to alone. Runs of jobs that stay locked
+// are in its error, a dispatcher.UndecidedError.
+func (s *Store) decideSlots(ctx context.Context, runs []run.HeldRun, do decide, alone func(run.HeldRun, error) error) error {
+	left := db.SortedBy(runs, db.HeldKey)
+	for round := 1; len(left) > 0; round++ {
+		var locked []run.HeldRun
+		for part := range slices.Chunk(left, slotsAtOnce) {
+			err := InParts(ctx, s.OfStored, part, func(some []run.HeldRun) error {
+				skipped, err := s.decidePart(ctx, some, do)
+				locked = append(locked, skipped...)
+				return err
+			}, alone)
+			if err != nil {
+				return err
+			}
+		}
+		if left = locked; len(left) == 0 {
+			return nil
+		}
+		if round == slotRounds {
+			return &dispatcher.UndecidedError{Runs: left}
+		}
+		backoff.Sleep(ctx, rand.N(slotPause))
+	}
+	return nil
+}
+
+// decidePart decides about one portion, and returns the runs of jobs that somebody else has locked.
+func (s *Store) decidePart(ctx context.Context, part []run.HeldRun, do decide) (locked []run.HeldRun, err error) {
+	var done func()
+	err = s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
+		jobs, err := lockJobs(ctx, t, jobsOf(part))
+		if err != nil {
+			return err
+		}
+		var some []run.HeldRun
+		locked, done = nil, func() {}
+		for _, run := range part {
+			if _, ours := jobs[run.JobID]; ours {
+				some = append(some, run)
+			} else {
+				locked = append(locked, run)
+			}
+		}
+		if len(some) == 0 {
+			return nil
+		}
+		done, err = do(ctx, t, jobs, some)
+		return err
+	})
+	if err == nil {
+		done()
+	}
+	return locked, err
+}
+
+// GrantWaiting grants free slots to waiting runs of all jobs. A job that is locked waits for the next round.
+func (s *Store) GrantWaiting(ctx context.Context) error {
+	contended, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.Hot.Slots.contended)
+	if err != nil {
+		return fmt.Errorf("look for slots to grant: %w", err)
+	}
+	contended = WithoutAsides(s.Asides, dispatcher.WorkSlots, contended, JobItem, db.WallClock())
+	for part := range slices.Chunk(contended, slotsAtOnce) {
+		err := InParts(ctx, s.OfStored, part, func(some []int64) error { return s.grantWaiting(ctx, some) }, func(job int64, why error) error {
+			return s.SetJobAside(ctx, dispatcher.WorkSlots, job, why, time.Time{})
+		})
+		if err != nil {
+			return fmt.Errorf("grant slots of %d jobs: %w", len(part), err)
+		}
+	}
+	return nil
+}
+
+// grantWaiting grants free slots of some jobs.
+func (s *Store) grantWaiting(ctx context.Context, some []int64) error {
+	return s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
+		jobs, err := lockJobs(ctx, t, some)
+		if err != nil || len(jobs) == 0 {
+			return err
+		}
+		_, err = s.arbitrate(ctx, t, jobs, question{gone: true})
+		return err
+	})
+}
+
+// jobsOf returns the jobs of runs, each once, in the order in which they are locked.
+func jobsOf(runs []run.HeldRun) []int64 {
+	ids := make([]int64, len(runs))
+	for i, run := range runs {
+		ids[i] = run.JobID
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// slotsOf returns the batch of the slots that runs have, without their nodes.
+func (s *Store) slotsOf(runs []run.HeldRun) []any {
+	all := make([]*Contender, len(runs))
+	for i, run := range runs {
+		all[i] = &Contender{Held: run}
+	}
+	return slotArgs(s.db.Flavor, all)
+}
+
+// lockedJob is what bounds the runs of a job, and those at each endpoint.
+type lockedJob struct {
+	dispatcher.Job
+	atEndpoint run.ConcurrencyPolicy
+}
+
+// lockJobs locks jobs and returns what bounds their runs, by id. It leaves out jobs that somebody else has
+// locked.
+func lockJobs(ctx context.Context, t *Tx, ids []int64) (map[int64]lockedJob, error) {
+	jobs := make(map[int64]lockedJob, len(ids))
+	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
+		var id int64
+		var j lockedJob
+		err := row.Scan(&id, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit, &j.atEndpoint)
+		jobs[id] = j
+		return struct{}{}, err
+	}, t.Hot.Slots.LockJobs, t.Batch(ids)...)
+	return jobs, err
+}

@@ -1,0 +1,412 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// Contender is a run that has or wants a slot, as the tables have it.
+type Contender struct {
+	dispatcher.Contender
+	Held      run.HeldRun
+	endpoint  string     // whose slot it is; empty: the job's
+	Node      run.NodeID // of the run
+	slotNode  run.NodeID // of the slot
+	slotToken run.Token
+}
+
+// question is what an arbitration is about, besides the slots that have become free.
+type question struct {
+	runs []run.HeldRun // that want to begin
+	// at are the endpoints whose slots they want; nil: they want slots of their jobs.
+	at map[run.Key]target.EndpointRequest
+	// gone tells to look for runs that wait for endpoints that are not there any more.
+	gone bool
+}
+
+// arbitration is what is decided about the slots of some jobs.
+type arbitration struct {
+	stale             []*Contender // whose slots no run needs any more
+	begin, wait, wake []*Contender
+	skip, cancel      []Ending
+	busy              []Ending // these do not end: they may ask for the slot of another endpoint
+}
+
+// Ending is a run that ends because of others.
+type Ending struct {
+	*Contender
+	Why    string
+	reason SkipReason // of a run that is skipped
+}
+
+// arbitrate decides about the slots of jobs that are locked, and writes its decisions, which it returns. Among begin are
+// only runs that ask.
+func (s *Store) arbitrate(ctx context.Context, t *Tx, jobs map[int64]lockedJob, q question) (arbitration, error) {
+	r := reading{
+		t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[slotKey][]*Contender{}, byKey: map[contenderKey]*Contender{},
+		atEndpoint: map[run.Key][]*Contender{},
+	}
+	if err := r.read(ctx, jobs, q); err != nil {
+		return arbitration{}, err
+	}
+	c := arbitration{stale: r.stale, busy: r.busy}
+	for _, id := range r.jobs {
+		job := jobs[id]
+		c.decide(t, job.JobPolicies, job.Contend, c.withoutShards(r.all[slotKey{job: id}]))
+		c.decideEndpoints(t, job, id, &r)
+	}
+	return c, s.writeDecisions(ctx, t, c)
+}
+
+// withoutShards returns the contenders for the slots of a job that are no shards: a broadcast has one slot for all of them.
+// Only a shard that was left the slot of a parent that ended counts. One that waits, but for no endpoint any more, is woken.
+func (c *arbitration) withoutShards(all []*Contender) []*Contender {
+	runs := make([]*Contender, 0, len(all))
+	for _, r := range all {
+		switch {
+		case r.Shard == 0 || r.Slot:
+			runs = append(runs, r)
+		case r.Waits:
+			c.wake = append(c.wake, r)
+		}
+	}
+	return runs
+}
+
+// decide adds what becomes of the contenders for the slots of one job, or for that of one endpoint.
+func (c *arbitration) decide(
+	t *Tx, of dispatcher.JobPolicies, contend func([]dispatcher.Contender) []dispatcher.SlotDecision, contenders []*Contender,
+) {
+	byKey, all := make(map[run.Key]*Contender, len(contenders)), make([]dispatcher.Contender, len(contenders))
+	for i, r := range contenders {
+		byKey[r.Key], all[i] = r, r.Contender
+	}
+	verdicts := contend(all)
+	for i, verdict := range verdicts {
+		r := byKey[all[i].Key]
+		switch verdict {
+		case dispatcher.SlotStay:
+			if !r.Live {
+				// Its node may have missed that it was cancelled. Which attempt that was follows from the token.
+				t.Notify(dispatcher.Notification{Run: r.String(), Token: r.slotToken})
+			}
+		case dispatcher.SlotBegin:
+			c.begin = append(c.begin, r)
+		case dispatcher.SlotWait:
+			c.wait = append(c.wait, r)
+		case dispatcher.SlotWake:
+			c.wake = append(c.wake, r)
+		case dispatcher.SlotSkip:
+			c.end(Ending{r, whySkipped(of, all, verdicts, byKey, r), reasonOfSkip(of.ConcurrencyPolicy, r.endpoint)})
+		case dispatcher.SlotCancel:
+			c.cancel = append(c.cancel, Ending{Contender: r, Why: "replaced by run " + latest(all).String()})
+			t.Notify(dispatcher.Notification{Run: r.String(), Token: r.Held.Token, Attempt: r.Held.Attempt})
+		}
+	}
+	if len(c.wake)+len(c.skip) > 0 {
+		// Also for fixed delays, which go on from a run that was skipped.
+		t.Notify(dispatcher.Notification{Adopt: true})
+	}
+}
+
+// end adds a run that gets no slot. It is skipped, unless it was attempted before: then the outcome of that attempt shall
+// not look as if there had been none.
+func (c *arbitration) end(e Ending) {
+	if e.endpoint != "" && e.Held.Attempt > 1 {
+		c.cancel = append(c.cancel, e)
+		return
+	}
+	c.skip = append(c.skip, e)
+}
+
+// latest returns the latest of contenders in order that takes part, in favor of which others end.
+func latest(all []dispatcher.Contender) run.Key {
+	for _, c := range slices.Backward(all) {
+		if c.TakesPart() {
+			return c.Key
+		}
+	}
+	return run.Key{}
+}
+
+// whySkipped names the run that is in the way of another. all are in order.
+func whySkipped(by dispatcher.JobPolicies, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision,
+	byKey map[run.Key]*Contender, of *Contender) string {
+	if by.ConcurrencyPolicy == run.ConcurrencyReplace {
+		return fmt.Sprintf("replaced by run %s before it began", latest(all))
+	}
+	at := slices.IndexFunc(all, func(o dispatcher.Contender) bool { return o.Slot })
+	for i := range all {
+		// Else who gets it now, or is about to.
+		if at < 0 && all[i].Key != of.Key && verdicts[i] != dispatcher.SlotSkip {
+			at = i
+		}
+	}
+	holder := byKey[all[max(at, 0)].Key]
+	why := fmt.Sprintf("run %s has the slot", holder)
+	if n := by.Slots(); of.endpoint != "" {
+		why = fmt.Sprintf("endpoint %s runs run %s already", of.endpoint, holder)
+	} else if n > 1 {
+		why = fmt.Sprintf("%d runs have the slots, the first of them run %s", n, holder)
+	}
+	if node := max(holder.slotNode, holder.Node); node > 0 {
+		why += fmt.Sprintf(" on node %s", node)
+	}
+	if by.ConcurrencyPolicy != run.ConcurrencyForbid {
+		why = fmt.Sprintf("%d runs wait already, the most that queue_limit allows; %s", max(by.QueueLimit, 1), why)
+	}
+	return why
+}
+
+// writeDecisions writes what was decided.
+func (s *Store) writeDecisions(ctx context.Context, t *Tx, c arbitration) error {
+	slots, now := t.Hot.Slots, t.At.UnixMilli()
+	if len(c.cancel)+len(c.skip) > 0 && t.By.Now.IsZero() {
+		// The jobs' locks may have been waited for, and the runs in whose favor others end came meanwhile.
+		at, err := t.Now(ctx, t)
+		if err != nil {
+			return err
+		}
+		now = at.UnixMilli()
+	}
+	granted := append(c.begin[:len(c.begin):len(c.begin)], waitsForEndpoints(c.wait)...)
+	if err := CancelShards(ctx, t, KeysOfEndings(c.cancel, c.skip), now, "the run that it is part of has ended"); err != nil {
+		return fmt.Errorf("cancel shards: %w", err)
+	}
+	if err := noteSkipped(ctx, t, c.skip); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		what  string
+		by    db.Statement
+		count int
+		args  func() []any
+	}{
+		{"free slots", db.Writing(slots.Free), len(c.stale), func() []any { return slotArgs(t, c.stale) }},
+		{"cancel runs", slots.Cancel, len(c.cancel), func() []any { return EndingArgs(t, now, c.cancel) }},
+		{"skip runs", slots.Skip, len(c.skip), func() []any { return EndingArgs(t, now, c.skip) }},
+		{"make runs wait", db.Writing(slots.Wait), len(c.wait), func() []any { return db.KeysIn(t, runsOf(c.wait)) }},
+		{"wake runs", db.Writing(slots.Wake), len(c.wake), func() []any { return db.KeysIn(t, runsOf(c.wake)) }},
+		{"grant slots", db.Writing(slots.Grant), len(granted), func() []any { return slotArgs(t, granted) }},
+	} {
+		if step.count == 0 {
+			continue
+		}
+		if err := Take(ctx, t, step.by, step.args()...); err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return nil
+}
+
+// Take runs the parts of a hot statement in the transaction.
+func Take(ctx context.Context, t *Tx, hot db.Statement, args ...any) error {
+	for _, part := range hot.Parts {
+		if _, err := t.ExecContext(ctx, part, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runsOf returns the runs of contenders.
+func runsOf(contenders []*Contender) []run.HeldRun {
+	all := make([]run.HeldRun, len(contenders))
+	for i, r := range contenders {
+		all[i] = r.Held
+	}
+	return all
+}
+
+// EndingArgs returns the parameters of runs that end: now and the batch, with reasons, in the order in which all
+// statements lock them.
+func EndingArgs(f db.Flavor, now int64, all []Ending) []any {
+	var k db.Keys
+	var why []string
+	for _, one := range db.SortedBy(all, func(e Ending) run.Key { return e.Held.Key }) {
+		k.Add(one.Held.Key, one.Held.Token, one.Held.Attempt)
+		why = append(why, one.Why)
+	}
+	return append([]any{now}, f.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, why)...)
+}
+
+// slotArgs returns the batch of slots.
+func slotArgs(f db.Flavor, all []*Contender) []any {
+	var k db.Keys
+	var node, job []int64
+	var endpoint []string
+	for _, r := range all {
+		k.Add(r.Held.Key, r.Held.Token, r.Held.Attempt)
+		node, job, endpoint = append(node, int64(r.Node)), append(job, r.Held.JobID), append(endpoint, r.endpoint)
+	}
+	return f.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, node, job, endpoint)
+}
+
+// slotKey names what runs contend for: the slots of a job or, with an endpoint, the one slot that the job has there.
+type slotKey struct {
+	job      int64
+	endpoint string
+}
+
+type contenderKey struct {
+	run.Key
+	endpoint string
+}
+
+// reading collects the contenders of jobs: of the live runs of a job, of which there may be any number, those about
+// which there is something to decide.
+type reading struct {
+	t     *Tx
+	jobs  []int64
+	all   map[slotKey][]*Contender
+	byKey map[contenderKey]*Contender
+	// atEndpoint are the contenders for slots of endpoints, by their runs.
+	atEndpoint map[run.Key][]*Contender
+	// stale are the slots of runs that have ended, unless a live node may still have a request of the run in flight.
+	stale []*Contender
+	most  int // slots of one job that are taken
+	busy  []Ending
+}
+
+// liftedAtOnce is how many runs of a job go on at once when its bound was lifted.
+const liftedAtOnce = 1000
+
+// read reads the runs that have a slot, ask for one or wait for one, and the first and last of all, as many as
+// there are slots: these get the free ones, whether they ask already or only hold their place in the order.
+func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question) error {
+	hot := r.t.Hot.Slots
+	if err := r.slots(ctx, hot.Held); err != nil {
+		return err
+	}
+	if len(q.runs) > 0 {
+		if err := r.runs(ctx, hot.Asking, r.asks(q), db.KeysIn(r.t, q.runs)...); err != nil {
+			return err
+		}
+	}
+	edge := 0
+	for _, job := range jobs {
+		n := job.Slots()
+		if n == 0 && job.atEndpoint == run.ConcurrencyAllow {
+			n = liftedAtOnce
+		}
+		edge = max(edge, n)
+	}
+	ids := r.t.Batch(r.jobs)
+	err := r.runs(ctx, hot.Waiting, r.add, ids...)
+	if edge += r.most; err == nil && edge > 0 {
+		err = r.runs(ctx, hot.Edges, r.add, append([]any{int64(edge)}, ids...)...)
+	}
+	if err == nil && q.gone {
+		err = r.gone(ctx)
+	}
+	r.waits()
+	return err
+}
+
+// runs adds live runs.
+func (r *reading) runs(ctx context.Context, query string, add func(*Contender) *Contender, args ...any) error {
+	_, err := db.Collect(ctx, r.t, func(row db.Scanner) (struct{}, error) {
+		c := &Contender{Contender: dispatcher.Contender{Live: true}}
+		err := row.Scan(&c.Held.JobID, db.InstantColumn(&c.ScheduledAt), &c.TriggerID, db.KindColumn(&c.Key), &c.Node,
+			&c.Held.Token, &c.Held.Attempt)
+		add(c)
+		return struct{}{}, err
+	}, query, args...)
+	return err
+}
+
+// asks adds runs that are about to begin, and which their node still holds.
+func (r *reading) asks(q question) func(*Contender) *Contender {
+	asking := make(map[run.Key]run.HeldRun, len(q.runs))
+	for _, run := range q.runs {
+		asking[run.Key] = run
+	}
+	return func(c *Contender) *Contender {
+		run, request := asking[c.Key], q.at[c.Key]
+		if q.at != nil {
+			c.endpoint = r.goesTo(request)
+		}
+		c = r.add(c)
+		// To go on under the token that the slot has is no second attempt.
+		c.Busy = c.Busy && c.slotToken != run.Token
+		if request.IfFree {
+			if why := r.occupied(c); why != "" {
+				r.busy = append(r.busy, Ending{Contender: c, Why: why})
+				if !c.Slot && c.slotNode != waitingNode {
+					r.forget(c)
+				}
+				return c
+			}
+		}
+		c.Asks, c.Held = true, run
+		return c
+	}
+}
+
+// add adds a contender, unless it is there already, and returns what is there.
+func (r *reading) add(c *Contender) *Contender {
+	c.Held.Key = c.Key
+	key := contenderKey{c.Key, c.endpoint}
+	if old := r.byKey[key]; old != nil {
+		return old
+	}
+	r.byKey[key] = c
+	of := slotKey{c.Held.JobID, c.endpoint}
+	r.all[of] = append(r.all[of], c)
+	if c.endpoint != "" {
+		r.atEndpoint[c.Key] = append(r.atEndpoint[c.Key], c)
+	}
+	return c
+}
+
+// waits finds out what runs wait for, of which the tables only tell that they do: for the endpoint whose slot has the
+// waiting node, or else for a slot of the job.
+func (r *reading) waits() {
+	for _, c := range r.byKey {
+		waits := c.Live && c.Node == waitingNode
+		for _, o := range r.atEndpoint[c.Key] {
+			if o.slotNode == waitingNode {
+				waits = waits && o == c
+			}
+		}
+		c.Waits = waits && (c.endpoint == "" || c.slotNode == waitingNode)
+	}
+}
+
+// slots adds the runs that have slots, or wait for those of endpoints. A run that has ended keeps its slot while its node
+// lives and has not said that the attempt is over.
+func (r *reading) slots(ctx context.Context, query string) error {
+	taken := map[int64]int{}
+	_, err := db.Collect(ctx, r.t, func(row db.Scanner) (struct{}, error) {
+		c := &Contender{}
+		var state dispatcher.NodeState
+		var shards int
+		err := row.Scan(&c.Held.JobID, db.InstantColumn(&c.ScheduledAt), &c.TriggerID, db.KindColumn(&c.Key), &c.Node, &c.Held.Token,
+			&c.Held.Attempt, &c.Live, &c.slotNode, &c.slotToken, &state, &shards, &c.endpoint)
+		c.Slot = c.slotNode != waitingNode
+		c.Busy = c.slotNode > 0 && state != dispatcher.NodeDead || shards > 0
+		switch {
+		case c.Live:
+		case c.Busy:
+			c.Held.Token = c.slotToken
+		default:
+			c.Held.Key = c.Key
+			r.stale = append(r.stale, c)
+			return struct{}{}, err
+		}
+		r.add(c)
+		if c.endpoint == "" {
+			taken[c.Held.JobID]++
+			r.most = max(r.most, taken[c.Held.JobID])
+		}
+		return struct{}{}, err
+	}, query, r.t.Batch(r.jobs)...)
+	return err
+}

@@ -1,0 +1,324 @@
+package feeds
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/store/reads"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// WatchAlerts does a portion of what time brings about for alerts.
+func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit int, now time.Time) (
+	done alert.AlertsWatched, last *alert.LateFire, err error,
+) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if now, err = s.db.OrClock(ctx, now); err != nil {
+		return done, nil, err
+	}
+	for _, step := range []struct {
+		name string
+		do   func(context.Context, int, time.Time, *alert.AlertsWatched) error
+	}{
+		{"let jobs follow alerts", s.sweepAlertsOfApps},
+		{"look at states of alerts", s.lookAtAlerts},
+	} {
+		if err := step.do(ctx, limit, now, &done); err != nil {
+			return done, nil, fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	if last, err = s.findLateFires(ctx, after, limit, now, &done); err != nil {
+		return done, nil, fmt.Errorf("find late fires: %w", err)
+	}
+	return done, last, nil
+}
+
+// sweepAlertsOfApps lets the next jobs of an app follow its alerts.
+func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
+	// $1 limit
+	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
+	apps, err := db.Collect(ctx, s.db.Read, db.ScanText, pending, 1+s.Asides.Count(dispatcher.WorkAlerts))
+	apps = dispatch.WithoutAsides(s.Asides, dispatcher.WorkAlerts, apps, dispatch.AppItem, now)
+	if err != nil || len(apps) == 0 {
+		return err
+	}
+	var portion definitions.Swept
+	err = s.OrAside(ctx, func() error {
+		return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
+			portion, err = definitions.SweepAlerts(ctx, t, run.AppID(apps[0]), limit)
+			return err
+		})
+	}, func(why error) error { return s.SetAppAside(ctx, dispatcher.WorkAlerts, apps[0], why, now) })
+	done.Jobs, done.Notified, done.More = done.Jobs+portion.Jobs, done.Notified+portion.Notified, true // another app may be next
+	return err
+}
+
+// dueState is a state of an alert that is to be looked at.
+type dueState struct{ id, job int64 }
+
+// lookAtAlerts looks at the states that are due.
+func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
+	// $1 now, $2 limit
+	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
+	states, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (d dueState, err error) {
+		err = row.Scan(&d.id, &d.job)
+		return d, err
+	}, due, now.UnixMilli(), limit)
+	if err != nil || len(states) == 0 {
+		return err
+	}
+	err = dispatch.InParts(ctx, s.OfStored, states, func(part []dueState) error {
+		notified, err := s.lookAtStates(ctx, part, now)
+		done.Notified += notified
+		return err
+	}, func(state dueState, why error) error { return s.setStateAside(ctx, state, why, now) })
+	done.Looked, done.More = done.Looked+len(states), done.More || len(states) == limit
+	return err
+}
+
+// setStateAside sets a state of an alert aside, and defers the next look at it.
+func (s *Store) setStateAside(ctx context.Context, state dueState, why error, now time.Time) error {
+	item := "alert state " + strconv.FormatInt(state.id, 10)
+	if err := s.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkAlerts, Item: item, Job: state.job}, why, now); err != nil {
+		return err
+	}
+	// $1 work, $2 item, $3 state
+	const deferLook = `UPDATE alert_states SET check_at = (SELECT x.try_at FROM set_aside AS x WHERE x.work = $1 AND x.item = $2)
+		WHERE id = $3`
+	_, err := db.Affect(ctx, s.db.Write, deferLook, dispatcher.WorkAlerts, item, state.id)
+	return err
+}
+
+// lookAtStates looks at some states, and returns how many notifications that queued.
+func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Time) (notified int, err error) {
+	ids, jobs := make([]int64, len(states)), make([]int64, len(states))
+	for i, state := range states {
+		ids[i], jobs[i] = state.id, state.job
+	}
+	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+		j, err := definitions.Judge(ctx, t, jobs)
+		if err != nil {
+			return err
+		}
+		facts, err := factsOf(ctx, j, ids)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			lookAtTrack(j, id, facts)
+		}
+		notified, err = j.Finish(ctx)
+		return err
+	})
+	return notified, err
+}
+
+// lookAtTrack looks at a state. Somebody else may have changed it meanwhile; then there is nothing to do.
+func lookAtTrack(j *definitions.Judgement, id int64, facts map[int64]alert.Facts) {
+	track, there := j.Tracks[id]
+	if !there {
+		return
+	}
+	rule, reason := j.Applies(track)
+	if reason != "" {
+		j.End(id, track, reason)
+		return
+	}
+	if track.Expired(j.At) {
+		j.Remove(id)
+		return
+	}
+	job, alert := j.Jobs[track.JobID], j.Alerts[track.AlertID]
+	known := facts[track.JobID]
+	known.Watched = job.Watched
+	if job.ChangedAt.After(known.ChangedAt) {
+		known.ChangedAt = job.ChangedAt
+	}
+	if alert.UpdatedAt.After(known.ChangedAt) {
+		known.ChangedAt = alert.UpdatedAt
+	}
+	looked, made := track.Look(alert.Alert, rule, known, j.At)
+	j.Set(id, alert, job, looked, made)
+}
+
+// factsWithin is how many of the latest runs of a job are looked through for one that succeeded. If that many did not, the job
+// has not succeeded for longer than anyone wants to know.
+const factsWithin = `20000`
+
+// factsOf reads what has to be known of the jobs of tracks.
+func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[int64]alert.Facts, error) {
+	facts := map[int64]alert.Facts{}
+	var successes, since, running, burning []int64
+	for _, id := range ids {
+		track, known := j.Tracks[id]
+		if !known {
+			continue
+		}
+		switch alert := j.Alerts[track.AlertID]; {
+		case alert == nil:
+		case track.Condition == target.AlertOverrun:
+			running = append(running, track.JobID)
+		case track.Condition == target.AlertObjective:
+			burning = append(burning, track.JobID)
+		case track.Condition == target.AlertNoSuccess:
+			successes, since = append(successes, track.JobID), append(since, track.MeasuredFrom.Add(-alert.NoSuccessFor.Std()).UnixMilli())
+		case track.Condition == target.AlertFailure:
+			successes, since = append(successes, track.JobID), append(since, track.MetAt.Add(-time.Hour).UnixMilli())
+		}
+	}
+	if len(successes) > 0 {
+		if err := readSuccesses(ctx, j, facts, successes, since); err != nil {
+			return nil, fmt.Errorf("read runs that succeeded: %w", err)
+		}
+	}
+	if err := addEndedPauses(ctx, j, facts, ids); err != nil {
+		return nil, err
+	}
+	if len(running) > 0 {
+		if err := readRunning(ctx, j, facts, running); err != nil {
+			return nil, fmt.Errorf("read runs under way: %w", err)
+		}
+	}
+	if len(burning) > 0 {
+		if err := readBurns(ctx, j, facts, burning); err != nil {
+			return nil, fmt.Errorf("read counts of objectives: %w", err)
+		}
+	}
+	return facts, nil
+}
+
+// notOfBackfill tells the runs r that are neither part of a backfill nor follow such a run. A follower says so at the beginning
+// of its input.
+const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at
+		AND x.trigger_id = r.trigger_id AND x.kind = 4 AND x.input LIKE '{"cause":{"backfill":"%'))`
+
+func readSuccesses(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs, since []int64) error {
+	// From $1 on: id, since
+	read := j.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("since", db.Bigint)) + ` SELECT b.id, (SELECT r.ended_at
+			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
+				ORDER BY r.scheduled_at DESC LIMIT ` + factsWithin + `) AS r
+			WHERE r.state IS NULL AND r.kind < 16 AND ` + notOfBackfill + ` LIMIT 1) FROM b`
+	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
+		var job int64
+		var ended *time.Time
+		err := row.Scan(&job, db.OptionalColumn(&ended))
+		if one := facts[job]; ended != nil && ended.After(one.LastSuccess) {
+			one.LastSuccess = *ended
+			facts[job] = one
+		}
+		return struct{}{}, err
+	}, read, j.Batch(jobs, since)...)
+	return err
+}
+
+// readRunning finds the oldest attempt of each job, apart from those of backfills, which alerts leave out. Those that are in a
+// claim are young: they get rows among the live runs before they can have taken too long.
+func readRunning(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs []int64) error {
+	// From $1 on: ids
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
+			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + notOfBackfill + `
+				AND r.state IN ('claimed', 'running', 'waiting_callback')
+		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.ClaimedFires() + `) AS f ON f.job_id = b.id`
+	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
+		var job int64
+		var key run.Key
+		var since time.Time
+		err := row.Scan(&job, db.InstantColumn(&since), db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
+		if one := facts[job]; one.OldestSince.IsZero() || since.Before(one.OldestSince) {
+			one.Oldest, one.OldestSince = key, since
+			facts[job] = one
+		}
+		return struct{}{}, err
+	}, read, j.Batch(jobs)...)
+	return err
+}
+
+// readBurns reads how fast the error budgets of jobs burn, by the counts of the latest hours only.
+func readBurns(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs []int64) error {
+	// From $1 on: ids
+	ids := j.Batch(slices.Compact(slices.Sorted(slices.Values(jobs))))
+	all, err := reads.MeasuredOf(ctx, j, j.Rows(0, 1, "", db.IDColumns...), reads.LatestCounts(), ids...)
+	for _, measured := range all {
+		one := facts[measured.ID]
+		one.Burn = new(measured.Burn(measured.Job))
+		facts[measured.ID] = one
+	}
+	return err
+}
+
+// pausesLookedAt is how many of the pauses of an app that ended last are looked at for one that held a job.
+const pausesLookedAt = 200
+
+// addEndedPauses adds to the facts of jobs that are expected to succeed when the latest pause of their app ended that held them:
+// nobody expects a success of the time before, as after a change of the job.
+func addEndedPauses(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, ids []int64) error {
+	ofApp := map[int64][]dispatcher.AppPause{}
+	for _, id := range ids {
+		track, known := j.Tracks[id]
+		job := j.Jobs[track.JobID]
+		if !known || job == nil || track.Condition != target.AlertNoSuccess {
+			continue
+		}
+		pauses, read := ofApp[job.AppID]
+		if !read {
+			var err error
+			if pauses, err = endedPauses(ctx, j, job.AppID); err != nil {
+				return fmt.Errorf("read pauses of app %s that ended: %w", job.App, err)
+			}
+			ofApp[job.AppID] = pauses
+		}
+		var latest time.Time
+		if held := dispatcher.HeldBy(pauses, job.Labels); len(held) > 0 {
+			latest = *held[0].EndedAt
+		}
+		if one := facts[job.ID]; latest.After(one.ChangedAt) {
+			one.ChangedAt = latest
+			facts[job.ID] = one
+		}
+	}
+	return nil
+}
+
+// endedPauses returns the pauses of an app that have ended, latest first.
+func endedPauses(ctx context.Context, j *definitions.Judgement, app int64) ([]dispatcher.AppPause, error) {
+	// $1 app, $2 limit
+	const ended = `SELECT ` + definitions.PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
+		WHERE p.app_id = $1 AND p.ended_at IS NOT NULL ORDER BY p.ended_at DESC LIMIT $2`
+	return db.Collect(ctx, j, definitions.ScanAppPause, ended, app, pausesLookedAt)
+}
+
+// noteOwed notes since when a run could begin that began late: people who pause a job, or its app, know that its fires are late.
+func noteOwed(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob, end *alert.End) error {
+	if job.LateAfter == nil || end.StartedAt.Sub(end.ScheduledAt).Milliseconds() <= *job.LateAfter {
+		return nil
+	}
+	from, err := owedFrom(ctx, j, job)
+	if err == nil && !from.After(end.StartedAt) {
+		end.OwedFrom = from
+	}
+	return err
+}
+
+// owedFrom returns since when nothing has kept the fires of a job from beginning: the latest change of the job or its app, which
+// each pause of a job and each switch is, or the end of the latest pause of the app that held it.
+func owedFrom(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob) (time.Time, error) {
+	pauses, err := endedPauses(ctx, j, job.AppID)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read pauses of app %s that ended: %w", job.App, err)
+	}
+	if held := dispatcher.HeldBy(pauses, job.Labels); len(held) > 0 {
+		return alert.Later(job.ChangedAt, *held[0].EndedAt), nil
+	}
+	return job.ChangedAt, nil
+}

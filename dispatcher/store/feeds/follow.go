@@ -1,0 +1,341 @@
+package feeds
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// followerKey returns the key of a run that follows the end: the same however often the end is recorded.
+func followerKey(e *dispatch.PendingEnd, f dispatcher.Follower) run.Key {
+	return dispatcher.FollowerKey(e.Salt, e.Key, e.Event(), f.ID, f.Kind)
+}
+
+// earliestEnds are the earliest that are not set aside.
+// $1 limit, $2 lower bound, $3 now
+const earliestEnds = `SELECT * FROM pending_ends WHERE ended_at >= $2 AND try_at <= $3
+	ORDER BY ended_at, trigger_id, scheduled_at, kind LIMIT $1`
+
+// oneEnd is an end by its key.
+// $1 ended, $2 trigger, $3 scheduled instant, $4 kind
+const oneEnd = `SELECT * FROM pending_ends WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
+
+// mayFollow counts the pending ends, as far as a limit, if they may be followed now.
+// $1 lower bound, $2 limit
+const mayFollow = `SELECT count(*) FROM (SELECT 1 AS one FROM pending_ends WHERE ended_at >= $1 AND ` + dispatch.NoRollback +
+	` LIMIT $2) AS e`
+
+// FollowEnds removes pending ends and queues what follows them.
+func (s *Store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (done dispatcher.FollowedEnds, err error) {
+	// Mostly there are none, and no transaction is needed to find that out.
+	page, found, err := s.pageOf(ctx, query)
+	if err == nil && found {
+		done, err = s.followPage(ctx, &page)
+	}
+	if err != nil {
+		return dispatcher.FollowedEnds{}, fmt.Errorf("follow the ends of runs: %w", err)
+	}
+	return done, nil
+}
+
+// followPage follows the ends of a page, and passes over those that another node takes.
+func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher.FollowedEnds, err error) {
+	err = s.Change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *dispatch.Tx) error {
+		ends, err := page.read(ctx, t.Flavor, t, t.LockRows(db.LockToDelete+db.SkipLockedRows), t.At)
+		if err == nil {
+			done, err = followEnds(ctx, t, ends)
+			done.More = page.more(ends)
+		}
+		return err
+	})
+	if s.OfStored(ctx, err) {
+		return s.followSingly(ctx, page)
+	}
+	return done, err
+}
+
+// followEnds follows ends that are locked, and removes them.
+func followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (done dispatcher.FollowedEnds, err error) {
+	if len(ends) == 0 {
+		return done, nil
+	}
+	done = dispatcher.FollowedEnds{Ends: len(ends), Latest: latestEnds(ends)}
+	causes, err := causesOf(ctx, t, ends)
+	if err != nil {
+		return done, err
+	}
+	f, err := runsThatFollow(ctx, t, ends, causes)
+	if err != nil {
+		return done, err
+	}
+	if err := removePending(ctx, t, f.without(ends)); err != nil {
+		return done, err
+	}
+	failpoint.Hit(failpoint.InFollow)
+	queued, err := dispatch.QueueRuns(ctx, t, f.runs)
+	if err == nil {
+		err = failRefused(ctx, t, f.refused)
+	}
+	if err != nil {
+		return done, err
+	}
+	notified, err := judgeEnds(ctx, t, ends, causes)
+	if err != nil {
+		return done, err
+	}
+	if done.SetAside, err = setEndsAside(ctx, t, f.aside); err != nil {
+		return done, err
+	}
+	done.Queued = len(queued) + notified
+	return done, f.countAdded(ctx, t)
+}
+
+// removePending removes pending ends that are locked.
+func removePending(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) error {
+	var ended, trigger, at []int64
+	var kind []int32
+	for _, e := range ends {
+		ended, trigger, at = append(ended, e.EndedAt.UnixMilli()), append(trigger, e.Key.TriggerID), append(at, e.Key.ScheduledAt.UnixMilli())
+		kind = append(kind, int32(e.Key.Kind.Code()))
+	}
+	// From $1 on: the key
+	remove := t.Rows(0, 1, "", db.Col("ended_at", db.Bigint), db.Col("trigger_id", db.Bigint), db.Col("scheduled_at", db.Bigint),
+		db.Col("kind", db.Integer)) + ` DELETE FROM pending_ends
+		WHERE (ended_at, trigger_id, scheduled_at, kind) IN (SELECT b.ended_at, b.trigger_id, b.scheduled_at, b.kind FROM b)`
+	_, err := t.ExecContext(ctx, remove, t.Batch(ended, trigger, at, kind)...)
+	return err
+}
+
+// causesOf returns why runs exist that ended, as far as backfills and chains tell.
+func causesOf(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (map[run.Key]*run.Cause, error) {
+	var keys []run.Key
+	for _, e := range ends {
+		if e.Key.Kind == run.KindBackfill || e.Key.Kind == run.KindChain {
+			keys = append(keys, e.Key)
+		}
+	}
+	inputs, err := dispatch.InputsOf(ctx, t.Flavor, t, keys)
+	if err != nil {
+		return nil, err
+	}
+	causes := make(map[run.Key]*run.Cause, len(inputs))
+	for key, input := range inputs {
+		if input.Cause != nil {
+			causes[key] = input.Cause
+		}
+	}
+	return causes, nil
+}
+
+// runsThatFollow returns what becomes of some ends, as the jobs declare now what follows them.
+func runsThatFollow(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, causes map[run.Key]*run.Cause) (
+	f following, err error,
+) {
+	f.rooms = map[string]*followRoom{}
+	all, err := findFollowersOfEnds(ctx, t, ends)
+	if err != nil || len(all) == 0 {
+		return f, err
+	}
+	shards, err := shardsOfEnds(ctx, t, ends)
+	if err != nil {
+		return f, err
+	}
+	seen := map[run.Key]bool{}
+	for i := range ends {
+		e := &ends[i]
+		followers := all[followed{e.JobID, e.Event().Mask()}]
+		// The same run may have failed, been retried and failed again meanwhile.
+		followers = slices.DeleteFunc(slices.Clone(followers), func(p presentFollower) bool { return seen[followerKey(e, p.Follower)] })
+		if len(followers) == 0 {
+			continue
+		}
+		for _, p := range followers {
+			seen[followerKey(e, p.Follower)] = true
+		}
+		room, err := roomOf(ctx, t, &f, e.App)
+		if err != nil {
+			return f, err
+		}
+		link, refused := room.quotas.Link(causes[e.Key], shards[e.Key], len(followers))
+		runs, err := followersRuns(ctx, t, e, followers, room, link, causes[e.Key])
+		if err != nil {
+			return f, err
+		}
+		f.take(room, e, runs, refused)
+	}
+	return f, nil
+}
+
+// followersRuns returns the runs of the followers of an end, with what they are given.
+func followersRuns(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, followers []presentFollower, room *followRoom,
+	link run.ChainLink,
+	of *run.Cause) ([]dispatch.QueuedRun, error) {
+	document, err := documentOf(ctx, t, e)
+	if err != nil {
+		return nil, fmt.Errorf("what followers of run %s get: %w", e.Key, err)
+	}
+	cause := &run.Cause{Run: document.Parent.Run, On: string(document.Event), State: document.Parent.State,
+		Class: document.Parent.Class, Error: document.Parent.Error, Depth: link.Depth, MayFollow: link.MayFollow}
+	if of != nil {
+		cause.Backfill = of.Backfill
+	}
+	var encoded json.RawMessage
+	runs := make([]dispatch.QueuedRun, len(followers))
+	for i, p := range followers {
+		input := &run.Input{Cause: cause, Missed: e.Missed()}
+		if p.Result {
+			if encoded == nil {
+				if encoded, err = encodeDocument(ctx, t, e, document, room); err != nil {
+					return nil, err
+				}
+			}
+			input.Payload = encoded
+		}
+		runs[i] = dispatch.QueuedRun{Key: followerKey(e, p.Follower), JobID: p.ID, Revision: p.revision, Input: input}
+	}
+	return runs, nil
+}
+
+// followed is an event of a job.
+type followed struct {
+	Job   int64
+	Event run.FollowMask
+}
+
+// presentFollower is a follower, at the revision that it has now.
+type presentFollower struct {
+	dispatcher.Follower
+	revision int64
+}
+
+// findFollowersOfEnds returns what follows the jobs of some ends.
+func findFollowersOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (map[followed][]presentFollower, error) {
+	ids := map[int64]bool{}
+	for _, e := range ends {
+		if e.Follows != 0 {
+			ids[e.JobID] = true
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	// From $1 on: the jobs
+	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, j.revision
+		FROM b JOIN followers AS f ON f.job_id = b.id JOIN jobs AS j ON j.id = f.follower_id AND j.deleted_at IS NULL
+		ORDER BY f.job_id, f.event, f.follower_id`
+	rows, err := db.Collect(ctx, t, func(row db.Scanner) (f presentFollower, err error) {
+		f.Follower, err = definitions.ScanFollower(db.WiderRow{Scanner: row, After: []any{&f.revision}})
+		return f, err
+	}, query, t.Batch(slices.Sorted(maps.Keys(ids)))...)
+	all := map[followed][]presentFollower{}
+	for _, f := range rows {
+		of := followed{f.Job, f.Event}
+		all[of] = append(all[of], f)
+	}
+	return all, err
+}
+
+// documentOf returns what followers get of an end, without the result.
+func documentOf(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd) (dispatcher.FollowDocument, error) {
+	document := dispatcher.FollowDocument{Event: e.Event(), Parent: dispatcher.FollowedRun{
+		Run: e.Run(), App: e.App, Job: e.Job, Trigger: e.Trigger, ScheduledAt: e.Key.ScheduledAt, State: e.State, Class: e.Class,
+		Error: e.Reason, HTTPStatus: e.HTTPStatus, Attempts: e.Attempt, EndedAt: e.EndedAt,
+	}}
+	if document.Event != run.OnMisfire {
+		return document, nil
+	}
+	// $1 first missed fire, $2 trigger
+	const misfires = `SELECT m.to_at, m.count, m.decision, m.reason, m.catch_up FROM misfires AS m
+		WHERE m.from_at = $1 AND m.trigger_id = $2`
+	p := &document.Parent
+	p.Missed = &run.MissedRange{From: e.Key.ScheduledAt}
+	_, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
+		var catchUp *time.Time
+		err := row.Scan(db.InstantColumn(&p.Missed.To), &p.Missed.Count, &p.Decision, &p.Reason, db.OptionalColumn(&catchUp))
+		if catchUp != nil {
+			p.Run = run.Key{TriggerID: e.Key.TriggerID, ScheduledAt: *catchUp, Kind: run.KindCatchUp}.String()
+		}
+		return struct{}{}, err
+	}, misfires, e.Key.ScheduledAt.UnixMilli(), e.Key.TriggerID)
+	return document, err
+}
+
+// encodeDocument returns a document with the response that is stored of the latest attempt, unless its app has no room for it.
+func encodeDocument(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, document dispatcher.FollowDocument, room *followRoom) (
+	json.RawMessage, error,
+) {
+	if room.full {
+		document.ResultOmitted = target.BytesKeptReached(e.App, room.quotas.BytesKept)
+		return document.Encode(nil)
+	}
+	var response *run.Response
+	if e.Attempt > 0 {
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt
+		const kept = `SELECT response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
+		text, found, err := db.First(ctx, t, db.ScanText, kept, append(dispatch.KeyArgs(e.Key), e.Attempt)...)
+		if err == nil && found {
+			err = json.Unmarshal([]byte(text), &response)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the response of run %s: %w", e.Key, err)
+		}
+	}
+	return document.Encode(response)
+}
+
+// judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns how many
+// notifications it queued. Runs of backfills, and what follows them, are left out.
+func judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, causes map[run.Key]*run.Cause) (int, error) {
+	var ids []int64
+	leftOut := func(e *dispatch.PendingEnd) bool {
+		return e.Judged || e.Follows&run.FollowsAlerts == 0 || e.Key.Kind == run.KindBackfill || causes[e.Key].OfBackfill()
+	}
+	for i := range ends {
+		if !leftOut(&ends[i]) {
+			ids = append(ids, ends[i].JobID)
+		}
+	}
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	j, err := definitions.Judge(ctx, t, ids)
+	if err != nil {
+		return 0, err
+	}
+	for i := range ends {
+		e := &ends[i]
+		job := j.Jobs[e.JobID]
+		if job == nil || job.Deleted || leftOut(e) {
+			continue
+		}
+		end := alert.End{Key: e.Key, Trigger: e.Trigger, State: e.State, Class: e.Class, Error: e.Reason, EndedAt: e.EndedAt}
+		if e.StartedAt != nil {
+			end.StartedAt = *e.StartedAt
+			if err := noteOwed(ctx, j, job, &end); err != nil {
+				return 0, err
+			}
+		}
+		if e.Event() == run.OnMisfire {
+			document, err := documentOf(ctx, t, e)
+			if err != nil {
+				return 0, fmt.Errorf("read missed fires: %w", err)
+			}
+			end.Missed = max(document.Parent.Missed.Count, 1)
+		}
+		j.After(job, end)
+	}
+	return j.Finish(ctx)
+}

@@ -1,0 +1,212 @@
+package feeds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// What follows a run takes waiting places of its app, and counts towards what may follow the first run of its chain. An end
+// that finds no places is set aside until there are some. What a chain may not have is not tried again: it is recorded as
+// failed, without an attempt, so that people see it and may retry it.
+
+// following is what becomes of some ends.
+type following struct {
+	runs    []dispatch.QueuedRun
+	refused []unqueuedRun
+	aside   []*dispatch.PendingEnd // with the problem
+	rooms   map[string]*followRoom
+}
+
+// unqueuedRun is a run that is not queued.
+type unqueuedRun struct {
+	dispatch.QueuedRun
+	app, why string
+	reason   dispatch.SkipReason
+}
+
+// followRoom is what an app has left for what follows its runs.
+type followRoom struct {
+	quotas         target.Quotas
+	waiting, added int64
+	setAside       int64 // ends; counted if there is no place left
+	full           bool  // it keeps as many bytes as it may
+}
+
+// roomOf returns the room of an app, which is read once.
+func roomOf(ctx context.Context, t *dispatch.Tx, f *following, name string) (*followRoom, error) {
+	if room, known := f.rooms[name]; known {
+		return room, nil
+	}
+	app, err := definitions.FindApp(ctx, t, name, "")
+	if err != nil {
+		return nil, err
+	}
+	room := &followRoom{quotas: app.Bounds.Quotas}
+	if room.waiting, err = definitions.WaitingRunsOf(ctx, t, name, room.quotas.WaitingRuns); err != nil {
+		return nil, err
+	}
+	if room.waiting >= int64(room.quotas.WaitingRuns) {
+		if room.setAside, err = countSetAside(ctx, t, name, room.quotas.WaitingRuns); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := definitions.BytesKept(ctx, t, name, db.Day(t.At.UnixMilli()))
+	room.full = kept >= room.quotas.BytesKept
+	f.rooms[name] = room
+	return room, err
+}
+
+// countSetAside counts the ends of an app that are set aside, as far as one above most.
+func countSetAside(ctx context.Context, t *dispatch.Tx, app string, most int) (int64, error) {
+	// $1 app, $2 limit
+	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e WHERE e.app_id = $1 AND e.try_at > 0 LIMIT $2) AS aside`
+	aside, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app), most+1)
+	if err != nil {
+		err = fmt.Errorf("count the ends of app %s that are set aside: %w", app, err)
+	}
+	return aside, err
+}
+
+// refuses returns why no end of an app may be set aside, as a Problem; nil: there is room, or there will be.
+func (r *followRoom) refuses(app string) error {
+	if r.waiting+r.added < int64(r.quotas.WaitingRuns) || r.setAside <= int64(r.quotas.WaitingRuns) {
+		return nil
+	}
+	return target.WaitingRunsReached(app, r.waiting+r.added, r.quotas.WaitingRuns)
+}
+
+// take adds the runs that follow an end.
+func (f *following) take(room *followRoom, e *dispatch.PendingEnd, runs []dispatch.QueuedRun, link error) {
+	reason := dispatch.SkipChain
+	if link == nil {
+		link, reason = room.refuses(e.App), dispatch.SkipWaiting
+	}
+	switch {
+	case link != nil:
+		for _, run := range runs {
+			f.refused = append(f.refused, unqueuedRun{QueuedRun: run, app: e.App, why: "not queued: " + link.Error(), reason: reason})
+		}
+	case room.waiting+room.added >= int64(room.quotas.WaitingRuns):
+		e.Problem = target.WaitingRunsReached(e.App, room.waiting+room.added, room.quotas.WaitingRuns).Message
+		f.aside = append(f.aside, e)
+		room.setAside++
+	default:
+		room.added += int64(len(runs))
+		f.runs = append(f.runs, runs...)
+	}
+}
+
+// countAdded counts the runs that were queued. It comes last in its transaction, because it locks the rows of apps.
+func (f *following) countAdded(ctx context.Context, t *dispatch.Tx) error {
+	for _, name := range db.SortedKeys(f.rooms) {
+		if err := definitions.AddWaiting(ctx, t, name, f.rooms[name].added); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failRefused enters runs into the history that were not queued, unless there is a run of their key.
+func failRefused(ctx context.Context, t *dispatch.Tx, refused []unqueuedRun) error {
+	if len(refused) == 0 {
+		return nil
+	}
+	runs, why := make([]dispatch.QueuedRun, 0, len(refused)), make([]string, 0, len(refused))
+	for _, one := range db.SortedBy(refused, func(r unqueuedRun) run.Key { return r.Key }) {
+		runs, why = append(runs, one.QueuedRun), append(why, dispatch.Storable(one.why))
+	}
+	k, jobs, revisions := db.NewKeys(len(runs)), make([]int64, 0, len(runs)), make([]int64, 0, len(runs))
+	for _, run := range runs {
+		k.Add(run.Key, 0, 0)
+		jobs, revisions = append(jobs, run.JobID), append(revisions, run.Revision)
+	}
+	// $1 now, from $2 on: the runs
+	insert := t.Rows(0, 2, "", append(db.KeyColumns[:3:3],
+		db.Col("job_id", db.Bigint), db.Col("revision", db.Bigint), db.Col("why", db.Text))...) + `
+		INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, attempt, http_status, state, class, error)
+		SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, CAST($1 AS BIGINT), 0, 0, 'failed', 'bounds', b.why FROM b
+		WHERE NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
+			AND r.kind = b.kind) ON CONFLICT DO NOTHING RETURNING scheduled_at, trigger_id, kind`
+	added, err := db.Collect(ctx, t, dispatch.ScanRunKey, insert,
+		append([]any{t.At.UnixMilli()}, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, why)...)...)
+	if err != nil {
+		return fmt.Errorf("record %d runs that were not queued: %w", len(runs), err)
+	}
+	there := make(map[run.Key]bool, len(added))
+	for _, key := range added {
+		there[key] = true
+	}
+	var inputs []dispatch.QueuedRun
+	for _, one := range refused {
+		if there[one.Key] {
+			inputs = append(inputs, one.QueuedRun)
+			t.Skipped = append(t.Skipped, dispatch.Skipped{App: one.app, Reason: one.reason})
+		}
+	}
+	return dispatch.WriteInputs(ctx, t, inputs)
+}
+
+// placePauses are the pauses before an end that found no waiting places is tried again.
+var placePauses = backoff.Pauses{First: 10 * time.Second, Most: 5 * time.Minute}
+
+// setEndsAside sets ends aside that find no waiting places. They are judged, so that no alert waits for them.
+func setEndsAside(ctx context.Context, t *dispatch.Tx, ends []*dispatch.PendingEnd) (shown []dispatcher.SetAside, err error) {
+	told := map[string]bool{}
+	for _, end := range ends {
+		end.Judged = true
+		if _, err := noteAside(ctx, t, end, placePauses); err != nil {
+			return nil, fmt.Errorf("set the end of run %s aside: %w", end.Key, err)
+		}
+		if !told[end.App] {
+			told[end.App] = true
+			shown = append(shown, end.SetAside())
+		}
+	}
+	return shown, nil
+}
+
+// shardsOfEnds returns how many shards the runs had that have ended, as far as their jobs call groups.
+func shardsOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (map[run.Key]int, error) {
+	var keys []run.Key
+	for _, e := range ends {
+		if e.Group && e.Key.Kind != "" && e.Follows != 0 {
+			keys = append(keys, e.Key)
+		}
+	}
+	shards := map[run.Key]int{}
+	for _, key := range keys {
+		endpoints, _, err := dispatch.EndpointsOf(ctx, t, key)
+		if err != nil {
+			return nil, err
+		}
+		shards[key] = len(endpoints)
+	}
+	return shards, nil
+}
+
+// without returns those of ends that are not set aside.
+func (f *following) without(ends []dispatch.PendingEnd) []dispatch.PendingEnd {
+	if len(f.aside) == 0 {
+		return ends
+	}
+	aside := make(map[*dispatch.PendingEnd]bool, len(f.aside))
+	for _, e := range f.aside {
+		aside[e] = true
+	}
+	var rest []dispatch.PendingEnd
+	for i := range ends {
+		if !aside[&ends[i]] {
+			rest = append(rest, ends[i])
+		}
+	}
+	return rest
+}

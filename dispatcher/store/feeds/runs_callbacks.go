@@ -1,0 +1,301 @@
+package feeds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// cutMessage keeps a text within its bound, and to what a database takes.
+func cutMessage(text string) string {
+	if len(text) > run.MostCallbackText {
+		text = strings.ToValidUTF8(text[:run.MostCallbackText], "")
+	}
+	return dispatch.Storable(text)
+}
+
+// AwaitedAttempt finds a run that waits by the number of its attempt.
+func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found run.AwaitedAttempt, err error) {
+	// $1 number, $2 app
+	const find = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.callback FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
+		WHERE r.callback_id = $1 AND r.state = 'waiting_callback' AND j.app_id = $2`
+	found, there, err := db.First(ctx, s.db.Read, func(row db.Scanner) (f run.AwaitedAttempt, err error) {
+		var key run.Key
+		var text string
+		if err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &f.Attempt, &text); err != nil {
+			return f, err
+		}
+		note, err := dispatch.ReadCallbackNote(text)
+		f.Run, f.Group = key.String(), note.Group
+		return f, err
+	}, find, id, run.AppID(app))
+	if err == nil && !there {
+		err = dispatcher.NotFound("callback", fmt.Sprint(id))
+	}
+	return found, err
+}
+
+// calledBack is a live run as a callback finds it, locked.
+type calledBack struct {
+	held     run.HeldRun
+	state    run.State
+	deadline int64
+	claimed  int64                  // when its node got it
+	note     *dispatch.CallbackNote // nil: no node has recorded that the target accepted the attempt
+}
+
+// over says why a callback comes too late.
+func over(run run.Run, attempt int) error {
+	if run.EndedAt != nil && run.Attempt == attempt {
+		return fmt.Errorf("attempt %d of run %s is over: the run is %s: %w", attempt, run.ID, run.State, dispatcher.ErrConflict)
+	}
+	return fmt.Errorf("attempt %d of run %s is over: the run is %s, in attempt %d: %w", attempt, run.ID, run.State, run.Attempt,
+		dispatcher.ErrConflict)
+}
+
+// findCalledBack reads the row of a run whose attempt a callback may still end.
+func findCalledBack(ctx context.Context, t *dispatch.Tx, r run.Run, attempt int, key []any) (c calledBack, err error) {
+	if r.EndedAt != nil || r.Attempt != attempt {
+		return c, over(r, attempt)
+	}
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
+	const of = `SELECT` + db.ContenderColumns + `, r.state, coalesce(r.next_attempt_at, 0), coalesce(r.claimed_at, 0), r.callback
+		FROM live_runs AS r
+		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
+	var note *string
+	c, _, err = db.First(ctx, t, func(row db.Scanner) (c calledBack, err error) {
+		var node run.NodeID
+		err = row.Scan(&c.held.JobID, db.InstantColumn(&c.held.ScheduledAt), &c.held.TriggerID, db.KindColumn(&c.held.Key), &node,
+			&c.held.Token, &c.held.Attempt, &c.state, &c.deadline, &c.claimed, &note)
+		return c, err
+	}, of, key...)
+	if err != nil {
+		return c, err
+	}
+	if note != nil {
+		read, err := dispatch.ReadCallbackNote(*note)
+		if err != nil {
+			return c, err
+		}
+		c.note = &read
+	}
+	switch c.state {
+	case run.WaitingCallback, run.Claimed, run.Running:
+		return c, nil
+	}
+	return c, over(r, attempt)
+}
+
+// errSaid ends a transaction that has nothing to change, because the callback says what an earlier one has said.
+var errSaid = errors.New("the callback was there before")
+
+// callback changes a run for a callback. do returns errSaid if there is nothing to change.
+func (s *Store) callback(ctx context.Context, runID, action string, change input.Change,
+	do func(ctx context.Context, t *dispatch.Tx, run run.Run, key []any) error,
+) (run.Run, error) {
+	if change.Actor == run.ActorCallback {
+		action = ""
+	}
+	run, err := s.changeRun(ctx, runID, action, change, func(ctx context.Context, t *dispatch.Tx, run run.Run, key []any) error {
+		if err := do(ctx, t, run, key); err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.InCallback)
+		return nil
+	})
+	switch {
+	case err == nil:
+		failpoint.Hit(failpoint.AfterCallback)
+	case errors.Is(err, errSaid):
+		return s.Run(ctx, runID)
+	}
+	return run, err
+}
+
+// CompleteRun ends a run as succeeded, and grants its slot to a run that waits.
+func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, result run.CallbackResult,
+	change input.Change,
+) (run.Run, error) {
+	var done run.HeldRun
+	r, err := s.callback(ctx, runID, "complete", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
+		if r.EndedAt != nil && r.Attempt == attempt && r.State == run.Succeeded {
+			return errSaid
+		}
+		c, err := findCalledBack(ctx, t, r, attempt, key)
+		if err != nil {
+			return err
+		}
+		if c.note != nil && c.note.Failed {
+			return fmt.Errorf("attempt %d of run %s has failed, as an earlier callback said: %w", attempt, runID, dispatcher.ErrConflict)
+		}
+		if err := keepResult(ctx, t, key, attempt, result); err != nil {
+			return err
+		}
+		if result.State != nil {
+			if err := s.keepCompleted(ctx, t, c, result.State); err != nil {
+				return err
+			}
+		}
+		done = c.held
+		t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+		args := dispatch.EndingArgs(t, t.At.UnixMilli(), []dispatch.Ending{{Contender: &dispatch.Contender{Held: done}}})
+		if err := dispatch.Take(ctx, t, t.Hot.Slots.Complete, args...); err != nil {
+			return err
+		}
+		return dispatch.NotifyEnds(ctx, t)
+	})
+	if err == nil && done.JobID != 0 {
+		// Nodes grant what this leaves undecided, and end broadcasts that this does not.
+		_ = s.ReleaseSlots(ctx, []run.HeldRun{done})
+		if done.Shard > 0 {
+			_, _ = s.EndBroadcasts(ctx, []run.Key{done.Parent()}, change.Now)
+		}
+	}
+	return r, err
+}
+
+// keepCompleted stores the state with which a target completes a run. If its node has not recorded yet that the target
+// accepted the attempt, the revision that the attempt was given is unknown: it is that of now, unless an operator has
+// changed the state since the node got the run.
+func (s *Store) keepCompleted(ctx context.Context, t *dispatch.Tx, c calledBack, state json.RawMessage) error {
+	refused := func(why string) error {
+		var problems input.Problems
+		problems.Add("/state", input.CodeCarryState, "%s; complete the run without state", why)
+		return problems.Err()
+	}
+	inputs, err := dispatch.InputsOf(ctx, t.Flavor, t, []run.Key{c.held.Key})
+	if err != nil {
+		return err
+	}
+	stays := run.WhyStateStays(c.held.Kind, inputs[c.held.Key].Cause)
+	switch {
+	case stays != "":
+		return refused(stays)
+	case c.held.Shard > 0:
+		return refused("a shard of a broadcast does not change the state of its job")
+	case c.note != nil && c.note.State == nil:
+		return refused("its job did not carry a state when the attempt began")
+	case c.note != nil:
+		return dispatch.KeepReturned(ctx, t, c.held, state, *c.note.State)
+	}
+	// $1 job, $2 when the node got the run
+	const seen = `SELECT CASE WHEN s.scheduled_at IS NULL AND s.updated_at > $2 THEN -1 ELSE coalesce(s.revision, 0) END
+		FROM jobs AS j LEFT JOIN carried_states AS s ON s.job_id = j.id WHERE j.id = $1 AND j.carry_state`
+	revision, carries, err := db.First(ctx, t, db.ScanInt, seen, c.held.JobID, c.claimed)
+	if err != nil {
+		return fmt.Errorf("read the state that run %s was given: %w", c.held.Key, err)
+	}
+	if !carries {
+		return refused("its job carries no state")
+	}
+	return dispatch.KeepReturned(ctx, t, c.held, state, revision)
+}
+
+// keepResult adds what a target completes a run with to what is stored of its response to the attempt.
+func keepResult(ctx context.Context, t *dispatch.Tx, key []any, attempt int, result run.CallbackResult) error {
+	message := cutMessage(result.Message)
+	if message == "" && result.State == nil {
+		return nil
+	}
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 response
+	const of = ` FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
+	args := append(key[:3:3], attempt)
+	var response run.Response
+	text, there, err := db.First(ctx, t, db.ScanText, `SELECT response`+of, args...)
+	if err == nil && there {
+		err = json.Unmarshal([]byte(text), &response)
+	}
+	if err != nil {
+		return fmt.Errorf("read response: %w", err)
+	}
+	response.CallbackResult, response.State = message, result.State
+	raw, err := json.Marshal(response)
+	if err != nil {
+		return err
+	}
+	_, err = t.ExecContext(ctx, `INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (scheduled_at, trigger_id, kind, attempt) DO UPDATE SET response = excluded.response`, append(args, string(raw))...)
+	return err
+}
+
+// FailRun notes that an attempt failed, and makes its run due: the node that adopts it records the failure.
+func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result run.CallbackResult,
+	change input.Change,
+) (run.Run, error) {
+	return s.callback(ctx, runID, "fail", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
+		for _, a := range r.Attempts {
+			if a.Attempt == attempt && (a.Class == run.ClassCallback || a.Class == run.ClassFunctionTime) {
+				return errSaid
+			}
+		}
+		c, err := findCalledBack(ctx, t, r, attempt, key)
+		if err != nil {
+			return err
+		}
+		note := dispatch.CallbackNote{}
+		if c.note != nil {
+			note = *c.note
+		}
+		if note.Failed {
+			return errSaid
+		}
+		note.Failed, note.TimedOut, note.Message = true, result.TimedOut, cutMessage(result.Message)
+		if c.state == run.WaitingCallback {
+			c.deadline = t.At.UnixMilli()
+		}
+		t.Notify(dispatcher.Notification{Callback: true})
+		return writeNote(ctx, t, key, note, c.deadline)
+	})
+}
+
+// ExtendRun moves the deadline of a run that waits. A heartbeat that comes before the node has recorded that the run waits
+// says nothing new.
+func (s *Store) ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress run.Progress,
+	change input.Change,
+) (run.Run, error) {
+	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
+		c, err := findCalledBack(ctx, t, r, attempt, key)
+		switch {
+		case err != nil:
+			return err
+		case c.note == nil:
+			return errSaid
+		case c.note.Failed:
+			return fmt.Errorf("attempt %d of run %s has failed, as an earlier callback said: %w", attempt, runID, dispatcher.ErrConflict)
+		case c.state != run.WaitingCallback:
+			return fmt.Errorf("the deadline of attempt %d of run %s has passed: %w", attempt, runID, dispatcher.ErrConflict)
+		}
+		note, now := *c.note, t.At.UnixMilli()
+		if within == 0 {
+			within = time.Duration(note.Within) * time.Millisecond
+		}
+		last := note.Started + run.MostCallbackWait.Milliseconds()
+		note.Heartbeat = &now
+		if progress.Text != "" {
+			note.Progress = cutMessage(progress.Text)
+		}
+		if progress.Percent != nil {
+			note.Percent = progress.Percent
+		}
+		return writeNote(ctx, t, key, note, max(c.deadline, min(now+within.Milliseconds(), last)))
+	})
+}
+
+// writeNote writes what is known of an accepted attempt, and when its run is due; 0: a node has it.
+func writeNote(ctx context.Context, t *dispatch.Tx, key []any, note dispatch.CallbackNote, due int64) error {
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 note, $6 when it is due
+	const write = `UPDATE live_runs SET callback = $5, next_attempt_at = coalesce(NULLIF(CAST($6 AS BIGINT), 0), next_attempt_at)
+		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
+	_, err := t.ExecContext(ctx, write, append(key[:4:4], note.Column(), due)...)
+	return err
+}

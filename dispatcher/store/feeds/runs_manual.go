@@ -1,0 +1,312 @@
+package feeds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// RequestRun queues a manual run of a job.
+func (s *Store) RequestRun(ctx context.Context, app, name string, payload json.RawMessage, change input.Change) (
+	run run.Run, err error,
+) {
+	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		run, err = s.requestRun(ctx, t, app, name, payload)
+		return err
+	})
+	return run, err
+}
+
+// requestRun is RequestRun in a transaction.
+func (s *Store) requestRun(ctx context.Context, t *dispatch.Tx, app, name string, payload json.RawMessage) (r run.Run, err error) {
+	job, err := s.FindJob(ctx, t, app, name, "")
+	if err != nil {
+		return r, err
+	}
+	if err := t.Allow(job.Revision); err != nil {
+		return r, err
+	}
+	if err := job.CheckPayloadOf(payload); err != nil {
+		return r, err
+	}
+	if err := definitions.CountManual(ctx, t, app, payload); err != nil {
+		return r, err
+	}
+	key := run.Key{TriggerID: job.Key(), ScheduledAt: t.At, Kind: run.KindManual}
+	var input *run.Input
+	if payload != nil || t.By.Traceparent != "" {
+		input = &run.Input{Payload: payload, Traceparent: t.By.Traceparent}
+	}
+	if err := queue(ctx, t, &key, job.Revision, input); err != nil {
+		return r, err
+	}
+	if r, err = s.FindRun(ctx, t, key.String()); err != nil {
+		return r, err
+	}
+	return r, t.AuditChange(ctx, dispatch.AuditEntry{Action: "run", App: app, Subject: "job " + name + " run " + r.ID,
+		Revision: job.Revision, After: dispatch.AuditedInput(input)})
+}
+
+// queue inserts a manual run. Requests of one millisecond get instants of their own: key is
+// moved to the first free one.
+func queue(ctx context.Context, t *dispatch.Tx, key *run.Key, revision int64, input *run.Input) error {
+	const most = 1000
+	for range most {
+		if queued, err := dispatch.QueueRun(ctx, t, dispatch.QueuedRun{Key: *key, JobID: key.TriggerID, Revision: revision,
+			Input: input}); err != nil || queued {
+			return err
+		}
+		key.ScheduledAt = key.ScheduledAt.Add(time.Millisecond)
+	}
+	return fmt.Errorf("%d runs of this job were requested at once: %w", most, dispatcher.ErrConflict)
+}
+
+// RetryRun queues a run again, with all the attempts that its job allows. A run that is over comes back from the
+// history, which keeps its attempts. A broadcast comes back with the shards that failed.
+func (s *Store) RetryRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
+	run, err := s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *dispatch.Tx, run run.Run, key []any) error {
+		err := retryRun(ctx, t, run, key)
+		if err == nil {
+			failpoint.Hit(failpoint.InRetryRequest)
+		}
+		return err
+	})
+	if err == nil {
+		failpoint.Hit(failpoint.AfterRetryRequest)
+	}
+	return run, err
+}
+
+// retryRun is RetryRun in a transaction, of a run that is locked; see changeRun.
+func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
+	if r.EndedAt == nil && r.State != run.Retrying {
+		return fmt.Errorf("run %s is not finished: %w", r.ID, dispatcher.ErrConflict)
+	}
+	if err := definitions.CountManual(ctx, t, r.App, nil); err != nil {
+		return err
+	}
+	if err := dispatch.WriteRequester(ctx, t, r.ID); err != nil {
+		return err
+	}
+	if r.EndedAt != nil && (r.Shard != nil || r.Shards != nil) {
+		return dispatch.RetryBroadcast(ctx, t, r.ID, key, r.Shards)
+	}
+	if n := len(r.Attempts); n > 0 {
+		if err := insertAttempt(ctx, t, key[:3:3], r.Attempts[n-1]); err != nil {
+			return err
+		}
+	}
+	t.Notify(dispatcher.Notification{Adopt: true})
+	// The retry runs the job as it is now.
+	const now = `(SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)`
+	const ofRun = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
+	if r.EndedAt == nil {
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
+		const queue = `UPDATE live_runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
+			failures = 0, next_attempt_at = NULL, retry_until = NULL, waits_for = 0, http_status = 0, class = '', error = '',
+			has_input = ` + dispatch.HasInput + `, revision = ` + now + ofRun
+		_, err := t.ExecContext(ctx, queue, key...)
+		return err
+	}
+	for _, step := range []string{
+		`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, app_id, kind, revision, node, token, attempt, state, has_input)
+			SELECT r.scheduled_at, r.trigger_id, r.job_id, ` + dispatch.AppOf("r.job_id") + `, r.kind, ` + now + `, 0, 0, r.attempt, 'queued',
+				` + dispatch.HasInput + `
+			FROM runs AS r` + ofRun,
+		`DELETE FROM runs AS r` + ofRun,
+	} {
+		if _, err := t.ExecContext(ctx, step, key...); err != nil {
+			return err
+		}
+	}
+	// A fixed delay that has no next fire yet waits for the new end.
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const waitForEnd = `UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
+		AND r.next_fire_time IS NULL`
+	_, err := t.ExecContext(ctx, waitForEnd, key[:3]...)
+	return err
+}
+
+// CancelRun ends a live run as cancelled.
+func (s *Store) CancelRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
+	return s.changeRun(ctx, id, "cancel", change, cancelRun)
+}
+
+// cancelRun is CancelRun in a transaction, of a run that is locked; see changeRun.
+func cancelRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
+	if r.EndedAt != nil {
+		return fmt.Errorf("run %s is finished: %w", r.ID, dispatcher.ErrConflict)
+	}
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
+	const of = `SELECT` + db.ContenderColumns + ` FROM live_runs AS r
+		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
+	held, _, err := db.First(ctx, t, func(row db.Scanner) (held run.HeldRun, err error) {
+		var node run.NodeID
+		err = row.Scan(&held.JobID, db.InstantColumn(&held.ScheduledAt), &held.TriggerID, db.KindColumn(&held.Key), &node, &held.Token,
+			&held.Attempt)
+		return held, err
+	}, of, key...)
+	if err != nil {
+		return err
+	}
+	// A fixed delay goes on from here.
+	t.Notify(dispatcher.Notification{Run: r.ID, Token: held.Token, Attempt: held.Attempt})
+	t.Notify(dispatcher.Notification{Adopt: true})
+	if held.Kind == run.KindBackfill {
+		t.Notify(dispatcher.Notification{Backfill: true}) // another run may take its place
+	}
+	const why = "cancelled on request"
+	if held.Shard == 0 {
+		if err := dispatch.CancelShards(ctx, t, []run.Key{held.Key}, t.At.UnixMilli(), why); err != nil {
+			return err
+		}
+	}
+	err = dispatch.Take(ctx, t, t.Hot.Slots.Cancel,
+		dispatch.EndingArgs(t, t.At.UnixMilli(), []dispatch.Ending{{Contender: &dispatch.Contender{Held: held}, Why: why}})...)
+	if err == nil && held.Shard > 0 {
+		_, err = dispatch.EndBroadcast(ctx, t, held.Parent())
+	}
+	if err == nil {
+		err = dispatch.ForgetAside(ctx, t, r.ID)
+	}
+	return err
+}
+
+// runChange writes a run that is locked. key is that of the run, as the parameters of dispatch.KeyArgs, and then its job:
+// what is written of a
+// run names its job too, so that no key leads to a run of another one.
+type runChange func(ctx context.Context, t *dispatch.Tx, run run.Run, key []any) error
+
+// changeRun reads a run under a lock, lets do write it, and returns it as it is then. A run that is in a claim
+// gets a row first, so that do finds it among the live runs or in the history. An empty action is not audited.
+func (s *Store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run run.Run, err error) {
+	var unfolded []int64
+	try := func() error {
+		return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+			run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
+			return err
+		})
+	}
+	if err = try(); s.OfStored(ctx, err) && s.DivideClaimOf(ctx, id, err) {
+		err = try()
+	}
+	s.Claims.Forget(unfolded...)
+	return run, err
+}
+
+// changeRunIn is changeRun in a transaction. The caller forgets the claims that it has unfolded, whether it is committed or not.
+func (s *Store) changeRunIn(ctx context.Context, t *dispatch.Tx, id, action string, do runChange) (
+	r run.Run, unfolded []int64, err error,
+) {
+	key, err := run.ParseKey(id)
+	if err != nil {
+		return r, nil, dispatcher.NotFound("run", id)
+	}
+	job, unfolded, err := dispatch.LockRun(ctx, t, key)
+	if err != nil {
+		return r, unfolded, err
+	}
+	before, err := s.FindRun(ctx, t, id)
+	if err != nil {
+		return r, unfolded, err
+	}
+	if err := do(ctx, t, before, append(dispatch.KeyArgs(key), job)); err != nil {
+		return r, unfolded, err
+	}
+	if r, err = s.FindRun(ctx, t, id); err != nil || action == "" {
+		return r, unfolded, err
+	}
+	return r, unfolded, t.AuditChange(ctx, dispatch.AuditEntry{Action: action, App: r.App, Subject: "run " + id, Revision: r.Revision,
+		Before: dispatch.AuditedRun(before), After: dispatch.AuditedRun(r)})
+}
+
+// insertAttempt writes the row of an attempt that is over. key is that of its run.
+func insertAttempt(ctx context.Context, t *dispatch.Tx, key []any, a run.Attempt) error {
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 node, $6 started, $7 ended,
+	// $8 status, $9 state, $10 class, $11 error
+	const insert = `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,
+		state, class, error) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
+	_, err := t.ExecContext(ctx, insert, append(key, a.Attempt, a.Node, a.StartedAt.UnixMilli(), a.EndedAt.UnixMilli(),
+		a.HTTPStatus, a.State, a.Class, a.Error)...)
+	return err
+}
+
+// RunInputs returns the inputs of runs, and which notifications of alerts wait or are overtaken.
+func (s *Store) RunInputs(ctx context.Context, keys []run.Key) (map[run.Key]run.Input, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	inputs, err := dispatch.InputsOf(ctx, s.db.Flavor, s.db.Read, keys)
+	if err == nil {
+		err = s.orderNotifications(ctx, inputs)
+	}
+	return inputs, err
+}
+
+// ReleaseRun frees the slots of a run that has ended, for an operator who knows that no request of it is in flight.
+func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
+	var released run.HeldRun
+	r, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
+		if r.EndedAt == nil {
+			return fmt.Errorf("run %s has not ended: %w", r.ID, dispatcher.ErrConflict)
+		}
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
+		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4
+			AND node > 0 RETURNING job_id`
+		job, found, err := db.First(ctx, t, db.ScanInt, leave, key...)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return fmt.Errorf("run %s has no slot: %w", r.ID, dispatcher.ErrConflict)
+		}
+		released.JobID = job
+		released.Key, err = run.ParseKey(r.ID)
+		return err
+	})
+	if err == nil {
+		_ = s.ReleaseSlots(ctx, []run.HeldRun{released}) // the handler grants what this leaves undecided
+	}
+	return r, err
+}
+
+// ReplayDeadLetters retries some of the runs that failed for good.
+func (s *Store) ReplayDeadLetters(ctx context.Context, query repeat.DeadLetterQuery, change input.Change) (
+	repeat.Replayed, error,
+) {
+	var done repeat.Replayed
+	found, err := s.FindDeadLetters(ctx, query, true)
+	if err != nil {
+		return done, err
+	}
+	for _, run := range found {
+		_, err := s.RetryRun(ctx, run.ID, change)
+		var problem *input.Problem
+		switch {
+		case err == nil:
+			done.Replayed++
+		case errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrNotFound):
+			done.Skipped++ // somebody else was quicker, or its time was over
+		case errors.As(err, &problem):
+			done.Stopped, done.Next = problem, query.Page.Cursor
+			return done, nil
+		default:
+			return done, fmt.Errorf("replay run %s, after %d others: %w", run.ID, done.Replayed, err)
+		}
+		query.Page.Cursor = run.ID
+	}
+	if len(found) == query.Page.Limit {
+		done.Next = query.Page.Cursor
+	}
+	return done, nil
+}

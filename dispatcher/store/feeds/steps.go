@@ -1,0 +1,69 @@
+package feeds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// Backfills and bulk actions move on in steps. A step that fails for what is stored of its object is tried again after a pause that
+// grows, so that it does not take the time of others, and the object says why it waits. An operator who changes it ends the pause.
+
+// stepPauses are the pauses before a step that failed is tried again.
+var stepPauses = backoff.Pauses{First: time.Second, Most: 5 * time.Minute}
+
+// mostStepText bounds what is kept of why a step failed, in letters.
+const mostStepText = 1024
+
+// orNothing is the time of a column whose 0 means none.
+func orNothing(at int64) *time.Time {
+	if at == 0 {
+		return nil
+	}
+	return new(db.Instant(at))
+}
+
+// openSteps returns the objects of a table that have not ended.
+func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenSteps, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.OpenSteps, err error) {
+		var at int64
+		err = row.Scan(&one.ID, &at)
+		if at > 0 {
+			one.TryAt = db.Instant(at)
+		}
+		return one, err
+	}, `SELECT id, try_at FROM `+table+` WHERE ended_at IS NULL AND `+dispatch.NoRollback+` ORDER BY tries, id`)
+}
+
+// setStepAside notes why a step of an object of a table failed, and returns when it is tried again; zero: the error is not about what
+// is stored.
+func (s *Store) setStepAside(ctx context.Context, table string, id int64, why error, now time.Time) (at time.Time, err error) {
+	if !s.OfStored(ctx, why) {
+		return at, nil
+	}
+	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+		// $1 object
+		tries, found, err := db.First(ctx, t, db.ScanInt, `SELECT tries FROM `+table+` WHERE id = $1 AND ended_at IS NULL`+t.ForUpdate(), id)
+		if err != nil || !found {
+			return err
+		}
+		tries++
+		at = t.At.Add(stepPauses.After(int(tries)))
+		// $1 object, $2 tries, $3 when it is tried again, $4 why
+		_, err = t.ExecContext(ctx, `UPDATE `+table+` SET tries = $2, try_at = $3, waits = $4 WHERE id = $1`, id, tries,
+			at.UnixMilli(), dispatch.Storable(dispatch.Shortened(why.Error(), mostStepText)))
+		return err
+	})
+	if err != nil {
+		return at, fmt.Errorf("note why the step failed: %w", err)
+	}
+	return at, nil
+}

@@ -1,0 +1,257 @@
+package reads
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/view"
+)
+
+// Attention returns what asks for attention: each kind by one or a few statements over what is small, such as the pauses
+// that there are, or by an index in the order of the list.
+func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (view.Attention, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	now, err := s.db.OrClock(ctx, now)
+	if err != nil {
+		return view.Attention{}, err
+	}
+	l := looker{Store: s, at: now, since: now.Add(-view.AttentionSpan)}
+	for _, app := range apps {
+		l.apps = append(l.apps, run.AppID(app))
+	}
+	l.found.At = now
+	for _, look := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"runs that failed", l.failed}, {"misfires", l.misfires}, {"overdue triggers", l.overdue},
+		{"triggers in error", l.quarantined}, {"pauses", l.pauses}, {"alerts that fire", l.alerts},
+		{"objectives in danger", l.objectives}, {"open circuits", l.circuits}, {"ends that were set aside", l.setAside},
+		{"groups without endpoints", l.silent}, {"secrets that fail", l.credentials}, {"certificates that end", l.certificates},
+		{"history that should be gone", l.retention}, {"nodes", l.nodes},
+	} {
+		if err := look.do(ctx); err != nil {
+			return l.found, fmt.Errorf("look for %s: %w", look.what, err)
+		}
+	}
+	return l.found, nil
+}
+
+// looker looks for what asks for attention.
+type looker struct {
+	*Store
+	apps      []int64 // empty: all
+	at, since time.Time
+	found     view.Attention
+
+	failures        []failure // the latest of the apps, the latest first
+	furtherFailures bool      // some apps have failures before all that were looked through
+}
+
+// ofApps is the condition that a column is the id of one of the apps, with an AND before it; empty for all apps.
+func (l *looker) ofApps(column string, args *definitions.StatementArgs) string {
+	if len(l.apps) == 0 {
+		return ""
+	}
+	*args = append(*args, l.db.List(l.apps))
+	return ` AND ` + column + l.db.In(len(*args))
+}
+
+// shownMost is the LIMIT of a list: what is shown, and one more.
+const shownMost = view.MaxAttention + 1
+
+// begin returns the beginning of a list, which is not null in JSON if it is empty.
+func begin[T any](all []T) view.Newest[T] {
+	if len(all) > view.MaxAttention {
+		return view.Newest[T]{Items: all[:view.MaxAttention], More: true}
+	}
+	return view.Newest[T]{Items: append([]T{}, all...)}
+}
+
+// foundFirst collects the beginning of a list.
+func foundFirst[T any](ctx context.Context, l *looker, scan func(db.Scanner) (T, error), query string, args ...any) (
+	view.Newest[T], error,
+) {
+	all, err := db.Collect(ctx, l.db.Read, scan, query+` LIMIT `+strconv.Itoa(shownMost), args...)
+	return begin(all), err
+}
+
+// misfires looks for misfires, by the time at which they were decided.
+func (l *looker) misfires(ctx context.Context) (err error) {
+	args := definitions.StatementArgs{l.since.UnixMilli()}
+	l.found.Misfires, err = foundFirst(ctx, l, scanMisfire, misfireQuery(`SELECT * FROM misfires`)+` WHERE m.decided_at >= $1`+
+		l.ofApps(`j.app_id`, &args)+` ORDER BY m.decided_at DESC, m.from_at DESC, m.trigger_id DESC`, args...)
+	return err
+}
+
+// overdue looks for triggers that are due and not claimed, as the poll finds them.
+func (l *looker) overdue(ctx context.Context) (err error) {
+	args := definitions.StatementArgs{l.at.Add(-view.OverdueAfter).UnixMilli()}
+	due := `SELECT c.id, c.due_at, c.next_fire_time FROM trigger_clock AS c
+		WHERE c.off = 0 AND c.due_at IS NOT NULL AND c.due_at <= $1` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.due_at, c.id`
+	l.found.Overdue, err = foundFirst(ctx, l, func(row db.Scanner) (t view.OverdueTrigger, err error) {
+		err = row.Scan(&t.App, &t.Job, &t.Trigger, db.InstantColumn(&t.NextFireTime), db.InstantColumn(&t.DueAt))
+		t.Overdue = input.Duration(l.at.Sub(t.DueAt))
+		return t, err
+	}, `SELECT j.app, j.name, t.name, coalesce(c.next_fire_time, c.due_at), c.due_at FROM (`+due+` LIMIT `+strconv.Itoa(shownMost)+`) AS c
+		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.due_at, c.id`, args...)
+	return err
+}
+
+// quarantined looks for triggers in state error. They are few, so that they are found first, whatever the apps.
+func (l *looker) quarantined(ctx context.Context) (err error) {
+	var args definitions.StatementArgs
+	l.found.Quarantined, err = foundFirst(ctx, l, func(row db.Scanner) (t view.QuarantinedTrigger, err error) {
+		err = row.Scan(&t.App, &t.Job, &t.Trigger, &t.Error)
+		return t, err
+	}, `SELECT j.app, j.name, t.name, t.error FROM triggers AS t JOIN trigger_clock AS c ON c.id = t.id JOIN jobs AS j ON j.id = t.job_id
+		WHERE t.error <> '' AND t.deleted_at IS NULL AND c.state = 'error'`+l.ofApps(`t.app_id + 0`, &args)+`
+		ORDER BY j.app, j.name, t.name`, args...)
+	return err
+}
+
+// pauses looks for what people paused, the longest first.
+func (l *looker) pauses(ctx context.Context) error {
+	var args, ofTriggers, ofApps definitions.StatementArgs
+	jobs, err := foundFirst(ctx, l, scanStanding, `SELECT j.app, j.name, '', j.pause FROM jobs AS j
+		WHERE j.paused_at IS NOT NULL AND j.deleted_at IS NULL`+l.ofApps(`j.app_id`, &args)+` ORDER BY j.paused_at`, args...)
+	if err != nil {
+		return err
+	}
+	triggers, err := foundFirst(ctx, l, scanStanding, `SELECT j.app, j.name, t.name, t.pause
+		FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+		WHERE t.paused_at IS NOT NULL AND t.deleted_at IS NULL`+l.ofApps(`t.app_id`, &ofTriggers)+` ORDER BY t.paused_at`, ofTriggers...)
+	if err != nil {
+		return err
+	}
+	apps, err := foundFirst(ctx, l, definitions.ScanAppPause, `SELECT `+definitions.PauseColumns+
+		` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
+		WHERE p.ended_at IS NULL AND a.deleted_at IS NULL`+l.ofApps(`p.app_id`, &ofApps)+` ORDER BY p.paused_at, p.id`, ofApps...)
+	if err != nil {
+		return err
+	}
+	all := append(jobs.Items, triggers.Items...)
+	for _, p := range apps.Items {
+		all = append(all, view.StandingPause{App: p.App, AppPause: p.ID, Labels: p.Labels, Pause: dispatcher.Pause{
+			PausedBy: p.PausedBy, PausedAt: &p.PausedAt, PauseReason: p.Reason, PausedUntil: p.Until,
+		}})
+	}
+	slices.SortStableFunc(all, func(a, b view.StandingPause) int {
+		return cmp.Or(db.Zeroable(a.PausedAt).Compare(db.Zeroable(b.PausedAt)), cmp.Compare(a.App, b.App), cmp.Compare(a.Job, b.Job))
+	})
+	l.found.Paused = begin(all)
+	l.found.Paused.More = l.found.Paused.More || jobs.More || triggers.More || apps.More
+	return nil
+}
+
+func scanStanding(row db.Scanner) (p view.StandingPause, err error) {
+	err = row.Scan(&p.App, &p.Job, &p.Trigger, dispatch.PauseColumn(&p.Pause))
+	return p, err
+}
+
+// alerts looks for conditions that hold.
+func (l *looker) alerts(ctx context.Context) error {
+	var w db.Conditions
+	w.Text = " AND s.firing"
+	if len(l.apps) > 0 {
+		w.Args = append(w.Args, l.db.List(l.apps))
+		w.Text += " AND a.app_id" + l.db.In(len(w.Args))
+	}
+	shown, err := listAlertStates(ctx, l.db.Read, w, shownMost)
+	states := make([]alert.State, len(shown))
+	for i, one := range shown {
+		states[i] = one.State(one.alert, one.job, l.at)
+	}
+	l.found.Alerts = begin(states)
+	return err
+}
+
+// circuits looks for hosts that runs wait for. The circuits themselves are in the memory of each node; a run that one of them
+// defers leaves a row.
+func (l *looker) circuits(ctx context.Context) (err error) {
+	var args definitions.StatementArgs
+	l.found.Circuits, err = foundFirst(ctx, l, func(row db.Scanner) (c view.OpenCircuit, err error) {
+		var since *time.Time
+		err = row.Scan(&c.App, &c.Host, &c.Jobs, &c.Job, db.InstantColumn(&c.ProbeAt), &c.Runs, db.OptionalColumn(&since), &c.Error)
+		c.Since = db.Zeroable(since)
+		return c, err
+	}, `SELECT c.app, c.host, c.jobs, c.job, c.probe_at, (SELECT count(*) FROM (SELECT 1`+waiters+`) AS r),
+			(SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at`+waiters+`) AS r),
+			coalesce((SELECT r.error FROM (SELECT r.error, r.attempt`+waiters+`) AS r ORDER BY r.attempt DESC LIMIT 1), '')
+		FROM (SELECT w.app_id, a.name AS app, w.host, count(*) AS jobs, min(j.name) AS job, min(w.probe_at) AS probe_at
+			FROM host_waits AS w JOIN jobs AS j ON j.id = w.job_id JOIN apps AS a ON a.id = w.app_id
+			WHERE w.pause > 0`+l.ofApps(`w.app_id`, &args)+` GROUP BY w.app_id, a.name, w.host) AS c
+		ORDER BY c.jobs DESC, c.app, c.host`, args...)
+	return err
+}
+
+// setAside looks for rows that were set aside, and then for ends whose followers could not be queued.
+func (l *looker) setAside(ctx context.Context) error {
+	var args definitions.StatementArgs
+	rows := dispatch.SetAsideRows(l.at, l.ofApps(`x.app_id`, &args))
+	aside, err := db.Collect(ctx, l.db.Read, dispatch.ScanSetAside, rows+` LIMIT `+strconv.Itoa(shownMost), args...)
+	if err != nil {
+		return err
+	}
+	args = nil
+	// An end whose job is gone belongs to no app any more.
+	chosen := `SELECT * FROM pending_ends AS e WHERE e.try_at > 0`
+	if len(l.apps) > 0 {
+		chosen += ` AND EXISTS (SELECT 1 FROM jobs AS of WHERE of.id = e.job_id` + l.ofApps(`of.app_id`, &args) + `)`
+	}
+	chosen += ` ORDER BY e.ended_at LIMIT ` + strconv.Itoa(shownMost)
+	ends, err := db.Collect(ctx, l.db.Read, dispatch.ScanPendingEnd, dispatch.PendingEnds(chosen), args...)
+	for i := range ends {
+		aside = append(aside, ends[i].SetAside())
+	}
+	l.found.SetAside = begin(aside)
+	return err
+}
+
+// waiters are some of the runs r that wait for a host c.
+var waiters = ` FROM host_waits AS o JOIN live_runs AS r ON r.waits_for = o.id AND r.waits_for <> 0
+	WHERE o.app_id = c.app_id AND o.host = c.host LIMIT ` + strconv.Itoa(view.MaxWaitingRuns)
+
+// nodes looks for nodes that are not well, and for a rollback, for those who may see all apps. Nodes that vanished stay in the
+// database until they are purged, and a fleet that scales up and down may leave thousands.
+func (l *looker) nodes(ctx context.Context) error {
+	if len(l.apps) > 0 {
+		return nil
+	}
+	nodes, err := db.Collect(ctx, l.db.Read, dispatch.ScanNode,
+		`SELECT `+dispatch.NodeColumns+
+			` FROM nodes WHERE state <> 'dead' ORDER BY name, started_at, id`)
+	if err != nil {
+		return err
+	}
+	dispatcher.SetShares(nodes)
+	unwell := view.Unwell(nodes, l.at)
+	// $1 since when
+	vanished, err := db.Collect(ctx, l.db.Read, dispatch.ScanNode, `SELECT `+dispatch.NodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
+		AND heartbeat_at >= $1 ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(view.MaxAttention), l.since.UnixMilli())
+	if err != nil {
+		return err
+	}
+	all, _, err := db.First(ctx, l.db.Read, db.ScanInt, `SELECT count(*) FROM nodes WHERE state = 'dead' AND NOT deregistered`)
+	if err != nil {
+		return err
+	}
+	total := len(unwell) + int(all)
+	unwell = append(unwell, view.Unwell(vanished, l.at)...)
+	l.found.Nodes = unwell[:min(len(unwell), view.MaxAttention)]
+	l.found.MoreNodes = total - len(l.found.Nodes)
+	l.found.Rollback, err = l.Rollback(ctx)
+	return err
+}

@@ -1,0 +1,243 @@
+package reads
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+)
+
+// examinedFailures is how many of the latest failures of all apps are looked through.
+const examinedFailures = 5_000
+
+// failed looks for the runs that failed last: of each app the latest, then of each the one before, and so on. If one app fails so
+// often that too many of the latest are its own, the others are found by what the handler noted of them, and those of some apps
+// job by job.
+func (l *looker) failed(ctx context.Context) error {
+	if err := l.readFailures(ctx); err != nil {
+		return err
+	}
+	keys := l.latestFailures()
+	var ofJobs []run.Run
+	if l.furtherFailures && len(l.apps) > 0 && len(keys) < shownMost {
+		var err error
+		if ofJobs, err = l.failedOfEach(ctx); err != nil {
+			return fmt.Errorf("job by job: %w", err)
+		}
+	}
+	noted, err := l.notedFailures(ctx)
+	if err != nil {
+		return fmt.Errorf("by what was noted: %w", err)
+	}
+	found, err := l.failuresOf(ctx, append(keys, noted...))
+	if err != nil {
+		return err
+	}
+	l.found.Failed = begin(fairShares(append(found, ofJobs...)))
+	slices.SortStableFunc(l.found.Failed.Items, laterEnd)
+	return nil
+}
+
+// failure is one of the latest failures.
+type failure struct {
+	key        run.Key
+	job        int64
+	endedAt    time.Time
+	class      run.Class
+	httpStatus int
+	error      string // if a secret is to blame for it
+	app        int64
+	deleted    bool // its job is
+}
+
+// readFailures reads the latest failures of the apps, by runs_failed, the latest first. Their jobs are read in a statement of their
+// own: PostgreSQL would else read through all jobs, and SQLite look three times for each. Failures of jobs that were purged are left out.
+func (l *looker) readFailures(ctx context.Context) error {
+	// $1 since when. One more than are looked through tells whether there are further ones.
+	latest := `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.ended_at, coalesce(r.class, ''), r.http_status,
+			CASE WHEN ` + isCredential + ` THEN coalesce(r.error, '') ELSE '' END FROM runs AS r
+		WHERE ` + db.IsDead + ` AND r.kind < 16 AND r.ended_at >= $1 ORDER BY r.ended_at DESC LIMIT ` + strconv.Itoa(examinedFailures+1)
+	failures, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (f failure, err error) {
+		err = row.Scan(db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.job, db.InstantColumn(&f.endedAt),
+			&f.class,
+			&f.httpStatus, &f.error)
+		return f, err
+	}, latest, l.since.UnixMilli())
+	if err != nil || len(failures) == 0 {
+		return err
+	}
+	l.furtherFailures = len(failures) > examinedFailures
+	failures = failures[:min(len(failures), examinedFailures)]
+	jobs := make([]int64, len(failures))
+	for i, f := range failures {
+		jobs[i] = f.job
+	}
+	slices.Sort(jobs)
+	type job struct {
+		id, app int64
+		deleted bool
+	}
+	// From $1 on: jobs
+	ofJobs := l.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id, j.app_id, j.deleted_at IS NOT NULL FROM b JOIN jobs AS j ON j.id = b.id`
+	found, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (j job, err error) {
+		err = row.Scan(&j.id, &j.app, &j.deleted)
+		return j, err
+	}, ofJobs, l.db.Batch(slices.Compact(jobs))...)
+	if err != nil {
+		return err
+	}
+	byID := make(map[int64]job, len(found))
+	for _, j := range found {
+		byID[j.id] = j
+	}
+	for _, f := range failures {
+		j, known := byID[f.job]
+		if f.app, f.deleted = j.app, j.deleted; known && (len(l.apps) == 0 || slices.Contains(l.apps, f.app)) {
+			l.failures = append(l.failures, f)
+		}
+	}
+	return nil
+}
+
+// latestFailures returns the keys of the latest failures, in the order of their places among those of their apps.
+func (l *looker) latestFailures() []run.Key {
+	type placed struct {
+		key   run.Key
+		place int
+	}
+	all, places := make([]placed, len(l.failures)), map[int64]int{}
+	for i, f := range l.failures {
+		all[i] = placed{f.key, places[f.app]}
+		places[f.app]++
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
+	var keys []run.Key
+	for _, one := range all[:min(len(all), shownMost)] {
+		keys = append(keys, one.key)
+	}
+	return keys
+}
+
+// notedFailures returns the keys of the latest failures that the handler noted, one of each app.
+func (l *looker) notedFailures(ctx context.Context) ([]run.Key, error) {
+	args := definitions.StatementArgs{l.since.UnixMilli()}
+	return db.Collect(ctx, l.db.Read, func(row db.Scanner) (key run.Key, err error) {
+		err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
+		return key, err
+	}, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f WHERE f.ended_at >= $1`+
+		l.ofApps(`f.app_id`, &args)+` ORDER BY f.ended_at DESC LIMIT `+strconv.Itoa(shownMost), args...)
+}
+
+// failuresOf returns the runs of keys that are in the history and failed.
+func (l *looker) failuresOf(ctx context.Context, keys []run.Key) ([]run.Run, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	runs, err := db.Collect(ctx, l.db.Read, scanRun, RunQuery(l.endedOfKeys()), l.keysBatch(keys)...)
+	// What was noted may have been retried since.
+	return slices.DeleteFunc(runs, func(r run.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) }), err
+}
+
+// laterEnd orders runs by their ends, the latest first.
+func laterEnd(a, b run.Run) int {
+	return cmp.Or(db.Zeroable(b.EndedAt).Compare(db.Zeroable(a.EndedAt)), cmp.Compare(a.ID, b.ID))
+}
+
+// fairShares orders different runs such that the latest of each app come first, then of each the one before, and so on.
+func fairShares(runs []run.Run) []run.Run {
+	slices.SortStableFunc(runs, laterEnd)
+	runs = slices.CompactFunc(runs, func(a, b run.Run) bool { return a.ID == b.ID })
+	type placed struct {
+		run.Run
+		place int
+	}
+	all, places := make([]placed, len(runs)), map[string]int{}
+	for i, run := range runs {
+		all[i] = placed{run, places[run.App]}
+		places[run.App]++
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
+	for i, one := range all {
+		runs[i] = one.Run
+	}
+	return runs
+}
+
+// failedOfEach looks for failures job by job.
+func (l *looker) failedOfEach(ctx context.Context) ([]run.Run, error) {
+	var w db.Conditions
+	w.Add("r.kind < 16 AND r.scheduled_at >= %s", l.since.UnixMilli())
+	args := definitions.StatementArgs(w.Args)
+	page := l.ofJobs(`1 = 1`+l.ofApps(`j.app_id`, &args)) + l.db.DeadOfEach(w.Text, latestRuns+` LIMIT `+strconv.Itoa(shownMost))
+	return db.Collect(ctx, l.db.Read, scanRun, RunQuery(page), args...)
+}
+
+const (
+	// burningCounts is how many of the latest counts of fires that were not in time are looked through. A budget
+	// burns only if fires of the last half hour were not in time: so many jobs may do so at once, by seven counts each.
+	burningCounts = 20_000
+	// burning is how many of these jobs are looked at for their error budgets, and burningAtOnce how many are read at once: with as
+	// many found as are shown, the others are not read.
+	burning       = 500
+	burningAtOnce = 100
+)
+
+// objectives looks for error budgets that burn too fast: of jobs whose latest counts have fires that were not in time.
+func (l *looker) objectives(ctx context.Context) error {
+	args := definitions.StatementArgs{l.at.Add(-dispatcher.ObjectiveBurnSpan).UnixMilli()}
+	mine := "" // so that no other app, however late it is, uses up what is looked through for some
+	if len(l.apps) > 0 {
+		mine = ` AND c.job_id IN (SELECT o.job_id FROM objectives AS o JOIN jobs AS j ON j.id = o.job_id WHERE 1 = 1` +
+			l.ofApps(`j.app_id`, &args) + `)`
+	}
+	bad := `SELECT j.id FROM (SELECT DISTINCT c.job_id FROM (SELECT c.job_id FROM objective_counts AS c
+		WHERE c.minutes = 5 AND c.late + c.missed > 0 AND c.from_at >= $1` + mine + `
+		ORDER BY c.from_at DESC LIMIT ` + strconv.Itoa(burningCounts) + `) AS c) AS c CROSS JOIN jobs AS j
+		WHERE j.id = c.job_id AND j.deleted_at IS NULL ORDER BY j.id LIMIT ` + strconv.Itoa(burning)
+	jobs, err := db.Collect(ctx, l.db.Read, db.ScanInt, bad, args...)
+	if err != nil || len(jobs) == 0 {
+		l.found.Objectives = begin[dispatcher.ObjectiveStatus](nil)
+		return err
+	}
+	var burn []int64
+	for some := range slices.Chunk(jobs, burningAtOnce) {
+		measured, err := l.measured(ctx, some, LatestCounts())
+		if err != nil {
+			return err
+		}
+		for _, job := range measured {
+			if job.Burn(job.Job).Burns && len(burn) < shownMost {
+				burn = append(burn, job.ID)
+			}
+		}
+		if len(burn) == shownMost {
+			break
+		}
+	}
+	var statuses []dispatcher.ObjectiveStatus
+	if len(burn) > 0 {
+		measured, err := l.measured(ctx, burn, ``)
+		if err != nil {
+			return err
+		}
+		for _, job := range measured {
+			statuses = append(statuses, job.Status(job.Job))
+		}
+	}
+	l.found.Objectives = begin(statuses)
+	return nil
+}
+
+// measured reads what was counted of jobs, by the buckets that counted selects.
+func (l *looker) measured(ctx context.Context, jobs []int64, counted string) ([]measuredJob, error) {
+	// From $1 on: ids
+	return MeasuredOf(ctx, l.db.Read, l.db.Rows(0, 1, "", db.IDColumns...), counted, l.db.Batch(jobs)...)
+}

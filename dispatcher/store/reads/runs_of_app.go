@@ -1,0 +1,235 @@
+package reads
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+)
+
+// An app has no index of its own in the history: it would cost each fire an entry, for the sake of one list. Its
+// runs are found job by job, in a span of time that begins short and ends with the page: so the
+// list reads about as many rows as it shows, and looks once into the index of a day for each job that the app has
+// or had. What other apps have in the same days costs nothing.
+
+const (
+	// firstSpan is what of the past is looked at first, and each look goes spanGrowth times as far back as all before
+	// it: of a steady app one reads at most that many times what it needs. A look costs a search in the index for each
+	// job, so that for an app with many jobs few looks matter more than few rows.
+	firstSpan  = time.Minute
+	spanGrowth = 16
+	// lastSpan reaches beyond the longest retention there can be: a look that would reach so far has no lower bound.
+	lastSpan = 15 * 365 * 24 * time.Hour
+)
+
+// runsOfApp returns a page of the runs of all jobs of an app. Of runs in a state in which they are not over it leaves the history
+// alone, which has none of them; those that failed for good have an index of their own.
+func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of db.Conditions) ([]run.Run, error) {
+	app := run.AppID(query.App)
+	if slices.Contains(repeat.DeadLetterStates, query.State) {
+		return s.deadOfApp(ctx, query, of, 0, false)
+	}
+	claimed, err := s.ClaimedNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	many, err := s.HasManyJobs(ctx, app, s.Walks.Jobs)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(dispatcher.LiveStates, query.State) {
+		list, args := UnendedOfApp(of, claimed, app, many, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit))
+		return db.Collect(ctx, s.db.Read, scanRun, RunQuery(list), args...)
+	}
+	look := func(w db.Conditions, most int) ([]run.Run, error) {
+		list, args := s.JobsQuery(w, claimed, app, many, most)
+		return db.Collect(ctx, s.db.Read, scanRun, list, args...)
+	}
+	if !many {
+		return s.lookBack(ctx, query, of, firstSpan, look)
+	}
+	found, err := s.walkRuns(ctx, query, of, claimed)
+	if err != nil {
+		return nil, err
+	}
+	return s.restOfPage(ctx, query, of, found, look)
+}
+
+// addApp adds the condition that a run r, one of few that are not over, is of an app. If the app has many jobs, it is looked up row by
+// row: SQLite would else look for runs of each of them.
+func addApp(w *db.Conditions, app int64, many bool) {
+	if many {
+		w.Add(ofAppID, app)
+	} else {
+		w.Add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
+	}
+}
+
+// UnendedOfApp is a query for the runs of an app that are not over and meet conditions. limit orders and limits them.
+func UnendedOfApp(w db.Conditions, claimed string, app int64, many bool, limit string) (query string, args []any) {
+	addApp(&w, app, many)
+	of := func(runs string) string { return `SELECT * FROM (` + runs + `) AS r WHERE 1 = 1` + w.Text + limit }
+	return `SELECT * FROM (SELECT * FROM (` + of(db.UnendedRuns) + `) AS live UNION ALL SELECT * FROM (` + of(claimed) + `) AS claimed) AS r` +
+		limit, w.Args
+}
+
+// look finds runs of an app, job by job, that meet conditions, the latest first and at most so many.
+type look func(w db.Conditions, most int) ([]run.Run, error)
+
+// lookBack returns a page of the runs of an app, of which it looks through a span of time first.
+func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, span time.Duration, look look) (
+	[]run.Run, error,
+) {
+	latest, err := s.latestInstant(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	var page []run.Run
+	for before := time.Duration(0); ; before, span = span, span*spanGrowth {
+		w, from := of, latest.Add(-span)
+		if before > 0 {
+			w.Add("r.scheduled_at < %s", latest.Add(-before).UnixMilli())
+		}
+		last := span >= lastSpan || from.Before(query.From)
+		if !last {
+			w.Add("r.scheduled_at >= %s", from.UnixMilli())
+		}
+		found, err := look(w, query.Page.Limit-len(page))
+		if err != nil {
+			return nil, fmt.Errorf("look for runs of app %s, of which %d are found, back to %s; name a job, or an earlier time "+
+				"to look back from: %w", input.Echo(query.App), len(page), input.FormatInstant(from), err)
+		}
+		page = append(page, found...)
+		if last || len(page) == query.Page.Limit {
+			return page, nil
+		}
+	}
+}
+
+// latestInstant returns from where a list looks back. What is scheduled after it belongs to the first look, too.
+func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (time.Time, error) {
+	latest, err := s.db.Now(ctx, s.db.Read)
+	if err != nil {
+		return latest, err
+	}
+	if !query.To.IsZero() && query.To.Before(latest) {
+		latest = query.To
+	}
+	if query.Page.Cursor != "" {
+		if key, err := run.ParseKey(query.Page.Cursor); err == nil && key.ScheduledAt.Before(latest) {
+			latest = key.ScheduledAt
+		}
+	}
+	return latest, nil
+}
+
+// ofJobs begins a query with the ids of the jobs j that meet a condition as b. PostgreSQL takes them for few, so that it looks into an
+// index for each and never reads the history of all.
+func (s *Store) ofJobs(condition string) string {
+	return `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE ` + condition + s.db.SeemingFew(`j.id`) + ` ORDER BY j.id)`
+}
+
+// JobsQuery returns a query for the latest runs of an app, job by job, that meet conditions, and its parameters.
+func (s *Store) JobsQuery(w db.Conditions, claimed string, app int64, many bool, most int) (string, []any) {
+	ofApp := w
+	addApp(&ofApp, app, many)
+	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
+	ended := s.ofJobs(`j.app_id = $`+strconv.Itoa(len(ofApp.Args))) + s.db.EndedOfEach(w.Text, limit)
+	return RunQuery(unionOfRuns(ended, claimed, ofApp.Text, limit)), ofApp.Args
+}
+
+// Fires returns the scheduled runs of a job between two instants, for verify.
+func (s *Store) Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]run.Key, error) {
+	// $1 job, $2 from, $3 to
+	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 1`
+	first := ` ORDER BY r.scheduled_at, r.trigger_id LIMIT ` + strconv.Itoa(limit)
+	claimed, err := s.ClaimedNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list string
+	for i, runs := range []string{db.EndedRuns, db.UnendedRuns, claimed} {
+		if i > 0 {
+			list += ` UNION ALL `
+		}
+		list += `SELECT * FROM (SELECT r.scheduled_at, r.trigger_id FROM (` + runs + `)` + of + first + `) AS part` + strconv.Itoa(i)
+	}
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (run.Key, error) {
+		key := run.Key{Kind: run.KindSchedule}
+		err := row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID)
+		return key, err
+	}, `SELECT * FROM (`+list+`) AS r`+first, job, from.UnixMilli(), to.UnixMilli())
+}
+
+// What a strip reads. The history has no index of triggers: the latest fires of one are looked for among the latest runs of
+// its job, of which there is a bound, and all others are looked up by their keys.
+
+// lookedThrough is how many runs of a job are looked through for those of one trigger.
+const lookedThrough = 2000
+
+// LatestFires returns the scheduled times of a trigger's runs among the latest runs of its job, latest first.
+func (s *Store) LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	// $1 job, $2 trigger, $3 from, $4 to
+	const (
+		within = ` r.job_id = $1 AND r.scheduled_at >= $3 AND r.scheduled_at <= $4`
+		fires  = ` AS r WHERE r.trigger_id = $2 AND r.kind = 1`
+	)
+	look := ` ORDER BY r.scheduled_at DESC LIMIT ` + strconv.Itoa(lookedThrough)
+	ended := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE` + within + look
+	live := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r WHERE r.job_id = $1 AND r.scheduled_at + 0 >= $3
+		AND r.scheduled_at + 0 <= $4 ORDER BY r.scheduled_at + 0 DESC LIMIT ` + strconv.Itoa(lookedThrough)
+	claimed := `SELECT f.scheduled_at FROM (` + s.db.ClaimedFires() + `) AS f WHERE f.job_id = $1 AND f.trigger_id = $2
+		AND f.scheduled_at >= $3 AND f.scheduled_at <= $4`
+	list := `SELECT r.scheduled_at FROM (SELECT r.scheduled_at FROM (` + ended + `)` + fires +
+		` UNION SELECT r.scheduled_at FROM (` + live + `)` + fires + ` UNION ` + claimed + `) AS r ORDER BY r.scheduled_at DESC LIMIT ` +
+		strconv.Itoa(limit)
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (at time.Time, err error) {
+		err = row.Scan(db.InstantColumn(&at))
+		return at, err
+	}, list, job, trigger, from.UnixMilli(), to.UnixMilli())
+}
+
+// RunsAt returns the runs of some keys, latest first. Those that do not exist are left out.
+func (s *Store) RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	claimed, err := s.ClaimedNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const is = ` AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT b.scheduled_at, b.trigger_id, b.kind FROM b)`
+	picked := s.endedOfKeys() + ` UNION ALL SELECT r.* FROM b CROSS JOIN (` + db.UnendedRuns +
+		`) AS r WHERE ` + sameKey + ` UNION ALL SELECT * FROM (` + claimed + `)` + is
+	return db.Collect(ctx, s.db.Read, scanRun, RunQuery(picked), s.keysBatch(keys)...)
+}
+
+// sameKey tells whether a run r is that of a key b.
+const sameKey = `r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind`
+
+// endedOfKeys begins a query with the keys of keysBatch as b, and selects their ended runs. PostgreSQL makes a plan for the days between
+// the first and the last of them only.
+func (s *Store) endedOfKeys() string {
+	// $1 first, $2 last instant, $3 on: the keys
+	return s.db.Rows(0, 3, "", db.FireKeyColumns...) + s.db.EndedOfEachKey(`r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND `+sameKey)
+}
+
+// keysBatch returns the parameters of endedOfKeys; there is at least one key.
+func (s *Store) keysBatch(keys []run.Key) []any {
+	var at, trigger, kind []int64
+	for _, key := range keys {
+		at, trigger, kind = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID), append(kind, int64(key.Code()))
+	}
+	return append([]any{slices.Min(at), slices.Max(at)}, s.db.Batch(at, trigger, kind)...)
+}

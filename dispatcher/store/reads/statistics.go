@@ -1,0 +1,369 @@
+package reads
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/view"
+)
+
+// defaultStatistics is how far back statistics go that name no beginning.
+const defaultStatistics = 30 * 24 * time.Hour
+
+// Statistics returns what the runs of some days came to. Of a day that both passes have counted it takes the final counts.
+func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (found view.Statistics, err error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if query.Now, err = s.db.OrClock(ctx, query.Now); err != nil {
+		return found, err
+	}
+	if query.To.IsZero() {
+		query.To = query.Now
+	}
+	if query.From.IsZero() {
+		query.From = query.To.Add(-defaultStatistics)
+	}
+	final, err := dispatch.Cursor(ctx, s.db.Read, statisticsPasses[1].cursor)
+	if err != nil {
+		return found, err
+	}
+	counted, err := dispatch.Cursor(ctx, s.db.Read, statisticsPasses[0].cursor)
+	if err != nil {
+		return found, err
+	}
+	found.CountedTo = db.Instant(counted)
+	// $1 the first day, $2 the last, $3 up to when the second pass has counted
+	var w db.Conditions
+	w.Add("s.day >= %s AND s.day <= %s", db.Day(query.From.UnixMilli()), db.Day(query.To.UnixMilli()))
+	w.Add("s.final = (s.day + 86400000 <= %s)", final)
+	of := ``
+	if query.Apps != nil {
+		ids := make([]int64, len(query.Apps))
+		for i, name := range query.Apps {
+			ids[i] = run.AppID(name)
+		}
+		of = ` AND s.app_id` + s.db.In(len(w.Args)+1)
+		w.Args = append(w.Args, s.db.List(ids))
+	}
+	list := `SELECT s.day, s.state, sum(s.runs), sum(s.attempts), sum(s.started), sum(s.late_sum), max(s.late_most)
+		FROM run_statistics AS s WHERE 1 = 1` + w.Text + of + ` GROUP BY s.day, s.state ORDER BY s.day, s.state`
+	rows, err := db.Collect(ctx, s.db.Read, scanCounted, list, w.Args...)
+	found.Days = daysOf(rows, final)
+	return found, err
+}
+
+// countedDay are the counts of one state on one day.
+type countedDay struct {
+	day                                        int64
+	state                                      string
+	runs, attempts, started, lateSum, lateMost int64
+}
+
+func scanCounted(row db.Scanner) (c countedDay, err error) {
+	err = row.Scan(&c.day, &c.state, &c.runs, &c.attempts, &c.started, &c.lateSum, &c.lateMost)
+	return c, err
+}
+
+// daysOf puts together the counts of states, which are in the order of their days.
+func daysOf(rows []countedDay, final int64) []view.DayStatistics {
+	days := []view.DayStatistics{}
+	late := int64(0) // the sum of the last day
+	for i, c := range rows {
+		if i == 0 || rows[i-1].day != c.day {
+			late = 0
+			days = append(days, view.DayStatistics{
+				Day: db.Instant(c.day).Format(time.DateOnly), Runs: map[run.State]int64{}, Final: c.day+db.DayMillis <= final,
+			})
+		}
+		d := &days[len(days)-1]
+		if c.state == "" {
+			d.Misfires = c.runs
+			continue
+		}
+		d.Runs[run.State(c.state)] = c.runs
+		d.Attempts += c.attempts
+		d.Started += c.started
+		d.LateMost = max(d.LateMost, db.Millis(c.lateMost))
+		if late += c.lateSum; d.Started > 0 {
+			d.LateMean = db.Millis(late / d.Started)
+		}
+	}
+	return days
+}
+
+// The history has no index by app, because each fire would pay for it. So the handler notes the latest failure of each app, by a
+// cursor over runs_failed. Where nothing fails, it finds that out by one statement and writes nothing.
+
+const (
+	lockFailures = dispatcher.LockStatistics + "_failures" // the row of locks with the cursor
+	// failuresAtOnce is how many failures one portion has, unless one millisecond has more.
+	failuresAtOnce = 20_000
+	// failuresAgain is how far back a portion begins before the cursor: what ended before it may have been committed after it.
+	failuresAgain = 10_000
+)
+
+// noteFailures notes the latest failure of each app. more: the next call goes on.
+func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err error) {
+	since := now.Add(-view.AttentionSpan).UnixMilli()
+	type portion struct{ at, count, to int64 }
+	// $1 name of the cursor, $2 since when, $3 how many
+	const (
+		at  = `coalesce((SELECT l.cursor FROM locks AS l WHERE l.name = $1), 0)`
+		end = `SELECT ` + at + `, count(*), coalesce(max(r.ended_at), 0) FROM (SELECT r.ended_at FROM runs AS r WHERE ` + db.IsDead + `
+			AND r.kind < 16 AND r.ended_at >= $2 AND r.ended_at >= ` + at + ` ORDER BY r.ended_at LIMIT $3) AS r`
+	)
+	p, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (p portion, err error) {
+		err = row.Scan(&p.at, &p.count, &p.to)
+		return p, err
+	}, end, lockFailures, since, failuresAtOnce)
+	if err != nil || p.count == 0 {
+		return false, err
+	}
+	from := max(p.at, since)
+	next := now.UnixMilli() - failuresAgain
+	if p.count == failuresAtOnce {
+		next = min(next, p.to)
+		more = next > from // else the rest of the last seconds is for the next round
+	}
+	next = max(next, from)
+	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+		if _, err := t.ExecContext(ctx, noteLatest, from, p.to); err != nil {
+			return err
+		}
+		// $1 since when
+		if _, err := t.ExecContext(ctx, `DELETE FROM app_failures WHERE ended_at < $1`, since); err != nil {
+			return err
+		}
+		return dispatch.MoveCursor(ctx, t, lockFailures, p.at, next)
+	})
+	if err != nil {
+		return false, fmt.Errorf("note %d failures: %w", p.count, err)
+	}
+	return more, nil
+}
+
+// noteLatest notes, of each app, the latest of the failures from an end to another.
+// $1 from, $2 to, both inclusive
+const noteLatest = `INSERT INTO app_failures AS f (app_id, ended_at, scheduled_at, trigger_id, kind)
+	SELECT d.app_id, d.ended_at, d.scheduled_at, d.trigger_id, d.kind FROM (
+		SELECT j.app_id, r.ended_at, r.scheduled_at, r.trigger_id, r.kind,
+			row_number() OVER (PARTITION BY j.app_id ORDER BY r.ended_at DESC, r.scheduled_at DESC, r.trigger_id DESC) AS place
+		FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
+		WHERE ` + db.IsDead + ` AND r.kind < 16 AND r.ended_at >= $1 AND r.ended_at <= $2) AS d
+	WHERE d.place = 1 ORDER BY d.app_id
+	ON CONFLICT (app_id) DO UPDATE SET ended_at = excluded.ended_at, scheduled_at = excluded.scheduled_at,
+		trigger_id = excluded.trigger_id, kind = excluded.kind WHERE excluded.ended_at >= f.ended_at`
+
+// How runs are counted exactly once by day, although nothing of a run tells of it:
+//
+// Each run belongs to one instant: its scheduled time if it ended within 24 hours of that, else its end. So the runs of a
+// portion of time do not change any more a little more than 24 hours after it. Two passes follow the clock, each by a cursor of
+// its own: one counts a portion a few minutes after it, for people who look at today, the other counts it again when it does
+// not change any more. The counts of a pass and its cursor are one transaction. When the second pass has done with a day, what
+// the first counted of it goes.
+
+// statisticsPass is one of the two passes.
+type statisticsPass struct {
+	cursor string // a row of locks
+	final  bool
+	lag    int64 // milliseconds behind now
+}
+
+var statisticsPasses = []statisticsPass{
+	{dispatcher.LockStatistics, false, 2 * 60_000},
+	// What a node records more than an hour late, because it did not reach the database, does not count.
+	{dispatcher.LockStatistics + "_final", true, db.DayMillis + 60*60_000},
+}
+
+const (
+	// statisticsStep is what a pass moves by at least, so that a fleet without fires seldom writes.
+	statisticsStep = 5 * 60_000
+	// statisticsRuns is how many runs a portion has at most, unless one millisecond has more.
+	statisticsRuns = 20_000
+)
+
+// RollUpStatistics counts a portion for each pass.
+func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled view.StatisticsRolled, err error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if now, err = s.db.OrClock(ctx, now); err != nil {
+		return rolled, err
+	}
+	for _, pass := range statisticsPasses {
+		target := now.UnixMilli() - pass.lag
+		target -= target % statisticsStep
+		at, err := dispatch.Cursor(ctx, s.db.Read, pass.cursor)
+		if err != nil {
+			return rolled, err
+		}
+		if at >= target && at != 0 {
+			continue
+		}
+		more, counted, err := s.countPortion(ctx, pass, target, nil, now)
+		if s.OfStored(ctx, err) {
+			more, counted, err = s.countPortionOfMost(ctx, pass, target, now)
+		}
+		if err != nil {
+			return rolled, fmt.Errorf("count runs of statistics (%s): %w", pass.cursor, err)
+		}
+		rolled.More = rolled.More || more
+		rolled.Portions += counted
+	}
+	more, err := s.noteFailures(ctx, now)
+	rolled.More = rolled.More || more
+	return rolled, err
+}
+
+// countPortion counts the next portion of a pass before target, without that of some apps, and tells whether there are more.
+func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target int64, without []int64, now time.Time) (
+	more bool, counted int, err error,
+) {
+	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+		more, counted = false, 0
+		from, to, err := nextPortion(ctx, t, pass, target)
+		if err != nil || from >= target {
+			return err
+		}
+		if _, err := t.ExecContext(ctx, countRuns(` AND NOT j.app_id`+t.In(5)), from, to, db.Day(from), pass.final,
+			dispatch.List(t, without)); err != nil {
+			return err
+		}
+		if err := closeDay(ctx, t, pass, to); err != nil {
+			return err
+		}
+		more, counted = to < target, 1
+		// $1 name, $2 up to when
+		_, err = t.ExecContext(ctx, `UPDATE locks SET cursor = $2 WHERE name = $1`, pass.cursor, to)
+		return err
+	})
+	return more, counted, err
+}
+
+// nextPortion returns which time the next portion of a pass is about, and locks the cursor of the pass.
+func nextPortion(ctx context.Context, t *dispatch.Tx, pass statisticsPass, target int64) (from, to int64, err error) {
+	// $1 name, $2 the day of the first call
+	const begin = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $2)
+		ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor WHERE l.cursor = 0`
+	if _, err := t.ExecContext(ctx, begin, pass.cursor, db.Day(t.At.UnixMilli())); err != nil {
+		return 0, 0, err
+	}
+	// $1 name
+	const of = `SELECT l.cursor FROM locks AS l WHERE l.name = $1`
+	from, _, err = db.First(ctx, t, db.ScanInt, of+db.LockOf(t.ForUpdate(), "l"), pass.cursor)
+	if err != nil || from >= target {
+		return from, target, err
+	}
+	to, err = endOfPortion(ctx, t, from, target)
+	return from, to, err
+}
+
+// errNotKept ends a transaction that only finds out whether it would succeed.
+var errNotKept = errors.New("the transaction was a trial")
+
+// countPortionOfMost counts a portion that cannot be counted at once: it finds the apps on whose runs it fails, sets them aside, and
+// counts that of the others. What it leaves out is not counted later.
+func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, target int64, now time.Time) (
+	more bool, counted int, err error,
+) {
+	apps, err := db.Collect(ctx, s.db.Read, db.ScanText, `SELECT name FROM apps ORDER BY id`)
+	if err != nil {
+		return false, 0, err
+	}
+	var bad []int64
+	err = dispatch.InParts(ctx, s.OfStored, apps, func(part []string) error {
+		ids := make([]int64, len(part))
+		for i, app := range part {
+			ids[i] = run.AppID(app)
+		}
+		err := s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+			from, to, err := nextPortion(ctx, t, pass, target)
+			if err == nil && from < target {
+				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.In(5)), from, to, db.Day(from), pass.final, dispatch.List(t, ids))
+			}
+			return cmp.Or(err, errNotKept)
+		})
+		if errors.Is(err, errNotKept) {
+			return nil
+		}
+		return err
+	}, func(app string, why error) error {
+		bad = append(bad, run.AppID(app))
+		return s.SetAppAside(ctx, dispatcher.WorkStatistics, app, why, now)
+	})
+	if err != nil {
+		return false, 0, err
+	}
+	return s.countPortion(ctx, pass, target, bad, now)
+}
+
+// endOfPortion returns where a portion ends: it has a bounded number of runs and lies in one day.
+func endOfPortion(ctx context.Context, t *dispatch.Tx, from, target int64) (int64, error) {
+	to := min(target, db.Day(from)+db.DayMillis)
+	// $1 from, $2 to, $3 how many runs
+	const (
+		inTime = `SELECT r.scheduled_at FROM runs AS r WHERE r.scheduled_at >= $1 AND r.scheduled_at < $2
+			ORDER BY r.scheduled_at LIMIT 1 OFFSET $3`
+		late = `SELECT r.ended_at FROM runs AS r WHERE r.ended_at >= $1 AND r.ended_at < $2
+			AND r.ended_at - r.scheduled_at >= 86400000 ORDER BY r.ended_at LIMIT 1 OFFSET $3`
+	)
+	for _, next := range []string{inTime, late} {
+		at, found, err := db.First(ctx, t, db.ScanInt, next, from, to, statisticsRuns)
+		if err != nil {
+			return to, err
+		}
+		if found {
+			to = max(at, from+1)
+		}
+	}
+	return to, nil
+}
+
+// countRuns adds the runs and misfires of a portion to the counts of its day. Of fires of triggers it counts how late the first
+// attempt began.
+// $1 from, $2 to, $3 day, $4 whether the count is final, $5 apps of the condition, which begins with AND
+func countRuns(ofApps string) string {
+	return `INSERT INTO run_statistics AS s (app_id, day, final, state, runs, attempts, started, late_sum, late_most)
+	SELECT j.app_id, CAST($3 AS BIGINT), CAST($4 AS BOOLEAN), c.state, sum(c.runs), sum(c.attempts), sum(c.started), sum(c.late_sum),
+		max(c.late_most) FROM (
+		` + countedRuns + `r.scheduled_at >= $1 AND r.scheduled_at < $2 AND r.ended_at - r.scheduled_at < 86400000) AS r
+			GROUP BY r.job_id, r.state
+		UNION ALL ` + countedRuns + `r.ended_at >= $1 AND r.ended_at < $2 AND r.ended_at - r.scheduled_at >= 86400000) AS r
+			GROUP BY r.job_id, r.state
+		UNION ALL SELECT m.job_id, '', m.count, 0, 0, 0, 0 FROM misfires AS m
+			WHERE m.from_at >= $1 AND m.from_at < $2 AND m.decided_at - m.from_at < 86400000
+		UNION ALL SELECT m.job_id, '', m.count, 0, 0, 0, 0 FROM misfires AS m
+			WHERE m.decided_at >= $1 AND m.decided_at < $2 AND m.decided_at - m.from_at >= 86400000
+	) AS c JOIN jobs AS j ON j.id = c.job_id WHERE j.part_of = 0` + ofApps + `
+	GROUP BY j.app_id, c.state ORDER BY j.app_id, c.state
+	ON CONFLICT (day, app_id, final, state) DO UPDATE SET runs = s.runs + excluded.runs, attempts = s.attempts + excluded.attempts,
+		started = s.started + excluded.started, late_sum = s.late_sum + excluded.late_sum,
+		late_most = CASE WHEN s.late_most > excluded.late_most THEN s.late_most ELSE excluded.late_most END`
+}
+
+// countedRuns counts the runs that its end selects, by job and state.
+const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) AS attempts,
+		sum(CASE WHEN r.late IS NULL THEN 0 ELSE 1 END) AS started, coalesce(sum(r.late), 0) AS late_sum, coalesce(max(r.late), 0) AS late_most
+	FROM (SELECT r.job_id, coalesce(r.state, 'succeeded') AS state, r.attempt,
+			CASE WHEN r.kind = 1 THEN ` + firstStart + ` - r.scheduled_at END AS late
+		FROM runs AS r LEFT JOIN attempts AS a ON r.attempt > 1 AND a.scheduled_at = r.scheduled_at AND a.trigger_id = r.trigger_id
+			AND a.kind = r.kind AND a.attempt = 1
+		WHERE r.kind < 16 AND `
+
+// closeDay removes, once the second pass has done with a day, what the first counted of it, and days that are not kept.
+func closeDay(ctx context.Context, t *dispatch.Tx, pass statisticsPass, to int64) error {
+	if !pass.final || to != db.Day(to) {
+		return nil
+	}
+	// $1 the end of the day, $2 the first day that is kept
+	const closed = `DELETE FROM run_statistics WHERE day < $1 AND NOT final OR day < $2`
+	_, err := t.ExecContext(ctx, closed, to, to-view.StatisticsKept.Milliseconds())
+	return err
+}

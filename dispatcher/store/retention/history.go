@@ -1,0 +1,271 @@
+package retention
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// The statements of Purge. Expired means: before $1, the start of a UTC day. A run is kept from its end on, so one
+// that was scheduled long ago and has ended only now, as a catch-up, is as young as its end.
+
+// expiredRuns selects those of a table.
+func expiredRuns(table string) string {
+	return `SELECT r.scheduled_at, r.trigger_id, r.kind FROM ` + table + ` AS r WHERE r.scheduled_at < $1 AND r.ended_at < $1`
+}
+
+// $2 limit
+const oldestRuns = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind LIMIT $2`
+
+// A run of the batch may have been retried meanwhile, and is then no longer there.
+const deleteRuns = ` DELETE FROM runs AS r` + ofExpired + ` RETURNING scheduled_at, trigger_id, kind`
+
+const deleteAttempts = ` DELETE FROM attempts AS r` + ofExpired
+
+const deleteResponses = ` DELETE FROM responses AS r` + ofExpired
+
+const deleteInputs = ` DELETE FROM run_inputs AS r` + ofExpired
+
+const deleteBroadcasts = ` DELETE FROM broadcasts AS r` + ofExpired
+
+// ofExpired are the rows of the batch's runs, in their days.
+// $1 first day, $2 end of the last
+const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
+	AND r.scheduled_at >= $1 AND r.scheduled_at < $2`
+
+// removeOldest removes runs that are older than every retention, of whatever app, where no partition is dropped with them.
+func (t *purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+	keys, err := t.removable(ctx, tx, size, expiredRuns(t.db.Unpartitioned())+oldestRuns, func(most int) []any { return []any{before, most} })
+	if err != nil {
+		return 0, err
+	}
+	return len(keys), t.removeRuns(ctx, tx, keys)
+}
+
+// expiredKey is the key of a run that is to go.
+type expiredKey struct {
+	at, trigger int64
+	kind        int32
+}
+
+func scanKey(row db.Scanner) (k expiredKey, err error) {
+	err = row.Scan(&k.at, &k.trigger, &k.kind)
+	return k, err
+}
+
+// item names a run that is to go and cannot.
+func (k expiredKey) item() string {
+	key := run.Key{ScheduledAt: db.Instant(k.at), TriggerID: k.trigger}
+	key.SetCode(int(k.kind))
+	return "history of run " + key.String()
+}
+
+// removable returns the keys of at most size runs that a query selects, without those that are set aside. args are its parameters,
+// with a limit.
+func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
+	keys, err := db.Collect(ctx, tx, scanKey, query, args(size+t.Asides.Count(dispatcher.WorkPurge))...)
+	keys = dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
+	keys = keys[:min(len(keys), size)]
+	t.first = func(ctx context.Context) (row dispatch.AsideRow, found bool, err error) {
+		if len(keys) != 1 {
+			return row, false, nil
+		}
+		// $1 scheduled instant, $2 trigger, $3 kind
+		const of = `SELECT job_id FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+		row.Item = keys[0].item()
+		row.Job, _, err = db.First(ctx, t.db.Read, db.ScanInt, of, keys[0].at, keys[0].trigger, keys[0].kind)
+		return row, true, err
+	}
+	return keys, err
+}
+
+// present is now, as rows that are set aside are looked at by.
+func (t *purge) present() time.Time {
+	if t.Now.IsZero() {
+		return db.WallClock()
+	}
+	return t.Now
+}
+
+// removeRuns deletes runs with their attempts, responses, inputs and the endpoints of their shards.
+func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	removed, err := db.Collect(ctx, tx, scanKey, t.db.Rows(0, 3, "", db.KeyColumns[:3]...)+deleteRuns, t.expired(keys)...)
+	if err != nil || len(removed) == 0 {
+		return err
+	}
+	t.Result.Runs += len(removed)
+	for _, statement := range []string{deleteAttempts, deleteResponses, deleteBroadcasts, deleteInputs} {
+		if _, err := tx.ExecContext(ctx, t.db.Rows(0, 3, "", db.KeyColumns[:3]...)+statement, t.expired(removed)...); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// expired returns the batch of keys, which it puts in order, after the bounds of their days.
+func (t *purge) expired(keys []expiredKey) []any {
+	slices.SortFunc(keys, func(a, b expiredKey) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.trigger, b.trigger)) })
+	var at, trigger []int64
+	var kind []int32
+	for _, k := range keys {
+		at, trigger, kind = append(at, k.at), append(trigger, k.trigger), append(kind, k.kind)
+	}
+	return append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, t.db.Batch(at, trigger, kind)...)
+}
+
+// expiring are rows a of a table that go by themselves. Each step of Purge that removes rows divides its batches until a row that cannot
+// be removed is alone. It is set aside, and the batches that follow leave it out.
+type expiring struct {
+	table, key string // key has the names of its columns
+	with       string // what from needs before its query
+	from       string // empty: the table
+	where      string // $1 before, $2 limit
+	order      string
+	app, job   string // of a row: their ids; empty: it is of none
+}
+
+// The rows that Purge removes besides runs, triggers and jobs.
+var (
+	expiredMisfires = expiring{table: "misfires", key: "from_at, trigger_id", job: "a.job_id",
+		where: `a.from_at < $1 AND a.to_at < $1 AND a.decided_at < $1`, order: ` ORDER BY a.from_at, a.trigger_id`}
+
+	// Revisions, backfills, bulk actions and pauses that ended before all of the ledger that is kept. They are few, so the longest
+	// retention counts for all.
+	endedRows = []expiring{
+		{table: "trigger_revisions", key: "job_id, id, revision, calendar_revision, from_at, cause", job: "a.job_id", where: `a.to_at < $1`,
+			order: ` ORDER BY a.to_at`},
+		{table: "calendar_revisions", key: "app_id, name, calendar_revision", app: "a.app_id", where: `a.to_at < $1`, order: ` ORDER BY a.to_at`},
+		{table: "backfills", key: "id", app: "a.app_id", job: "a.job_id", where: `a.ended_at < $1`, order: ` ORDER BY a.ended_at`},
+		{table: "bulk_actions", key: "id", app: "a.app_id", where: `a.ended_at < $1`, order: ` ORDER BY a.ended_at`},
+		{table: "app_pauses", key: "app_id, id", app: "a.app_id", where: `a.ended_at < $1`, order: ` ORDER BY a.ended_at`},
+	}
+
+	// Transitions of alerts that are older than the history of their apps.
+	alertEvents = expiring{table: "alert_events", key: "app_id, at, id", app: "a.app_id",
+		from: `apps AS o JOIN alert_events AS a ON a.app_id = o.id`, where: `a.at < $1 - o.retention`}
+
+	// Alerts that were deleted before an instant and have no transition left, once the job that made their deliveries is gone.
+	deletedAlerts = expiring{table: "alerts", key: "id", app: "a.app_id", where: `a.deleted_at < $1
+		AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = a.job_id)
+		AND NOT EXISTS (SELECT 1 FROM alert_events AS e WHERE e.app_id = a.app_id AND e.alert = a.name)`, order: ` ORDER BY a.deleted_at`}
+
+	// Entries of the audit log, except switches, which explain needs.
+	auditEntries = expiring{table: "audit_log", key: "at, id", app: appOfEntry, where: `a.at < $1 AND NOT (` + switches + `)`,
+		order: ` ORDER BY a.at, a.id`}
+
+	// Switches that are older than all history, but for the latest of each app: it says what the app is now.
+	pastSwitches = expiring{table: "audit_log", key: "at, id", app: appOfEntry, where: `a.at < $1
+		AND ` + switches + ` AND EXISTS (SELECT 1 FROM audit_log AS b
+			WHERE b.app = a.app AND b.at > a.at AND b.at < $1 AND b.subject = a.subject AND b.action IN ('enable', 'disable'))`,
+		order: ` ORDER BY a.at, a.id`}
+
+	// Sessions that have not been used for longer than they may, or were to end by now.
+	endedSessions = expiring{table: "sessions", key: "id", order: ` ORDER BY a.used_at`, where: `(a.ends_at <= $1 OR a.used_at <= $1 - ` +
+		strconv.FormatInt(access.SessionIdle.Milliseconds(), 10) + `)`}
+)
+
+// switches are the entries a that say since when an app is enabled or disabled, and appOfEntry is the app of an entry a.
+const (
+	switches   = `a.action IN ('enable', 'disable') AND a.subject = 'app ' || a.app`
+	appOfEntry = `coalesce((SELECT o.id FROM apps AS o WHERE o.name = a.app), 0)`
+)
+
+// ofJobs are those of the jobs of a batch b.
+func (e expiring) ofJobs(with string) expiring {
+	e.with, e.from = with, `b JOIN `+e.table+` AS a ON a.job_id = b.id`
+	return e
+}
+
+// columns are those of the key.
+func (e expiring) columns() []string { return strings.Split(e.key, ", ") }
+
+// item names a row among those that are set aside.
+func (e expiring) item() string {
+	return `'` + e.table + ` ' || a.` + strings.Join(e.columns(), ` || '/' || a.`)
+}
+
+// query selects columns of at most $2 rows, of which a condition holds, which is empty or begins with AND.
+func (e expiring) query(columns, and string) string {
+	from := e.from
+	if from == "" {
+		from = e.table + ` AS a`
+	}
+	return e.with + ` SELECT ` + columns + ` FROM ` + from + ` WHERE ` + e.where + and + e.order + ` LIMIT $2`
+}
+
+// removeRows returns what removes rows. more are parameters behind before and the limit; removed counts the rows, if it is not nil.
+func (t *purge) removeRows(e expiring, removed *int, more ...any) removal {
+	return func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+		args, others := append([]any{before, size}, more...), ""
+		if t.Asides.Count(dispatcher.WorkPurge) > 0 {
+			others = ` AND NOT EXISTS (SELECT 1 FROM set_aside AS x WHERE x.work = 'purge' AND x.item = ` + e.item() + ` AND x.try_at > ` +
+				strconv.FormatInt(t.present().UnixMilli(), 10) + `)`
+		}
+		t.first = func(ctx context.Context) (row dispatch.AsideRow, found bool, err error) {
+			of := func(id string) string { return `, ` + cmp.Or(id, `0`) }
+			return db.First(ctx, t.db.Read, func(r db.Scanner) (row dispatch.AsideRow, err error) {
+				return row, r.Scan(&row.Item, &row.App, &row.Job)
+			}, e.query(e.item()+of(e.app)+of(e.job), others), args...)
+		}
+		n, err := db.Affect(ctx, tx, `DELETE FROM `+e.table+` WHERE (`+e.key+`) IN (`+
+			e.query(`a.`+strings.Join(e.columns(), `, a.`), others)+`)`, args...)
+		if err == nil && removed != nil {
+			*removed += int(n)
+		}
+		return int(n), err
+	}
+}
+
+// expiringIDs are rows that go with others, found by their ids.
+type expiringIDs struct {
+	kind  string // names the rows
+	query string // of ids
+	job   string // of the job of the row with the id $1
+}
+
+// removableIDs returns the ids of at most size rows, without those that are set aside. args are the parameters of the query, with a limit.
+func (t *purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiringIDs, args func(most int) []any) ([]int64, error) {
+	item := func(id int64) string { return e.kind + " " + strconv.FormatInt(id, 10) }
+	ids, err := db.Collect(ctx, tx, db.ScanInt, e.query, args(size+t.Asides.Count(dispatcher.WorkPurge))...)
+	ids = dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, ids, item, t.present())
+	ids = ids[:min(len(ids), size)]
+	t.first = func(ctx context.Context) (row dispatch.AsideRow, found bool, err error) {
+		if len(ids) != 1 {
+			return row, false, nil
+		}
+		row.Item = item(ids[0])
+		row.Job, _, err = db.First(ctx, t.db.Read, db.ScanInt, e.job, ids[0])
+		return row, true, err
+	}
+	return ids, err
+}
+
+// leave sets aside the only row that a batch was about, and that cannot be removed. It reports whether there was one.
+func (t *purge) leave(ctx context.Context, why error) (bool, error) {
+	if t.first == nil {
+		return false, nil
+	}
+	row, found, err := t.first(ctx)
+	if err != nil || !found || row.Item == t.left { // it cannot even be set aside
+		return false, err
+	}
+	row.Work, t.left = dispatcher.WorkPurge, row.Item
+	if err := t.SetAside(ctx, row, why, t.Now); err != nil {
+		return false, fmt.Errorf("set %s aside: %w", row.Item, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,316 @@
+package retention
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// Bounds of the clean-up: what one call deletes in a step, what one transaction, and how many jobs are looked
+// through at once. Claims of other nodes go between. Where there is one writer they wait for a
+// transaction, so it is short, and the next leaves them some time.
+const (
+	purgeMost  = 10_000
+	purgeRows  = 500
+	singleRows = 100
+	singleRest = 20 * time.Millisecond
+	purgeJobs  = 2000
+)
+
+// cleaner is who has the lock of the clean-up.
+type cleaner struct {
+	*Store
+	conn *sql.DB
+	lock dispatcher.Lock
+	Now  time.Time // zero: the database's clock
+}
+
+// CleanUpTime is how long a call may clean up. A node that froze for longer has lost the lock, and its
+// transactions write nothing any more.
+const CleanUpTime = time.Minute
+
+// Cleaner takes the lock; nil: another node has it.
+func (s *Store) Cleaner(ctx context.Context, node run.NodeID, now time.Time) (*cleaner, error) {
+	locks, err := s.Lock(ctx, dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: CleanUpTime, Now: now})
+	if err != nil || len(locks) == 0 {
+		return nil, err
+	}
+	return &cleaner{Store: s, conn: s.db.Write, lock: locks[0], Now: now}, nil
+}
+
+// End gives the lock back.
+func (c *cleaner) End(ctx context.Context) error {
+	return c.Unlock(ctx, []dispatcher.Lock{c.lock})
+}
+
+// tryTransaction runs do in a transaction that gives up when it has to wait for another. done is
+// false if it gave up, or if the lock is lost; then nothing was changed.
+func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	tx, err := c.conn.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	err = c.db.LimitLockWait(ctx, tx)
+	held := false
+	if err == nil {
+		held, err = dispatch.Holds(ctx, tx, c.db.Flavor, c.lock, c.Now)
+	}
+	if err == nil && !held {
+		return false, nil
+	}
+	if err == nil {
+		err = do(ctx, tx)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil && c.db.Transient(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// briefly is how long a transaction of the clean-up takes that changes tables, where no setting bounds its wait for locks:
+// claims wait behind it.
+const briefly = time.Second
+
+// tryBriefly is tryTransaction for changes of tables.
+func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
+	if c.db.LimitsLockWait() {
+		return c.tryTransaction(ctx, do)
+	}
+	limited, cancel := context.WithTimeout(ctx, briefly)
+	defer cancel()
+	done, err = c.tryTransaction(limited, do)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	return done, err
+}
+
+// FirstDays makes the first partitions of a database, so that no day begins in the default one.
+// A node that starts at the same time leaves it to the first.
+func (s *Store) FirstDays(ctx context.Context) error {
+	c, err := s.Cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
+	if err != nil || c == nil {
+		return err
+	}
+	now, err := s.db.Now(ctx, s.db.Read)
+	if err == nil {
+		_, err = s.db.RotatePartitions(ctx, s.db.Write, c.tryBriefly, now.UnixMilli(), 0)
+	}
+	return errors.Join(err, c.End(ctx))
+}
+
+// Purge removes what is older than its retention, a bounded part of it at a time.
+func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (dispatcher.Purged, error) {
+	left, err := s.UnfoldForgotten(ctx, now)
+	var c *cleaner
+	if err == nil && !left {
+		c, err = s.Cleaner(ctx, node, now)
+	}
+	if err != nil {
+		return dispatcher.Purged{}, fmt.Errorf("purge history: %w", err)
+	}
+	if c == nil { // others have the lock, or an old claim
+		return dispatcher.Purged{Busy: true}, nil
+	}
+	t := s.PurgeWith(c)
+	if err := errors.Join(t.Run(ctx, now), c.End(ctx)); err != nil {
+		return t.Result, fmt.Errorf("purge history: %w", err)
+	}
+	return t.Result, nil
+}
+
+// PurgeWith returns a call of Purge for the holder of the lock.
+func (s *Store) PurgeWith(c *cleaner) *purge {
+	t := &purge{cleaner: *c, size: purgeRows}
+	if s.db.Single() {
+		t.size = singleRows
+	}
+	return t
+}
+
+// purge is one call of Purge.
+type purge struct {
+	cleaner
+	Result dispatcher.Purged
+	size   int // of a batch
+	// first returns the row that the batch is about, if it is one; left is the row that was last set aside.
+	first func(context.Context) (row dispatch.AsideRow, found bool, err error)
+	left  string
+	share
+}
+
+// share is what a step has had of a call.
+type share struct {
+	batches int
+	used    bool // there is more for a later call
+	stopped bool // somebody was in the way
+}
+
+// over tells that the step is to end, for this call.
+func (s *share) over() bool { return s.used || s.stopped }
+
+// keeping is how long the history of an app is kept, in milliseconds.
+type keeping struct {
+	app, kept int64
+	from      int64 // what happened before was removed
+	deleted   bool
+	sweep
+}
+
+// Run takes the steps of a call. None of them reads more than what it removes, and a few rows for each app or job
+// that has something to remove. Each has a share of its own, and none is kept from it by another that fails.
+func (t *purge) Run(ctx context.Context, now time.Time) error {
+	apps, present, err := t.retentions(ctx, now)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	longest, err := t.longest(ctx, apps)
+	if err != nil {
+		longest = apps[0].kept // too long is harmless
+		errs = append(errs, err)
+	}
+	before := db.Day(present - longest)
+	audited := db.Day(present - t.auditKept.Milliseconds())
+	type step struct {
+		name string
+		do   func() error
+	}
+	remove := func(name string, before int64, rows removal) step {
+		return step{"remove " + name, func() error { return t.repeat(ctx, t.size, before, rows) }}
+	}
+	steps := []step{
+		{"rotate partitions", func() (err error) {
+			t.Result.Partitions, err = t.db.RotatePartitions(ctx, t.conn, t.tryBriefly, present, before)
+			return err
+		}},
+		remove("what no app keeps", before, t.removeOldest),
+		remove("misfires", before, t.removeRows(expiredMisfires, &t.Result.Misfires)),
+		{"remove what single apps do not keep", func() error { return t.sweepApps(ctx, apps, longest, present) }},
+		remove("events of alerts", present, t.removeRows(alertEvents, nil)),
+		remove("entries of the audit log", audited, t.removeRows(auditEntries, &t.Result.AuditEntries)),
+		remove("ended sessions", present, t.removeRows(endedSessions, nil)),
+		remove("entries of the switches of apps", min(before, audited), t.removeRows(pastSwitches, &t.Result.AuditEntries)),
+	}
+	for _, rows := range endedRows {
+		steps = append(steps, remove(rows.table, before, t.removeRows(rows, nil)))
+	}
+	steps = append(steps,
+		// The last day before goes a day later, and may have many runs of the job.
+		remove("triggers", before-db.DayMillis, t.removeTriggers),
+		step{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, before, t.removeDeleted) }},
+		remove("deleted alerts", before, t.removeRows(deletedAlerts, nil)),
+		step{"delete completed jobs", func() error { return t.removeExpired(ctx, present) }},
+	)
+	for _, step := range steps {
+		if ctx.Err() != nil {
+			break
+		}
+		t.share = share{}
+		if err := step.do(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
+		}
+		t.Result.More = t.Result.More || t.used
+	}
+	return errors.Join(errs...)
+}
+
+// retentions returns those of all apps that may have history, longest first, and now.
+func (t *purge) retentions(ctx context.Context, now time.Time) (apps []keeping, present int64, err error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if now.IsZero() {
+		if now, err = t.db.Now(ctx, t.db.Read); err != nil {
+			return nil, 0, err
+		}
+	}
+	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL, a.sweep_from, a.sweep_to, a.sweep_after FROM apps AS a
+		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id) ORDER BY a.retention DESC, a.id`
+	apps, err = db.Collect(ctx, t.db.Read, func(row db.Scanner) (r keeping, err error) {
+		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted, &r.sweep.from, &r.sweep.to, &r.sweep.after)
+		return r, err
+	}, list)
+	return apps, now.UnixMilli(), err
+}
+
+// longest returns the longest retention. A deleted app counts as long as there is history of it.
+func (t *purge) longest(ctx context.Context, apps []keeping) (int64, error) {
+	// $1 app
+	const history = `SELECT 1 FROM jobs AS j WHERE j.app_id = $1 AND (EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id)
+		OR EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
+		OR EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id)) LIMIT 1`
+	for _, app := range apps {
+		found := !app.deleted
+		if app.deleted {
+			var err error
+			if _, found, err = db.First(ctx, t.db.Read, db.ScanInt, history, app.app); err != nil {
+				return 0, fmt.Errorf("look for history of deleted apps: %w", err)
+			}
+		}
+		if found {
+			return app.kept, nil
+		}
+	}
+	return input.DefaultRetention.Std().Milliseconds(), nil
+}
+
+// removal removes at most size of what is from before an instant, and returns how much.
+type removal func(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error)
+
+// repeat calls batch, each time in a transaction of its own, until it removes less than it may,
+// somebody is in the way, or the step has had its share. A batch that fails for what is stored is halved, until the row that cannot
+// be removed is alone and set aside.
+func (t *purge) repeat(ctx context.Context, size int, before int64, batch removal) error {
+	most := size
+	for removed := size; removed >= size && !t.over(); {
+		result := t.Result
+		t.first = nil
+		done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+			removed, err = batch(ctx, tx, before, size)
+			return err
+		})
+		if t.OfStored(ctx, err) {
+			if t.Result = result; size > 1 {
+				size /= 2
+			} else if left, wrong := t.leave(ctx, err); wrong != nil || !left {
+				return errors.Join(err, wrong)
+			} else {
+				size = most
+			}
+			removed = size
+			continue
+		}
+		if err != nil || !done {
+			t.Result, t.stopped = result, true
+			return err
+		}
+		if removed > 0 {
+			t.batches++
+			t.used = t.batches == purgeMost/t.size
+		}
+		// What waits for a batch where there is one writer is a claim, and its record comes after.
+		if t.db.Single() && removed >= size && !t.used {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(singleRest):
+			}
+		}
+	}
+	return nil
+}

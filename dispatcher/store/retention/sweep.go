@@ -1,0 +1,235 @@
+package retention
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+)
+
+// The sweep of an app removes the runs that the app does not keep, out of days of which others keep theirs. It looks at
+// each job in each day, some days at a time: a statement about a year of partitions would take longer to plan than to
+// run. Most sweeps are about one day. The first of an app, or the one after its retention was shortened, is about many:
+// it takes many calls, and is noted between them.
+
+const (
+	// sweepLooks is how many looks into the days of jobs a sweep takes in one call, about a tenth of a second.
+	sweepLooks = 60_000
+	// pageLooks is what a page costs besides.
+	pageLooks = 500
+	// sweepDays is how many days it looks at together.
+	sweepDays = 30
+)
+
+// sweepOverlap is how far each sweep of an app goes back behind the one before. Sweeps go by days and may be late; a
+// longer retention is noted to the millisecond.
+const sweepOverlap = 2 * db.DayMillis
+
+// sweep is how far the sweep of an app is: nothing is left from before from. In the days that follow, it is done with
+// the jobs up to after by name. It ends at to; 0: none is under way.
+type sweep struct {
+	from, to int64
+	after    string
+}
+
+// sweepApps removes the expired history of apps that keep less than others. A call begins where the one before
+// ended, so that no app waits for another that has much to remove, and one that fails stops no other.
+func (t *purge) sweepApps(ctx context.Context, apps []keeping, longest, present int64) error {
+	aged := slices.DeleteFunc(slices.Clone(apps), func(a keeping) bool {
+		return a.kept >= longest || a.from >= db.Day(present-a.kept)
+	})
+	if aged = dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, aged, sweepItem, t.present()); len(aged) == 0 {
+		return nil
+	}
+	last, err := dispatch.Cursor(ctx, t.db.Read, dispatcher.LockHistory)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(aged, func(a, b keeping) int { return cmp.Compare(a.app, b.app) })
+	next := slices.IndexFunc(aged, func(a keeping) bool { return a.app > last })
+	aged = append(aged[max(next, 0):], aged[:max(next, 0)]...)
+	var errs []error
+	reached := last
+	for i, app := range aged {
+		err := t.OrAside(ctx, func() error { return t.sweepApp(ctx, app, db.Day(present-app.kept)) }, func(why error) error {
+			return t.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkPurge, Item: sweepItem(app), App: app.app}, why, t.Now)
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("app %d: %w", app.app, err))
+		}
+		reached = app.app
+		if t.used {
+			break
+		}
+		// Somebody was in the way of this one.
+		t.stopped = false
+		if ctx.Err() != nil || i+1 == len(aged) {
+			break
+		}
+	}
+	return errors.Join(append(errs, dispatch.MoveCursor(ctx, t.db.Write, dispatcher.LockHistory, last, reached))...)
+}
+
+// sweepItem names the sweep of an app that is set aside.
+func sweepItem(app keeping) string { return "history of app " + strconv.FormatInt(app.app, 10) }
+
+// sweepApp goes on with the sweep of an app, or begins one, of what is from before an instant.
+func (t *purge) sweepApp(ctx context.Context, app keeping, before int64) error {
+	start := max(db.Day(app.from)-sweepOverlap, 0)
+	s := app.sweep
+	if s.to == 0 || s.to > before { // none is under way, or the retention is longer now
+		first, err := t.firstDay(ctx)
+		if err != nil {
+			return err
+		}
+		s = sweep{from: min(max(start, first), before-db.DayMillis), to: before} // its last part takes misfires along
+	}
+	begun, err := s, error(nil)
+	for looks := 0; s.from < s.to && err == nil && !t.over(); {
+		if looks >= sweepLooks {
+			t.used = true
+			break
+		}
+		err = t.sweepPage(ctx, app.app, &s, &looks)
+	}
+	if s != begun && s.from < s.to {
+		err = errors.Join(err, t.noteSweep(ctx, app.app, s))
+	}
+	if err != nil || t.over() {
+		return err
+	}
+	err = t.repeat(ctx, t.size, s.to, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+		keys, err := t.removable(ctx, tx, size, expiredLate, func(most int) []any { return []any{before, most, app.app, start} })
+		if err != nil {
+			return 0, err
+		}
+		return len(keys), t.removeRuns(ctx, tx, keys)
+	})
+	if err != nil || t.over() {
+		return err
+	}
+	return t.swept(ctx, app.app, s)
+}
+
+// firstDay returns the first day of which there are runs; the end of time if there are none.
+func (t *purge) firstDay(ctx context.Context) (int64, error) {
+	earliest, found, err := db.First(ctx, t.db.Read, db.ScanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
+	if err != nil || !found {
+		return 1<<63 - 1, err
+	}
+	return db.Day(earliest), nil
+}
+
+// expiredLate are those that ended late since a sweep began, of an app. From then on they are found by their jobs.
+// $2 limit, $3 app, $4 where the sweep began
+const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
+	WHERE ` + dispatch.EndedLate + ` AND r.ended_at >= $4 AND r.ended_at < $1 AND r.scheduled_at < $4 AND j.app_id = $3
+	ORDER BY r.ended_at LIMIT $2`
+
+// sweepPage removes the expired history of some jobs in the days that a sweep is at.
+func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) error {
+	end, days := s.to, int64(1)
+	if t.db.ByDay() {
+		end = min(end, db.Day(s.from)+sweepDays*db.DayMillis)
+		days = max(1, (end-s.from)/db.DayMillis)
+	}
+	last := s.after
+	// $1 app, $2 last name of the page before, $3 limit
+	const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
+	ids, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (id int64, err error) {
+		err = row.Scan(&id, &last)
+		return id, err
+	}, jobs, app, s.after, purgeJobs)
+	if err != nil {
+		return err
+	}
+	*looks += len(ids)*int(days) + pageLooks
+	if len(ids) > 0 {
+		if err := t.removeOf(ctx, ids, sweep{from: s.from, to: end}, s.to); err != nil || t.over() {
+			return err
+		}
+	}
+	if s.after = last; len(ids) < purgeJobs {
+		s.from, s.after = end, ""
+	}
+	return nil
+}
+
+// removeOf removes expired history of some jobs: runs of a part of a sweep and, with its last part, misfires.
+func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
+	if part.to == before {
+		misfires := expiredMisfires.ofJobs(t.db.Rows(0, 3, "", db.IDColumns...))
+		if err := t.repeat(ctx, t.size, before, t.removeRows(misfires, &t.Result.Misfires, t.db.Batch(jobs)...)); err != nil || t.over() {
+			return err
+		}
+	}
+	found, err := t.jobsWithExpired(ctx, jobs, part, before)
+	for len(found) > 0 && err == nil && !t.over() {
+		var group []int64
+		for runs := 0; len(found) > 0 && (runs == 0 || runs+found[0].runs <= t.size); found = found[1:] {
+			group, runs = append(group, found[0].job), runs+found[0].runs
+		}
+		err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+			keys, err := t.removable(ctx, tx, size, t.db.Rows(0, 5, "", db.IDColumns...)+t.db.ExpiredOfJobs(),
+				func(most int) []any { return append([]any{before, part.from, part.to, most}, t.db.Batch(group)...) })
+			if err != nil {
+				return 0, err
+			}
+			return len(keys), t.removeRuns(ctx, tx, keys)
+		})
+	}
+	return err
+}
+
+// runsOfJob is how many expired runs a job has in some days, as far as they have been counted.
+type runsOfJob struct {
+	job  int64
+	runs int
+}
+
+// jobsWithExpired returns those of some jobs that have expired runs in a part of a sweep. A batch then asks only for the
+// jobs that fill it: where each would look again at all jobs from the first on, it would pass what a snapshot keeps of
+// the runs that the batches before have removed.
+func (t *purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, before int64) ([]runsOfJob, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
+	counts := t.db.Rows(0, 5, "", db.IDColumns...) + ` SELECT b.id, (SELECT count(*) FROM
+		(SELECT 1 FROM runs AS r WHERE r.job_id = b.id` + db.ExpiredIn + ` LIMIT $4) AS counted) FROM b`
+	found, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (one runsOfJob, err error) {
+		err = row.Scan(&one.job, &one.runs)
+		return one, err
+	}, counts, append([]any{before, part.from, part.to, t.size}, t.db.Batch(jobs)...)...)
+	return slices.DeleteFunc(found, func(one runsOfJob) bool { return one.runs == 0 }), err
+}
+
+// noteSweep notes how far the sweep of an app is.
+func (t *purge) noteSweep(ctx context.Context, app int64, s sweep) error {
+	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		// $1 app, $2 from, $3 to, $4 after
+		_, err := tx.ExecContext(ctx, `UPDATE apps SET sweep_from = $2, sweep_to = $3, sweep_after = $4 WHERE id = $1`,
+			app, s.from, s.to, s.after)
+		return err
+	})
+	t.stopped = t.stopped || !done
+	return err
+}
+
+// swept notes that nothing of an app is left from before its sweep, so that the next sweep begins there.
+func (t *purge) swept(ctx context.Context, app int64, s sweep) error {
+	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		// $1 app, $2 before
+		_, err := tx.ExecContext(ctx, `UPDATE apps SET history_from = CASE WHEN history_from < $2 THEN $2 ELSE history_from END,
+			sweep_from = 0, sweep_to = 0, sweep_after = '' WHERE id = $1`, app, s.to)
+		return err
+	})
+	t.stopped = t.stopped || !done
+	return err
+}
