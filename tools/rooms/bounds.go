@@ -20,7 +20,7 @@ const (
 // What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
 // makes something smaller lowers its bound.
 const (
-	mostLines     = 115_600
+	mostLines     = 115_500
 	mostNinetieth = 8
 	mostComplex   = 20
 	mostWide      = 20
@@ -29,7 +29,7 @@ const (
 
 // mostFiles are of folders that have more than they should.
 var mostFiles = map[string]int{
-	"dispatcher/store": 128, "provider": 55,
+	"provider": 55,
 }
 
 // problems returns everything that is outside its bounds.

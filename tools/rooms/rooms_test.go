@@ -97,9 +97,9 @@ func TestEachBoundIsKept(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
-	h.folders["dispatcher/store"].files--
-	most := mostFiles["dispatcher/store"]
-	lower := fmt.Sprintf("files in dispatcher/store: %d, less than the bound of %d; lower it", most-1, most)
+	h.folders["provider"].files--
+	most := mostFiles["provider"]
+	lower := fmt.Sprintf("files in provider: %d, less than the bound of %d; lower it", most-1, most)
 	if err := errors.Join(h.problems()...); !strings.Contains(err.Error(), lower) {
 		t.Errorf("problems are %v, want one of the bound that is too high", err)
 	}
