@@ -168,7 +168,7 @@ func read(ctx context.Context, from interface {
 func objectOf(v binding.Values) types.Object {
 	kinds := map[string]attr.Type{}
 	for name, value := range v {
-		kinds[name] = value.Type(context.Background())
+		kinds[name] = value.Type(context.Background()) //nolint:forbidigo // no type looks at it
 	}
 	return types.ObjectValueMust(kinds, v)
 }

@@ -167,7 +167,7 @@ var followRows = binding.Of(func() *dispatcher.Follow { return &dispatcher.Follo
 		"What these jobs get: `own` is the payload that they declare, `result` a document with the run that they follow and its "+
 			"response.", binding.Data("What these jobs get: `own` or `result`.")),
 	binding.Block("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, followTargetRows, binding.Optional,
-		"What is told, by a run of its own with the `default_retry` of the app: exactly one of "+either(followKinds)+
+		"What is told, by a run of its own with the `default_retry` of the app: exactly one of "+either(followKinds())+
 			". It gets the document that `payload = \"result\"` means, unless it has a `body`. Default: nothing is told.", binding.Decides(
 			"")),
 	binding.Block("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, targetRows, binding.InData,

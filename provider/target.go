@@ -12,12 +12,11 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// targetKinds are the names of all kinds of target. To add one, add its rows. What follows a run can be told to all but a group: a
-// request to an endpoint group is a job of its own.
-var (
-	targetKinds = []string{"webhook", "lambda", "sqs", "sns", "group"}
-	followKinds = targetKinds[:4]
-)
+// targetKinds are the names of all kinds of target. To add one, add its rows.
+var targetKinds = []string{"webhook", "lambda", "sqs", "sns", "group"}
+
+// followKinds are those that what follows a run can be told to: a request to an endpoint group is a job of its own.
+func followKinds() []string { return targetKinds[:4] }
 
 // targetRows are what a run calls.
 var targetRows = binding.Of(binding.Fresh[target.Target],
@@ -30,7 +29,7 @@ var targetRows = binding.Of(binding.Fresh[target.Target],
 
 // followTargetRows are what is told how a run ended.
 var followTargetRows = binding.Of(binding.Fresh[target.Target],
-	targetBlocks(followKinds, func(kind, _ string) string {
+	targetBlocks(followKinds(), func(kind, _ string) string {
 		return "As `" + kind + "` in `target` of the job. Default: the target is of another kind."
 	}))
 

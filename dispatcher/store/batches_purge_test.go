@@ -145,7 +145,7 @@ func purgeBatches() (all []poisonedBatch) {
 // Each table of which Purge removes rows is in purged.
 func TestEachPartOfPurgeIsPoisoned(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("retention*.go")
+	files, err := filepath.Glob("retention/*.go")
 	must(t, err)
 	poisoned := map[string]bool{}
 	for _, rows := range purged {

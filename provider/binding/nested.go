@@ -1,7 +1,6 @@
 package binding
 
 import (
-	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +76,7 @@ func Wholes[P any](name string, field func(P) *[]int, of Presence, text string, 
 func Durations[P any](name string, field func(P) *[]input.Duration, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, listForm{
 		element: types.StringType, keep: []planmodifier.List{keepEquivalentDelays{}},
-		keeps: func(a, b string) bool { return DurationText{}.Equivalent(context.Background(), a, b) },
+		keeps: sameDuration,
 		get: func(of any) ([]attr.Value, bool) {
 			all := *field(of.(P))
 			elements := make([]attr.Value, len(all))

@@ -22,6 +22,7 @@ import (
 // Presence says who sets an attribute.
 type Presence int
 
+// Who sets an attribute.
 const (
 	Required Presence = iota // a configuration must set it
 	Optional                 // null if a configuration leaves it out
@@ -52,6 +53,7 @@ type Row struct {
 // trait is what a row has that most have not.
 type trait int
 
+// What a row may have.
 const (
 	EmptyIsValue  trait = 1 << iota // an empty text is a value like others
 	EmptyIsNull                     // an empty text of what the API decides
@@ -385,11 +387,17 @@ func textOf(v attr.Value) types.String {
 	return types.StringNull()
 }
 
-// Number, Object, List and Map return an attribute of that kind; null if there is none.
+// Number returns an attribute that is a number; null if there is none.
 func (v Values) Number(name string) types.Number { n, _ := v[name].(types.Number); return n }
+
+// Object returns an attribute that is an object; null if there is none.
 func (v Values) Object(name string) types.Object { o, _ := v[name].(types.Object); return o }
-func (v Values) List(name string) types.List     { l, _ := v[name].(types.List); return l }
-func (v Values) Map(name string) types.Map       { m, _ := v[name].(types.Map); return m }
+
+// List returns an attribute that is a list; null if there is none.
+func (v Values) List(name string) types.List { l, _ := v[name].(types.List); return l }
+
+// Map returns an attribute that is a map; null if there is none.
+func (v Values) Map(name string) types.Map { m, _ := v[name].(types.Map); return m }
 
 // Revision returns the revision.
 func (v Values) Revision() types.Int64 { n, _ := v["revision"].(types.Int64); return n }
@@ -430,7 +438,7 @@ func (p planForm) flatten(f *flattener, r *Row, _ any, prior attr.Value) attr.Va
 
 // nullOf returns the null of a type.
 func nullOf(kind attr.Type) attr.Value {
-	ctx := context.Background()
+	ctx := context.Background() //nolint:forbidigo // no type looks at it
 	null, err := kind.ValueFromTerraform(ctx, tftypes.NewValue(kind.TerraformType(ctx), nil))
 	if err != nil {
 		return types.DynamicNull() // no type has a null that is wrong

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// secretRows are those of every secret.
+// Secrets are the rows of every secret.
 var Secrets = Of(Fresh[target.Secret],
 	Text("reference", func(s *target.Secret) *string { return &s.Reference }, Optional, "Where each node finds the secret when it makes a "+
 		"call: `env:NAME` for an environment variable whose name begins with `"+target.SecretEnvPrefix+"`, `file:PATH` for a file below the "+

@@ -16,12 +16,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// The attribute types of this file hold strings that can be written in several ways.
-type (
-	DurationString = semanticString[DurationText]
-	instantString  = semanticString[InstantText]
-	jsonString     = semanticString[DocumentText]
-)
+// DurationString is a duration, which can be written in several ways.
+type DurationString = SemanticString[DurationText]
 
 // equivalence says when two strings mean the same.
 type equivalence interface {
@@ -31,7 +27,10 @@ type equivalence interface {
 // DurationText are texts that are equivalent if they last equally long: 60s and 1m0s.
 type DurationText struct{}
 
-func (DurationText) Equivalent(_ context.Context, a, b string) bool {
+// Equivalent compares durations; what is none equals nothing.
+func (DurationText) Equivalent(_ context.Context, a, b string) bool { return sameDuration(a, b) }
+
+func sameDuration(a, b string) bool {
 	x, errX := input.ParseDuration(a)
 	y, errY := input.ParseDuration(b)
 	return errX == nil && errY == nil && x == y
@@ -42,6 +41,7 @@ func (DurationText) Equivalent(_ context.Context, a, b string) bool {
 // responds in UTC, is asked about another zone.
 type InstantText struct{}
 
+// Equivalent compares points in time; what is none equals nothing.
 func (InstantText) Equivalent(_ context.Context, a, b string) bool {
 	x, errX := input.ParseInstant(a)
 	y, errY := input.ParseInstant(b)
@@ -53,6 +53,7 @@ func (InstantText) Equivalent(_ context.Context, a, b string) bool {
 // so only its comparison is used.
 type DocumentText struct{}
 
+// Equivalent compares JSON; what is none equals nothing.
 func (DocumentText) Equivalent(ctx context.Context, a, b string) bool {
 	x, y := jsontypes.NewNormalizedValue(a), jsontypes.NewNormalizedValue(b)
 	same, diags := x.StringSemanticEquals(ctx, y)
@@ -71,11 +72,12 @@ func FormatDuration(d input.Duration) string {
 	return text
 }
 
-// SemanticType is the type of semanticString.
+// SemanticType is the type of SemanticString.
 type SemanticType[E equivalence] struct{ basetypes.StringType }
 
 var _ basetypes.StringTypable = SemanticType[DurationText]{}
 
+// Equal tells whether another type compares alike.
 func (t SemanticType[E]) Equal(o attr.Type) bool {
 	_, ok := o.(SemanticType[E])
 	return ok
@@ -83,46 +85,49 @@ func (t SemanticType[E]) Equal(o attr.Type) bool {
 
 func (t SemanticType[E]) String() string { return fmt.Sprintf("string compared as %T", *new(E)) }
 
-func (t SemanticType[E]) ValueType(context.Context) attr.Value { return semanticString[E]{} }
+// ValueType returns an empty value of the type.
+func (t SemanticType[E]) ValueType(context.Context) attr.Value { return SemanticString[E]{} }
 
+// ValueFromString makes a value of a plain string.
 func (t SemanticType[E]) ValueFromString(
 	_ context.Context, v basetypes.StringValue,
 ) (basetypes.StringValuable, diag.Diagnostics) {
-	return semanticString[E]{v}, nil
+	return SemanticString[E]{v}, nil
 }
 
+// ValueFromTerraform makes a value of one of the protocol.
 func (t SemanticType[E]) ValueFromTerraform(ctx context.Context, in tftypes.Value) (attr.Value, error) {
 	v, err := t.StringType.ValueFromTerraform(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	return semanticString[E]{v.(basetypes.StringValue)}, nil
+	return SemanticString[E]{v.(basetypes.StringValue)}, nil
 }
 
-// semanticString is a string that the framework compares by meaning: if the API responds with
+// SemanticString is a string that the framework compares by meaning: if the API responds with
 // an equivalent string, the state keeps the one from the plan.
-type semanticString[E equivalence] struct{ basetypes.StringValue }
+type SemanticString[E equivalence] struct{ basetypes.StringValue }
 
-var _ basetypes.StringValuableWithSemanticEquals = semanticString[DurationText]{}
+var _ basetypes.StringValuableWithSemanticEquals = SemanticString[DurationText]{}
 
 // NewSemanticString returns a text that is compared by its meaning.
-func NewSemanticString[E equivalence](value string) semanticString[E] {
-	return semanticString[E]{basetypes.NewStringValue(value)}
+func NewSemanticString[E equivalence](value string) SemanticString[E] {
+	return SemanticString[E]{basetypes.NewStringValue(value)}
 }
 
-func (v semanticString[E]) asText() basetypes.StringValue { return v.StringValue }
+func (v SemanticString[E]) asText() basetypes.StringValue { return v.StringValue }
 
-func (v semanticString[E]) Type(context.Context) attr.Type { return SemanticType[E]{} }
+func (v SemanticString[E]) Type(context.Context) attr.Type { return SemanticType[E]{} }
 
-func (v semanticString[E]) Equal(o attr.Value) bool {
-	other, ok := o.(semanticString[E])
+func (v SemanticString[E]) Equal(o attr.Value) bool {
+	other, ok := o.(SemanticString[E])
 	return ok && v.StringValue.Equal(other.StringValue)
 }
 
-func (v semanticString[E]) StringSemanticEquals(
+func (v SemanticString[E]) StringSemanticEquals(
 	ctx context.Context, o basetypes.StringValuable,
 ) (bool, diag.Diagnostics) {
-	other, ok := o.(semanticString[E])
+	other, ok := o.(SemanticString[E])
 	return ok && (*new(E)).Equivalent(ctx, v.ValueString(), other.ValueString()), nil
 }
 

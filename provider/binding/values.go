@@ -37,7 +37,7 @@ type likeness struct {
 }
 
 func alike[E equivalence]() likeness {
-	return likeness{SemanticType[E]{}, func(v basetypes.StringValue) attr.Value { return semanticString[E]{v} }, keepEquivalent[E]{}}
+	return likeness{SemanticType[E]{}, func(v basetypes.StringValue) attr.Value { return SemanticString[E]{v} }, keepEquivalent[E]{}}
 }
 
 // Text is a text.

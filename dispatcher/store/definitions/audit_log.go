@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -231,18 +230,6 @@ func auditedApp(app access.App) (any, error) {
 	parts, err := dispatch.PartsOf(app)
 	dispatch.Without(parts, "revision", "created_at", "updated_at", "breaks", "pauses", "usage")
 	return parts, err
-}
-
-// readAuditedApp returns what the audit log shows of a stored app; nil if there is none.
-func readAuditedApp(ctx context.Context, t *dispatch.Tx, name string) (any, error) {
-	app, err := ReadApp(ctx, t, name, "")
-	if errors.Is(err, dispatcher.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return auditedApp(app)
 }
 
 // auditApp adds a change of an app to the audit log.

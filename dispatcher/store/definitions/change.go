@@ -51,7 +51,7 @@ func Redefine[B, D, T any](ctx context.Context, s *Store, by input.Change, r Red
 	err = s.snapshot(ctx, func(ctx context.Context, q db.Querier) error {
 		var wrong error
 		if before, wrong = r.Load(ctx, Source{Querier: q}); wrong != nil {
-			return nil // the transaction comes to it again
+			return nil //nolint:nilerr // the transaction comes to it again
 		}
 		if stored, done = r.keeps(before); done {
 			return nil

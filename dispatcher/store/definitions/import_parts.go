@@ -49,8 +49,8 @@ type importStep struct {
 	do    func(ctx context.Context, t *dispatch.Tx) error
 }
 
-// importing is an import on its way.
-type importing struct {
+// AppImport is an import on its way.
+type AppImport struct {
 	s         *Store
 	export    access.Export
 	change    input.Change
@@ -83,12 +83,12 @@ func (s *Store) ImportApp(ctx context.Context, export access.Export, change inpu
 }
 
 // BeginImport checks an export, and makes room for it.
-func (s *Store) BeginImport(ctx context.Context, export access.Export, change input.Change) (*importing, error) {
+func (s *Store) BeginImport(ctx context.Context, export access.Export, change input.Change) (*AppImport, error) {
 	if err := export.Validate(); err != nil {
 		return nil, err
 	}
 	change.IfAbsent, change.IfRevision = true, 0
-	i := &importing{s: s, export: export, change: change}
+	i := &AppImport{s: s, export: export, change: change}
 	var err error
 	if i.calendars.calendars, err = exportedCalendars(export); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *Store) BeginImport(ctx context.Context, export access.Export, change in
 }
 
 // plan lists the steps of the import in their order.
-func (i *importing) plan() {
+func (i *AppImport) plan() {
 	stage := 0
 	add := func(at string, rows int, do func(context.Context, *dispatch.Tx) error) {
 		i.steps = append(i.steps, importStep{stage, at, rows, do})
@@ -165,7 +165,7 @@ func rowsOfFollows(job dispatcher.Job) int {
 }
 
 // Part does the next steps in one transaction, as many as fit, and returns whether there are more.
-func (i *importing) Part(ctx context.Context) (more bool, err error) {
+func (i *AppImport) Part(ctx context.Context) (more bool, err error) {
 	var done int
 	var until int64
 	var problems input.Problems
@@ -202,7 +202,7 @@ func (i *importing) Part(ctx context.Context) (more bool, err error) {
 }
 
 // begin writes the app, and refuses what it has no room for.
-func (i *importing) begin(ctx context.Context, t *dispatch.Tx) (err error) {
+func (i *AppImport) begin(ctx context.Context, t *dispatch.Tx) (err error) {
 	i.app, err = i.s.importApp(ctx, t, i.export, t.At.Add(importLease).UnixMilli())
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (i *importing) begin(ctx context.Context, t *dispatch.Tx) (err error) {
 }
 
 // finish lets jobs follow the alerts, and makes the app live.
-func (i *importing) finish(ctx context.Context, t *dispatch.Tx) (err error) {
+func (i *AppImport) finish(ctx context.Context, t *dispatch.Tx) (err error) {
 	if len(i.export.Alerts) > 0 {
 		if err := followAlertsOf(ctx, t, i.app.Name); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// endedShard is a shard in the history.
-type endedShard struct {
+// EndedShard is a shard in the history.
+type EndedShard struct {
 	key           run.Key
 	State         run.State
 	class, reason string
@@ -45,10 +45,10 @@ func EndBroadcast(ctx context.Context, t *Tx, parent run.Key) (ended bool, err e
 }
 
 // EndedShards returns those of the shards of a run that are over, by index.
-func EndedShards(ctx context.Context, q db.Querier, parent run.Key) ([]endedShard, error) {
+func EndedShards(ctx context.Context, q db.Querier, parent run.Key) ([]EndedShard, error) {
 	const list = `SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
 		FROM runs AS r WHERE` + ofParent + ` ORDER BY r.kind`
-	return db.Collect(ctx, q, func(row db.Scanner) (one endedShard, err error) {
+	return db.Collect(ctx, q, func(row db.Scanner) (one EndedShard, err error) {
 		err = row.Scan(db.InstantColumn(&one.key.ScheduledAt), &one.key.TriggerID, db.KindColumn(&one.key), &one.State, &one.class, &one.reason)
 		return one, err
 	}, list, KeyArgs(parent)...)
@@ -59,8 +59,8 @@ const mostShardsNamed = 5
 
 // sumOfShards returns how a broadcast ends whose shards have ended. A shard that the history has lost counts as failed. One that
 // its endpoint refused as stale does not, but the broadcast did not succeed either.
-func sumOfShards(shards []endedShard, total int) (state run.State, class, why string) {
-	var failed []endedShard
+func sumOfShards(shards []EndedShard, total int) (state run.State, class, why string) {
+	var failed []EndedShard
 	superseded := 0
 	for _, one := range shards {
 		switch one.State {
@@ -82,7 +82,7 @@ func sumOfShards(shards []endedShard, total int) (state run.State, class, why st
 }
 
 // whyShardsFailed returns the class of a broadcast of which shards failed, or are unknown, and names the first of them.
-func whyShardsFailed(failed []endedShard, unknown, total int) (class, why string) {
+func whyShardsFailed(failed []EndedShard, unknown, total int) (class, why string) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d of %d shards failed", len(failed)+unknown, total)
 	class = string(run.ClassOther)

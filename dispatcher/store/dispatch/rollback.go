@@ -46,16 +46,16 @@ func declareRollback(ctx context.Context, do execute, d declaration) error {
 	return nil
 }
 
-// rollback is a rollback, and up to when instants are to be skipped.
-type rollback struct {
+// Rollback is a rollback, and up to when instants are to be skipped.
+type Rollback struct {
 	dispatcher.Rollback
 	SkipTo time.Time
 }
 
 // Unsettled reads the rollback that is not settled yet.
-func Unsettled(ctx context.Context, q db.Querier) (rollback, bool, error) {
+func Unsettled(ctx context.Context, q db.Querier) (Rollback, bool, error) {
 	const read = `SELECT rolled_back_at, rollback_reason, rollback_choice, rollback_skip_to FROM installation WHERE rolled_back_at IS NOT NULL`
-	return db.First(ctx, q, func(row db.Scanner) (r rollback, err error) {
+	return db.First(ctx, q, func(row db.Scanner) (r Rollback, err error) {
 		err = row.Scan(db.InstantColumn(&r.At), &r.Reason, &r.Choice, db.InstantColumn(&r.SkipTo))
 		return r, err
 	}, read)
@@ -63,9 +63,9 @@ func Unsettled(ctx context.Context, q db.Querier) (rollback, bool, error) {
 
 // LockRollback is unsettled, and keeps others from declaring or settling a rollback until the
 // transaction ends.
-func LockRollback(ctx context.Context, t *Tx) (rollback, bool, error) {
+func LockRollback(ctx context.Context, t *Tx) (Rollback, bool, error) {
 	if _, err := t.ExecContext(ctx, `UPDATE installation SET rolled_back_at = rolled_back_at WHERE rolled_back_at IS NOT NULL`); err != nil {
-		return rollback{}, false, err
+		return Rollback{}, false, err
 	}
 	return Unsettled(ctx, t)
 }
@@ -151,7 +151,7 @@ func SettleRollback(ctx context.Context, t *Tx) error {
 // DropRolledBack drops what would ask for requests that may have been sent after the commits that were lost: what follows ends
 // from before, or fires that were skipped, and the rest of backfills and bulk
 // actions.
-func DropRolledBack(ctx context.Context, t *Tx, r rollback, reason string) error {
+func DropRolledBack(ctx context.Context, t *Tx, r Rollback, reason string) error {
 	// $1 when it was noticed
 	if _, err := t.ExecContext(ctx, `DELETE FROM pending_ends WHERE ended_at <= $1 OR kind = 0`, r.At.UnixMilli()); err != nil {
 		return fmt.Errorf("drop what follows ends from before the rollback: %w", err)

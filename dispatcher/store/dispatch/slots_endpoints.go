@@ -237,6 +237,7 @@ func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher
 // SkipReason says why a run that wanted a slot was skipped.
 type SkipReason string
 
+// The reasons.
 const (
 	skipForbidden    SkipReason = "forbid"        // another run of the job has not ended, and its policy is forbid
 	skipQueueFull    SkipReason = "queue_full"    // as many runs wait as queue_limit allows

@@ -92,6 +92,7 @@ func (t *Tx) Notify(notification dispatcher.Notification) {
 // Allow checks the conditions of the change against what is there: revision 0 is nothing.
 func (t *Tx) Allow(revision int64) error { return Allow(t.By, revision) }
 
+// Allow checks the conditions of a change against what is there: revision 0 is nothing. The error is ErrPrecondition.
 func Allow(by input.Change, revision int64) error {
 	if by.IfAbsent && revision != 0 || by.IfRevision != 0 && by.IfRevision != revision {
 		return fmt.Errorf("revision is %d: %w", revision, dispatcher.ErrPrecondition)

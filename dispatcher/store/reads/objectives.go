@@ -41,7 +41,7 @@ const (
 
 // MeasuredOf returns what was counted of jobs that have an objective, by their names. jobs is a WITH clause whose b has their ids. The
 // buckets c that counted selects are read; empty: all.
-func MeasuredOf(ctx context.Context, q db.Querier, jobs, counted string, args ...any) (all []measuredJob, err error) {
+func MeasuredOf(ctx context.Context, q db.Querier, jobs, counted string, args ...any) (all []MeasuredJob, err error) {
 	query := jobs + ` SELECT j.id, a.name, j.name, j.objective, o.counted_from, o.checked_to,
 		(SELECT count(*) FROM objective_pending AS p WHERE p.job_id = o.job_id), c.band, c.good, c.late, c.missed
 	FROM (SELECT o.job_id, ` + objectiveBand() + ` AS band, sum(c.good) AS good, sum(c.late) AS late, sum(c.missed) AS missed
@@ -55,7 +55,7 @@ func MeasuredOf(ctx context.Context, q db.Querier, jobs, counted string, args ..
 	}
 	for _, band := range bands {
 		if len(all) == 0 || all[len(all)-1].ID != band.ID {
-			all = append(all, measuredJob{ID: band.ID, Job: band.Job, ObjectiveMeasured: band.ObjectiveMeasured})
+			all = append(all, MeasuredJob{ID: band.ID, Job: band.Job, ObjectiveMeasured: band.ObjectiveMeasured})
 			all[len(all)-1].Spans = make([]dispatcher.ObjectiveCounts, len(dispatcher.ObjectiveSpans()))
 		}
 		all[len(all)-1].add(band)
@@ -68,8 +68,8 @@ func LatestCounts() string {
 	return fmt.Sprintf(` AND c.minutes = 5 AND c.from_at >= o.checked_to - CAST(%d AS BIGINT)`, dispatcher.ObjectiveBurnSpan.Milliseconds())
 }
 
-// measuredJob is a job with what was counted of it.
-type measuredJob struct {
+// MeasuredJob is a job with what was counted of it.
+type MeasuredJob struct {
 	ID  int64
 	Job dispatcher.Job
 	dispatcher.ObjectiveMeasured
@@ -77,7 +77,7 @@ type measuredJob struct {
 
 // measuredBand is a job with what was counted of it in a band; nil: in none.
 type measuredBand struct {
-	measuredJob
+	MeasuredJob
 	band *int
 	dispatcher.ObjectiveCounts
 }
@@ -103,7 +103,7 @@ func scanMeasured(row db.Scanner) (b measuredBand, err error) {
 }
 
 // add adds the counts of a band to those of all the times that it is part of.
-func (j *measuredJob) add(of measuredBand) {
+func (j *MeasuredJob) add(of measuredBand) {
 	switch {
 	case of.band == nil:
 	case *of.band == windowBand:

@@ -237,7 +237,7 @@ func (l *looker) objectives(ctx context.Context) error {
 }
 
 // measured reads what was counted of jobs, by the buckets that counted selects.
-func (l *looker) measured(ctx context.Context, jobs []int64, counted string) ([]measuredJob, error) {
+func (l *looker) measured(ctx context.Context, jobs []int64, counted string) ([]MeasuredJob, error) {
 	// From $1 on: ids
 	return MeasuredOf(ctx, l.db.Read, l.db.Rows(0, 1, "", db.IDColumns...), counted, l.db.Batch(jobs)...)
 }

@@ -178,12 +178,12 @@ func RunConditions(query dispatcher.RunQuery, trigger int64) (w db.Conditions, e
 	return w, nil
 }
 
-// namedIDs are those of a job and a trigger that a query names; 0: it names none.
-type namedIDs struct{ Job, trigger int64 }
+// NamedIDs are those of a job and a trigger that a query names; 0: it names none.
+type NamedIDs struct{ Job, trigger int64 }
 
 // IdsOf returns the ids of what names stand for, or ErrNotFound if one that is not empty never existed. What was deleted
 // keeps its name until it is purged.
-func (s *Store) IdsOf(ctx context.Context, app, job, trigger string) (of namedIDs, err error) {
+func (s *Store) IdsOf(ctx context.Context, app, job, trigger string) (of NamedIDs, err error) {
 	if app == "" {
 		return of, nil
 	}

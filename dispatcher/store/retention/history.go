@@ -45,7 +45,7 @@ const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT sche
 	AND r.scheduled_at >= $1 AND r.scheduled_at < $2`
 
 // removeOldest removes runs that are older than every retention, of whatever app, where no partition is dropped with them.
-func (t *purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+func (t *Purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
 	keys, err := t.removable(ctx, tx, size, expiredRuns(t.db.Unpartitioned())+oldestRuns, func(most int) []any { return []any{before, most} })
 	if err != nil {
 		return 0, err
@@ -73,7 +73,7 @@ func (k expiredKey) item() string {
 
 // removable returns the keys of at most size runs that a query selects, without those that are set aside. args are its parameters,
 // with a limit.
-func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
+func (t *Purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
 	keys, err := db.Collect(ctx, tx, scanKey, query, args(size+t.Asides.Count(dispatcher.WorkPurge))...)
 	keys = dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
 	keys = keys[:min(len(keys), size)]
@@ -91,7 +91,7 @@ func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query strin
 }
 
 // present is now, as rows that are set aside are looked at by.
-func (t *purge) present() time.Time {
+func (t *Purge) present() time.Time {
 	if t.Now.IsZero() {
 		return db.WallClock()
 	}
@@ -99,7 +99,7 @@ func (t *purge) present() time.Time {
 }
 
 // removeRuns deletes runs with their attempts, responses, inputs and the endpoints of their shards.
-func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) error {
+func (t *Purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) e
 }
 
 // expired returns the batch of keys, which it puts in order, after the bounds of their days.
-func (t *purge) expired(keys []expiredKey) []any {
+func (t *Purge) expired(keys []expiredKey) []any {
 	slices.SortFunc(keys, func(a, b expiredKey) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.trigger, b.trigger)) })
 	var at, trigger []int64
 	var kind []int32
@@ -208,7 +208,7 @@ func (e expiring) query(columns, and string) string {
 }
 
 // removeRows returns what removes rows. more are parameters behind before and the limit; removed counts the rows, if it is not nil.
-func (t *purge) removeRows(e expiring, removed *int, more ...any) removal {
+func (t *Purge) removeRows(e expiring, removed *int, more ...any) removal {
 	return func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
 		args, others := append([]any{before, size}, more...), ""
 		if t.Asides.Count(dispatcher.WorkPurge) > 0 {
@@ -238,7 +238,7 @@ type expiringIDs struct {
 }
 
 // removableIDs returns the ids of at most size rows, without those that are set aside. args are the parameters of the query, with a limit.
-func (t *purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiringIDs, args func(most int) []any) ([]int64, error) {
+func (t *Purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiringIDs, args func(most int) []any) ([]int64, error) {
 	item := func(id int64) string { return e.kind + " " + strconv.FormatInt(id, 10) }
 	ids, err := db.Collect(ctx, tx, db.ScanInt, e.query, args(size+t.Asides.Count(dispatcher.WorkPurge))...)
 	ids = dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, ids, item, t.present())
@@ -255,7 +255,7 @@ func (t *purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiri
 }
 
 // leave sets aside the only row that a batch was about, and that cannot be removed. It reports whether there was one.
-func (t *purge) leave(ctx context.Context, why error) (bool, error) {
+func (t *Purge) leave(ctx context.Context, why error) (bool, error) {
 	if t.first == nil {
 		return false, nil
 	}

@@ -27,7 +27,7 @@ const (
 
 // removeExpired deletes jobs some time after their completion, where that was declared. They are
 // looked at again under their locks: anyone who changes a job or runs it meanwhile comes first.
-func (t *purge) removeExpired(ctx context.Context, present int64) error {
+func (t *Purge) removeExpired(ctx context.Context, present int64) error {
 	jobs, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (j dispatcher.Job, err error) {
 		err = row.Scan(&j.App, &j.Name)
 		return j, err
@@ -49,7 +49,7 @@ func (t *purge) removeExpired(ctx context.Context, present int64) error {
 	return err
 }
 
-func (t *purge) removeIfExpired(ctx context.Context, app, name string, present int64) error {
+func (t *Purge) removeIfExpired(ctx context.Context, app, name string, present int64) error {
 	removed := false
 	err := t.Change(ctx, input.Change{Actor: "system", Now: t.Now}, func(ctx context.Context, tx *dispatch.Tx) error {
 		removed = false
@@ -111,7 +111,7 @@ const jobShare = 20
 
 // removeDeleted removes the rows of jobs that were deleted before an instant and have no history left, with their
 // triggers, which are found by their job.
-func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
+func (t *Purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit, $3 end of what the jobs can have done, which leaves the days after it alone
 	const outdated = `SELECT j.id FROM jobs AS j WHERE j.deleted_at < $1
 		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id AND r.scheduled_at < $3)
@@ -152,7 +152,7 @@ const triggerReach = 60 * 60 * 1000 // milliseconds
 
 // removeTriggers removes triggers that were taken from their job before an instant, once nothing of the history
 // names them.
-func (t *purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
+func (t *Purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit, $3 end of what the triggers can have done
 	const unnamed = `SELECT t.id FROM triggers AS t WHERE t.deleted_at < $1
 		AND NOT EXISTS (SELECT 1 FROM trigger_revisions AS v WHERE v.job_id = t.job_id AND v.id = t.id)
@@ -174,7 +174,7 @@ func (t *purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, si
 }
 
 // removeClocks removes what moved of triggers that are gone.
-func (t *purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) error {
+func (t *Purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) error {
 	if len(triggers) == 0 {
 		return nil
 	}

@@ -26,8 +26,8 @@ const (
 	purgeJobs  = 2000
 )
 
-// cleaner is who has the lock of the clean-up.
-type cleaner struct {
+// CleanUp is who has the lock of the clean-up.
+type CleanUp struct {
 	*Store
 	conn *sql.DB
 	lock dispatcher.Lock
@@ -39,22 +39,22 @@ type cleaner struct {
 const CleanUpTime = time.Minute
 
 // Cleaner takes the lock; nil: another node has it.
-func (s *Store) Cleaner(ctx context.Context, node run.NodeID, now time.Time) (*cleaner, error) {
+func (s *Store) Cleaner(ctx context.Context, node run.NodeID, now time.Time) (*CleanUp, error) {
 	locks, err := s.Lock(ctx, dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: CleanUpTime, Now: now})
 	if err != nil || len(locks) == 0 {
 		return nil, err
 	}
-	return &cleaner{Store: s, conn: s.db.Write, lock: locks[0], Now: now}, nil
+	return &CleanUp{Store: s, conn: s.db.Write, lock: locks[0], Now: now}, nil
 }
 
 // End gives the lock back.
-func (c *cleaner) End(ctx context.Context) error {
+func (c *CleanUp) End(ctx context.Context) error {
 	return c.Unlock(ctx, []dispatcher.Lock{c.lock})
 }
 
 // tryTransaction runs do in a transaction that gives up when it has to wait for another. done is
 // false if it gave up, or if the lock is lost; then nothing was changed.
-func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
+func (c *CleanUp) tryTransaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	tx, err := c.conn.BeginTx(ctx, nil)
@@ -87,7 +87,7 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 const briefly = time.Second
 
 // tryBriefly is tryTransaction for changes of tables.
-func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
+func (c *CleanUp) tryBriefly(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
 	if c.db.LimitsLockWait() {
 		return c.tryTransaction(ctx, do)
 	}
@@ -117,7 +117,7 @@ func (s *Store) FirstDays(ctx context.Context) error {
 // Purge removes what is older than its retention, a bounded part of it at a time.
 func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (dispatcher.Purged, error) {
 	left, err := s.UnfoldForgotten(ctx, now)
-	var c *cleaner
+	var c *CleanUp
 	if err == nil && !left {
 		c, err = s.Cleaner(ctx, node, now)
 	}
@@ -135,17 +135,17 @@ func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (disp
 }
 
 // PurgeWith returns a call of Purge for the holder of the lock.
-func (s *Store) PurgeWith(c *cleaner) *purge {
-	t := &purge{cleaner: *c, size: purgeRows}
+func (s *Store) PurgeWith(c *CleanUp) *Purge {
+	t := &Purge{CleanUp: *c, size: purgeRows}
 	if s.db.Single() {
 		t.size = singleRows
 	}
 	return t
 }
 
-// purge is one call of Purge.
-type purge struct {
-	cleaner
+// Purge is one call of Store.Purge.
+type Purge struct {
+	CleanUp
 	Result dispatcher.Purged
 	size   int // of a batch
 	// first returns the row that the batch is about, if it is one; left is the row that was last set aside.
@@ -174,7 +174,7 @@ type keeping struct {
 
 // Run takes the steps of a call. None of them reads more than what it removes, and a few rows for each app or job
 // that has something to remove. Each has a share of its own, and none is kept from it by another that fails.
-func (t *purge) Run(ctx context.Context, now time.Time) error {
+func (t *Purge) Run(ctx context.Context, now time.Time) error {
 	apps, present, err := t.retentions(ctx, now)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (t *purge) Run(ctx context.Context, now time.Time) error {
 }
 
 // retentions returns those of all apps that may have history, longest first, and now.
-func (t *purge) retentions(ctx context.Context, now time.Time) (apps []keeping, present int64, err error) {
+func (t *Purge) retentions(ctx context.Context, now time.Time) (apps []keeping, present int64, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	if now.IsZero() {
@@ -249,7 +249,7 @@ func (t *purge) retentions(ctx context.Context, now time.Time) (apps []keeping, 
 }
 
 // longest returns the longest retention. A deleted app counts as long as there is history of it.
-func (t *purge) longest(ctx context.Context, apps []keeping) (int64, error) {
+func (t *Purge) longest(ctx context.Context, apps []keeping) (int64, error) {
 	// $1 app
 	const history = `SELECT 1 FROM jobs AS j WHERE j.app_id = $1 AND (EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id)
 		OR EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
@@ -275,7 +275,7 @@ type removal func(ctx context.Context, tx *sql.Tx, before int64, size int) (remo
 // repeat calls batch, each time in a transaction of its own, until it removes less than it may,
 // somebody is in the way, or the step has had its share. A batch that fails for what is stored is halved, until the row that cannot
 // be removed is alone and set aside.
-func (t *purge) repeat(ctx context.Context, size int, before int64, batch removal) error {
+func (t *Purge) repeat(ctx context.Context, size int, before int64, batch removal) error {
 	most := size
 	for removed := size; removed >= size && !t.over(); {
 		result := t.Result

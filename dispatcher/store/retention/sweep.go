@@ -41,7 +41,7 @@ type sweep struct {
 
 // sweepApps removes the expired history of apps that keep less than others. A call begins where the one before
 // ended, so that no app waits for another that has much to remove, and one that fails stops no other.
-func (t *purge) sweepApps(ctx context.Context, apps []keeping, longest, present int64) error {
+func (t *Purge) sweepApps(ctx context.Context, apps []keeping, longest, present int64) error {
 	aged := slices.DeleteFunc(slices.Clone(apps), func(a keeping) bool {
 		return a.kept >= longest || a.from >= db.Day(present-a.kept)
 	})
@@ -81,7 +81,7 @@ func (t *purge) sweepApps(ctx context.Context, apps []keeping, longest, present 
 func sweepItem(app keeping) string { return "history of app " + strconv.FormatInt(app.app, 10) }
 
 // sweepApp goes on with the sweep of an app, or begins one, of what is from before an instant.
-func (t *purge) sweepApp(ctx context.Context, app keeping, before int64) error {
+func (t *Purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 	start := max(db.Day(app.from)-sweepOverlap, 0)
 	s := app.sweep
 	if s.to == 0 || s.to > before { // none is under way, or the retention is longer now
@@ -119,7 +119,7 @@ func (t *purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 }
 
 // firstDay returns the first day of which there are runs; the end of time if there are none.
-func (t *purge) firstDay(ctx context.Context) (int64, error) {
+func (t *Purge) firstDay(ctx context.Context) (int64, error) {
 	earliest, found, err := db.First(ctx, t.db.Read, db.ScanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
 	if err != nil || !found {
 		return 1<<63 - 1, err
@@ -134,7 +134,7 @@ const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r 
 	ORDER BY r.ended_at LIMIT $2`
 
 // sweepPage removes the expired history of some jobs in the days that a sweep is at.
-func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) error {
+func (t *Purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) error {
 	end, days := s.to, int64(1)
 	if t.db.ByDay() {
 		end = min(end, db.Day(s.from)+sweepDays*db.DayMillis)
@@ -163,7 +163,7 @@ func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) 
 }
 
 // removeOf removes expired history of some jobs: runs of a part of a sweep and, with its last part, misfires.
-func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
+func (t *Purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
 	if part.to == before {
 		misfires := expiredMisfires.ofJobs(t.db.Rows(0, 3, "", db.IDColumns...))
 		if err := t.repeat(ctx, t.size, before, t.removeRows(misfires, &t.Result.Misfires, t.db.Batch(jobs)...)); err != nil || t.over() {
@@ -197,7 +197,7 @@ type runsOfJob struct {
 // jobsWithExpired returns those of some jobs that have expired runs in a part of a sweep. A batch then asks only for the
 // jobs that fill it: where each would look again at all jobs from the first on, it would pass what a snapshot keeps of
 // the runs that the batches before have removed.
-func (t *purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, before int64) ([]runsOfJob, error) {
+func (t *Purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, before int64) ([]runsOfJob, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
@@ -211,7 +211,7 @@ func (t *purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, b
 }
 
 // noteSweep notes how far the sweep of an app is.
-func (t *purge) noteSweep(ctx context.Context, app int64, s sweep) error {
+func (t *Purge) noteSweep(ctx context.Context, app int64, s sweep) error {
 	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		// $1 app, $2 from, $3 to, $4 after
 		_, err := tx.ExecContext(ctx, `UPDATE apps SET sweep_from = $2, sweep_to = $3, sweep_after = $4 WHERE id = $1`,
@@ -223,7 +223,7 @@ func (t *purge) noteSweep(ctx context.Context, app int64, s sweep) error {
 }
 
 // swept notes that nothing of an app is left from before its sweep, so that the next sweep begins there.
-func (t *purge) swept(ctx context.Context, app int64, s sweep) error {
+func (t *Purge) swept(ctx context.Context, app int64, s sweep) error {
 	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		// $1 app, $2 before
 		_, err := tx.ExecContext(ctx, `UPDATE apps SET history_from = CASE WHEN history_from < $2 THEN $2 ELSE history_from END,

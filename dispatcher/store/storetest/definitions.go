@@ -184,9 +184,15 @@ func testJobs(t *testing.T, f *fixture) {
 	if !json.Valid(read.Payload) {
 		t.Errorf("payload %q is not JSON", read.Payload)
 	}
-	wantError(t, "delete another revision", f.DeleteJob(ctx, "shop", "report", input.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
-	f.must(f.DeleteJob(ctx, "shop", "report", at(t0)))
-	wantError(t, "delete twice", f.DeleteJob(ctx, "shop", "report", at(t0)), dispatcher.ErrNotFound)
+	f.deleteJob("report", id)
+}
+
+// deleteJob deletes a job, after which there is nothing of it.
+func (f *fixture) deleteJob(name string, id int64) {
+	t, ctx := f.T, f.T.Context()
+	wantError(t, "delete another revision", f.DeleteJob(ctx, "shop", name, input.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
+	f.must(f.DeleteJob(ctx, "shop", name, at(t0)))
+	wantError(t, "delete twice", f.DeleteJob(ctx, "shop", name, at(t0)), dispatcher.ErrNotFound)
 	if versions, err := f.JobsByID(ctx, []int64{id}); err != nil || len(versions) != 0 {
 		t.Errorf("deleted job by id: got %d, %v, want none", len(versions), err)
 	}
