@@ -32,12 +32,17 @@ type jobPage struct {
 	// Durations and Lateness are pictures of the latest runs. Ended tells that one of them is over.
 	Durations, Lateness kit.Bars
 	Ended               bool
-	Definition          kit.Part[string]
-	Changes             kit.Part[client.List[access.AuditEntry]]
-	Slots               *kit.Part[client.List[dispatcher.Slot]] // nil: the job has no slots
-	State               *kit.Part[carriedState]                 // nil: it carries none
-	Budget              *kit.Part[dispatcher.ObjectiveStatus]   // nil: it has no objective
 	Follows             []followRow
+	jobDetails
+}
+
+// jobDetails is what the page of a job shows below its runs.
+type jobDetails struct {
+	Definition kit.Part[string]
+	Changes    kit.Part[client.List[access.AuditEntry]]
+	Slots      *kit.Part[client.List[dispatcher.Slot]] // nil: the job has no slots
+	State      *kit.Part[carriedState]                 // nil: it carries none
+	Budget     *kit.Part[dispatcher.ObjectiveStatus]   // nil: it has no objective
 }
 
 // triggerRow is a trigger of the job.

@@ -15,8 +15,7 @@ import (
 
 // previewPage says when an expression fires.
 type previewPage struct {
-	// The form.
-	Expression, Dialect, Timezone, App, Calendar, Count, From, Gap, Overlap, Identity string
+	previewForm
 	// Problem is what the API found wrong with it; nil: nothing.
 	Problem *problemView
 	// Found is what it responded, nil if nothing was asked.
@@ -25,6 +24,12 @@ type previewPage struct {
 	Words    string
 	Warnings []string
 	Nights   []night
+}
+
+// previewForm is what a person asks for, and may choose from.
+type previewForm struct {
+	Expression, Dialect, Timezone, App, Calendar, Count, From, Gap, Overlap, Identity string
+
 	Dialects []schedule.Dialect
 	Gaps     []schedule.Gap
 	Overlaps []schedule.Overlap
@@ -52,7 +57,7 @@ const (
 
 // showPreview shows the form, and the fires of what it has.
 func showPreview(v *visit) (content, error) {
-	page := previewPage{
+	page := previewPage{previewForm: previewForm{
 		Expression: v.query("expression"), Dialect: v.query("dialect"), Timezone: v.query("timezone"), App: v.query("app"),
 		Calendar: v.query("calendar"), Count: cmp.Or(v.query("count"), strconv.Itoa(view.DefaultPreview)), From: v.query("from"),
 		Gap: v.query("gap"), Overlap: v.query("overlap"), Identity: v.query("identity"),
@@ -62,7 +67,7 @@ func showPreview(v *visit) (content, error) {
 		},
 		Gaps:     []schedule.Gap{schedule.GapSkip, schedule.GapNext},
 		Overlaps: []schedule.Overlap{schedule.OverlapLast, schedule.OverlapFirst, schedule.OverlapBoth},
-	}
+	}}
 	if page.Expression == "" {
 		return content{Data: page}, nil
 	}

@@ -117,13 +117,16 @@ func NewSemanticString[E equivalence](value string) SemanticString[E] {
 
 func (v SemanticString[E]) asText() basetypes.StringValue { return v.StringValue }
 
+// Type returns the type of the value.
 func (v SemanticString[E]) Type(context.Context) attr.Type { return SemanticType[E]{} }
 
+// Equal tells whether another value is the same text.
 func (v SemanticString[E]) Equal(o attr.Value) bool {
 	other, ok := o.(SemanticString[E])
 	return ok && v.StringValue.Equal(other.StringValue)
 }
 
+// StringSemanticEquals tells whether another value means the same.
 func (v SemanticString[E]) StringSemanticEquals(
 	ctx context.Context, o basetypes.StringValuable,
 ) (bool, diag.Diagnostics) {

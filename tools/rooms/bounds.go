@@ -23,7 +23,7 @@ const (
 	mostLines     = 115_500
 	mostNinetieth = 8
 	mostComplex   = 20
-	mostWide      = 20
+	mostWide      = 15
 	mostLong      = 29
 )
 

@@ -24,13 +24,28 @@ var version = "0.0.0-dev"
 
 // cli is the command line; kong fills it from flags and the environment. Each command has an example.
 type cli struct {
+	nodeCommands
+	lookCommands
+	operateCommands
+	declareCommands
+	developCommands
+
+	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
+	zonesFlag
+}
+
+// nodeCommands are those of who runs nodes.
+type nodeCommands struct {
 	Serve   serveCommand   `cmd:"" group:"node" help:"Run a dispatcher node with its HTTP API." example:"carillon serve --database postgres://carillon@db/carillon --listen 0.0.0.0:8080"`
 	Migrate migrateCommand `cmd:"" group:"node" help:"Update the database schema." example:"carillon migrate --database postgres://carillon@db/carillon"`
 	Doctor  doctorCommand  `cmd:"" group:"node" help:"Check what a node needs: database, rights, schema, clock, secrets, egress, AWS. Takes the flags of serve." example:"carillon doctor --database postgres://carillon@db/carillon"`
 	Probe   probeCommand   `cmd:"" group:"node" help:"Ask the node on this machine whether it is alive or ready." example:"carillon probe readyz"`
 	Machine machineCommand `cmd:"" group:"node" name:"lifecycle" help:"Stop a node before its machine ends."`
 	Secret  secretCommand  `cmd:"" group:"node" help:"Create and replace the keys of stored secrets."`
+}
 
+// lookCommands are those of who looks at what happens.
+type lookCommands struct {
 	Job       jobCommand        `cmd:"" group:"look" help:"Look at jobs; run, pause and resume them."`
 	Runs      runCommand        `cmd:"" group:"look" name:"run" help:"Look at runs; repeat and cancel them."`
 	Objective objectiveCommand  `cmd:"" group:"look" help:"See how jobs do by their objectives."`
@@ -46,7 +61,10 @@ type cli struct {
 	Calendar  calendarCommand   `cmd:"" group:"look" help:"Look at calendars."`
 	Group     groupCommand      `cmd:"" group:"look" help:"Look at endpoint groups."`
 	Slot      slotCommand       `cmd:"" group:"look" help:"List the runs that hold a concurrency slot."`
+}
 
+// operateCommands are those of who steps in.
+type operateCommands struct {
 	App      appCommand      `cmd:"" group:"operate" help:"Show an app, set its bounds, suspend it, or move it between installations."`
 	Bulk     bulkCommand     `cmd:"" group:"operate" help:"Pause, resume or run all jobs, or cancel or retry all runs, that a filter selects."`
 	Backfill backfillCommand `cmd:"" group:"operate" help:"Run the instants of a range."`
@@ -57,18 +75,21 @@ type cli struct {
 	Context  contextCommand  `cmd:"" group:"operate" help:"Choose the installation that commands speak to."`
 	Zones    zonesCommand    `cmd:"" group:"operate" help:"Choose the time zone data that all nodes compute with."`
 	Rollback rollbackCommand `cmd:"" group:"operate" help:"Resume after a restore or failover lost committed data."`
+}
 
+// declareCommands are those of who declares jobs.
+type declareCommands struct {
 	Lint     lintCommand     `cmd:"" group:"declare" help:"Find mistakes in Terraform files, without a server." example:"carillon lint infrastructure/jobs"`
 	Diff     diffCommand     `cmd:"" group:"declare" help:"Compare Terraform files with what the server has." example:"carillon diff infrastructure/jobs"`
 	Export   exportCommand   `cmd:"" group:"declare" help:"Print an app as Terraform files that import it." example:"carillon export billing"`
 	Schedule scheduleCommand `cmd:"" group:"declare" help:"Work with schedule expressions."`
+}
 
+// developCommands are those of who tries or builds Carillon.
+type developCommands struct {
 	Dev        devCommand        `cmd:"" group:"develop" help:"Run a node, a receiver and the quickstart example on this machine." example:"carillon dev --terraform /usr/bin/terraform --provider bin/terraform-provider-carillon"`
 	Completion completionCommand `cmd:"" group:"develop" help:"Print a script that completes commands in a shell." example:"carillon completion bash"`
 	Version    versionCommand    `cmd:"" group:"develop" help:"Print the version." example:"carillon version"`
-
-	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
-	zonesFlag
 }
 
 // BeforeReset reads the variables of a command's flags, and reports all that cannot be read. Kong, which reads

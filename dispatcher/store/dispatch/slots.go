@@ -94,10 +94,12 @@ type slotStatements struct {
 	contended, LockJobs, Leave, Held, Asking, Waiting, Edges string
 	Left                                                     string // see LeftSlots
 	Gone                                                     string // from $1 on: db.WaitedColumns
-	Free                                                     string
-	Cancel, Skip, Complete                                   db.Statement // $1 now, from $2 on: db.EndColumns
-	Wait, Wake, Grant                                        string
+	Free, Wait, Wake, Grant                                  string
+	slotEnds
 }
+
+// slotEnds end runs that wait for a slot. $1 now, from $2 on: db.EndColumns
+type slotEnds struct{ Cancel, Skip, Complete db.Statement }
 
 // slotStatementsOf returns the statements of slots in a flavor.
 func slotStatementsOf(f db.Flavor) slotStatements {
@@ -113,10 +115,12 @@ func slotStatementsOf(f db.Flavor) slotStatements {
 		Gone:     f.Rows(0, 1, "", db.WaitedColumns...) + goneEndpoints,
 		Free:     slots + freeSlots, Leave: slots + backSlots,
 		Wait: keys + waitRuns + db.Fence(f), Wake: keys + wakeRuns + db.OfBatch(f) + ` AND r.node = -1`,
-		Skip:     f.Steps(1, ends, chooseSkipped(f), db.LockToDelete, 1, EndSteps(f, "")...),
-		Cancel:   f.Steps(1, ends, chooseCancelled(f), db.LockToDelete, 1, append([]string{insertCancelled}, EndSteps(f, "")...)...),
-		Complete: f.Steps(1, ends, chooseCompleted(f), db.LockToDelete, 1, append([]string{insertCompleted}, followedEndSteps(f, "")...)...),
-		Grant:    slots + grantSlots,
+		Grant: slots + grantSlots,
+		slotEnds: slotEnds{
+			Skip:     f.Steps(1, ends, chooseSkipped(f), db.LockToDelete, 1, EndSteps(f, "")...),
+			Cancel:   f.Steps(1, ends, chooseCancelled(f), db.LockToDelete, 1, append([]string{insertCancelled}, EndSteps(f, "")...)...),
+			Complete: f.Steps(1, ends, chooseCompleted(f), db.LockToDelete, 1, append([]string{insertCompleted}, followedEndSteps(f, "")...)...),
+		},
 	}
 }
 

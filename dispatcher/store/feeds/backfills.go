@@ -84,7 +84,7 @@ func (s *Store) Backfill(ctx context.Context, app, id string) (repeat.Backfill, 
 func (s *Store) Backfills(ctx context.Context, query repeat.BackfillQuery) ([]repeat.Backfill, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	of, err := s.IdsOf(ctx, query.App, query.Job, "")
+	of, err := s.IDsOf(ctx, query.App, query.Job, "")
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (s *Store) countSelected(ctx context.Context, app string, filter repeat.Bul
 
 // countUnended counts the runs of an app that are not over and that a filter selects, up to most.
 func (s *Store) countUnended(ctx context.Context, app string, filter repeat.BulkFilter, most int) (int, error) {
-	of, err := s.IdsOf(ctx, app, filter.Job, "")
+	of, err := s.IDsOf(ctx, app, filter.Job, "")
 	if err != nil {
 		return 0, err
 	}

@@ -56,7 +56,7 @@ func (s *Store) FindDeadLetters(ctx context.Context, query repeat.DeadLetterQuer
 	if err != nil {
 		return nil, err
 	}
-	of, err := s.IdsOf(ctx, query.App, query.Job, "")
+	of, err := s.IDsOf(ctx, query.App, query.Job, "")
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, query repeat.DeadLetterQue
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	query.Page = input.Page{}
-	of, err := s.IdsOf(ctx, query.App, query.Job, "")
+	of, err := s.IDsOf(ctx, query.App, query.Job, "")
 	if err != nil {
 		return count, err
 	}

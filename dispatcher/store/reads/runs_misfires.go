@@ -44,7 +44,7 @@ func scanMisfire(row db.Scanner) (dispatcher.Misfire, error) {
 func (s *Store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	of, err := s.IdsOf(ctx, query.App, query.Job, query.Trigger)
+	of, err := s.IDsOf(ctx, query.App, query.Job, query.Trigger)
 	if err != nil {
 		return nil, err
 	}

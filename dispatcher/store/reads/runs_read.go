@@ -100,7 +100,7 @@ func scanRun(row db.Scanner) (run.Run, error) {
 func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	of, err := s.IdsOf(ctx, query.App, query.Job, query.Trigger)
+	of, err := s.IDsOf(ctx, query.App, query.Job, query.Trigger)
 	if err != nil {
 		return nil, err
 	}
@@ -181,9 +181,9 @@ func RunConditions(query dispatcher.RunQuery, trigger int64) (w db.Conditions, e
 // NamedIDs are those of a job and a trigger that a query names; 0: it names none.
 type NamedIDs struct{ Job, trigger int64 }
 
-// IdsOf returns the ids of what names stand for, or ErrNotFound if one that is not empty never existed. What was deleted
+// IDsOf returns the ids of what names stand for, or ErrNotFound if one that is not empty never existed. What was deleted
 // keeps its name until it is purged.
-func (s *Store) IdsOf(ctx context.Context, app, job, trigger string) (of NamedIDs, err error) {
+func (s *Store) IDsOf(ctx context.Context, app, job, trigger string) (of NamedIDs, err error) {
 	if app == "" {
 		return of, nil
 	}
@@ -351,7 +351,7 @@ func showCallback(r *run.Run, text string) {
 func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	of, err := s.IdsOf(ctx, app, job, "")
+	of, err := s.IDsOf(ctx, app, job, "")
 	if err != nil {
 		return nil, err
 	}

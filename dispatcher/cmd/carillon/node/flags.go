@@ -35,17 +35,8 @@ type Flags struct {
 	DatabaseFlag
 	notifyFlag
 	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
-	listenFlags
-	consoleFlags
-	oidcFlags
-	limitFlags
-	memberFlags
-	auditFlag
-	KeysFlag
-	egressFlags
-	secretDirFlag
-	managerFlags
-	vaultFlags
+	doorFlags
+	secretFlags
 	callbackFlag
 	intervalFlags
 	poolFlags
@@ -53,6 +44,25 @@ type Flags struct {
 	protectionFlag
 	logFlags
 	emfFlag
+}
+
+// doorFlags are those of what the API and the console let in.
+type doorFlags struct {
+	listenFlags
+	consoleFlags
+	oidcFlags
+	limitFlags
+	memberFlags
+	auditFlag
+}
+
+// secretFlags are those of secrets, and of where attempts may go with them.
+type secretFlags struct {
+	KeysFlag
+	egressFlags
+	secretDirFlag
+	managerFlags
+	vaultFlags
 }
 
 // Check checks the values that no flag's type can check, all of them at once.
