@@ -51,3 +51,21 @@ func TestWhatChangesNothingTakesNoLock(t *testing.T) {
 		})
 	}
 }
+
+// The snapshot of a change spares others its locks. Where it fails, as while the database fails over, the transaction does without. On
+// SQLite, reads have connections of their own, which a test can close.
+func TestAChangeDoesWithoutItsSnapshot(t *testing.T) {
+	t.Parallel()
+	s := ownClaims(t, newFile(t), 20)
+	change := input.Change{Actor: "test"}
+	job, err := s.Job(t.Context(), "app", "job")
+	must(t, err)
+	must(t, store.CloseReads(s))
+	job.Description = "changed"
+	stored, created, err := s.PutJob(t.Context(), job, change)
+	if err != nil || created || stored.Revision != job.Revision+1 {
+		t.Errorf("put a job: revision %d, created %v, %v; want %d", stored.Revision, created, err, job.Revision+1)
+	}
+	_, _, err = s.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze"}, change)
+	must(t, err)
+}

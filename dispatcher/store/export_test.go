@@ -123,6 +123,9 @@ func Count(ctx context.Context, s *Store, query string) (int64, error) {
 	return n, err
 }
 
+// CloseReads lets all reads outside of a transaction that writes fail.
+func CloseReads(s *Store) error { return s.db.Read.Close() }
+
 // PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
 func PutCalendarMeanwhile(ctx context.Context, s *Store, calendar dispatcher.Calendar,
 	change input.Change, do func()) (dispatcher.Calendar, error) {

@@ -45,33 +45,33 @@ func (r Redefinition[B, D, T]) keeps(before B) (stored T, same bool) {
 	return r.Unchanged(before)
 }
 
-// Redefine makes a change, and returns what is stored then, and what there was before.
+// Redefine makes a change, and returns what is stored then, and what there was before. What the snapshot fails to read is left to the
+// transaction, which comes to it again, and is repeated if it fails for reasons that pass.
 func Redefine[B, D, T any](ctx context.Context, s *Store, by input.Change, r Redefinition[B, D, T]) (stored T, before B, err error) {
 	var done bool
-	err = s.snapshot(ctx, func(ctx context.Context, q db.Querier) error {
-		var wrong error
-		if before, wrong = r.Load(ctx, Source{Querier: q}); wrong != nil {
-			return nil //nolint:nilerr // the transaction comes to it again
+	var refused error
+	_ = s.snapshot(ctx, func(ctx context.Context, q db.Querier) (err error) {
+		if before, err = r.Load(ctx, Source{Querier: q}); err != nil {
+			return err
 		}
 		if stored, done = r.keeps(before); done {
 			return nil
 		}
 		now := by.Now
 		if now.IsZero() {
-			now, wrong = s.db.Now(ctx, q)
-		}
-		if wrong != nil {
-			return wrong
+			if now, err = s.db.Now(ctx, q); err != nil {
+				return err
+			}
 		}
 		now = now.UTC().Truncate(time.Millisecond)
-		decided, wrong := r.Decide(before, now)
-		if wrong == nil && r.Prepare != nil {
-			wrong = r.Prepare(ctx, q, decided, now)
+		var decided D
+		if decided, refused = r.Decide(before, now); refused == nil && r.Prepare != nil {
+			return r.Prepare(ctx, q, decided, now)
 		}
-		return wrong
+		return nil
 	})
-	if err != nil || done {
-		return stored, before, err
+	if refused != nil || done {
+		return stored, before, refused
 	}
 	err = s.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) (err error) {
 		stored, before, err = r.In(ctx, t)
