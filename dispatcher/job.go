@@ -57,7 +57,7 @@ type JobSpec struct {
 	Triggers map[string]Trigger `json:"triggers"`
 }
 
-// JobPolicies say when a run begins beside others, and what happens if it fails.
+// JobPolicies say when a run begins next to others, and what happens if it fails.
 type JobPolicies struct {
 	// Delivery says what happens to an attempt whose outcome is unknown.
 	Delivery run.Delivery `json:"delivery"`

@@ -113,8 +113,9 @@ func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 			"inner": types.ObjectUnknown(triggerRows.Type.AttrTypes),
 		},
 		"null": {
-			"text": types.StringNull(), "duration": binding.DurationString{StringValue: types.StringNull()}, "on": types.BoolNull(), "revision": types.Int64Null(),
-			"number": types.NumberNull(), "list": types.ListNull(types.NumberType), "map": types.MapNull(types.StringType),
+			"text": types.StringNull(), "duration": binding.DurationString{StringValue: types.StringNull()}, "on": types.BoolNull(),
+			"revision": types.Int64Null(),
+			"number":   types.NumberNull(), "list": types.ListNull(types.NumberType), "map": types.MapNull(types.StringType),
 			"inner": types.ObjectNull(triggerRows.Type.AttrTypes),
 		},
 		"unknown": {
@@ -170,8 +171,10 @@ func TestReadKeepsWhatMeansTheSame(t *testing.T) {
 	object := func(timeout, at, wait string) types.Object {
 		return types.ObjectValueMust(of.AttrTypes, map[string]attr.Value{
 			"timeout": binding.NewSemanticString[binding.DurationText](timeout),
-			"at":      types.ListValueMust(binding.SemanticType[binding.InstantText]{}, []attr.Value{binding.NewSemanticString[binding.InstantText](at)}),
-			"waits":   types.MapValueMust(binding.SemanticType[binding.DurationText]{}, map[string]attr.Value{"a": binding.NewSemanticString[binding.DurationText](wait)}),
+			"at": types.ListValueMust(binding.SemanticType[binding.InstantText]{},
+				[]attr.Value{binding.NewSemanticString[binding.InstantText](at)}),
+			"waits": types.MapValueMust(binding.SemanticType[binding.DurationText]{},
+				map[string]attr.Value{"a": binding.NewSemanticString[binding.DurationText](wait)}),
 		})
 	}
 	prior := object("60s", "2030-01-01T02:00:00+02:00", "1h")

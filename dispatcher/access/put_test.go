@@ -44,7 +44,8 @@ func TestPutDecidesAboutAnApp(t *testing.T) {
 			[]string{"name_taken /name"}, false},
 		"bounds by an owner": {AppBefore{Revision: 1}, App{AppSpec: AppSpec{Bounds: suspended()}}, owner,
 			[]string{"bound_operator /bounds"}, false},
-		"suspended by an operator": {AppBefore{Revision: 1, Enabled: true}, App{AppSpec: AppSpec{Enabled: true, Bounds: suspended()}}, operator, nil, false},
+		"suspended by an operator": {AppBefore{Revision: 1, Enabled: true},
+			App{AppSpec: AppSpec{Enabled: true, Bounds: suspended()}}, operator, nil, false},
 		"kept for longer than it may": {AppBefore{Revision: 1}, App{AppSpec: AppSpec{Retention: input.Duration(input.MaxRetention)}}, owner,
 			[]string{"bound_quota /retention"}, false},
 	} {

@@ -97,7 +97,8 @@ func (c *Client) Jobs(ctx context.Context, app string, page input.Page) (List[di
 // PutJob creates or replaces a job with its triggers.
 func (c *Client) PutJob(ctx context.Context, job dispatcher.Job, cond Condition) (dispatcher.Job, error) {
 	return send(ctx, c, request[dispatcher.Job]{
-		method: http.MethodPut, path: path("apps", job.App, "jobs", job.Name), body: target.ForWire(job), cond: cond, is: isJob(job.App, job.Name),
+		method: http.MethodPut, path: path("apps", job.App, "jobs", job.Name), body: target.ForWire(job), cond: cond,
+		is: isJob(job.App, job.Name),
 	})
 }
 

@@ -21,7 +21,8 @@ var Secrets = Of(Fresh[target.Secret],
 		"Terraform cannot see a change: change `value_version` together with it. Needs Terraform 1.11. Default: `reference` says where the "+
 		"secret is. If that is missing too, as in the configuration of an imported job, the stored value stays.",
 		secretForm{}, []Option{Hides("")}),
-	newRow("value_version", Optional, "Any text, such as a number. Terraform sends `value` when this changes. It must change when the scheme, "+
+	newRow("value_version", Optional, "Any text, such as a number. Terraform sends `value` when this changes. It must change when the "+
+		"scheme, "+
 		"host or port of the URL changes. Default: none, so `value` is sent once.", versionForm{planForm{textForm{}}}, nil),
 )
 

@@ -201,7 +201,8 @@ func auditBulk(ctx context.Context, t *dispatch.Tx, action string, b repeat.Bulk
 
 // CancelBulkAction ends a bulk action.
 func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change input.Change) (repeat.BulkAction, error) {
-	cancelled, _, err := definitions.Redefine(ctx, s.Store.Store, change, definitions.Redefinition[bulkAction, repeat.BulkAction, repeat.BulkAction]{
+	type cancellation = definitions.Redefinition[bulkAction, repeat.BulkAction, repeat.BulkAction]
+	cancelled, _, err := definitions.Redefine(ctx, s.Store.Store, change, cancellation{
 		Load: func(ctx context.Context, from definitions.Source) (bulkAction, error) {
 			return findBulk(ctx, from, app, id, from.Lock)
 		},

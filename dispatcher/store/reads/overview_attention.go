@@ -239,8 +239,9 @@ func (l *looker) nodes(ctx context.Context) error {
 	dispatcher.SetShares(nodes)
 	unwell := view.Unwell(nodes, l.at)
 	// $1 since when
-	vanished, err := db.Collect(ctx, l.db.Read, dispatch.ScanNode, `SELECT `+dispatch.NodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
-		AND heartbeat_at >= $1 ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(view.MaxAttention), l.since.UnixMilli())
+	vanished, err := db.Collect(ctx, l.db.Read, dispatch.ScanNode, `SELECT `+dispatch.NodeColumns+`
+		FROM nodes WHERE state = 'dead' AND NOT deregistered AND heartbeat_at >= $1
+		ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(view.MaxAttention), l.since.UnixMilli())
 	if err != nil {
 		return err
 	}

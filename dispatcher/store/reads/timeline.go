@@ -186,7 +186,8 @@ func (s *Store) addPlanned(
 		return nil
 	}
 	// $1 to, $2 on: the jobs
-	list := s.db.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + dispatch.TriggerColumns + ` FROM b JOIN triggers AS t ON t.job_id = b.id` + dispatch.WithClock + `
+	list := s.db.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + dispatch.TriggerColumns + `
+		FROM b JOIN triggers AS t ON t.job_id = b.id` + dispatch.WithClock + `
 		WHERE c.next_fire_time <= $1 AND c.state = 'waiting' AND c.off = 0 AND t.deleted_at IS NULL`
 	triggers, err := db.Collect(ctx, s.db.Read, dispatch.ScanTrigger, list, append([]any{query.To.UnixMilli()}, s.db.Batch(ids)...)...)
 	if err != nil {
