@@ -61,12 +61,32 @@ type FollowGraph struct {
 	IDs     map[string]int64     // keys of the jobs that the job names, by their names
 	Names   map[int64]string     // of all jobs in the graph
 	After   map[int64][]Follower // of jobs, by event and follower
-	Leaders map[int64][]Leader   // by what follows them
+	Leaders map[int64][]Leader   // by what follows them; they matter if Grows
 }
 
 // FollowersOf returns what follows a job of an app with these quotas. The error is Problems: a job that it names does not exist, or
 // leads back to it, or more would follow than may.
 func (g FollowGraph) FollowersOf(job Job, quotas target.Quotas) ([]Follower, error) {
+	all, err := g.followers(job)
+	if err == nil {
+		err = g.checkFanOut(job, all, quotas)
+	}
+	return all, err
+}
+
+// Grows tells whether more may follow a run of a job, as it is declared, than before. Only then does it matter what leads to the job.
+func (g FollowGraph) Grows(job Job) bool {
+	all, err := g.followers(job)
+	if err != nil {
+		return false
+	}
+	was, is, _ := g.fanOut(job, all)
+	return is.Runs > was.Runs || is.Depth > was.Depth
+}
+
+// followers returns what follows a job, as it is declared. The error is Problems: a job that it names does not exist, or leads back to
+// it.
+func (g FollowGraph) followers(job Job) ([]Follower, error) {
 	var problems input.Problems
 	var all []Follower
 	next := map[int64]bool{}
@@ -86,9 +106,6 @@ func (g FollowGraph) FollowersOf(job Job, quotas target.Quotas) ([]Follower, err
 		}
 	}
 	problems.AddError("", g.checkChain(job, next))
-	if len(problems) == 0 && len(all) > 0 { // there is no circle
-		problems.AddError("", g.checkFanOut(job, all, quotas))
-	}
 	return all, problems.Err()
 }
 
@@ -147,9 +164,7 @@ func (g FollowGraph) circle(job Job, from map[int64]int64) error {
 // checkFanOut returns what is wrong if more would follow a run of a job, or of one that it follows, than quotas allow. What was
 // outside before may stay as it is.
 func (g FollowGraph) checkFanOut(job Job, after []Follower, quotas target.Quotas) error {
-	before := fanOuts{after: g.After, known: map[int64]FanOut{}}
-	now := fanOuts{after: g.After, of: job.Key(), instead: after, known: map[int64]FanOut{}}
-	was, is := before.at(job.Key()), now.at(job.Key())
+	was, is, now := g.fanOut(job, after)
 	if is.Runs <= was.Runs && is.Depth <= was.Depth {
 		return nil
 	}
@@ -170,6 +185,13 @@ func (g FollowGraph) checkFanOut(job Job, after []Follower, quotas target.Quotas
 			strings.Join(path, " -> "), job.App, quotas.ChainDepth)
 	}
 	return problems.Err()
+}
+
+// fanOut returns what may follow a run of a job, before and with other followers, which do not lead back to it.
+func (g FollowGraph) fanOut(job Job, after []Follower) (was, is FanOut, now fanOuts) {
+	before := fanOuts{after: g.After, known: map[int64]FanOut{}}
+	now = fanOuts{after: g.After, of: job.Key(), instead: after, known: map[int64]FanOut{}}
+	return before.at(job.Key()), now.at(job.Key()), now
 }
 
 // fanOuts works out what may follow the runs of jobs, if what follows one of them is replaced.

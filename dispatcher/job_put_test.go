@@ -202,6 +202,32 @@ func TestWhereAChainMayLead(t *testing.T) {
 	}
 }
 
+// What leads to a job is read only if more may follow it than before. Jobs that would follow each other in a circle are refused first.
+func TestAChainGrows(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		graph   map[string][]string
+		follows []string
+		want    bool
+	}{
+		"a first follower":   {map[string][]string{"a": {"b"}}, []string{"a"}, true},
+		"as before":          {map[string][]string{"name": {"a"}, "a": {"b"}}, []string{"a"}, false},
+		"a shorter chain":    {map[string][]string{"name": {"a"}, "a": {"b"}}, []string{"b"}, false},
+		"one more":           {map[string][]string{"name": {"a"}, "a": {"b"}, "c": {"d"}}, []string{"a", "c"}, true},
+		"a circle":           {map[string][]string{"a": {"b"}, "b": {"name"}}, []string{"a"}, false},
+		"a job there is not": {map[string][]string{"a": {"b"}}, []string{"none"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := validJob()
+			job.OnSuccess = &Follow{Jobs: tt.follows}
+			if got := graph(tt.graph).Grows(job); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestPauseDecides(t *testing.T) {
 	t.Parallel()
 	b, job := before(), validJob()

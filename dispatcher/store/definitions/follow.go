@@ -73,6 +73,9 @@ func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Jo
 	if err := s.readAfter(ctx, q, b.Follows, level); err != nil {
 		return fmt.Errorf("read what follows job %s/%s: %w", job.App, job.Name, err)
 	}
+	if !b.Follows.Grows(job) {
+		return nil
+	}
 	if err := s.readLeaders(ctx, q, b.Follows, job.Key()); err != nil {
 		return fmt.Errorf("read what leads to job %s/%s: %w", job.App, job.Name, err)
 	}

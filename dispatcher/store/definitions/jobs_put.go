@@ -66,7 +66,7 @@ func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by
 	return b, s.loadForChange(ctx, from, job, &b)
 }
 
-// loadForChange reads what a job that changes depends on besides.
+// loadForChange reads what else a job that changes depends on.
 func (s *Store) loadForChange(ctx context.Context, from Source, job dispatcher.Job, b *jobBefore) (err error) {
 	if b.Old == nil {
 		if b.Prior, err = priorJob(ctx, from, job.App, job.Name); err != nil {
