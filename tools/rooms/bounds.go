@@ -20,7 +20,7 @@ const (
 // What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
 // makes something smaller lowers its bound.
 const (
-	mostLines     = 115_500
+	mostLines     = 115_600
 	mostNinetieth = 8
 	mostComplex   = 20
 	mostWide      = 15
