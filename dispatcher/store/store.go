@@ -31,9 +31,22 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// The wings of a store. The names are not exported, so that nobody takes a wing out of a Store.
+type (
+	dispatchStore    = dispatch.Store
+	definitionsStore = definitions.Store
+	readsStore       = reads.Store
+	feedsStore       = feeds.Store
+	retentionStore   = retention.Store
+)
+
 // Store keeps definitions and the ledger in PostgreSQL or SQLite: the sum of its wings. Package storetest says what it must do.
 type Store struct {
-	*retention.Store
+	*dispatchStore
+	*definitionsStore
+	*readsStore
+	*feedsStore
+	*retentionStore
 	db *db.DB
 	// requests is the same with connections of its own, nil without Options.Requests.
 	requests *Store
@@ -41,8 +54,12 @@ type Store struct {
 
 // assembled returns a store over a database.
 func assembled(below *dispatch.Store, d *db.DB, o Options) *Store {
-	wings := feeds.New(reads.New(definitions.New(below.Over(d), d, o.Keys), d), d)
-	return &Store{Store: retention.New(wings, d, access.AuditRetention(o.AuditRetention)), db: d}
+	s := &Store{db: d, dispatchStore: below.Over(d)}
+	s.definitionsStore = definitions.New(s.dispatchStore, d, o.Keys)
+	s.readsStore = reads.New(s.dispatchStore, s.definitionsStore, d)
+	s.feedsStore = feeds.New(s.dispatchStore, s.definitionsStore, s.readsStore, d)
+	s.retentionStore = retention.New(s.dispatchStore, s.definitionsStore, d, access.AuditRetention(o.AuditRetention))
+	return s
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is

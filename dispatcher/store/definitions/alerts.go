@@ -222,7 +222,7 @@ func (s *Store) writeAlert(ctx context.Context, t *dispatch.Tx, c alert.Change) 
 
 // DeleteAlert deletes an alert with its states.
 func (s *Store) DeleteAlert(ctx context.Context, app, name string, change input.Change) error {
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		if _, err := LockApp(ctx, t, app); err != nil {
 			return err
 		}

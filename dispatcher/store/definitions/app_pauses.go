@@ -72,7 +72,7 @@ func (s *Store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPa
 	if err := asked.Validate(); err != nil {
 		return pause, err
 	}
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		if _, err := LockApp(ctx, t, app); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func startFollowing(ctx context.Context, t *dispatch.Tx, app string) error {
 
 // EndAppPause ends a pause, and lets the first portion of jobs follow.
 func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Change) error {
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		if _, err := LockApp(ctx, t, app); err != nil {
 			return err
 		}
@@ -327,19 +327,19 @@ func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 	pauses, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (p dispatcher.AppPause, err error) {
 		err = row.Scan(&p.App, &p.ID)
 		return p, err
-	}, over, now.UnixMilli(), limit+s.Asides.Count(dispatcher.WorkPauses))
+	}, over, now.UnixMilli(), limit+s.dispatch.Asides.Count(dispatcher.WorkPauses))
 	if err != nil {
 		return 0, fmt.Errorf("look for pauses of apps that are over: %w", err)
 	}
 	var errs []error
 	item := func(p dispatcher.AppPause) string { return "pause " + p.ID }
-	for _, pause := range dispatch.WithoutAsides(s.Asides, dispatcher.WorkPauses, pauses, item, now) {
+	for _, pause := range dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkPauses, pauses, item, now) {
 		err := dispatcher.WithoutPanic(func() error {
 			return s.EndAppPause(ctx, pause.App, pause.ID, input.Change{Actor: pausesActor, Now: now})
 		})
 		if s.ofPause(ctx, err) {
 			row := dispatch.AsideRow{Work: dispatcher.WorkPauses, Item: item(pause), App: run.AppID(pause.App)}
-			if err = s.SetAside(ctx, row, err, now); err == nil {
+			if err = s.dispatch.SetAside(ctx, row, err, now); err == nil {
 				continue
 			}
 		}
@@ -355,7 +355,7 @@ func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 
 // ofPause tells whether an error of the end of a pause is about what is stored, and not that somebody else was faster.
 func (s *Store) ofPause(ctx context.Context, err error) bool {
-	return s.OfStored(ctx, err) && !errors.Is(err, dispatcher.ErrNotFound) && !errors.Is(err, dispatcher.ErrPrecondition)
+	return s.dispatch.OfStored(ctx, err) && !errors.Is(err, dispatcher.ErrNotFound) && !errors.Is(err, dispatcher.ErrPrecondition)
 }
 
 // pausesActor is who ends a pause whose time is over, as the audit log names it.
@@ -378,13 +378,13 @@ func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (p paused, err error) {
 		err = row.Scan(&p.app, &p.job, &p.trigger, &p.revision)
 		return p, err
-	}, over, now.UnixMilli(), limit+s.Asides.Count(dispatcher.WorkPauses))
+	}, over, now.UnixMilli(), limit+s.dispatch.Asides.Count(dispatcher.WorkPauses))
 	if err != nil {
 		return 0, fmt.Errorf("look for pauses of jobs that are over: %w", err)
 	}
 	var errs []error
 	item := func(p paused) string { return dispatch.JobItem(run.JobID(p.app, p.job)) }
-	for _, p := range dispatch.WithoutAsides(s.Asides, dispatcher.WorkPauses, found, item, now) {
+	for _, p := range dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkPauses, found, item, now) {
 		change := input.Change{Actor: pausesActor, IfRevision: p.revision, Now: now}
 		err := dispatcher.WithoutPanic(func() error {
 			_, err := s.PauseJob(ctx, p.app, p.job, p.trigger, false, change)
@@ -392,7 +392,7 @@ func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 		})
 		if s.ofPause(ctx, err) {
 			row := dispatch.AsideRow{Work: dispatcher.WorkPauses, Item: item(p), Job: run.JobID(p.app, p.job)}
-			if err = s.SetAside(ctx, row, err, now); err == nil {
+			if err = s.dispatch.SetAside(ctx, row, err, now); err == nil {
 				continue
 			}
 		}

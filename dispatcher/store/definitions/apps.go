@@ -318,7 +318,7 @@ func mustBeEmpty(ctx context.Context, t *dispatch.Tx, app string) error {
 
 // DeleteApp deletes an app without jobs, calendars, groups and alerts.
 func (s *Store) DeleteApp(ctx context.Context, name string, change input.Change) error {
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		app, err := LockApp(ctx, t, name)
 		if err != nil {
 			return err

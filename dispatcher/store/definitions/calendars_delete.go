@@ -15,7 +15,7 @@ import (
 
 // DeleteCalendar deletes a calendar that nothing uses.
 func (s *Store) DeleteCalendar(ctx context.Context, app, name string, change input.Change) error {
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		all, calendar, err := calendarToDelete(ctx, t, app, name)
 		if err == nil {
 			err = unused(ctx, t, all, app, name)
@@ -30,7 +30,7 @@ func (s *Store) DeleteCalendar(ctx context.Context, app, name string, change inp
 // DeleteCalendarWhenUnused deletes a calendar, or marks it until its last use is dropped.
 func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 	change input.Change) (marked *dispatcher.Calendar, err error) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		marked = nil
 		all, calendar, err := calendarToDelete(ctx, t, app, name)
 		if err != nil {

@@ -87,7 +87,7 @@ func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]
 func (s *Store) SetCarriedState(ctx context.Context, app, name string, state json.RawMessage, change input.Change) (
 	stored run.CarriedState, err error,
 ) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		job, err := s.FindJob(ctx, t, app, name, t.ForUpdate())
 		if err != nil {
 			return err

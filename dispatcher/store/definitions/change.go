@@ -73,7 +73,7 @@ func Redefine[B, D, T any](ctx context.Context, s *Store, by input.Change, r Red
 	if refused != nil || done {
 		return stored, before, refused
 	}
-	err = s.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) (err error) {
+	err = s.dispatch.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) (err error) {
 		stored, before, err = r.In(ctx, t)
 		return err
 	})

@@ -82,7 +82,7 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 	if _, _, err := admitEndpoint(ctx, s.db.Read, "", app, group, endpoint, change.Now); err != nil {
 		return stored, false, err
 	}
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		// Registrations of one group queue at its row, so that two cannot both be its last.
 		declared, there, err := admitEndpoint(ctx, t, t.ForUpdate(), app, group, endpoint, t.At)
 		if err != nil {
@@ -181,7 +181,7 @@ func writeRegistered(ctx context.Context, t *dispatch.Tx, group target.EndpointG
 
 // DeregisterEndpoint removes an endpoint that registered itself.
 func (s *Store) DeregisterEndpoint(ctx context.Context, app, group, id string, change input.Change) error {
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 group, $2 id
 		const remove = `DELETE FROM endpoints WHERE group_id = $1 AND id = $2 AND source = 'registered'`
 		removed, err := db.Affect(ctx, t, remove, run.GroupID(app, group), id)
@@ -199,7 +199,7 @@ func (s *Store) DeregisterEndpoint(ctx context.Context, app, group, id string, c
 // DrainEndpoint sets or lifts an operator's drain of an endpoint.
 func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draining bool,
 	change input.Change) (stored target.Endpoint, err error) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		declared, err := findGroup(ctx, t, app, group, "")
 		if err != nil {
 			return err
@@ -342,18 +342,18 @@ func (s *Store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (
 	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return 0, err
 	}
-	most := limit + s.Asides.Count(dispatcher.WorkEndpoints)
+	most := limit + s.dispatch.Asides.Count(dispatcher.WorkEndpoints)
 	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (e expiredEndpoint, err error) {
 		return e, row.Scan(&e.group, &e.app, &e.id)
 	}, expiredEndpoints, now.UnixMilli(), most)
 	if err == nil {
-		found = dispatch.WithoutAsides(s.Asides, dispatcher.WorkEndpoints, found, expiredEndpoint.item, now)
-		err = dispatch.InParts(ctx, s.OfStored, found[:min(len(found), limit)], func(part []expiredEndpoint) error {
+		found = dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkEndpoints, found, expiredEndpoint.item, now)
+		err = dispatch.InParts(ctx, s.dispatch.OfStored, found[:min(len(found), limit)], func(part []expiredEndpoint) error {
 			removed, err := s.removeExpired(ctx, part, now)
 			expired += removed
 			return err
 		}, func(e expiredEndpoint, why error) error {
-			return s.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkEndpoints, Item: e.item(), App: e.app}, why, now)
+			return s.dispatch.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkEndpoints, Item: e.item(), App: e.app}, why, now)
 		})
 	}
 	if err != nil {
@@ -369,7 +369,7 @@ func (s *Store) removeExpired(ctx context.Context, endpoints []expiredEndpoint, 
 	for _, e := range endpoints {
 		groups, ids = append(groups, e.group), append(ids, e.id)
 	}
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 now, from $2 on: the endpoints. PostgreSQL looks at the outer condition again after a heartbeat that came first.
 		remove := t.Rows(0, 2, "", db.Col("group_id", db.Bigint), db.Col("id", db.Text)) + ` DELETE FROM endpoints
 			WHERE expires_at <= $1 AND (group_id, id) IN (SELECT b.group_id, b.id FROM b) RETURNING group_id`

@@ -196,7 +196,7 @@ func (s *Store) writeGroup(ctx context.Context, t *dispatch.Tx, old *target.Endp
 
 // DeleteGroup deletes a group that no job names, with its endpoints.
 func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.Change) error {
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		if _, err := LockApp(ctx, t, app); err != nil {
 			return err
 		}

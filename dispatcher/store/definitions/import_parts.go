@@ -97,7 +97,7 @@ func (s *Store) BeginImport(ctx context.Context, export access.Export, change in
 		return nil, err
 	}
 	for more := true; more && err == nil; {
-		err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) (err error) {
+		err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) (err error) {
 			more, err = endLeftRuns(ctx, t, export.App.Name)
 			return err
 		})
@@ -169,7 +169,7 @@ func (i *AppImport) Part(ctx context.Context) (more bool, err error) {
 	var done int
 	var until int64
 	var problems input.Problems
-	err = i.s.Change(ctx, i.change, func(ctx context.Context, t *dispatch.Tx) error { // it may be run again
+	err = i.s.dispatch.Change(ctx, i.change, func(ctx context.Context, t *dispatch.Tx) error { // it may be run again
 		done, problems, t.Importing = i.done, slices.Clone(i.problems), true
 		until = t.At.Add(importLease).UnixMilli()
 		if i.until != 0 {
@@ -286,7 +286,7 @@ func (s *Store) removeCutOff(ctx context.Context, app string, now time.Time) (bo
 func (s *Store) removeImport(ctx context.Context, app string, until int64, now time.Time) error {
 	for more := true; more; {
 		var next int64
-		err := s.Change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
+		err := s.dispatch.Change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
 			t.Importing = true
 			next = max(t.At.Add(importLease).UnixMilli(), until)
 			if err = holdImport(ctx, t, app, until, next); err == nil {

@@ -53,13 +53,13 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 		return rolled, err
 	}
 	of := func(j stateRow) string { return dispatch.JobItem(j.ID) }
-	err = dispatch.InParts(ctx, s.OfStored, dispatch.WithoutAsides(s.Asides, dispatcher.WorkStates, jobs, of, db.WallClock()),
+	err = dispatch.InParts(ctx, s.dispatch.OfStored, dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkStates, jobs, of, db.WallClock()),
 		func(part []stateRow) error {
 			changed, err := s.rollUpPage(ctx, part)
 			rolled.Changed += changed
 			return err
 		}, func(j stateRow, why error) error {
-			return s.SetJobAside(ctx, dispatcher.WorkStates, j.ID, why, time.Time{})
+			return s.dispatch.SetJobAside(ctx, dispatcher.WorkStates, j.ID, why, time.Time{})
 		})
 	if err != nil {
 		return rolled, err
@@ -172,7 +172,7 @@ func (s *Store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b
 			WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64
-	err := s.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
+	err := s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
 		var err error
 		changed, err = t.Affect(ctx, write, append([]any{t.At.UnixMilli()}, s.db.Batch(ids, revisions, from, to)...)...)
 		return err

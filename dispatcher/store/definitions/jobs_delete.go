@@ -13,7 +13,7 @@ import (
 
 // DeleteJob deletes a job and retires its triggers. Its ledger stays.
 func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Change) error {
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		// As a PUT locks them: removeUnused needs the app.
 		if _, err := LockApp(ctx, t, app); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 			return err

@@ -140,8 +140,8 @@ func countWaitingRuns(ctx context.Context, t *dispatch.Tx, app string, most int)
 // WaitingRuns adds places that a node has given, and returns how many runs of each of these apps wait.
 func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
 	waiting := map[string]int64{}
-	err := dispatch.InParts(ctx, s.OfStored, db.SortedKeys(given), func(apps []string) error {
-		return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
+	err := dispatch.InParts(ctx, s.dispatch.OfStored, db.SortedKeys(given), func(apps []string) error {
+		return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
 			for _, app := range apps {
 				if err = AddWaiting(ctx, t, app, given[app].Given); err == nil {
 					waiting[app], err = WaitingRunsOf(ctx, t, app, given[app].Most)
@@ -152,7 +152,9 @@ func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.Giv
 			}
 			return nil
 		})
-	}, func(app string, why error) error { return s.SetAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
+	}, func(app string, why error) error {
+		return s.dispatch.SetAppAside(ctx, dispatcher.WorkUsage, app, why, now)
+	})
 	return waiting, err
 }
 
@@ -187,15 +189,17 @@ func MayKeep(ctx context.Context, t *dispatch.Tx, app access.App, payload []byte
 // removes what lies further back than the longest retention.
 func (s *Store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
 	kept = map[string]int64{}
-	err = dispatch.InParts(ctx, s.OfStored, db.SortedKeys(added),
+	err = dispatch.InParts(ctx, s.dispatch.OfStored, db.SortedKeys(added),
 		func(apps []string) error { return s.keepBytes(ctx, added, apps, kept, now) },
-		func(app string, why error) error { return s.SetAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
+		func(app string, why error) error {
+			return s.dispatch.SetAppAside(ctx, dispatcher.WorkUsage, app, why, now)
+		})
 	return kept, err
 }
 
 // keepBytes is KeepBytes of some apps, in one transaction.
 func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []string, kept map[string]int64, now time.Time) error {
-	return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
+	return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
 		today := db.Day(t.At.UnixMilli())
 		for _, app := range apps {
 			// $1 app, $2 day, $3 bytes

@@ -197,12 +197,12 @@ func againOf(job dispatcher.Job, name string, calendars dispatcher.Calendars, ag
 func (s *Store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
 	note func(ctx context.Context, t *dispatch.Tx, won []int64) error,
 ) (moved int, err error) {
-	err = dispatch.InParts(ctx, s.OfStored, slices.Sorted(maps.Keys(triggers)), func(ids []int64) error {
+	err = dispatch.InParts(ctx, s.dispatch.OfStored, slices.Sorted(maps.Keys(triggers)), func(ids []int64) error {
 		n, err := s.writeRescheduledPart(ctx, triggers, ids, now, note)
 		moved += n
 		return err
 	}, func(id int64, why error) error {
-		return s.QuarantineAlone(ctx, dispatcher.WorkZones, id, triggers[id].from.revision, why, now)
+		return s.dispatch.QuarantineAlone(ctx, dispatcher.WorkZones, id, triggers[id].from.revision, why, now)
 	})
 	if err != nil {
 		return moved, fmt.Errorf("move %d triggers: %w", len(triggers), err)
@@ -218,7 +218,7 @@ func (s *Store) writeRescheduledPart(ctx context.Context, triggers map[int64]res
 	for _, id := range ids {
 		moves[id] = triggers[id].move
 	}
-	err = s.Change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		won, err := writeMoves(ctx, t, moves, 0)
 		if err != nil {
 			return err
@@ -281,7 +281,7 @@ func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 
 // noteZones notes that all fire times are by this program's zones.
 func (s *Store) noteZones(ctx context.Context, now time.Time) error {
-	return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 zones, $2 now
 		_, err := t.ExecContext(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.At.UnixMilli())
 		return err
@@ -322,16 +322,16 @@ func (s *Store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 		done.More = true
 		return done, nil // once more from the first: what was changed meanwhile may be as due as before
 	}
-	if err := s.UnfoldRolledBack(ctx); err != nil {
+	if err := s.dispatch.UnfoldRolledBack(ctx); err != nil {
 		return done, err
 	}
-	if done.Runs, err = s.EndRuns(ctx, dispatcher.WorkLost, s.Hot.RollbackSkip, dispatch.SkippableRuns, now); err != nil {
+	if done.Runs, err = s.dispatch.EndRuns(ctx, dispatcher.WorkLost, s.dispatch.Hot.RollbackSkip, dispatch.SkippableRuns, now); err != nil {
 		return done, fmt.Errorf("end runs: %w", err)
 	}
 	if done.More = done.Runs > 0; done.More {
 		return done, nil
 	}
-	return done, s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	return done, s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		// Another rollback may have been noticed meanwhile, about which no operator has decided.
 		if again, found, err := dispatch.LockRollback(ctx, t); err != nil || !found || again != r {
 			return err

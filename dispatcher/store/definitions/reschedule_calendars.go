@@ -179,7 +179,7 @@ func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
 func (s *Store) SetZones(ctx context.Context, release string, archive []byte, change input.Change) (
 	set dispatcher.ZoneSetting, err error,
 ) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		before, _, err := db.First(ctx, t, scanZoneSetting, zoneSetting)
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ func (s *Store) SetZones(ctx context.Context, release string, archive []byte, ch
 // NoteZones notes which release a node computes with. If it was another one, no release counts as that of all fire times any more, so
 // that they are worked out again once all nodes compute with the same.
 func (s *Store) NoteZones(ctx context.Context, id run.NodeID, release string) error {
-	return s.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 node, $2 release
 		const other = `SELECT 1 FROM nodes WHERE id = $1 AND zones <> $2`
 		if _, differs, err := db.First(ctx, t, db.ScanInt, other, id, release); err != nil || !differs {

@@ -280,7 +280,7 @@ func (s *Store) RewrapSecrets(ctx context.Context, change input.Change) (int, er
 		return 0, fmt.Errorf("rewrap secrets: %w", dispatcher.ErrKeyMissing)
 	}
 	count := 0
-	err := s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err := s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		count = 0
 		for _, others := range []string{othersOfJobs, othersOfGroups} {
 			rewrapped, err := s.rewrap(ctx, t, others)
@@ -358,7 +358,7 @@ const callbackKeyPlace = "installation callback_key"
 func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
 	key, done, err := s.readCallbackKey(ctx, s.db.Read)
 	if err == nil && !done {
-		err = s.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
+		err = s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
 			// Another node may draw one just now.
 			if _, _, err := db.First(ctx, t, db.ScanText, `SELECT id FROM installation`+t.ForUpdate()); err != nil {
 				return err

@@ -49,7 +49,7 @@ func (s *Store) CreateSession(ctx context.Context, session access.Session, chang
 		identity = dispatch.OrNullText(raw)
 	}
 	apps := slices.Sorted(slices.Values(session.Token.Apps))
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 id, $2 hash, $3 token, $4 identity, $5 rules, $6 now, $7 when it ends, $8 apps
 		const insert = `INSERT INTO sessions (` + sessionColumns + `, apps) VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8)`
 		if _, err := t.Affect(ctx, insert, session.ID, hex.EncodeToString(session.Hash[:]), session.Token.ID, identity, session.Rules,
@@ -153,7 +153,7 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 
 // useSession records the use of a session. Of requests at the same time one writes.
 func (s *Store) useSession(ctx context.Context, id string, now time.Time) error {
-	return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 id, $2 now, $3 the latest use that is to be recorded again
 		const use = `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at <= $3`
 		_, err := t.Affect(ctx, use, id, t.At.UnixMilli(), t.At.Add(-access.SessionRenewal).UnixMilli())
@@ -163,7 +163,7 @@ func (s *Store) useSession(ctx context.Context, id string, now time.Time) error 
 
 // EndSession ends a session.
 func (s *Store) EndSession(ctx context.Context, id string, change input.Change) error {
-	return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 id
 		ended, err := t.Affect(ctx, `DELETE FROM sessions WHERE id = $1`, id)
 		if err != nil || ended == 0 {
@@ -175,7 +175,7 @@ func (s *Store) EndSession(ctx context.Context, id string, change input.Change) 
 
 // EndSessions ends all sessions of a token or of an identity.
 func (s *Store) EndSessions(ctx context.Context, tokenID string, change input.Change) (ended int, err error) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 token
 		ids, err := db.Collect(ctx, t, db.ScanText, `DELETE FROM sessions WHERE token_id = $1 RETURNING id`, tokenID)
 		ended = len(ids)

@@ -8,14 +8,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
-// Store adds the definitions to the dispatch.
+// Store keeps the definitions over the dispatch.
 type Store struct {
-	*dispatch.Store
-	db   *db.DB
-	keys *seal.Keys
+	dispatch *dispatch.Store
+	db       *db.DB
+	keys     *seal.Keys
 }
 
-// New returns a store over the database d of below. keys encrypt the values of secrets; nil: none can be stored.
-func New(below *dispatch.Store, d *db.DB, keys *seal.Keys) *Store {
-	return &Store{Store: below, db: d, keys: keys}
+// New returns a store over the database d. keys encrypt the values of secrets; nil: none can be stored.
+func New(dispatch *dispatch.Store, d *db.DB, keys *seal.Keys) *Store {
+	return &Store{dispatch: dispatch, db: d, keys: keys}
 }

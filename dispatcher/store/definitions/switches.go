@@ -107,7 +107,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 		ofSwitch = `SELECT name FROM apps WHERE switched_to IS NOT NULL ORDER BY id LIMIT $1`
 		ofPauses = `SELECT name FROM apps WHERE paused_to IS NOT NULL ORDER BY id LIMIT $1`
 	)
-	most := dispatch.PendingMost + s.Asides.Count(dispatcher.WorkPauses)
+	most := dispatch.PendingMost + s.dispatch.Asides.Count(dispatcher.WorkPauses)
 	switched, err := db.Collect(ctx, s.db.Read, db.ScanText, ofSwitch, most)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for switched apps: %w", err)
@@ -116,14 +116,14 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 	if err != nil {
 		return 0, false, fmt.Errorf("look for apps whose pauses changed: %w", err)
 	}
-	sets, err := s.SwitchedSets(ctx)
+	sets, err := s.dispatch.SwitchedSets(ctx)
 	if err != nil {
 		return 0, false, err
 	}
 	more = len(switched) == most || len(pausing) == most || len(sets) == dispatch.PendingMost
 	var errs []error
 	step := func(what, item string, app string, do func() (int, bool, error)) {
-		err := s.OrAside(ctx, func() error {
+		err := s.dispatch.OrAside(ctx, func() error {
 			n, left, err := do()
 			followed, more = followed+n, more || left
 			return err
@@ -132,13 +132,13 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 			if app != "" {
 				row.App = run.AppID(app)
 			}
-			return s.SetAside(ctx, row, why, time.Time{})
+			return s.dispatch.SetAside(ctx, row, why, time.Time{})
 		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("let %d triggers follow %s: %w", limit, what, err))
 		}
 	}
-	for _, app := range dispatch.WithoutAsides(s.Asides, dispatcher.WorkPauses, switched, dispatch.AppItem, db.WallClock()) {
+	for _, app := range dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkPauses, switched, dispatch.AppItem, db.WallClock()) {
 		step("the switch of app "+app, dispatch.AppItem(app), app, func() (int, bool, error) {
 			n, err := s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *dispatch.Tx) (int, error) {
 				return followApp(ctx, t, run.AppID(app), limit)
@@ -146,7 +146,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 			return n, n == limit, err
 		})
 	}
-	for _, app := range dispatch.WithoutAsides(s.Asides, dispatcher.WorkPauses, pausing, dispatch.AppItem, db.WallClock()) {
+	for _, app := range dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkPauses, pausing, dispatch.AppItem, db.WallClock()) {
 		step("the pauses of app "+app, dispatch.AppItem(app), app, func() (int, bool, error) { return s.followPauses(ctx, app, limit) })
 	}
 	for _, labels := range sets {
@@ -163,7 +163,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 // follow lets a portion of clocks follow, and tells the nodes if there were any.
 func (s *Store) follow(ctx context.Context, changed dispatcher.Notification,
 	portion func(context.Context, *dispatch.Tx) (int, error)) (followed int, err error) {
-	err = s.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
 		if followed, err = portion(ctx, t); followed > 0 {
 			t.Notify(changed)
 		}

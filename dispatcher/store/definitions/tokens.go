@@ -45,7 +45,7 @@ func scanToken(row db.Scanner) (access.APIToken, error) {
 // CreateToken stores a token on behalf of the system.
 func (s *Store) CreateToken(ctx context.Context, token access.APIToken) error {
 	by := input.Change{Actor: "system", IfAbsent: true, Now: token.CreatedAt}
-	return s.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) error {
 		_, err := createToken(ctx, t, token.Normal())
 		return err
 	})
@@ -134,7 +134,7 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 	if err := rotation.Validate(); err != nil {
 		return stored, err
 	}
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		old, err := findToken(ctx, t, name, t.ForUpdate())
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func (s *Store) Tokens(ctx context.Context, page input.Page) ([]access.APIToken,
 // UseTokens records when tokens were last used. Nodes that serve one token do not all write: one that finds a
 // later minute than its own leaves it.
 func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
-	return s.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
+	return s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 id, $2 when it was used, $3 a minute before
 		const use = `UPDATE api_tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $3)`
 		for _, id := range slices.Sorted(maps.Keys(used)) { // in an order, so that no two nodes wait for each other

@@ -122,7 +122,7 @@ func (s *Store) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.Tri
 	defer cancel()
 	args := s.db.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))
 	all := make([]dispatcher.TriggerVersion, 0, len(ids))
-	_, err := s.db.Execute(ctx, s.Hot.Triggers, args, func(row db.Scanner) error {
+	_, err := s.db.Execute(ctx, s.dispatch.Hot.Triggers, args, func(row db.Scanner) error {
 		var t dispatch.TriggerRow
 		err := row.Scan(dispatch.TriggerRead.Refs(&t)...)
 		all = append(all, t.Version())

@@ -44,7 +44,7 @@ func (s *Store) UnmuteAlert(ctx context.Context, app, name string, change input.
 
 func (s *Store) changeMute(ctx context.Context, app, name, action string, change input.Change,
 	next func(time.Time) (*alert.Mute, error)) (stored alert.Alert, err error) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		alert, err := definitions.FindAlert(ctx, t, app, name, t.ForUpdate())
 		if err == nil {
 			err = t.Allow(alert.Revision)
@@ -88,7 +88,7 @@ func mutedOrNil(m *alert.Mute) any {
 
 // TestAlert queues a notification that tests the destination of an alert.
 func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Change) (r run.Run, err error) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		alert, err := definitions.FindAlert(ctx, t, app, name, "")
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 			err = fmt.Errorf("alert %s was tested in this millisecond: %w", input.Echo(name), dispatcher.ErrConflict)
 		}
 		if err == nil {
-			r, err = s.FindRun(ctx, t, key.String())
+			r, err = s.reads.FindRun(ctx, t, key.String())
 		}
 		if err != nil {
 			return err

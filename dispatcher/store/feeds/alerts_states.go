@@ -70,7 +70,7 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 	change input.Change, do func(*definitions.Judgement, int64, alert.Rule) bool, check func(time.Time) error) (
 	states []alert.State, err error,
 ) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		a, err := definitions.FindAlert(ctx, t, app, name, "")
 		if err == nil && check != nil {
 			err = check(t.At)
@@ -103,7 +103,7 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 		if _, err := j.Finish(ctx); err != nil {
 			return err
 		}
-		states, err = s.StatesOfAlerts(ctx, t, alert.StateQuery{App: app, Alert: name, Job: jobName,
+		states, err = s.reads.StatesOfAlerts(ctx, t, alert.StateQuery{App: app, Alert: name, Job: jobName,
 			Page: input.Page{Limit: len(target.AlertConditions)}}, t.At)
 		if err != nil {
 			return err

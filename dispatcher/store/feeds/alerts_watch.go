@@ -48,18 +48,18 @@ func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit in
 func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 limit
 	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
-	apps, err := db.Collect(ctx, s.db.Read, db.ScanText, pending, 1+s.Asides.Count(dispatcher.WorkAlerts))
-	apps = dispatch.WithoutAsides(s.Asides, dispatcher.WorkAlerts, apps, dispatch.AppItem, now)
+	apps, err := db.Collect(ctx, s.db.Read, db.ScanText, pending, 1+s.dispatch.Asides.Count(dispatcher.WorkAlerts))
+	apps = dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkAlerts, apps, dispatch.AppItem, now)
 	if err != nil || len(apps) == 0 {
 		return err
 	}
 	var portion definitions.Swept
-	err = s.OrAside(ctx, func() error {
-		return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
+	err = s.dispatch.OrAside(ctx, func() error {
+		return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
 			portion, err = definitions.SweepAlerts(ctx, t, run.AppID(apps[0]), limit)
 			return err
 		})
-	}, func(why error) error { return s.SetAppAside(ctx, dispatcher.WorkAlerts, apps[0], why, now) })
+	}, func(why error) error { return s.dispatch.SetAppAside(ctx, dispatcher.WorkAlerts, apps[0], why, now) })
 	done.Jobs, done.Notified, done.More = done.Jobs+portion.Jobs, done.Notified+portion.Notified, true // another app may be next
 	return err
 }
@@ -78,7 +78,7 @@ func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done
 	if err != nil || len(states) == 0 {
 		return err
 	}
-	err = dispatch.InParts(ctx, s.OfStored, states, func(part []dueState) error {
+	err = dispatch.InParts(ctx, s.dispatch.OfStored, states, func(part []dueState) error {
 		notified, err := s.lookAtStates(ctx, part, now)
 		done.Notified += notified
 		return err
@@ -90,7 +90,7 @@ func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done
 // setStateAside sets a state of an alert aside, and defers the next look at it.
 func (s *Store) setStateAside(ctx context.Context, state dueState, why error, now time.Time) error {
 	item := "alert state " + strconv.FormatInt(state.id, 10)
-	if err := s.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkAlerts, Item: item, Job: state.job}, why, now); err != nil {
+	if err := s.dispatch.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkAlerts, Item: item, Job: state.job}, why, now); err != nil {
 		return err
 	}
 	// $1 work, $2 item, $3 state
@@ -106,7 +106,7 @@ func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Ti
 	for i, state := range states {
 		ids[i], jobs[i] = state.id, state.job
 	}
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		j, err := definitions.Judge(ctx, t, jobs)
 		if err != nil {
 			return err

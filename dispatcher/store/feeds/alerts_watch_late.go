@@ -50,12 +50,14 @@ func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit 
 			late = append(late, f)
 		}
 	}
-	late = dispatch.WithoutAsides(s.Asides, dispatcher.WorkAlerts, late, func(f lateFire) string { return dispatch.JobItem(f.job) }, now)
-	err = dispatch.InParts(ctx, s.OfStored, late, func(part []lateFire) error {
+	late = dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkAlerts, late, func(f lateFire) string { return dispatch.JobItem(f.job) }, now)
+	err = dispatch.InParts(ctx, s.dispatch.OfStored, late, func(part []lateFire) error {
 		notified, err := s.tellLate(ctx, part, now)
 		done.Notified += notified
 		return err
-	}, func(f lateFire, why error) error { return s.SetJobAside(ctx, dispatcher.WorkAlerts, f.job, why, now) })
+	}, func(f lateFire, why error) error {
+		return s.dispatch.SetJobAside(ctx, dispatcher.WorkAlerts, f.job, why, now)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (
 	for i, f := range fires {
 		jobs[i] = f.job
 	}
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		j, err := definitions.Judge(ctx, t, jobs)
 		if err != nil {
 			return err

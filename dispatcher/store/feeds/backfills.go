@@ -84,7 +84,7 @@ func (s *Store) Backfill(ctx context.Context, app, id string) (repeat.Backfill, 
 func (s *Store) Backfills(ctx context.Context, query repeat.BackfillQuery) ([]repeat.Backfill, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	of, err := s.IDsOf(ctx, query.App, query.Job, "")
+	of, err := s.reads.IDsOf(ctx, query.App, query.Job, "")
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +121,8 @@ func (s *Store) CreateBackfill(
 	if err != nil {
 		return created, fmt.Errorf("write the schedules of a backfill: %w", err)
 	}
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
-		job, err := s.FindJob(ctx, t, app, name, t.ForUpdate())
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		job, err := s.definitions.FindJob(ctx, t, app, name, t.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func auditBackfill(ctx context.Context, t *dispatch.Tx, action string, b repeat.
 func (s *Store) ChangeBackfill(
 	ctx context.Context, app, id string, action repeat.BackfillAction, change input.Change,
 ) (repeat.Backfill, error) {
-	changed, _, err := definitions.Redefine(ctx, s.Store.Store, change, definitions.Redefinition[backfill, repeat.Backfill, repeat.Backfill]{
+	changed, _, err := definitions.Redefine(ctx, s.definitions, change, definitions.Redefinition[backfill, repeat.Backfill, repeat.Backfill]{
 		Load: func(ctx context.Context, from definitions.Source) (backfill, error) {
 			return findBackfill(ctx, from, app, id, from.Lock)
 		},

@@ -40,7 +40,7 @@ type feeding struct {
 
 // FeedBackfill counts what has ended of a backfill, and queues what may begin.
 func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed repeat.FedBackfill, err error) {
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 backfill
 		row, found, err := db.First(ctx, t, scanBackfill, backfillRows+`f.id = $1 AND f.ended_at IS NULL`+db.LockOf(t.ForUpdate(), "f"), id)
 		if err != nil || !found {
@@ -135,7 +135,7 @@ func (s *Store) queueNext(ctx context.Context, t *dispatch.Tx, f *feeding) (exha
 	if f.unreadable != nil {
 		return false, f.unreadable
 	}
-	if f.job, err = s.FindJob(ctx, t, f.App, f.Job, ""); err != nil {
+	if f.job, err = s.definitions.FindJob(ctx, t, f.App, f.Job, ""); err != nil {
 		return false, err
 	}
 	free := f.free(t.At)

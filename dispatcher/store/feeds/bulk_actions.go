@@ -103,7 +103,7 @@ func (s *Store) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec)
 		return count, err
 	}
 	if spec.Action == repeat.BulkRetryRuns {
-		found, err := s.CountDeadLetters(ctx, spec.Filter.Dead(app, input.Page{}), repeat.MostBulkCounted)
+		found, err := s.reads.CountDeadLetters(ctx, spec.Filter.Dead(app, input.Page{}), repeat.MostBulkCounted)
 		return repeat.BulkCount{Total: found.Count, More: found.More}, err
 	}
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
@@ -136,7 +136,7 @@ func (s *Store) countSelected(ctx context.Context, app string, filter repeat.Bul
 
 // countUnended counts the runs of an app that are not over and that a filter selects, up to most.
 func (s *Store) countUnended(ctx context.Context, app string, filter repeat.BulkFilter, most int) (int, error) {
-	of, err := s.IDsOf(ctx, app, filter.Job, "")
+	of, err := s.reads.IDsOf(ctx, app, filter.Job, "")
 	if err != nil {
 		return 0, err
 	}
@@ -147,11 +147,11 @@ func (s *Store) countUnended(ctx context.Context, app string, filter repeat.Bulk
 	if of.Job != 0 {
 		w.Add("r.job_id = %s", of.Job)
 	}
-	claimed, err := s.ClaimedNow(ctx)
+	claimed, err := s.reads.ClaimedNow(ctx)
 	if err != nil {
 		return 0, err
 	}
-	many, err := s.HasManyJobs(ctx, run.AppID(app), s.Walks.CountedJobs)
+	many, err := s.reads.HasManyJobs(ctx, run.AppID(app), s.reads.Walks.CountedJobs)
 	if err != nil {
 		return 0, err
 	}
@@ -168,7 +168,7 @@ func (s *Store) CreateBulkAction(
 	if err != nil {
 		return created, fmt.Errorf("write what a bulk action does: %w", err)
 	}
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		if _, err := definitions.ReadApp(ctx, t, app, ""); err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func auditBulk(ctx context.Context, t *dispatch.Tx, action string, b repeat.Bulk
 // CancelBulkAction ends a bulk action.
 func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change input.Change) (repeat.BulkAction, error) {
 	type cancellation = definitions.Redefinition[bulkAction, repeat.BulkAction, repeat.BulkAction]
-	cancelled, _, err := definitions.Redefine(ctx, s.Store.Store, change, cancellation{
+	cancelled, _, err := definitions.Redefine(ctx, s.definitions, change, cancellation{
 		Load: func(ctx context.Context, from definitions.Source) (bulkAction, error) {
 			return findBulk(ctx, from, app, id, from.Lock)
 		},
@@ -246,7 +246,7 @@ func (s *Store) bulkItems(ctx context.Context, app string, spec repeat.BulkSpec,
 	items []bulkItem, next string, err error,
 ) {
 	if spec.Action.OfJobs() {
-		jobs, next, err := s.JobSummaries(ctx, spec.Filter.Jobs(app, page))
+		jobs, next, err := s.reads.JobSummaries(ctx, spec.Filter.Jobs(app, page))
 		for _, job := range jobs {
 			items = append(items, bulkItem{job.Name, dispatcher.JobCursor(app, job.Name)})
 		}
@@ -254,9 +254,9 @@ func (s *Store) bulkItems(ctx context.Context, app string, spec repeat.BulkSpec,
 	}
 	var runs []run.Run
 	if spec.Action == repeat.BulkRetryRuns {
-		runs, err = s.FindDeadLetters(ctx, spec.Filter.Dead(app, page), true)
+		runs, err = s.reads.FindDeadLetters(ctx, spec.Filter.Dead(app, page), true)
 	} else {
-		runs, err = s.Runs(ctx, spec.Filter.Live(app, page))
+		runs, err = s.reads.Runs(ctx, spec.Filter.Live(app, page))
 	}
 	for _, run := range runs {
 		items = append(items, bulkItem{run.ID, run.ID})
@@ -311,7 +311,7 @@ func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step rep
 		step.Adopt = step.Adopt || b.Action == repeat.BulkRunJobs || b.Action == repeat.BulkRetryRuns
 	}
 	step.More = next != ""
-	err = s.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
 		if next == "" {
 			return endBulk(ctx, t, b.id, repeat.BulkComplete, b.cursor)
 		}
@@ -330,7 +330,7 @@ var errMovedOn = errors.New("the bulk action has moved on")
 // that the app has no quota left for it now.
 func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wait bool, err error) {
 	var unfolded []int64
-	err = s.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
 		if err := moveBulk(ctx, t, b, item.cursor, bulkProgress{done: 1}); err != nil {
 			return err
 		}
@@ -338,7 +338,7 @@ func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 		failpoint.Hit(failpoint.InBulkAction)
 		return err
 	})
-	s.Claims.Forget(unfolded...)
+	s.dispatch.Claims.Forget(unfolded...)
 	var why string
 	problem, isProblem := errors.AsType[*input.Problem](err)
 	var problems input.Problems
@@ -346,7 +346,7 @@ func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 	case err == nil || errors.Is(err, errMovedOn):
 		return false, err
 	case isProblem && (problem.Code == input.CodeBoundQuota || problem.Code == input.CodeBoundSuspended):
-		return true, s.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
+		return true, s.dispatch.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
 			return moveBulk(ctx, t, b, b.cursor, bulkProgress{waits: problem.Message})
 		})
 	case isProblem:
@@ -354,12 +354,12 @@ func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 	case errors.As(err, &problems):
 		why = item.name + ": " + problems.Error()
 	case errors.Is(err, errSame), errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrNotFound):
-	case b.Tries+1 < mostBulkTries || !s.OfStored(ctx, err):
+	case b.Tries+1 < mostBulkTries || !s.dispatch.OfStored(ctx, err):
 		return false, err
 	default:
 		why = item.name + ": " + err.Error()
 	}
-	return false, s.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
+	return false, s.dispatch.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
 		return moveBulk(ctx, t, b, item.cursor, bulkProgress{skipped: 1, problem: why})
 	})
 }
@@ -372,14 +372,14 @@ func (s *Store) doBulk(ctx context.Context, t *dispatch.Tx, b bulkAction, name s
 	switch b.Action {
 	case repeat.BulkPauseJobs, repeat.BulkResumeJobs:
 		pause := b.Action == repeat.BulkPauseJobs
-		job, err := s.FindJob(ctx, t, b.App, name, t.ForUpdate())
+		job, err := s.definitions.FindJob(ctx, t, b.App, name, t.ForUpdate())
 		if err != nil {
 			return nil, err
 		}
 		if job.Paused == pause { // the pause of somebody else keeps its reason
 			return nil, errSame
 		}
-		_, _, err = s.JobPause(b.App, name, "", pause, t.By).In(ctx, t)
+		_, _, err = s.definitions.JobPause(b.App, name, "", pause, t.By).In(ctx, t)
 		return nil, err
 	case repeat.BulkRunJobs:
 		_, err = s.requestRun(ctx, t, b.App, name, nil)

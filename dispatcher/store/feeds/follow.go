@@ -53,7 +53,7 @@ func (s *Store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (d
 
 // followPage follows the ends of a page, and passes over those that another node takes.
 func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher.FollowedEnds, err error) {
-	err = s.Change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *dispatch.Tx) error {
 		ends, err := page.read(ctx, t.Flavor, t, t.LockRows(db.LockToDelete+db.SkipLockedRows), t.At)
 		if err == nil {
 			done, err = followEnds(ctx, t, ends)
@@ -61,7 +61,7 @@ func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher
 		}
 		return err
 	})
-	if s.OfStored(ctx, err) {
+	if s.dispatch.OfStored(ctx, err) {
 		return s.followSingly(ctx, page)
 	}
 	return done, err

@@ -110,7 +110,7 @@ func (s *Store) followSingly(ctx context.Context, page *endsPage) (all dispatche
 	all.More, all.Latest = page.more(ends), latestEnds(ends)
 	for _, end := range ends {
 		one, err := s.followOne(ctx, &end, page.Now)
-		if err != nil && !s.OfStored(ctx, err) {
+		if err != nil && !s.dispatch.OfStored(ctx, err) {
 			return all, err
 		}
 		if err != nil {
@@ -126,7 +126,7 @@ func (s *Store) followSingly(ctx context.Context, page *endsPage) (all dispatche
 
 // followOne follows an end, unless another node has followed it or does so just now.
 func (s *Store) followOne(ctx context.Context, end *dispatch.PendingEnd, now time.Time) (done dispatcher.FollowedEnds, err error) {
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		ends, err := db.Collect(ctx, t, dispatch.ScanPendingEnd, dispatch.PendingEnds(oneEnd+t.LockRows(db.LockToDelete+db.SkipLockedRows)),
 			end.KeyArgs()...)
 		if err == nil {
@@ -145,7 +145,7 @@ func (s *Store) setEndAside(ctx context.Context, end *dispatch.PendingEnd, why e
 	err error) {
 	end.Problem = dispatch.ProblemOf(why)
 	tries := end.Tries
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		aside, end.Tries = nil, tries
 		there, err := noteAside(ctx, t, end, dispatch.AsidePauses)
 		if there {
@@ -154,7 +154,7 @@ func (s *Store) setEndAside(ctx context.Context, end *dispatch.PendingEnd, why e
 		return err
 	})
 	for _, one := range aside {
-		s.Asides.Report(ctx, one)
+		s.dispatch.Asides.Report(ctx, one)
 	}
 	return aside, err
 }

@@ -117,7 +117,7 @@ func (s *Store) callback(ctx context.Context, runID, action string, change input
 	case err == nil:
 		failpoint.Hit(failpoint.AfterCallback)
 	case errors.Is(err, errSaid):
-		return s.Run(ctx, runID)
+		return s.reads.Run(ctx, runID)
 	}
 	return run, err
 }
@@ -156,9 +156,9 @@ func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 	})
 	if err == nil && done.JobID != 0 {
 		// Nodes grant what this leaves undecided, and end broadcasts that this does not.
-		_ = s.ReleaseSlots(ctx, []run.HeldRun{done})
+		_ = s.dispatch.ReleaseSlots(ctx, []run.HeldRun{done})
 		if done.Shard > 0 {
-			_, _ = s.EndBroadcasts(ctx, []run.Key{done.Parent()}, change.Now)
+			_, _ = s.dispatch.EndBroadcasts(ctx, []run.Key{done.Parent()}, change.Now)
 		}
 	}
 	return r, err

@@ -21,7 +21,7 @@ import (
 func (s *Store) RequestRun(ctx context.Context, app, name string, payload json.RawMessage, change input.Change) (
 	run run.Run, err error,
 ) {
-	err = s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		run, err = s.requestRun(ctx, t, app, name, payload)
 		return err
 	})
@@ -30,7 +30,7 @@ func (s *Store) RequestRun(ctx context.Context, app, name string, payload json.R
 
 // requestRun is RequestRun in a transaction.
 func (s *Store) requestRun(ctx context.Context, t *dispatch.Tx, app, name string, payload json.RawMessage) (r run.Run, err error) {
-	job, err := s.FindJob(ctx, t, app, name, "")
+	job, err := s.definitions.FindJob(ctx, t, app, name, "")
 	if err != nil {
 		return r, err
 	}
@@ -51,7 +51,7 @@ func (s *Store) requestRun(ctx context.Context, t *dispatch.Tx, app, name string
 	if err := queue(ctx, t, &key, job.Revision, input); err != nil {
 		return r, err
 	}
-	if r, err = s.FindRun(ctx, t, key.String()); err != nil {
+	if r, err = s.reads.FindRun(ctx, t, key.String()); err != nil {
 		return r, err
 	}
 	return r, t.AuditChange(ctx, dispatch.AuditEntry{Action: "run", App: app, Subject: "job " + name + " run " + r.ID,
@@ -193,15 +193,15 @@ type runChange func(ctx context.Context, t *dispatch.Tx, run run.Run, key []any)
 func (s *Store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run run.Run, err error) {
 	var unfolded []int64
 	try := func() error {
-		return s.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 			run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
 			return err
 		})
 	}
-	if err = try(); s.OfStored(ctx, err) && s.DivideClaimOf(ctx, id, err) {
+	if err = try(); s.dispatch.OfStored(ctx, err) && s.dispatch.DivideClaimOf(ctx, id, err) {
 		err = try()
 	}
-	s.Claims.Forget(unfolded...)
+	s.dispatch.Claims.Forget(unfolded...)
 	return run, err
 }
 
@@ -217,14 +217,14 @@ func (s *Store) changeRunIn(ctx context.Context, t *dispatch.Tx, id, action stri
 	if err != nil {
 		return r, unfolded, err
 	}
-	before, err := s.FindRun(ctx, t, id)
+	before, err := s.reads.FindRun(ctx, t, id)
 	if err != nil {
 		return r, unfolded, err
 	}
 	if err := do(ctx, t, before, append(dispatch.KeyArgs(key), job)); err != nil {
 		return r, unfolded, err
 	}
-	if r, err = s.FindRun(ctx, t, id); err != nil || action == "" {
+	if r, err = s.reads.FindRun(ctx, t, id); err != nil || action == "" {
 		return r, unfolded, err
 	}
 	return r, unfolded, t.AuditChange(ctx, dispatch.AuditEntry{Action: action, App: r.App, Subject: "run " + id, Revision: r.Revision,
@@ -275,7 +275,7 @@ func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) 
 		return err
 	})
 	if err == nil {
-		_ = s.ReleaseSlots(ctx, []run.HeldRun{released}) // the handler grants what this leaves undecided
+		_ = s.dispatch.ReleaseSlots(ctx, []run.HeldRun{released}) // the handler grants what this leaves undecided
 	}
 	return r, err
 }
@@ -285,7 +285,7 @@ func (s *Store) ReplayDeadLetters(ctx context.Context, query repeat.DeadLetterQu
 	repeat.Replayed, error,
 ) {
 	var done repeat.Replayed
-	found, err := s.FindDeadLetters(ctx, query, true)
+	found, err := s.reads.FindDeadLetters(ctx, query, true)
 	if err != nil {
 		return done, err
 	}

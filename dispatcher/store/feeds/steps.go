@@ -46,10 +46,10 @@ func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenS
 // setStepAside notes why a step of an object of a table failed, and returns when it is tried again; zero: the error is not about what
 // is stored.
 func (s *Store) setStepAside(ctx context.Context, table string, id int64, why error, now time.Time) (at time.Time, err error) {
-	if !s.OfStored(ctx, why) {
+	if !s.dispatch.OfStored(ctx, why) {
 		return at, nil
 	}
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 object
 		tries, found, err := db.First(ctx, t, db.ScanInt, `SELECT tries FROM `+table+` WHERE id = $1 AND ended_at IS NULL`+t.ForUpdate(), id)
 		if err != nil || !found {

@@ -4,14 +4,20 @@ package feeds
 
 import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 	"github.com/carillon-dev/carillon/dispatcher/store/reads"
 )
 
-// Store adds what makes further runs to what is read of the ledger.
+// Store makes further runs over what the ledger and the definitions say.
 type Store struct {
-	*reads.Store
-	db *db.DB
+	dispatch    *dispatch.Store
+	definitions *definitions.Store
+	reads       *reads.Store
+	db          *db.DB
 }
 
-// New returns a store over the database d of below.
-func New(below *reads.Store, d *db.DB) *Store { return &Store{Store: below, db: d} }
+// New returns a store over the database d.
+func New(dispatch *dispatch.Store, definitions *definitions.Store, reads *reads.Store, d *db.DB) *Store {
+	return &Store{dispatch: dispatch, definitions: definitions, reads: reads, db: d}
+}

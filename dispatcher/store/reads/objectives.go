@@ -130,7 +130,7 @@ func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 	if len(found) > 0 {
 		return found[0].Status(found[0].Job), nil
 	}
-	if _, err := s.FindJob(ctx, s.db.Read, app, job, ""); errors.Is(err, dispatcher.ErrNotFound) {
+	if _, err := s.definitions.FindJob(ctx, s.db.Read, app, job, ""); errors.Is(err, dispatcher.ErrNotFound) {
 		return dispatcher.ObjectiveStatus{}, err
 	}
 	return dispatcher.ObjectiveStatus{}, fmt.Errorf("job %s has no objective; declare objective in its definition: %w",

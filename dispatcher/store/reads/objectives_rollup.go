@@ -55,12 +55,12 @@ func (s *Store) RollUpObjectives(ctx context.Context, limit int, now time.Time) 
 	if len(jobs) == limit {
 		next = jobs[limit-1]
 	}
-	for _, job := range dispatch.WithoutAsides(s.Asides, dispatcher.WorkObjectives, jobs, dispatch.JobItem, now) {
-		err := s.OrAside(ctx, func() error {
+	for _, job := range dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkObjectives, jobs, dispatch.JobItem, now) {
+		err := s.dispatch.OrAside(ctx, func() error {
 			more, err := s.rollUpObjective(ctx, job, target, now)
 			rolled.More = rolled.More || more
 			return err
-		}, func(why error) error { return s.SetJobAside(ctx, dispatcher.WorkObjectives, job, why, now) })
+		}, func(why error) error { return s.dispatch.SetJobAside(ctx, dispatcher.WorkObjectives, job, why, now) })
 		if err != nil {
 			return rolled, fmt.Errorf("count the fires of job %d: %w", job, err)
 		}
@@ -79,7 +79,7 @@ type objectiveStep struct {
 
 // rollUpObjective counts fires of one job, and tells whether there are more before target.
 func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time.Time) (more bool, err error) {
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		more = false
 		// $1 job. What a PUT changes of it waits for this step.
 		const of = `SELECT o.within, o.checked_to, o.pending_after FROM objectives AS o WHERE o.job_id = $1`

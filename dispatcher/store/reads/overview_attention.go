@@ -253,6 +253,6 @@ func (l *looker) nodes(ctx context.Context) error {
 	unwell = append(unwell, view.Unwell(vanished, l.at)...)
 	l.found.Nodes = unwell[:min(len(unwell), view.MaxAttention)]
 	l.found.MoreNodes = total - len(l.found.Nodes)
-	l.found.Rollback, err = l.Rollback(ctx)
+	l.found.Rollback, err = l.dispatch.Rollback(ctx)
 	return err
 }

@@ -134,7 +134,7 @@ func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err
 		more = next > from // else the rest of the last seconds is for the next round
 	}
 	next = max(next, from)
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		if _, err := t.ExecContext(ctx, noteLatest, from, p.to); err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled vie
 			continue
 		}
 		more, counted, err := s.countPortion(ctx, pass, target, nil, now)
-		if s.OfStored(ctx, err) {
+		if s.dispatch.OfStored(ctx, err) {
 			more, counted, err = s.countPortionOfMost(ctx, pass, target, now)
 		}
 		if err != nil {
@@ -226,7 +226,7 @@ func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled vie
 func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target int64, without []int64, now time.Time) (
 	more bool, counted int, err error,
 ) {
-	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		more, counted = false, 0
 		from, to, err := nextPortion(ctx, t, pass, target)
 		if err != nil || from >= target {
@@ -278,12 +278,12 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 		return false, 0, err
 	}
 	var bad []int64
-	err = dispatch.InParts(ctx, s.OfStored, apps, func(part []string) error {
+	err = dispatch.InParts(ctx, s.dispatch.OfStored, apps, func(part []string) error {
 		ids := make([]int64, len(part))
 		for i, app := range part {
 			ids[i] = run.AppID(app)
 		}
-		err := s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+		err := s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 			from, to, err := nextPortion(ctx, t, pass, target)
 			if err == nil && from < target {
 				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.In(5)), from, to, db.Day(from), pass.final, dispatch.List(t, ids))
@@ -296,7 +296,7 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 		return err
 	}, func(app string, why error) error {
 		bad = append(bad, run.AppID(app))
-		return s.SetAppAside(ctx, dispatcher.WorkStatistics, app, why, now)
+		return s.dispatch.SetAppAside(ctx, dispatcher.WorkStatistics, app, why, now)
 	})
 	if err != nil {
 		return false, 0, err

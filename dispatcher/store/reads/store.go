@@ -4,16 +4,18 @@ package reads
 import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// Store adds what is read of the ledger to the definitions.
+// Store reads the ledger and the definitions.
 type Store struct {
-	*definitions.Store
-	db    *db.DB
-	Walks Walks
+	dispatch    *dispatch.Store
+	definitions *definitions.Store
+	db          *db.DB
+	Walks       Walks
 }
 
-// New returns a store over the database d of below.
-func New(below *definitions.Store, d *db.DB) *Store {
-	return &Store{Store: below, db: d, Walks: usualWalks(d.ByDay())}
+// New returns a store over the database d.
+func New(dispatch *dispatch.Store, definitions *definitions.Store, d *db.DB) *Store {
+	return &Store{dispatch: dispatch, definitions: definitions, db: d, Walks: usualWalks(d.ByDay())}
 }

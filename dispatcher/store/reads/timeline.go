@@ -193,7 +193,7 @@ func (s *Store) addPlanned(
 	if err != nil {
 		return fmt.Errorf("triggers: %w", err)
 	}
-	_, all, err := s.AppCalendars(ctx, query.App)
+	_, all, err := s.definitions.AppCalendars(ctx, query.App)
 	if err != nil {
 		return err
 	}

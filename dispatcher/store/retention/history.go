@@ -74,8 +74,8 @@ func (k expiredKey) item() string {
 // removable returns the keys of at most size runs that a query selects, without those that are set aside. args are its parameters,
 // with a limit.
 func (t *Purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
-	keys, err := db.Collect(ctx, tx, scanKey, query, args(size+t.Asides.Count(dispatcher.WorkPurge))...)
-	keys = dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
+	keys, err := db.Collect(ctx, tx, scanKey, query, args(size+t.dispatch.Asides.Count(dispatcher.WorkPurge))...)
+	keys = dispatch.WithoutAsides(t.dispatch.Asides, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
 	keys = keys[:min(len(keys), size)]
 	t.first = func(ctx context.Context) (row dispatch.AsideRow, found bool, err error) {
 		if len(keys) != 1 {
@@ -211,7 +211,7 @@ func (e expiring) query(columns, and string) string {
 func (t *Purge) removeRows(e expiring, removed *int, more ...any) removal {
 	return func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
 		args, others := append([]any{before, size}, more...), ""
-		if t.Asides.Count(dispatcher.WorkPurge) > 0 {
+		if t.dispatch.Asides.Count(dispatcher.WorkPurge) > 0 {
 			others = ` AND NOT EXISTS (SELECT 1 FROM set_aside AS x WHERE x.work = 'purge' AND x.item = ` + e.item() + ` AND x.try_at > ` +
 				strconv.FormatInt(t.present().UnixMilli(), 10) + `)`
 		}
@@ -240,8 +240,8 @@ type expiringIDs struct {
 // removableIDs returns the ids of at most size rows, without those that are set aside. args are the parameters of the query, with a limit.
 func (t *Purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiringIDs, args func(most int) []any) ([]int64, error) {
 	item := func(id int64) string { return e.kind + " " + strconv.FormatInt(id, 10) }
-	ids, err := db.Collect(ctx, tx, db.ScanInt, e.query, args(size+t.Asides.Count(dispatcher.WorkPurge))...)
-	ids = dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, ids, item, t.present())
+	ids, err := db.Collect(ctx, tx, db.ScanInt, e.query, args(size+t.dispatch.Asides.Count(dispatcher.WorkPurge))...)
+	ids = dispatch.WithoutAsides(t.dispatch.Asides, dispatcher.WorkPurge, ids, item, t.present())
 	ids = ids[:min(len(ids), size)]
 	t.first = func(ctx context.Context) (row dispatch.AsideRow, found bool, err error) {
 		if len(ids) != 1 {
@@ -264,7 +264,7 @@ func (t *Purge) leave(ctx context.Context, why error) (bool, error) {
 		return false, err
 	}
 	row.Work, t.left = dispatcher.WorkPurge, row.Item
-	if err := t.SetAside(ctx, row, why, t.Now); err != nil {
+	if err := t.dispatch.SetAside(ctx, row, why, t.Now); err != nil {
 		return false, fmt.Errorf("set %s aside: %w", row.Item, err)
 	}
 	return true, nil

@@ -31,15 +31,15 @@ func (t *Purge) removeExpired(ctx context.Context, present int64) error {
 	jobs, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (j dispatcher.Job, err error) {
 		err = row.Scan(&j.App, &j.Name)
 		return j, err
-	}, expiredJobs, present, purgeExpired+t.Asides.Count(dispatcher.WorkPurge))
+	}, expiredJobs, present, purgeExpired+t.dispatch.Asides.Count(dispatcher.WorkPurge))
 	item := func(job dispatcher.Job) string { return dispatch.JobItem(job.Key()) }
-	for _, job := range dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, jobs, item, t.present()) {
+	for _, job := range dispatch.WithoutAsides(t.dispatch.Asides, dispatcher.WorkPurge, jobs, item, t.present()) {
 		if t.stopped || ctx.Err() != nil {
 			break
 		}
-		one := t.OrAside(ctx, func() error { return t.removeIfExpired(ctx, job.App, job.Name, present) }, func(why error) error {
+		one := t.dispatch.OrAside(ctx, func() error { return t.removeIfExpired(ctx, job.App, job.Name, present) }, func(why error) error {
 			row := dispatch.AsideRow{Work: dispatcher.WorkPurge, Item: item(job), App: run.AppID(job.App), Job: job.Key()}
-			return t.SetAside(ctx, row, why, t.Now)
+			return t.dispatch.SetAside(ctx, row, why, t.Now)
 		})
 		if one != nil {
 			err = errors.Join(err, fmt.Errorf("job %s/%s: %w", job.App, job.Name, one))
@@ -51,7 +51,7 @@ func (t *Purge) removeExpired(ctx context.Context, present int64) error {
 
 func (t *Purge) removeIfExpired(ctx context.Context, app, name string, present int64) error {
 	removed := false
-	err := t.Change(ctx, input.Change{Actor: "system", Now: t.Now}, func(ctx context.Context, tx *dispatch.Tx) error {
+	err := t.dispatch.Change(ctx, input.Change{Actor: "system", Now: t.Now}, func(ctx context.Context, tx *dispatch.Tx) error {
 		removed = false
 		if err := t.db.LimitLockWait(ctx, tx.Tx); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (t *Purge) removeIfExpired(ctx context.Context, app, name string, present i
 		case err != nil && !errors.Is(err, dispatcher.ErrNotFound):
 			return err
 		}
-		job, err := t.FindJob(ctx, tx, app, name, tx.ForUpdate())
+		job, err := t.definitions.FindJob(ctx, tx, app, name, tx.ForUpdate())
 		if job.Name == "" { // of one that cannot be read there is at least that
 			if errors.Is(err, dispatcher.ErrNotFound) {
 				return nil

@@ -40,7 +40,7 @@ const CleanUpTime = time.Minute
 
 // Cleaner takes the lock; nil: another node has it.
 func (s *Store) Cleaner(ctx context.Context, node run.NodeID, now time.Time) (*CleanUp, error) {
-	locks, err := s.Lock(ctx, dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: CleanUpTime, Now: now})
+	locks, err := s.dispatch.Lock(ctx, dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: CleanUpTime, Now: now})
 	if err != nil || len(locks) == 0 {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Store) Cleaner(ctx context.Context, node run.NodeID, now time.Time) (*C
 
 // End gives the lock back.
 func (c *CleanUp) End(ctx context.Context) error {
-	return c.Unlock(ctx, []dispatcher.Lock{c.lock})
+	return c.dispatch.Unlock(ctx, []dispatcher.Lock{c.lock})
 }
 
 // tryTransaction runs do in a transaction that gives up when it has to wait for another. done is
@@ -116,7 +116,7 @@ func (s *Store) FirstDays(ctx context.Context) error {
 
 // Purge removes what is older than its retention, a bounded part of it at a time.
 func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (dispatcher.Purged, error) {
-	left, err := s.UnfoldForgotten(ctx, now)
+	left, err := s.dispatch.UnfoldForgotten(ctx, now)
 	var c *CleanUp
 	if err == nil && !left {
 		c, err = s.Cleaner(ctx, node, now)
@@ -284,7 +284,7 @@ func (t *Purge) repeat(ctx context.Context, size int, before int64, batch remova
 			removed, err = batch(ctx, tx, before, size)
 			return err
 		})
-		if t.OfStored(ctx, err) {
+		if t.dispatch.OfStored(ctx, err) {
 			if t.Result = result; size > 1 {
 				size /= 2
 			} else if left, wrong := t.leave(ctx, err); wrong != nil || !left {

@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
-	"github.com/carillon-dev/carillon/dispatcher/store/feeds"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// Store adds retention to all that can be kept.
+// Store removes what was kept long enough.
 type Store struct {
-	*feeds.Store
-	db        *db.DB
-	auditKept time.Duration // the audit log
+	dispatch    *dispatch.Store
+	definitions *definitions.Store
+	db          *db.DB
+	auditKept   time.Duration // the audit log
 }
 
-// New returns a store over the database d of below, which keeps entries of the audit log for auditKept.
-func New(below *feeds.Store, d *db.DB, auditKept time.Duration) *Store {
-	return &Store{Store: below, db: d, auditKept: auditKept}
+// New returns a store over the database d, which keeps entries of the audit log for auditKept.
+func New(dispatch *dispatch.Store, definitions *definitions.Store, d *db.DB, auditKept time.Duration) *Store {
+	return &Store{dispatch: dispatch, definitions: definitions, db: d, auditKept: auditKept}
 }

@@ -45,7 +45,7 @@ func (t *Purge) sweepApps(ctx context.Context, apps []keeping, longest, present 
 	aged := slices.DeleteFunc(slices.Clone(apps), func(a keeping) bool {
 		return a.kept >= longest || a.from >= db.Day(present-a.kept)
 	})
-	if aged = dispatch.WithoutAsides(t.Asides, dispatcher.WorkPurge, aged, sweepItem, t.present()); len(aged) == 0 {
+	if aged = dispatch.WithoutAsides(t.dispatch.Asides, dispatcher.WorkPurge, aged, sweepItem, t.present()); len(aged) == 0 {
 		return nil
 	}
 	last, err := dispatch.Cursor(ctx, t.db.Read, dispatcher.LockHistory)
@@ -58,8 +58,8 @@ func (t *Purge) sweepApps(ctx context.Context, apps []keeping, longest, present 
 	var errs []error
 	reached := last
 	for i, app := range aged {
-		err := t.OrAside(ctx, func() error { return t.sweepApp(ctx, app, db.Day(present-app.kept)) }, func(why error) error {
-			return t.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkPurge, Item: sweepItem(app), App: app.app}, why, t.Now)
+		err := t.dispatch.OrAside(ctx, func() error { return t.sweepApp(ctx, app, db.Day(present-app.kept)) }, func(why error) error {
+			return t.dispatch.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkPurge, Item: sweepItem(app), App: app.app}, why, t.Now)
 		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("app %d: %w", app.app, err))
