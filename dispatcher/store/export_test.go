@@ -136,7 +136,7 @@ func PutCalendarMeanwhile(ctx context.Context, s *Store, calendar dispatcher.Cal
 		do()
 		return err
 	}
-	stored, _, err := definitions.Redefine(ctx, s.definitionsStore, change, put)
+	stored, _, err := definitions.Redefine(ctx, &s.definitionsStore, change, put)
 	return stored, err
 }
 

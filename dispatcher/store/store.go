@@ -31,7 +31,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// The wings of a store. The names are not exported, so that nobody takes a wing out of a Store.
+// The wings of a store, under names that nobody outside can take out of it.
 type (
 	dispatchStore    = dispatch.Store
 	definitionsStore = definitions.Store
@@ -42,11 +42,11 @@ type (
 
 // Store keeps definitions and the ledger in PostgreSQL or SQLite: the sum of its wings. Package storetest says what it must do.
 type Store struct {
-	*dispatchStore
-	*definitionsStore
-	*readsStore
-	*feedsStore
-	*retentionStore
+	dispatchStore
+	definitionsStore
+	readsStore
+	feedsStore
+	retentionStore
 	db *db.DB
 	// requests is the same with connections of its own, nil without Options.Requests.
 	requests *Store
@@ -54,11 +54,11 @@ type Store struct {
 
 // assembled returns a store over a database.
 func assembled(below *dispatch.Store, d *db.DB, o Options) *Store {
-	s := &Store{db: d, dispatchStore: below.Over(d)}
-	s.definitionsStore = definitions.New(s.dispatchStore, d, o.Keys)
-	s.readsStore = reads.New(s.dispatchStore, s.definitionsStore, d)
-	s.feedsStore = feeds.New(s.dispatchStore, s.definitionsStore, s.readsStore, d)
-	s.retentionStore = retention.New(s.dispatchStore, s.definitionsStore, d, access.AuditRetention(o.AuditRetention))
+	s := &Store{db: d, dispatchStore: *below.Over(d)}
+	s.definitionsStore = *definitions.New(&s.dispatchStore, d, o.Keys)
+	s.readsStore = *reads.New(&s.dispatchStore, &s.definitionsStore, d)
+	s.feedsStore = *feeds.New(&s.dispatchStore, &s.definitionsStore, &s.readsStore, d)
+	s.retentionStore = *retention.New(&s.dispatchStore, &s.definitionsStore, d, access.AuditRetention(o.AuditRetention))
 	return s
 }
 
