@@ -53,7 +53,8 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 		return rolled, err
 	}
 	of := func(j stateRow) string { return dispatch.JobItem(j.ID) }
-	err = dispatch.InParts(ctx, s.dispatch.OfStored, dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkStates, jobs, of, db.WallClock()),
+	whole := dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkStates, jobs, of, db.WallClock())
+	err = dispatch.InParts(ctx, s.dispatch.OfStored, whole,
 		func(part []stateRow) error {
 			changed, err := s.rollUpPage(ctx, part)
 			rolled.Changed += changed

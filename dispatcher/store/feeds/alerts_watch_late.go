@@ -50,7 +50,8 @@ func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit 
 			late = append(late, f)
 		}
 	}
-	late = dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkAlerts, late, func(f lateFire) string { return dispatch.JobItem(f.job) }, now)
+	of := func(f lateFire) string { return dispatch.JobItem(f.job) }
+	late = dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkAlerts, late, of, now)
 	err = dispatch.InParts(ctx, s.dispatch.OfStored, late, func(part []lateFire) error {
 		notified, err := s.tellLate(ctx, part, now)
 		done.Notified += notified

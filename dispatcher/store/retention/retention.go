@@ -40,7 +40,8 @@ const CleanUpTime = time.Minute
 
 // Cleaner takes the lock; nil: another node has it.
 func (s *Store) Cleaner(ctx context.Context, node run.NodeID, now time.Time) (*CleanUp, error) {
-	locks, err := s.dispatch.Lock(ctx, dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: CleanUpTime, Now: now})
+	of := dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: CleanUpTime, Now: now}
+	locks, err := s.dispatch.Lock(ctx, of)
 	if err != nil || len(locks) == 0 {
 		return nil, err
 	}
