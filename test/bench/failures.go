@@ -45,7 +45,9 @@ func (b *bench) failures(ctx context.Context) error {
 	crowd, err := listen(func(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)
 		due, err := time.Parse(time.RFC3339Nano, q.Header.Get("carillon-scheduled-at"))
-		if err == nil && int(due.Sub(start())/window)%3 == 1 {
+		turn := int(due.Sub(start()) / window)
+		// On a busy machine jobs fire for longer than the rounds take; what fails then would be told of as well.
+		if err == nil && turn < 3*b.Rounds && turn%3 == 1 {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
