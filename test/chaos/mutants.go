@@ -79,7 +79,7 @@ var mutants = []mutant{
 	{
 		name: "guessed_claim", what: "a claim without a response counts as failed", kills: "none", faults: "responses",
 		edits: []edit{
-			{"dispatcher/engine/plan/claims.go", "	// A shutdown does not end it at once,",
+			{"dispatcher/engine/plan/claim_tokens.go", "	// A shutdown does not end it at once,",
 				"	if id != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
 			{"dispatcher/engine/chores/left.go", "	c.submitMissed(ctx, id, mine, now)\n", "	c.submitMissed(ctx, id, mine[:0], now)\n"},
 		},
