@@ -79,12 +79,8 @@ func (c *chaos) close() error {
 	return errors.Join(append(faults, c.database.remove(), c.faults.Close())...)
 }
 
-// run injects faults until it is time to settle.
-func (c *chaos) run(ctx context.Context) error {
-	begun := time.Now()
-	if err := c.migrate(ctx); err != nil {
-		return err
-	}
+// prepare starts the nodes over a new database, and what declares jobs.
+func (c *chaos) prepare(ctx context.Context) error {
 	token, err := c.token(ctx)
 	if err != nil {
 		return err
@@ -105,7 +101,17 @@ func (c *chaos) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.declared, err = newDeclarer(c, token); err != nil {
+	c.declared, err = newDeclarer(c, token)
+	return err
+}
+
+// run injects faults until it is time to settle.
+func (c *chaos) run(ctx context.Context) error {
+	begun := time.Now()
+	if err := c.migrate(ctx); err != nil {
+		return err
+	}
+	if err := c.prepare(ctx); err != nil {
 		return err
 	}
 	if err := c.declared.standing(ctx); err != nil {
@@ -136,7 +142,7 @@ func (c *chaos) run(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := c.heal(ctx, &declaring); err != nil {
+	if err := c.heal(ctx, declaring.Wait); err != nil {
 		return err
 	}
 	return errors.Join(c.troubles...)
@@ -181,8 +187,8 @@ func (c *chaos) token(ctx context.Context) (string, error) {
 }
 
 // heal ends all faults, gives the nodes time to recover, and ends the definitions and the runs in
-// flight. Then all nodes drain.
-func (c *chaos) heal(ctx context.Context, declaring *sync.WaitGroup) error {
+// flight. Then all nodes drain. It waits for what needs the nodes that it starts.
+func (c *chaos) heal(ctx context.Context, waits ...func()) error {
 	for _, n := range c.nodes {
 		n.proxy.heal()
 		if err := n.shift(0); err != nil {
@@ -201,7 +207,9 @@ func (c *chaos) heal(ctx context.Context, declaring *sync.WaitGroup) error {
 	if err := c.letLook(ctx); err != nil {
 		c.trouble(err)
 	}
-	declaring.Wait()
+	for _, wait := range waits {
+		wait()
+	}
 	pause(ctx, c.recovery+1300*time.Millisecond)
 	c.declared.backfilled(ctx)
 	if err := c.declared.end(ctx); err != nil {

@@ -98,6 +98,46 @@ func (d *database) restart(ctx context.Context, by syscall.Signal, down time.Dur
 	return d.Start(context.WithoutCancel(ctx), "")
 }
 
+// copyTo copies the database of the nodes, whose connections it cuts for that. It returns since when the copy lacks what they commit.
+func (d *database) copyTo(ctx context.Context, name string) (at time.Time, err error) {
+	if err := d.shut(ctx); err != nil {
+		return at, err
+	}
+	at = time.Now()
+	err = d.Execute(ctx, "postgres", "CREATE DATABASE "+name+" TEMPLATE "+databaseName)
+	return at, errors.Join(err, d.Execute(ctx, "postgres", "ALTER DATABASE "+databaseName+" ALLOW_CONNECTIONS true"))
+}
+
+// replaceBy puts a copy in the place of the database of the nodes, and keeps that under another name. It returns since when no node
+// can commit anything to the old one.
+func (d *database) replaceBy(ctx context.Context, name, keep string) (at time.Time, err error) {
+	if err := d.shut(ctx); err != nil {
+		return at, err
+	}
+	at = time.Now()
+	for _, statement := range []string{
+		"ALTER DATABASE " + databaseName + " RENAME TO " + keep, "ALTER DATABASE " + keep + " ALLOW_CONNECTIONS true",
+		"ALTER DATABASE " + name + " RENAME TO " + databaseName,
+	} {
+		if err := d.Execute(ctx, "postgres", statement); err != nil {
+			return at, fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return at, nil
+}
+
+// shut cuts all connections to the database of the nodes, and lets nobody connect to it.
+func (d *database) shut(ctx context.Context) error {
+	err := d.Execute(ctx, "postgres", "ALTER DATABASE "+databaseName+" ALLOW_CONNECTIONS false")
+	for left := int64(1); err == nil && left > 0; {
+		if _, err = d.count(ctx, "postgres", fmt.Sprintf(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = '%s'`, databaseName)); err == nil {
+			left, err = d.count(ctx, "postgres", fmt.Sprintf(`SELECT count(*) FROM pg_stat_activity WHERE datname = '%s'`, databaseName))
+		}
+	}
+	return err
+}
+
 // fill leaves no room on the disk, and returns what makes room again. A server that could not
 // go on, for its log was on that disk too, is started again.
 func (d *database) fill() (empty func(context.Context) error, err error) {

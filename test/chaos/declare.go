@@ -18,6 +18,7 @@ type declarer struct {
 	*chaos
 	token string
 	log   *history.Log
+	apps  []string
 
 	mu       sync.Mutex
 	puts     int

@@ -41,7 +41,19 @@ var (
 
 // standing declares the jobs that do not change during the run.
 func (d *declarer) standing(ctx context.Context) error {
-	for _, app := range []string{"north", "south", history.Noisy, history.After} {
+	if err := d.create(ctx, "north", "south", history.Noisy, history.After); err != nil {
+		return err
+	}
+	jobs := plain()
+	if err := d.followers(ctx); err != nil {
+		return err
+	}
+	return all(ctx, append(append(jobs, d.bounded()...), followed()...), func(ctx context.Context, j job) error { return d.put(ctx, j, true) })
+}
+
+// create creates apps, each with its endpoint group.
+func (d *declarer) create(ctx context.Context, apps ...string) error {
+	for _, app := range apps {
 		if _, err := d.send(ctx, http.MethodPut, "/v1/apps/"+app, "*", map[string]any{"enabled": true}, nil); err != nil {
 			return err
 		}
@@ -51,7 +63,12 @@ func (d *declarer) standing(ctx context.Context) error {
 			return err
 		}
 	}
-	var jobs []job
+	d.apps = append(d.apps, apps...)
+	return nil
+}
+
+// plain returns the jobs whose runs neither wait for each other nor are followed.
+func plain() (jobs []job) {
 	several := func(n int, j job) {
 		for i := range n {
 			one := j
@@ -80,10 +97,7 @@ func (d *declarer) standing(ctx context.Context) error {
 	// A neighbour whose targets, on the host of all others, hang or are out of order half of the time.
 	several(8, job{app: history.Noisy, name: "hanging", path: "/hang", expression: "rate(1s)"})
 	several(8, job{app: history.Noisy, name: "unavailable", path: "/unavailable", expression: "rate(1s)"})
-	if err := d.followers(ctx); err != nil {
-		return err
-	}
-	return all(ctx, append(append(jobs, d.bounded()...), followed()...), func(ctx context.Context, j job) error { return d.put(ctx, j, true) })
+	return jobs
 }
 
 // groupName is the name of the endpoint group that each app has.

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -138,26 +137,6 @@ func runOnce(ctx context.Context, o options, w io.Writer) error {
 		return err
 	}
 	return runHere(ctx, o, w)
-}
-
-// runHere makes one run in this process and lets the checker judge it.
-func runHere(ctx context.Context, o options, w io.Writer) error {
-	c, err := newChaos(ctx, o)
-	if err != nil {
-		return err
-	}
-	if err := c.run(ctx); err != nil {
-		return errors.Join(err, c.close())
-	}
-	check := exec.CommandContext(ctx, o.checker, "-database", c.database.URL(databaseName), "-dir", o.dir,
-		"-dead-after", c.deadAfter.String(), "-drain", c.drain.String(), "-recovery", c.recovery.String())
-	check.Stdout, check.Stderr = w, w
-	err = check.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		err = errVerdict
-	}
-	return errors.Join(err, c.close())
 }
 
 // listed returns the items of a list that was given, or all.

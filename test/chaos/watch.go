@@ -72,7 +72,7 @@ func (c *chaos) verify(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	for _, app := range []string{"north", "south", history.Noisy, history.After} {
+	for _, app := range c.declared.apps {
 		command := exec.CommandContext(ctx, c.program, "verify", app)
 		command.Env = append(os.Environ(), "CARILLON_ENDPOINT=http://"+c.nodes[0].listen, "CARILLON_TOKEN="+c.declared.token)
 		output, failed := command.CombinedOutput()

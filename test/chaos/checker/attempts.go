@@ -80,7 +80,8 @@ func (j *judge) checkAttempts() {
 			}
 		}
 		j.checkOutcome(r)
-		if t := j.triggersByID[r.trigger]; t.app != history.After || !j.latest[t.job].Replayed { // a replay is no retry of the policy
+		t := j.triggersByID[r.trigger]
+		if replayed := t.app == history.After && j.latest[t.job].Replayed; !replayed && j.touched(r.fire) == nil { // which is no retry
 			j.checkRetries(r, tries)
 		}
 		if r.kind == scheduled && len(tries) > 0 {
@@ -107,6 +108,9 @@ func (j *judge) noisy(trigger int64) bool { return j.triggersByID[trigger].app =
 func (j *judge) handedBack(t try) bool {
 	if j.callsBack(t.trigger) {
 		return true // once accepted, the attempt is claimed again by each node that waits for its end
+	}
+	if j.touched(t.fire) != nil {
+		return true // attempted again, and when it was claimed at first is lost
 	}
 	if j.far[t.trigger] {
 		return true // deferred while the circuit of its target is open, which counts no attempt either
@@ -154,7 +158,7 @@ func (j *judge) checkOutcome(r run) {
 	switch once := j.triggersByID[r.trigger].once; {
 	case r.live, r.state == "succeeded", r.state == "failed", r.state == "timed_out":
 	case r.state == "cancelled" && r.class == "job_deleted":
-	case r.state == "lost" && once:
+	case r.state == "lost" && (once || j.skipped(r)):
 	case r.state == "skipped" && j.bound(r.trigger).policy != "":
 	case r.state == "cancelled" && j.bound(r.trigger).policy == replace:
 	default:
@@ -208,7 +212,9 @@ func (j *judge) checkRequests() {
 		} else if q.kindIs(scheduled) && j.bound(q.trigger).policy == "" && !j.noisy(q.trigger) {
 			j.lateness = append(j.lateness, (-ahead).Milliseconds())
 		}
-		if t := j.tryOf(q); t == nil {
+		if t := j.tryOf(q); j.outlived(q) {
+			continue // the ledger may have another attempt of that number
+		} else if t == nil {
 			j.add(unexplained, "%s: a request of attempt %d, which is not in the ledger", j.name(q.fire), q.Attempt)
 		} else if !j.callsBack(q.trigger) { // the ledger has the node that stored the callback, and when it took the run for that
 			j.checkRequest(q, *t)
@@ -216,7 +222,12 @@ func (j *judge) checkRequests() {
 		}
 	}
 	for f, requests := range of {
-		j.checkRepeats(f, requests, j.triesOf[f])
+		after := slices.IndexFunc(requests, func(q *request) bool { return !j.outlived(q) })
+		if after < 0 {
+			after = len(requests)
+		}
+		j.checkRepeats(f, requests[:after], j.triesOf[f])
+		j.checkRepeats(f, requests[after:], j.triesOf[f])
 	}
 	for f, r := range runs {
 		j.checkResponses(r, of[f])
@@ -299,7 +310,7 @@ func (j *judge) checkResponses(r run, requests []*request) {
 	}
 	answered := last != nil && last.response >= 200 && last.response < 300
 	switch {
-	case r.live:
+	case r.live, j.touched(r.fire) != nil: // by a request whose record was lost, maybe
 	case r.state == "succeeded" && !answered:
 		j.add(unexplained, "%s: succeeded by the ledger, but the receiver %s", j.name(r.fire), describe(last))
 	case r.state == "failed" && answered && !j.disturbed(r) && !j.callsBack(r.trigger):

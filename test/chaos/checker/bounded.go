@@ -97,6 +97,8 @@ func (j *judge) checkOneAtOnce(of []*request) {
 func (j *judge) mayOverlap(older, q *request) bool {
 	was, is := j.tryOf(older), j.tryOf(q)
 	switch at := q.At.UnixMilli(); {
+	case j.outlived(older) && j.rolledBackBetween(older.At, q.At):
+		return true
 	case was == nil || is == nil:
 		return false // said elsewhere
 	case was.state == "lost" && was.ended <= at+slack:
@@ -127,7 +129,7 @@ func (j *judge) checkTurns(of []*request) {
 		}
 		began[q.fire] = true
 		before := last[q.trigger]
-		if before != nil && before.at > q.at {
+		if before != nil && before.at > q.at && !j.rolledBackBetween(before.At, q.At) {
 			if is := j.tryOf(q); is == nil || !j.leftOnWaking(q, is.node) {
 				j.add(overlaps, "%s: came at %s, after that of %s, out of order", j.name(q.fire), instant(q.At.UnixMilli()), instant(before.at))
 			}

@@ -30,7 +30,9 @@ type judge struct {
 	triesOf      map[fire][]try
 	sent         []*request                     // in the order of their arrival
 	latest       map[string]history.Declaration // of each job of history.After
-	end          int64                          // the last instant that anything is known of
+	arrived      []*request                     // the same, with those that a rollback lost
+	runByFire    map[fire]run
+	end          int64 // the last instant that anything is known of
 }
 
 // check judges a run of chaos.
@@ -42,6 +44,7 @@ func check(h *record) (*verdict, error) {
 		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, far: map[int64]bool{}, grouped: map[int64]bool{},
 		heartbeatsOf: map[int64][]int64{},
 		latest:       map[string]history.Declaration{},
+		runByFire:    map[fire]run{},
 	}
 	for _, d := range h.declared {
 		if d.App == history.After {
@@ -65,6 +68,7 @@ func check(h *record) (*verdict, error) {
 	j.readBounds()
 	j.readWatched()
 	j.triesOf, j.sent = j.tries(), j.requests()
+	j.splitRequests()
 	if err := j.reconstruct(); err != nil {
 		return nil, err
 	}
@@ -85,8 +89,9 @@ func check(h *record) (*verdict, error) {
 	j.checkBounded()
 	j.checkDrains()
 	j.checkAfterwards()
+	j.checkRolledBack()
 	for _, why := range j.rollbacks {
-		j.add(unexplained, "a rollback of the database reported without one: %s", why)
+		j.add(unexplained, "a rollback of the database that nobody made, or that is not settled: %s", why)
 	}
 	j.checkAdvances()
 	j.checkGrants()

@@ -237,8 +237,10 @@ func TestDeferralIsNoBeginOfAnAttempt(t *testing.T) {
 	f := fire{trigger: 1, at: 1000}
 	deferred := int64(9000)
 	j := &judge{record: &record{
-		attempts: []attempt{{fire: f, attempt: 1, began: 2000, ended: 3000, state: "failed"}},
-		runs:     []run{{fire: f, attempt: 1, started: &deferred, claimed: &deferred, live: true, state: "retrying"}},
+		ledger: ledger{
+			attempts: []attempt{{fire: f, attempt: 1, began: 2000, ended: 3000, state: "failed"}},
+			runs:     []run{{fire: f, attempt: 1, started: &deferred, claimed: &deferred, live: true, state: "retrying"}},
+		},
 	}}
 	if tries := j.tries()[f]; len(tries) != 1 || tries[0].began != 2000 || tries[0].started != 0 {
 		t.Errorf("tries = %+v, want the one that began at 2000", tries)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,17 +14,15 @@ import (
 
 // record is everything known about a chaos run. Instants are Unix milliseconds.
 type record struct {
-	runs          []run
-	claims        []claim
+	ledger
 	doubles       []double
-	attempts      []attempt
-	misfires      []misfire
 	triggers      []trigger
 	nodes         []node
 	slots         []fire // of runs that hold one
 	deleted       int    // jobs that the clean-up should have removed
 	changes       []change
-	rollbacks     []string // rollbacks of the database that the product reports; there is none here
+	rollbacks     []string // rollbacks of the database that the product reports and that are not settled
+	rolledBack    []rolledBack
 	hits          []history.Hit
 	faults        []history.Fault
 	declared      []history.Declaration
@@ -36,6 +36,14 @@ type record struct {
 	drain     time.Duration // how long a node that is told to end waits for what is in flight
 	// recovery is the longest time, while any node lives, until the runs of a dead one go on.
 	recovery time.Duration
+}
+
+// ledger is what a database has of fires.
+type ledger struct {
+	runs     []run
+	claims   []claim
+	attempts []attempt
+	misfires []misfire
 }
 
 // noticeDelay is how many milliseconds after a fault of a node its consequences may still show.
@@ -122,33 +130,7 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return nil, err
 	}
 	defer conn.Close(ctx)
-	// A run is over, or it is live: the history holds the one, a small table the other.
-	if h.runs, err = rows(ctx, conn, func(r *run, row pgx.Rows) error {
-		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended,
-			&r.live, &r.state, &r.class, &r.message, &r.next, &r.probe)
-	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, ended_at - claimed_ms, ended_at - started_ms, ended_at, FALSE,
-			coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, ''), NULL, NULL FROM runs WHERE kind <= 3
-		UNION ALL SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, NULL, TRUE, state, class, error,
-			next_attempt_at, (SELECT h.probe_at FROM host_waits AS h WHERE h.id = waits_for) FROM live_runs WHERE kind <= 3
-		ORDER BY trigger_id, scheduled_at, kind`); err != nil {
-		return nil, err
-	}
-	if h.claims, err = rows(ctx, conn, func(c *claim, row pgx.Rows) error {
-		c.kind = scheduled
-		return row.Scan(&c.token, &c.node, &c.trigger, &c.at)
-	}, `SELECT c.token, c.node, f.trigger_id, f.scheduled_at
-		FROM claims AS c LEFT JOIN LATERAL unnest(c.trigger_ids, c.scheduled_at) AS f (trigger_id, scheduled_at) ON TRUE`); err != nil {
-		return nil, err
-	}
-	if h.attempts, err = rows(ctx, conn, func(a *attempt, row pgx.Rows) error {
-		return row.Scan(&a.trigger, &a.at, &a.kind, &a.attempt, &a.node, &a.began, &a.ended, &a.state, &a.class, &a.late)
-	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, class, late_result
-		FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
-		return nil, err
-	}
-	if h.misfires, err = rows(ctx, conn, func(m *misfire, row pgx.Rows) error {
-		return row.Scan(&m.trigger, &m.from, &m.to, &m.count, &m.decision, &m.catchUp)
-	}, `SELECT trigger_id, from_at, to_at, count, decision, catch_up FROM misfires ORDER BY trigger_id, from_at`); err != nil {
+	if err := h.ledger.load(ctx, conn); err != nil {
 		return nil, err
 	}
 	if h.triggers, err = rows(ctx, conn, func(t *trigger, row pgx.Rows) error {
@@ -192,7 +174,44 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	if err := h.loadAfterwards(ctx, conn); err != nil {
 		return nil, err
 	}
+	if err := h.loadRolledBack(ctx, database, dir); err != nil {
+		return nil, err
+	}
 	return h, h.read(dir)
+}
+
+// load reads a ledger.
+func (l *ledger) load(ctx context.Context, conn *pgx.Conn) (err error) {
+	// A run is over, or it is live: the history holds the one, a small table the other.
+	if l.runs, err = rows(ctx, conn, func(r *run, row pgx.Rows) error {
+		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended,
+			&r.live, &r.state, &r.class, &r.message, &r.next, &r.probe)
+	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, ended_at - claimed_ms, ended_at - started_ms, ended_at, FALSE,
+			coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, ''), NULL, NULL FROM runs WHERE kind <= 3
+		UNION ALL SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, NULL, TRUE, state, class, error,
+			next_attempt_at, (SELECT h.probe_at FROM host_waits AS h WHERE h.id = waits_for) FROM live_runs WHERE kind <= 3
+		ORDER BY trigger_id, scheduled_at, kind`); err != nil {
+		return err
+	}
+	if l.claims, err = rows(ctx, conn, func(c *claim, row pgx.Rows) error {
+		c.kind = scheduled
+		return row.Scan(&c.token, &c.node, &c.trigger, &c.at)
+	}, `SELECT c.token, c.node, f.trigger_id, f.scheduled_at
+		FROM claims AS c LEFT JOIN LATERAL unnest(c.trigger_ids, c.scheduled_at) AS f (trigger_id, scheduled_at) ON TRUE`); err != nil {
+		return err
+	}
+	if l.attempts, err = rows(ctx, conn, func(a *attempt, row pgx.Rows) error {
+		return row.Scan(&a.trigger, &a.at, &a.kind, &a.attempt, &a.node, &a.began, &a.ended, &a.state, &a.class, &a.late)
+	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, class, late_result
+		FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
+		return err
+	}
+	if l.misfires, err = rows(ctx, conn, func(m *misfire, row pgx.Rows) error {
+		return row.Scan(&m.trigger, &m.from, &m.to, &m.count, &m.decision, &m.catchUp)
+	}, `SELECT trigger_id, from_at, to_at, count, decision, catch_up FROM misfires ORDER BY trigger_id, from_at`); err != nil {
+		return err
+	}
+	return nil
 }
 
 // watched reads the records of the database's own triggers.
@@ -226,8 +245,8 @@ func (h *record) read(dir string) (err error) {
 	if h.declared, err = history.Read[history.Declaration](dir, history.Declarations); err != nil {
 		return err
 	}
-	if h.asked, err = history.Read[history.Backfill](dir, history.Backfills); err != nil {
-		return err
+	if h.asked, err = history.Read[history.Backfill](dir, history.Backfills); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err // an act may have none
 	}
 	if h.callbacks, err = history.Read[history.Callback](dir, history.Callbacks); err != nil {
 		return err

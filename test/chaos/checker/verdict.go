@@ -38,6 +38,8 @@ type verdict struct {
 	unreached    int // attempts that did not reach their target
 	delivered    int // requests that the kernel delivered after the end of their attempt
 	late         int // results that came after another node had taken the run
+	// Of rollbacks: the ends of runs and the requests whose records were lost, and what became of the fires of these requests.
+	lostEnds, lostRequests, sentAgain, leftOut int
 	// What comes after runs: the followers that were wanted, transitions of alerts, instants of backfills, and callbacks.
 	followed, transitions, backfilledInstants, calledBack int
 
@@ -93,6 +95,7 @@ func (v *verdict) print(w io.Writer, h *record) {
 		v.unreached, v.delivered)
 	fmt.Fprintf(table, "\nafterwards\t\nruns that follow others\t%d\ntransitions of alerts\t%d\ninstants of backfills\t%d\ncallbacks\t%d\n",
 		v.followed, v.transitions, v.backfilledInstants, v.calledBack)
+	fmt.Fprint(table, v.describeRolledBack(h))
 	fmt.Fprintf(table, "\nrequest lateness\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50),
 		percentile(v.lateness, 99), percentile(v.lateness, 100))
 	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.adoption, 50),

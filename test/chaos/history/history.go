@@ -22,6 +22,7 @@ const (
 	Verifications = "verifications.jsonl"
 	Backfills     = "backfills.jsonl"
 	Callbacks     = "callbacks.jsonl"
+	Rollbacks     = "rollbacks.jsonl"
 )
 
 // The kinds of fault that the checker knows by name.
@@ -101,6 +102,29 @@ type Fault struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
 }
+
+// Rollback is a database that was put back to what it was, and what an operator chose then. The database that was replaced is kept
+// under the name Lost, with all that the nodes had committed there.
+type Rollback struct {
+	Lost   string `json:"lost"`
+	Choice string `json:"choice"` // skip or replay
+	// Restarted means that the nodes were stopped meanwhile, as the manual says; else they noticed it by themselves.
+	Restarted bool `json:"restarted"`
+	// The database lost what was committed from Dumped to Cut. From Quiet on no node may send, until one was chosen at Chosen. At
+	// Settled the choice was carried out, and the jobs went on until Until.
+	Dumped  time.Time `json:"dumped"`
+	Cut     time.Time `json:"cut"`
+	Quiet   time.Time `json:"quiet"`
+	Chosen  time.Time `json:"chosen"`
+	Settled time.Time `json:"settled"`
+	Until   time.Time `json:"until"`
+}
+
+// The choices after a rollback.
+const (
+	Skip   = "skip"
+	Replay = "replay"
+)
 
 // Drains reports whether a process was told to end and waited for.
 func (f Fault) Drains() bool { return f.Kind == Drain || f.Kind == Storm || f.Kind == Deploy }
