@@ -29,6 +29,8 @@ type chaos struct {
 	started  atomic.Int64 // processes of nodes
 	faults   *history.Log
 	declared *declarer
+	// poisonings is nil if no row is made bad.
+	poisonings *history.Log
 
 	mu       sync.Mutex
 	rand     *rand.Rand
@@ -106,7 +108,7 @@ func (c *chaos) prepare(ctx context.Context) error {
 }
 
 // run injects faults until it is time to settle.
-func (c *chaos) run(ctx context.Context) error {
+func (c *chaos) run(ctx context.Context) (err error) {
 	begun := time.Now()
 	if err := c.migrate(ctx); err != nil {
 		return err
@@ -120,6 +122,15 @@ func (c *chaos) run(ctx context.Context) error {
 	if err := c.declared.backfill(ctx); err != nil {
 		return err
 	}
+	poisons := c.wants("poison")
+	if poisons {
+		if c.poisonings, err = history.Create(c.dir, history.Poisonings, false); err != nil {
+			return err
+		}
+		if err := c.declarePoisoned(ctx); err != nil {
+			return err
+		}
+	}
 	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))
 	defer end()
 	var working sync.WaitGroup
@@ -127,7 +138,10 @@ func (c *chaos) run(ctx context.Context) error {
 		working.Go(func() { c.kill(faulty, n, i) })
 	}
 	working.Go(func() { c.injectFaults(faulty) })
-	if c.separate && slices.Contains(listed(c.options.faults, []string{"target"}), "target") {
+	if poisons {
+		working.Go(func() { c.poisonRows(faulty) })
+	}
+	if c.separate && c.wants("target") {
 		working.Go(func() { c.cutTargets(faulty) })
 	}
 	working.Go(func() { c.watchMachine(faulty) })
@@ -146,6 +160,11 @@ func (c *chaos) run(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(c.troubles...)
+}
+
+// wants reports whether a fault is injected that takes no turn with the others.
+func (c *chaos) wants(fault string) bool {
+	return slices.Contains(listed(c.options.faults, besides), fault)
 }
 
 // migrate kills a node several times in the middle of its first migration, before one can finish.
@@ -210,8 +229,14 @@ func (c *chaos) heal(ctx context.Context, waits ...func()) error {
 	for _, wait := range waits {
 		wait()
 	}
+	if err := c.mendAll(ctx); err != nil {
+		return err
+	}
 	pause(ctx, c.recovery+1300*time.Millisecond)
 	c.declared.backfilled(ctx)
+	if err := c.removePoisoned(ctx); err != nil {
+		return err
+	}
 	if err := c.declared.end(ctx); err != nil {
 		return err
 	}

@@ -89,6 +89,17 @@ func (d *database) count(ctx context.Context, name, statement string) (n int64, 
 	return n, err
 }
 
+// script runs statements.
+func (d *database) script(ctx context.Context, text string) error {
+	conn, err := pgx.Connect(ctx, d.URL(databaseName))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, text)
+	return err
+}
+
 // restart stops the server by a signal and starts it again after a while.
 func (d *database) restart(ctx context.Context, by syscall.Signal, down time.Duration) error {
 	if err := d.Stop(ctx, by); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -31,9 +32,12 @@ var injectors = map[string]func(*chaos, context.Context, *node) error{
 var order = []string{"freeze", "responses", "partition", "storm", "restart", "clock", "responses", "suspend", "flap",
 	"disk", "partition", "freeze", "deploy", "slow", "drain", "suspend", "backend", "responses", "restart"}
 
+// besides are the faults that happen besides these: nodes are cut off from targets, and rows are bad.
+var besides = []string{"target", "poison"}
+
 // injectFaults injects one fault after the other.
 func (c *chaos) injectFaults(ctx context.Context) {
-	kinds := listed(c.options.faults, order)
+	kinds := slices.DeleteFunc(slices.Clone(listed(c.options.faults, order)), func(kind string) bool { return slices.Contains(besides, kind) })
 	for i := c.intN(len(order)); len(kinds) > 0 && ctx.Err() == nil; i++ {
 		pause(ctx, c.between(300*time.Millisecond, 1500*time.Millisecond))
 		if ctx.Err() != nil {

@@ -6,8 +6,6 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
@@ -54,12 +52,7 @@ CREATE CONSTRAINT TRIGGER watch AFTER INSERT ON runs DEFERRABLE INITIALLY DEFERR
 
 // watch installs these database triggers.
 func (d *database) watch(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, d.URL(databaseName))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, watch); err != nil {
+	if err := d.script(ctx, watch); err != nil {
 		return fmt.Errorf("watch the tables: %w", err)
 	}
 	return nil

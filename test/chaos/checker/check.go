@@ -90,6 +90,7 @@ func check(h *record) (*verdict, error) {
 	j.checkDrains()
 	j.checkAfterwards()
 	j.checkRolledBack()
+	j.checkPoisoned()
 	for _, why := range j.rollbacks {
 		j.add(unexplained, "a rollback of the database that nobody made, or that is not settled: %s", why)
 	}

@@ -23,6 +23,7 @@ type record struct {
 	changes       []change
 	rollbacks     []string // rollbacks of the database that the product reports and that are not settled
 	rolledBack    []rolledBack
+	poisoned      poisoned
 	hits          []history.Hit
 	faults        []history.Fault
 	declared      []history.Declaration
@@ -177,7 +178,10 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	if err := h.loadRolledBack(ctx, database, dir); err != nil {
 		return nil, err
 	}
-	return h, h.read(dir)
+	if err := h.read(dir); err != nil {
+		return nil, err
+	}
+	return h, h.loadPoisoned(ctx, conn, dir)
 }
 
 // load reads a ledger.

@@ -173,11 +173,13 @@ func (j *judge) checkChoice(b *rolledBack) {
 	}
 }
 
-// checkGoesOn requires that each job sends a request after the rollback, of a fire that was due since: no slot is taken for ever.
+// checkGoesOn requires that each job sends a request after the rollback, of a fire that was due since, or much later than what was
+// under way: no slot is taken for ever.
 func (j *judge) checkGoesOn(b *rolledBack) {
 	goes := map[string]bool{}
 	for _, q := range j.arrived {
-		if q.At.After(b.Settled) && q.At.Before(b.Until) && q.ScheduledAt.After(b.Chosen) {
+		late := q.At.Sub(b.Settled) > maxAttempt*time.Millisecond
+		if q.At.After(b.Settled) && q.At.Before(b.Until) && (late || q.ScheduledAt.After(b.Chosen)) {
 			goes[q.App+"/"+q.Job] = true
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/test/chaos/history"
@@ -9,7 +10,9 @@ import (
 
 // faultsOf returns the faults that concern targets only, or the others that may explain something.
 func (h *record) faultsOf(targets bool) []history.Fault {
-	return slices.DeleteFunc(slices.Clone(h.faults), func(f history.Fault) bool { return f.Target != targets || f.Kind == history.Snapshot })
+	return slices.DeleteFunc(slices.Clone(h.faults), func(f history.Fault) bool {
+		return f.Target != targets || f.Kind == history.Snapshot || strings.HasPrefix(f.Kind, history.Poison)
+	})
 }
 
 // cutOff reports whether a node was cut off from the target of a trigger in a stretch of time, or

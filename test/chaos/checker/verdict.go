@@ -40,6 +40,7 @@ type verdict struct {
 	late         int // results that came after another node had taken the run
 	// Of rollbacks: the ends of runs and the requests whose records were lost, and what became of the fires of these requests.
 	lostEnds, lostRequests, sentAgain, leftOut int
+	poisonings, poisonShown                    int
 	// What comes after runs: the followers that were wanted, transitions of alerts, instants of backfills, and callbacks.
 	followed, transitions, backfilledInstants, calledBack int
 
@@ -96,6 +97,10 @@ func (v *verdict) print(w io.Writer, h *record) {
 	fmt.Fprintf(table, "\nafterwards\t\nruns that follow others\t%d\ntransitions of alerts\t%d\ninstants of backfills\t%d\ncallbacks\t%d\n",
 		v.followed, v.transitions, v.backfilledInstants, v.calledBack)
 	fmt.Fprint(table, v.describeRolledBack(h))
+	if v.poisonings > 0 {
+		fmt.Fprintf(table, "\nbad rows\t\ntimes\t%d\nof these, shown with a reason while they lasted\t%d\nrequests of their jobs\t%d\n",
+			v.poisonings, v.poisonShown, len(h.poisoned.hits))
+	}
 	fmt.Fprintf(table, "\nrequest lateness\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50),
 		percentile(v.lateness, 99), percentile(v.lateness, 100))
 	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.adoption, 50),

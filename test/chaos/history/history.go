@@ -23,12 +23,14 @@ const (
 	Backfills     = "backfills.jsonl"
 	Callbacks     = "callbacks.jsonl"
 	Rollbacks     = "rollbacks.jsonl"
+	Poisonings    = "poisonings.jsonl"
 )
 
 // The kinds of fault that the checker knows by name.
 const (
 	MachineStalled = "machine stalled"     // not injected: the machine itself stood still
 	Snapshot       = "long snapshot"       // excuses nothing: the database only grows old by it
+	Poison         = "poisoned row: "      // and its kind; excuses nothing: rows of one job were bad
 	Drain          = "SIGTERM under load"  // and the wait until the node has ended
 	Storm          = "SIGTERM in a storm"  // the same, for one of many nodes started together
 	Deploy         = "SIGTERM in a deploy" // the same, for a node that had replaced another of its name
@@ -42,6 +44,26 @@ const Noisy = "noisy"
 
 // After is the app whose runs are followed: by chains and deliveries, by alerts, by callbacks and by replays. It has backfills, too.
 const After = "after"
+
+// Poisoned is the app with rows that are bad for a while. Its jobs may stop, and nothing of others may.
+const Poisoned = "poisoned"
+
+// Poisoning is a time in which a row of the job that has the name of its kind was bad, and the reason that people were shown.
+type Poisoning struct {
+	Kind string `json:"kind"`
+	// Certain means that nodes meet the row without another fault. Curtailed means that there was less time for that than usual.
+	Certain   bool   `json:"certain,omitempty"`
+	Curtailed bool   `json:"curtailed,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	// Work is what goes on without the row, if that was set aside. Counted means that a metric said so.
+	Work    string    `json:"work,omitempty"`
+	Counted bool      `json:"counted,omitempty"`
+	From    time.Time `json:"from,omitzero"`
+	Mended  time.Time `json:"mended"`
+}
+
+// AllMended is the kind of the last poisoning: all rows were good again, and each job has to fire once more.
+const AllMended = "all mended"
 
 // The events of a run that others may follow, as jobs and causes name them.
 const (
