@@ -25,10 +25,13 @@ type chaos struct {
 	database *database
 	receiver *receiver
 	nodes    []*node
-	spawn    program.Spawner
-	started  atomic.Int64 // processes of nodes
-	faults   *history.Log
-	declared *declarer
+	// elsewhere is the node of another installation; nil: no app moves.
+	elsewhere *node
+	mover     *mover
+	spawn     program.Spawner
+	started   atomic.Int64 // processes of nodes
+	faults    *history.Log
+	declared  *declarer
 	// poisonings is nil if no row is made bad.
 	poisonings *history.Log
 
@@ -74,8 +77,10 @@ func newChaos(ctx context.Context, o options) (c *chaos, err error) {
 
 func (c *chaos) close() error {
 	var faults []error
-	for _, n := range c.nodes {
-		faults = append(faults, n.destroy())
+	for _, n := range append(slices.Clone(c.nodes), c.elsewhere) {
+		if n != nil {
+			faults = append(faults, n.destroy())
+		}
 	}
 	c.receiver.close()
 	return errors.Join(append(faults, c.database.remove(), c.faults.Close())...)
@@ -83,7 +88,7 @@ func (c *chaos) close() error {
 
 // prepare starts the nodes over a new database, and what declares jobs.
 func (c *chaos) prepare(ctx context.Context) error {
-	token, err := c.token(ctx)
+	token, err := c.token(ctx, databaseName, "chaos", "read,run,write,metrics,export,import,admin")
 	if err != nil {
 		return err
 	}
@@ -131,6 +136,14 @@ func (c *chaos) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if c.wants("import") {
+		if c.mover, err = newMover(ctx, c); err != nil {
+			return err
+		}
+		if err := c.declareMoving(ctx); err != nil {
+			return err
+		}
+	}
 	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))
 	defer end()
 	var working sync.WaitGroup
@@ -151,6 +164,9 @@ func (c *chaos) run(ctx context.Context) (err error) {
 	var declaring sync.WaitGroup
 	defer declaring.Wait()
 	declaring.Go(func() { c.declared.change(faulty) })
+	if c.mover != nil {
+		declaring.Go(func() { c.mover.moveApps(faulty) })
+	}
 	declaring.Go(func() { c.declared.replay(faulty) })
 	working.Wait()
 	if err := ctx.Err(); err != nil {
@@ -194,9 +210,9 @@ func (c *chaos) await(ctx context.Context, n *node) error {
 }
 
 // token makes a token for the API. It also migrates.
-func (c *chaos) token(ctx context.Context) (string, error) {
-	command := exec.CommandContext(ctx, c.program, "token", "create", "--name", "chaos", "--scope", "read,run,write,metrics,admin")
-	command.Env = append(os.Environ(), "CARILLON_DATABASE="+c.database.URL(databaseName))
+func (c *chaos) token(ctx context.Context, database, name, scopes string) (string, error) {
+	command := exec.CommandContext(ctx, c.program, "token", "create", "--name", name, "--scope", scopes)
+	command.Env = append(os.Environ(), "CARILLON_DATABASE="+c.database.URL(database))
 	var out, faults bytes.Buffer
 	command.Stdout, command.Stderr = &out, &faults
 	if err := command.Run(); err != nil {
@@ -237,6 +253,11 @@ func (c *chaos) heal(ctx context.Context, waits ...func()) error {
 	if err := c.removePoisoned(ctx); err != nil {
 		return err
 	}
+	if c.mover != nil {
+		if err := c.mover.settleMoved(ctx); err != nil {
+			return err
+		}
+	}
 	if err := c.declared.end(ctx); err != nil {
 		return err
 	}
@@ -246,7 +267,10 @@ func (c *chaos) heal(ctx context.Context, waits ...func()) error {
 	if err := c.verify(ctx); err != nil {
 		return err
 	}
-	for _, n := range c.nodes {
+	for _, n := range append(slices.Clone(c.nodes), c.elsewhere) {
+		if n == nil {
+			continue
+		}
 		if err := n.terminate(c.drain + 7*time.Second); err != nil {
 			c.trouble(err)
 		}

@@ -90,8 +90,8 @@ func (d *database) count(ctx context.Context, name, statement string) (n int64, 
 }
 
 // script runs statements.
-func (d *database) script(ctx context.Context, text string) error {
-	conn, err := pgx.Connect(ctx, d.URL(databaseName))
+func (d *database) script(ctx context.Context, name, text string) error {
+	conn, err := pgx.Connect(ctx, d.URL(name))
 	if err != nil {
 		return err
 	}

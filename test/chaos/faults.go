@@ -32,8 +32,8 @@ var injectors = map[string]func(*chaos, context.Context, *node) error{
 var order = []string{"freeze", "responses", "partition", "storm", "restart", "clock", "responses", "suspend", "flap",
 	"disk", "partition", "freeze", "deploy", "slow", "drain", "suspend", "backend", "responses", "restart"}
 
-// besides are the faults that happen besides these: nodes are cut off from targets, and rows are bad.
-var besides = []string{"target", "poison"}
+// besides are the faults that happen besides these: nodes are cut off from targets, rows are bad, and an app moves.
+var besides = []string{"target", "poison", "import"}
 
 // injectFaults injects one fault after the other.
 func (c *chaos) injectFaults(ctx context.Context) {

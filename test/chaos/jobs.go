@@ -67,6 +67,14 @@ func (d *declarer) create(ctx context.Context, apps ...string) error {
 	return nil
 }
 
+// declareMoving declares the jobs of the app that moves.
+func (c *chaos) declareMoving(ctx context.Context) error {
+	if err := c.declared.create(ctx, history.Moved); err != nil {
+		return err
+	}
+	return all(ctx, moving(), func(ctx context.Context, j job) error { return c.declared.put(ctx, j, true) })
+}
+
 // plain returns the jobs whose runs neither wait for each other nor are followed.
 func plain() (jobs []job) {
 	several := func(n int, j job) {

@@ -43,31 +43,43 @@ type node struct {
 
 func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	name := fmt.Sprintf("n%d", i)
-	command, listen, host := []string{"ip", "netns", "exec", name}, nodeAddress(i)+":8080", hubAddress(i)
-	if !c.separate {
-		var err error
-		if listen, err = freeport.Address(ctx); err != nil {
-			return nil, err
-		}
-		command, host = nil, "127.0.0.1"
-	}
-	p, err := startProxy(ctx, host, c.database.address())
-	if err != nil {
-		return nil, err
-	}
-	log, err := os.Create(filepath.Join(c.dir, name+".log"))
-	if err != nil {
-		return nil, err
-	}
-	n := &node{name: name, listen: listen, log: log, proxy: p, spawn: c.spawn, started: &c.started, clock: filepath.Join(c.dir, name+".clock")}
-	egress := "--egress-loopback"
 	if c.separate {
-		egress = "--egress-private=10.91.0.0/16"
+		return assemble(ctx, c, seat{name: name, command: []string{"ip", "netns", "exec", name}, listen: nodeAddress(i) + ":8080",
+			hub: hubAddress(i), database: databaseName})
 	}
-	n.command = slices.Concat(command, []string{c.program, "serve", egress, "--callback-url=" + callbackURL}, c.settings, c.args)
+	listen, err := freeport.Address(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(ctx, c, seat{name: name, listen: listen, hub: "127.0.0.1", database: databaseName})
+}
+
+// seat says where a node is: in which network the command puts it, where it listens, and where its proxy to the database does.
+type seat struct {
+	name, listen, hub, database string
+	command                     []string
+}
+
+// assemble makes a node that is yet to be started.
+func assemble(ctx context.Context, c *chaos, at seat) (*node, error) {
+	p, err := startProxy(ctx, at.hub, c.database.address())
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(c.dir, at.name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	n := &node{name: at.name, listen: at.listen, log: log, proxy: p, spawn: c.spawn, started: &c.started,
+		clock: filepath.Join(c.dir, at.name+".clock")}
+	egress := "--egress-private=10.91.0.0/16"
+	if at.command == nil { // receivers are on its own machine
+		egress = "--egress-loopback"
+	}
+	n.command = slices.Concat(at.command, []string{c.program, "serve", egress, "--callback-url=" + callbackURL}, c.settings, c.args)
 	n.env = append(os.Environ(),
-		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
-		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)
+		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+at.database+"?sslmode=disable",
+		"CARILLON_LISTEN="+at.listen, "CARILLON_NODE_NAME="+at.name, "CHAOS_CLOCK="+n.clock)
 	return n, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/test/chaos/history"
@@ -33,9 +34,9 @@ var poisons = []poison{
 	{kind: "adopt", on: "UPDATE ON live_runs", key: "job_id", when: "NEW.node > 0"},
 	{kind: "slots", on: "INSERT ON slots", key: "job_id", certain: true},
 	{kind: "states", on: "UPDATE ON jobs", key: "id", when: "NEW.deleted_at IS NULL"},
-	{kind: "target", column: "target", bad: "{", certain: true},
-	{kind: "payload", column: "payload", bad: "{", certain: true},
-	{kind: "retries", column: "retry", bad: "[", certain: true},
+	{kind: "target", column: "target", bad: "{"},
+	{kind: "payload", column: "payload", bad: "{"},
+	{kind: "retries", column: "retry", bad: "["},
 }
 
 // refuse is what lets the database refuse the rows of jobs, without a lock that waits for a long snapshot.
@@ -97,7 +98,7 @@ func (c *chaos) declarePoisoned(ctx context.Context) error {
 				p.kind, p.on, when, p.kind, p.key)
 		}
 	}
-	if err := c.database.script(ctx, text); err != nil {
+	if err := c.database.script(ctx, databaseName, text); err != nil {
 		return fmt.Errorf("make rows that can be refused: %w", err)
 	}
 	_, err := c.declared.send(ctx, http.MethodPut, "/v1/apps/"+history.Poisoned, "*", map[string]any{"enabled": true}, nil)
@@ -195,11 +196,13 @@ func (c *chaos) shown(ctx context.Context, p poison) (work, reason string) {
 	return "", ""
 }
 
-// counted reports whether a node counts rows that a work goes on without.
+// counted reports whether a node has counted rows of the app that a work goes on without.
 func (c *chaos) counted(ctx context.Context, work string) bool {
-	response, err := c.declared.ask(ctx, c.nodes[c.intN(len(c.nodes))], http.MethodGet, "/metrics", "", nil)
-	_, rest, found := bytes.Cut(response.body, []byte(`carillon_set_aside{work="`+work+`"} `))
-	return err == nil && found && !bytes.HasPrefix(rest, []byte("0\n"))
+	return slices.ContainsFunc(c.nodes, func(n *node) bool {
+		response, err := c.declared.ask(ctx, n, http.MethodGet, "/metrics", "", nil)
+		_, rest, found := bytes.Cut(response.body, []byte(`carillon_set_aside_total{app="`+history.Poisoned+`",work="`+work+`"} `))
+		return err == nil && found && !bytes.HasPrefix(rest, []byte("0\n"))
+	})
 }
 
 // mendAll mends what may still be bad, when all faults are over.

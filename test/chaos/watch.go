@@ -52,7 +52,7 @@ CREATE CONSTRAINT TRIGGER watch AFTER INSERT ON runs DEFERRABLE INITIALLY DEFERR
 
 // watch installs these database triggers.
 func (d *database) watch(ctx context.Context) error {
-	if err := d.script(ctx, watch); err != nil {
+	if err := d.script(ctx, databaseName, watch); err != nil {
 		return fmt.Errorf("watch the tables: %w", err)
 	}
 	return nil

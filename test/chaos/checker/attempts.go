@@ -98,9 +98,12 @@ func (j *judge) checkAttempts() {
 	}
 }
 
-// noisy reports whether a trigger is the bad neighbour's, who gets what the others leave: its runs may wait, and
-// be handed back, however long.
-func (j *judge) noisy(trigger int64) bool { return j.triggersByID[trigger].app == history.Noisy }
+// noisy reports whether a trigger is the bad neighbour's, who gets what the others leave, or of the app that moves: its runs may
+// wait, and be handed back, however long.
+func (j *judge) noisy(trigger int64) bool {
+	app := j.triggersByID[trigger].app
+	return app == history.Noisy || app == history.Moved
+}
 
 // handedBack reports whether a draining node may have handed a run back, a dead one may have left it unsent,
 // or it may have waited for a slot. The node that adopts it then counts the same attempt and claims it again.

@@ -24,6 +24,7 @@ type record struct {
 	rollbacks     []string // rollbacks of the database that the product reports and that are not settled
 	rolledBack    []rolledBack
 	poisoned      poisoned
+	moves         []history.Move
 	hits          []history.Hit
 	faults        []history.Fault
 	declared      []history.Declaration
@@ -97,6 +98,7 @@ type misfire struct {
 	trigger, from, to, count int64
 	decision                 string
 	catchUp                  *int64
+	decided                  int64
 }
 
 type trigger struct {
@@ -142,9 +144,7 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		ORDER BY t.id`); err != nil {
 		return nil, err
 	}
-	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started, &n.process) },
-		`SELECT id, name, started_at, coalesce(CAST(substring(labels FROM '`+history.ProcessLabel+
-			`=([0-9]+)') AS INTEGER), 0) FROM nodes`); err != nil {
+	if err := h.loadNodes(ctx, conn); err != nil {
 		return nil, err
 	}
 	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error {
@@ -181,6 +181,9 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	if err := h.read(dir); err != nil {
 		return nil, err
 	}
+	if err := h.loadMoved(ctx, database, dir); err != nil {
+		return nil, err
+	}
 	return h, h.loadPoisoned(ctx, conn, dir)
 }
 
@@ -211,11 +214,18 @@ func (l *ledger) load(ctx context.Context, conn *pgx.Conn) (err error) {
 		return err
 	}
 	if l.misfires, err = rows(ctx, conn, func(m *misfire, row pgx.Rows) error {
-		return row.Scan(&m.trigger, &m.from, &m.to, &m.count, &m.decision, &m.catchUp)
-	}, `SELECT trigger_id, from_at, to_at, count, decision, catch_up FROM misfires ORDER BY trigger_id, from_at`); err != nil {
+		return row.Scan(&m.trigger, &m.from, &m.to, &m.count, &m.decision, &m.catchUp, &m.decided)
+	}, `SELECT trigger_id, from_at, to_at, count, decision, catch_up, decided_at FROM misfires ORDER BY trigger_id, from_at`); err != nil {
 		return err
 	}
 	return nil
+}
+
+func (h *record) loadNodes(ctx context.Context, conn *pgx.Conn) (err error) {
+	h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started, &n.process) },
+		`SELECT id, name, started_at, coalesce(CAST(substring(labels FROM '`+history.ProcessLabel+
+			`=([0-9]+)') AS INTEGER), 0) FROM nodes`)
+	return err
 }
 
 // watched reads the records of the database's own triggers.

@@ -24,6 +24,7 @@ const (
 	Callbacks     = "callbacks.jsonl"
 	Rollbacks     = "rollbacks.jsonl"
 	Poisonings    = "poisonings.jsonl"
+	Moves         = "moves.jsonl"
 )
 
 // The kinds of fault that the checker knows by name.
@@ -44,6 +45,23 @@ const Noisy = "noisy"
 
 // After is the app whose runs are followed: by chains and deliveries, by alerts, by callbacks and by replays. It has backfills, too.
 const After = "after"
+
+// Moved is the app that is exported and imported, from one installation to another and back; Elsewhere is the database of the other.
+const (
+	Moved     = "moving"
+	Elsewhere = "elsewhere"
+)
+
+// Move is one way of that app, between databases, with runs that waited.
+type Move struct {
+	From     string    `json:"from"`
+	To       string    `json:"to"`
+	Waiting  int       `json:"waiting"`
+	Begun    time.Time `json:"begun"`
+	Exported time.Time `json:"exported"`
+	Imported time.Time `json:"imported"`
+	Removed  time.Time `json:"removed"`
+}
 
 // Poisoned is the app with rows that are bad for a while. Its jobs may stop, and nothing of others may.
 const Poisoned = "poisoned"
