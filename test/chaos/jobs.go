@@ -37,6 +37,7 @@ type job struct {
 var (
 	backoff = history.Retry{MaxAttempts: 3, Base: "200ms", Cap: "1s"}
 	steps   = history.Retry{MaxAttempts: 4, Delays: []string{"300ms", "900ms"}}
+	patient = history.Retry{MaxAttempts: 4, Delays: []string{"2s"}} // so that a run waits at most times
 )
 
 // standing declares the jobs that do not change during the run.

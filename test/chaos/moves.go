@@ -72,7 +72,8 @@ func moving() []job {
 		{app: history.Moved, name: "dense-0", path: "/ok", expression: "rate(1s)"},
 		{app: history.Moved, name: "dense-1", path: "/ok", expression: "*/2 * * * * ?"},
 		{app: history.Moved, name: "slow", path: "/slow", expression: "rate(2s)"},
-		{app: history.Moved, name: "flaky", path: "/flaky", expression: "rate(1s)", retry: &steps},
+		{app: history.Moved, name: "flaky-0", path: "/flaky", expression: "rate(1s)", retry: &patient},
+		{app: history.Moved, name: "flaky-1", path: "/flaky", expression: "rate(1s)", retry: &patient},
 		{app: history.Moved, name: "payout", path: "/ok", expression: "rate(2s)", once: true},
 		{app: history.Moved, name: "queue", path: "/slow", expression: "rate(2s)", concurrency: "queue"},
 	}

@@ -137,6 +137,21 @@ var mutants = []mutant{
 		edits:  []edit{{"dispatcher/store/feeds/runs_manual.go", "0, 0, r.attempt, 'queued'", "0, 0, 0, 'queued'"}},
 	},
 	{
+		name: "left_slots", what: "slots of attempts that a rollback took are not freed", kills: "none", faults: "rollback",
+		edits: []edit{{"dispatcher/engine/chores/left.go", "	if len(runs) == 0 {\n		return nil\n	}\n	if err := c.Store.ReleaseSlots",
+			"	if len(runs) >= 0 {\n		return nil\n	}\n	if err := c.Store.ReleaseSlots"}},
+	},
+	{
+		name: "whole_batches", what: "a bad row stops its whole batch", kills: "none", faults: "poison",
+		edits: []edit{{"dispatcher/store/dispatch/set_aside.go", "	case !ofStored(ctx, err):\n		return err\n	case half == 0:",
+			"	case !ofStored(ctx, nil):\n		return err\n	case half == 0:"}},
+	},
+	{
+		name: "left_runs", what: "an import leaves out the runs that wait", kills: "none", faults: "import",
+		edits: []edit{{"dispatcher/store/definitions/import.go", "	for _, run := range runs {\n		job := jobs[run.Job]",
+			"	for _, run := range runs[:0] {\n		job := jobs[run.Job]"}},
+	},
+	{
 		name: "stolen_locks", what: "a lock is taken from its holder", kills: "none", faults: "none",
 		edits: []edit{
 			{"dispatcher/store/dispatch/tx.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},

@@ -110,7 +110,7 @@ func (c *chaos) declarePoisoned(ctx context.Context) error {
 
 // poisonRows makes rows bad, one kind after the other.
 func (c *chaos) poisonRows(ctx context.Context) {
-	for i := c.intN(len(poisons)); ctx.Err() == nil; i++ {
+	for i := 0; ctx.Err() == nil; i++ {
 		pause(ctx, c.between(200*time.Millisecond, time.Second))
 		if err := c.poison(ctx, poisons[i%len(poisons)]); err != nil && ctx.Err() == nil {
 			c.trouble(err)

@@ -70,6 +70,7 @@ func (j *judge) checkPoisoned() {
 			continue
 		}
 		j.poisonings++
+		j.checkBystanders(p)
 		switch {
 		case p.Reason != "":
 			j.poisonShown++
@@ -84,6 +85,30 @@ func (j *judge) checkPoisoned() {
 	}
 	if j.poisoned.left > 0 {
 		j.add(unrecovered, "%d runs, slots and rows set aside of deleted jobs with poisoned rows are left", j.poisoned.left)
+	}
+}
+
+// What was due while a row of another app was bad is late by at most maxBystanderDelay, unless there was another fault.
+const maxBystanderDelay = 3 * time.Second
+
+// checkBystanders requires that other jobs went on while a row was bad. Some late requests may come of a busy machine.
+func (j *judge) checkBystanders(p history.Poisoning) {
+	if j.anyFault(p.From.UnixMilli(), p.Mended.UnixMilli()) {
+		return
+	}
+	due, late := 0, 0
+	for _, q := range j.sent {
+		if q.Attempt != 1 || !q.kindIs(scheduled) || q.ScheduledAt.Before(p.From) || q.ScheduledAt.After(p.Mended) ||
+			j.bound(q.trigger).policy != "" || j.noisy(q.trigger) {
+			continue
+		}
+		if due++; q.At.Sub(q.ScheduledAt) > maxBystanderDelay {
+			late++
+		}
+	}
+	if late > due/4 {
+		j.add(unrecovered, "%d of %d fires of other jobs were late by more than %s while a row of job %s was bad from %s to %s", late, due,
+			maxBystanderDelay, p.Kind, instant(p.From.UnixMilli()), instant(p.Mended.UnixMilli()))
 	}
 }
 
