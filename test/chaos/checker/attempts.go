@@ -112,8 +112,8 @@ func (j *judge) handedBack(t try) bool {
 	if j.callsBack(t.trigger) {
 		return true // once accepted, the attempt is claimed again by each node that waits for its end
 	}
-	if j.touched(t.fire) != nil {
-		return true // attempted again, and when it was claimed at first is lost
+	if j.touched(t.fire) != nil || j.survivedEdit(t) {
+		return true // it was attempted again, and when it was claimed at first is lost; or it waits as a run of its own since the edit
 	}
 	if j.far[t.trigger] {
 		return true // deferred while the circuit of its target is open, which counts no attempt either
@@ -126,6 +126,11 @@ func (j *judge) handedBack(t try) bool {
 		drained := f.Kind == "SIGTERM" || f.Drains() || f.Kind == "kill K18" || f.Kind == "start or drain ended"
 		return drained && f.To.UnixMilli() > t.at-1000 && f.From.UnixMilli() < t.began+1000
 	})
+}
+
+// survivedEdit reports whether the definition changed after a fire was due and before it was claimed.
+func (j *judge) survivedEdit(t try) bool {
+	return slices.ContainsFunc(j.segments[t.trigger], func(s segment) bool { return s.from > t.at-slack && s.from <= t.began+slack })
 }
 
 // checkLoss requires of a lost attempt a fault that explains it: one of its node or of the

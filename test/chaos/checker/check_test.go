@@ -246,3 +246,21 @@ func TestDeferralIsNoBeginOfAnAttempt(t *testing.T) {
 		t.Errorf("tries = %+v, want the one that began at 2000", tries)
 	}
 }
+
+// A fire that was pending when its definition changed is a run of its own since, which a node adopts after newer fires.
+func TestFireThatSurvivedAnEditMayComeLater(t *testing.T) {
+	t.Parallel()
+	j := &judge{segments: map[int64][]segment{1: {{from: 1000}, {from: 52_200}}}}
+	for name, tt := range map[string]struct {
+		at, began int64
+		want      bool
+	}{
+		"due before the edit, claimed after it": {50_000, 52_900, true},
+		"claimed before the edit":               {50_000, 50_100, false},
+		"due after the edit":                    {53_000, 53_100, false},
+	} {
+		if got := j.survivedEdit(try{fire: fire{1, tt.at, scheduled}, began: tt.began}); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}

@@ -99,11 +99,22 @@ func (h *record) joinRuns(there []run) {
 		if gone && r.attempt > 0 && !known[r.fire][r.attempt] {
 			note(r.fire, r.attempt)
 			began := cmp.Or(orZero(r.started), orZero(r.claimed))
-			h.attempts = append(h.attempts, attempt{fire: r.fire, attempt: r.attempt, node: r.node, began: began, ended: orZero(r.ended),
-				state: "lost"})
+			h.attempts = append(h.attempts, attempt{fire: r.fire, attempt: r.attempt, node: r.node, began: began,
+				ended: max(began, h.exportedBy(orZero(r.ended))), state: "lost"})
 		}
 		return gone
 	})
+}
+
+// exportedBy returns when the app was exported that was deleted at an instant.
+func (h *record) exportedBy(deleted int64) int64 {
+	exported := deleted
+	for _, m := range h.moves {
+		if at := m.Exported.UnixMilli(); at <= deleted && deleted <= m.Removed.UnixMilli()+slack {
+			exported = at
+		}
+	}
+	return exported
 }
 
 // leftBehind reports whether a run ended because its job was deleted.
