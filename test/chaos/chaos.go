@@ -113,7 +113,7 @@ func (c *chaos) prepare(ctx context.Context) error {
 }
 
 // run injects faults until it is time to settle.
-func (c *chaos) run(ctx context.Context) (err error) {
+func (c *chaos) run(ctx context.Context) error {
 	begun := time.Now()
 	if err := c.migrate(ctx); err != nil {
 		return err
@@ -127,22 +127,8 @@ func (c *chaos) run(ctx context.Context) (err error) {
 	if err := c.declared.backfill(ctx); err != nil {
 		return err
 	}
-	poisons := c.wants("poison")
-	if poisons {
-		if c.poisonings, err = history.Create(c.dir, history.Poisonings, false); err != nil {
-			return err
-		}
-		if err := c.declarePoisoned(ctx); err != nil {
-			return err
-		}
-	}
-	if c.wants("import") {
-		if c.mover, err = newMover(ctx, c); err != nil {
-			return err
-		}
-		if err := c.declareMoving(ctx); err != nil {
-			return err
-		}
+	if err := c.prepareBesides(ctx); err != nil {
+		return err
 	}
 	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))
 	defer end()
@@ -151,9 +137,6 @@ func (c *chaos) run(ctx context.Context) (err error) {
 		working.Go(func() { c.kill(faulty, n, i) })
 	}
 	working.Go(func() { c.injectFaults(faulty) })
-	if poisons {
-		working.Go(func() { c.poisonRows(faulty) })
-	}
 	if c.separate && c.wants("target") {
 		working.Go(func() { c.cutTargets(faulty) })
 	}
@@ -164,6 +147,9 @@ func (c *chaos) run(ctx context.Context) (err error) {
 	var declaring sync.WaitGroup
 	defer declaring.Wait()
 	declaring.Go(func() { c.declared.change(faulty) })
+	if c.poisonings != nil {
+		declaring.Go(func() { c.poisonRows(faulty) })
+	}
 	if c.mover != nil {
 		declaring.Go(func() { c.mover.moveApps(faulty) })
 	}
@@ -176,6 +162,25 @@ func (c *chaos) run(ctx context.Context) (err error) {
 		return err
 	}
 	return errors.Join(c.troubles...)
+}
+
+// prepareBesides prepares the faults for which there are jobs of their own.
+func (c *chaos) prepareBesides(ctx context.Context) (err error) {
+	if c.wants("poison") {
+		if c.poisonings, err = history.Create(c.dir, history.Poisonings, false); err != nil {
+			return err
+		}
+		if err := c.declarePoisoned(ctx); err != nil {
+			return err
+		}
+	}
+	if !c.wants("import") {
+		return nil
+	}
+	if c.mover, err = newMover(ctx, c); err != nil {
+		return err
+	}
+	return c.declareMoving(ctx)
 }
 
 // wants reports whether a fault is injected that takes no turn with the others.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"slices"
@@ -45,77 +46,103 @@ func (h *record) loadMoved(ctx context.Context, database, dir string) (err error
 	h.claims, h.nodes = append(h.claims, there.claims...), append(h.nodes, there.nodes...)
 	h.heartbeats, h.doubles = append(h.heartbeats, there.heartbeats...), append(h.doubles, there.doubles...)
 	h.advances = append(h.advances, there.advances...)
-	h.misfires = append(h.ofMoves(h.misfires, "chaos"), h.ofMoves(there.misfires, history.Elsewhere)...)
-	h.attempts = append(h.attempts, there.attempts...)
-	h.joinRuns(there.runs)
-	slices.SortFunc(h.attempts, func(a, b attempt) int {
-		return cmp.Or(cmp.Compare(a.trigger, b.trigger), cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind), cmp.Compare(a.attempt, b.attempt))
-	})
+	h.join(there.ledger)
+	slices.SortFunc(h.runs, func(a, b run) int { return a.compare(b.fire) })
+	slices.SortFunc(h.attempts, func(a, b attempt) int { return cmp.Or(a.compare(b.fire), cmp.Compare(a.attempt, b.attempt)) })
 	h.changes = slices.DeleteFunc(h.changes, func(c change) bool { return c.app == history.Moved && c.action == "delete" })
 	return nil
 }
 
-// ofMoves leaves out the misfires that an installation noted as it deleted the app which had gone: the other one has these fires.
-func (h *record) ofMoves(all []misfire, from string) []misfire {
+// compare orders fires as the database does.
+func (f fire) compare(to fire) int {
+	return cmp.Or(cmp.Compare(f.trigger, to.trigger), cmp.Compare(f.at, to.at), cmp.Compare(f.kind, to.kind))
+}
+
+// here is the database of the installation with the three nodes.
+const here = "chaos"
+
+// away returns when the app had left an installation, if it was away at an instant: what is noted of it there since is about what has
+// gone. It returns false if it was not away.
+func (h *record) away(from string, at int64) (since int64, is bool) {
+	for _, m := range h.moves {
+		if m.From == from && m.Exported.UnixMilli() <= at {
+			since, is = m.Exported.UnixMilli(), true
+		}
+		if m.To == from && m.Imported.UnixMilli()-slack <= at {
+			is = false
+		}
+	}
+	return since, is
+}
+
+// join adds the ledger of the other installation. What had begun in one and moved was lost there with its node.
+func (h *record) join(there ledger) {
 	moved := map[int64]bool{}
 	for _, t := range h.triggers {
 		moved[t.id] = t.app == history.Moved
 	}
-	return slices.DeleteFunc(all, func(m misfire) bool {
-		return moved[m.trigger] && slices.ContainsFunc(h.moves, func(way history.Move) bool {
-			return way.From == from && m.decided >= way.Exported.UnixMilli() && m.decided <= way.Removed.UnixMilli()
-		})
-	})
-}
-
-// joinRuns adds runs. One that moved while it waited ends where it came from with the jobs that are deleted there; what it had begun
-// there is an attempt that was lost with its node.
-func (h *record) joinRuns(there []run) {
-	moved := map[fire]bool{}
-	for _, list := range [][]run{h.runs, there} {
-		for _, r := range list {
-			if !leftBehind(r) {
-				moved[r.fire] = true
+	var all ledger
+	var left []attempt
+	for from, l := range map[string]ledger{here: h.ledger, history.Elsewhere: there} {
+		for _, m := range l.misfires {
+			if _, gone := h.away(from, m.decided); !gone || !moved[m.trigger] {
+				all.misfires = append(all.misfires, m)
+			}
+		}
+		for _, a := range l.attempts {
+			if since, gone := h.away(from, a.ended); gone && moved[a.trigger] {
+				a.ended, a.state = max(a.began, since), "lost"
+				left = append(left, a)
+			} else {
+				all.attempts = append(all.attempts, a)
+			}
+		}
+		for _, r := range l.runs {
+			since, gone := h.away(from, orZero(r.ended))
+			if !gone || !moved[r.trigger] || !leftBehind(r) {
+				all.runs = append(all.runs, r)
+			} else if r.attempt > 0 {
+				began := cmp.Or(orZero(r.started), orZero(r.claimed))
+				left = append(left, attempt{fire: r.fire, attempt: r.attempt, node: r.node, began: began, ended: max(began, since), state: "lost"})
 			}
 		}
 	}
-	known := map[fire]map[int]bool{}
-	note := func(f fire, number int) {
-		if known[f] == nil {
-			known[f] = map[int]bool{}
-		}
-		known[f][number] = true
-	}
-	for _, a := range h.attempts {
-		note(a.fire, a.attempt)
-	}
-	for _, r := range append(slices.Clone(h.runs), there...) {
-		if !leftBehind(r) {
-			note(r.fire, r.attempt)
-		}
-	}
-	h.runs = slices.DeleteFunc(append(h.runs, there...), func(r run) bool {
-		gone := leftBehind(r) && moved[r.fire]
-		if gone && r.attempt > 0 && !known[r.fire][r.attempt] {
-			note(r.fire, r.attempt)
-			began := cmp.Or(orZero(r.started), orZero(r.claimed))
-			h.attempts = append(h.attempts, attempt{fire: r.fire, attempt: r.attempt, node: r.node, began: began,
-				ended: max(began, h.exportedBy(orZero(r.ended))), state: "lost"})
-		}
-		return gone
-	})
+	h.runs, h.misfires, h.attempts = all.runs, all.misfires, append(all.attempts, unknown(left, all)...)
 }
 
-// exportedBy returns when the app was exported that was deleted at an instant.
-func (h *record) exportedBy(deleted int64) int64 {
-	exported := deleted
-	for _, m := range h.moves {
-		if at := m.Exported.UnixMilli(); at <= deleted && deleted <= m.Removed.UnixMilli()+slack {
-			exported = at
+// unknown returns those of the attempts that were left behind which no ledger has: nobody made them again.
+func unknown(left []attempt, in ledger) (all []attempt) {
+	type numbered struct {
+		fire
+		number int
+	}
+	known := map[numbered]bool{}
+	for _, a := range in.attempts {
+		known[numbered{a.fire, a.attempt}] = true
+	}
+	for _, r := range in.runs {
+		known[numbered{r.fire, r.attempt}] = true
+	}
+	for _, a := range left {
+		if key := (numbered{a.fire, a.attempt}); !known[key] {
+			known[key] = true
+			all = append(all, a)
 		}
 	}
-	return exported
+	return all
 }
 
 // leftBehind reports whether a run ended because its job was deleted.
 func leftBehind(r run) bool { return r.state == "cancelled" && r.class == "job_deleted" }
+
+// describeMoved is what the report says of imports.
+func (v *verdict) describeMoved(h *record) string {
+	waiting := 0
+	for _, m := range h.moves {
+		waiting += m.Waiting
+	}
+	if len(h.moves) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\nimports\t\nmoves of an app to another installation or back\t%d\nruns that moved\t%d\n", len(h.moves), waiting)
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -128,4 +129,13 @@ func (j *judge) checkMended(at time.Time) {
 		}
 		seen[p.Kind] = true
 	}
+}
+
+// describePoisoned is what the report says of bad rows.
+func (v *verdict) describePoisoned(h *record) string {
+	if v.poisonings == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\nbad rows\t\ntimes\t%d\nof these, shown with a reason while they lasted\t%d\nrequests of their jobs\t%d\n",
+		v.poisonings, v.poisonShown, len(h.poisoned.hits))
 }

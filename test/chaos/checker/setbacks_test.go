@@ -141,28 +141,48 @@ func TestBadRowsAreJudged(t *testing.T) {
 	}
 }
 
-// A run that moved while it waited is one run, and an attempt that it left behind is one of it.
+// A run that moved while it waited is one run, and an attempt that it left behind is one of it, unless it was made again.
 func TestMovedRunsAreJoined(t *testing.T) {
 	t.Parallel()
-	f := func(second int64) fire { return fire{1, second * 1000, scheduled} }
-	gone := func(second int64, attempt int) run {
-		return run{fire: f(second), attempt: attempt, node: n1, state: "cancelled", class: "job_deleted", started: at(0), ended: at(time.Second)}
+	const second = time.Second
+	f := func(n int64) fire { return fire{1, n, scheduled} }
+	gone := func(n int64, attempt int) run {
+		return run{fire: f(n), attempt: attempt, state: "cancelled", class: "job_deleted", started: at(second), ended: at(12 * second)}
 	}
-	h := record{ledger: ledger{runs: []run{
-		{fire: f(1), attempt: 1, state: "succeeded"}, gone(2, 0), gone(3, 1), gone(4, 1), gone(5, 1),
-	}}}
-	h.joinRuns([]run{{fire: f(2), attempt: 1, state: "succeeded"}, {fire: f(3), attempt: 2, state: "failed"}, {fire: f(4), attempt: 1, state: "failed"}})
-	var runs, attempts []int64
+	when := func(d time.Duration) time.Time { return base.Add(d) }
+	h := record{
+		triggers: []trigger{{id: 1, app: history.Moved}},
+		moves:    []history.Move{{From: here, To: history.Elsewhere, Exported: when(10 * second), Imported: when(11 * second), Removed: when(12 * second)}},
+		ledger: ledger{
+			runs:     []run{{fire: f(1), attempt: 1, state: "succeeded", ended: at(5 * second)}, gone(2, 0), gone(3, 1), gone(4, 1)},
+			misfires: []misfire{{trigger: 1, from: 5, decided: ms(12 * second)}, {trigger: 1, from: 6, decided: ms(9 * second)}},
+			attempts: []attempt{{fire: f(7), attempt: 1, began: ms(second), ended: ms(13 * second), state: "cancelled"}},
+		},
+	}
+	ended := func(n int64, attempt int) run {
+		return run{fire: f(n), attempt: attempt, state: "succeeded", ended: at(12 * second)}
+	}
+	h.join(ledger{runs: []run{ended(2, 1), ended(3, 2), ended(4, 1), ended(5, 1), ended(7, 2)}})
+	var runs, misfires []int64
 	for _, r := range h.runs {
-		runs = append(runs, r.at/1000)
+		runs = append(runs, r.at)
 	}
-	for _, a := range h.attempts {
-		attempts = append(attempts, a.at/1000)
+	for _, m := range h.misfires {
+		misfires = append(misfires, m.from)
 	}
-	if diff := cmp.Diff([]int64{1, 5, 2, 3, 4}, runs); diff != "" {
+	slices.Sort(runs)
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 7}, runs); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]int64{3}, attempts); diff != "" {
-		t.Errorf("attempts that were left behind (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]int64{6}, misfires); diff != "" {
+		t.Errorf("misfires (-want +got):\n%s", diff)
+	}
+	slices.SortFunc(h.attempts, func(a, b attempt) int { return int(a.at - b.at) })
+	want := []attempt{
+		{fire: f(3), attempt: 1, began: ms(second), ended: ms(10 * second), state: "lost"},
+		{fire: f(7), attempt: 1, began: ms(second), ended: ms(10 * second), state: "lost"},
+	}
+	if !slices.Equal(h.attempts, want) {
+		t.Errorf("attempts are %+v, want %+v", h.attempts, want)
 	}
 }

@@ -96,18 +96,7 @@ func (v *verdict) print(w io.Writer, h *record) {
 		v.unreached, v.delivered)
 	fmt.Fprintf(table, "\nafterwards\t\nruns that follow others\t%d\ntransitions of alerts\t%d\ninstants of backfills\t%d\ncallbacks\t%d\n",
 		v.followed, v.transitions, v.backfilledInstants, v.calledBack)
-	fmt.Fprint(table, v.describeRolledBack(h))
-	if len(h.moves) > 0 {
-		waiting := 0
-		for _, m := range h.moves {
-			waiting += m.Waiting
-		}
-		fmt.Fprintf(table, "\nimports\t\nmoves of an app to another installation or back\t%d\nruns that moved\t%d\n", len(h.moves), waiting)
-	}
-	if v.poisonings > 0 {
-		fmt.Fprintf(table, "\nbad rows\t\ntimes\t%d\nof these, shown with a reason while they lasted\t%d\nrequests of their jobs\t%d\n",
-			v.poisonings, v.poisonShown, len(h.poisoned.hits))
-	}
+	fmt.Fprint(table, v.describeRolledBack(h), v.describeMoved(h), v.describePoisoned(h))
 	fmt.Fprintf(table, "\nrequest lateness\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50),
 		percentile(v.lateness, 99), percentile(v.lateness, 100))
 	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.adoption, 50),
