@@ -41,7 +41,8 @@ func main() {
 	flag.StringVar(&o.program, "program", "", "a carillon built with the tags chaos and clockshift; empty: build it")
 	flag.StringVar(&o.checker, "checker", "", "the checker; empty: build it")
 	flag.StringVar(&o.dir, "dir", "", "directory for the records of the run; empty: a temporary one, kept if the checker finds something")
-	flag.IntVar(&o.seconds, "seconds", 60, "how long the run takes, from the first node's start to the checker's; rollbacks follow, for half as long")
+	flag.IntVar(&o.seconds, "seconds", 60,
+		"how long the run takes, from the first node's start to the checker's; rollbacks follow, for half as long")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the faults and their times; a run repeats only roughly")
 	flag.StringVar(&o.kills, "kills", "",
 		"failpoints at which to kill nodes or to stop them for a while, such as K3,stop K7; empty: all; none: none")

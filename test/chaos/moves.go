@@ -79,11 +79,11 @@ func moving() []job {
 	}
 }
 
-// moveApps moves the app there and back, until ctx ends. It leaves it here. It always stays there for a while: the deletion here notes
-// what was due as missed, and what comes back before it is sent would be in this ledger twice.
+// moveApps moves the app there and back, at least once, until ctx ends. It leaves it here. The app always stays there for a while: the
+// deletion here notes what was due as missed, and what comes back before it is sent would be in this ledger twice.
 func (m *mover) moveApps(ctx context.Context) {
 	c := m.here.chaos
-	for ctx.Err() == nil {
+	for first := true; first || ctx.Err() == nil; first = false {
 		for _, way := range [][2]installation{{m.here, m.there}, {m.there, m.here}} {
 			if way[0].name == databaseName {
 				pause(ctx, c.between(3*time.Second, 6*time.Second))
@@ -194,24 +194,26 @@ func (i installation) importApp(ctx context.Context, export []byte) error {
 
 // removeApp deletes the app with its jobs and its group.
 func (i installation) removeApp(ctx context.Context) error {
-	paths := []string{"/groups/" + groupName, ""}
-	for _, j := range moving() {
-		paths = append([]string{"/jobs/" + j.name}, paths...)
+	err := all(ctx, moving(), func(ctx context.Context, j job) error { return i.removeAt(ctx, movedPath+"/jobs/"+j.name) })
+	if err == nil {
+		err = i.removeAt(ctx, movedPath+"/groups/"+groupName)
 	}
-	for _, path := range paths {
-		err := i.until(ctx, "delete "+path, func(ctx context.Context, n *node) (bool, error) {
-			is, err := i.ask(ctx, n, http.MethodGet, movedPath+path, "*", nil)
-			if err != nil || is.status != http.StatusOK {
-				return err == nil && is.status == http.StatusNotFound, said(is, err)
-			}
-			gone, err := i.ask(ctx, n, http.MethodDelete, movedPath+path, is.tag, nil)
-			return false, said(gone, err)
-		})
-		if err != nil {
-			return err
+	if err == nil {
+		err = i.removeAt(ctx, movedPath)
+	}
+	return err
+}
+
+// removeAt deletes what is at a path, as it is.
+func (i installation) removeAt(ctx context.Context, path string) error {
+	return i.until(ctx, "delete "+path, func(ctx context.Context, n *node) (bool, error) {
+		is, err := i.ask(ctx, n, http.MethodGet, path, "*", nil)
+		if err != nil || is.status != http.StatusOK {
+			return err == nil && is.status == http.StatusNotFound, said(is, err)
 		}
-	}
-	return nil
+		gone, err := i.ask(ctx, n, http.MethodDelete, path, is.tag, nil)
+		return err == nil && gone.status < 300, said(gone, err)
+	})
 }
 
 // until asks one node after the other until something is done, also when the time for faults is over.

@@ -64,7 +64,8 @@ func (p poison) spoils() string {
 	if p.column == "" {
 		return fmt.Sprintf(`INSERT INTO watch.poison SELECT '%s', x.id FROM (%s) AS x`, p.kind, p.ofJob())
 	}
-	return fmt.Sprintf(`WITH p AS (INSERT INTO watch.poison SELECT '%[1]s', j.id, j.%[2]s FROM jobs AS j WHERE j.%[2]s <> '%[3]s' AND j.id IN (%[4]s))
+	return fmt.Sprintf(`WITH p AS (INSERT INTO watch.poison SELECT '%[1]s', j.id, j.%[2]s FROM jobs AS j
+			WHERE j.%[2]s <> '%[3]s' AND j.id IN (%[4]s))
 		UPDATE jobs SET %[2]s = '%[3]s' WHERE id IN (%[4]s)`, p.kind, p.column, p.bad, p.ofJob())
 }
 
@@ -210,10 +211,8 @@ func (c *chaos) mendAll(ctx context.Context) error {
 	if c.poisonings == nil {
 		return nil
 	}
-	for _, p := range poisons {
-		if err := c.mend(ctx, p); err != nil {
-			return err
-		}
+	if err := all(ctx, poisons, c.mend); err != nil {
+		return err
 	}
 	return c.poisonings.Append(history.Poisoning{Kind: history.AllMended, Mended: time.Now()})
 }

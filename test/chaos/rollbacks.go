@@ -92,7 +92,8 @@ func (c *chaos) rollBack(ctx context.Context, r *history.Rollback) error {
 		return err
 	}
 	if err := c.within(ctx, "not all nodes paused",
-		fmt.Sprintf(`SELECT count(*) < %d FROM nodes WHERE state = 'paused' AND heartbeat_at > %d`, len(c.nodes), r.Cut.UnixMilli())); err != nil {
+		fmt.Sprintf(`SELECT count(*) < %d FROM nodes WHERE state = 'paused' AND heartbeat_at > %d`, len(c.nodes),
+			r.Cut.UnixMilli())); err != nil {
 		return err
 	}
 	pause(ctx, c.deadAfter/2) // a node learns it with its next heartbeat

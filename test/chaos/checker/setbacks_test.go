@@ -152,7 +152,8 @@ func TestMovedRunsAreJoined(t *testing.T) {
 	when := func(d time.Duration) time.Time { return base.Add(d) }
 	h := record{
 		triggers: []trigger{{id: 1, app: history.Moved}},
-		moves:    []history.Move{{From: here, To: history.Elsewhere, Exported: when(10 * second), Imported: when(11 * second), Removed: when(12 * second)}},
+		moves: []history.Move{{
+			From: here, To: history.Elsewhere, Exported: when(10 * second), Imported: when(11 * second), Removed: when(12 * second)}},
 		ledger: ledger{
 			runs:     []run{{fire: f(1), attempt: 1, state: "succeeded", ended: at(5 * second)}, gone(2, 0), gone(3, 1), gone(4, 1)},
 			misfires: []misfire{{trigger: 1, from: 5, decided: ms(12 * second)}, {trigger: 1, from: 6, decided: ms(9 * second)}},
