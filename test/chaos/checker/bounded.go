@@ -150,7 +150,7 @@ func (j *judge) checkDisplaced(r run, bound boundOf, of []run) {
 	}
 	at, found := orZero(r.ended), 0
 	for _, o := range of {
-		if o.fire != r.fire && (bound.policy != replace || o.at > r.at) && j.aliveAt(o, at) {
+		if o.fire != r.fire && (bound.policy != replace || o.at > r.at) && j.aliveBetween(o, r.at, at) {
 			found++
 		}
 	}
@@ -160,14 +160,15 @@ func (j *judge) checkDisplaced(r run, bound boundOf, of []run) {
 	}
 }
 
-// aliveAt reports whether a run existed and had not ended, as far as the database knew.
-func (j *judge) aliveAt(r run, at int64) bool {
-	if r.at-slack > at {
+// aliveBetween reports whether a run existed and had not ended at some time of a period, as far as the database knew: that of another
+// run, which was decided within it and noted at its end.
+func (j *judge) aliveBetween(r run, from, to int64) bool {
+	if r.at-slack > to {
 		return false
 	}
 	ended := orZero(r.ended)
 	// An end that cannot be recorded is unknown.
-	return r.live || ended >= at-slack || j.faultDuring(r.node, ended, at)
+	return r.live || ended >= from-slack || j.faultDuring(r.node, ended, from)
 }
 
 // faultDuring reports whether a fault hit a node or the database in a period.
