@@ -13,12 +13,12 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// goesOn is how long jobs may take after a rollback until each has sent a request again: a request that hangs since before, and the
-// fires that it is in the way of.
-const goesOn = 14 * time.Second
+// goesOn is how long jobs may take after a rollback until each has sent a request again: until its slots are free, for a request that
+// hangs since before, and for the fires that it is in the way of.
+func (p pace) goesOn() time.Duration { return p.recovery + 11300*time.Millisecond }
 
 // rollbackTakes is about how long one rollback takes, from its dump to the end of goesOn.
-const rollbackTakes = 12*time.Second + goesOn
+func (p pace) rollbackTakes() time.Duration { return 10*time.Second + p.deadAfter + p.goesOn() }
 
 // runRollbacks lets the database lose commits again and again, while jobs of every concurrency policy fire.
 func (c *chaos) runRollbacks(ctx context.Context) (err error) {
@@ -50,7 +50,7 @@ func (c *chaos) runRollbacks(ctx context.Context) (err error) {
 	defer end()
 	watching.Go(func() { c.watchMachine(faulty) })
 	// Both choices in turn, first by nodes that notice it themselves, and then each the other way.
-	for i := 0; i == 0 || time.Now().Add(rollbackTakes).Before(deadline); i++ {
+	for i := 0; i == 0 || time.Now().Add(c.rollbackTakes()).Before(deadline); i++ {
 		done := history.Rollback{Lost: fmt.Sprintf("lost_%d", i+1), Choice: []string{history.Skip, history.Replay}[i%2],
 			Restarted: (i+i/2)%2 == 1}
 		pause(ctx, c.between(time.Second, 3*time.Second))
@@ -108,7 +108,7 @@ func (c *chaos) rollBack(ctx context.Context, r *history.Rollback) error {
 	}
 	r.Settled = time.Now()
 	c.note("rollback, "+r.Choice, "", r.Cut, r.Settled)
-	pause(ctx, goesOn)
+	pause(ctx, c.goesOn())
 	r.Until = time.Now()
 	return ctx.Err()
 }
