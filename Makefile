@@ -165,7 +165,7 @@ bench-go:
 	@tools/postgres.sh
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m $(BENCHPKGS)
 
-## chaos: kill, freeze, cut off and starve three nodes, then check all their work; SECONDS=60 bounds it
+## chaos: kill, freeze, cut off and starve three nodes, spoil rows, move an app and restore old dumps, then check all; SECONDS=60, and half of it for dumps
 SECONDS ?= 60
 .PHONY: chaos
 chaos:

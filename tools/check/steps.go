@@ -188,7 +188,7 @@ func faultSteps() []step {
 		{
 			name: "chaos", proves: "three nodes under all faults at once keep the guarantees",
 			paths: slices.Concat(firing(), nodes(), []string{"test/chaos/", "tools/networks.sh"}), needs: []string{"tools/postgres.sh"},
-			minutes: 2, command: []string{"make", "chaos", "SECONDS=75"},
+			minutes: 4, command: []string{"make", "chaos", "SECONDS=75"},
 		},
 		{
 			name: "chaos-mutants", proves: "chaos notices each guarantee that is broken on purpose",
