@@ -130,7 +130,7 @@ func (d *definition[T]) before(change change) *binding.Values {
 // withRevision returns a plan with the revision of the state if there is no change, or only another way to write the same.
 func withRevision(change change) (plan binding.Values, changes bool) {
 	plan = change.plan.With("revision", change.state["revision"])
-	if changes = change.isNew || !equalValues(plan, change.state); changes {
+	if changes = change.isNew || !plan.Equal(change.state); changes {
 		plan["revision"] = types.Int64Unknown()
 	}
 	return plan, changes
@@ -154,7 +154,7 @@ func (d *definition[T]) read(ctx context.Context, diags *diag.Diagnostics, state
 	}
 	id := identityOf(state)
 	stored, err := d.api.get(d.conn.Client, ctx, id.app, id.name)
-	if isNotFound(err) || err == nil && d.gone != nil && d.gone(stored) { // so the plan creates it again
+	if client.IsNotFound(err) || err == nil && d.gone != nil && d.gone(stored) { // so the plan creates it again
 		return model, false
 	}
 	if err != nil {
@@ -221,7 +221,7 @@ func (d *definition[T]) reportConflict(ctx context.Context, diags *diag.Diagnost
 	const again = "Nothing was written. Run terraform plan again to see what changed."
 	current, err := d.api.get(d.conn.Client, ctx, planned.app, planned.name)
 	switch {
-	case isNotFound(err):
+	case client.IsNotFound(err):
 		diags.AddError(fmt.Sprintf("The %s was deleted outside of Terraform", d.kind),
 			fmt.Sprintf("The plan was made for revision %d of %s %q, which no longer exists%s. %s",
 				planned.revision, d.kind, planned.importID, doneBy("deleted", refused), again))
@@ -241,10 +241,10 @@ func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, st
 	id := identityOf(state)
 	err := d.api.remove(d.conn.Client, ctx, id.app, id.name, client.Condition{Revision: id.revision})
 	switch {
-	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
+	case err == nil || client.IsNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
 		d.reportConflict(ctx, diags, id, err)
-	case d.inUse.Code != "" && isRefused(err, d.inUse.Code):
+	case d.inUse.Code != "" && client.HasCode(err, d.inUse.Code):
 		diags.AddError(input.RowOf(d.inUse.Code).Title,
 			fmt.Sprintf("Could not delete %s %q: %v.\n\n%s", d.kind, id.importID, err, d.inUse.Message))
 	default:

@@ -62,7 +62,7 @@ func resourceOf(of func(*connection) kind) func() resource.Resource {
 }
 
 func (r *definitionResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = resourceType(r.of(nil).about().kind)
+	resp.TypeName = binding.ResourceType(r.of(nil).about().kind)
 }
 
 func (r *definitionResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {

@@ -1,103 +1,103 @@
 package provider
 
 import (
-	"cmp"
-	"strconv"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
+// paths are those of the attributes of resources.
+var paths = sync.OnceValue(func() binding.Paths { return binding.PathsOf(jobRows, alertRows, groupRows, appRows, calendarRows) })
+
 // reportProblems adds an error for each problem, at the attribute that it points to.
 func reportProblems(diags *diag.Diagnostics, problems []input.Problem) {
-	for _, p := range problems {
-		diags.AddAttributeError(attributePath(p.Path), cmp.Or(input.RowOf(p.Code).Title, "Invalid value"), withCode(messageWithPath(p), p.Code))
+	paths().Report(diags, problems)
+}
+
+// isConflict reports whether an update or delete failed because the thing is no longer at the
+// revision that the plan was made from. A deleted thing is at none.
+func isConflict(err error) bool {
+	return errors.Is(err, dispatcher.ErrPrecondition) || client.IsNotFound(err)
+}
+
+// report adds the error of a request. doing names the action and its object, such as
+// `create job "billing/nightly"`, and continues "Could not" and "refused to".
+func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
+	const whichEndpoint = "The endpoint is the provider's argument endpoint, or the environment variable CARILLON_ENDPOINT."
+	var response *client.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		diags.AddError("Interrupted",
+			fmt.Sprintf("The request to %s was interrupted before the response arrived. It may have taken effect.", doing))
+	case errors.Is(err, client.ErrForeign):
+		diags.AddError("The response does not come from Carillon (provider_endpoint)",
+			fmt.Sprintf("Could not %s: %v.\n\nThe response was ignored. Check that %s is the endpoint of a dispatcher, and that no "+
+				"proxy responds in its place. %s", doing, err, c.endpoint, whichEndpoint))
+	case !errors.As(err, &response):
+		diags.AddError("Carillon's API cannot be reached (provider_endpoint)",
+			fmt.Sprintf("Could not %s: %v.\n\nCheck that a dispatcher is running at %s and that this is the right endpoint. %s",
+				doing, err, c.endpoint, whichEndpoint))
+	case response.Status == http.StatusUnauthorized:
+		diags.AddError("Carillon's API does not accept the token (401)",
+			fmt.Sprintf("Could not %s: %s does not know the token, or the token was revoked.\n\nCreate one with `carillon token "+
+				"create` on the dispatcher's database. Set it as the environment variable CARILLON_TOKEN or as the provider's argument "+
+				"token.", doing, c.endpoint))
+	case response.Status == http.StatusForbidden:
+		diags.AddError("The token does not allow this (403)",
+			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with the scopes read and write that is bound to this app or to no app. "+
+				"See `carillon token create`.", doing, err))
+	case len(response.Problems) > 0 && response.Problems[0].Path != "": // the definition itself is invalid
+		reportProblems(diags, response.Problems)
+	default:
+		diags.AddError(fmt.Sprintf("Carillon's API refused to %s (%d)", doing, response.Status), refusal(response))
 	}
 }
 
-// messageWithPath puts the attribute's path before the message, because Terraform itself shows
-// only the outermost attribute. A message about a calendar's rule begins with its JSON pointer;
-// the path replaces it.
-func messageWithPath(p input.Problem) string {
-	at, message := attributePath(p.Path).String(), p.Message
-	rest, pointed := strings.CutPrefix(message, strings.TrimPrefix(p.Path, "/"))
-	if pointed && strings.Count(p.Path, "/") > 1 {
-		message = strings.TrimLeft(rest, ": ")
+// refusal explains a refused request. It adds the id by which the dispatcher's log knows the request.
+func refusal(response *client.Error) string {
+	text := response.Error()
+	if response.RequestID != "" {
+		text += "\n\nRequest id: " + response.RequestID
 	}
-	if at == "" {
-		return message
-	}
-	return at + ": " + message
+	return text
 }
 
-// withCode ends a message with its code: people look it up, and programs find it.
-func withCode(message, code string) string { return message + " (" + code + ")" }
-
-// pointerTokens says of the tokens of JSON pointers which have keys of a map or indexes of a list as their children, and what the
-// blocks are called that the API has as an array or object of many.
-type pointerTokens struct {
-	maps, lists map[string]bool
-	blocks      map[string]string
+// reportCreate adds the error of a create. importID is the id to import the thing by.
+func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string, err error) {
+	switch {
+	case errors.Is(err, dispatcher.ErrPrecondition):
+		diags.AddError(fmt.Sprintf("The %s already exists", kind),
+			fmt.Sprintf("The %s %q exists but is not in this state, so nothing was written. To manage it here, import it with this "+
+				"block:\n\n  import {\n    to = %s.NAME\n    id = %q\n  }\n\nNAME is the resource's name in your configuration. Or "+
+				"choose another name for the %s.", kind, importID, binding.ResourceType(kind), importID, kind))
+	case client.IsNotFound(err):
+		app, _, _ := strings.Cut(importID, "/")
+		diags.AddAttributeError(path.Root("app"), "The app does not exist (not_found)",
+			fmt.Sprintf("Could not create %s %q: there is no app %q. Declare it as a carillon_app and refer to its name, "+
+				"so that Terraform creates it first.", kind, importID, app))
+	default:
+		c.report(diags, fmt.Sprintf("create %s %q", kind, importID), err)
+	}
 }
 
-var tokensOfRows = sync.OnceValue(func() pointerTokens {
-	t := pointerTokens{map[string]bool{}, map[string]bool{}, map[string]string{}}
-	for _, kind := range []*binding.Rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
-		kind.Walk(func(_ *binding.Rows, a binding.Placed) {
-			token := a.Token[strings.LastIndexByte(a.Token, '/')+1:]
-			if !a.IsInput || !a.IsMap && !a.IsList {
-				return
-			}
-			if t.maps[token] = t.maps[token] || a.IsMap; a.IsList {
-				t.lists[token] = true
-			}
-			if a.Token == token && a.Name != token {
-				t.blocks[token] = a.Name
-			}
-		})
+// doneBy says who made the change that a request did not expect, and when, if the audit log knows. done is "changed" or
+// "deleted".
+func doneBy(done string, refused error) string {
+	var response *client.Error
+	if !errors.As(refused, &response) || response.ChangedBy == "" {
+		return ""
 	}
-	return t
-})
-
-// attributePath turns a JSON pointer of the API into the path of the attribute:
-// "/triggers/nightly/expression" into trigger["nightly"].expression.
-func attributePath(pointer string) path.Path {
-	p, tokens := path.Empty(), tokensOfRows()
-	inMap, inList, before := false, false, ""
-	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-		index, notIndex := strconv.Atoi(token)
-		switch {
-		case token == "" && !inMap:
-			return p
-		case inList && notIndex == nil:
-			p = p.AtListIndex(index)
-		case inMap:
-			p = p.AtMapKey(token)
-		case token == "defaults" && before == "": // of an app; they are attributes of their own
-			before = token
-			continue
-		case before == "defaults" && len(p.Steps()) == 0:
-			p = p.AtName("default_" + token)
-		case ofBounds(before, token):
-			p = p.AtName(token)
-		default:
-			p = p.AtName(cmp.Or(tokens.blocks[token], token))
-		}
-		inMap = !inMap && tokens.maps[token] && !ofBounds(before, token) // a trigger may be named "headers"
-		inList = tokens.lists[token] && !tokens.maps[token] || ofBounds(before, token)
-		before = token
-		if token == "payload" {
-			return p // Terraform sees one string, so there is no path into it
-		}
-	}
-	return p
+	return fmt.Sprintf(", %s by %s at %s", done, input.Echo(response.ChangedBy), response.ChangedAt.UTC().Format(time.RFC3339))
 }
-
-// ofBounds reports whether a token of a pointer is the list of secrets in bounds, and not the map in signing.
-func ofBounds(before, token string) bool { return before == "bounds" && token == "secrets" }

@@ -46,7 +46,7 @@ func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state b
 	}
 	id := identityOf(state)
 	job, err := r.conn.Job(ctx, id.app, id.name)
-	if isNotFound(err) { // so the plan creates it again
+	if client.IsNotFound(err) { // so the plan creates it again
 		warnOfDeletion(diags, state)
 		return nil, false
 	}

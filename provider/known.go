@@ -62,7 +62,7 @@ func readAll[T any](
 	all := []T{}
 	for page := (input.Page{}); ; {
 		some, err := list(ctx, app, page)
-		if err != nil && !isNotFound(err) { // an app that does not exist yet has none
+		if err != nil && !client.IsNotFound(err) { // an app that does not exist yet has none
 			return nil
 		}
 		all = append(all, some.Items...)
@@ -91,7 +91,7 @@ func (c *connection) checkCalendar(ctx context.Context, problems *input.Problems
 // addUnknownName adds that an app has no thing of that kind and name; names are those that it has.
 func addUnknownName(problems *input.Problems, pointer, code, kind, app, name string, names []string) {
 	problems.Add(pointer, code, "app %s has no %s %s; declare it as a %s and refer to its name, so that Terraform creates it first%s",
-		input.Echo(app), kind, input.Echo(name), resourceType(kind), input.DidYouMean(name, names))
+		input.Echo(app), kind, input.Echo(name), binding.ResourceType(kind), input.DidYouMean(name, names))
 }
 
 // checkCalendars refuses triggers whose calendar neither exists nor is created by the same plan.

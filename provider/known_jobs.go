@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider/binding"
 )
@@ -55,7 +56,7 @@ func (c *connection) followersOf(ctx context.Context, app, name string) (followe
 	}
 	job, err := c.Job(ctx, app, name)
 	switch {
-	case isNotFound(err):
+	case client.IsNotFound(err):
 		k.stored[key] = nil
 		return nil, false, false, true
 	case err != nil:
@@ -135,7 +136,7 @@ func (c *connection) checkCycle(ctx context.Context, diags *diag.Diagnostics, jo
 	}
 	c.warn(diags, warning{
 		kind: input.CodeFollowCycle, title: input.RowOf(input.CodeFollowCycle).Title, thing: job.App + "/" + job.Name,
-		at: attributePath(at), inFull: warningsInFull, detail: withCode("Jobs follow one another in a circle: "+way+
+		at: paths().Of(at), inFull: warningsInFull, detail: binding.WithCode("Jobs follow one another in a circle: "+way+
 			". The apply is refused, unless it changes one of them first", input.CodeFollowCycle),
 	}, "more jobs")
 }

@@ -6,40 +6,49 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // A JSON pointer into each list and map of a resource leads to an element of it.
 func TestPathsFollowListsAndMapsOfTheSchemas(t *testing.T) {
 	t.Parallel()
+	tokens := map[string]string{}
+	for _, kind := range []*binding.Rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
+		kind.Walk(func(_ *binding.Rows, a binding.Placed) {
+			if a.IsInput && (a.IsMap || a.IsList) && a.Name != a.Token && !strings.Contains(a.Token, "/") {
+				tokens[a.Name] = a.Token
+			}
+		})
+	}
 	for _, of := range []schema.Schema{appSchema(), alertSchema(), calendarSchema(), groupSchema(), jobSchema()} {
-		checkPaths(t, "", of.Attributes)
+		checkPaths(t, tokens, "", of.Attributes)
 	}
 }
 
-func checkPaths(t *testing.T, pointer string, attributes map[string]schema.Attribute) {
+// checkPaths takes the tokens of attributes that the API calls otherwise.
+func checkPaths(t *testing.T, tokens map[string]string, pointer string, attributes map[string]schema.Attribute) {
 	t.Helper()
 	for name, a := range attributes {
 		pointer := pointer + "/" + name
 		if rest, ok := strings.CutPrefix(pointer, "/default_"); ok {
 			pointer = "/defaults/" + rest
 		}
-		for ofAPI, block := range tokensOfRows().blocks {
-			if name == block {
-				pointer = strings.TrimSuffix(pointer, block) + ofAPI
-			}
+		if token := tokens[name]; token != "" {
+			pointer = strings.TrimSuffix(pointer, name) + token
 		}
 		if name == "next_fire_times" {
 			continue // nobody writes it
 		}
 		switch a := a.(type) {
 		case schema.SingleNestedAttribute:
-			checkPaths(t, pointer, a.Attributes)
+			checkPaths(t, tokens, pointer, a.Attributes)
 		case schema.MapNestedAttribute:
-			checkPaths(t, pointer+"/0", a.NestedObject.Attributes)
+			checkPaths(t, tokens, pointer+"/0", a.NestedObject.Attributes)
 		case schema.ListNestedAttribute:
-			checkPaths(t, pointer+"/0", a.NestedObject.Attributes)
+			checkPaths(t, tokens, pointer+"/0", a.NestedObject.Attributes)
 		}
-		steps := attributePath(pointer + "/0").Steps()
+		steps := paths().Of(pointer + "/0").Steps()
 		step := steps[len(steps)-1]
 		switch a.(type) {
 		case schema.MapAttribute, schema.MapNestedAttribute:

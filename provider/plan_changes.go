@@ -84,7 +84,7 @@ func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, 
 			further = append(further, name)
 		}
 		if _, there := f.after.Triggers[name]; there && at.Equal(path.Empty()) {
-			at = attributePath(input.Pointer("triggers", name, "expression"))
+			at = paths().Of(input.Pointer("triggers", name, "expression"))
 		}
 	}
 	if len(sections) == 0 {

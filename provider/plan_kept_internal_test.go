@@ -60,7 +60,7 @@ func TestOnlyChangesMoveNextFireTimes(t *testing.T) {
 			if tt.kept {
 				want = before
 			}
-			if !equalValues(got, want) {
+			if !got.Equal(want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		})

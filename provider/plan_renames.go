@@ -99,7 +99,7 @@ func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, c
 	}
 	if renames.Name != "" {
 		if _, err := r.conn.Job(ctx, stored.App, renames.Name); err == nil {
-			diags.AddAttributeError(path.Root("name"), input.RowOf(input.CodeNameTaken).Title, withCode(fmt.Sprintf(
+			diags.AddAttributeError(path.Root("name"), input.RowOf(input.CodeNameTaken).Title, binding.WithCode(fmt.Sprintf(
 				"Job %s/%s exists, so %s/%s cannot get its name. Choose another name. Or delete or rename that job first, by an apply of "+
 					"its own: Terraform does not order the two.", stored.App, renames.Name, stored.App, stored.Name), input.CodeNameTaken))
 			return renames
@@ -118,7 +118,7 @@ func (c *connection) warnOfRename(diags *diag.Diagnostics, app string, r renamin
 	}
 	for i, old := range slices.Sorted(maps.Keys(r.Triggers)) {
 		if len(lines) == 0 && i == 0 {
-			at = attributePath(input.Pointer("triggers", r.Triggers[old], "renamed_from"))
+			at = paths().Of(input.Pointer("triggers", r.Triggers[old], "renamed_from"))
 		}
 		lines = append(lines, fmt.Sprintf("Trigger %s becomes %s.", old, r.Triggers[old]))
 	}
@@ -160,7 +160,7 @@ func sameButRenamedFrom(ctx context.Context, a, b binding.Values) bool {
 	without := func(v binding.Values) binding.Values {
 		return v.With("trigger", withoutRenamedFrom(ctx, v.Map("trigger")))
 	}
-	return equalValues(without(a), without(b))
+	return without(a).Equal(without(b))
 }
 
 func withoutRenamedFrom(ctx context.Context, triggers types.Map) types.Map {

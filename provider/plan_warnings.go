@@ -72,7 +72,7 @@ func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, f
 		}
 		c.warn(diags, warning{
 			kind: code, title: cmp.Or(input.RowOf(code).Title, "Possible mistake"), thing: app + "/" + name,
-			key: where, at: attributePath(same[0].Path), detail: summed(same), day: dayIn(same[0]), inFull: warningsInFull,
+			key: where, at: paths().Of(same[0].Path), detail: summed(same), day: dayIn(same[0]), inFull: warningsInFull,
 		}, more)
 	}
 }
@@ -81,13 +81,13 @@ func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, f
 func summed(same []input.Problem) string {
 	var lines []string
 	for _, p := range same[:min(len(same), detailsInFull)] {
-		lines = append(lines, messageWithPath(p))
+		lines = append(lines, paths().Message(p))
 	}
 	text := strings.Join(lines, "\n")
 	if more := len(same) - len(lines); more > 0 {
 		text += fmt.Sprintf("\nand %d more", more)
 	}
-	return withCode(text, same[0].Code)
+	return binding.WithCode(text, same[0].Code)
 }
 
 var timePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+`)

@@ -47,8 +47,8 @@ func TestAttributePathFollowsJSONPointer(t *testing.T) {
 		"/triggers/defaults/expression":     `trigger["defaults"].expression`,
 		"/target/webhook/success_codes/0":   "target.webhook.success_codes[0]",
 	} {
-		if got := attributePath(pointer).String(); got != want {
-			t.Errorf("attributePath(%q) = %s, want %s", pointer, got, want)
+		if got := paths().Of(pointer).String(); got != want {
+			t.Errorf("paths().Of(%q) = %s, want %s", pointer, got, want)
 		}
 	}
 }
@@ -61,8 +61,8 @@ func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 		`timezone: timezone "CEST": no zone`:       {Path: "/timezone", Message: `timezone "CEST": no zone`},
 		`the app is disabled`:                      {Message: `the app is disabled`},
 	} {
-		if got := messageWithPath(f); got != want {
-			t.Errorf("messageWithPath(%v) = %s, want %s", f, got, want)
+		if got := paths().Message(f); got != want {
+			t.Errorf("paths().Message(%v) = %s, want %s", f, got, want)
 		}
 	}
 }

@@ -108,9 +108,9 @@ func (s jobServer) plan(
 	}
 	var replace path.Paths
 	var diags diag.Diagnostics
-	config, plan, before := given[0].Attributes(), given[1].Attributes(), prior.Attributes()
+	config, plan, before := binding.Values(given[0].Attributes()), binding.Values(given[1].Attributes()), prior.Attributes()
 	diags.Append(each(s.attributes, path.Empty(), config, plan, before, filledIn)...)
-	changes := isNew || !equalValues(plan, before)
+	changes := isNew || !plan.Equal(before)
 	diags.Append(each(s.attributes, path.Empty(), config, plan, before, resolved(ctx, changes, !isNew, &replace))...)
 	if diags.HasError() {
 		return nil, nil
@@ -119,7 +119,7 @@ func (s jobServer) plan(
 	resp := &tfprotov6.PlanResourceChangeResponse{
 		PlannedState: req.PriorState, Diagnostics: protocolDiagnostics(diags), RequiresReplace: protocolPaths(replace),
 	}
-	if isNew || !equalValues(planned, before) {
+	if isNew || !planned.Equal(before) {
 		object, found := types.ObjectValue(s.kind.AttrTypes, planned)
 		if _, err := checked(object, found); err != nil {
 			return nil, err

@@ -56,16 +56,3 @@ func settleEach(ctx context.Context, prior, read map[string]attr.Value) (map[str
 	}
 	return read, nil
 }
-
-// equalValues reports whether two objects have the same attributes.
-func equalValues(a, b map[string]attr.Value) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, value := range a {
-		if other, there := b[name]; !there || !value.Equal(other) {
-			return false
-		}
-	}
-	return true
-}

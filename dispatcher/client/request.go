@@ -56,6 +56,18 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%d %s", e.Status, e.Title)
 }
 
+// HasCode reports whether the API refused a request with a code.
+func HasCode(err error, code string) bool {
+	var response *Error
+	return errors.As(err, &response) && slices.ContainsFunc(response.Problems, func(p input.Problem) bool { return p.Code == code })
+}
+
+// IsNotFound reports whether the API says that the thing does not exist. The 404 of a proxy or of a wrong endpoint is not that: it
+// must never remove anything from a state of Terraform.
+func IsNotFound(err error) bool {
+	return errors.Is(err, dispatcher.ErrNotFound) && HasCode(err, input.CodeNotFound)
+}
+
 // Unwrap returns the error of package dispatcher that the status stands for, and the problems. It
 // returns ErrForeign if the response is not from Carillon.
 func (e *Error) Unwrap() []error {

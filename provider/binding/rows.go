@@ -409,6 +409,11 @@ func (v Values) With(name string, value attr.Value) Values {
 	return changed
 }
 
+// Equal reports whether two objects have the same attributes.
+func (v Values) Equal(other Values) bool {
+	return maps.EqualFunc(v, other, func(a, b attr.Value) bool { return a.Equal(b) })
+}
+
 // described returns the description of an attribute with its default.
 func (r *Row) described(value string) string {
 	if r.Presence != Default || value == "" {
