@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -32,7 +31,7 @@ func alerts(c *connection) kind {
 		bounds: func(bounds *target.Bounds, a alert.Alert) error {
 			return atDestination(bounds.CheckDestination(a.App, a.Destination))
 		},
-		planning: warnOfUnknownJobs,
+		planning: (*planKnown).ofAlert,
 		onWrite: func(c *connection, diags *diag.Diagnostics, a alert.Alert) {
 			c.warnOfMistakes(diags, a.App, a.Name, a.Warnings, "more alerts")
 		},
@@ -211,24 +210,4 @@ func atDestination(err error) error {
 	var problems input.Problems
 	problems.AddError(target.DestinationAt, err)
 	return problems.Err()
-}
-
-// warnOfUnknownJobs warns of names in an alert that no job has, neither in the plan nor on the server. The API says at apply which
-// labels no job has.
-func warnOfUnknownJobs(ctx context.Context, c *connection, diags *diag.Diagnostics, p planned[alert.Alert]) {
-	alert := p.declared
-	if len(c.unknown) > 0 || alert.App == "" || alert.Name == "" || diags.HasError() {
-		return
-	}
-	var problems input.Problems
-	for i, name := range alert.Jobs {
-		at := input.Pointer("jobs", strconv.Itoa(i))
-		if p.e.IsUnknown(at) || name == "" {
-			continue
-		}
-		if _, exists, _, known := c.followersOf(ctx, alert.App, name); known && !exists {
-			addUnknownName(&problems, at, input.CodeAlertJobUnknown, "job", alert.App, name, c.someJobs(ctx, alert.App))
-		}
-	}
-	c.warnOfMistakes(diags, alert.App, alert.Name, p.e.AboutKnown(problems), "more alerts")
 }

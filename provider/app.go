@@ -41,11 +41,10 @@ func apps(c *connection) kind {
 			},
 			revision: func(app access.App) int64 { return app.Revision },
 		},
-		planning: planApp,
+		planning: (*planKnown).ofApp,
 		onRead:   func(c *connection, diags *diag.Diagnostics, app access.App) { c.warnOfAppPauses(diags, app.Pauses) },
 		onWrite: func(c *connection, diags *diag.Diagnostics, app access.App) {
-			c.bounds.set(app.Name, app.Bounds)
-			c.defaults.set(app.Name, plannedDefaults{app.Defaults, true})
+			c.appWritten(app)
 			warnOfBreaks(diags, app)
 		},
 	}
@@ -128,23 +127,6 @@ func appSchema() schema.Schema {
 		MarkdownDescription: "An app: a namespace of jobs that you enable and disable as a whole. " +
 			"Import it by name. You cannot destroy an app that still has jobs, calendars or endpoint groups.",
 		Attributes: appRows.Attributes(),
-	}
-}
-
-// planApp notes the bounds and defaults that the plan gives the app, so that its jobs are planned with them.
-func planApp(_ context.Context, c *connection, _ *diag.Diagnostics, p planned[access.App]) {
-	name, bounds := p.declared.Name, p.declared.Bounds
-	if p.e.IsUnknown("/name") {
-		return
-	}
-	c.defaults.set(name, plannedDefaults{p.declared.Defaults, p.e.AllKnown("/defaults")})
-	switch {
-	case !p.e.AllKnown("/bounds"):
-		c.bounds.set(name, nil)
-	case bounds != nil:
-		c.bounds.set(name, new(bounds.WithDefaults(name)))
-	case p.isNew: // an app that was deleted keeps its bounds, so only the API knows them
-		c.bounds.set(name, nil)
 	}
 }
 

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"context"
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -126,33 +125,4 @@ func shownBounds(app access.App, prior types.Object) *target.Bounds {
 		bounds.Secrets = nil
 	}
 	return &bounds
-}
-
-// appOf returns an app as it is stored; nil: it cannot be read now.
-func (c *connection) appOf(ctx context.Context, name string) *access.App {
-	if c == nil || len(c.unknown) > 0 || name == "" {
-		return nil
-	}
-	return c.apps.once(name, func() *access.App {
-		app, err := c.App(ctx, name)
-		if err != nil { // apply reports it, if it still is so
-			return nil
-		}
-		return &app
-	})
-}
-
-// boundsOf returns the bounds of an app, by this plan or, for an app that the plan leaves alone, by the API; nil: they are not
-// known now, so the API judges at apply.
-func (c *connection) boundsOf(ctx context.Context, name string) *target.Bounds {
-	if c == nil || len(c.unknown) > 0 || name == "" {
-		return nil
-	}
-	if planned, there := c.bounds.get(name); there {
-		return planned
-	}
-	if app := c.appOf(ctx, name); app != nil {
-		return app.Bounds
-	}
-	return nil
 }

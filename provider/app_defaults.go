@@ -17,36 +17,10 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// plannedDefaults are the defaults of an app in a plan, which may not be known before apply.
-type plannedDefaults struct {
-	defaults *dispatcher.JobDefaults
-	known    bool
-}
-
-// jobDefaultsOf returns what the jobs of an app get where they leave it out: by this plan, or for an app that is not in
-// it by the API. known is false if that is decided at apply.
-func (c *connection) jobDefaultsOf(ctx context.Context, app string) (d *dispatcher.JobDefaults, known bool) {
-	if c == nil || app == "" {
-		return nil, false
-	}
-	if planned, there := c.defaults.get(app); there {
-		return planned.defaults, planned.known
-	}
-	stored := c.appOf(ctx, app)
-	if stored == nil {
-		return nil, false
-	}
-	return stored.Defaults, true
-}
-
 // shownJob returns the model of a job that was read. It shows nothing of what the configuration leaves out and the app
 // gives: a plan cannot add blocks and elements of maps.
 func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values) binding.Values {
-	given, known := c.jobDefaultsOf(ctx, job.App)
-	if app := c.appOf(ctx, job.App); !known && app != nil {
-		given = app.Defaults
-	}
-	m := flattenFilled(diags, job, prior, given)
+	m := flattenFilled(diags, job, prior, c.defaultsShown(ctx, job.App))
 	c.showLabels(ctx, diags, job.Labels, prior.Map("labels"), m)
 	return m
 }

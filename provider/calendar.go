@@ -32,7 +32,7 @@ func calendars(c *connection) kind {
 			},
 			revision: func(c dispatcher.Calendar) int64 { return c.Revision },
 		},
-		planning: planCalendar,
+		planning: (*planKnown).ofCalendar,
 		// It was deleted outside of Terraform on condition that nothing uses it.
 		gone: func(c dispatcher.Calendar) bool { return c.RemovalRequestedAt != nil },
 	}

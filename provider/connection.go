@@ -3,32 +3,22 @@ package provider
 import (
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
-
-	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// connection is what the provider block gives to resources and data sources.
+// connection is what the provider block gives to resources and data sources, and what its process knows of the plan.
 type connection struct {
-	*client.Client                   // nil while an argument of the provider block is unknown
-	endpoint       string            // as configured, for messages; it holds no credentials
-	unknown        []string          // the arguments of the provider block that are unknown
-	labels         map[string]string // default_labels
-	labelsUnknown  bool
-	apps           known[*access.App] // as the API has them; nil: it could not be read
-	// bounds and defaults of apps are those of this plan. Bounds are nil while they are not known before apply.
-	bounds    known[*target.Bounds]
-	defaults  known[plannedDefaults]
-	calendars knownCalendars
-	groups    knownGroups
-	jobs      knownJobs
-	told      *told
-	zones     sync.Once // they were compared with the dispatcher's
+	*planKnown
+	unknown       []string          // the arguments of the provider block that are unknown
+	labels        map[string]string // default_labels
+	labelsUnknown bool
+}
+
+// unconfigured returns the connection of a provider that has none, as during validation.
+func unconfigured() *connection {
+	return &connection{planKnown: newPlanKnown(paths(), ""), labelsUnknown: true}
 }
 
 // configured returns the connection from the data that Terraform passes to Configure. It is nil

@@ -31,7 +31,7 @@ type definition[T any] struct {
 	// bounds returns problems with what the bounds of the app forbid.
 	bounds func(*target.Bounds, T) error
 	// planning is what else a plan checks and remembers.
-	planning func(context.Context, *connection, *diag.Diagnostics, planned[T])
+	planning func(*planKnown, context.Context, *diag.Diagnostics, planned[T])
 	// onRead and onWrite warn of what was read or written, or remember it.
 	onRead, onWrite func(*connection, *diag.Diagnostics, T)
 	// gone reports whether something that can be read counts as deleted.
@@ -73,13 +73,6 @@ func identityOf(v binding.Values) identity {
 	return id
 }
 
-// planned is what a plan leaves of a definition, as far as its configuration is known.
-type planned[T any] struct {
-	declared       T
-	e              *binding.Expander // it has expanded declared
-	isNew, changes bool
-}
-
 func (d *definition[T]) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
 	var e binding.Expander
 	declared := d.expand(ctx, &e, config)
@@ -107,7 +100,7 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	d.checkBounds(ctx, diags, &e, change.config, declared)
 	plan, changes := withRevision(change)
 	if d.planning != nil {
-		d.planning(ctx, d.conn, diags, planned[T]{declared, &e, change.isNew, changes})
+		d.planning(d.conn.planKnown, ctx, diags, planned[T]{declared, &e, change.isNew, changes})
 	}
 	if before != nil {
 		reportProblems(diags, d.keptSecrets(ctx, change.plan, change.config, *before))

@@ -44,16 +44,16 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 	case errors.Is(err, client.ErrForeign):
 		diags.AddError("The response does not come from Carillon (provider_endpoint)",
 			fmt.Sprintf("Could not %s: %v.\n\nThe response was ignored. Check that %s is the endpoint of a dispatcher, and that no "+
-				"proxy responds in its place. %s", doing, err, c.endpoint, whichEndpoint))
+				"proxy responds in its place. %s", doing, err, c.Endpoint, whichEndpoint))
 	case !errors.As(err, &response):
 		diags.AddError("Carillon's API cannot be reached (provider_endpoint)",
 			fmt.Sprintf("Could not %s: %v.\n\nCheck that a dispatcher is running at %s and that this is the right endpoint. %s",
-				doing, err, c.endpoint, whichEndpoint))
+				doing, err, c.Endpoint, whichEndpoint))
 	case response.Status == http.StatusUnauthorized:
 		diags.AddError("Carillon's API does not accept the token (401)",
 			fmt.Sprintf("Could not %s: %s does not know the token, or the token was revoked.\n\nCreate one with `carillon token "+
 				"create` on the dispatcher's database. Set it as the environment variable CARILLON_TOKEN or as the provider's argument "+
-				"token.", doing, c.endpoint))
+				"token.", doing, c.Endpoint))
 	case response.Status == http.StatusForbidden:
 		diags.AddError("The token does not allow this (403)",
 			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with the scopes read and write that is bound to this app or to no app. "+

@@ -1,10 +1,8 @@
 package provider
 
 import (
-	"context"
 	"fmt"
 
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -13,13 +11,10 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// groupKind is what messages call an endpoint group.
-const groupKind = "endpoint group"
-
 // groups is carillon_endpoint_group.
 func groups(c *connection) kind {
 	return &definition[target.EndpointGroup]{
-		heading: heading{groupKind, groupSchema, importNested("group", "billing/workers")}, conn: c,
+		heading: heading{GroupKind, groupSchema, importNested("group", "billing/workers")}, conn: c,
 		expand: expandedBy[target.EndpointGroup](groupRows), flatten: flattenedBy[target.EndpointGroup](groupRows),
 		check: target.EndpointGroup.Validate,
 		api: requests[target.EndpointGroup]{
@@ -32,10 +27,8 @@ func groups(c *connection) kind {
 				return e.AllKnown("/endpoints") && e.AllKnown("/registration") && e.AllKnown("/auth/oauth2/token_url")
 			},
 		},
-		bounds: func(bounds *target.Bounds, g target.EndpointGroup) error { return bounds.CheckGroup(g) },
-		planning: func(_ context.Context, c *connection, _ *diag.Diagnostics, p planned[target.EndpointGroup]) {
-			c.groups.planned.set(p.declared.App+"/"+p.declared.Name, true)
-		},
+		bounds:   func(bounds *target.Bounds, g target.EndpointGroup) error { return bounds.CheckGroup(g) },
+		planning: (*planKnown).ofGroup,
 		inUse: input.Problem{Code: input.CodeGroupInUse, Message: "Terraform destroys a group before it updates the jobs that used it. " +
 			"Give these jobs another target in one apply and remove the group in the next one, or set create_before_destroy in the " +
 			"lifecycle block of the group."},

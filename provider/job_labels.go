@@ -41,7 +41,7 @@ func (c *connection) withDefaultLabels(own map[string]string) input.Labels {
 func (c *connection) plannedLabels(ctx context.Context, diags *diag.Diagnostics, own types.Map) types.Map {
 	var e binding.Expander
 	labels := e.StringMap("/labels", own)
-	if c == nil || c.labelsUnknown || len(e.Unknown) > 0 {
+	if c.labelsUnknown || len(e.Unknown) > 0 {
 		return types.MapUnknown(types.StringType)
 	}
 	all := c.withDefaultLabels(labels)

@@ -21,7 +21,7 @@ import (
 func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
 	var e binding.Expander
 	// The defaults of the app are known at plan.
-	job := r.expand(ctx, &e, (&jobResource{}).filled(ctx, config))
+	job := r.expand(ctx, &e, jobs(nil).filled(ctx, config))
 	var problems input.Problems
 	input.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
 	// ModifyPlan knows whether there is a stored value.
@@ -36,19 +36,6 @@ func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, con
 	reportProblems(diags, e.ProblemsWith(problems.Err()))
 }
 
-// warnings returns what the API would warn of if the job were declared now. With calendars nil, it does
-// not know which fires they exclude.
-func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendars) input.Problems {
-	job.UpdatedAt = r.now().UTC()
-	triggers := map[string]dispatcher.Trigger{}
-	for name, t := range job.Triggers {
-		t.AnchorAt = job.UpdatedAt
-		triggers[name] = t
-	}
-	job.Triggers = triggers
-	return job.Warn(calendars)
-}
-
 // planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
 // attributes as unknown only if something else changes. After an error the plan is as it was.
 func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values {
@@ -57,7 +44,7 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	var renames renaming
 	if !change.isNew {
 		stored := r.expand(ctx, &binding.Expander{}, state)
-		renames = r.planRename(ctx, diags, change.config, state, stored)
+		renames = r.conn.rename(ctx, diags, change.config, state, stored)
 		old = new(renames.of(stored))
 	}
 	config := r.filled(ctx, change.config)
@@ -66,9 +53,7 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	reportProblems(diags, r.missingSecrets(ctx, &e, job, change.config, r.before(change)))
 	checkTimezones(diags, &e, job)
 	r.checkBounds(ctx, diags, &e, config, job)
-	r.checkCalendars(ctx, diags, &e, job)
-	r.checkGroup(ctx, diags, &e, job)
-	r.checkFollows(ctx, diags, &e, job)
+	r.conn.checkReferences(ctx, diags, &e, job)
 	r.resolveTriggers(ctx, diags, old, &e, job, config, plan)
 	if diags.HasError() {
 		return change.plan
@@ -76,7 +61,7 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	plan["id"] = plannedID(plan.Text("app"), plan.Text("name"))
 	plan["concurrency_policy"] = config["concurrency_policy"]
 	plan["labels_all"] = r.conn.plannedLabels(ctx, diags, plan.Map("labels"))
-	r.warnOfConfig(ctx, diags, config, &e, job)
+	r.conn.warnOfJob(ctx, diags, &e, job, r.now())
 	var kept bool
 	if old != nil {
 		replaced := !plan["app"].Equal(state["app"])
@@ -84,9 +69,10 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 			reportProblems(diags, r.keptSecrets(ctx, plan, config, state))
 		}
 		plan["state"], plan["revision"] = state["state"], state["revision"]
-		plan["next_fire_times"] = renames.keys(ctx, diags, state.Map("next_fire_times"))
+		plan["next_fire_times"] = renames.keys(ctx, state.Map("next_fire_times"))
 		if !replaced {
-			kept = r.keepsFires(ctx, diags, *old, plan, renames)
+			var ePlan binding.Expander
+			kept = r.conn.keepsFires(ctx, diags, jobChange{*old, r.expand(ctx, &ePlan, plan), &ePlan, renames, r.now()})
 		}
 		if !renames.any() && sameButRenamedFrom(ctx, plan, state) {
 			return plan // no change, or only another way to write the same
@@ -150,7 +136,7 @@ func (r *jobResource) resolveTriggers(
 		triggers[name] = triggerRows.ObjectOf(m)
 	}
 	if !plan["trigger"].IsUnknown() && !diags.HasError() {
-		plan["trigger"] = flattenMap(diags, triggerRows.Type, triggers)
+		plan["trigger"] = types.MapValueMust(triggerRows.Type, triggers)
 	}
 }
 

@@ -21,6 +21,9 @@ type jobResource struct {
 }
 
 func jobs(c *connection) *jobResource {
+	if c == nil {
+		c = unconfigured()
+	}
 	return &jobResource{now: clock, definition: definition[dispatcher.Job]{
 		heading: heading{"job", jobSchema, importNested("job", "billing/nightly-report")}, conn: c,
 		expand: expandedBy[dispatcher.Job](jobRows), check: dispatcher.Job.Validate,
@@ -54,8 +57,7 @@ func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state b
 		r.conn.report(diags, fmt.Sprintf("read job %q", id.importID), err)
 		return nil, false
 	}
-	r.conn.warnOfPauses(diags, job)
-	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
+	r.conn.warnOfStops(ctx, diags, job)
 	model = r.conn.shownJob(ctx, diags, job, state)
 	keepMoving(model, state, job, r.now())
 	return model, !diags.HasError()

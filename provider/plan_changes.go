@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -35,31 +35,36 @@ func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []
 	return changed
 }
 
+// jobChange is a job of the state under the names that it will have, and as it is planned.
+type jobChange struct {
+	before, after dispatcher.Job
+	e             *binding.Expander // it has expanded after
+	renames       renaming
+	now           time.Time
+}
+
 // keepsFires reports whether a planned job has the schedules that it had. If they or its calendars change, it adds a
 // warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
-// know when the job will run. before is the job of the state under the names that renames gives it.
-func (r *jobResource) keepsFires(
-	ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan binding.Values, renames renaming,
-) bool {
-	var e binding.Expander
-	after := withOrigins(r.expand(ctx, &e, plan), before)
+// know when the job will run.
+func (p *planKnown) keepsFires(ctx context.Context, diags *diag.Diagnostics, change jobChange) bool {
+	before, after := change.before, withOrigins(change.after, change.before)
 	names := scheduleChanges(before, after, nil)
-	keeps := len(names) == 0 && e.AllKnown("/triggers") && e.AllKnown("/enabled")
-	if r.conn == nil || len(r.conn.unknown) > 0 || e.IsUnknown("/triggers") {
+	keeps := len(names) == 0 && change.e.AllKnown("/triggers") && change.e.AllKnown("/enabled")
+	if !p.reads() || change.e.IsUnknown("/triggers") {
 		return keeps
 	}
 	uses := func(name string) bool {
 		return before.Triggers[name].Calendar != "" || after.Triggers[name].Calendar != ""
 	}
 	reads := slices.ContainsFunc(names, uses)
-	if planned := r.conn.calendars.plannedOf(after.App); len(planned) > 0 {
+	if len(p.calendarsPlanned(after.App)) > 0 {
 		reads = reads || slices.ContainsFunc(slices.Collect(maps.Keys(after.Triggers)), uses)
 	}
-	calendars := r.conn.calendarChange(ctx, after.App, reads)
+	calendars := p.calendarChange(ctx, after.App, reads)
 	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
-		r.conn.warnOfZones(ctx, diags)
-		r.warnOfFires(diags, &e, names, &fireReport{
-			before: r.conn.withClocks(ctx, before, after, renames, names), after: after, now: r.now().UTC(),
+		p.warnOfZones(ctx, diags)
+		p.warnOfFires(diags, change.e, names, &fireReport{
+			before: p.withClocks(ctx, before, after, change.renames, names), after: after, now: change.now.UTC(),
 			calendars: calendars, budget: schedule.NewSteps(firesBudget),
 		})
 	}
@@ -67,9 +72,9 @@ func (r *jobResource) keepsFires(
 }
 
 // warnOfFires adds the warning about triggers of these names. e has expanded the planned job.
-func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names []string, f *fireReport) {
+func (p *planKnown) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names []string, f *fireReport) {
 	var sections, further []string
-	at := path.Empty()
+	at := ""
 	for _, name := range names {
 		section := fmt.Sprintf("Trigger %s is known only after apply.\n", name)
 		if pointer := input.Pointer("triggers", name); e.AllKnown(pointer) && e.AllKnown("/enabled") {
@@ -83,8 +88,8 @@ func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, 
 		default:
 			further = append(further, name)
 		}
-		if _, there := f.after.Triggers[name]; there && at.Equal(path.Empty()) {
-			at = paths().Of(input.Pointer("triggers", name, "expression"))
+		if _, there := f.after.Triggers[name]; there && at == "" {
+			at = input.Pointer("triggers", name, "expression")
 		}
 	}
 	if len(sections) == 0 {
@@ -97,10 +102,10 @@ func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, 
 	if renamed := likelyRename(f.before, f.after); renamed != "" {
 		text += "\n" + renamed
 	}
-	r.conn.warn(diags, warning{
+	p.warn(diags, warning{
 		kind: "fires", title: "Fires change", thing: f.before.App + "/" + f.before.Name, at: at,
-		detail: strings.TrimRight(text, "\n"), inFull: changesInFull,
-	}, "more jobs")
+		detail: strings.TrimRight(text, "\n"), inFull: changesInFull, more: "more jobs",
+	})
 }
 
 // fireReport compares the triggers of a job before and after a change.
@@ -253,14 +258,14 @@ func foretells(s *schedule.Schedule, t dispatcher.Trigger) bool {
 // withClocks returns a job from the state with what only the API knows of its changed triggers, where it has its former
 // names: when those that count from then were declared, and when those that depend on names fire next. If it cannot be
 // read, they count from now.
-func (c *connection) withClocks(ctx context.Context, job, after dispatcher.Job, renames renaming, names []string) dispatcher.Job {
+func (p *planKnown) withClocks(ctx context.Context, job, after dispatcher.Job, renames renaming, names []string) dispatcher.Job {
 	asks := func(name string) bool {
 		return countsFromApply(job.Triggers[name]) || countsFromApply(after.Triggers[name]) || dependsOnNames(job.Triggers[name])
 	}
 	if !slices.ContainsFunc(names, asks) {
 		return job
 	}
-	stored, err := c.Job(ctx, job.App, renames.from)
+	stored, err := p.Job(ctx, job.App, renames.from)
 	if err != nil {
 		return job
 	}
@@ -283,4 +288,42 @@ func withOrigins(job, before dispatcher.Job) dispatcher.Job {
 		job.Triggers[name] = t
 	}
 	return job
+}
+
+// keepMoving leaves in a job that was read what only passes with time, as the state has it: the next fire
+// times, and the summary of its triggers. Otherwise every fire would be drift, and a plan with
+// -refresh-only and -detailed-exitcode would never be 0. They are read again when the job has another
+// revision, when a trigger fails or works again, and when newer time zone data move its fires.
+func keepMoving(read, state binding.Values, job dispatcher.Job, now time.Time) {
+	if !read["revision"].Equal(state["revision"]) || state["next_fire_times"].IsNull() || state["state"].IsNull() {
+		return
+	}
+	failed := string(dispatcher.JobError)
+	if (read.Text("state").ValueString() == failed) != (state.Text("state").ValueString() == failed) {
+		return
+	}
+	kept := state.Map("next_fire_times").Elements()
+	for name, t := range job.Triggers {
+		before, known := kept[name].(timetypes.RFC3339)
+		if known && t.Calendar == "" && moved(before, t, now) {
+			return
+		}
+	}
+	read["next_fire_times"], read["state"] = state["next_fire_times"], state["state"]
+}
+
+// moved reports whether a next fire time that was read before is no longer one, although it has not
+// passed. Without a change of the trigger or of a calendar, which is a resource of its own, this comes
+// from time zone data.
+func moved(before timetypes.RFC3339, t dispatcher.Trigger, now time.Time) bool {
+	at, diags := before.ValueRFC3339Time()
+	if diags.HasError() {
+		return true
+	}
+	// A node claims a fire shortly before it is due, and its clock may be ahead of this one.
+	passed := !at.After(now.Add(time.Minute))
+	if t.NextFireTime == nil {
+		return !passed
+	}
+	return t.NextFireTime.Before(at) || !passed && !t.NextFireTime.Equal(at)
 }

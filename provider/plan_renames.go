@@ -39,7 +39,7 @@ func (r renaming) of(job dispatcher.Job) dispatcher.Job {
 }
 
 // keys returns a map of the state whose keys are triggers under the names that they will have.
-func (r renaming) keys(ctx context.Context, diags *diag.Diagnostics, m types.Map) types.Map {
+func (r renaming) keys(ctx context.Context, m types.Map) types.Map {
 	if len(r.Triggers) == 0 {
 		return m
 	}
@@ -48,7 +48,7 @@ func (r renaming) keys(ctx context.Context, diags *diag.Diagnostics, m types.Map
 	for name, value := range m.Elements() {
 		renamed[r.to(name)] = value
 	}
-	return flattenMap(diags, m.ElementType(ctx), renamed)
+	return types.MapValueMust(m.ElementType(ctx), renamed)
 }
 
 // renamedFrom returns the former names that a model says of its triggers; known is false if it may say more at apply.
@@ -86,47 +86,46 @@ func renamingOf(config, state binding.Values, stored dispatcher.Job) (renaming, 
 	return r, problems
 }
 
-// planRename returns what a plan renames, and says so. It refuses a name that another job has.
-func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values,
-	stored dispatcher.Job) renaming {
+// rename returns what a plan renames, and says so. It refuses a name that another job has.
+func (p *planKnown) rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values, stored dispatcher.Job) renaming {
 	if !config["app"].Equal(state["app"]) {
 		return renaming{from: stored.Name} // it is replaced, by a job that has no past
 	}
 	renames, problems := renamingOf(config, state, stored)
-	reportProblems(diags, problems)
-	if r.conn == nil || len(r.conn.unknown) > 0 || diags.HasError() || !renames.any() {
+	p.paths.Report(diags, problems)
+	if !p.reads() || diags.HasError() || !renames.any() {
 		return renames
 	}
 	if renames.Name != "" {
-		if _, err := r.conn.Job(ctx, stored.App, renames.Name); err == nil {
+		if _, err := p.Job(ctx, stored.App, renames.Name); err == nil {
 			diags.AddAttributeError(path.Root("name"), input.RowOf(input.CodeNameTaken).Title, binding.WithCode(fmt.Sprintf(
 				"Job %s/%s exists, so %s/%s cannot get its name. Choose another name. Or delete or rename that job first, by an apply of "+
 					"its own: Terraform does not order the two.", stored.App, renames.Name, stored.App, stored.Name), input.CodeNameTaken))
 			return renames
 		}
 	}
-	r.conn.warnOfRename(diags, stored.App, renames)
+	p.warnOfRename(diags, stored.App, renames)
 	return renames
 }
 
 // warnOfRename says what a plan renames, and what does not follow.
-func (c *connection) warnOfRename(diags *diag.Diagnostics, app string, r renaming) {
+func (p *planKnown) warnOfRename(diags *diag.Diagnostics, app string, r renaming) {
 	var lines []string
-	at := path.Root("name")
+	at := "/name"
 	if r.Name != "" {
 		lines = append(lines, fmt.Sprintf("Job %s/%s becomes %s/%s.", app, r.from, app, r.Name))
 	}
 	for i, old := range slices.Sorted(maps.Keys(r.Triggers)) {
 		if len(lines) == 0 && i == 0 {
-			at = paths().Of(input.Pointer("triggers", r.Triggers[old], "renamed_from"))
+			at = input.Pointer("triggers", r.Triggers[old], "renamed_from")
 		}
 		lines = append(lines, fmt.Sprintf("Trigger %s becomes %s.", old, r.Triggers[old]))
 	}
-	c.warn(diags, warning{
-		kind: "renamed", title: "Rename", thing: app + "/" + r.from, at: at, inFull: warningsInFull,
+	p.warn(diags, warning{
+		kind: "renamed", title: "Rename", thing: app + "/" + r.from, at: at, more: "more jobs",
 		detail: strings.Join(lines, "\n") + "\n\nHistory, pauses and event ids stay, and the rename moves no fire. New requests carry the " +
 			"new name. What else has the old one does not follow: dashboards, alerts, scripts, import blocks.",
-	}, "more jobs")
+	})
 }
 
 // likelyRename says how a trigger that is new would be one that is removed under another name; empty if there are not both.
@@ -178,9 +177,30 @@ func withoutRenamedFrom(ctx context.Context, triggers types.Map) types.Map {
 	return types.MapValueMust(triggers.ElementType(ctx), stored)
 }
 
-// flattenMap returns an empty map instead of null.
-func flattenMap(diags *diag.Diagnostics, element attr.Type, elements map[string]attr.Value) types.Map {
-	m, found := types.MapValue(element, elements)
-	diags.Append(found...)
-	return m
+// inFiles returns the problems of a rename with the paths that the configuration has for what they point to.
+func (r renaming) inFiles(problems input.Problems) input.Problems {
+	told := slices.Clone(problems)
+	for i, p := range told {
+		for old, name := range r.Triggers {
+			if p.Path == input.Pointer("triggers", old) {
+				told[i].Path = input.Pointer("triggers", name, "renamed_from")
+			}
+		}
+	}
+	return told
+}
+
+// triggers returns those of a state under the names that they have now, each with the name that it had.
+func (r renaming) triggers(ctx context.Context, m types.Map) types.Map {
+	renamed := map[string]attr.Value{}
+	for name, element := range m.Elements() {
+		object, is := element.(types.Object)
+		if r.to(name) != name && is {
+			attributes := object.Attributes()
+			attributes["renamed_from"] = types.StringValue(name)
+			element = types.ObjectValueMust(object.AttributeTypes(ctx), attributes)
+		}
+		renamed[r.to(name)] = element
+	}
+	return types.MapValueMust(m.ElementType(ctx), renamed)
 }

@@ -4,15 +4,19 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
@@ -29,32 +33,34 @@ type warning struct {
 	kind, title string
 	thing       string // its name
 	key         string // tells it from others of its kind about the thing; usually empty
-	at          path.Path
+	at          string // the pointer to what it is about in a resource; empty: the resource as a whole
+	outside     bool   // it is about nothing that a configuration says, so Terraform shows no line of it
 	detail      string
 	day         string // when it comes true, such as 2030-03-31; usually empty
-	inFull      int    // how many of its kind are shown in full
+	inFull      int    // how many of its kind are shown in full; 0: warningsInFull
+	more        string // what the title names in place of the thing from the warning on that is no longer shown in full
 }
 
-// warn adds a warning, unless this command of Terraform has shown it before. more is what the title names
-// in place of the thing from the warning on that is no longer shown in full.
-func (c *connection) warn(diags *diag.Diagnostics, w warning, more string) {
-	full, first := c.told.first(w.kind, w.thing+" "+w.key, w.day, w.inFull)
+// warn adds a warning, unless this command of Terraform has shown it before.
+func (p *planKnown) warn(diags *diag.Diagnostics, w warning) {
+	full, first := p.warned.first(w.kind, w.thing+" "+w.key, w.day, cmp.Or(w.inFull, warningsInFull))
 	if !first {
 		return
 	}
 	title, detail := w.title+": "+w.thing, w.detail
 	if !full {
-		title, detail = w.title+": "+more, w.thing+": "+detail
+		title, detail = w.title+": "+w.more, w.thing+": "+detail
 	}
-	if w.at.Equal(path.Empty()) {
+	if w.at == "" && !w.outside {
 		diags.AddWarning(title, detail)
 		return
 	}
-	diags.AddAttributeWarning(w.at, title, detail)
+	diags.AddAttributeWarning(p.paths.Of(w.at), title, detail)
 }
 
-// warnOfMistakes adds what is allowed in a job or an alert but probably a mistake, one warning for each kind. more is as warn has it.
-func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, found []input.Problem, more string) {
+// warnOfMistakes adds what is allowed in a job or an alert but probably a mistake, one warning for each kind. more is as
+// a warning has it.
+func (p *planKnown) warnOfMistakes(diags *diag.Diagnostics, app, name string, found []input.Problem, more string) {
 	found = slices.Clone(found)
 	slices.SortStableFunc(found, func(a, b input.Problem) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(timeIn(a), timeIn(b)))
@@ -70,18 +76,18 @@ func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, f
 		for _, p := range same {
 			where += " " + p.Path // what is found in another place, as at apply, was not told before
 		}
-		c.warn(diags, warning{
+		p.warn(diags, warning{
 			kind: code, title: cmp.Or(input.RowOf(code).Title, "Possible mistake"), thing: app + "/" + name,
-			key: where, at: paths().Of(same[0].Path), detail: summed(same), day: dayIn(same[0]), inFull: warningsInFull,
-		}, more)
+			key: where, at: same[0].Path, detail: p.summed(same), day: dayIn(same[0]), more: more,
+		})
 	}
 }
 
 // summed lists problems of one code: the nearest ones in full, and how many there are.
-func summed(same []input.Problem) string {
+func (p *planKnown) summed(same []input.Problem) string {
 	var lines []string
-	for _, p := range same[:min(len(same), detailsInFull)] {
-		lines = append(lines, paths().Message(p))
+	for _, problem := range same[:min(len(same), detailsInFull)] {
+		lines = append(lines, p.paths.Message(problem))
 	}
 	text := strings.Join(lines, "\n")
 	if more := len(same) - len(lines); more > 0 {
@@ -101,12 +107,138 @@ func dayIn(p input.Problem) string {
 	return day
 }
 
-// warnOfConfig adds warnings of what a job's configuration says, as far as it is known.
-func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config binding.Values, e *binding.Expander,
-	job dispatcher.Job) {
-	if r.conn == nil || diags.HasError() || config["app"].IsUnknown() || config["name"].IsUnknown() {
+// warnOfJob adds warnings of what the configuration of a job says, as far as it is known. e has expanded it.
+func (p *planKnown) warnOfJob(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job, now time.Time) {
+	if !p.reads() || diags.HasError() || e.IsUnknown("/app") || e.IsUnknown("/name") {
 		return
 	}
-	r.conn.warnOfMistakes(diags, job.App, job.Name, e.AboutKnown(r.warnings(job, r.conn.calendarsAfter(ctx, job))), "more jobs")
-	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
+	p.warnOfMistakes(diags, job.App, job.Name, e.AboutKnown(mistakes(job, p.calendarsAfter(ctx, job), now.UTC())), "more jobs")
+	p.warnOfApp(diags, p.appOf(ctx, job.App))
+}
+
+// mistakes returns what the API would warn of if the job were declared now. With calendars nil, it does not know which fires they
+// exclude.
+func mistakes(job dispatcher.Job, calendars dispatcher.Calendars, now time.Time) input.Problems {
+	job.UpdatedAt = now
+	job.Triggers = maps.Clone(job.Triggers)
+	for name, t := range job.Triggers {
+		t.AnchorAt = now
+		job.Triggers[name] = t
+	}
+	return job.Warn(calendars)
+}
+
+// warnOfStops says that a job that was read, triggers of it or its app are paused, or no job of the app runs. Terraform manages no
+// pauses, so a plan without changes would hide that the job does not run.
+func (p *planKnown) warnOfStops(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job) {
+	p.warnOfAppPauses(diags, job.Pauses)
+	if w, paused := pauseWarning(job); paused {
+		p.warn(diags, w)
+	}
+	p.warnOfApp(diags, p.appOf(ctx, job.App))
+}
+
+// warnOfAppPauses says that pauses of an app hold jobs. Each is said once, however many jobs it holds.
+func (p *planKnown) warnOfAppPauses(diags *diag.Diagnostics, pauses []dispatcher.AppPause) {
+	for _, one := range pauses {
+		thing := one.App
+		if len(one.Labels) > 0 {
+			thing += " " + one.Labels.String()
+		}
+		what := one.What()
+		p.warn(diags, warning{
+			kind: "app paused", title: "Paused", thing: thing, key: one.ID, outside: true, more: "more pauses",
+			detail: fmt.Sprintf("%s are paused%s. None of their triggers runs until %s; Terraform does not.",
+				strings.ToUpper(what[:1])+what[1:], by(one.PausedBy, &one.PausedAt, one.Until, one.Reason), endOf(one.Until)),
+		})
+	}
+}
+
+// endOf says who ends a pause.
+func endOf(until *time.Time) string {
+	if until == nil {
+		return "somebody ends the pause"
+	}
+	return "then, unless somebody ends the pause before"
+}
+
+// pauseWarning says by whom, since when and why a job, or triggers of it, are paused.
+func pauseWarning(job dispatcher.Job) (w warning, paused bool) {
+	name := job.App + "/" + job.Name
+	w = warning{kind: "paused", title: "Paused", thing: name, at: "/name", more: "more jobs"}
+	if job.Paused {
+		w.detail = fmt.Sprintf("Job %s is paused%s. None of its triggers runs until somebody resumes it; Terraform does not.",
+			name, by(job.PausedBy, job.PausedAt, job.PausedUntil, job.PauseReason))
+		return w, true
+	}
+	var lines []string
+	for _, trigger := range slices.Sorted(maps.Keys(job.Triggers)) {
+		if t := job.Triggers[trigger]; t.Paused {
+			why := by(t.PausedBy, t.PausedAt, t.PausedUntil, t.PauseReason)
+			lines = append(lines, fmt.Sprintf("Trigger %s of job %s is paused%s.", trigger, name, why))
+		}
+	}
+	if len(lines) == 0 {
+		return w, false
+	}
+	more := ""
+	if n := len(lines) - detailsInFull; n > 0 {
+		lines, more = lines[:detailsInFull], fmt.Sprintf(" So are %d more.", n)
+	}
+	w.detail = strings.Join(lines, "\n") + more + " It does not run until somebody resumes it; Terraform does not."
+	return w, true
+}
+
+// by says who did something, since and until when it is so, and why, as far as it is known.
+func by(who string, since, until *time.Time, reason string) string {
+	text := ""
+	if who != "" {
+		text += " by " + who
+	}
+	if since != nil {
+		text += " since " + since.UTC().Format(time.RFC3339)
+	}
+	if until != nil {
+		text += " until " + until.UTC().Format(time.RFC3339)
+	}
+	if reason != "" {
+		text += ": " + input.Echo(reason)
+	}
+	return text
+}
+
+// warnOfApp says that no job of an app runs, and why.
+func (p *planKnown) warnOfApp(diags *diag.Diagnostics, app *access.App) {
+	if app == nil {
+		return
+	}
+	w := warning{kind: "stopped", thing: app.Name, at: "/app", more: "more apps"}
+	switch bounds := cmp.Or(app.Bounds, &target.Bounds{}); {
+	case bounds.Suspended:
+		w.title = "Suspended"
+		w.detail = fmt.Sprintf("App %s is suspended%s. None of its jobs runs until an operator lifts the suspension.",
+			app.Name, by(bounds.SuspendedBy, bounds.SuspendedAt, nil, bounds.SuspendedReason))
+	case !app.Enabled:
+		w.title = "Disabled"
+		w.detail = fmt.Sprintf("App %s is disabled. None of its jobs runs until it is enabled.", app.Name)
+	default:
+		return
+	}
+	p.warn(diags, w)
+}
+
+// warnOfZones warns once if the dispatcher computes with other time zone data than this provider, whose plans foretell fires.
+// Whether it can be reached is for the requests to say that matter.
+func (p *planKnown) warnOfZones(ctx context.Context, diags *diag.Diagnostics) {
+	p.zones.Do(func() {
+		server, err := p.Version(ctx)
+		if ours := schedule.ZonesVersion(); err == nil && server.Zones != "" && server.Zones != ours {
+			p.warn(diags, warning{
+				kind: "zones", title: "Other time zone data", thing: p.Endpoint, outside: true, inFull: 1,
+				detail: fmt.Sprintf("The dispatcher computes fires with release %s of the time zone database, and this provider with %s. "+
+					"In zones with rules that differ, fires are not when this plan says. Use versions of both with the same release.",
+					server.Zones, ours),
+			})
+		}
+	})
 }

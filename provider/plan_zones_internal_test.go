@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 func TestOtherZonesOfTheDispatcherAreWarnedOfOnce(t *testing.T) {
@@ -35,10 +36,11 @@ func TestOtherZonesOfTheDispatcherAreWarnedOfOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &connection{Client: api, endpoint: server.URL, told: newTold("")}
+			p := newPlanKnown(binding.Paths{}, "")
+			p.Client, p.Endpoint = api, server.URL
 			var diags diag.Diagnostics
-			c.warnOfZones(t.Context(), &diags)
-			c.warnOfZones(t.Context(), &diags)
+			p.warnOfZones(t.Context(), &diags)
+			p.warnOfZones(t.Context(), &diags)
 			if len(diags) != tt.warnings || diags.HasError() {
 				t.Fatalf("diagnostics %v, want %d warnings", diags, tt.warnings)
 			}

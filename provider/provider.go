@@ -121,7 +121,7 @@ func (p *carillonProvider) Functions(context.Context) []func() function.Function
 // connect checks the settings and returns the connection. With an unknown setting it returns a
 // connection that reports this when it is used: a plan that only creates things does not use it.
 func connect(model providerModel, version string, diags *diag.Diagnostics) *connection {
-	conn := &connection{told: newTold(toldFile())}
+	conn := &connection{planKnown: newPlanKnown(paths(), warnedFile())}
 	if model.Endpoint.IsUnknown() {
 		conn.unknown = append(conn.unknown, "endpoint")
 	}
@@ -151,7 +151,7 @@ func connect(model providerModel, version string, diags *diag.Diagnostics) *conn
 	if err != nil {
 		diags.AddAttributeError(path.Root("endpoint"), endpointSummary, err.Error())
 	}
-	conn.Client, conn.endpoint = api, endpoint
+	conn.Client, conn.Endpoint = api, endpoint
 	return conn
 }
 

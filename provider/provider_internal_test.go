@@ -142,7 +142,7 @@ func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 
 func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 	t.Parallel()
-	conn := &connection{endpoint: "https://host"}
+	conn := &connection{planKnown: &planKnown{Endpoint: "https://host"}}
 	for name, tt := range map[string]struct {
 		err             error
 		summary, detail string

@@ -54,7 +54,7 @@ func configuredJob(t *testing.T, s jobServer) *tfprotov6.DynamicValue {
 
 func TestRareRequestsAboutJobsAreLeftToTheFramework(t *testing.T) {
 	t.Parallel()
-	s, conn := newJobServer(t.Context()), &connection{unknown: []string{"endpoint"}, told: newTold("")}
+	s, conn := newJobServer(t.Context()), unconfigured()
 	config, none := configuredJob(t, s), &tfprotov6.DynamicValue{MsgPack: []byte{0xc0}}
 	for name, tt := range map[string]struct {
 		kind                    string

@@ -15,7 +15,7 @@ func TestNearestWarningsAreToldInFullInAnyOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, days := range []int{1, 2, 7, 200} {
 		for range 50 {
-			seen := newTold("")
+			seen := newWarned("")
 			var all, shown []string
 			for _, i := range random.Perm(jobs) {
 				day := fmt.Sprintf("2030-%03d", i%days)

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// told remembers which warnings a command of Terraform has shown, so that it shows each of them once.
+// warned remembers which warnings a command of Terraform has shown, so that it shows each of them once.
 //
 // A command plans each change twice: when it plans, and again when it applies, in another process of the
 // provider. The protocol does not tell the two apart, but they are children of one process. So a process
@@ -19,7 +19,7 @@ import (
 // plan that is applied from a file belongs to two commands, and each of them shows the warnings.
 //
 // Without such a file, as in a debugger, or where nothing can be written, both processes show them.
-type told struct {
+type warned struct {
 	file string // "" if there is none
 
 	mu      sync.Mutex
@@ -27,18 +27,18 @@ type told struct {
 	nearest map[string][]string // by kind, the days of the nearest warnings that this process has told in full, in order
 }
 
-// newTold returns what processes of the same command have left in a file; "" is none.
-func newTold(file string) *told {
-	t := &told{file: file, keys: map[string]bool{}, nearest: map[string][]string{}}
+// newWarned returns what processes of the same command have left in a file; "" is none.
+func newWarned(file string) *warned {
+	w := &warned{file: file, keys: map[string]bool{}, nearest: map[string][]string{}}
 	f, err := os.Open(file)
 	if err != nil {
-		return t
+		return w
 	}
 	defer func() { _ = f.Close() }()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		t.keys[lines.Text()] = true
+		w.keys[lines.Text()] = true
 	}
-	return t
+	return w
 }
 
 // first reports whether nothing of that kind and key was told before, and then whether it is to be told in full: it is
@@ -47,17 +47,17 @@ func newTold(file string) *told {
 // Terraform asks about one job after the other, and shows what the provider has said of each. So nobody knows the
 // nearest warnings before the last one, but all that are nearer than those before them include them. Their days, not
 // their times, are compared: otherwise jobs with different minutes of one night would all be told in full.
-func (t *told) first(kind, key, day string, inFull int) (full, first bool) {
+func (w *warned) first(kind, key, day string, inFull int) (full, first bool) {
 	sum := sha256.Sum256([]byte(kind + "\x00" + key))
 	line := hex.EncodeToString(sum[:12])
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.keys[line] {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.keys[line] {
 		return false, false
 	}
-	t.keys[line] = true
-	t.leave(line)
-	days := t.nearest[kind]
+	w.keys[line] = true
+	w.leave(line)
+	days := w.nearest[kind]
 	if len(days) == inFull {
 		if days[inFull-1] <= day {
 			return false, true
@@ -65,16 +65,16 @@ func (t *told) first(kind, key, day string, inFull int) (full, first bool) {
 		days = days[:inFull-1]
 	}
 	at, _ := slices.BinarySearch(days, day)
-	t.nearest[kind] = slices.Insert(days, at, day)
+	w.nearest[kind] = slices.Insert(days, at, day)
 	return true, true
 }
 
 // leave writes a line for the next process. If that fails, the next process repeats the warning.
-func (t *told) leave(line string) {
-	if t.file == "" {
+func (w *warned) leave(line string) {
+	if w.file == "" {
 		return
 	}
-	f, err := os.OpenFile(t.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(w.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
 	}
@@ -82,9 +82,9 @@ func (t *told) leave(line string) {
 	_ = f.Close()
 }
 
-// toldFile returns the file of this command of Terraform; "" if it is not known which one that is. It
+// warnedFile returns the file of this command of Terraform; "" if it is not known which one that is. It
 // removes those of commands that have ended.
-func toldFile() string {
+func warnedFile() string {
 	// Terraform sets the variable for processes that it starts. One that it finds running, as in a debugger
 	// or a test, has another parent and serves many commands.
 	if os.Getenv("TF_PLUGIN_MAGIC_COOKIE") == "" {

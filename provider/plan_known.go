@@ -1,0 +1,195 @@
+package provider
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
+)
+
+// planKnown is what a process of the provider knows of the plan that it makes or applies: what the API has, as far as it was
+// asked, what the plan leaves of that, and which warnings were shown.
+type planKnown struct {
+	*client.Client        // nil while an argument of the provider block is unknown: no request can be made
+	Endpoint       string // as configured, for messages; it holds no credentials
+	paths          binding.Paths
+	warned         *warned
+	zones          sync.Once             // they were compared with the dispatcher's
+	apps           known[*access.App]    // as the API has them; nil: it could not be read
+	bounds         known[*target.Bounds] // of apps in this plan; nil while they are not known before apply
+	defaults       known[plannedDefaults]
+	// calendars are those of the plan by app/name, and nil if they do not change or are not fully known. Like groups, Terraform plans
+	// them before the jobs that refer to them.
+	calendars     known[*dispatcher.Calendar]
+	calendarsRead known[[]dispatcher.Calendar] // by app; nil: they cannot be read
+	groups        known[bool]                  // app/name of those that an apply of this plan leaves
+	groupsRead    known[[]string]              // names by app; nil: they cannot be read
+	jobs          knownJobs
+}
+
+// newPlanKnown returns a plan about which nothing is known yet. file is what processes of the same command share; "" is none.
+func newPlanKnown(paths binding.Paths, file string) *planKnown {
+	return &planKnown{paths: paths, warned: newWarned(file)}
+}
+
+// reads reports whether requests can be made.
+func (p *planKnown) reads() bool { return p.Client != nil }
+
+// planned is what a plan leaves of a definition, as far as its configuration is known.
+type planned[T any] struct {
+	declared       T
+	e              *binding.Expander // it has expanded declared
+	isNew, changes bool
+}
+
+// known is what plans of one kind of thing have found out, by the names of the things. The zero value is ready to use.
+type known[V any] struct {
+	mu     sync.Mutex
+	values map[string]V
+}
+
+func (k *known[V]) set(name string, value V) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.put(name, value)
+}
+
+func (k *known[V]) put(name string, value V) {
+	if k.values == nil {
+		k.values = map[string]V{}
+	}
+	k.values[name] = value
+}
+
+func (k *known[V]) get(name string) (value V, there bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	value, there = k.values[name]
+	return value, there
+}
+
+func (k *known[V]) has(name string) bool {
+	_, there := k.get(name)
+	return there
+}
+
+// all returns the values by name.
+func (k *known[V]) all() map[string]V {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.values)
+}
+
+// once returns the value of a name. Only the first call reads it; others wait instead of reading it, too.
+func (k *known[V]) once(name string, read func() V) V {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, there := k.values[name]; !there {
+		k.put(name, read())
+	}
+	return k.values[name]
+}
+
+// readAll returns what an app has, from all pages of a list; nil if it cannot be read.
+func readAll[T any](
+	ctx context.Context, app string, list func(context.Context, string, input.Page) (client.List[T], error),
+) []T {
+	all := []T{}
+	for page := (input.Page{}); ; {
+		some, err := list(ctx, app, page)
+		if err != nil && !client.IsNotFound(err) { // an app that does not exist yet has none
+			return nil
+		}
+		all = append(all, some.Items...)
+		if page.Cursor = some.Next; page.Cursor == "" {
+			return all
+		}
+	}
+}
+
+// plannedDefaults are the defaults of an app in a plan, which may not be known before apply.
+type plannedDefaults struct {
+	defaults *dispatcher.JobDefaults
+	known    bool
+}
+
+// jobDefaultsOf returns what the jobs of an app get where they leave it out: by this plan, or for an app that is not in
+// it by the API. known is false if that is decided at apply.
+func (p *planKnown) jobDefaultsOf(ctx context.Context, app string) (d *dispatcher.JobDefaults, known bool) {
+	if planned, there := p.defaults.get(app); there {
+		return planned.defaults, planned.known
+	}
+	if stored := p.appOf(ctx, app); stored != nil {
+		return stored.Defaults, true
+	}
+	return nil, false
+}
+
+// defaultsShown returns the defaults of an app that a job may have of which the API has just told.
+func (p *planKnown) defaultsShown(ctx context.Context, app string) *dispatcher.JobDefaults {
+	given, known := p.jobDefaultsOf(ctx, app)
+	if stored := p.appOf(ctx, app); !known && stored != nil {
+		return stored.Defaults
+	}
+	return given
+}
+
+// appOf returns an app as it is stored; nil: it cannot be read now.
+func (p *planKnown) appOf(ctx context.Context, name string) *access.App {
+	if !p.reads() || name == "" {
+		return nil
+	}
+	return p.apps.once(name, func() *access.App {
+		app, err := p.App(ctx, name)
+		if err != nil { // apply reports it, if it still is so
+			return nil
+		}
+		return &app
+	})
+}
+
+// boundsOf returns the bounds of an app, by this plan or, for an app that the plan leaves alone, by the API; nil: they are not
+// known now, so the API judges at apply.
+func (p *planKnown) boundsOf(ctx context.Context, name string) *target.Bounds {
+	if !p.reads() || name == "" {
+		return nil
+	}
+	if planned, there := p.bounds.get(name); there {
+		return planned
+	}
+	if app := p.appOf(ctx, name); app != nil {
+		return app.Bounds
+	}
+	return nil
+}
+
+// ofApp notes the bounds and defaults that the plan gives the app, so that its jobs are planned with them.
+func (p *planKnown) ofApp(_ context.Context, _ *diag.Diagnostics, of planned[access.App]) {
+	name, bounds := of.declared.Name, of.declared.Bounds
+	if of.e.IsUnknown("/name") {
+		return
+	}
+	p.defaults.set(name, plannedDefaults{of.declared.Defaults, of.e.AllKnown("/defaults")})
+	switch {
+	case !of.e.AllKnown("/bounds"):
+		p.bounds.set(name, nil)
+	case bounds != nil:
+		p.bounds.set(name, new(bounds.WithDefaults(name)))
+	case of.isNew: // an app that was deleted keeps its bounds, so only the API knows them
+		p.bounds.set(name, nil)
+	}
+}
+
+// appWritten notes the bounds and defaults of an app that was created or updated.
+func (p *planKnown) appWritten(app access.App) {
+	p.bounds.set(app.Name, app.Bounds)
+	p.defaults.set(app.Name, plannedDefaults{app.Defaults, true})
+}

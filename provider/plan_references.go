@@ -1,0 +1,331 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/provider/binding"
+)
+
+// calendarsPlanned returns the calendars of an app that the plan creates or changes.
+func (p *planKnown) calendarsPlanned(app string) map[string]dispatcher.Calendar {
+	planned := map[string]dispatcher.Calendar{}
+	for _, c := range p.calendars.all() {
+		if c != nil && c.App == app {
+			planned[c.Name] = *c
+		}
+	}
+	return planned
+}
+
+// calendarsStored returns the calendars of an app as the API has them, read once; nil if they cannot be read.
+func (p *planKnown) calendarsStored(ctx context.Context, app string) []dispatcher.Calendar {
+	return p.calendarsRead.once(app, func() []dispatcher.Calendar { return readAll(ctx, app, p.Calendars) })
+}
+
+// calendarChange are the calendars of an app before and after a plan.
+type calendarChange struct {
+	before, after dispatcher.Calendars
+	changed       map[string]bool // by name, with all that build on a changed one
+}
+
+// calendarChange returns the calendars of the app of a job. Of a job that uses none, or whose fires the plan
+// leaves alone, they need not be read.
+func (p *planKnown) calendarChange(ctx context.Context, app string, uses bool) calendarChange {
+	planned := p.calendarsPlanned(app)
+	if !uses || !p.reads() {
+		return calendarChange{}
+	}
+	before := p.calendarsStored(ctx, app)
+	after := slices.DeleteFunc(slices.Clone(before), func(one dispatcher.Calendar) bool {
+		_, replaced := planned[one.Name]
+		return replaced
+	})
+	after = slices.AppendSeq(after, maps.Values(planned))
+	change := calendarChange{dispatcher.CompileCalendars(before), dispatcher.CompileCalendars(after), map[string]bool{}}
+	for name := range planned {
+		maps.Copy(change.changed, dispatcher.BuiltOn(after, name))
+	}
+	return change
+}
+
+// calendarsAfter returns the calendars of a job as the plan leaves them; nil if it uses none, or if one is not known
+// before apply.
+func (p *planKnown) calendarsAfter(ctx context.Context, job dispatcher.Job) dispatcher.Calendars {
+	var names []string
+	for _, t := range job.Triggers {
+		if t.Calendar != "" {
+			names = append(names, t.Calendar)
+		}
+	}
+	calendars := p.calendarChange(ctx, job.App, len(names) > 0).after
+	for _, name := range names {
+		if _, err := calendars.Find(name); err != nil {
+			return nil
+		}
+	}
+	return calendars
+}
+
+// ofCalendar refuses bases that neither exist nor are created by the same plan, and notes the calendar as the plan leaves it,
+// so that the plans of jobs show what it does to their fires.
+func (p *planKnown) ofCalendar(ctx context.Context, diags *diag.Diagnostics, of planned[dispatcher.Calendar]) {
+	calendar := of.declared
+	var problems input.Problems
+	for i, base := range calendar.Bases {
+		if base != calendar.Name { // another rule refuses that
+			p.checkCalendar(ctx, &problems, calendar.App, base, "/bases/"+strconv.Itoa(i))
+		}
+	}
+	p.paths.Report(diags, of.e.AboutKnown(problems))
+	var changed *dispatcher.Calendar
+	if of.changes && !diags.HasError() && len(of.e.Unknown) == 0 && len(of.e.Problems) == 0 {
+		changed = &calendar
+	}
+	p.calendars.set(calendar.App+"/"+calendar.Name, changed)
+}
+
+// reference is the name of another thing of an app in a definition, at a pointer. code is that of the problem with a wrong one.
+type reference struct{ kind, code, app, name, at string }
+
+// unknown returns the problem that the app has no such thing; names are those that it has.
+func (r reference) unknown(names []string) input.Problem {
+	return input.Problem{Path: r.at, Code: r.code, Message: fmt.Sprintf(
+		"app %s has no %s %s; declare it as a %s and refer to its name, so that Terraform creates it first%s",
+		input.Echo(r.app), r.kind, input.Echo(r.name), binding.ResourceType(r.kind), input.DidYouMean(r.name, names))}
+}
+
+// checkCalendar adds a problem if an app has no such calendar, neither stored nor planned. What cannot be known now, the
+// API judges at apply.
+func (p *planKnown) checkCalendar(ctx context.Context, problems *input.Problems, app, name, at string) {
+	if !p.reads() || app == "" || name == "" || p.calendars.has(app+"/"+name) {
+		return
+	}
+	stored := p.calendarsStored(ctx, app)
+	var names []string
+	for _, calendar := range stored {
+		names = append(names, calendar.Name)
+	}
+	if stored != nil && !slices.Contains(names, name) {
+		*problems = append(*problems, reference{"calendar", input.CodeCalendarUnknown, app, name, at}.unknown(names))
+	}
+}
+
+// checkReferences refuses a job that names calendars, a group or jobs that neither exist nor are created by the same plan. e has
+// expanded it.
+func (p *planKnown) checkReferences(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
+	var problems input.Problems
+	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
+		p.checkCalendar(ctx, &problems, job.App, job.Triggers[name].Calendar, input.Pointer("triggers", name, "calendar"))
+	}
+	p.paths.Report(diags, e.AboutKnown(problems))
+	p.checkGroup(ctx, diags, e, job)
+	p.checkFollows(ctx, diags, e, job)
+}
+
+// ofGroup notes an endpoint group, which jobs of the same plan may have as their target.
+func (p *planKnown) ofGroup(_ context.Context, _ *diag.Diagnostics, of planned[target.EndpointGroup]) {
+	p.groups.set(of.declared.App+"/"+of.declared.Name, true)
+}
+
+// GroupKind is what messages call an endpoint group.
+const GroupKind = "endpoint group"
+
+// groupsOf returns the names of the groups that an app has; nil if they cannot be read.
+func (p *planKnown) groupsOf(ctx context.Context, app string) []string {
+	return p.groupsRead.once(app, func() []string {
+		groups := readAll(ctx, app, p.Groups)
+		if groups == nil {
+			return nil
+		}
+		names := make([]string, len(groups))
+		for i, group := range groups {
+			names[i] = group.Name
+		}
+		return names
+	})
+}
+
+// checkGroup refuses a job whose target is a group that neither exists nor is created by the same plan. What cannot be known
+// now, the API judges at apply.
+func (p *planKnown) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
+	group := job.Target.Group
+	if group == nil || !p.reads() || job.App == "" || group.Name == "" ||
+		p.groups.has(job.App+"/"+group.Name) {
+		return
+	}
+	if names := p.groupsOf(ctx, job.App); names != nil && !slices.Contains(names, group.Name) {
+		unknown := reference{GroupKind, input.CodeGroupUnknown, job.App, group.Name, "/target/group/name"}.unknown(names)
+		p.paths.Report(diags, e.AboutKnown(input.Problems{unknown}))
+	}
+}
+
+// knownJobs are the jobs that follow others, and what follows them.
+type knownJobs struct {
+	mu sync.Mutex
+	// planned has the followers of each job that an apply of this plan leaves, by app/name.
+	planned map[string][]string
+	// stored has the followers of jobs that the plan does not have, or not yet, as they were read; nil: there is no such job.
+	stored map[string]*[]string
+}
+
+// plan remembers a planned job with the names of the jobs that follow it.
+func (k *knownJobs) plan(app, name string, followers []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.planned == nil {
+		k.planned = map[string][]string{}
+	}
+	k.planned[app+"/"+name] = followers
+}
+
+// followersOf returns the names of the jobs that follow a job, as it is planned, or else as it is stored. known is false if
+// it cannot be read now.
+func (p *planKnown) followersOf(ctx context.Context, app, name string) (followers []string, exists, planned, known bool) {
+	k := &p.jobs
+	k.mu.Lock()
+	defer k.mu.Unlock() // jobs that name the same one wait instead of reading it, too
+	key := app + "/" + name
+	if followers, planned := k.planned[key]; planned {
+		return followers, true, true, true
+	}
+	if stored, read := k.stored[key]; read {
+		if stored == nil {
+			return nil, false, false, true
+		}
+		return *stored, true, false, true
+	}
+	if k.stored == nil {
+		k.stored = map[string]*[]string{}
+	}
+	job, err := p.Job(ctx, app, name)
+	switch {
+	case client.IsNotFound(err):
+		k.stored[key] = nil
+		return nil, false, false, true
+	case err != nil:
+		return nil, false, false, false
+	}
+	k.stored[key] = new(job.Followers())
+	return job.Followers(), true, false, true
+}
+
+// checkFollows refuses a job that names one that neither exists nor is created by the same plan, and jobs that would follow
+// one another in a circle. What cannot be known now, the API judges at apply.
+func (p *planKnown) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
+	if !p.reads() || job.App == "" || job.Name == "" || diags.HasError() {
+		return
+	}
+	followers := job.Followers()
+	p.jobs.plan(job.App, job.Name, followers)
+	if len(followers) == 0 {
+		return
+	}
+	var problems input.Problems
+	for event, follow := range job.EachFollow() {
+		for i, name := range follow.Jobs {
+			at := input.Pointer(string(event), "jobs", strconv.Itoa(i))
+			if e.IsUnknown(at) || name == "" {
+				continue
+			}
+			if _, exists, _, known := p.followersOf(ctx, job.App, name); known && !exists {
+				unknown := reference{"job", input.CodeFollowUnknown, job.App, name, at}
+				problems = append(problems, unknown.unknown(p.someJobs(ctx, job.App)))
+			}
+		}
+	}
+	p.paths.Report(diags, e.AboutKnown(problems))
+	if len(problems) == 0 {
+		p.checkCycle(ctx, diags, job)
+	}
+}
+
+// someJobs returns names that may have been meant instead of one that does not exist.
+func (p *planKnown) someJobs(ctx context.Context, app string) []string {
+	list, err := p.Jobs(ctx, app, input.Page{Limit: 1000})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, job := range list.Items {
+		names = append(names, job.Name)
+	}
+	return names
+}
+
+// checkCycle reports jobs that follow one another back to a planned job. It is an error if the plan has all of them. If not,
+// a change that is planned later may break the circle.
+func (p *planKnown) checkCycle(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job) {
+	graph, stored := map[string][]string{}, map[string]bool{}
+	for next := job.Followers(); len(next) > 0 && len(graph) < dispatcher.MostFollowing; next = next[1:] {
+		name := next[0]
+		if _, seen := graph[name]; seen || name == job.Name {
+			continue
+		}
+		followers, _, planned, _ := p.followersOf(ctx, job.App, name)
+		graph[name], stored[name] = followers, !planned
+		next = append(next, followers...)
+	}
+	graph[job.Name] = job.Followers()
+	cycle := dispatcher.FindFollowCycle(graph)
+	if cycle == nil {
+		return
+	}
+	way := strings.Join(cycle, " -> ")
+	at := pointerOfFollower(job, cycle)
+	if !slices.ContainsFunc(cycle, func(name string) bool { return stored[name] }) {
+		p.paths.Report(diags, []input.Problem{{Path: at, Code: input.CodeFollowCycle,
+			Message: fmt.Sprintf("jobs of app %s would follow one another in a circle, and run for ever: %s; leave one of them out",
+				input.Echo(job.App), way)}})
+		return
+	}
+	p.warn(diags, warning{
+		kind: input.CodeFollowCycle, title: input.RowOf(input.CodeFollowCycle).Title, thing: job.App + "/" + job.Name,
+		at: at, more: "more jobs", detail: binding.WithCode("Jobs follow one another in a circle: "+way+
+			". The apply is refused, unless it changes one of them first", input.CodeFollowCycle),
+	})
+}
+
+// pointerOfFollower returns the pointer to the first name in a job that is part of a cycle.
+func pointerOfFollower(job dispatcher.Job, cycle []string) string {
+	for event, follow := range job.EachFollow() {
+		for i, name := range follow.Jobs {
+			if slices.Contains(cycle, name) {
+				return input.Pointer(string(event), "jobs", strconv.Itoa(i))
+			}
+		}
+	}
+	return ""
+}
+
+// ofAlert warns of names in an alert that no job has, neither in the plan nor on the server. The API says at apply which labels no
+// job has.
+func (p *planKnown) ofAlert(ctx context.Context, diags *diag.Diagnostics, of planned[alert.Alert]) {
+	app, e := of.declared.App, of.e
+	if !p.reads() || app == "" || of.declared.Name == "" || diags.HasError() {
+		return
+	}
+	var problems input.Problems
+	for i, name := range of.declared.Jobs {
+		at := input.Pointer("jobs", strconv.Itoa(i))
+		if e.IsUnknown(at) || name == "" {
+			continue
+		}
+		if _, exists, _, known := p.followersOf(ctx, app, name); known && !exists {
+			problems = append(problems, reference{"job", input.CodeAlertJobUnknown, app, name, at}.unknown(p.someJobs(ctx, app)))
+		}
+	}
+	p.warnOfMistakes(diags, app, of.declared.Name, e.AboutKnown(problems), "more alerts")
+}
