@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // alerts is carillon_alert. A mute of an operator and what fires now are in the data source only: both change without Terraform.
@@ -31,9 +32,9 @@ func alerts(c *connection) kind {
 		bounds: func(bounds *target.Bounds, a alert.Alert) error {
 			return atDestination(bounds.CheckDestination(a.App, a.Destination))
 		},
-		planning: (*planKnown).ofAlert,
+		planning: (*plan.Plan).OfAlert,
 		onWrite: func(c *connection, diags *diag.Diagnostics, a alert.Alert) {
-			c.warnOfMistakes(diags, a.App, a.Name, a.Warnings, "more alerts")
+			c.WarnOfMistakes(diags, a.App, a.Name, a.Warnings, "more alerts")
 		},
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // appKind is what messages call an app.
@@ -41,10 +42,10 @@ func apps(c *connection) kind {
 			},
 			revision: func(app access.App) int64 { return app.Revision },
 		},
-		planning: (*planKnown).ofApp,
-		onRead:   func(c *connection, diags *diag.Diagnostics, app access.App) { c.warnOfAppPauses(diags, app.Pauses) },
+		planning: (*plan.Plan).OfApp,
+		onRead:   func(c *connection, diags *diag.Diagnostics, app access.App) { c.WarnOfAppPauses(diags, app.Pauses) },
 		onWrite: func(c *connection, diags *diag.Diagnostics, app access.App) {
-			c.appWritten(app)
+			c.AppWritten(app)
 			warnOfBreaks(diags, app)
 		},
 	}

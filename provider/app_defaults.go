@@ -20,7 +20,7 @@ import (
 // shownJob returns the model of a job that was read. It shows nothing of what the configuration leaves out and the app
 // gives: a plan cannot add blocks and elements of maps.
 func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values) binding.Values {
-	m := flattenFilled(diags, job, prior, c.defaultsShown(ctx, job.App))
+	m := flattenFilled(diags, job, prior, c.DefaultsShown(ctx, job.App))
 	c.showLabels(ctx, diags, job.Labels, prior.Map("labels"), m)
 	return m
 }
@@ -78,7 +78,7 @@ func (r *jobResource) filled(ctx context.Context, config binding.Values) binding
 	var d *dispatcher.JobDefaults
 	known := false
 	if app := config.Text("app"); !app.IsUnknown() {
-		d, known = r.conn.jobDefaultsOf(ctx, app.ValueString())
+		d, known = r.conn.DefaultsOf(ctx, app.ValueString())
 	}
 	if d == nil {
 		d = &dispatcher.JobDefaults{}

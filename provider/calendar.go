@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // calendars is carillon_calendar.
@@ -32,7 +33,7 @@ func calendars(c *connection) kind {
 			},
 			revision: func(c dispatcher.Calendar) int64 { return c.Revision },
 		},
-		planning: (*planKnown).ofCalendar,
+		planning: (*plan.Plan).OfCalendar,
 		// It was deleted outside of Terraform on condition that nothing uses it.
 		gone: func(c dispatcher.Calendar) bool { return c.RemovalRequestedAt != nil },
 	}

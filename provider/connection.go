@@ -6,11 +6,13 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // connection is what the provider block gives to resources and data sources, and what its process knows of the plan.
 type connection struct {
-	*planKnown
+	*plan.Plan
 	unknown       []string          // the arguments of the provider block that are unknown
 	labels        map[string]string // default_labels
 	labelsUnknown bool
@@ -18,7 +20,7 @@ type connection struct {
 
 // unconfigured returns the connection of a provider that has none, as during validation.
 func unconfigured() *connection {
-	return &connection{planKnown: newPlanKnown(paths(), ""), labelsUnknown: true}
+	return &connection{Plan: plan.New(paths(), ""), labelsUnknown: true}
 }
 
 // configured returns the connection from the data that Terraform passes to Configure. It is nil

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // definition is a kind of thing that a configuration defines, such as alerts, as one row: what tells the kind from others. T is
@@ -31,7 +32,7 @@ type definition[T any] struct {
 	// bounds returns problems with what the bounds of the app forbid.
 	bounds func(*target.Bounds, T) error
 	// planning is what else a plan checks and remembers.
-	planning func(*planKnown, context.Context, *diag.Diagnostics, planned[T])
+	planning func(*plan.Plan, context.Context, *diag.Diagnostics, plan.Definition[T])
 	// onRead and onWrite warn of what was read or written, or remember it.
 	onRead, onWrite func(*connection, *diag.Diagnostics, T)
 	// gone reports whether something that can be read counts as deleted.
@@ -98,9 +99,9 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	before := d.before(change)
 	reportProblems(diags, d.missingSecrets(ctx, &e, declared, change.config, before))
 	d.checkBounds(ctx, diags, &e, change.config, declared)
-	plan, changes := withRevision(change)
+	shown, changes := withRevision(change)
 	if d.planning != nil {
-		d.planning(d.conn.planKnown, ctx, diags, planned[T]{declared, &e, change.isNew, changes})
+		d.planning(d.conn.Plan, ctx, diags, plan.Definition[T]{Declared: declared, E: &e, IsNew: change.isNew, Changes: changes})
 	}
 	if before != nil {
 		reportProblems(diags, d.keptSecrets(ctx, change.plan, change.config, *before))
@@ -108,7 +109,7 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	if diags.HasError() {
 		return change.plan
 	}
-	return plan
+	return shown
 }
 
 // before returns the model that a change replaces by another revision: nil if it creates a definition, also in place of one
@@ -134,7 +135,7 @@ func (d *definition[T]) checkBounds(ctx context.Context, diags *diag.Diagnostics
 	if d.bounds == nil {
 		return
 	}
-	bounds := d.conn.boundsOf(ctx, identityOf(config).app)
+	bounds := d.conn.BoundsOf(ctx, identityOf(config).app)
 	if e.IsUnknown("/app") || bounds == nil || diags.HasError() {
 		return
 	}

@@ -19,7 +19,7 @@
 // # One source of truth
 //
 // Package dispatcher decides what is valid. The result of expanding is a domain object. Its
-// Validate method returns problems with JSON pointers, and diagnostics.go turns the pointers
+// Validate method returns problems with JSON pointers, and package binding turns the pointers
 // into attribute paths. Problems from the API's 422 responses take the same way, so a mistake
 // reads the same at plan and at apply. Values that are unknown at plan are remembered by the
 // expander and checked at apply.
@@ -31,8 +31,9 @@
 // resolves (dialect, time zone, rules for daylight saving) are resolved at plan by the same
 // code, so the plan shows them. The exclusions of a calendar are not known there, because the
 // same plan may create or change the calendar. Two strings that mean the same (60s and 1m, or
-// one instant in two zones) are no difference: the types in attribute_types.go compare what the
-// API returns, and keepEquivalent compares what the configuration says.
+// one instant in two zones) are no difference: the types in binding/texts.go compare what the
+// API returns, and keepEquivalent compares what the configuration says. What does change, package
+// plan tells in words.
 //
 // # Many jobs
 //

@@ -9,12 +9,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // groups is carillon_endpoint_group.
 func groups(c *connection) kind {
 	return &definition[target.EndpointGroup]{
-		heading: heading{GroupKind, groupSchema, importNested("group", "billing/workers")}, conn: c,
+		heading: heading{plan.GroupKind, groupSchema, importNested("group", "billing/workers")}, conn: c,
 		expand: expandedBy[target.EndpointGroup](groupRows), flatten: flattenedBy[target.EndpointGroup](groupRows),
 		check: target.EndpointGroup.Validate,
 		api: requests[target.EndpointGroup]{
@@ -28,7 +29,7 @@ func groups(c *connection) kind {
 			},
 		},
 		bounds:   func(bounds *target.Bounds, g target.EndpointGroup) error { return bounds.CheckGroup(g) },
-		planning: (*planKnown).ofGroup,
+		planning: (*plan.Plan).OfGroup,
 		inUse: input.Problem{Code: input.CodeGroupInUse, Message: "Terraform destroys a group before it updates the jobs that used it. " +
 			"Give these jobs another target in one apply and remove the group in the next one, or set create_before_destroy in the " +
 			"lifecycle block of the group."},

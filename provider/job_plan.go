@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // validate adds what the domain says about the known values of a configuration.
@@ -26,7 +27,7 @@ func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, con
 	input.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
 	// ModifyPlan knows whether there is a stored value.
 	problems.AddError("", target.WithSecrets(job, withOmitted(target.Secrets(job))).Validate())
-	if from, known := renamedFrom(config); known {
+	if from, known := plan.RenamedFrom(config); known {
 		problems.AddError("", from.Check(job.Triggers))
 	}
 	if text, err := json.Marshal(target.ForWire(job)); err == nil {
@@ -39,13 +40,13 @@ func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, con
 // planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
 // attributes as unknown only if something else changes. After an error the plan is as it was.
 func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values {
-	plan, state := maps.Clone(change.plan), change.state
+	shown, state := maps.Clone(change.plan), change.state
 	var old *dispatcher.Job
-	var renames renaming
+	var renames plan.Renaming
 	if !change.isNew {
 		stored := r.expand(ctx, &binding.Expander{}, state)
-		renames = r.conn.rename(ctx, diags, change.config, state, stored)
-		old = new(renames.of(stored))
+		renames = r.conn.Rename(ctx, diags, change.config, state, stored)
+		old = new(renames.Of(stored))
 	}
 	config := r.filled(ctx, change.config)
 	var e binding.Expander
@@ -53,38 +54,39 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	reportProblems(diags, r.missingSecrets(ctx, &e, job, change.config, r.before(change)))
 	checkTimezones(diags, &e, job)
 	r.checkBounds(ctx, diags, &e, config, job)
-	r.conn.checkReferences(ctx, diags, &e, job)
-	r.resolveTriggers(ctx, diags, old, &e, job, config, plan)
+	r.conn.CheckReferences(ctx, diags, &e, job)
+	r.resolveTriggers(ctx, diags, old, &e, job, config, shown)
 	if diags.HasError() {
 		return change.plan
 	}
-	plan["id"] = plannedID(plan.Text("app"), plan.Text("name"))
-	plan["concurrency_policy"] = config["concurrency_policy"]
-	plan["labels_all"] = r.conn.plannedLabels(ctx, diags, plan.Map("labels"))
-	r.conn.warnOfJob(ctx, diags, &e, job, r.now())
+	shown["id"] = plannedID(shown.Text("app"), shown.Text("name"))
+	shown["concurrency_policy"] = config["concurrency_policy"]
+	shown["labels_all"] = r.conn.plannedLabels(ctx, diags, shown.Map("labels"))
+	r.conn.WarnOfJob(ctx, diags, &e, job, r.now())
 	var kept bool
 	if old != nil {
-		replaced := !plan["app"].Equal(state["app"])
-		if !replaced && leadsElsewhere(plan, state) {
-			reportProblems(diags, r.keptSecrets(ctx, plan, config, state))
+		replaced := !shown["app"].Equal(state["app"])
+		if !replaced && leadsElsewhere(shown, state) {
+			reportProblems(diags, r.keptSecrets(ctx, shown, config, state))
 		}
-		plan["state"], plan["revision"] = state["state"], state["revision"]
-		plan["next_fire_times"] = renames.keys(ctx, state.Map("next_fire_times"))
+		shown["state"], shown["revision"] = state["state"], state["revision"]
+		shown["next_fire_times"] = renames.Keys(ctx, state.Map("next_fire_times"))
 		if !replaced {
-			var ePlan binding.Expander
-			kept = r.conn.keepsFires(ctx, diags, jobChange{*old, r.expand(ctx, &ePlan, plan), &ePlan, renames, r.now()})
+			change := plan.JobChange{Before: *old, E: &binding.Expander{}, Renames: renames, Now: r.now()}
+			change.After = r.expand(ctx, change.E, shown)
+			kept = r.conn.KeepsFires(ctx, diags, change)
 		}
-		if !renames.any() && sameButRenamedFrom(ctx, plan, state) {
-			return plan // no change, or only another way to write the same
+		if !renames.Any() && plan.SameButRenamedFrom(ctx, shown, state) {
+			return shown // no change, or only another way to write the same
 		}
 	}
-	plan["state"], plan["revision"] = types.StringUnknown(), types.Int64Unknown()
+	shown["state"], shown["revision"] = types.StringUnknown(), types.Int64Unknown()
 	if !kept {
 		// The next fires of a new schedule may pass before it is applied, and Terraform does not accept
 		// another value then. The warning about fires shows them.
-		plan["next_fire_times"] = types.MapUnknown(timetypes.RFC3339Type{})
+		shown["next_fire_times"] = types.MapUnknown(timetypes.RFC3339Type{})
 	}
-	return plan
+	return shown
 }
 
 // leadsElsewhere reports whether a job may send its secrets elsewhere than before. Most plans of most jobs do not.

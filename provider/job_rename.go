@@ -9,14 +9,15 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // rename gives the job of a state and its triggers the names that the configuration says, and returns the state after it.
 func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values) (after binding.Values,
 	renamed bool) {
 	stored := r.expand(ctx, &binding.Expander{}, state)
-	renames, problems := renamingOf(config, state, stored)
-	if reportProblems(diags, problems); len(problems) > 0 || !renames.any() {
+	renames, problems := plan.RenamingOf(config, state, stored)
+	if reportProblems(diags, problems); len(problems) > 0 || !renames.Any() {
 		return state, false
 	}
 	id := identityOf(state)
@@ -27,12 +28,12 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 	}
 	var refused *client.Error
 	if errors.As(err, &refused) {
-		refused.Problems = renames.inFiles(refused.Problems)
+		refused.Problems = renames.InFiles(refused.Problems)
 	}
 	if err != nil {
 		r.conn.report(diags, fmt.Sprintf("rename job %q", id.importID), err)
 		return state, false
 	}
-	state = state.With("trigger", renames.triggers(ctx, state.Map("trigger")))
+	state = state.With("trigger", renames.Renamed(ctx, state.Map("trigger")))
 	return r.conn.shownJob(ctx, diags, job, state), true
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // jobResource is carillon_job. What it validates and plans is in job_plan.go.
@@ -57,9 +58,9 @@ func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state b
 		r.conn.report(diags, fmt.Sprintf("read job %q", id.importID), err)
 		return nil, false
 	}
-	r.conn.warnOfStops(ctx, diags, job)
+	r.conn.WarnOfStops(ctx, diags, job)
 	model = r.conn.shownJob(ctx, diags, job, state)
-	keepMoving(model, state, job, r.now())
+	plan.KeepMoving(model, state, job, r.now())
 	return model, !diags.HasError()
 }
 
@@ -97,10 +98,10 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 	}
 	model = r.conn.writtenJob(ctx, diags, job, change.plan)
 	if times := change.plan["next_fire_times"]; !times.IsUnknown() {
-		model["next_fire_times"] = times // the schedules did not change; keepMoving says why they stay
+		model["next_fire_times"] = times // the schedules did not change; KeepMoving says why they stay
 	}
 	done = !diags.HasError()
-	r.conn.warnOfMistakes(diags, job.App, job.Name, job.Warnings, "more jobs") // the API also knows what calendars exclude
+	r.conn.WarnOfMistakes(diags, job.App, job.Name, job.Warnings, "more jobs") // the API also knows what calendars exclude
 	return model, done
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 // Address is the provider's source address.
@@ -121,7 +122,7 @@ func (p *carillonProvider) Functions(context.Context) []func() function.Function
 // connect checks the settings and returns the connection. With an unknown setting it returns a
 // connection that reports this when it is used: a plan that only creates things does not use it.
 func connect(model providerModel, version string, diags *diag.Diagnostics) *connection {
-	conn := &connection{planKnown: newPlanKnown(paths(), warnedFile())}
+	conn := &connection{Plan: plan.New(paths(), plan.WarnedFile())}
 	if model.Endpoint.IsUnknown() {
 		conn.unknown = append(conn.unknown, "endpoint")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/plan"
 )
 
 func TestAttributePathFollowsJSONPointer(t *testing.T) {
@@ -142,7 +143,7 @@ func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 
 func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 	t.Parallel()
-	conn := &connection{planKnown: &planKnown{Endpoint: "https://host"}}
+	conn := &connection{Plan: &plan.Plan{Endpoint: "https://host"}}
 	for name, tt := range map[string]struct {
 		err             error
 		summary, detail string

@@ -1,4 +1,4 @@
-package provider
+package plan
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ type warning struct {
 }
 
 // warn adds a warning, unless this command of Terraform has shown it before.
-func (p *planKnown) warn(diags *diag.Diagnostics, w warning) {
+func (p *Plan) warn(diags *diag.Diagnostics, w warning) {
 	full, first := p.warned.first(w.kind, w.thing+" "+w.key, w.day, cmp.Or(w.inFull, warningsInFull))
 	if !first {
 		return
@@ -58,9 +58,9 @@ func (p *planKnown) warn(diags *diag.Diagnostics, w warning) {
 	diags.AddAttributeWarning(p.paths.Of(w.at), title, detail)
 }
 
-// warnOfMistakes adds what is allowed in a job or an alert but probably a mistake, one warning for each kind. more is as
+// WarnOfMistakes adds what is allowed in a job or an alert but probably a mistake, one warning for each kind. more is as
 // a warning has it.
-func (p *planKnown) warnOfMistakes(diags *diag.Diagnostics, app, name string, found []input.Problem, more string) {
+func (p *Plan) WarnOfMistakes(diags *diag.Diagnostics, app, name string, found []input.Problem, more string) {
 	found = slices.Clone(found)
 	slices.SortStableFunc(found, func(a, b input.Problem) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(timeIn(a), timeIn(b)))
@@ -84,7 +84,7 @@ func (p *planKnown) warnOfMistakes(diags *diag.Diagnostics, app, name string, fo
 }
 
 // summed lists problems of one code: the nearest ones in full, and how many there are.
-func (p *planKnown) summed(same []input.Problem) string {
+func (p *Plan) summed(same []input.Problem) string {
 	var lines []string
 	for _, problem := range same[:min(len(same), detailsInFull)] {
 		lines = append(lines, p.paths.Message(problem))
@@ -107,12 +107,12 @@ func dayIn(p input.Problem) string {
 	return day
 }
 
-// warnOfJob adds warnings of what the configuration of a job says, as far as it is known. e has expanded it.
-func (p *planKnown) warnOfJob(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job, now time.Time) {
+// WarnOfJob adds warnings of what the configuration of a job says, as far as it is known. e has expanded it.
+func (p *Plan) WarnOfJob(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job, now time.Time) {
 	if !p.reads() || diags.HasError() || e.IsUnknown("/app") || e.IsUnknown("/name") {
 		return
 	}
-	p.warnOfMistakes(diags, job.App, job.Name, e.AboutKnown(mistakes(job, p.calendarsAfter(ctx, job), now.UTC())), "more jobs")
+	p.WarnOfMistakes(diags, job.App, job.Name, e.AboutKnown(mistakes(job, p.calendarsAfter(ctx, job), now.UTC())), "more jobs")
 	p.warnOfApp(diags, p.appOf(ctx, job.App))
 }
 
@@ -128,18 +128,18 @@ func mistakes(job dispatcher.Job, calendars dispatcher.Calendars, now time.Time)
 	return job.Warn(calendars)
 }
 
-// warnOfStops says that a job that was read, triggers of it or its app are paused, or no job of the app runs. Terraform manages no
+// WarnOfStops says that a job that was read, triggers of it or its app are paused, or no job of the app runs. Terraform manages no
 // pauses, so a plan without changes would hide that the job does not run.
-func (p *planKnown) warnOfStops(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job) {
-	p.warnOfAppPauses(diags, job.Pauses)
+func (p *Plan) WarnOfStops(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job) {
+	p.WarnOfAppPauses(diags, job.Pauses)
 	if w, paused := pauseWarning(job); paused {
 		p.warn(diags, w)
 	}
 	p.warnOfApp(diags, p.appOf(ctx, job.App))
 }
 
-// warnOfAppPauses says that pauses of an app hold jobs. Each is said once, however many jobs it holds.
-func (p *planKnown) warnOfAppPauses(diags *diag.Diagnostics, pauses []dispatcher.AppPause) {
+// WarnOfAppPauses says that pauses of an app hold jobs. Each is said once, however many jobs it holds.
+func (p *Plan) WarnOfAppPauses(diags *diag.Diagnostics, pauses []dispatcher.AppPause) {
 	for _, one := range pauses {
 		thing := one.App
 		if len(one.Labels) > 0 {
@@ -208,7 +208,7 @@ func by(who string, since, until *time.Time, reason string) string {
 }
 
 // warnOfApp says that no job of an app runs, and why.
-func (p *planKnown) warnOfApp(diags *diag.Diagnostics, app *access.App) {
+func (p *Plan) warnOfApp(diags *diag.Diagnostics, app *access.App) {
 	if app == nil {
 		return
 	}
@@ -229,7 +229,7 @@ func (p *planKnown) warnOfApp(diags *diag.Diagnostics, app *access.App) {
 
 // warnOfZones warns once if the dispatcher computes with other time zone data than this provider, whose plans foretell fires.
 // Whether it can be reached is for the requests to say that matter.
-func (p *planKnown) warnOfZones(ctx context.Context, diags *diag.Diagnostics) {
+func (p *Plan) warnOfZones(ctx context.Context, diags *diag.Diagnostics) {
 	p.zones.Do(func() {
 		server, err := p.Version(ctx)
 		if ours := schedule.ZonesVersion(); err == nil && server.Zones != "" && server.Zones != ours {

@@ -1,4 +1,4 @@
-package provider
+package plan
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 )
 
 // calendarsPlanned returns the calendars of an app that the plan creates or changes.
-func (p *planKnown) calendarsPlanned(app string) map[string]dispatcher.Calendar {
+func (p *Plan) calendarsPlanned(app string) map[string]dispatcher.Calendar {
 	planned := map[string]dispatcher.Calendar{}
 	for _, c := range p.calendars.all() {
 		if c != nil && c.App == app {
@@ -31,7 +31,7 @@ func (p *planKnown) calendarsPlanned(app string) map[string]dispatcher.Calendar 
 }
 
 // calendarsStored returns the calendars of an app as the API has them, read once; nil if they cannot be read.
-func (p *planKnown) calendarsStored(ctx context.Context, app string) []dispatcher.Calendar {
+func (p *Plan) calendarsStored(ctx context.Context, app string) []dispatcher.Calendar {
 	return p.calendarsRead.once(app, func() []dispatcher.Calendar { return readAll(ctx, app, p.Calendars) })
 }
 
@@ -43,7 +43,7 @@ type calendarChange struct {
 
 // calendarChange returns the calendars of the app of a job. Of a job that uses none, or whose fires the plan
 // leaves alone, they need not be read.
-func (p *planKnown) calendarChange(ctx context.Context, app string, uses bool) calendarChange {
+func (p *Plan) calendarChange(ctx context.Context, app string, uses bool) calendarChange {
 	planned := p.calendarsPlanned(app)
 	if !uses || !p.reads() {
 		return calendarChange{}
@@ -63,7 +63,7 @@ func (p *planKnown) calendarChange(ctx context.Context, app string, uses bool) c
 
 // calendarsAfter returns the calendars of a job as the plan leaves them; nil if it uses none, or if one is not known
 // before apply.
-func (p *planKnown) calendarsAfter(ctx context.Context, job dispatcher.Job) dispatcher.Calendars {
+func (p *Plan) calendarsAfter(ctx context.Context, job dispatcher.Job) dispatcher.Calendars {
 	var names []string
 	for _, t := range job.Triggers {
 		if t.Calendar != "" {
@@ -79,19 +79,19 @@ func (p *planKnown) calendarsAfter(ctx context.Context, job dispatcher.Job) disp
 	return calendars
 }
 
-// ofCalendar refuses bases that neither exist nor are created by the same plan, and notes the calendar as the plan leaves it,
+// OfCalendar refuses bases that neither exist nor are created by the same plan, and notes the calendar as the plan leaves it,
 // so that the plans of jobs show what it does to their fires.
-func (p *planKnown) ofCalendar(ctx context.Context, diags *diag.Diagnostics, of planned[dispatcher.Calendar]) {
-	calendar := of.declared
+func (p *Plan) OfCalendar(ctx context.Context, diags *diag.Diagnostics, of Definition[dispatcher.Calendar]) {
+	calendar := of.Declared
 	var problems input.Problems
 	for i, base := range calendar.Bases {
 		if base != calendar.Name { // another rule refuses that
 			p.checkCalendar(ctx, &problems, calendar.App, base, "/bases/"+strconv.Itoa(i))
 		}
 	}
-	p.paths.Report(diags, of.e.AboutKnown(problems))
+	p.paths.Report(diags, of.E.AboutKnown(problems))
 	var changed *dispatcher.Calendar
-	if of.changes && !diags.HasError() && len(of.e.Unknown) == 0 && len(of.e.Problems) == 0 {
+	if of.Changes && !diags.HasError() && len(of.E.Unknown) == 0 && len(of.E.Problems) == 0 {
 		changed = &calendar
 	}
 	p.calendars.set(calendar.App+"/"+calendar.Name, changed)
@@ -109,7 +109,7 @@ func (r reference) unknown(names []string) input.Problem {
 
 // checkCalendar adds a problem if an app has no such calendar, neither stored nor planned. What cannot be known now, the
 // API judges at apply.
-func (p *planKnown) checkCalendar(ctx context.Context, problems *input.Problems, app, name, at string) {
+func (p *Plan) checkCalendar(ctx context.Context, problems *input.Problems, app, name, at string) {
 	if !p.reads() || app == "" || name == "" || p.calendars.has(app+"/"+name) {
 		return
 	}
@@ -123,9 +123,9 @@ func (p *planKnown) checkCalendar(ctx context.Context, problems *input.Problems,
 	}
 }
 
-// checkReferences refuses a job that names calendars, a group or jobs that neither exist nor are created by the same plan. e has
+// CheckReferences refuses a job that names calendars, a group or jobs that neither exist nor are created by the same plan. e has
 // expanded it.
-func (p *planKnown) checkReferences(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
+func (p *Plan) CheckReferences(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	var problems input.Problems
 	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
 		p.checkCalendar(ctx, &problems, job.App, job.Triggers[name].Calendar, input.Pointer("triggers", name, "calendar"))
@@ -135,16 +135,16 @@ func (p *planKnown) checkReferences(ctx context.Context, diags *diag.Diagnostics
 	p.checkFollows(ctx, diags, e, job)
 }
 
-// ofGroup notes an endpoint group, which jobs of the same plan may have as their target.
-func (p *planKnown) ofGroup(_ context.Context, _ *diag.Diagnostics, of planned[target.EndpointGroup]) {
-	p.groups.set(of.declared.App+"/"+of.declared.Name, true)
+// OfGroup notes an endpoint group, which jobs of the same plan may have as their target.
+func (p *Plan) OfGroup(_ context.Context, _ *diag.Diagnostics, of Definition[target.EndpointGroup]) {
+	p.groups.set(of.Declared.App+"/"+of.Declared.Name, true)
 }
 
 // GroupKind is what messages call an endpoint group.
 const GroupKind = "endpoint group"
 
 // groupsOf returns the names of the groups that an app has; nil if they cannot be read.
-func (p *planKnown) groupsOf(ctx context.Context, app string) []string {
+func (p *Plan) groupsOf(ctx context.Context, app string) []string {
 	return p.groupsRead.once(app, func() []string {
 		groups := readAll(ctx, app, p.Groups)
 		if groups == nil {
@@ -160,7 +160,7 @@ func (p *planKnown) groupsOf(ctx context.Context, app string) []string {
 
 // checkGroup refuses a job whose target is a group that neither exists nor is created by the same plan. What cannot be known
 // now, the API judges at apply.
-func (p *planKnown) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
+func (p *Plan) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	group := job.Target.Group
 	if group == nil || !p.reads() || job.App == "" || group.Name == "" ||
 		p.groups.has(job.App+"/"+group.Name) {
@@ -193,7 +193,7 @@ func (k *knownJobs) plan(app, name string, followers []string) {
 
 // followersOf returns the names of the jobs that follow a job, as it is planned, or else as it is stored. known is false if
 // it cannot be read now.
-func (p *planKnown) followersOf(ctx context.Context, app, name string) (followers []string, exists, planned, known bool) {
+func (p *Plan) followersOf(ctx context.Context, app, name string) (followers []string, exists, planned, known bool) {
 	k := &p.jobs
 	k.mu.Lock()
 	defer k.mu.Unlock() // jobs that name the same one wait instead of reading it, too
@@ -224,7 +224,7 @@ func (p *planKnown) followersOf(ctx context.Context, app, name string) (follower
 
 // checkFollows refuses a job that names one that neither exists nor is created by the same plan, and jobs that would follow
 // one another in a circle. What cannot be known now, the API judges at apply.
-func (p *planKnown) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
+func (p *Plan) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	if !p.reads() || job.App == "" || job.Name == "" || diags.HasError() {
 		return
 	}
@@ -253,7 +253,7 @@ func (p *planKnown) checkFollows(ctx context.Context, diags *diag.Diagnostics, e
 }
 
 // someJobs returns names that may have been meant instead of one that does not exist.
-func (p *planKnown) someJobs(ctx context.Context, app string) []string {
+func (p *Plan) someJobs(ctx context.Context, app string) []string {
 	list, err := p.Jobs(ctx, app, input.Page{Limit: 1000})
 	if err != nil {
 		return nil
@@ -267,7 +267,7 @@ func (p *planKnown) someJobs(ctx context.Context, app string) []string {
 
 // checkCycle reports jobs that follow one another back to a planned job. It is an error if the plan has all of them. If not,
 // a change that is planned later may break the circle.
-func (p *planKnown) checkCycle(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job) {
+func (p *Plan) checkCycle(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job) {
 	graph, stored := map[string][]string{}, map[string]bool{}
 	for next := job.Followers(); len(next) > 0 && len(graph) < dispatcher.MostFollowing; next = next[1:] {
 		name := next[0]
@@ -310,15 +310,15 @@ func pointerOfFollower(job dispatcher.Job, cycle []string) string {
 	return ""
 }
 
-// ofAlert warns of names in an alert that no job has, neither in the plan nor on the server. The API says at apply which labels no
+// OfAlert warns of names in an alert that no job has, neither in the plan nor on the server. The API says at apply which labels no
 // job has.
-func (p *planKnown) ofAlert(ctx context.Context, diags *diag.Diagnostics, of planned[alert.Alert]) {
-	app, e := of.declared.App, of.e
-	if !p.reads() || app == "" || of.declared.Name == "" || diags.HasError() {
+func (p *Plan) OfAlert(ctx context.Context, diags *diag.Diagnostics, of Definition[alert.Alert]) {
+	app, e := of.Declared.App, of.E
+	if !p.reads() || app == "" || of.Declared.Name == "" || diags.HasError() {
 		return
 	}
 	var problems input.Problems
-	for i, name := range of.declared.Jobs {
+	for i, name := range of.Declared.Jobs {
 		at := input.Pointer("jobs", strconv.Itoa(i))
 		if e.IsUnknown(at) || name == "" {
 			continue
@@ -327,5 +327,5 @@ func (p *planKnown) ofAlert(ctx context.Context, diags *diag.Diagnostics, of pla
 			problems = append(problems, reference{"job", input.CodeAlertJobUnknown, app, name, at}.unknown(p.someJobs(ctx, app)))
 		}
 	}
-	p.warnOfMistakes(diags, app, of.declared.Name, e.AboutKnown(problems), "more alerts")
+	p.WarnOfMistakes(diags, app, of.Declared.Name, e.AboutKnown(problems), "more alerts")
 }

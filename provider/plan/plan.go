@@ -1,4 +1,10 @@
-package provider
+// Package plan is what a plan of Terraform tells people: which fires it adds, removes and moves, what it renames, which names lead to
+// nothing, what is probably a mistake, and what does not run.
+//
+// Terraform plans one resource after the other, calendars and groups before the jobs that refer to them. So a Plan remembers what the
+// ones before leave, reads the rest from the API, and compares schedules with the code that fires them. What cannot be known before
+// the apply, the API judges then.
+package plan
 
 import (
 	"context"
@@ -15,9 +21,9 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// planKnown is what a process of the provider knows of the plan that it makes or applies: what the API has, as far as it was
+// Plan is what a process of the provider knows of the plan that it makes or applies: what the API has, as far as it was
 // asked, what the plan leaves of that, and which warnings were shown.
-type planKnown struct {
+type Plan struct {
 	*client.Client        // nil while an argument of the provider block is unknown: no request can be made
 	Endpoint       string // as configured, for messages; it holds no credentials
 	paths          binding.Paths
@@ -35,19 +41,19 @@ type planKnown struct {
 	jobs          knownJobs
 }
 
-// newPlanKnown returns a plan about which nothing is known yet. file is what processes of the same command share; "" is none.
-func newPlanKnown(paths binding.Paths, file string) *planKnown {
-	return &planKnown{paths: paths, warned: newWarned(file)}
+// New returns a plan about which nothing is known yet. file is what processes of the same command share; "" is none.
+func New(paths binding.Paths, file string) *Plan {
+	return &Plan{paths: paths, warned: newWarned(file)}
 }
 
 // reads reports whether requests can be made.
-func (p *planKnown) reads() bool { return p.Client != nil }
+func (p *Plan) reads() bool { return p.Client != nil }
 
-// planned is what a plan leaves of a definition, as far as its configuration is known.
-type planned[T any] struct {
-	declared       T
-	e              *binding.Expander // it has expanded declared
-	isNew, changes bool
+// Definition is what a plan leaves of a definition, as far as its configuration is known.
+type Definition[T any] struct {
+	Declared       T
+	E              *binding.Expander // it has expanded Declared
+	IsNew, Changes bool
 }
 
 // known is what plans of one kind of thing have found out, by the names of the things. The zero value is ready to use.
@@ -121,9 +127,9 @@ type plannedDefaults struct {
 	known    bool
 }
 
-// jobDefaultsOf returns what the jobs of an app get where they leave it out: by this plan, or for an app that is not in
+// DefaultsOf returns what the jobs of an app get where they leave it out: by this plan, or for an app that is not in
 // it by the API. known is false if that is decided at apply.
-func (p *planKnown) jobDefaultsOf(ctx context.Context, app string) (d *dispatcher.JobDefaults, known bool) {
+func (p *Plan) DefaultsOf(ctx context.Context, app string) (d *dispatcher.JobDefaults, known bool) {
 	if planned, there := p.defaults.get(app); there {
 		return planned.defaults, planned.known
 	}
@@ -133,9 +139,9 @@ func (p *planKnown) jobDefaultsOf(ctx context.Context, app string) (d *dispatche
 	return nil, false
 }
 
-// defaultsShown returns the defaults of an app that a job may have of which the API has just told.
-func (p *planKnown) defaultsShown(ctx context.Context, app string) *dispatcher.JobDefaults {
-	given, known := p.jobDefaultsOf(ctx, app)
+// DefaultsShown returns the defaults of an app for a job that was read. Those of the API stand for what is decided at apply.
+func (p *Plan) DefaultsShown(ctx context.Context, app string) *dispatcher.JobDefaults {
+	given, known := p.DefaultsOf(ctx, app)
 	if stored := p.appOf(ctx, app); !known && stored != nil {
 		return stored.Defaults
 	}
@@ -143,7 +149,7 @@ func (p *planKnown) defaultsShown(ctx context.Context, app string) *dispatcher.J
 }
 
 // appOf returns an app as it is stored; nil: it cannot be read now.
-func (p *planKnown) appOf(ctx context.Context, name string) *access.App {
+func (p *Plan) appOf(ctx context.Context, name string) *access.App {
 	if !p.reads() || name == "" {
 		return nil
 	}
@@ -156,9 +162,9 @@ func (p *planKnown) appOf(ctx context.Context, name string) *access.App {
 	})
 }
 
-// boundsOf returns the bounds of an app, by this plan or, for an app that the plan leaves alone, by the API; nil: they are not
+// BoundsOf returns the bounds of an app, by this plan or, for an app that the plan leaves alone, by the API; nil: they are not
 // known now, so the API judges at apply.
-func (p *planKnown) boundsOf(ctx context.Context, name string) *target.Bounds {
+func (p *Plan) BoundsOf(ctx context.Context, name string) *target.Bounds {
 	if !p.reads() || name == "" {
 		return nil
 	}
@@ -171,25 +177,25 @@ func (p *planKnown) boundsOf(ctx context.Context, name string) *target.Bounds {
 	return nil
 }
 
-// ofApp notes the bounds and defaults that the plan gives the app, so that its jobs are planned with them.
-func (p *planKnown) ofApp(_ context.Context, _ *diag.Diagnostics, of planned[access.App]) {
-	name, bounds := of.declared.Name, of.declared.Bounds
-	if of.e.IsUnknown("/name") {
+// OfApp notes the bounds and defaults that the plan gives the app, so that its jobs are planned with them.
+func (p *Plan) OfApp(_ context.Context, _ *diag.Diagnostics, of Definition[access.App]) {
+	name, bounds := of.Declared.Name, of.Declared.Bounds
+	if of.E.IsUnknown("/name") {
 		return
 	}
-	p.defaults.set(name, plannedDefaults{of.declared.Defaults, of.e.AllKnown("/defaults")})
+	p.defaults.set(name, plannedDefaults{of.Declared.Defaults, of.E.AllKnown("/defaults")})
 	switch {
-	case !of.e.AllKnown("/bounds"):
+	case !of.E.AllKnown("/bounds"):
 		p.bounds.set(name, nil)
 	case bounds != nil:
 		p.bounds.set(name, new(bounds.WithDefaults(name)))
-	case of.isNew: // an app that was deleted keeps its bounds, so only the API knows them
+	case of.IsNew: // an app that was deleted keeps its bounds, so only the API knows them
 		p.bounds.set(name, nil)
 	}
 }
 
-// appWritten notes the bounds and defaults of an app that was created or updated.
-func (p *planKnown) appWritten(app access.App) {
+// AppWritten notes the bounds and defaults of an app that was created or updated.
+func (p *Plan) AppWritten(app access.App) {
 	p.bounds.set(app.Name, app.Bounds)
 	p.defaults.set(app.Name, plannedDefaults{app.Defaults, true})
 }

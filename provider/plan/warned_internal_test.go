@@ -1,4 +1,4 @@
-package provider
+package plan
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package provider
+package plan
 
 import (
 	"bufio"
@@ -82,9 +82,9 @@ func (w *warned) leave(line string) {
 	_ = f.Close()
 }
 
-// warnedFile returns the file of this command of Terraform; "" if it is not known which one that is. It
+// WarnedFile returns the file of this command of Terraform; "" if it is not known which one that is. It
 // removes those of commands that have ended.
-func warnedFile() string {
+func WarnedFile() string {
 	// Terraform sets the variable for processes that it starts. One that it finds running, as in a debugger
 	// or a test, has another parent and serves many commands.
 	if os.Getenv("TF_PLUGIN_MAGIC_COOKIE") == "" {

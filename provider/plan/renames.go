@@ -1,4 +1,4 @@
-package provider
+package plan
 
 import (
 	"cmp"
@@ -18,28 +18,28 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// renaming is what a plan renames of a job, which has the name from in the state.
-type renaming struct {
+// Renaming is what a plan renames of a job, which has the name from in the state.
+type Renaming struct {
 	dispatcher.JobRename
 	from string
 }
 
-// any reports whether there is anything to rename.
-func (r renaming) any() bool { return r.Name != "" || len(r.Triggers) > 0 }
+// Any reports whether there is anything to rename.
+func (r Renaming) Any() bool { return r.Name != "" || len(r.Triggers) > 0 }
 
 // to returns the name that a trigger will have.
-func (r renaming) to(name string) string { return cmp.Or(r.Triggers[name], name) }
+func (r Renaming) to(name string) string { return cmp.Or(r.Triggers[name], name) }
 
-// of returns a job under the names that it will have. What is derived from names stays as it is.
-func (r renaming) of(job dispatcher.Job) dispatcher.Job {
+// Of returns a job under the names that it will have. What is derived from names stays as it is.
+func (r Renaming) Of(job dispatcher.Job) dispatcher.Job {
 	if renamed, err := r.Apply(job, job.UpdatedAt); err == nil {
 		return renamed
 	}
 	return job // nothing is renamed, or a problem says why not
 }
 
-// keys returns a map of the state whose keys are triggers under the names that they will have.
-func (r renaming) keys(ctx context.Context, m types.Map) types.Map {
+// Keys returns a map of the state whose keys are triggers under the names that they will have.
+func (r Renaming) Keys(ctx context.Context, m types.Map) types.Map {
 	if len(r.Triggers) == 0 {
 		return m
 	}
@@ -51,8 +51,8 @@ func (r renaming) keys(ctx context.Context, m types.Map) types.Map {
 	return types.MapValueMust(m.ElementType(ctx), renamed)
 }
 
-// renamedFrom returns the former names that a model says of its triggers; known is false if it may say more at apply.
-func renamedFrom(m binding.Values) (from dispatcher.RenamedFrom, known bool) {
+// RenamedFrom returns the former names that a model says of its triggers; known is false if it may say more at apply.
+func RenamedFrom(m binding.Values) (from dispatcher.RenamedFrom, known bool) {
 	from, known = dispatcher.RenamedFrom{}, !m["trigger"].IsUnknown()
 	for name, element := range m.Map("trigger").Elements() {
 		object, _ := element.(types.Object)
@@ -65,35 +65,35 @@ func renamedFrom(m binding.Values) (from dispatcher.RenamedFrom, known bool) {
 	return from, known
 }
 
-// renamingOf returns what a configuration renames of the job in the state.
-func renamingOf(config, state binding.Values, stored dispatcher.Job) (renaming, input.Problems) {
-	r := renaming{from: stored.Name}
+// RenamingOf returns what a configuration renames of the job in the state.
+func RenamingOf(config, state binding.Values, stored dispatcher.Job) (Renaming, input.Problems) {
+	r := Renaming{from: stored.Name}
 	if name := config.Text("name"); !name.IsUnknown() && name.ValueString() != stored.Name {
 		r.Name = name.ValueString()
 	}
 	var problems input.Problems
-	if from, known := renamedFrom(config); known && len(from) > 0 {
-		done, _ := renamedFrom(state)
+	if from, known := RenamedFrom(config); known && len(from) > 0 {
+		done, _ := RenamedFrom(state)
 		names, err := from.Pending(done, stored)
 		problems.AddError("", err)
 		r.Triggers = names
 	}
-	if r.any() && len(problems) == 0 {
+	if r.Any() && len(problems) == 0 {
 		_, err := r.Apply(stored, stored.UpdatedAt)
 		problems.AddError("", err)
-		problems = r.inFiles(problems)
+		problems = r.InFiles(problems)
 	}
 	return r, problems
 }
 
-// rename returns what a plan renames, and says so. It refuses a name that another job has.
-func (p *planKnown) rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values, stored dispatcher.Job) renaming {
+// Rename returns what a plan renames, and says so. It refuses a name that another job has.
+func (p *Plan) Rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values, stored dispatcher.Job) Renaming {
 	if !config["app"].Equal(state["app"]) {
-		return renaming{from: stored.Name} // it is replaced, by a job that has no past
+		return Renaming{from: stored.Name} // it is replaced, by a job that has no past
 	}
-	renames, problems := renamingOf(config, state, stored)
+	renames, problems := RenamingOf(config, state, stored)
 	p.paths.Report(diags, problems)
-	if !p.reads() || diags.HasError() || !renames.any() {
+	if !p.reads() || diags.HasError() || !renames.Any() {
 		return renames
 	}
 	if renames.Name != "" {
@@ -109,7 +109,7 @@ func (p *planKnown) rename(ctx context.Context, diags *diag.Diagnostics, config,
 }
 
 // warnOfRename says what a plan renames, and what does not follow.
-func (p *planKnown) warnOfRename(diags *diag.Diagnostics, app string, r renaming) {
+func (p *Plan) warnOfRename(diags *diag.Diagnostics, app string, r Renaming) {
 	var lines []string
 	at := "/name"
 	if r.Name != "" {
@@ -154,8 +154,8 @@ func without(triggers, others map[string]dispatcher.Trigger) []string {
 	})
 }
 
-// sameButRenamedFrom reports whether two jobs differ in nothing that the API stores.
-func sameButRenamedFrom(ctx context.Context, a, b binding.Values) bool {
+// SameButRenamedFrom reports whether two jobs differ in nothing that the API stores.
+func SameButRenamedFrom(ctx context.Context, a, b binding.Values) bool {
 	without := func(v binding.Values) binding.Values {
 		return v.With("trigger", withoutRenamedFrom(ctx, v.Map("trigger")))
 	}
@@ -177,8 +177,8 @@ func withoutRenamedFrom(ctx context.Context, triggers types.Map) types.Map {
 	return types.MapValueMust(triggers.ElementType(ctx), stored)
 }
 
-// inFiles returns the problems of a rename with the paths that the configuration has for what they point to.
-func (r renaming) inFiles(problems input.Problems) input.Problems {
+// InFiles returns the problems of a rename with the paths that the configuration has for what they point to.
+func (r Renaming) InFiles(problems input.Problems) input.Problems {
 	told := slices.Clone(problems)
 	for i, p := range told {
 		for old, name := range r.Triggers {
@@ -190,8 +190,8 @@ func (r renaming) inFiles(problems input.Problems) input.Problems {
 	return told
 }
 
-// triggers returns those of a state under the names that they have now, each with the name that it had.
-func (r renaming) triggers(ctx context.Context, m types.Map) types.Map {
+// Renamed returns the triggers of a state under the names that they have now, each with the name that it had.
+func (r Renaming) Renamed(ctx context.Context, m types.Map) types.Map {
 	renamed := map[string]attr.Value{}
 	for name, element := range m.Elements() {
 		object, is := element.(types.Object)

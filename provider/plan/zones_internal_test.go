@@ -1,4 +1,4 @@
-package provider
+package plan
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func TestOtherZonesOfTheDispatcherAreWarnedOfOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := newPlanKnown(binding.Paths{}, "")
+			p := New(binding.Paths{}, "")
 			p.Client, p.Endpoint = api, server.URL
 			var diags diag.Diagnostics
 			p.warnOfZones(t.Context(), &diags)

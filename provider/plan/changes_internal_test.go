@@ -1,4 +1,4 @@
-package provider
+package plan
 
 import (
 	"maps"
@@ -55,7 +55,7 @@ func TestOnlyChangesMoveNextFireTimes(t *testing.T) {
 			before, read := model(1, dispatcher.JobExecuting, tt.before), model(tt.revision, tt.state, tt.now.NextFireTime)
 			job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{"t": tt.now}}}
 			got := maps.Clone(read)
-			keepMoving(got, before, job, now)
+			KeepMoving(got, before, job, now)
 			want := read
 			if tt.kept {
 				want = before

@@ -1,4 +1,4 @@
-package provider
+package plan
 
 import (
 	"context"
@@ -35,22 +35,22 @@ func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []
 	return changed
 }
 
-// jobChange is a job of the state under the names that it will have, and as it is planned.
-type jobChange struct {
-	before, after dispatcher.Job
-	e             *binding.Expander // it has expanded after
-	renames       renaming
-	now           time.Time
+// JobChange is a job of the state under the names that it will have, and as it is planned.
+type JobChange struct {
+	Before, After dispatcher.Job
+	E             *binding.Expander // it has expanded After
+	Renames       Renaming
+	Now           time.Time
 }
 
-// keepsFires reports whether a planned job has the schedules that it had. If they or its calendars change, it adds a
+// KeepsFires reports whether a planned job has the schedules that it had. If they or its calendars change, it adds a
 // warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
 // know when the job will run.
-func (p *planKnown) keepsFires(ctx context.Context, diags *diag.Diagnostics, change jobChange) bool {
-	before, after := change.before, withOrigins(change.after, change.before)
+func (p *Plan) KeepsFires(ctx context.Context, diags *diag.Diagnostics, change JobChange) bool {
+	before, after := change.Before, withOrigins(change.After, change.Before)
 	names := scheduleChanges(before, after, nil)
-	keeps := len(names) == 0 && change.e.AllKnown("/triggers") && change.e.AllKnown("/enabled")
-	if !p.reads() || change.e.IsUnknown("/triggers") {
+	keeps := len(names) == 0 && change.E.AllKnown("/triggers") && change.E.AllKnown("/enabled")
+	if !p.reads() || change.E.IsUnknown("/triggers") {
 		return keeps
 	}
 	uses := func(name string) bool {
@@ -63,8 +63,8 @@ func (p *planKnown) keepsFires(ctx context.Context, diags *diag.Diagnostics, cha
 	calendars := p.calendarChange(ctx, after.App, reads)
 	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
 		p.warnOfZones(ctx, diags)
-		p.warnOfFires(diags, change.e, names, &fireReport{
-			before: p.withClocks(ctx, before, after, change.renames, names), after: after, now: change.now.UTC(),
+		p.warnOfFires(diags, change.E, names, &fireReport{
+			before: p.withClocks(ctx, before, after, change.Renames, names), after: after, now: change.Now.UTC(),
 			calendars: calendars, budget: schedule.NewSteps(firesBudget),
 		})
 	}
@@ -72,7 +72,7 @@ func (p *planKnown) keepsFires(ctx context.Context, diags *diag.Diagnostics, cha
 }
 
 // warnOfFires adds the warning about triggers of these names. e has expanded the planned job.
-func (p *planKnown) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names []string, f *fireReport) {
+func (p *Plan) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names []string, f *fireReport) {
 	var sections, further []string
 	at := ""
 	for _, name := range names {
@@ -258,7 +258,7 @@ func foretells(s *schedule.Schedule, t dispatcher.Trigger) bool {
 // withClocks returns a job from the state with what only the API knows of its changed triggers, where it has its former
 // names: when those that count from then were declared, and when those that depend on names fire next. If it cannot be
 // read, they count from now.
-func (p *planKnown) withClocks(ctx context.Context, job, after dispatcher.Job, renames renaming, names []string) dispatcher.Job {
+func (p *Plan) withClocks(ctx context.Context, job, after dispatcher.Job, renames Renaming, names []string) dispatcher.Job {
 	asks := func(name string) bool {
 		return countsFromApply(job.Triggers[name]) || countsFromApply(after.Triggers[name]) || dependsOnNames(job.Triggers[name])
 	}
@@ -269,7 +269,7 @@ func (p *planKnown) withClocks(ctx context.Context, job, after dispatcher.Job, r
 	if err != nil {
 		return job
 	}
-	stored = renames.of(stored)
+	stored = renames.Of(stored)
 	job.Triggers = maps.Clone(job.Triggers)
 	for name, t := range job.Triggers {
 		there := stored.Triggers[name]
@@ -290,11 +290,11 @@ func withOrigins(job, before dispatcher.Job) dispatcher.Job {
 	return job
 }
 
-// keepMoving leaves in a job that was read what only passes with time, as the state has it: the next fire
+// KeepMoving leaves in a job that was read what only passes with time, as the state has it: the next fire
 // times, and the summary of its triggers. Otherwise every fire would be drift, and a plan with
 // -refresh-only and -detailed-exitcode would never be 0. They are read again when the job has another
 // revision, when a trigger fails or works again, and when newer time zone data move its fires.
-func keepMoving(read, state binding.Values, job dispatcher.Job, now time.Time) {
+func KeepMoving(read, state binding.Values, job dispatcher.Job, now time.Time) {
 	if !read["revision"].Equal(state["revision"]) || state["next_fire_times"].IsNull() || state["state"].IsNull() {
 		return
 	}

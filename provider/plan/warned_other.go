@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package provider
+package plan
 
 import "errors"
 
