@@ -38,8 +38,8 @@
 // # Many jobs
 //
 // The framework's walks through the schema cost most of what a plan costs, so server_jobs.go serves the requests about jobs
-// by itself: with a table of the attributes (server_attributes.go) and without the form of values that the framework has in
-// between (server_values.go). Both ways end in the same methods of jobResource, and a test compares their responses.
+// by itself: with package protocol, which has a table of the attributes and does without the form of values that the framework
+// has in between. Both ways end in the same methods of jobResource, and a test compares their responses.
 //
 // # No blind overwriting
 //

@@ -3,10 +3,11 @@ package provider
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+
+	"github.com/carillon-dev/carillon/provider/protocol"
 )
 
 // server is the framework's server, but its resources have blocks where the framework has nested
@@ -75,9 +76,22 @@ func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceReq
 		resp, err = s.ProviderServer.ReadResource(ctx, req)
 	}
 	if err == nil {
-		err = numbersAsText(resp.NewState)
+		err = protocol.NumbersAsText(resp.NewState)
 	}
 	return resp, err
+}
+
+// CallFunction writes null where OpenTofu leaves an argument out that is null. The framework takes that for a broken
+// client.
+func (s server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRequest) (*tfprotov6.CallFunctionResponse, error) {
+	call := *req
+	call.Arguments = slices.Clone(req.Arguments)
+	for i, argument := range call.Arguments {
+		if argument == nil || len(argument.MsgPack) == 0 && len(argument.JSON) == 0 {
+			call.Arguments[i] = protocol.Null()
+		}
+	}
+	return s.ProviderServer.CallFunction(ctx, &call)
 }
 
 // GetProviderSchema returns the framework's schemas with blocks in the resources.
@@ -89,39 +103,8 @@ func (s server) GetProviderSchema(
 		return resp, err
 	}
 	for _, schema := range resp.ResourceSchemas {
-		blocks := withBlocks(schema.Block.Attributes)
+		blocks := protocol.WithBlocks(schema.Block.Attributes)
 		schema.Block.Attributes, schema.Block.BlockTypes = blocks.Attributes, append(schema.Block.BlockTypes, blocks.BlockTypes...)
 	}
 	return resp, nil
-}
-
-// withBlocks returns a block in which the nested attributes that a user may write are blocks.
-func withBlocks(attributes []*tfprotov6.SchemaAttribute) *tfprotov6.SchemaBlock {
-	block := &tfprotov6.SchemaBlock{}
-	for _, a := range attributes {
-		if a.NestedType == nil || !a.Required && !a.Optional {
-			block.Attributes = append(block.Attributes, a)
-			continue
-		}
-		inner := withBlocks(a.NestedType.Attributes)
-		inner.Description, inner.DescriptionKind = a.Description, a.DescriptionKind
-		inner.Deprecated, inner.DeprecationMessage = a.Deprecated, a.DeprecationMessage
-		nested := &tfprotov6.SchemaNestedBlock{TypeName: a.Name, Block: inner, Nesting: blockNesting(a.NestedType.Nesting)}
-		if a.Required && nested.Nesting == tfprotov6.SchemaNestedBlockNestingModeSingle {
-			nested.MinItems, nested.MaxItems = 1, 1
-		}
-		block.BlockTypes = append(block.BlockTypes, nested)
-	}
-	slices.SortFunc(block.BlockTypes, func(x, y *tfprotov6.SchemaNestedBlock) int { return strings.Compare(x.TypeName, y.TypeName) })
-	return block
-}
-
-// blockNesting returns the nesting of blocks whose values have the type of the attribute's.
-func blockNesting(mode tfprotov6.SchemaObjectNestingMode) tfprotov6.SchemaNestedBlockNestingMode {
-	return map[tfprotov6.SchemaObjectNestingMode]tfprotov6.SchemaNestedBlockNestingMode{
-		tfprotov6.SchemaObjectNestingModeSingle: tfprotov6.SchemaNestedBlockNestingModeSingle,
-		tfprotov6.SchemaObjectNestingModeList:   tfprotov6.SchemaNestedBlockNestingModeList,
-		tfprotov6.SchemaObjectNestingModeSet:    tfprotov6.SchemaNestedBlockNestingModeSet,
-		tfprotov6.SchemaObjectNestingModeMap:    tfprotov6.SchemaNestedBlockNestingModeMap,
-	}[mode]
 }

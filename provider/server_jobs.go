@@ -1,19 +1,12 @@
 package provider
 
 import (
-	"bytes"
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
-	"github.com/hashicorp/terraform-plugin-go/tftypes"
-	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
-	"github.com/carillon-dev/carillon/provider/binding"
+	"github.com/carillon-dev/carillon/provider/protocol"
 )
 
 // jobServer serves the requests about jobs, of which a configuration may have thousands. It does what the framework would
@@ -21,16 +14,15 @@ import (
 // walks through a request, which is most of what a plan costs. A method returns nil if the request is one for
 // the framework: it is rare, or there is a mistake that the framework has a message for.
 type jobServer struct {
-	kind       types.ObjectType
-	version    int64 // of the schema
-	attributes map[string]*attribute
+	protocol.Table
+	version int64 // of the schema
 }
 
 const jobType = "carillon_job"
 
 func newJobServer(ctx context.Context) jobServer {
 	schema := jobSchema()
-	return jobServer{schema.Type().(types.ObjectType), schema.Version, attributesIn(ctx, schema.Attributes)}
+	return jobServer{protocol.Of(ctx, schema), schema.Version}
 }
 
 // upgrade returns the state as it is stored. Terraform has removed what the schema no longer has, and takes what is not
@@ -50,13 +42,13 @@ func (s jobServer) validate(
 	if req.TypeName != jobType || req.ClientCapabilities == nil || !req.ClientCapabilities.WriteOnlyAttributesAllowed {
 		return nil
 	}
-	given, ok := s.decode(ctx, req.Config)
-	if !ok || !complete(s.attributes, given[0].Attributes()) {
+	given, ok := s.Decode(ctx, req.Config)
+	if !ok || !s.Complete(given[0]) {
 		return nil
 	}
 	var diags diag.Diagnostics
-	jobs(conn).validate(ctx, &diags, given[0].Attributes())
-	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: protocolDiagnostics(diags)}
+	jobs(conn).validate(ctx, &diags, given[0])
+	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: protocol.Diagnostics(diags)}
 }
 
 // read returns the state that it got if the job is as it was.
@@ -66,23 +58,23 @@ func (s jobServer) read(
 	if conn == nil || req.TypeName != jobType || len(req.Private) > 0 { // the framework marks there what was just imported
 		return nil, nil
 	}
-	given, ok := s.decode(ctx, req.CurrentState)
+	given, ok := s.Decode(ctx, req.CurrentState)
 	if !ok {
 		return nil, nil
 	}
 	resp := &tfprotov6.ReadResourceResponse{NewState: req.CurrentState}
 	var diags diag.Diagnostics
-	model, found := jobs(conn).read(ctx, &diags, given[0].Attributes())
-	resp.Diagnostics = protocolDiagnostics(diags)
+	model, found := jobs(conn).read(ctx, &diags, given[0])
+	resp.Diagnostics = protocol.Diagnostics(diags)
 	switch {
 	case diags.HasError():
 		return resp, nil
 	case !found:
-		resp.NewState = &tfprotov6.DynamicValue{MsgPack: []byte{msgpcode.Nil}}
+		resp.NewState = protocol.Null()
 		return resp, nil
 	}
 	var err error
-	resp.NewState, err = s.settled(ctx, req.CurrentState, given[0], model)
+	resp.NewState, err = s.Settled(ctx, req.CurrentState, given[0], model)
 	return resp, err
 }
 
@@ -93,39 +85,21 @@ func (s jobServer) plan(
 	if conn == nil || req.TypeName != jobType || len(req.PriorPrivate) > 0 {
 		return nil, nil
 	}
-	isNew := isNull(req.PriorState)
-	sources := []*tfprotov6.DynamicValue{req.Config, req.ProposedNewState}
-	if !isNew {
-		sources = append(sources, req.PriorState)
-	}
-	given, ok := s.decode(ctx, sources...)
+	change, ok := s.change(ctx, req.Config, req.ProposedNewState, req.PriorState)
 	if !ok {
 		return nil, nil
 	}
-	prior := types.ObjectNull(s.kind.AttrTypes)
-	if !isNew {
-		prior = given[2]
-	}
-	var replace path.Paths
-	var diags diag.Diagnostics
-	config, plan, before := binding.Values(given[0].Attributes()), binding.Values(given[1].Attributes()), prior.Attributes()
-	diags.Append(each(s.attributes, path.Empty(), config, plan, before, filledIn)...)
-	changes := isNew || !plan.Equal(before)
-	diags.Append(each(s.attributes, path.Empty(), config, plan, before, resolved(ctx, changes, !isNew, &replace))...)
+	replace, diags := s.Resolve(ctx, change.config, change.plan, change.state)
 	if diags.HasError() {
 		return nil, nil
 	}
-	planned := jobs(conn).planned(ctx, &diags, change{config, plan, before, isNew})
+	planned := jobs(conn).planned(ctx, &diags, change)
 	resp := &tfprotov6.PlanResourceChangeResponse{
-		PlannedState: req.PriorState, Diagnostics: protocolDiagnostics(diags), RequiresReplace: protocolPaths(replace),
+		PlannedState: req.PriorState, Diagnostics: protocol.Diagnostics(diags), RequiresReplace: protocol.Paths(replace),
 	}
-	if isNew || !planned.Equal(before) {
-		object, found := types.ObjectValue(s.kind.AttrTypes, planned)
-		if _, err := checked(object, found); err != nil {
-			return nil, err
-		}
+	if change.isNew || !planned.Equal(change.state) {
 		var err error
-		if resp.PlannedState, err = encodeObject(ctx, object); err != nil {
+		if resp.PlannedState, err = s.Encode(ctx, planned); err != nil {
 			return nil, err
 		}
 	}
@@ -139,112 +113,35 @@ func (s jobServer) apply(
 	if conn == nil || req.TypeName != jobType || len(req.PlannedPrivate) > 0 {
 		return nil, nil
 	}
-	isNew := isNull(req.PriorState)
-	sources := []*tfprotov6.DynamicValue{req.Config, req.PlannedState}
-	if !isNew {
-		sources = append(sources, req.PriorState)
-	}
-	given, ok := s.decode(ctx, sources...)
+	change, ok := s.change(ctx, req.Config, req.PlannedState, req.PriorState)
 	if !ok {
 		return nil, nil
-	}
-	change := change{config: given[0].Attributes(), plan: given[1].Attributes(), isNew: isNew}
-	if !isNew {
-		change.state = given[2].Attributes()
 	}
 	var diags diag.Diagnostics
 	model, done := jobs(conn).written(ctx, &diags, change)
 	resp := &tfprotov6.ApplyResourceChangeResponse{NewState: req.PriorState}
 	if done {
 		var err error
-		if resp.NewState, err = s.settled(ctx, req.PlannedState, given[1], model); err != nil {
+		if resp.NewState, err = s.Settled(ctx, req.PlannedState, change.plan, model); err != nil {
 			return nil, err
 		}
 	}
-	resp.Diagnostics = protocolDiagnostics(diags)
+	resp.Diagnostics = protocol.Diagnostics(diags)
 	return resp, nil
 }
 
-// decode returns jobs that are neither null nor unknown.
-func (s jobServer) decode(ctx context.Context, sources ...*tfprotov6.DynamicValue) (all []types.Object, ok bool) {
-	for i, value := range sources {
-		if value == nil || len(value.MsgPack) == 0 {
-			return nil, false
-		}
-		if i > 0 && bytes.Equal(value.MsgPack, sources[i-1].MsgPack) {
-			all = append(all, all[i-1])
-			continue
-		}
-		object, err := decodeObject(ctx, s.kind, value.MsgPack)
-		if err != nil || object.IsNull() || object.IsUnknown() {
-			return nil, false
-		}
-		all = append(all, object)
+// change decodes what a plan or an apply is about.
+func (s jobServer) change(ctx context.Context, config, planned, prior *tfprotov6.DynamicValue) (c change, ok bool) {
+	sources := []*tfprotov6.DynamicValue{config, planned}
+	if c.isNew = protocol.IsNull(prior); !c.isNew {
+		sources = append(sources, prior)
 	}
-	return all, true
-}
-
-// settled returns what the API made of a job, but keeps each text of prior that means the same, such as 60s for 1m. If
-// nothing differs, it returns source, from which prior was decoded.
-func (s jobServer) settled(
-	ctx context.Context, source *tfprotov6.DynamicValue, prior types.Object, model binding.Values,
-) (*tfprotov6.DynamicValue, error) {
-	object, diags := types.ObjectValue(s.kind.AttrTypes, model)
-	if _, err := checked(object, diags); err != nil {
-		return nil, err
+	given, ok := s.Decode(ctx, sources...)
+	if !ok {
+		return c, false
 	}
-	value, err := settle(ctx, prior, object)
-	if err != nil {
-		return nil, err
+	if c.config, c.plan = given[0], given[1]; !c.isNew {
+		c.state = given[2]
 	}
-	if value.Equal(prior) {
-		return source, nil
-	}
-	return encodeObject(ctx, value.(types.Object))
-}
-
-func isNull(value *tfprotov6.DynamicValue) bool {
-	return value == nil || len(value.MsgPack) == 1 && value.MsgPack[0] == msgpcode.Nil
-}
-
-// protocolDiagnostics turns diagnostics into what the protocol has, as the framework does.
-func protocolDiagnostics(diags diag.Diagnostics) []*tfprotov6.Diagnostic {
-	var all []*tfprotov6.Diagnostic
-	for _, d := range diags {
-		one := &tfprotov6.Diagnostic{Severity: tfprotov6.DiagnosticSeverityWarning, Summary: d.Summary(), Detail: d.Detail()}
-		if d.Severity() == diag.SeverityError {
-			one.Severity = tfprotov6.DiagnosticSeverityError
-		}
-		if at, ok := d.(diag.DiagnosticWithPath); ok {
-			one.Attribute = protocolPath(at.Path())
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// protocolPaths are in the order of the framework's.
-func protocolPaths(paths path.Paths) []*tftypes.AttributePath {
-	slices.SortFunc(paths, func(a, b path.Path) int { return strings.Compare(a.String(), b.String()) })
-	var all []*tftypes.AttributePath
-	for _, p := range paths {
-		all = append(all, protocolPath(p))
-	}
-	return all
-}
-
-// protocolPath turns a path into what the protocol has. Nothing in a job is a set, whose elements have no keys.
-func protocolPath(p path.Path) *tftypes.AttributePath {
-	var steps []tftypes.AttributePathStep
-	for _, step := range p.Steps() {
-		switch step := step.(type) {
-		case path.PathStepAttributeName:
-			steps = append(steps, tftypes.AttributeName(string(step)))
-		case path.PathStepElementKeyString:
-			steps = append(steps, tftypes.ElementKeyString(string(step)))
-		case path.PathStepElementKeyInt:
-			steps = append(steps, tftypes.ElementKeyInt(int64(step)))
-		}
-	}
-	return tftypes.NewAttributePathWithSteps(steps)
+	return c, true
 }

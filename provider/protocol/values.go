@@ -1,4 +1,4 @@
-package provider
+package protocol
 
 import (
 	"bytes"
@@ -173,7 +173,7 @@ func encodeObject(ctx context.Context, object types.Object) (*tfprotov6.DynamicV
 	return &tfprotov6.DynamicValue{MsgPack: text.Bytes()}, nil
 }
 
-// encodeValue writes numbers as text; numbersAsText says why.
+// encodeValue writes numbers as text; NumbersAsText says why.
 func encodeValue(ctx context.Context, value attr.Value, to *msgpack.Encoder, out *bytes.Buffer) error {
 	switch {
 	case value.IsNull():
@@ -227,4 +227,118 @@ func encodeEach(ctx context.Context, values map[string]attr.Value, to *msgpack.E
 		}
 	}
 	return nil
+}
+
+// NumbersAsText writes the numbers of a state that was read as text, which the protocol allows. Terraform
+// from 1.10 on compares the state before and after a refresh in memory, where a number from the state file
+// has another precision than one that comes as a number. So `plan -refresh-only -detailed-exitcode` would
+// exit with 2 although it finds no differences (hashicorp/terraform#36403).
+func NumbersAsText(state *tfprotov6.DynamicValue) error {
+	if state == nil || len(state.MsgPack) == 0 {
+		return nil
+	}
+	var text bytes.Buffer
+	err := copyNumbersAsText(msgpack.NewDecoder(bytes.NewReader(state.MsgPack)), msgpack.NewEncoder(&text), &text)
+	if err == nil {
+		state.MsgPack = text.Bytes()
+	}
+	return err
+}
+
+// copyNumbersAsText copies one value. Everything that is a number in MessagePack is one in Terraform.
+func copyNumbersAsText(from *msgpack.Decoder, to *msgpack.Encoder, out *bytes.Buffer) error {
+	code, err := from.PeekCode()
+	if err != nil {
+		return err
+	}
+	elements := 0
+	switch {
+	case msgpcode.IsFixedMap(code), code == msgpcode.Map16, code == msgpcode.Map32:
+		n, err := from.DecodeMapLen()
+		if err != nil {
+			return err
+		}
+		if err := to.EncodeMapLen(n); err != nil {
+			return err
+		}
+		elements = 2 * n
+	case msgpcode.IsFixedArray(code), code == msgpcode.Array16, code == msgpcode.Array32:
+		n, err := from.DecodeArrayLen()
+		if err != nil {
+			return err
+		}
+		if err := to.EncodeArrayLen(n); err != nil {
+			return err
+		}
+		elements = n
+	case code >= msgpcode.Float && code <= msgpcode.Int64, msgpcode.IsFixedNum(code):
+		n, err := decodeNumber(code, from)
+		if err != nil {
+			return err
+		}
+		return to.EncodeString(n.Text('f', -1))
+	default:
+		raw, err := from.DecodeRaw()
+		out.Write(raw)
+		return err
+	}
+	for range elements {
+		if err := copyNumbersAsText(from, to, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle returns a value that the API sent, but keeps each text of prior that means the same.
+func settle(ctx context.Context, prior, read attr.Value) (attr.Value, error) {
+	if prior == nil || prior.IsNull() || prior.IsUnknown() || read.IsNull() || read.IsUnknown() || read.Equal(prior) {
+		return read, nil
+	}
+	switch read := read.(type) {
+	case types.Object:
+		attributes, err := settleEach(ctx, inside(prior), read.Attributes())
+		if err != nil {
+			return nil, err
+		}
+		return checked(types.ObjectValue(read.AttributeTypes(ctx), attributes))
+	case types.Map:
+		elements, err := settleEach(ctx, inside(prior), read.Elements())
+		if err != nil {
+			return nil, err
+		}
+		return checked(types.MapValue(read.ElementType(ctx), elements))
+	case types.List:
+		before, _ := prior.(types.List)
+		return settleList(ctx, before.Elements(), read)
+	case basetypes.StringValuableWithSemanticEquals:
+		same, diags := read.StringSemanticEquals(ctx, prior.(basetypes.StringValuable))
+		if same && !diags.HasError() {
+			return prior, nil
+		}
+	}
+	return read, nil
+}
+
+// settleEach settles the attributes of an object or the elements of a map, in place.
+func settleEach(ctx context.Context, prior, read map[string]attr.Value) (map[string]attr.Value, error) {
+	for name, value := range read {
+		settled, err := settle(ctx, prior[name], value)
+		if err != nil {
+			return nil, err
+		}
+		read[name] = settled
+	}
+	return read, nil
+}
+
+func settleList(ctx context.Context, prior []attr.Value, read types.List) (attr.Value, error) {
+	elements := read.Elements()
+	for i := range min(len(elements), len(prior)) {
+		var err error
+		if elements[i], err = settle(ctx, prior[i], elements[i]); err != nil {
+			return nil, err
+		}
+	}
+	return checked(types.ListValue(read.ElementType(ctx), elements))
 }

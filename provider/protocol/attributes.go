@@ -1,7 +1,8 @@
-package provider
+package protocol
 
 import (
 	"context"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -25,10 +26,10 @@ type attribute struct {
 	lists                         []planmodifier.List
 	inner                         map[string]*attribute
 	keyed                         bool // inner is of each element of a map
-	unclear                       bool // it has something that this table does not hold
+	unclear                       bool // it has something that a table does not hold
 }
 
-// attributesIn returns the table of a schema.
+// attributesIn returns the attributes of a schema.
 func attributesIn(ctx context.Context, attributes map[string]schema.Attribute) map[string]*attribute {
 	all := map[string]*attribute{}
 	for name, a := range attributes {
@@ -55,23 +56,23 @@ func (a *attribute) describe(ctx context.Context, from schema.Attribute) {
 			from.Default.DefaultString(ctx, defaults.StringRequest{}, &resp)
 			a.leftOut = a.text(ctx, resp.PlanValue)
 		}
-		a.unclear = a.unclear || len(from.Validators) > 0
+		a.lacks(len(from.Validators))
 	case schema.BoolAttribute:
 		if from.Default != nil {
 			var resp defaults.BoolResponse
 			from.Default.DefaultBool(ctx, defaults.BoolRequest{}, &resp)
 			a.leftOut = resp.PlanValue
 		}
-		a.unclear = a.unclear || len(from.Validators)+len(from.PlanModifiers) > 0
+		a.lacks(len(from.Validators) + len(from.PlanModifiers))
 	case schema.NumberAttribute:
 		if from.Default != nil {
 			var resp defaults.NumberResponse
 			from.Default.DefaultNumber(ctx, defaults.NumberRequest{}, &resp)
 			a.leftOut = resp.PlanValue
 		}
-		a.unclear = a.unclear || len(from.Validators)+len(from.PlanModifiers) > 0
+		a.lacks(len(from.Validators) + len(from.PlanModifiers))
 	case schema.Int64Attribute:
-		a.unclear = a.unclear || from.Default != nil || len(from.Validators)+len(from.PlanModifiers) > 0
+		a.lacks(len(from.Validators)+len(from.PlanModifiers), from.Default)
 	case schema.ListAttribute:
 		a.lists = from.PlanModifiers
 		if from.Default != nil {
@@ -79,19 +80,26 @@ func (a *attribute) describe(ctx context.Context, from schema.Attribute) {
 			from.Default.DefaultList(ctx, defaults.ListRequest{}, &resp)
 			a.leftOut = resp.PlanValue
 		}
-		a.unclear = a.unclear || len(from.Validators) > 0
+		a.lacks(len(from.Validators))
 	case schema.MapAttribute:
-		a.unclear = a.unclear || from.Default != nil || len(from.Validators)+len(from.PlanModifiers) > 0
+		a.lacks(len(from.Validators)+len(from.PlanModifiers), from.Default)
 	case schema.SingleNestedAttribute:
 		a.inner = attributesIn(ctx, from.Attributes)
-		a.unclear = a.unclear || from.Default != nil || from.Computed || len(from.Validators)+len(from.PlanModifiers) > 0
+		a.lacks(len(from.Validators)+len(from.PlanModifiers), from.Default)
+		a.unclear = a.unclear || from.Computed
 	case schema.MapNestedAttribute:
 		a.inner, a.keyed = attributesIn(ctx, from.NestedObject.Attributes), true
-		a.unclear = a.unclear || from.Default != nil || from.Computed || len(from.Validators)+len(from.PlanModifiers) > 0 ||
-			len(from.NestedObject.Validators)+len(from.NestedObject.PlanModifiers) > 0
+		a.lacks(len(from.Validators)+len(from.PlanModifiers)+len(from.NestedObject.Validators)+len(from.NestedObject.PlanModifiers),
+			from.Default)
+		a.unclear = a.unclear || from.Computed
 	default:
 		a.unclear = true
 	}
+}
+
+// lacks notes that there are rules, or a default, that the table does not hold.
+func (a *attribute) lacks(rules int, defaults ...any) {
+	a.unclear = a.unclear || rules > 0 || slices.ContainsFunc(defaults, func(one any) bool { return one != nil })
 }
 
 // text returns a string in the form of the attribute's type.
@@ -143,50 +151,52 @@ type place struct {
 	config, plan, prior attr.Value
 }
 
-// each replaces the attributes of a plan by what change returns for them, and returns them all. plan is replaced in place.
-func each(
-	attributes map[string]*attribute, at path.Path, config, plan, prior map[string]attr.Value,
-	change func(place) (attr.Value, diag.Diagnostics),
+// object are the values of an object in a change.
+type object struct{ config, plan, prior map[string]attr.Value }
+
+// each replaces the attributes of a plan by what change returns for them, and returns them all. The plan is replaced in place.
+func (o object) each(
+	attributes map[string]*attribute, at path.Path, change func(place) (attr.Value, diag.Diagnostics),
 ) diag.Diagnostics {
 	var all diag.Diagnostics
 	for name, a := range attributes {
-		p := place{a, at.AtName(name), config[name], plan[name], prior[name]}
+		p := place{a, at.AtName(name), o.config[name], o.plan[name], o.prior[name]}
 		if a.inner != nil && !p.plan.IsNull() && !p.plan.IsUnknown() {
 			all.Append(p.eachInside(change)...)
 		}
-		plan[name] = p.plan
+		o.plan[name] = p.plan
 		if all.HasError() {
 			continue
 		}
 		value, diags := change(p)
 		all.Append(diags...)
-		plan[name] = value
+		o.plan[name] = value
 	}
 	return all
 }
 
 // eachInside is each for what is nested in an attribute.
 func (p *place) eachInside(change func(place) (attr.Value, diag.Diagnostics)) diag.Diagnostics {
-	config, plan, prior := inside(p.config), inside(p.plan), inside(p.prior)
+	whole := object{inside(p.config), inside(p.plan), inside(p.prior)}
 	if !p.keyed {
-		all := each(p.inner, p.at, config, plan, prior, change)
-		object, diags := types.ObjectValue(p.kind.(types.ObjectType).AttrTypes, plan)
-		p.plan = object
+		all := whole.each(p.inner, p.at, change)
+		value, diags := types.ObjectValue(p.kind.(types.ObjectType).AttrTypes, whole.plan)
+		p.plan = value
 		return append(all, diags...)
 	}
 	of := p.kind.(types.MapType).ElemType
 	var all diag.Diagnostics
-	for key, element := range plan {
+	for key, element := range whole.plan {
 		if element.IsNull() || element.IsUnknown() {
 			continue
 		}
-		one := inside(element)
-		all.Append(each(p.inner, p.at.AtMapKey(key), inside(config[key]), one, inside(prior[key]), change)...)
-		object, diags := types.ObjectValue(of.(types.ObjectType).AttrTypes, one)
+		one := object{inside(whole.config[key]), inside(element), inside(whole.prior[key])}
+		all.Append(one.each(p.inner, p.at.AtMapKey(key), change)...)
+		value, diags := types.ObjectValue(of.(types.ObjectType).AttrTypes, one.plan)
 		all.Append(diags...)
-		plan[key] = object
+		whole.plan[key] = value
 	}
-	elements, diags := types.MapValue(of, plan)
+	elements, diags := types.MapValue(of, whole.plan)
 	p.plan = elements
 	return append(all, diags...)
 }
