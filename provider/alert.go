@@ -47,7 +47,7 @@ var alertRows = binding.Of(binding.Fresh[alert.Alert],
 	binding.Map("labels", func(a *alert.Alert) *input.Labels { return &a.Labels }, binding.Optional, "Labels: jobs that have all of "+
 		"them are selected, in addition to `jobs`. Default: none.", binding.ThereInData, binding.Data("Labels of the jobs that it "+
 		"selects in addition.")),
-	binding.Block("failure", func(a *alert.Alert) **alert.Failures { return &a.Failure }, failureRows, binding.Optional,
+	binding.Block("failure", binding.Nested(func(a *alert.Alert) **alert.Failures { return &a.Failure }, failureRows), binding.Optional,
 		"Tell when runs fail, time out or are lost. Write `failure {}` for the first failure. Default: nobody is told."),
 	binding.Bool("missed", func(a *alert.Alert) *bool { return &a.Missed }, binding.Default, "Whether to tell when a fire is missed, "+
 		"until a scheduled fire runs again.", orFailure),
@@ -63,14 +63,14 @@ var alertRows = binding.Of(binding.Fresh[alert.Alert],
 		"30m. Jobs without an objective are left out.", orFailure),
 	binding.Bool("recovery", func(a *alert.Alert) *bool { return &a.Recovery }, binding.Default, "Whether to tell when a condition "+
 		"no longer holds."),
-	binding.Blocks("mute", func(a *alert.Alert) *[]alert.MuteWindow { return &a.Mutes }, muteRows, binding.Optional,
+	binding.Blocks("mute", binding.Nested(func(a *alert.Alert) *[]alert.MuteWindow { return &a.Mutes }, muteRows), binding.Optional,
 		"Times in which nobody is notified. Transitions are recorded, and what still holds at the end is notified then. Each has "+
 			"`schedule` and `duration`, or `from` and `to`. At most 20. Default: none.", binding.Token("mutes")),
-	binding.Part("destination", func(a *alert.Alert) *target.AlertDestination { return &a.Destination }, destinationRows,
+	binding.Part("destination", binding.Nested(func(a *alert.Alert) *target.AlertDestination { return &a.Destination }, destinationRows),
 		binding.Required, "What gets the notifications: either `webhook` or `sns`."),
-	binding.Part("retry", func(a *alert.Alert) *run.Retry { return &a.Retry }, retryRows, binding.Optional, "When a notification is "+
-		"sent again that could not be delivered, under the same event id; as `retry` of a job, without `stop_at_next_fire`. Default: "+
-		"for 24 hours, 15 minutes apart in the end."),
+	binding.Part("retry", binding.Nested(func(a *alert.Alert) *run.Retry { return &a.Retry }, retryRows), binding.Optional,
+		"When a notification is sent again that could not be delivered, under the same event id; as `retry` of a job, without "+
+			"`stop_at_next_fire`. Default: for 24 hours, 15 minutes apart in the end."),
 	binding.Whole("firing", func(a *alert.Alert) *int { return &a.Firing }, binding.InData, "Number of conditions of jobs that hold now."),
 	binding.Bool("muted", func(a *alert.Alert) *bool { return new(a.Muted != nil) }, binding.InData, "Whether an operator has muted it."),
 	binding.Shown("muted_by", func(a *alert.Alert) string { return muteOf(a).By }, binding.InData, "Who muted it; null if nobody did.",
@@ -122,13 +122,12 @@ var muteRows = binding.Of(binding.Fresh[alert.MuteWindow],
 )
 
 var destinationRows = binding.Of(binding.Fresh[target.AlertDestination], // one of them must be there
-	binding.Block("webhook", func(d *target.AlertDestination) **target.AlertWebhook { return &d.Webhook }, alertWebhookRows,
-		binding.Optional, "An HTTP request for each notification. Default: the destination is an `sns`.", binding.Decides("webhook",
-			"sns")),
-	binding.Block("sns", func(d *target.AlertDestination) **target.AlertTopic { return &d.SNS }, alertTopicRows, binding.Optional,
-		"An Amazon SNS topic, which gets each notification: its title as subject, the notification as JSON, and the attributes "+
-			"`carillon_app`, `carillon_alert`, `carillon_job`, `carillon_condition` and `carillon_transition`. The bounds of the app "+
-			"must allow the topic. Default: the destination is a webhook.", binding.Decides("webhook", "sns")),
+	binding.Block("webhook", binding.Nested(func(d *target.AlertDestination) **target.AlertWebhook { return &d.Webhook }, alertWebhookRows),
+		binding.Optional, "An HTTP request for each notification. Default: the destination is an `sns`.", binding.Decides("webhook", "sns")),
+	binding.Block("sns", binding.Nested(func(d *target.AlertDestination) **target.AlertTopic { return &d.SNS }, alertTopicRows),
+		binding.Optional, "An Amazon SNS topic, which gets each notification: its title as subject, the notification as JSON, and the "+
+			"attributes `carillon_app`, `carillon_alert`, `carillon_job`, `carillon_condition` and `carillon_transition`. The bounds of the "+
+			"app must allow the topic. Default: the destination is a webhook.", binding.Decides("webhook", "sns")),
 )
 
 var alertTopicRows = binding.Of(binding.Fresh[target.AlertTopic],
@@ -155,10 +154,10 @@ var alertWebhookRows = binding.Of(binding.Fresh[target.AlertWebhook],
 			"routing_key", "severity", "cloud_events")),
 	binding.Text("severity", func(w *target.AlertWebhook) *target.AlertSeverity { return &w.Severity }, binding.Optional,
 		"Severity of incidents of PagerDuty: "+either(target.AlertSeverities)+". Default: `error`."),
-	binding.Block("secret_url", func(w *target.AlertWebhook) **target.Secret { return &w.SecretURL }, binding.Secrets, binding.Optional,
-		"The whole URL, if it is a secret. It has the scheme, host and port of `url`. Default: it is `url`.", binding.Decides("url",
-			"secret_url/value")),
-	binding.Block("routing_key", func(w *target.AlertWebhook) **target.Secret { return &w.RoutingKey }, binding.Secrets,
+	binding.Block("secret_url", binding.Nested(func(w *target.AlertWebhook) **target.Secret { return &w.SecretURL }, binding.Secrets),
+		binding.Optional, "The whole URL, if it is a secret. It has the scheme, host and port of `url`. Default: it is `url`.",
+		binding.Decides("url", "secret_url/value")),
+	binding.Block("routing_key", binding.Nested(func(w *target.AlertWebhook) **target.Secret { return &w.RoutingKey }, binding.Secrets),
 		binding.Optional, "Integration key of a service of PagerDuty. `pagerduty` needs it. Default: none."),
 	binding.Rule(func(e *binding.Expander, at string, v binding.Values, _ any) {
 		if v.Map("headers").IsUnknown() { // they say whether the body is JSON

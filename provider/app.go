@@ -64,7 +64,7 @@ var appRows = binding.Of(binding.Fresh[access.App],
 			"unfinished runs stay. A shorter retention takes effect within minutes and cannot be undone.", binding.Data(
 			"How long the history of the app is kept: a duration."), binding.NotZero(input.CodeDurationMin, fmt.Sprintf(
 			"duration 0s is less than the minimum of %s", input.MinRetention))),
-	binding.Block("bounds", func(a *access.App) **target.Bounds { return &a.Bounds }, boundsRows, binding.Optional,
+	binding.Block("bounds", binding.Nested(func(a *access.App) **target.Bounds { return &a.Bounds }, boundsRows), binding.Optional,
 		"What operators allow the app. Setting it needs a token with scope `admin` that is bound to no app; tokens that are bound to "+
 			"the app read it and obey it. Jobs outside of it are refused at plan, and a change that jobs break stops these jobs and no "+
 			"others. Default: Terraform does not manage the bounds. They stay as they are, also when you remove the block; a new app "+
@@ -72,27 +72,26 @@ var appRows = binding.Of(binding.Fresh[access.App],
 			"the app, with the defaults; see the resource `carillon_app`.")),
 	binding.Within(defaultsOf, binding.Text("default_timezone", func(d *dispatcher.JobDefaults) *string { return &d.Timezone },
 		binding.Optional, "IANA time zone of triggers that name none and follow the wall clock, such as `Europe/Berlin`. Terraform "+
-			"resolves this and the other defaults when it plans a job, so a change of them changes the jobs that leave the value out, "+
-			"and the plan shows it. Default: none, so that each of these triggers must name its zone.", binding.Token("defaults/timezone"),
-		binding.Data("IANA time zone of triggers that name none and follow the wall clock.")), binding.Text("default_misfire_policy",
-		func(d *dispatcher.JobDefaults) *dispatcher.MisfirePolicy { return &d.MisfirePolicy }, binding.Optional,
-		"The `misfire_policy` of triggers that have none. Default: `"+string(dispatcher.FireOnce)+"`.", binding.Token(
-			"defaults/misfire_policy"), binding.Data("The `misfire_policy` of triggers that have none.")), binding.Text(
-		"default_concurrency_policy", func(d *dispatcher.JobDefaults) *run.ConcurrencyPolicy { return &d.ConcurrencyPolicy },
-		binding.Optional, "The `concurrency_policy` of jobs that have none. Default: `"+string(run.ConcurrencyAllow)+"`.",
-		binding.Token("defaults/concurrency_policy"), binding.Data("The `concurrency_policy` of jobs that have none.")), binding.Map(
-		"default_headers", func(d *dispatcher.JobDefaults) *map[string]string { return &d.Headers }, binding.Optional,
-		"Headers that all webhooks and requests to endpoint groups of the app send, unless they have a header of the same name. "+
-			"Default: none.", binding.Token("defaults/headers"), binding.Data("Headers that all webhooks and requests to endpoint groups "+
-			"of the app send.")), binding.Block("default_retry", func(d *dispatcher.JobDefaults) **run.Retry { return &d.Retry }, retryRows,
-		binding.Optional, "The `retry` of jobs without such a block. A job with the block takes nothing of it. Default: the general "+
-			"default of each argument.", binding.Token("defaults/retry"), binding.AsValue, binding.Data("The `retry` of jobs that have "+
-			"none; see the resource `carillon_job`."))),
+			"resolves this and the other defaults when it plans a job, so a change of them changes the jobs that leave the value out, and the "+
+			"plan shows it. Default: none, so that each of these triggers must name its zone.", binding.Token("defaults/timezone"), binding.Data(
+			"IANA time zone of triggers that name none and follow the wall clock.")), binding.Text("default_misfire_policy",
+		func(d *dispatcher.JobDefaults) *dispatcher.MisfirePolicy { return &d.MisfirePolicy }, binding.Optional, "The `misfire_policy` of "+
+			"triggers that have none. Default: `"+string(dispatcher.FireOnce)+"`.", binding.Token("defaults/misfire_policy"), binding.Data(
+			"The `misfire_policy` of triggers that have none.")), binding.Text("default_concurrency_policy",
+		func(d *dispatcher.JobDefaults) *run.ConcurrencyPolicy { return &d.ConcurrencyPolicy }, binding.Optional,
+		"The `concurrency_policy` of jobs that have none. Default: `"+string(run.ConcurrencyAllow)+"`.", binding.Token(
+			"defaults/concurrency_policy"), binding.Data("The `concurrency_policy` of jobs that have none.")), binding.Map("default_headers",
+		func(d *dispatcher.JobDefaults) *map[string]string { return &d.Headers }, binding.Optional, "Headers that all webhooks and "+
+			"requests to endpoint groups of the app send, unless they have a header of the same name. Default: none.", binding.Token(
+			"defaults/headers"), binding.Data("Headers that all webhooks and requests to endpoint groups of the app send.")), binding.Block(
+		"default_retry", binding.Nested(func(d *dispatcher.JobDefaults) **run.Retry { return &d.Retry }, retryRows), binding.Optional,
+		"The `retry` of jobs without such a block. A job with the block takes nothing of it. Default: the general default of each argument.",
+		binding.Token("defaults/retry"), binding.AsValue, binding.Data("The `retry` of jobs that have none; see the resource `carillon_job`."))),
 	binding.Text("aws_external_id", func(a *access.App) *string { return &a.AWSExternalID }, binding.Computed,
 		"External id with which nodes assume AWS roles for the app. A trust policy that demands it trusts no other app. It stays as "+
 			"long as the app exists.", binding.Modified(stringplanmodifier.UseStateForUnknown()), binding.Data("External id with which "+
 			"nodes assume AWS roles for the app.")),
-	binding.Blocks("pauses", func(a *access.App) *[]dispatcher.AppPause { return &a.Pauses }, pauseRows, binding.InData,
+	binding.Blocks("pauses", binding.Nested(func(a *access.App) *[]dispatcher.AppPause { return &a.Pauses }, pauseRows), binding.InData,
 		"The pauses that hold jobs of the app now, oldest first. Those of single jobs are not among them.", binding.AlwaysThere),
 	revisionRow("app", "", func(a *access.App) *int64 { return &a.Revision }),
 	binding.Rule(func(_ *binding.Expander, _ string, _ binding.Values, of any) {

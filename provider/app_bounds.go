@@ -23,19 +23,20 @@ var boundsRows = binding.Of(func() *target.Bounds { return &target.Bounds{Weight
 		"use: `env:SECRET_NAME`, `file:PATH`, `awssm:NAME`, `ssm:NAME` or `vault:PATH`, each with `*` for any text. One of the last "+
 		"three without key and version allows all of them; `[]`: none. Default: `env:SECRET_<APP>_*` and `file:<app>/*`.",
 		binding.NilIsNull),
-	binding.Part("quotas", func(b *target.Bounds) *target.Quotas { return &b.Quotas }, quotasRows, binding.Optional,
+	binding.Part("quotas", binding.Nested(func(b *target.Bounds) *target.Quotas { return &b.Quotas }, quotasRows), binding.Optional,
 		"How much of the installation the app may use. What is over a quota that you lower stays; no more is added. Default: the "+
 			"default of each argument."),
-	binding.Part("egress", func(b *target.Bounds) *target.EgressBounds { return &b.Egress }, egressRows, binding.Optional,
+	binding.Part("egress", binding.Nested(func(b *target.Bounds) *target.EgressBounds { return &b.Egress }, egressRows), binding.Optional,
 		"Addresses that webhooks may call. Nodes check the address that they dial, too. Default: any public address, and what "+
 			"`--egress-private` of the nodes lists."),
-	binding.Part("lambda", func(b *target.Bounds) *target.LambdaBounds { return &b.Lambda }, lambdaBoundsRows, binding.Optional,
-		"Functions and roles that jobs may use, as patterns in which `*` stands for any text and `?` for any character. Default: none."),
-	binding.Part("sqs", func(b *target.Bounds) *target.SQSBounds { return &b.SQS }, sqsBoundsRows, binding.Optional,
+	binding.Part("lambda", binding.Nested(func(b *target.Bounds) *target.LambdaBounds { return &b.Lambda }, lambdaBoundsRows),
+		binding.Optional, "Functions and roles that jobs may use, as patterns in which `*` stands for any text and `?` for any character. "+
+			"Default: none."),
+	binding.Part("sqs", binding.Nested(func(b *target.Bounds) *target.SQSBounds { return &b.SQS }, sqsBoundsRows), binding.Optional,
 		"Queues and roles that jobs may use, as patterns in which `*` stands for any text and `?` for any character. Default: none."),
-	binding.Part("sns", func(b *target.Bounds) *target.SNSBounds { return &b.SNS }, snsBoundsRows, binding.Optional,
+	binding.Part("sns", binding.Nested(func(b *target.Bounds) *target.SNSBounds { return &b.SNS }, snsBoundsRows), binding.Optional,
 		"Topics and roles that jobs may use, as patterns in which `*` stands for any text and `?` for any character. Default: none."),
-	binding.Blocks("sign_as_node", func(b *target.Bounds) *[]target.SignatureBound { return &b.SignAsNode }, signatureRows,
+	binding.Blocks("sign_as_node", binding.Nested(func(b *target.Bounds) *[]target.SignatureBound { return &b.SignAsNode }, signatureRows),
 		binding.Optional, "A service for which webhooks may sign requests with the AWS credentials of the node. Default: none.",
 		binding.AlwaysThere),
 )

@@ -53,9 +53,9 @@ var calendarRows = binding.Of(
 	binding.Text("timezone", func(c *dispatcher.Calendar) *string { return &c.Timezone }, binding.Default,
 		"IANA time zone of the days and times in the rules, such as `Europe/Berlin`.",
 		binding.Data("Time zone of the days and times in the rules.")),
-	binding.Blocks("rule", func(c *dispatcher.Calendar) *[]schedule.CalendarRule { return &c.Rules }, ruleRows, binding.Optional,
-		"A rule, which says what the calendar excludes: exactly one of `dates`, `weekdays`, `days_of_month`, `from` and `to`, "+
-			"`expression`, or `icalendar`. A calendar has at most 100. Default: nothing is excluded.", binding.Token("rules"),
+	binding.Blocks("rule", binding.Nested(func(c *dispatcher.Calendar) *[]schedule.CalendarRule { return &c.Rules }, ruleRows),
+		binding.Optional, "A rule, which says what the calendar excludes: exactly one of `dates`, `weekdays`, `days_of_month`, `from` and "+
+			"`to`, `expression`, or `icalendar`. A calendar has at most 100. Default: nothing is excluded.", binding.Token("rules"),
 		binding.AlwaysThere, binding.AsValue, binding.Data("What it excludes; see the resource `carillon_calendar`.")),
 )
 

@@ -44,7 +44,7 @@ var groupRows = binding.Of(binding.Fresh[target.EndpointGroup],
 			"it replaces the group.", replaces(), binding.Decides("app_name", "access_token", "signing", "auth")), // which of them may be there
 	binding.Text("app_name", func(g *target.EndpointGroup) *string { return &g.AppName }, binding.Optional,
 		"For `xxl_job`, the AppName that executors register under. Default: the name of the group."),
-	binding.Block("access_token", func(g *target.EndpointGroup) **target.Secret { return &g.AccessToken }, binding.Secrets,
+	binding.Block("access_token", binding.Nested(func(g *target.EndpointGroup) **target.Secret { return &g.AccessToken }, binding.Secrets),
 		binding.Optional, "For `xxl_job`, the access token that executors and Carillon send one another. A group of that kind must "+
 			"have one, and then no `signing`, `auth` and `health_check`. Set `reference` or `value`. Default: none."),
 	binding.Text("path", func(g *target.EndpointGroup) *string { return &g.Path }, binding.Optional, "What follows the URL of each "+
@@ -55,25 +55,26 @@ var groupRows = binding.Of(binding.Fresh[target.EndpointGroup],
 	binding.Text("server_name", func(g *target.EndpointGroup) *string { return &g.ServerName }, binding.Optional,
 		"Host name that all endpoints get as `Host`, and that their certificates must have, for endpoints whose URLs hold addresses. "+
 			"Default: the host of each URL and, for addresses from DNS, their name."),
-	binding.Part("probe", func(g *target.EndpointGroup) *target.Probe { return &g.Probe }, probeRows, binding.Optional,
+	binding.Part("probe", binding.Nested(func(g *target.EndpointGroup) *target.Probe { return &g.Probe }, probeRows), binding.Optional,
 		"How endpoints are asked before they get a run. Only the strategies `failover`, `busyover` and `global_busyover` ask. "+
 			"Default: the default of each argument."),
-	binding.Block("registration", func(g *target.EndpointGroup) **target.Registration { return &g.Registration }, registrationRows,
-		binding.Optional, "Lets endpoints register themselves, with a token of the scope `register`. Default: none may register."),
-	binding.Labelled("dns", func(g *target.EndpointGroup) *map[string]target.DNSMembers { return &g.DNS }, dnsRows, binding.Optional,
-		fmt.Sprintf("A name of DNS, each address or service of which is an endpoint; its label is a name of its own (%s). Each node "+
-			"asks for it again when its TTL has passed. The endpoints are no part of the state. A group has at most %d names, which "+
-			"stand for %d endpoints together. Default: none.", nameRule, target.MaxDNSMembers, target.MaxEndpoints)),
-	binding.Block("health_check", func(g *target.EndpointGroup) **target.HealthCheck { return &g.HealthCheck }, healthCheckRows,
-		binding.Optional, "Checks the endpoints of the group. Each node that used the group in the last 5 minutes checks them for "+
-			"itself, and sends nothing to those that are down. Default: nobody checks."),
+	binding.Block("registration", binding.Nested(func(g *target.EndpointGroup) **target.Registration { return &g.Registration },
+		registrationRows), binding.Optional, "Lets endpoints register themselves, with a token of the scope `register`. Default: none may "+
+		"register."),
+	binding.Labelled("dns", binding.Nested(func(g *target.EndpointGroup) *map[string]target.DNSMembers { return &g.DNS }, dnsRows),
+		binding.Optional, fmt.Sprintf("A name of DNS, each address or service of which is an endpoint; its label is a name of its own "+
+			"(%s). Each node asks for it again when its TTL has passed. The endpoints are no part of the state. A group has at most %d names, "+
+			"which stand for %d endpoints together. Default: none.", nameRule, target.MaxDNSMembers, target.MaxEndpoints)),
+	binding.Block("health_check", binding.Nested(func(g *target.EndpointGroup) **target.HealthCheck { return &g.HealthCheck },
+		healthCheckRows), binding.Optional, "Checks the endpoints of the group. Each node that used the group in the last 5 minutes checks "+
+		"them for itself, and sends nothing to those that are down. Default: nobody checks."),
 	binding.Whole("eject_after", func(g *target.EndpointGroup) *int { return &g.EjectAfter }, binding.Default, fmt.Sprintf(
 		"How many failures in a row eject an endpoint, up to `%d`: responses of 5xx, connections that break, and timeouts. A node "+
 			"tries an ejected endpoint after all others for some time. `0` means never.", target.MaxEjectAfter),
 		binding.Advice(input.CodeCountRange, "give a whole number, or 0 for never")),
-	binding.Labelled("endpoint", func(g *target.EndpointGroup) *map[string]target.StaticEndpoint { return &g.Endpoints }, endpointRows,
-		binding.Optional, fmt.Sprintf("An endpoint; its label is its id (%s). A group has at most %d, together with those that "+
-			"registered themselves. Default: none, so endpoints have to register or to come from DNS.", nameRule, target.MaxEndpoints),
+	binding.Labelled("endpoint", binding.Nested(func(g *target.EndpointGroup) *map[string]target.StaticEndpoint { return &g.Endpoints },
+		endpointRows), binding.Optional, fmt.Sprintf("An endpoint; its label is its id (%s). A group has at most %d, together with those "+
+		"that registered themselves. Default: none, so endpoints have to register or to come from DNS.", nameRule, target.MaxEndpoints),
 		binding.Token("endpoints")),
 )
 

@@ -34,8 +34,8 @@ func endpointsDataSchema() schema.Schema {
 }
 
 var endpointsRows = binding.Of(binding.Fresh[client.List[target.Endpoint]],
-	binding.Blocks("endpoints", func(l *client.List[target.Endpoint]) *[]target.Endpoint { return &l.Items }, liveEndpointRows,
-		binding.InData, "The endpoints by id.", binding.AlwaysThere),
+	binding.Blocks("endpoints", binding.Nested(func(l *client.List[target.Endpoint]) *[]target.Endpoint { return &l.Items },
+		liveEndpointRows), binding.InData, "The endpoints by id.", binding.AlwaysThere),
 )
 
 var liveEndpointRows = binding.Of(binding.Fresh[target.Endpoint],

@@ -35,7 +35,7 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 		"What happens to an attempt whose outcome is unknown because its node died. `at_least_once` repeats it under the same event "+
 			"id. `at_most_once` ends the run as lost; it stores each attempt before sending it, which costs a write to the database.",
 		binding.Data("What happens to an attempt whose outcome is unknown: `at_least_once` repeats it, `at_most_once` does not.")),
-	binding.Part("retry", func(j *dispatcher.Job) *run.Retry { return &j.Retry }, retryRows, binding.Optional,
+	binding.Part("retry", binding.Nested(func(j *dispatcher.Job) *run.Retry { return &j.Retry }, retryRows), binding.Optional,
 		"Whether and when a failed run is attempted again, under the same event id. Failures that another attempt cannot change are "+
 			"not retried: redirects, responses of status 4xx except 408, 425 and 429, and forbidden addresses. Nor are requests of "+
 			"`at_most_once` jobs that may have been sent. A response of status 410 puts the trigger into state `error` until it is "+
@@ -79,9 +79,10 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 		"Codes of warnings that are meant, so that plans no longer repeat them: "+either(dispatcher.WarningCodes)+
 			". The code ends a warning, in parentheses. An explicit `gap` of the trigger answers `dst`, too. Default: none.", binding.Data(
 			"Codes of warnings that are meant; null if there are none.")),
-	binding.Part("target", func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows, binding.Required,
+	binding.Part("target", binding.Nested(func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows), binding.Required,
 		"What a run calls: exactly one of "+either([]string{"webhook", "lambda", "group", "sqs", "sns"})+"."),
-	binding.Part("target", func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows, binding.InData, "What the job calls."),
+	binding.Part("target", binding.Nested(func(j *dispatcher.Job) *target.Target { return &j.Target }, targetRows), binding.InData,
+		"What the job calls."),
 	binding.JSON("payload", func(j *dispatcher.Job) *json.RawMessage { return &j.Payload }, binding.Optional,
 		"JSON to send as the request's body, best written with `jsonencode`: at most 256 KiB, nested at most 32 deep. White space "+
 			"and the order of keys make no difference. Default: a description of the fire, with `app`, `job`, `trigger`, `run`, `kind` "+
@@ -97,14 +98,14 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 			"needs `concurrency_policy` `forbid` or `queue` with one run at once. The state itself is not part of the configuration: "+
 			"`carillon job state` shows, sets and clears it. Default: `false`.", run.MaxCarriedState>>10), binding.Data(
 		"Whether a run hands a state to the next one.")),
-	binding.Block("objective", func(j *dispatcher.Job) **dispatcher.Objective { return &j.Objective }, objectiveRows, binding.Optional,
-		"How many of the fires of the job are to begin in time over 28 days. `carillon objective show` and the data source "+
-			"`carillon_job` tell how it does. Default: none."),
+	binding.Block("objective", binding.Nested(func(j *dispatcher.Job) **dispatcher.Objective { return &j.Objective }, objectiveRows),
+		binding.Optional, "How many of the fires of the job are to begin in time over 28 days. `carillon objective show` and the data "+
+			"source `carillon_job` tell how it does. Default: none."),
 	binding.Later("objective", objectiveStatusRows, "How the job does by its objective; null if it has none."),
-	binding.Labelled("trigger", func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows,
+	binding.Labelled("trigger", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
 		binding.Optional, "A schedule of the job; its label is its name ("+nameRule+"). A job has at most 100. Default: none, so the "+
 			"job runs only manually.", binding.Token("triggers")),
-	binding.Labelled("triggers", func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows,
+	binding.Labelled("triggers", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
 		binding.InData, "The triggers by name."),
 	binding.Text("state", func(j *dispatcher.Job) *dispatcher.JobState { return &j.State }, binding.Computed,
 		"Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, `COMPLETE` (no fire is left) or `INIT` "+
@@ -152,7 +153,7 @@ func fireTimes(job *dispatcher.Job) attr.Value {
 
 // followRow is the block of an event; after says which runs or fires it follows.
 func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Follow) *binding.Row {
-	return binding.Block(name, field, followRows, binding.Optional, "What follows "+after+
+	return binding.Block(name, binding.Nested(field, followRows), binding.Optional, "What follows "+after+
 		": other jobs, a target that is told, or both. Default: nothing.",
 		binding.Data("What follows "+after+"; null if nothing does."))
 }
@@ -166,11 +167,10 @@ var followRows = binding.Of(func() *dispatcher.Follow { return &dispatcher.Follo
 	binding.Text("payload", func(f *dispatcher.Follow) *dispatcher.FollowPayload { return &f.Payload }, binding.Default,
 		"What these jobs get: `own` is the payload that they declare, `result` a document with the run that they follow and its "+
 			"response.", binding.Data("What these jobs get: `own` or `result`.")),
-	binding.Block("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, followTargetRows, binding.Optional,
-		"What is told, by a run of its own with the `default_retry` of the app: exactly one of "+either(followKinds())+
-			". It gets the document that `payload = \"result\"` means, unless it has a `body`. Default: nothing is told.", binding.Decides(
-			"")),
-	binding.Block("target", func(f *dispatcher.Follow) **target.Target { return &f.Target }, targetRows, binding.InData,
+	binding.Block("target", binding.Nested(func(f *dispatcher.Follow) **target.Target { return &f.Target }, followTargetRows),
+		binding.Optional, "What is told, by a run of its own with the `default_retry` of the app: exactly one of "+either(followKinds())+
+			". It gets the document that `payload = \"result\"` means, unless it has a `body`. Default: nothing is told.", binding.Decides("")),
+	binding.Block("target", binding.Nested(func(f *dispatcher.Follow) **target.Target { return &f.Target }, targetRows), binding.InData,
 		"What is told; null if nothing is."),
 )
 

@@ -55,7 +55,7 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	checkTimezones(diags, &e, job)
 	r.checkBounds(ctx, diags, &e, config, job)
 	r.conn.CheckReferences(ctx, diags, &e, job)
-	r.resolveTriggers(ctx, diags, old, &e, job, config, shown)
+	r.resolveTriggers(diags, old, declared{config, job, &e}, shown)
 	if diags.HasError() {
 		return change.plan
 	}
@@ -109,15 +109,21 @@ func checkTimezones(diags *diag.Diagnostics, e *binding.Expander, job dispatcher
 	reportProblems(diags, e.AboutKnown(problems))
 }
 
+// declared is a job as its configuration and the defaults of its app declare it.
+type declared struct {
+	config binding.Values
+	job    dispatcher.Job    // it was expanded from config,
+	e      *binding.Expander // by this
+}
+
 // resolveTriggers plans what the API will resolve for each trigger that is completely known.
 // Attributes that the configuration leaves out are resolved again, so the plan also undoes a
 // change that was made to them outside of Terraform. old is the job in the state, nil for a
 // new one.
-func (r *jobResource) resolveTriggers(
-	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, e *binding.Expander, job dispatcher.Job, config, plan binding.Values,
-) {
-	job.Enabled = job.Enabled && e.AllKnown("/enabled") // a disabled job may have instants in the past
-	triggers, configured := plan.Map("trigger").Elements(), config.Map("trigger").Elements()
+func (r *jobResource) resolveTriggers(diags *diag.Diagnostics, old *dispatcher.Job, of declared, plan binding.Values) {
+	job := of.job
+	job.Enabled = job.Enabled && of.e.AllKnown("/enabled") // a disabled job may have instants in the past
+	triggers, configured := plan.Map("trigger").Elements(), of.config.Map("trigger").Elements()
 	for name := range job.Triggers {
 		m, filled := binding.In(triggers[name]), binding.In(configured[name])
 		if len(m) == 0 || len(filled) == 0 {
@@ -127,7 +133,7 @@ func (r *jobResource) resolveTriggers(
 		if !filled["timezone"].IsNull() {
 			m["timezone"] = filled["timezone"]
 		}
-		if e.AllKnown(input.Pointer("triggers", name)) {
+		if of.e.AllKnown(input.Pointer("triggers", name)) {
 			t, err := r.resolve(old, job, name)
 			var problems input.Problems
 			problems.AddError("", err)

@@ -31,8 +31,8 @@ func misfiresDataSchema() schema.Schema {
 }
 
 var misfiresRows = binding.Of(binding.Fresh[client.List[dispatcher.Misfire]],
-	binding.Blocks("misfires", func(l *client.List[dispatcher.Misfire]) *[]dispatcher.Misfire { return &l.Items }, misfireRows,
-		binding.InData, "The misfires, with the latest first.", binding.AlwaysThere),
+	binding.Blocks("misfires", binding.Nested(func(l *client.List[dispatcher.Misfire]) *[]dispatcher.Misfire { return &l.Items },
+		misfireRows), binding.InData, "The misfires, with the latest first.", binding.AlwaysThere),
 )
 
 var misfireRows = binding.Of(binding.Fresh[dispatcher.Misfire],

@@ -28,8 +28,8 @@ func newNodesDataSource() datasource.DataSource {
 }
 
 var nodesRows = binding.Of(binding.Fresh[client.List[dispatcher.Node]],
-	binding.Blocks("nodes", func(l *client.List[dispatcher.Node]) *[]dispatcher.Node { return &l.Items }, nodeRows, binding.InData,
-		"The nodes.", binding.AlwaysThere),
+	binding.Blocks("nodes", binding.Nested(func(l *client.List[dispatcher.Node]) *[]dispatcher.Node { return &l.Items }, nodeRows),
+		binding.InData, "The nodes.", binding.AlwaysThere),
 )
 
 var nodeRows = binding.Of(binding.Fresh[dispatcher.Node],

@@ -35,11 +35,11 @@ var singleRunRows = binding.Of(binding.Fresh[run.Run], runRows,
 	binding.Text("app", func(r *run.Run) *string { return &r.App }, binding.InData, "Name of the app."),
 	jsonTextRow("payload", func(r *run.Run) *json.RawMessage { return &r.Payload }, "What the run was given in place of the payload "+
 		"of its job, as JSON; null if it was given none."),
-	binding.Block("cause", func(r *run.Run) **run.Cause { return &r.Cause }, causeRows, binding.InData, "Why the run exists; null "+
-		"where its `kind` says all."),
-	binding.Block("shards", func(r *run.Run) **run.ShardCounts { return &r.Shards }, shardCountsRows, binding.InData,
+	binding.Block("cause", binding.Nested(func(r *run.Run) **run.Cause { return &r.Cause }, causeRows), binding.InData,
+		"Why the run exists; null where its `kind` says all."),
+	binding.Block("shards", binding.Nested(func(r *run.Run) **run.ShardCounts { return &r.Shards }, shardCountsRows), binding.InData,
 		"How many shards the broadcast has, by their state; null for runs without shards."),
-	binding.Blocks("attempts", func(r *run.Run) *[]run.Attempt { return &r.Attempts }, attemptRows, binding.InData,
+	binding.Blocks("attempts", binding.Nested(func(r *run.Run) *[]run.Attempt { return &r.Attempts }, attemptRows), binding.InData,
 		"The attempts of the run that have ended, the first one first.", binding.AlwaysThere),
 )
 
@@ -60,7 +60,7 @@ var attemptRows = binding.Of(binding.Fresh[run.Attempt],
 		"`timeout` or `http_5xx`; null if it did not fail.", binding.EmptyIsNull),
 	binding.Text("error", func(a *run.Attempt) *string { return &a.Error }, binding.InData, "The failure in words; null if there was "+
 		"none.", binding.EmptyIsNull),
-	binding.Block("response", func(a *run.Attempt) **run.Response { return &a.Response }, responseRows, binding.InData,
+	binding.Block("response", binding.Nested(func(a *run.Attempt) **run.Response { return &a.Response }, responseRows), binding.InData,
 		"What Carillon keeps of the response; null if it keeps nothing."),
 )
 
@@ -88,7 +88,7 @@ var responseRows = binding.Of(binding.Fresh[run.Response],
 		"target returned was not stored; null if it was, or if it returned none.", binding.EmptyIsNull),
 	binding.Text("callback_result", func(r *run.Response) *string { return &r.CallbackResult }, binding.InData,
 		"The message with which the target completed the run by its callback; null if there was none.", binding.EmptyIsNull),
-	binding.Part("phases", func(r *run.Response) *run.Phases { return &r.Phases }, phasesRows, binding.InData,
+	binding.Part("phases", binding.Nested(func(r *run.Response) *run.Phases { return &r.Phases }, phasesRows), binding.InData,
 		"How long each phase of the request took; null for a phase that did not happen, such as connecting when a connection is reused."),
 )
 

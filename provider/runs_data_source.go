@@ -81,8 +81,8 @@ func runStates() []string {
 }
 
 var runsRows = binding.Of(binding.Fresh[client.List[run.Run]],
-	binding.Blocks("runs", func(l *client.List[run.Run]) *[]run.Run { return &l.Items }, binding.Of(binding.Fresh[run.Run], runRows),
-		binding.InData, "The runs, with the latest scheduled time first.", binding.AlwaysThere),
+	binding.Blocks("runs", binding.Nested(func(l *client.List[run.Run]) *[]run.Run { return &l.Items }, binding.Of(binding.Fresh[run.Run],
+		runRows)), binding.InData, "The runs, with the latest scheduled time first.", binding.AlwaysThere),
 )
 
 var runRows = binding.List{
@@ -111,10 +111,10 @@ var runRows = binding.List{
 		binding.EmptyIsNull),
 	binding.Text("parent", func(r *run.Run) *string { return &r.Parent }, binding.InData, "Id of the broadcast that a shard is part "+
 		"of; null for other runs.", binding.EmptyIsNull),
-	binding.Block("shard", func(r *run.Run) **run.Shard { return &r.Shard }, shardRows, binding.InData, "Which part of a broadcast "+
-		"the run is; null for runs that are no shard."),
-	binding.Block("callback", func(r *run.Run) **run.CallbackState { return &r.Callback }, callbackStateRows, binding.InData,
-		"What is known of a run in state `waiting_callback`; null in all other states."),
+	binding.Block("shard", binding.Nested(func(r *run.Run) **run.Shard { return &r.Shard }, shardRows), binding.InData,
+		"Which part of a broadcast the run is; null for runs that are no shard."),
+	binding.Block("callback", binding.Nested(func(r *run.Run) **run.CallbackState { return &r.Callback }, callbackStateRows),
+		binding.InData, "What is known of a run in state `waiting_callback`; null in all other states."),
 	binding.Whole("revision", func(r *run.Run) *int64 { return &r.Revision }, binding.InData, "Revision of the job when the run was "+
 		"claimed."),
 	binding.Text("event_id", func(r *run.Run) *string { return &r.EventID }, binding.InData, "The `webhook-id` that the receiver "+

@@ -36,22 +36,22 @@ var followTargetRows = binding.Of(binding.Fresh[target.Target],
 // targetBlocks are the blocks of kinds of target. While it is unknown whether one is null, the number of kinds cannot be checked.
 func targetBlocks(kinds []string, describe func(kind, text string) string) binding.List {
 	all := binding.List{
-		binding.Block("webhook", func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows, binding.Optional, describe(
-			"webhook", "An HTTP request. Any 2xx response is a success, and redirects are not followed."), binding.Decides(kinds...)),
-		binding.Block("lambda", func(t *target.Target) **target.Lambda { return &t.Lambda }, lambdaRows, binding.Optional, describe(
-			"lambda", "An AWS Lambda function, invoked once for each attempt with the credentials of the node."),
+		binding.Block("webhook", binding.Nested(func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows), binding.Optional,
+			describe("webhook", "An HTTP request. Any 2xx response is a success, and redirects are not followed."), binding.Decides(kinds...)),
+		binding.Block("lambda", binding.Nested(func(t *target.Target) **target.Lambda { return &t.Lambda }, lambdaRows), binding.Optional,
+			describe("lambda", "An AWS Lambda function, invoked once for each attempt with the credentials of the node."),
 			binding.Decides(kinds...)),
-		binding.Block("sqs", func(t *target.Target) **target.SQS { return &t.SQS }, sqsRows, binding.Optional,
+		binding.Block("sqs", binding.Nested(func(t *target.Target) **target.SQS { return &t.SQS }, sqsRows), binding.Optional,
 			describe("sqs", "An Amazon SQS queue, which gets one message for each attempt, sent with the credentials of the node."),
 			binding.Decides(kinds...)),
-		binding.Block("sns", func(t *target.Target) **target.SNS { return &t.SNS }, snsRows, binding.Optional, describe("sns",
+		binding.Block("sns", binding.Nested(func(t *target.Target) **target.SNS { return &t.SNS }, snsRows), binding.Optional, describe("sns",
 			"An Amazon SNS topic, which gets one message for each attempt, published with the credentials of the node. The message "+
 				"has at most 256 KiB with its attributes."), binding.Decides(kinds...)),
 	}
 	if !slices.Contains(kinds, "group") {
 		return all
 	}
-	return append(all, binding.Block("group", func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows,
+	return append(all, binding.Block("group", binding.Nested(func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows),
 		binding.Optional,
 		describe("group", "An HTTP request to one endpoint of an endpoint group, chosen for each run. The group says how requests "+
 			"authenticate and are signed. An endpoint that cannot be reached is passed over for the next one within the same attempt, but "+
@@ -109,7 +109,7 @@ func jobRequestRows() binding.List {
 			"percent-encoded, `{{date \"%Y-%m-%d\" \"Europe/Berlin\" .ScheduledAt}}` writes an instant in the format of strftime, and "+
 			"`{{if .PreviousFire}}…{{else}}…{{end}}` tests whether there is one. Write `{{\"{{\"}}` for literal braces. The body is sent as "+
 			"`application/json` unless `headers` say otherwise. Default: the payload is the body."),
-		binding.Block("callback", func(r *request) **target.CallbackPolicy { return r.callback }, callbackRows, binding.Optional,
+		binding.Block("callback", binding.Nested(func(r *request) **target.CallbackPolicy { return r.callback }, callbackRows), binding.Optional,
 			"Lets the target respond "+
 				"with status 202 and finish later: the run then waits for its callback. Any other success ends the run at once. The nodes need "+
 				"`--callback-url`. Default: 202 is a success like any other."))
@@ -156,17 +156,17 @@ func protectedBy(w *target.Webhook) *protected { return &protected{&w.Signing, &
 
 func protectionRows() binding.List {
 	return binding.List{
-		binding.Block("signing", func(p *protected) **target.Signing { return p.signing }, signingRows, binding.Optional,
+		binding.Block("signing", binding.Nested(func(p *protected) **target.Signing { return p.signing }, signingRows), binding.Optional,
 			"Signs each request by Standard Webhooks, in the header `webhook-signature`. Default: requests are not signed."),
-		binding.Block("auth", func(p *protected) **target.Auth { return p.auth }, authRows, binding.Optional,
+		binding.Block("auth", binding.Nested(func(p *protected) **target.Auth { return p.auth }, authRows), binding.Optional,
 			"How requests authenticate; exactly one of these. Default: none."),
-		binding.Block("tls", func(p *protected) **target.TLS { return p.tls }, tlsRows, binding.Optional,
+		binding.Block("tls", binding.Nested(func(p *protected) **target.TLS { return p.tls }, tlsRows), binding.Optional,
 			"Settings of `https` connections. Default: the certificates of the node's system, and TLS 1.2 or later."),
 	}
 }
 
 var signingRows = binding.Of(binding.Fresh[target.Signing],
-	binding.Labelled("secret", func(s *target.Signing) *map[string]target.Secret { return &s.Secrets }, binding.Secrets,
+	binding.Labelled("secret", binding.Nested(func(s *target.Signing) *map[string]target.Secret { return &s.Secrets }, binding.Secrets),
 		binding.Optional, fmt.Sprintf("A secret; its label is a name (%s). At least one and at most %d. Each request carries a "+
 			"signature for each. To replace a secret, add the new one, give it to the receivers, and then remove the old one. `whsec_` "+
 			"and base64 of 24 to 64 bytes makes HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones "+
@@ -181,8 +181,8 @@ var tlsRows = binding.Of(binding.Fresh[target.TLS],
 		"PEM certificate chain that the node "+
 			"presents. Default: none.", binding.Decides(""), binding.Hides("client_key")), // they must belong together
 	binding.Text("min_version", func(t *target.TLS) *string { return &t.MinVersion }, binding.Optional, "`1.2` or `1.3`. Default: `1.2`."),
-	binding.Block("client_key", func(t *target.TLS) **target.Secret { return &t.ClientKey }, binding.Secrets, binding.Optional,
-		"PEM private key of the client certificate. Default: none.", binding.Decides(""), binding.Hides("client_key")),
+	binding.Block("client_key", binding.Nested(func(t *target.TLS) **target.Secret { return &t.ClientKey }, binding.Secrets),
+		binding.Optional, "PEM private key of the client certificate. Default: none.", binding.Decides(""), binding.Hides("client_key")),
 )
 
 // sharedMessage are the fields that a message to a queue and one to a topic have in common.
@@ -237,7 +237,8 @@ var snsRows = binding.Of(binding.Fresh[target.SNS],
 
 // roleRow is the role of a target of AWS. verb says what a node does as the role.
 func roleRow[P any](verb string, field func(P) **target.AssumeRole) *binding.Row {
-	return binding.Block("assume_role", field, assumeRoleRows, binding.Optional, "A role to "+verb+" as. Default: the node's own.")
+	return binding.Block("assume_role", binding.Nested(field, assumeRoleRows), binding.Optional,
+		"A role to "+verb+" as. Default: the node's own.")
 }
 
 var assumeRoleRows = binding.Of(binding.Fresh[target.AssumeRole],
@@ -265,8 +266,8 @@ var lambdaRows = binding.Of(binding.Fresh[target.Lambda],
 		"Time limit of one attempt, from `100ms` to `15m`. Set it longer than the function's own timeout: the function keeps running "+
 			"when an attempt is abandoned."),
 	roleRow("invoke the function", func(l *target.Lambda) **target.AssumeRole { return &l.AssumeRole }),
-	binding.Block("callback", func(l *target.Lambda) **target.CallbackPolicy { return &l.Callback }, callbackRows, binding.Optional,
-		"Lets a function that is invoked with `Event` finish the attempt: the run waits for its callback. The nodes need "+
+	binding.Block("callback", binding.Nested(func(l *target.Lambda) **target.CallbackPolicy { return &l.Callback }, callbackRows),
+		binding.Optional, "Lets a function that is invoked with `Event` finish the attempt: the run waits for its callback. The nodes need "+
 			"`--callback-url`. Default: the attempt succeeds as soon as Lambda accepts the event."),
 	traceContextRow("as `carillon.traceparent` of its event", func(l *target.Lambda) *bool { return &l.TraceContext }),
 )
@@ -294,9 +295,9 @@ var groupTargetRows = binding.Of(binding.Fresh[target.GroupTarget],
 			"skipped), `forbid` (it is skipped) or `replace` (the run under way is cancelled, and the new one begins when that has "+
 			"stopped). With the strategies `busyover` and `global_busyover`, another endpoint is chosen instead. The job's "+
 			"`concurrency_policy` applies first, over all endpoints. Default: `allow`."),
-	binding.Block("xxl_job", func(g *target.GroupTarget) **target.XXLJobRun { return &g.XXLJob }, xxlJobRows, binding.Optional,
-		"What executors run, for a group of the kind `xxl_job`. Then `timeout` bounds how long an executor may take to accept the "+
-			"run, and `path`, `method`, `headers`, `body`, `success_codes`, `expect_body`, `cloud_events`, `callback` and "+
+	binding.Block("xxl_job", binding.Nested(func(g *target.GroupTarget) **target.XXLJobRun { return &g.XXLJob }, xxlJobRows),
+		binding.Optional, "What executors run, for a group of the kind `xxl_job`. Then `timeout` bounds how long an executor may take to "+
+			"accept the run, and `path`, `method`, `headers`, `body`, `success_codes`, `expect_body`, `cloud_events`, `callback` and "+
 			"`endpoint_concurrency` are not there. Default: the endpoints of the group are no executors."),
 )
 

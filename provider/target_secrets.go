@@ -9,20 +9,20 @@ import (
 
 // secretRow is a secret that must be there.
 func secretRow[P any](name string, field func(P) *target.Secret, text string) *binding.Row {
-	return binding.Part(name, field, binding.Secrets, binding.Required, text+" Set `reference` or `value`.")
+	return binding.Part(name, binding.Nested(field, binding.Secrets), binding.Required, text+" Set `reference` or `value`.")
 }
 
 // authRows are how requests authenticate. While it is unknown whether one is null, the number of kinds cannot be checked.
 var authRows = binding.Of(binding.Fresh[target.Auth],
-	binding.Block("basic", func(a *target.Auth) **target.BasicAuth { return &a.Basic }, basicRows, binding.Optional,
+	binding.Block("basic", binding.Nested(func(a *target.Auth) **target.BasicAuth { return &a.Basic }, basicRows), binding.Optional,
 		"HTTP basic authentication. Default: none.", binding.Decides("")),
-	binding.Block("bearer", func(a *target.Auth) **target.BearerAuth { return &a.Bearer }, bearerRows, binding.Optional,
+	binding.Block("bearer", binding.Nested(func(a *target.Auth) **target.BearerAuth { return &a.Bearer }, bearerRows), binding.Optional,
 		"A bearer token in the header `Authorization`. Default: none.", binding.Decides("")),
-	binding.Block("api_key", func(a *target.Auth) **target.APIKeyAuth { return &a.APIKey }, apiKeyRows, binding.Optional,
+	binding.Block("api_key", binding.Nested(func(a *target.Auth) **target.APIKeyAuth { return &a.APIKey }, apiKeyRows), binding.Optional,
 		"A key in a header or in the query. Default: none.", binding.Decides("")),
-	binding.Block("sigv4", func(a *target.Auth) **target.SigV4Auth { return &a.SigV4 }, sigV4Rows, binding.Optional,
+	binding.Block("sigv4", binding.Nested(func(a *target.Auth) **target.SigV4Auth { return &a.SigV4 }, sigV4Rows), binding.Optional,
 		"AWS Signature Version 4, for Lambda function URLs and API Gateway. Default: none.", binding.Decides("")),
-	binding.Block("oauth2", func(a *target.Auth) **target.OAuth2Auth { return &a.OAuth2 }, oauth2Rows, binding.Optional,
+	binding.Block("oauth2", binding.Nested(func(a *target.Auth) **target.OAuth2Auth { return &a.OAuth2 }, oauth2Rows), binding.Optional,
 		"OAuth 2 client credentials: each node gets a bearer token from an authorization server, and keeps it until shortly before "+
 			"it expires. Default: none.", binding.Decides("")),
 )
@@ -49,16 +49,16 @@ var sigV4Rows = binding.Of(binding.Fresh[target.SigV4Auth],
 		"`execute-api` for API Gateway."),
 	binding.Text("region", func(s *target.SigV4Auth) *string { return &s.Region }, binding.Required, "Region of the service, such as "+
 		"`eu-central-1`."),
-	binding.Block("credentials", func(s *target.SigV4Auth) **target.AWSCredentials { return &s.Credentials }, credentialsRows,
-		binding.Optional, "Credentials to sign with. Default: those of the node, which it finds as AWS's tools do."),
+	binding.Block("credentials", binding.Nested(func(s *target.SigV4Auth) **target.AWSCredentials { return &s.Credentials },
+		credentialsRows), binding.Optional, "Credentials to sign with. Default: those of the node, which it finds as AWS's tools do."),
 )
 
 var credentialsRows = binding.Of(binding.Fresh[target.AWSCredentials],
 	binding.Text("access_key_id", func(c *target.AWSCredentials) *string { return &c.AccessKeyID }, binding.Required,
 		"Id of the access key."),
 	secretRow("secret_access_key", func(c *target.AWSCredentials) *target.Secret { return &c.SecretAccessKey }, "The secret access key."),
-	binding.Block("session_token", func(c *target.AWSCredentials) **target.Secret { return &c.SessionToken }, binding.Secrets,
-		binding.Optional, "Session token of temporary credentials. Default: none."),
+	binding.Block("session_token", binding.Nested(func(c *target.AWSCredentials) **target.Secret { return &c.SessionToken },
+		binding.Secrets), binding.Optional, "Session token of temporary credentials. Default: none."),
 )
 
 // ofClient is what depends on how the client authenticates.
@@ -80,8 +80,8 @@ var oauth2Rows = binding.Of(binding.Fresh[target.OAuth2Auth],
 		"which some authorization servers require. Default: none is sent."),
 	binding.Text("ca_certificates", func(o *target.OAuth2Auth) *string { return &o.CACertificates }, binding.Optional,
 		"PEM certificates of the authorities to trust for the token endpoint. Default: those of the node's system."),
-	binding.Block("client_secret", func(o *target.OAuth2Auth) **target.Secret { return &o.ClientSecret }, binding.Secrets,
+	binding.Block("client_secret", binding.Nested(func(o *target.OAuth2Auth) **target.Secret { return &o.ClientSecret }, binding.Secrets),
 		binding.Optional, "The client's secret, for `basic` and `post`. Set `reference` or `value`. Default: none.", ofClient...),
-	binding.Block("private_key", func(o *target.OAuth2Auth) **target.Secret { return &o.PrivateKey }, binding.Secrets, binding.Optional,
-		"The client's private key in PEM, for `private_key_jwt`. Set `reference` or `value`. Default: none.", ofClient...),
+	binding.Block("private_key", binding.Nested(func(o *target.OAuth2Auth) **target.Secret { return &o.PrivateKey }, binding.Secrets),
+		binding.Optional, "The client's private key in PEM, for `private_key_jwt`. Set `reference` or `value`. Default: none.", ofClient...),
 )

@@ -214,26 +214,35 @@ type blockForm struct {
 	set  func(of, block any)
 }
 
+// Nest is where blocks are in what P points to, and what each is made of.
+type Nest[P, Q any] struct {
+	field func(P) Q
+	rows  *Rows
+}
+
+// Nested returns where blocks are and what each is made of.
+func Nested[P, Q any](field func(P) Q, rows *Rows) Nest[P, Q] { return Nest[P, Q]{field, rows} }
+
 // Block is a block that the domain has by a pointer Q.
-func Block[P any, Q comparable](name string, field func(P) *Q, rows *Rows, of Presence, text string, options ...Option) *Row {
+func Block[P any, Q comparable](name string, in Nest[P, *Q], of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blockForm{
-		rows: rows,
+		rows: in.rows,
 		get: func(of any) any {
 			var missing Q
-			if block := *field(of.(P)); block != missing {
+			if block := *in.field(of.(P)); block != missing {
 				return block
 			}
 			return nil
 		},
-		set: func(of, block any) { *field(of.(P)) = block.(Q) },
+		set: func(of, block any) { *in.field(of.(P)) = block.(Q) },
 	}, options)
 }
 
 // Part is a block that the domain has as a value. Where it is left out, the default of what it is in stays.
-func Part[P, Q any](name string, field func(P) Q, rows *Rows, of Presence, text string, options ...Option) *Row {
-	part := func(of any) any { return field(of.(P)) }
+func Part[P, Q any](name string, in Nest[P, Q], of Presence, text string, options ...Option) *Row {
+	part := func(of any) any { return in.field(of.(P)) }
 	return newRow(name, of, text, blockForm{
-		rows: rows, get: part, set: func(of, block any) { rows.assign(part(of), block) },
+		rows: in.rows, get: part, set: func(of, block any) { in.rows.assign(part(of), block) },
 	}, append(options, unlessMissing))
 }
 
@@ -285,31 +294,31 @@ type blocksForm struct {
 }
 
 // Labelled are blocks with labels.
-func Labelled[P, B any](name string, field func(P) *map[string]B, rows *Rows, of Presence, text string, options ...Option) *Row {
+func Labelled[P, B any](name string, in Nest[P, *map[string]B], of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blocksForm{
-		rows: rows, keyed: true,
+		rows: in.rows, keyed: true,
 		each: func(of any, do func(string, any)) {
-			for key, block := range *field(of.(P)) {
+			for key, block := range *in.field(of.(P)) {
 				do(key, &block)
 			}
 		},
-		empty: func(of any) { *field(of.(P)) = map[string]B{} },
-		add:   func(of any, key string, block any) { (*field(of.(P)))[key] = *block.(*B) },
+		empty: func(of any) { *in.field(of.(P)) = map[string]B{} },
+		add:   func(of any, key string, block any) { (*in.field(of.(P)))[key] = *block.(*B) },
 	}, options)
 }
 
 // Blocks are blocks whose order has a meaning.
-func Blocks[P, B any](name string, field func(P) *[]B, rows *Rows, of Presence, text string, options ...Option) *Row {
+func Blocks[P, B any](name string, in Nest[P, *[]B], of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blocksForm{
-		rows: rows,
+		rows: in.rows,
 		each: func(of any, do func(string, any)) {
-			for i := range *field(of.(P)) {
-				do("", &(*field(of.(P)))[i])
+			for i := range *in.field(of.(P)) {
+				do("", &(*in.field(of.(P)))[i])
 			}
 		},
 		empty: func(any) {},
 		add: func(of any, _ string, block any) {
-			all := field(of.(P))
+			all := in.field(of.(P))
 			*all = append(*all, *block.(*B))
 		},
 	}, options)

@@ -133,19 +133,8 @@ func (f *fireReport) section(name string) string {
 	if compared.same() {
 		return ""
 	}
-	what, zone := "Trigger "+name, f.zone(name)
-	_, existed := f.before.Triggers[name]
-	switch _, stays := f.after.Triggers[name]; {
-	case !existed:
-		what = "New trigger " + name
-	case !stays:
-		what = "Removed trigger " + name
-	case was == nil:
-		what = "Enabled trigger " + name
-	case is == nil:
-		what = "Disabled trigger " + name
-	}
-	text := fmt.Sprintf("%s, times in %s:\n%s", what, zone, compared.text(zone))
+	zone := f.zone(name)
+	text := fmt.Sprintf("%s, times in %s:\n%s", f.title(name, was, is), zone, compared.text(zone))
 	if is != nil && countsFromApply(f.after.Triggers[name]) && (was == nil || !was.SameGrid(is)) {
 		text += "  The new fires count from the time of the apply.\n"
 	}
@@ -155,6 +144,23 @@ func (f *fireReport) section(name string) string {
 		}
 	}
 	return text
+}
+
+// title says what happens to a trigger.
+func (f *fireReport) title(name string, was, is *schedule.Schedule) string {
+	_, existed := f.before.Triggers[name]
+	_, stays := f.after.Triggers[name]
+	switch {
+	case !existed:
+		return "New trigger " + name
+	case !stays:
+		return "Removed trigger " + name
+	case was == nil:
+		return "Enabled trigger " + name
+	case is == nil:
+		return "Disabled trigger " + name
+	}
+	return "Trigger " + name
 }
 
 // same reports whether nothing differs.
