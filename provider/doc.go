@@ -8,7 +8,7 @@
 // requests, what a plan checks, and two functions between its model and the domain. expandJob turns a model into a
 // dispatcher.Job, flattenJob turns a job from the API into a model. definition.go plans, reads, writes and deletes by such a
 // row, and definition_resource.go has the methods that Terraform's framework calls. Jobs replace what they do in another way;
-// the files job_*.go and target_*.go hold their parts.
+// the files job_*.go and target.go hold their parts.
 //
 // # Blocks
 //
@@ -37,7 +37,7 @@
 //
 // # Many jobs
 //
-// The framework's walks through the schema cost most of what a plan costs, so server_jobs.go serves the requests about jobs
+// The framework's walks through the schema cost most of what a plan costs, so server.go serves the requests about jobs
 // by itself: with package protocol, which has a table of the attributes and does without the form of values that the framework
 // has in between. Both ways end in the same methods of jobResource, and a test compares their responses.
 //
