@@ -55,10 +55,8 @@ func (p Paths) Of(pointer string) path.Path {
 		case token == "defaults" && before == "": // of an app; they are attributes of their own
 			before = token
 			continue
-		case before == "defaults" && len(at.Steps()) == 0:
-			at = at.AtName("default_" + token)
 		default:
-			at = at.AtName(p.name(before, token))
+			at = at.AtName(p.name(len(at.Steps()) == 0, before, token))
 		}
 		inMap = !inMap && p.maps[token] && !ofBounds(before, token) // a trigger may be named "headers"
 		inList = p.lists[token] && !p.maps[token] || ofBounds(before, token)
@@ -70,9 +68,12 @@ func (p Paths) Of(pointer string) path.Path {
 	return at
 }
 
-// name returns the name of an attribute that has a token after another one.
-func (p Paths) name(before, token string) string {
-	if ofBounds(before, token) {
+// name returns the name of an attribute that has a token after another one. The outermost is in nothing but its resource.
+func (p Paths) name(outermost bool, before, token string) string {
+	switch {
+	case outermost && before == "defaults":
+		return "default_" + token
+	case ofBounds(before, token):
 		return token
 	}
 	return cmp.Or(p.blocks[token], token)
