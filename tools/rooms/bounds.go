@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,15 +21,10 @@ const (
 const (
 	mostLines     = 115_600
 	mostNinetieth = 8
-	mostComplex   = 20
+	mostComplex   = 15
 	mostWide      = 15
-	mostLong      = 29
+	mostLong      = 22
 )
-
-// mostFiles are of folders that have more than they should.
-var mostFiles = map[string]int{
-	"provider": 55,
-}
 
 // problems returns everything that is outside its bounds.
 func (h *house) problems() (problems []error) {
@@ -52,17 +46,8 @@ func (h *house) problems() (problems []error) {
 	exact(fmt.Sprintf("structs with more than %d fields", maxFields), len(h.wide), mostWide, h.wide...)
 	exact(fmt.Sprintf("functions with %d parameters or more", maxParameters), len(h.long), mostLong, h.long...)
 	for _, name := range slices.Sorted(maps.Keys(h.folders)) {
-		if most, larger := mostFiles[name]; larger {
-			exact("files in "+name, h.folders[name].files, most)
-		} else {
-			over("files in "+name, h.folders[name].files, maxFiles)
-		}
+		over("files in "+name, h.folders[name].files, maxFiles)
 		over("exported names of "+name, h.folders[name].exported, maxExported)
-	}
-	for name := range mostFiles {
-		if h.folders[name] == nil {
-			problems = append(problems, errors.New("there is a bound for "+name+", which is no folder of the product"))
-		}
 	}
 	return problems
 }

@@ -81,9 +81,6 @@ func TestEachBoundIsKept(t *testing.T) {
 		wide:       make([]string, mostWide+1),
 		long:       make([]string, mostLong+1),
 	}
-	for name, most := range mostFiles {
-		h.folders[name] = &folder{files: most}
-	}
 	for range mostComplex + 1 {
 		h.complex[strings.Repeat("f", len(h.complex)+1)] = maxComplexity + 1
 	}
@@ -97,14 +94,9 @@ func TestEachBoundIsKept(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
-	h.folders["provider"].files--
-	most := mostFiles["provider"]
-	lower := fmt.Sprintf("files in provider: %d, less than the bound of %d; lower it", most-1, most)
+	h.long = h.long[:mostLong-1]
+	lower := fmt.Sprintf("functions with 6 parameters or more: %d, less than the bound of %d; lower it", mostLong-1, mostLong)
 	if err := errors.Join(h.problems()...); !strings.Contains(err.Error(), lower) {
 		t.Errorf("problems are %v, want one of the bound that is too high", err)
-	}
-	delete(h.folders, "provider")
-	if err := errors.Join(h.problems()...); !strings.Contains(err.Error(), "a bound for provider, which is no folder") {
-		t.Errorf("problems are %v, want one of the folder that is gone", err)
 	}
 }
