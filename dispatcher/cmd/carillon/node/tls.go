@@ -153,7 +153,7 @@ func digest(contents [3][]byte) [sha256.Size]byte {
 }
 
 // listener returns a listener that speaks TLS, if there are files. A connection gets the certificate that is current when
-// it begins.
+// it begins. HTTP/2 is not offered: bounds of connections are to bound requests as well.
 func (s *servedTLS) listener(plain net.Listener) net.Listener {
 	if s.current.Load() == nil {
 		return plain

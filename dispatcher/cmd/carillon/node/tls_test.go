@@ -72,6 +72,21 @@ func (s *tlsServer) get(config *tls.Config) (serial int64, verified bool, err er
 	return response.TLS.PeerCertificates[0].SerialNumber.Int64(), response.StatusCode == http.StatusNoContent, nil
 }
 
+// A connection carries one request at a time, so that bounds of connections are bounds of requests, too.
+func TestTLSOffersNoHTTP2(t *testing.T) {
+	t.Parallel()
+	ca := clientcert.NewAuthority(t)
+	cert, key := ca.Issue(1, time.Now().AddDate(0, 6, 0))
+	s := serveFiles(t, cert, key, nil)
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool(), NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}}
+	conn := must[net.Conn](t)(dialer.DialContext(t.Context(), "tcp", s.address))
+	defer conn.Close()
+	secure, ok := conn.(*tls.Conn)
+	if !ok || secure.ConnectionState().NegotiatedProtocol == "h2" {
+		t.Errorf("the node speaks HTTP/2 with %T", conn)
+	}
+}
+
 func TestChangedCertificateIsServedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	ca := clientcert.NewAuthority(t)
