@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,4 +112,32 @@ func TestHeartbeatOfAServerThatIsAheadStands(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Over SQLite there is one node at a time: one that registers takes the place of any before it, and no other process can.
+// Over PostgreSQL nodes are many.
+func TestNodeThatRegistersOverSQLiteIsAlone(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openAs(t, database, store.Options{})
+		for _, id := range []run.NodeID{1, 2} {
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: id}, time.Time{}))
+		}
+		single := strings.HasPrefix(database, "sqlite:")
+		_, err := s.Heartbeat(t.Context(), 1, dispatcher.NodeReport{}, time.Time{})
+		if single != errors.Is(err, dispatcher.ErrNodeDead) || !single && err != nil {
+			t.Errorf("heartbeat of the first node: %v", err)
+		}
+		reply, err := s.Heartbeat(t.Context(), 2, dispatcher.NodeReport{}, time.Time{})
+		if err != nil || single != (len(reply.Live) == 1) {
+			t.Errorf("heartbeat of the second node: %+v, %v", reply, err)
+		}
+		other, err := store.Open(t.Context(), database, store.Options{})
+		if single != (err != nil && strings.Contains(err.Error(), "is locked")) {
+			t.Errorf("another node opens the database: %v", err)
+		}
+		if err == nil {
+			must(t, other.Close())
+		}
+	})
 }

@@ -89,7 +89,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			return err
 		}
 		if t.Single() {
-			// Who holds the lock file is alone: anyone who is in the table is gone.
+			// Over SQLite there is one node, by intent: it holds the lock file, so anyone else in the table is gone, and its runs are free.
 			if _, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead'`); err != nil {
 				return err
 			}
