@@ -94,6 +94,7 @@ func (h *hostile) jobs(random *rand.Rand) map[string]object {
 	slowExpression := strings.Repeat("(?:a?){1000}", 83) + "b"
 	all := map[string]object{
 		"slow":            job(webhook(h.own+"/slow", object{"timeout": "15s"}), every(20, nil)),
+		"accepted":        job(webhook(h.own+"/accept", object{"callback": object{"timeout": "1m"}}), every(5, nil)),
 		"failing":         job(webhook(h.own+"/fail", nil), every(10, nil)),
 		"redirected":      job(webhook(h.own+"/redirect", nil), every(1, nil)),
 		"long-response":   job(webhook(h.own+"/long", nil), every(5, nil)),
@@ -196,8 +197,13 @@ func (h *hostile) nest(ctx context.Context, random *rand.Rand, n int) {
 }
 
 func (h *hostile) list(ctx context.Context, random *rand.Rand, n int) {
-	paths := []string{"/jobs?limit=1000", "/runs?limit=1000", "/verify", "/misfires?limit=1000", "/calendars?limit=1000", "/export"}
-	h.ask(ctx, random, "list", "GET", hostilePath+paths[n%len(paths)], "")
+	paths := []string{
+		hostilePath + "/jobs?limit=1000", hostilePath + "/runs?limit=1000", hostilePath + "/verify", hostilePath + "/misfires?limit=1000",
+		hostilePath + "/calendars?limit=1000", hostilePath + "/export", hostilePath + "/timeline", hostilePath + "/backfills",
+		hostilePath + "/bulk", hostilePath + "/objectives", "/v1/upcoming?app=" + hostileName, "/v1/attention?app=" + hostileName,
+		"/v1/statistics?app=" + hostileName,
+	}
+	h.ask(ctx, random, "list", "GET", paths[n%len(paths)], "")
 }
 
 // readRuns looks at what targets responded.

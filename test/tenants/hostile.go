@@ -46,6 +46,8 @@ type hostile struct {
 	report report
 	idle   int
 	slow   map[string]int // connections that an action keeps
+	// accepted are attempts that its receiver has accepted, of which it calls back.
+	accepted []acceptance
 
 	// importing makes imports take turns: they share an app.
 	importing sync.Mutex
@@ -190,6 +192,9 @@ func (h *hostile) receive(w http.ResponseWriter, q *http.Request) {
 	switch q.URL.Path {
 	case "/slow":
 		_ = pause(q.Context(), 10*time.Second)
+	case "/accept":
+		h.accept(q.Header)
+		w.WriteHeader(http.StatusAccepted)
 	case "/fail":
 		w.WriteHeader(http.StatusInternalServerError)
 	case "/redirect":

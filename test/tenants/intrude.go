@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,8 @@ func intrusions() []action {
 		{"retry at dead targets", 100 * time.Millisecond, 1, (*hostile).retryDead},
 		{"run with payloads", 100 * time.Millisecond, 1, (*hostile).runWithPayload},
 		{"send slow bodies", 2 * time.Millisecond, 1, (*hostile).sendSlowly},
+		{"call back", 20 * time.Millisecond, 1, (*hostile).callBack},
+		{"repeat work", 200 * time.Millisecond, 1, (*hostile).repeatWork},
 		{"read slowly", 5 * time.Millisecond, 1, (*hostile).readSlowly},
 	}
 }
@@ -103,6 +106,20 @@ func (h *hostile) importNumbers(ctx context.Context, random *rand.Rand, n int) {
 		run["scheduled_at"] = "0001-01-01T00:00:00Z"
 	}
 	h.importInto(ctx, random, "import numbers out of range", h.importedJob(), []object{run, run}[:1+n%2])
+	h.cancelImported(ctx, random)
+}
+
+// cancelImported cancels runs that were imported, whatever their numbers are.
+func (h *hostile) cancelImported(ctx context.Context, random *rand.Rand) {
+	_, text := h.ask(ctx, random, "cancel imported runs", "GET", "/v1/apps/"+importedName+"/runs?limit=5", "")
+	var page struct{ Items []struct{ ID string } }
+	_ = json.Unmarshal([]byte(text), &page) // none: nothing to cancel
+	for _, one := range page.Items {
+		status, _ := h.ask(ctx, random, "cancel imported runs", "POST", "/v1/runs/"+one.ID+"/cancel", "")
+		if status == http.StatusInternalServerError {
+			h.leak("imported a run that cannot be cancelled")
+		}
+	}
 }
 
 // importLarge imports files that take much memory, or hold many runs.
@@ -172,9 +189,62 @@ func (h *hostile) runWithPayload(ctx context.Context, random *rand.Rand, _ int) 
 	h.ask(ctx, random, "run with payloads", "POST", hostilePath+"/jobs/failing/run", `{"payload":"`+strings.Repeat("x", 250_000)+`"}`)
 }
 
+// acceptance is what a target needs to call back.
+type acceptance struct{ path, token string }
+
+// accept keeps the latest attempts that its receiver has accepted.
+func (h *hostile) accept(header http.Header) {
+	at, err := url.Parse(header.Get("Carillon-Callback-URL"))
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	const most = 100
+	h.accepted = append(h.accepted[max(0, len(h.accepted)-most+1):], acceptance{at.Path, header.Get("Carillon-Callback-Token")})
+}
+
+// callBack sends heartbeats of attempts, and sometimes says how they ended. Now and then it tries their tokens on runs of the other app.
+func (h *hostile) callBack(ctx context.Context, random *rand.Rand, n int) {
+	h.mu.Lock()
+	var one acceptance
+	if len(h.accepted) > 0 {
+		one = h.accepted[random.IntN(len(h.accepted))]
+	}
+	h.mu.Unlock()
+	header := "Authorization: Bearer " + one.token
+	switch {
+	case one.token == "":
+	case n%50 == 0 && len(h.Runs) > 0:
+		id := h.Runs[random.IntN(len(h.Runs))]
+		if status, _ := h.ask(ctx, random, "call back", "POST", "/v1/runs/"+id+"/complete", `{}`, header); status < 300 && status > 0 {
+			h.leak("completed run %s of the app with a token of its own", id)
+		}
+	case n%20 == 0:
+		h.ask(ctx, random, "call back", "POST", one.path+[]string{"/complete", "/fail"}[random.IntN(2)],
+			`{"message":"`+strings.Repeat("x", 1000)+`"}`, header)
+	default:
+		h.ask(ctx, random, "call back", "POST", one.path+"/heartbeat", `{"progress":"`+strings.Repeat("x", 200)+`"}`, header)
+	}
+}
+
+// repeatWork asks for backfills with large payloads, and for bulk actions.
+func (h *hostile) repeatWork(ctx context.Context, random *rand.Rand, n int) {
+	to := time.Now().UTC().Truncate(time.Second)
+	body, path := fmt.Sprintf(`{"from":%q,"to":%q,"existing":"run","concurrency":50,"payload":%q}`, to.Add(-time.Hour).Format(time.RFC3339),
+		to.Format(time.RFC3339), strings.Repeat("x", 100_000)), "/jobs/"+[]string{"failing", "slow", "accepted"}[n%3]+"/backfill"
+	if n%2 == 1 {
+		body = []string{`{"action":"retry_runs","filter":{}}`, `{"action":"cancel_runs","filter":{"state":"retrying"}}`,
+			`{"action":"run_jobs","filter":{}}`}[random.IntN(3)]
+		path = "/bulk"
+	}
+	h.ask(ctx, random, "repeat work", "POST", hostilePath+path, body)
+}
+
 // sendSlowly sends one byte of a body, on a route that needs a token, one that needs none, and one that takes no body.
 func (h *hostile) sendSlowly(ctx context.Context, random *rand.Rand, n int) {
-	line := []string{"POST /v1/schedules/preview", "GET /livez", "POST /v1/apps/" + slowName + "/jobs/x/run", "POST /nowhere"}[n%4]
+	line := []string{"POST /v1/schedules/preview", "GET /livez", "POST /v1/apps/" + slowName + "/jobs/x/run", "POST /nowhere",
+		"POST /v1/runs/x/heartbeat", "POST /v1/apps/" + slowName + "/import", "POST /console/login"}[n%7]
 	h.keep(ctx, random, "send slow bodies", line+" HTTP/1.1\r\nHost: node\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"+
 		"Authorization: Bearer "+h.Dawdler+"\r\n\r\n{")
 }

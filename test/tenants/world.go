@@ -169,7 +169,8 @@ func (w *world) startNodes(ctx context.Context) error {
 		n.command = exec.Command("sh", "-c", script, binary) //nolint:noctx,gosec // close ends it
 		n.command.Env = append(os.Environ(),
 			"CARILLON_ENV_FILE=", "CARILLON_DATABASE="+w.url, "CARILLON_LISTEN="+n.listen, "CARILLON_NODE_NAME="+n.name,
-			"CARILLON_EGRESS_LOOPBACK=true", "CARILLON_SECRET_DIR="+filepath.Join(w.dir, "secrets"), "CARILLON_SECRET_KEYS="+secretKey,
+			"CARILLON_EGRESS_LOOPBACK=true", "CARILLON_CALLBACK_URL=http://"+n.listen,
+			"CARILLON_SECRET_DIR="+filepath.Join(w.dir, "secrets"), "CARILLON_SECRET_KEYS="+secretKey,
 			"SECRET_PAYROLL_KEY="+envMark, "SECRET_HOSTILE_KEY=its own",
 			"AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=AKIA"+"IOSFODNN7EXAMPLE", "AWS_SECRET_ACCESS_KEY=secret-"+nodeMark,
 			"AWS_SESSION_TOKEN=token-"+nodeMark, "AWS_EC2_METADATA_DISABLED=true",
