@@ -99,9 +99,10 @@ func (r *batchRig) claimed() {
 	r.Helper()
 	r.firing("rate(1m)", nil)
 	for i, advance := range r.advances(false) {
-		_, err := r.Claim(r.Context(), dispatcher.ClaimBatch{Node: batchNode, Token: batchToken + run.Token(i), Lead: time.Hour,
+		held, err := r.Claim(r.Context(), dispatcher.ClaimBatch{Node: batchNode, Token: batchToken + run.Token(i), Lead: time.Hour,
 			Now: r.now, Advances: []dispatcher.Advance{advance}})
 		must(r.T, err)
+		r.keep(held)
 	}
 }
 

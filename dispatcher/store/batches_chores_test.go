@@ -11,17 +11,6 @@ import (
 )
 
 func chores() []poisonedBatch {
-	a := func(r *batchRig) {
-		r.both(func(app string) {
-			a := alert.Alert{App: app, Name: "pager", Spec: alert.Spec{AlertConditionsOf: alert.AlertConditionsOf{
-				NoSuccessFor: input.Duration(10 * time.Minute)}}}
-			a.Destination.Webhook = &target.AlertWebhook{}
-			a.Destination.Webhook.SetDefaults()
-			a.Destination.Webhook.URL = "https://pager.example.com/"
-			_, _, err := r.PutAlert(r.Context(), a, r.change())
-			must(r.T, err)
-		})
-	}
 	watch := func(r *batchRig) error {
 		_, _, err := r.WatchAlerts(r.Context(), &alert.LateFire{}, 10, r.now)
 		return err
@@ -46,7 +35,7 @@ func chores() []poisonedBatch {
 			name: "alerts: a state cannot be read", methods: []string{"WatchAlerts"}, work: dispatcher.WorkAlerts,
 			poison: func(r *batchRig) {
 				r.firing("rate(1m)", nil)
-				a(r)
+				r.alerted()
 				must(r.T, watch(r)) // the jobs follow the alerts
 				must(r.T, watch(r))
 				r.exec(`UPDATE alert_states SET check_at = 1`)
@@ -61,7 +50,7 @@ func chores() []poisonedBatch {
 			name: "alerts: those of an app cannot be read", methods: []string{"WatchAlerts"}, work: dispatcher.WorkAlerts,
 			poison: func(r *batchRig) {
 				r.firing("rate(1m)", nil)
-				a(r)
+				r.alerted()
 				r.exec(`UPDATE alerts SET definition = '{' WHERE app_id = %d`, run.AppID("evil"))
 				r.exec(`UPDATE apps SET alerts_swept_to = ''`)
 			},
@@ -333,4 +322,18 @@ func (r *batchRig) expireEndpoints() error {
 func (r *batchRig) mendLeaks() error {
 	_, err := r.MendLeaks(r.Context(), 10, r.now)
 	return err
+}
+
+// alerted declares an alert in each app.
+func (r *batchRig) alerted() {
+	r.Helper()
+	r.both(func(app string) {
+		a := alert.Alert{App: app, Name: "pager", Spec: alert.Spec{AlertConditionsOf: alert.AlertConditionsOf{
+			NoSuccessFor: input.Duration(10 * time.Minute)}}}
+		a.Destination.Webhook = &target.AlertWebhook{}
+		a.Destination.Webhook.SetDefaults()
+		a.Destination.Webhook.URL = "https://pager.example.com/"
+		_, _, err := r.PutAlert(r.Context(), a, r.change())
+		must(r.T, err)
+	})
 }

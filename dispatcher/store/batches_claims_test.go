@@ -19,6 +19,12 @@ func (r *batchRig) claimedTogether() {
 	held, err := r.Claim(r.Context(), dispatcher.ClaimBatch{Node: batchNode, Token: batchToken, Lead: time.Hour, Now: r.now,
 		Advances: r.advances(false)})
 	must(r.T, err)
+	r.keep(held)
+	r.refuse("INSERT", "live_runs", "ROW.job_id = %d", r.job("evil"))
+}
+
+// keep notes the keys of runs.
+func (r *batchRig) keep(held []run.HeldRun) {
 	for _, one := range held {
 		for _, app := range []string{"evil", "victim"} {
 			if one.JobID == r.job(app) {
@@ -26,7 +32,6 @@ func (r *batchRig) claimedTogether() {
 			}
 		}
 	}
-	r.refuse("INSERT", "live_runs", "ROW.job_id = %d", r.job("evil"))
 }
 
 // nodeDies lets another node find the node of the claims dead.
@@ -103,6 +108,9 @@ func TestRunsAreCancelledNextToABadFire(t *testing.T) {
 		must(t, err)
 		if state := r.state("victim"); state != run.Cancelled {
 			t.Errorf("the cancelled run is %s", state)
+		}
+		if aside := r.aside(dispatcher.WorkUnfold); len(aside) != 1 || aside[0].App != "evil" || r.counted(dispatcher.WorkUnfold) != 1 {
+			t.Errorf("attention shows %+v, want the fire of evil", aside)
 		}
 	})
 }

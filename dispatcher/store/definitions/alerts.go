@@ -111,11 +111,11 @@ func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]aler
 	return db.Collect(ctx, s.db.Read, shown, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
-// allAlerts returns all alerts of an app, by name.
-func allAlerts(ctx context.Context, q db.Querier, app string) ([]alert.Alert, error) {
+// allAlerts returns all alerts of an app, by name, as scan reads them.
+func allAlerts(ctx context.Context, q db.Querier, app string, scan func(db.Scanner) (alert.Alert, error)) ([]alert.Alert, error) {
 	// $1 app
 	const list = `SELECT ` + AlertColumns + ` FROM alerts AS a WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
-	return db.Collect(ctx, q, ScanAlert(app), list, run.AppID(app))
+	return db.Collect(ctx, q, scan, list, run.AppID(app))
 }
 
 // alertBefore is what a PUT of an alert depends on, and what the audit log has of it.

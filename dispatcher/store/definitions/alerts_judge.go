@@ -162,7 +162,7 @@ func ScanTrack(row db.Scanner) (k KeyedTrack, err error) {
 	}
 	key, firing := k.Track, k.Firing
 	if err := json.Unmarshal([]byte(text), &k.Track); err != nil {
-		return k, fmt.Errorf("state %d of an alert: %w", k.ID, err)
+		return k, db.AsUnreadable(fmt.Errorf("state %d of an alert: %w", k.ID, err))
 	}
 	k.AlertID, k.JobID, k.Condition, k.Firing = key.AlertID, key.JobID, key.Condition, firing
 	return k, nil

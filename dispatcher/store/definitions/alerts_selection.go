@@ -216,7 +216,10 @@ func endAlertsOf(ctx context.Context, t *dispatch.Tx, job int64) error {
 	if err != nil || !some {
 		return err
 	}
-	_, err = followAlerts(ctx, t, []int64{job}, false)
+	if _, err = followAlerts(ctx, t, []int64{job}, false); db.IsUnreadable(err) {
+		// $1 job, $2 now. Whoever watches alerts ends what is known, and sets aside what cannot be read.
+		_, err = t.ExecContext(ctx, `UPDATE alert_states SET check_at = $2 WHERE job_id = $1`, job, t.At.UnixMilli())
+	}
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -63,12 +64,12 @@ func (s *Store) broken(ctx context.Context, t *dispatch.Tx, app string, before, 
 		}
 		more = len(rows) == page
 	}
-	alerts, err := allAlerts(ctx, t, app)
+	alerts, err := allAlerts(ctx, t, app, db.EvenUnreadable(ScanAlert(app), func(*alert.Alert, error) {}))
 	if err != nil {
 		return nil, err
 	}
-	for _, alert := range alerts {
-		breaks.AddAlert(alert, *bounds)
+	for _, one := range alerts { // one that cannot be read has no destination
+		breaks.AddAlert(one, *bounds)
 	}
 	if breaks.None() {
 		return nil, nil
@@ -87,8 +88,8 @@ func (g groupsOfJobs) of(ctx context.Context, q db.Querier, job dispatcher.Job) 
 	}
 	group, known := g[name]
 	if !known {
-		if group, err = findGroup(ctx, q, job.App, name, ""); errors.Is(err, dispatcher.ErrNotFound) {
-			err = nil // its attempts fail for that reason
+		if group, _, err = readGroup(ctx, q, job.App, name, ""); errors.Is(err, dispatcher.ErrNotFound) {
+			err = nil // its attempts fail for that reason, as those at a group that cannot be read
 		}
 		g[name] = group
 	}

@@ -85,7 +85,7 @@ func (s *Store) exported(ctx context.Context, tx db.Querier, name string) (expor
 	if export.Groups, err = allGroups(ctx, tx, name); err != nil {
 		return export, err
 	}
-	if export.Alerts, err = allAlerts(ctx, tx, name); err != nil {
+	if export.Alerts, err = allAlerts(ctx, tx, name, ScanAlert(name)); err != nil {
 		return export, err
 	}
 	if export.Jobs, err = s.exportedJobs(ctx, tx, name); err != nil {

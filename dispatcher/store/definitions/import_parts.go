@@ -386,7 +386,7 @@ func (s *Store) removeImportedJobs(ctx context.Context, t *dispatch.Tx, app stri
 
 // removeImportedAlerts removes some alerts of an app, and returns how many.
 func removeImportedAlerts(ctx context.Context, t *dispatch.Tx, app string) (int, error) {
-	alerts, err := allAlerts(ctx, t, app)
+	alerts, err := allAlerts(ctx, t, app, ScanAlert(app))
 	if err != nil {
 		return 0, err
 	}

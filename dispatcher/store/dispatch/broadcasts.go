@@ -181,7 +181,9 @@ func EndpointsOf(ctx context.Context, q db.Querier, parent run.Key) (endpoints [
 	const list = `SELECT endpoints FROM broadcasts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	text, found, err := db.First(ctx, q, db.ScanText, list, KeyArgs(parent)...)
 	if err == nil && found {
-		err = json.Unmarshal([]byte(text), &endpoints)
+		if err = json.Unmarshal([]byte(text), &endpoints); err != nil {
+			err = db.AsUnreadable(err)
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("read the endpoints of run %s: %w", parent, err)
@@ -248,7 +250,7 @@ func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
 ) {
 	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *Tx) error {
 		bounded = nil
-		job, _, err := LockRun(ctx, t, key)
+		job, _, err := s.LockRun(ctx, t, key)
 		if err != nil {
 			return err
 		}

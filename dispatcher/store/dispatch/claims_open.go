@@ -203,11 +203,12 @@ func (o *openClaims) recorded(records []dispatcher.Record) {
 	}
 }
 
-// LockRun locks the row of a run, in the order in which a run moves: a claim that lists it is unfolded, then it is
-// among the live runs or in the history. It returns the job of the run; 0: there is no such run.
-func LockRun(ctx context.Context, t *Tx, key run.Key) (job int64, unfolded []int64, err error) {
+// LockRun locks the row of a run, in the order in which a run moves: a claim that lists it is unfolded or divided, then it is
+// among the live runs or in the history. It returns the job of the run; 0: there is no such run, or it stays in a claim of its own,
+// which is locked, because it cannot have a row.
+func (s *Store) LockRun(ctx context.Context, t *Tx, key run.Key) (job int64, unfolded []int64, err error) {
 	if key.Shard > 0 { // what ends the parent looks at its shards under this lock
-		if _, _, err := LockRun(ctx, t, key.Parent()); err != nil {
+		if _, _, err := s.LockRun(ctx, t, key.Parent()); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -215,7 +216,7 @@ func LockRun(ctx context.Context, t *Tx, key run.Key) (job int64, unfolded []int
 	if key.Kind == run.KindSchedule && key.Shard == 0 {
 		tokens, err := db.Collect(ctx, t, db.ScanInt, t.Hot.Unfold.listing, args[:2]...)
 		if err == nil && len(tokens) > 0 {
-			unfolded, _, err = unfold(ctx, t, tokens, false)
+			unfolded, err = s.unfoldOrDivide(ctx, t, tokens)
 		}
 		if err != nil {
 			return 0, nil, err

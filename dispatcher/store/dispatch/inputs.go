@@ -198,7 +198,7 @@ func scanGiven(row db.Scanner) (one given, err error) {
 		return one, err
 	}
 	if one.input, err = run.DecodeInput(text); err != nil {
-		one.input = run.Input{Err: fmt.Errorf("run %s: %w", one.key, err)}
+		one.input = run.Input{Err: db.AsUnreadable(fmt.Errorf("run %s: %w", one.key, err))}
 	}
 	return one, nil
 }

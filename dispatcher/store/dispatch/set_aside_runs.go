@@ -175,6 +175,8 @@ func retryAside(ctx context.Context, t *Tx, entry asideEntry) (again bool, err e
 	switch {
 	case entry.exists && entry.gone:
 		err = endAside(ctx, t, entry.key)
+	case entry.gone && entry.Work == dispatcher.WorkUnfold:
+		err = endAsideClaims(ctx, t, entry.Job)
 	case entry.exists:
 		again, err = bringAsideBack(ctx, t, entry)
 		if err == nil && again {
@@ -230,6 +232,9 @@ func EndAsides(ctx context.Context, t *Tx, job int64) error {
 		if err == nil && entry.exists {
 			err = endAside(ctx, t, entry.key)
 		}
+	}
+	if err == nil && len(entries) > 0 {
+		err = endAsideClaims(ctx, t, job)
 	}
 	if err != nil || len(entries) == 0 {
 		return err

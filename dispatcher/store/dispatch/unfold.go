@@ -353,20 +353,80 @@ func claimFire(ctx context.Context, t *Tx, of int64, fire run.HeldRun) error {
 	return err
 }
 
-// DivideClaimOf divides the claims that list a run, which cannot be unfolded, and reports whether that made rows of some fires.
-func (s *Store) DivideClaimOf(ctx context.Context, id string, why error) bool {
-	key, err := run.ParseKey(id)
-	if err != nil || key.Kind != run.KindSchedule {
-		return false
+// unfoldOrDivide unfolds claims in a transaction, or else divides each as divide does, and returns those that may be gone.
+func (s *Store) unfoldOrDivide(ctx context.Context, t *Tx, tokens []int64) (gone []int64, err error) {
+	_, err = db.Collect(ctx, t, db.ScanInt, t.Hot.Unfold.lock, List(t, tokens)) // a lock from after the savepoint would go with it
+	if err == nil {
+		_, err = t.ExecContext(ctx, `SAVEPOINT claims`)
 	}
-	tokens, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.Hot.Unfold.listing, KeyArgs(key)[:2]...)
-	divided := false
+	if err == nil {
+		gone, _, err = unfold(ctx, t, tokens, false)
+	}
+	if !s.OfStored(ctx, err) {
+		return gone, err
+	}
+	why := err
+	_, err = t.ExecContext(ctx, `ROLLBACK TO SAVEPOINT claims`)
 	for _, token := range tokens {
+		var bad []run.HeldRun
 		if err == nil {
-			var made int64
-			_, made, err = s.divide(ctx, token, false, why)
-			divided = divided || made > 0
+			_, _, bad, err = s.divideIn(ctx, t, token, false)
+		}
+		for _, fire := range bad {
+			row := AsideRow{Work: dispatcher.WorkUnfold, Item: claimItem(int64(fire.Token)), Job: fire.JobID}
+			shown, fresh := dispatcher.SetAside{Work: row.Work, Item: row.Item, Problem: ProblemOf(why)}, false
+			if fresh, err = setAside(ctx, t, row, &shown); err != nil {
+				return nil, err
+			}
+			if s.Asides.remember(row.Work, row.Item, shown.TryAt); fresh {
+				s.Asides.Report(ctx, shown)
+			}
 		}
 	}
-	return divided
+	return tokens, err
+}
+
+// EndClaimed ends a fire that only a claim of its own lists, as cancelled. Nobody records anything of it meanwhile: LockRun has locked
+// the claim.
+func EndClaimed(ctx context.Context, t *Tx, id string, class run.Class, why string) error {
+	key, err := run.ParseKey(id)
+	if err != nil {
+		return err
+	}
+	// $1 now, $2 scheduled instant, $3 trigger, $4 class, $5 why
+	chosen := `WITH c AS (SELECT` + ChosenEnd(End{State: `'cancelled'`, Class: `CAST($4 AS TEXT)`, Message: `CAST($5 AS TEXT)`}) + `,
+		CASE WHEN r.node > 0 THEN 1 ELSE 0 END AS attempted
+		FROM (SELECT CAST($1 AS BIGINT) AS now) AS n CROSS JOIN (` + ClaimedRuns(t.Flavor, "", ` AND o.scheduled_at = $2`) + `) AS r
+		WHERE r.scheduled_at = $2 AND r.trigger_id = $3)`
+	args := []any{t.At.UnixMilli(), key.ScheduledAt.UnixMilli(), key.TriggerID, string(class), why}
+	for _, step := range []string{noteEnd, insertCancelled, insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`)} {
+		if _, err := t.ExecContext(ctx, chosen+step, args...); err != nil {
+			return fmt.Errorf("end run %s of a claim: %w", key, err)
+		}
+	}
+	tokens, err := db.Collect(ctx, t, db.ScanInt, t.Hot.Unfold.listing, KeyArgs(key)[:2]...)
+	if err == nil {
+		tokens, _, err = unfold(ctx, t, tokens, false) // nothing in them is open
+	}
+	for _, token := range tokens {
+		t.Notify(dispatcher.Notification{Run: id, Token: run.Token(token), Attempt: 1})
+		if err == nil { // $1 item
+			_, err = t.ExecContext(ctx, `DELETE FROM set_aside WHERE work = 'unfold' AND item = $1`, claimItem(token))
+		}
+	}
+	return err
+}
+
+// endAsideClaims ends the fires of a job whose claims are set aside. The job is deleted.
+func endAsideClaims(ctx context.Context, t *Tx, job int64) error {
+	// $1 job
+	list := `SELECT f.scheduled_at, f.trigger_id, 1 FROM (` + t.ClaimedFires() + `) AS f WHERE f.job_id = $1
+		AND 'claim ' || f.token IN (SELECT item FROM set_aside WHERE work = 'unfold' AND job_id = $1)`
+	fires, err := db.Collect(ctx, t, ScanRunKey, list, job)
+	for _, key := range fires {
+		if err == nil {
+			err = EndClaimed(ctx, t, key.String(), run.ClassJobDeleted, "the job was deleted")
+		}
+	}
+	return err
 }

@@ -151,7 +151,7 @@ func cancelRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error 
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 	const of = `SELECT` + db.ContenderColumns + ` FROM live_runs AS r
 		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
-	held, _, err := db.First(ctx, t, func(row db.Scanner) (held run.HeldRun, err error) {
+	held, live, err := db.First(ctx, t, func(row db.Scanner) (held run.HeldRun, err error) {
 		var node run.NodeID
 		err = row.Scan(&held.JobID, db.InstantColumn(&held.ScheduledAt), &held.TriggerID, db.KindColumn(&held.Key), &node, &held.Token,
 			&held.Attempt)
@@ -160,13 +160,15 @@ func cancelRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error 
 	if err != nil {
 		return err
 	}
-	// A fixed delay goes on from here.
+	const why = "cancelled on request"
+	t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+	if !live {
+		return dispatch.EndClaimed(ctx, t, r.ID, run.ClassCancelled, why)
+	}
 	t.Notify(dispatcher.Notification{Run: r.ID, Token: held.Token, Attempt: held.Attempt})
-	t.Notify(dispatcher.Notification{Adopt: true})
 	if held.Kind == run.KindBackfill {
 		t.Notify(dispatcher.Notification{Backfill: true}) // another run may take its place
 	}
-	const why = "cancelled on request"
 	if held.Shard == 0 {
 		if err := dispatch.CancelShards(ctx, t, []run.Key{held.Key}, t.At.UnixMilli(), why); err != nil {
 			return err
@@ -189,18 +191,14 @@ func cancelRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error 
 type runChange func(ctx context.Context, t *dispatch.Tx, run run.Run, key []any) error
 
 // changeRun reads a run under a lock, lets do write it, and returns it as it is then. A run that is in a claim
-// gets a row first, so that do finds it among the live runs or in the history. An empty action is not audited.
+// gets a row first, so that do finds it among the live runs or in the history, unless it cannot have one. An empty action is not
+// audited.
 func (s *Store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run run.Run, err error) {
 	var unfolded []int64
-	try := func() error {
-		return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
-			run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
-			return err
-		})
-	}
-	if err = try(); s.dispatch.OfStored(ctx, err) && s.dispatch.DivideClaimOf(ctx, id, err) {
-		err = try()
-	}
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
+		return err
+	})
 	s.dispatch.Claims.Forget(unfolded...)
 	return run, err
 }
@@ -213,7 +211,7 @@ func (s *Store) changeRunIn(ctx context.Context, t *dispatch.Tx, id, action stri
 	if err != nil {
 		return r, nil, dispatcher.NotFound("run", id)
 	}
-	job, unfolded, err := dispatch.LockRun(ctx, t, key)
+	job, unfolded, err := s.LockRun(ctx, t, key)
 	if err != nil {
 		return r, unfolded, err
 	}

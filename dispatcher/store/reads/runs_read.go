@@ -1,12 +1,12 @@
 package reads
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -240,7 +240,8 @@ func OneRun(f db.Flavor) string {
 		` UNION ALL SELECT * FROM (` + dispatch.ClaimedRuns(f, "", ` AND o.scheduled_at = $1`) + `)` + is
 }
 
-// FindRun returns a run with its attempts, or ErrNotFound.
+// FindRun returns a run with its attempts, or ErrNotFound. Its error says which parts cannot be read: they keep nobody from seeing or
+// cancelling it.
 func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, error) {
 	key, err := run.ParseKey(id)
 	if err != nil {
@@ -254,24 +255,33 @@ func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, 
 		}
 		return r, err
 	}
-	if err := dispatch.AddShards(ctx, q, &r, key); err != nil {
-		return r, err
-	}
+	var unread []error
 	inputs, err := dispatch.InputsOf(ctx, s.db.Flavor, q, []run.Key{key})
-	if err = cmp.Or(err, inputs[key].Err); err != nil {
-		return r, err
+	for _, err := range []error{err, inputs[key].Err, dispatch.AddShards(ctx, q, &r, key)} {
+		if db.IsUnreadable(err) {
+			unread = append(unread, err)
+		} else if err != nil {
+			return r, err
+		}
 	}
 	r.Payload, r.Cause = inputs[key].Payload, inputs[key].Cause
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const attempts = `SELECT attempt, node, state, started_at, ended_at, http_status, class, error, late_result
 		FROM attempts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 ORDER BY attempt`
-	if r.Attempts, err = db.Collect(ctx, q, scanAttempt, attempts, args...); err != nil {
+	scan := db.EvenUnreadable(scanAttempt, func(_ *run.Attempt, why error) { unread = append(unread, why) })
+	if r.Attempts, err = db.Collect(ctx, q, scan, attempts, args...); err != nil {
 		return r, err
 	}
 	if latest, ok := latestAttempt(r); ok {
 		r.Attempts = append(r.Attempts, latest)
 	}
-	return r, addResponses(ctx, q, &r, args)
+	if err := addResponses(ctx, q, &r, args, &unread); err != nil {
+		return r, err
+	}
+	for _, why := range unread {
+		r.Error = strings.TrimPrefix(r.Error+"; "+why.Error(), "; ")
+	}
+	return r, nil
 }
 
 func scanAttempt(row db.Scanner) (run.Attempt, error) {
@@ -284,7 +294,7 @@ func scanAttempt(row db.Scanner) (run.Attempt, error) {
 	}
 	if late != nil {
 		if err := json.Unmarshal([]byte(*late), &a.Late); err != nil {
-			return a, fmt.Errorf("late result: %w", err)
+			return a, db.AsUnreadable(fmt.Errorf("read the late result of attempt %d: %w", a.Attempt, err))
 		}
 	}
 	return a, nil
@@ -304,8 +314,8 @@ func latestAttempt(r run.Run) (run.Attempt, bool) {
 }
 
 // addResponses adds to the attempts of a run what is kept of their responses, and to a run that waits for a callback which
-// endpoint accepted it. key is that of the run.
-func addResponses(ctx context.Context, q db.Querier, one *run.Run, key []any) error {
+// endpoint accepted it. key is that of the run. Why a response cannot be read goes to unread.
+func addResponses(ctx context.Context, q db.Querier, one *run.Run, key []any, unread *[]error) error {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const kept = `SELECT attempt, response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	type row struct {
@@ -314,10 +324,13 @@ func addResponses(ctx context.Context, q db.Querier, one *run.Run, key []any) er
 	}
 	rows, err := db.Collect(ctx, q, func(s db.Scanner) (r row, err error) {
 		var text string
-		if err = s.Scan(&r.attempt, &text); err == nil {
-			err = json.Unmarshal([]byte(text), &r.response)
+		if err = s.Scan(&r.attempt, &text); err != nil {
+			return r, err
 		}
-		return r, err
+		if err := json.Unmarshal([]byte(text), &r.response); err != nil {
+			*unread = append(*unread, fmt.Errorf("read the response to attempt %d: %w", r.attempt, err))
+		}
+		return r, nil
 	}, kept, key...)
 	if err != nil {
 		return fmt.Errorf("read responses: %w", err)
