@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,7 +157,8 @@ var stops = map[string]func(r *batchRig, bad string){
 		must(r.T, err)
 	},
 	"rename the job, and cancel": func(r *batchRig, bad string) {
-		if !strings.Contains(bad, "its job") && !strings.Contains(bad, "trigger") && !strings.Contains(bad, "app") && !strings.Contains(bad, "group") {
+		in := func(what string) bool { return strings.Contains(bad, what) }
+		if !slices.ContainsFunc([]string{"its job", "trigger", "app", "group"}, in) {
 			_, err := r.RenameJob(r.Context(), "evil", "job", dispatcher.JobRename{Name: "new"}, r.change())
 			must(r.T, err)
 		}

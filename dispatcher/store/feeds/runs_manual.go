@@ -211,7 +211,7 @@ func (s *Store) changeRunIn(ctx context.Context, t *dispatch.Tx, id, action stri
 	if err != nil {
 		return r, nil, dispatcher.NotFound("run", id)
 	}
-	job, unfolded, err := s.LockRun(ctx, t, key)
+	job, unfolded, err := s.dispatch.LockRun(ctx, t, key)
 	if err != nil {
 		return r, unfolded, err
 	}
