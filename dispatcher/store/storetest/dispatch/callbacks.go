@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // callbackTests are those of runs whose target accepts an attempt and says later how it ended.
@@ -43,38 +44,38 @@ func callbackTests() tests {
 const within = time.Hour
 
 // accept records that the target accepted the attempt of a run that began at start and took a second.
-func (f *fixture) accept(held run.HeldRun, start time.Time) (deadline time.Time) {
+func (f *wing) accept(held run.HeldRun, start time.Time) (deadline time.Time) {
 	f.Helper()
 	return f.acceptAs(held, start, run.Callback{Within: within})
 }
 
 // acceptAs is accept with all that is said of the callback.
-func (f *fixture) acceptAs(held run.HeldRun, start time.Time, callback run.Callback) (deadline time.Time) {
+func (f *wing) acceptAs(held run.HeldRun, start time.Time, callback run.Callback) (deadline time.Time) {
 	f.Helper()
-	o := outcome(start)
+	o := fixture.Outcome(start)
 	o.State, o.HTTPStatus = run.WaitingCallback, 202
 	deadline = o.EndedAt.Add(callback.Within)
-	r := record(held, o)
+	r := fixture.Record(held, o)
 	r.Next = &dispatcher.NextAttempt{At: deadline, Callback: &callback}
-	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
+	f.Must(f.Record(f.Context(), []dispatcher.Record{r}))
 	return deadline
 }
 
 // accepted claims a run whose target accepts it.
-func (f *fixture) accepted() (held run.HeldRun, start, deadline time.Time) {
+func (f *wing) accepted() (held run.HeldRun, start, deadline time.Time) {
 	f.Helper()
-	held, start = f.claimOne("tick"), t0.Add(time.Minute)
+	held, start = f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	return held, start, f.accept(held, start)
 }
 
 // complete completes an attempt of a run, by its target.
-func (f *fixture) complete(key run.Key, attempt int, now time.Time) error {
+func (f *wing) complete(key run.Key, attempt int, now time.Time) error {
 	_, err := f.CompleteRun(f.Context(), key.String(), attempt, run.CallbackResult{Message: "42 rows"}, byTarget(now))
 	return err
 }
 
 // fail fails one.
-func (f *fixture) fail(key run.Key, attempt int, now time.Time) error {
+func (f *wing) fail(key run.Key, attempt int, now time.Time) error {
 	_, err := f.FailRun(f.Context(), key.String(), attempt, run.CallbackResult{Message: "disk full"}, byTarget(now))
 	return err
 }
@@ -85,9 +86,9 @@ func byTarget(now time.Time) input.Change {
 }
 
 // adoptEnded adopts the run whose accepted attempt is over.
-func (f *fixture) adoptEnded(now time.Time) run.HeldRun {
+func (f *wing) adoptEnded(now time.Time) run.HeldRun {
 	f.Helper()
-	adopted := f.adoptRetries(now)
+	adopted := f.AdoptRetries(now)
 	if len(adopted) != 1 || adopted[0].Accepted == nil {
 		f.Fatalf("adopted %+v, want one run whose attempt is over", adopted)
 	}
@@ -101,122 +102,122 @@ func wantConflict(t *testing.T, what string, err error) {
 	}
 }
 
-func testCallbackWaits(t *testing.T, f *fixture) {
+func testCallbackWaits(t *testing.T, f *wing) {
 	held, _, deadline := f.accepted()
-	f.accept(held, t0.Add(time.Minute)) // once more, as after a lost response
-	r := f.run(held.Key)
-	wantDiff(t, "the run", retryFacts{State: run.WaitingCallback, Attempt: 1, HTTPStatus: 202}, f.retryFacts(held.Key))
-	wantDiff(t, "its callback", &run.CallbackState{Deadline: deadline}, r.Callback)
+	f.accept(held, fixture.T0.Add(time.Minute)) // once more, as after a lost response
+	r := f.RunOf(held.Key)
+	fixture.WantDiff(t, "the run", retryFacts{State: run.WaitingCallback, Attempt: 1, HTTPStatus: 202}, f.retryFacts(held.Key))
+	fixture.WantDiff(t, "its callback", &run.CallbackState{Deadline: deadline}, r.Callback)
 	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: run.WaitingCallback,
 		Page: input.Page{Limit: 10}})
-	f.must(err)
-	wantDiff(t, "listed runs that wait", 1, len(listed))
-	ours, err := f.Held(t.Context(), nodeA, 0)
-	f.must(err)
-	wantDiff(t, "runs that the node holds meanwhile", 0, len(ours))
-	next, err := f.NextRetry(t.Context(), time.Time{}, t0)
-	f.must(err)
-	wantDiff(t, "when a node looks at it", deadline, next.Next)
+	f.Must(err)
+	fixture.WantDiff(t, "listed runs that wait", 1, len(listed))
+	ours, err := f.Held(t.Context(), fixture.NodeA, 0)
+	f.Must(err)
+	fixture.WantDiff(t, "runs that the node holds meanwhile", 0, len(ours))
+	next, err := f.NextRetry(t.Context(), time.Time{}, fixture.T0)
+	f.Must(err)
+	fixture.WantDiff(t, "when a node looks at it", deadline, next.Next)
 }
 
-func testCallbackCompletes(t *testing.T, f *fixture) {
+func testCallbackCompletes(t *testing.T, f *wing) {
 	held, start, _ := f.accepted()
 	end := start.Add(20 * time.Minute)
 	for range 2 { // a repeated callback changes nothing
-		f.must(f.complete(held.Key, 1, end))
+		f.Must(f.complete(held.Key, 1, end))
 	}
-	r := f.run(held.Key)
-	want := []run.Attempt{{Attempt: 1, Node: nodeA, State: run.Succeeded, StartedAt: start, EndedAt: end, HTTPStatus: 202,
+	r := f.RunOf(held.Key)
+	want := []run.Attempt{{Attempt: 1, Node: fixture.NodeA, State: run.Succeeded, StartedAt: start, EndedAt: end, HTTPStatus: 202,
 		Response: &run.Response{CallbackResult: "42 rows"}}}
-	wantDiff(t, "its attempts", want, r.Attempts)
-	wantDiff(t, "its state", run.Succeeded, r.State)
-	wantDiff(t, "its callback", (*run.CallbackState)(nil), r.Callback)
+	fixture.WantDiff(t, "its attempts", want, r.Attempts)
+	fixture.WantDiff(t, "its state", run.Succeeded, r.State)
+	fixture.WantDiff(t, "its callback", (*run.CallbackState)(nil), r.Callback)
 	f.accept(held, start) // the record, once more
-	wantDiff(t, "its attempts after a repeated record", want, f.run(held.Key).Attempts)
+	fixture.WantDiff(t, "its attempts after a repeated record", want, f.RunOf(held.Key).Attempts)
 	wantConflict(t, "fail what is complete", f.fail(held.Key, 1, end))
 	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{}, byTarget(end))
 	wantConflict(t, "a heartbeat of what is complete", err)
 }
 
-func testCallbackFails(t *testing.T, f *fixture) {
+func testCallbackFails(t *testing.T, f *wing) {
 	held, start, _ := f.accepted()
 	now := start.Add(20 * time.Minute)
 	for range 2 {
-		f.must(f.fail(held.Key, 1, now))
+		f.Must(f.fail(held.Key, 1, now))
 	}
 	wantConflict(t, "complete what has failed", f.complete(held.Key, 1, now))
 	adopted := f.adoptEnded(now)
-	wantDiff(t, "the attempt that is adopted", 1, adopted.Attempt)
-	wantDiff(t, "what is known of it", run.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Failed: true, Message: "disk full",
+	fixture.WantDiff(t, "the attempt that is adopted", 1, adopted.Attempt)
+	fixture.WantDiff(t, "what is known of it", run.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Failed: true, Message: "disk full",
 		Within: within}, *adopted.Accepted)
-	f.again(adopted, run.Outcome{State: run.Failed, StartedAt: start, EndedAt: now, HTTPStatus: 202,
-		Class: run.ClassCallback, Error: "disk full"}, failedUntil(now.Add(time.Minute)))
-	wantDiff(t, "the run", retryFacts{State: run.Retrying, Attempt: 1, NextAttemptAt: now.Add(time.Minute), HTTPStatus: 202,
+	f.Again(adopted, run.Outcome{State: run.Failed, StartedAt: start, EndedAt: now, HTTPStatus: 202,
+		Class: run.ClassCallback, Error: "disk full"}, fixture.FailedUntil(now.Add(time.Minute)))
+	fixture.WantDiff(t, "the run", retryFacts{State: run.Retrying, Attempt: 1, NextAttemptAt: now.Add(time.Minute), HTTPStatus: 202,
 		Class: run.ClassCallback, Error: "disk full", Attempts: []run.State{run.Failed}}, f.retryFacts(held.Key))
-	f.must(f.fail(held.Key, 1, now)) // once more
+	f.Must(f.fail(held.Key, 1, now)) // once more
 	wantConflict(t, "complete an attempt that is over", f.complete(held.Key, 1, now))
-	second := f.adoptRetries(now.Add(time.Minute))
+	second := f.AdoptRetries(now.Add(time.Minute))
 	if len(second) != 1 || second[0].Attempt != 2 || second[0].Accepted != nil {
 		t.Errorf("adopted %+v, want a second attempt to make", second)
 	}
 }
 
-func testCallbackDeadline(t *testing.T, f *fixture) {
+func testCallbackDeadline(t *testing.T, f *wing) {
 	held, start, deadline := f.accepted()
-	wantDiff(t, "adopted before its deadline", 0, len(f.adoptRetries(deadline.Add(-time.Millisecond))))
+	fixture.WantDiff(t, "adopted before its deadline", 0, len(f.AdoptRetries(deadline.Add(-time.Millisecond))))
 	adopted := f.adoptEnded(deadline)
-	wantDiff(t, "what is known of it", run.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Within: within}, *adopted.Accepted)
+	fixture.WantDiff(t, "what is known of it", run.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Within: within}, *adopted.Accepted)
 	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{}, byTarget(deadline))
 	wantConflict(t, "a heartbeat after the deadline", err)
-	f.must(f.Record(t.Context(), []dispatcher.Record{record(adopted, run.Outcome{State: run.TimedOut, StartedAt: start,
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(adopted, run.Outcome{State: run.TimedOut, StartedAt: start,
 		EndedAt: deadline, HTTPStatus: 202, Class: run.ClassCallbackTime, Error: "late"})}))
-	wantDiff(t, "the run", retryFacts{State: run.TimedOut, Attempt: 1, Ended: true, HTTPStatus: 202,
+	fixture.WantDiff(t, "the run", retryFacts{State: run.TimedOut, Attempt: 1, Ended: true, HTTPStatus: 202,
 		Class: run.ClassCallbackTime, Error: "late", Attempts: []run.State{run.TimedOut}}, f.retryFacts(held.Key))
 	wantConflict(t, "complete after the end", f.complete(held.Key, 1, deadline))
 }
 
-func testCallbackHeartbeat(t *testing.T, f *fixture) {
+func testCallbackHeartbeat(t *testing.T, f *wing) {
 	held, start, deadline := f.accepted()
 	half := 50
 	beat := func(now time.Time, progress run.Progress) run.Run {
 		t.Helper()
 		run, err := f.ExtendRun(t.Context(), held.String(), 1, 0, progress, byTarget(now))
-		f.must(err)
+		f.Must(err)
 		return run
 	}
 	at1 := start.Add(30 * time.Minute)
 	r := beat(at1, run.Progress{Text: "half", Percent: &half})
-	wantDiff(t, "its callback", &run.CallbackState{Deadline: at1.Add(within), HeartbeatAt: &at1, Progress: "half", Percent: &half},
+	fixture.WantDiff(t, "its callback", &run.CallbackState{Deadline: at1.Add(within), HeartbeatAt: &at1, Progress: "half", Percent: &half},
 		r.Callback)
-	wantDiff(t, "adopted at its old deadline", 0, len(f.adoptRetries(deadline)))
+	fixture.WantDiff(t, "adopted at its old deadline", 0, len(f.AdoptRetries(deadline)))
 	at2 := start.Add(31 * time.Minute)
-	wantDiff(t, "its callback after another heartbeat",
+	fixture.WantDiff(t, "its callback after another heartbeat",
 		&run.CallbackState{Deadline: at2.Add(within), HeartbeatAt: &at2, Progress: "half", Percent: &half},
 		beat(at2, run.Progress{}).Callback)
 	last := start.Add(run.MostCallbackWait)
 	_, err := f.ExtendRun(t.Context(), held.String(), 1, 30*24*time.Hour, run.Progress{}, byTarget(at2))
-	f.must(err)
-	wantDiff(t, "the longest deadline", last, f.run(held.Key).Callback.Deadline)
+	f.Must(err)
+	fixture.WantDiff(t, "the longest deadline", last, f.RunOf(held.Key).Callback.Deadline)
 	f.adoptEnded(last)
 }
 
-func testCallbackBeforeRecord(t *testing.T, f *fixture) {
-	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+func testCallbackBeforeRecord(t *testing.T, f *wing) {
+	held, start := f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	end := start.Add(500 * time.Millisecond)
-	f.must(f.complete(held.Key, 1, end))
+	f.Must(f.complete(held.Key, 1, end))
 	f.accept(held, start)
-	r := f.run(held.Key)
-	wantDiff(t, "its state", run.Succeeded, r.State)
+	r := f.RunOf(held.Key)
+	fixture.WantDiff(t, "its state", run.Succeeded, r.State)
 	if len(r.Attempts) != 1 || r.Attempts[0].State != run.Succeeded || r.Attempts[0].Late == nil ||
 		r.Attempts[0].Late.State != run.WaitingCallback {
 		t.Errorf("attempts: got %+v, want one that succeeded, with the acceptance as a late result", r.Attempts)
 	}
 }
 
-func testCallbackFailsBeforeRecord(t *testing.T, f *fixture) {
-	held, start := f.claimOne("tick"), t0.Add(time.Minute)
-	f.must(f.fail(held.Key, 1, start))
-	wantDiff(t, "its state", run.Claimed, f.run(held.Key).State)
+func testCallbackFailsBeforeRecord(t *testing.T, f *wing) {
+	held, start := f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
+	f.Must(f.fail(held.Key, 1, start))
+	fixture.WantDiff(t, "its state", run.Claimed, f.RunOf(held.Key).State)
 	f.accept(held, start)
 	adopted := f.adoptEnded(start.Add(time.Second)) // when the response was there
 	if !adopted.Accepted.Failed || adopted.Accepted.Message != "disk full" {
@@ -224,143 +225,143 @@ func testCallbackFailsBeforeRecord(t *testing.T, f *fixture) {
 	}
 }
 
-func testCallbackOfAnotherAttempt(t *testing.T, f *fixture) {
+func testCallbackOfAnotherAttempt(t *testing.T, f *wing) {
 	held, _, due := f.failOnce()
 	wantConflict(t, "complete an attempt that failed", f.complete(held.Key, 1, due))
-	second := f.adoptRetries(due)
+	second := f.AdoptRetries(due)
 	wantConflict(t, "complete the first attempt during the second", f.complete(held.Key, 1, due))
 	wantConflict(t, "complete a third attempt", f.complete(held.Key, 3, due))
 	f.accept(second[0], due)
 	wantConflict(t, "fail the first attempt while the second waits", f.fail(held.Key, 1, due))
-	f.must(f.complete(held.Key, 2, due))
-	wantDiff(t, "the run", []run.State{run.TimedOut, run.Succeeded}, f.retryFacts(held.Key).Attempts)
-	err := f.complete(run.Key{TriggerID: 1, ScheduledAt: t0, Kind: run.KindSchedule}, 1, due)
+	f.Must(f.complete(held.Key, 2, due))
+	fixture.WantDiff(t, "the run", []run.State{run.TimedOut, run.Succeeded}, f.retryFacts(held.Key).Attempts)
+	err := f.complete(run.Key{TriggerID: 1, ScheduledAt: fixture.T0, Kind: run.KindSchedule}, 1, due)
 	if !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("complete a run that never was: got error %v, want ErrNotFound", err)
 	}
 }
 
-func testCallbackCancel(t *testing.T, f *fixture) {
+func testCallbackCancel(t *testing.T, f *wing) {
 	held, start, _ := f.accepted()
 	now := start.Add(time.Minute)
-	f.must(f.CancelRun(t.Context(), held.String(), at(now)))
-	r := f.run(held.Key)
-	wantDiff(t, "its state", run.Cancelled, r.State)
-	wantDiff(t, "its end", &now, r.EndedAt)
+	f.Must(f.CancelRun(t.Context(), held.String(), fixture.At(now)))
+	r := f.RunOf(held.Key)
+	fixture.WantDiff(t, "its state", run.Cancelled, r.State)
+	fixture.WantDiff(t, "its end", &now, r.EndedAt)
 	wantConflict(t, "complete what is cancelled", f.complete(held.Key, 1, now))
 	wantConflict(t, "fail what is cancelled", f.fail(held.Key, 1, now))
 }
 
-func testCallbackRetryRequest(t *testing.T, f *fixture) {
+func testCallbackRetryRequest(t *testing.T, f *wing) {
 	held, start, _ := f.accepted()
-	_, err := f.RetryRun(t.Context(), held.String(), at(start))
+	_, err := f.RetryRun(t.Context(), held.String(), fixture.At(start))
 	wantConflict(t, "retry a run that waits", err)
-	f.must(f.complete(held.Key, 1, start))
-	f.must(f.RetryRun(t.Context(), held.String(), at(start)))
-	adopted := f.adoptIdle(nodeA, start.Add(time.Minute))
+	f.Must(f.complete(held.Key, 1, start))
+	f.Must(f.RetryRun(t.Context(), held.String(), fixture.At(start)))
+	adopted := f.AdoptIdle(fixture.NodeA, start.Add(time.Minute))
 	if len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Accepted != nil {
 		t.Errorf("adopted %+v, want a second attempt to make", adopted)
 	}
 }
 
-func testCallbackPause(t *testing.T, f *fixture) {
+func testCallbackPause(t *testing.T, f *wing) {
 	_, start, deadline := f.accepted()
-	f.must(f.PauseJob(t.Context(), "shop", "tick", "", true, at(start)))
+	f.Must(f.PauseJob(t.Context(), "shop", "tick", "", true, fixture.At(start)))
 	f.adoptEnded(deadline)
 }
 
-func testCallbackDeletedJob(t *testing.T, f *fixture) {
+func testCallbackDeletedJob(t *testing.T, f *wing) {
 	held, start, _ := f.accepted()
-	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(start)))
-	f.must(f.complete(held.Key, 1, start.Add(time.Minute)))
-	wantDiff(t, "its state", run.Succeeded, f.run(held.Key).State)
+	f.Must(f.DeleteJob(t.Context(), "shop", "tick", fixture.At(start)))
+	f.Must(f.complete(held.Key, 1, start.Add(time.Minute)))
+	fixture.WantDiff(t, "its state", run.Succeeded, f.RunOf(held.Key).State)
 }
 
-func testCallbackSlots(t *testing.T, f *fixture) {
-	held := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
-	wantDiff(t, "granted", []int{1}, f.acquire(held[0]))
+func testCallbackSlots(t *testing.T, f *wing) {
+	held := f.Bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
+	fixture.WantDiff(t, "granted", []int{1}, f.AcquireSlots(held[0]))
 	f.accept(held[0], held[0].ScheduledAt)
-	f.must(f.ReleaseSlots(t.Context(), held[:1])) // the attempt is over for its node
-	wantDiff(t, "granted while the first waits", []int{}, f.acquire(held[1]))
+	f.Must(f.ReleaseSlots(t.Context(), held[:1])) // the attempt is over for its node
+	fixture.WantDiff(t, "granted while the first waits", []int{}, f.AcquireSlots(held[1]))
 	slots, err := f.Slots(t.Context(), "shop", "tick")
-	f.must(err)
-	wantDiff(t, "slots that are taken", 1, len(slots))
-	wantDiff(t, "runs to adopt while the first waits", 0, len(f.adoptIdle(nodeA, held[1].ScheduledAt)))
-	f.must(f.complete(held[0].Key, 1, held[1].ScheduledAt))
-	wantDiff(t, "runs to adopt when it is complete", 1, len(f.adoptIdle(nodeA, held[1].ScheduledAt)))
+	f.Must(err)
+	fixture.WantDiff(t, "slots that are taken", 1, len(slots))
+	fixture.WantDiff(t, "runs to adopt while the first waits", 0, len(f.AdoptIdle(fixture.NodeA, held[1].ScheduledAt)))
+	f.Must(f.complete(held[0].Key, 1, held[1].ScheduledAt))
+	fixture.WantDiff(t, "runs to adopt when it is complete", 1, len(f.AdoptIdle(fixture.NodeA, held[1].ScheduledAt)))
 }
 
-func testCallbackReplace(t *testing.T, f *fixture) {
-	held := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyReplace })
-	wantDiff(t, "granted", []int{1}, f.acquire(held[0]))
+func testCallbackReplace(t *testing.T, f *wing) {
+	held := f.Bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyReplace })
+	fixture.WantDiff(t, "granted", []int{1}, f.AcquireSlots(held[0]))
 	f.accept(held[0], held[0].ScheduledAt)
-	f.must(f.ReleaseSlots(t.Context(), held))
-	wantDiff(t, "granted in place of the first", []int{2}, f.acquire(f.claimNext(token2)))
-	wantDiff(t, "the first run", run.Cancelled, f.run(held[0].Key).State)
+	f.Must(f.ReleaseSlots(t.Context(), held))
+	fixture.WantDiff(t, "granted in place of the first", []int{2}, f.AcquireSlots(f.ClaimNext(fixture.Token2)))
+	fixture.WantDiff(t, "the first run", run.Cancelled, f.RunOf(held[0].Key).State)
 }
 
-func testCallbackFixedDelay(t *testing.T, f *fixture) {
+func testCallbackFixedDelay(t *testing.T, f *wing) {
 	f.putDelay("tick")
-	held := f.claim(f.nextAdvance())[0]
+	held := f.ClaimAll(f.NextAdvance())[0]
 	f.accept(held, held.ScheduledAt)
 	waits, err := f.EndedDelays(t.Context(), nil, 10)
-	f.must(err)
-	wantDiff(t, "ended delays while it waits", 0, len(waits))
+	f.Must(err)
+	fixture.WantDiff(t, "ended delays while it waits", 0, len(waits))
 	end := held.ScheduledAt.Add(time.Minute)
-	f.must(f.complete(held.Key, 1, end))
+	f.Must(f.complete(held.Key, 1, end))
 	ended, err := f.EndedDelays(t.Context(), nil, 10)
-	f.must(err)
+	f.Must(err)
 	if len(ended) != 1 || !ended[0].EndedAt.Equal(end) {
 		t.Errorf("ended delays: got %+v, want one that ended at %s", ended, end)
 	}
 }
 
 // The node that records the end of an attempt dies before it has: the next one records the same attempt.
-func testCallbackNodeDies(t *testing.T, f *fixture) {
+func testCallbackNodeDies(t *testing.T, f *wing) {
 	held, start, _ := f.accepted()
 	now := start.Add(time.Minute)
-	f.must(f.fail(held.Key, 1, now))
+	f.Must(f.fail(held.Key, 1, now))
 	adopted := f.adoptEnded(now)
-	again, err := f.Held(t.Context(), nodeA, token2)
-	f.must(err)
-	wantDiff(t, "what the node holds, read again", []run.HeldRun{adopted}, again)
-	f.must(f.SetNodeState(t.Context(), nodeA, dispatcher.NodeDead, at(now)))
-	f.register(nodeB)
-	next, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeB, Token: 103, Limit: 10, Now: now})
-	f.must(err)
+	again, err := f.Held(t.Context(), fixture.NodeA, fixture.Token2)
+	f.Must(err)
+	fixture.WantDiff(t, "what the node holds, read again", []run.HeldRun{adopted}, again)
+	f.Must(f.SetNodeState(t.Context(), fixture.NodeA, dispatcher.NodeDead, fixture.At(now)))
+	f.AddNode(fixture.NodeB)
+	next, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: fixture.NodeB, Token: 103, Limit: 10, Now: now})
+	f.Must(err)
 	if len(next) != 1 || next[0].Attempt != 1 || next[0].Accepted == nil || next[0].Accepted.Message != "disk full" {
 		t.Fatalf("adopted %+v, want the end of the same attempt", next)
 	}
-	wantDiff(t, "lost attempts", 0, len(f.run(held.Key).Attempts))
+	fixture.WantDiff(t, "lost attempts", 0, len(f.RunOf(held.Key).Attempts))
 }
 
-func testCallbackHandedBack(t *testing.T, f *fixture) {
+func testCallbackHandedBack(t *testing.T, f *wing) {
 	held, start, _ := f.accepted()
 	now := start.Add(time.Minute)
-	f.must(f.fail(held.Key, 1, now))
-	f.must(f.Release(t.Context(), []run.HeldRun{f.adoptEnded(now)}))
-	next := f.adoptIdle(nodeA, now)
+	f.Must(f.fail(held.Key, 1, now))
+	f.Must(f.Release(t.Context(), []run.HeldRun{f.adoptEnded(now)}))
+	next := f.AdoptIdle(fixture.NodeA, now)
 	if len(next) != 1 || next[0].Attempt != 1 || next[0].Accepted == nil {
 		t.Errorf("adopted %+v, want the end of the same attempt", next)
 	}
 }
 
-func testCallbackSecondAttempt(t *testing.T, f *fixture) {
+func testCallbackSecondAttempt(t *testing.T, f *wing) {
 	held, _, due := f.failOnce() // its retries end an hour after due
-	second := f.adoptRetries(due)[0]
+	second := f.AdoptRetries(due)[0]
 	deadline := f.accept(second, due)
 	given, err := f.GiveUp(t.Context(), deadline.Add(time.Hour))
-	f.must(err)
-	wantDiff(t, "runs given up", 0, given)
+	f.Must(err)
+	fixture.WantDiff(t, "runs given up", 0, given)
 	adopted := f.adoptEnded(deadline)
-	wantDiff(t, "its attempt", 2, adopted.Attempt)
-	wantDiff(t, "its failures", 1, adopted.Failures)
-	wantDiff(t, "the end of its retries", due.Add(time.Hour), adopted.RetryUntil)
-	wantDiff(t, "its run", held.Key, adopted.Key)
+	fixture.WantDiff(t, "its attempt", 2, adopted.Attempt)
+	fixture.WantDiff(t, "its failures", 1, adopted.Failures)
+	fixture.WantDiff(t, "the end of its retries", due.Add(time.Hour), adopted.RetryUntil)
+	fixture.WantDiff(t, "its run", held.Key, adopted.Key)
 }
 
-func testAwaitedAttempt(t *testing.T, f *fixture) {
-	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+func testAwaitedAttempt(t *testing.T, f *wing) {
+	held, start := f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	const number = 1<<62 + 7
 	missing := func(what, app string) {
 		t.Helper()
@@ -370,39 +371,39 @@ func testAwaitedAttempt(t *testing.T, f *fixture) {
 	}
 	missing("before it waits", "shop")
 	f.acceptAs(held, start, run.Callback{ID: number, Group: "billing", Within: within})
-	f.putApp("other")
+	f.DeclareApp("other")
 	missing("from another app", "other")
 	beat, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{Text: "half"}, byTarget(start))
-	f.must(err)
-	wantDiff(t, "its state", run.WaitingCallback, beat.State)
-	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(start)))
+	f.Must(err)
+	fixture.WantDiff(t, "its state", run.WaitingCallback, beat.State)
+	f.Must(f.DeleteJob(t.Context(), "shop", "tick", fixture.At(start)))
 	got, err := f.AwaitedAttempt(t.Context(), "shop", number)
-	f.must(err)
-	wantDiff(t, "the attempt, of a job that was deleted", run.AwaitedAttempt{Run: held.String(), Attempt: 1, Group: "billing"}, got)
-	f.must(f.complete(held.Key, 1, start))
+	f.Must(err)
+	fixture.WantDiff(t, "the attempt, of a job that was deleted", run.AwaitedAttempt{Run: held.String(), Attempt: 1, Group: "billing"}, got)
+	f.Must(f.complete(held.Key, 1, start))
 	missing("after its end", "shop")
 }
 
-func testCallbackKey(t *testing.T, f *fixture) {
+func testCallbackKey(t *testing.T, f *wing) {
 	first, err := f.CallbackKey(t.Context())
-	f.must(err)
+	f.Must(err)
 	again, err := f.CallbackKey(t.Context())
-	f.must(err)
-	wantDiff(t, "the key, read again", first, again)
-	wantDiff(t, "its bytes", 32, len(first))
+	f.Must(err)
+	fixture.WantDiff(t, "the key, read again", first, again)
+	fixture.WantDiff(t, "its bytes", 32, len(first))
 }
 
-func testCallbackNotIdle(t *testing.T, f *fixture) {
+func testCallbackNotIdle(t *testing.T, f *wing) {
 	_, _, deadline := f.accepted()
-	f.must(f.SetNodeState(t.Context(), nodeA, dispatcher.NodeDead, at(t0)))
-	f.register(nodeB)
-	wantDiff(t, "adopted from its dead node", 0, len(f.adoptIdle(nodeB, deadline.Add(time.Hour))))
+	f.Must(f.SetNodeState(t.Context(), fixture.NodeA, dispatcher.NodeDead, fixture.At(fixture.T0)))
+	f.AddNode(fixture.NodeB)
+	fixture.WantDiff(t, "adopted from its dead node", 0, len(f.AdoptIdle(fixture.NodeB, deadline.Add(time.Hour))))
 }
 
-func testCallbackNotGivenUp(t *testing.T, f *fixture) {
+func testCallbackNotGivenUp(t *testing.T, f *wing) {
 	held, _, deadline := f.accepted()
 	given, err := f.GiveUp(t.Context(), deadline.Add(365*24*time.Hour))
-	f.must(err)
-	wantDiff(t, "runs given up", 0, given)
-	wantDiff(t, "its state", run.WaitingCallback, f.run(held.Key).State)
+	f.Must(err)
+	fixture.WantDiff(t, "runs given up", 0, given)
+	fixture.WantDiff(t, "its state", run.WaitingCallback, f.RunOf(held.Key).State)
 }

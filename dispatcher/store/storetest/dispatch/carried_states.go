@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"encoding/json"
@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // carriedStateTests are those of what the runs of a job leave to the next.
@@ -30,88 +29,70 @@ func carriedStateTests() tests {
 	}
 }
 
-func carries(j *dispatcher.Job) {
-	j.ConcurrencyPolicy, j.CarryState = run.ConcurrencyQueue, true
-}
-
 // returned records that a run succeeded and returned a state for the revision that it was given.
-func (f *fixture) returned(held run.HeldRun, state string, revision int64) {
+func (f *wing) returned(held run.HeldRun, state string, revision int64) {
 	f.Helper()
-	o := outcome(held.ScheduledAt)
+	o := fixture.Outcome(held.ScheduledAt)
 	o.Returned = &run.ReturnedState{State: json.RawMessage(state), Revision: revision}
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, o)}))
-	f.must(f.ReleaseSlots(f.Context(), []run.HeldRun{held}))
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(held, o)}))
+	f.Must(f.ReleaseSlots(f.Context(), []run.HeldRun{held}))
 }
 
-// expectState compares the state of the job "tick", without its times.
-func (f *fixture) expectState(want run.CarriedState) {
-	f.Helper()
-	got, err := f.CarriedState(f.Context(), "shop", "tick")
-	f.must(err)
-	if (got.UpdatedAt == nil) != (want.Revision == 0) {
-		f.Errorf("updated at %v, want a time exactly if there was a change", got.UpdatedAt)
-	}
-	got.UpdatedAt = nil
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.Errorf("state (-want +got):\n%s", diff)
-	}
-}
-
-func testCarriedStateKept(t *testing.T, f *fixture) {
-	runs := f.bounded(3, carries)
-	f.expectState(run.CarriedState{State: json.RawMessage("null")})
-	f.expect("the first", f.acquire(runs[0]), []int{1})
+func testCarriedStateKept(t *testing.T, f *wing) {
+	runs := f.Bounded(3, fixture.Carries)
+	f.ExpectState(run.CarriedState{State: json.RawMessage("null")})
+	f.Expect("the first", f.AcquireSlots(runs[0]), []int{1})
 	f.returned(runs[0], `{"n":1}`, 0)
-	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 
-	failed := outcome(runs[1].ScheduledAt)
+	failed := fixture.Outcome(runs[1].ScheduledAt)
 	failed.State, failed.Class = run.Failed, run.ClassHTTP5xx
 	failed.Returned = &run.ReturnedState{State: json.RawMessage(`{"n":9}`), Revision: 1}
-	f.expect("the second", f.acquire(runs[1]), []int{2})
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(runs[1], failed)}))
-	f.must(f.ReleaseSlots(f.Context(), []run.HeldRun{runs[1]}))
-	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	f.Expect("the second", f.AcquireSlots(runs[1]), []int{2})
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(runs[1], failed)}))
+	f.Must(f.ReleaseSlots(f.Context(), []run.HeldRun{runs[1]}))
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 
-	f.expect("the third", f.acquire(runs[2]), []int{3})
+	f.Expect("the third", f.AcquireSlots(runs[2]), []int{3})
 	f.returned(runs[2], "null", 1)
-	f.expectState(run.CarriedState{State: json.RawMessage("null"), Revision: 2, Run: runs[2].String()})
+	f.ExpectState(run.CarriedState{State: json.RawMessage("null"), Revision: 2, Run: runs[2].String()})
 	states, err := f.CarriedStatesByID(f.Context(), []int64{runs[0].JobID, 1})
-	f.must(err)
+	f.Must(err)
 	if got := states[runs[0].JobID]; len(states) != 1 || got.Revision != 2 {
 		t.Errorf("states by id %v, want that of the job, of revision 2", states)
 	}
 }
 
-func testCarriedStateFenced(_ *testing.T, f *fixture) {
-	runs := f.bounded(1, carries)
-	f.acquire(runs[0])
+func testCarriedStateFenced(_ *testing.T, f *wing) {
+	runs := f.Bounded(1, fixture.Carries)
+	f.AcquireSlots(runs[0])
 	stale := runs[0]
 	stale.Token++
 	f.returned(stale, `{"late":true}`, 0)
-	f.expectState(run.CarriedState{State: json.RawMessage("null")})
+	f.ExpectState(run.CarriedState{State: json.RawMessage("null")})
 	f.returned(runs[0], `{"n":1}`, 0)
 	f.returned(runs[0], `{"again":true}`, 1) // recorded once more
-	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 }
 
-func testCarriedStateOvertaken(t *testing.T, f *fixture) {
-	runs := f.bounded(2, carries)
-	f.acquire(runs[0])
-	set, err := f.SetCarriedState(f.Context(), "shop", "tick", json.RawMessage(`{"n":100}`), at(t0.Add(2*time.Minute)))
-	f.must(err)
+func testCarriedStateOvertaken(t *testing.T, f *wing) {
+	runs := f.Bounded(2, fixture.Carries)
+	f.AcquireSlots(runs[0])
+	set, err := f.SetCarriedState(f.Context(), "shop", "tick", json.RawMessage(`{"n":100}`), fixture.At(fixture.T0.Add(2*time.Minute)))
+	f.Must(err)
 	f.returned(runs[0], `{"n":1}`, 0)
 	want := run.CarriedState{State: json.RawMessage(`{"n":100}`), Revision: 1, SetBy: "test", DiscardedRun: runs[0].String()}
-	f.expectState(want)
-	if r := f.run(runs[0].Key); r.State != run.Succeeded {
+	f.ExpectState(want)
+	if r := f.RunOf(runs[0].Key); r.State != run.Succeeded {
 		t.Errorf("the run whose state was discarded is %s, want succeeded", r.State)
 	}
-	f.acquire(runs[1])
+	f.AcquireSlots(runs[1])
 	f.returned(runs[1], `{"n":101}`, set.Revision)
-	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":101}`), Revision: 2, Run: runs[1].String()})
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":101}`), Revision: 2, Run: runs[1].String()})
 }
 
-func testCarriedStateSet(t *testing.T, f *fixture) {
-	f.bounded(1, carries)
+func testCarriedStateSet(t *testing.T, f *wing) {
+	f.Bounded(1, fixture.Carries)
 	set := func(state string, change input.Change) error {
 		var value json.RawMessage
 		if state != "" {
@@ -120,7 +101,7 @@ func testCarriedStateSet(t *testing.T, f *fixture) {
 		_, err := f.SetCarriedState(f.Context(), "shop", "tick", value, change)
 		return err
 	}
-	absent, first := at(t0), at(t0)
+	absent, first := fixture.At(fixture.T0), fixture.At(fixture.T0)
 	absent.IfAbsent, first.IfRevision = true, 1
 	for _, step := range []struct {
 		what, state string
@@ -131,51 +112,51 @@ func testCarriedStateSet(t *testing.T, f *fixture) {
 		{"set where there is one", `1`, absent, dispatcher.ErrPrecondition},
 		{"set again by its revision", `2`, first, nil},
 		{"clear by a stale revision", "", first, dispatcher.ErrPrecondition},
-		{"clear", "", at(t0), nil},
+		{"clear", "", fixture.At(fixture.T0), nil},
 		{"set once it was cleared", `[3]`, absent, nil},
 	} {
 		if err := set(step.state, step.change); !errors.Is(err, step.want) {
 			t.Errorf("%s: got %v, want %v", step.what, err, step.want)
 		}
 	}
-	f.expectState(run.CarriedState{State: json.RawMessage(`[3]`), Revision: 4, SetBy: "test"})
-	if err := set(`"`+strings.Repeat("x", run.MaxCarriedState)+`"`, at(t0)); err == nil {
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`[3]`), Revision: 4, SetBy: "test"})
+	if err := set(`"`+strings.Repeat("x", run.MaxCarriedState)+`"`, fixture.At(fixture.T0)); err == nil {
 		t.Error("a state that is too long was stored")
 	}
-	plain := job("plain", nil)
-	f.put(plain, t0)
+	plain := fixture.Job("plain", nil)
+	f.Put(plain, fixture.T0)
 	var problems input.Problems
-	if _, err := f.SetCarriedState(f.Context(), "shop", "plain", json.RawMessage(`1`), at(t0)); !errors.As(err, &problems) {
+	if _, err := f.SetCarriedState(f.Context(), "shop", "plain", json.RawMessage(`1`), fixture.At(fixture.T0)); !errors.As(err, &problems) {
 		t.Errorf("state of a job that carries none: got %v, want Problems", err)
 	}
 	if _, err := f.CarriedState(f.Context(), "shop", "none"); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("state of a job that does not exist: got %v, want ErrNotFound", err)
 	}
-	entries := f.auditLog(access.AuditQuery{Action: "set state"})
+	entries := f.AuditLog(access.AuditQuery{Action: "set state"})
 	if text := fmt.Sprint(entries); len(entries) != 3 || strings.Contains(text, "[3]") {
 		t.Errorf("audit log %v, want three entries without values", entries)
 	}
 }
 
-func testCarriedStateOfCallback(t *testing.T, f *fixture) {
-	runs := f.bounded(2, carries)
+func testCarriedStateOfCallback(t *testing.T, f *wing) {
+	runs := f.Bounded(2, fixture.Carries)
 	complete := func(held run.HeldRun, state string) error {
 		_, err := f.CompleteRun(f.Context(), held.String(), held.Attempt, run.CallbackResult{State: json.RawMessage(state)},
 			byTarget(held.ScheduledAt.Add(5*time.Second)))
 		return err
 	}
-	f.acquire(runs[0])
+	f.AcquireSlots(runs[0])
 	f.acceptAs(runs[0], runs[0].ScheduledAt, run.Callback{Within: within, StateRevision: new(int64)})
-	f.must(complete(runs[0], `{"n":1}`))
-	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
-	if shown := f.run(runs[0].Key); len(shown.Attempts) != 1 || shown.Attempts[0].Response == nil ||
+	f.Must(complete(runs[0], `{"n":1}`))
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	if shown := f.RunOf(runs[0].Key); len(shown.Attempts) != 1 || shown.Attempts[0].Response == nil ||
 		string(shown.Attempts[0].Response.State) != `{"n":1}` {
 		t.Errorf("attempts %+v, want the state that was returned", shown.Attempts)
 	}
-	f.must(complete(runs[0], `{"n":2}`)) // a repetition changes nothing
-	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
+	f.Must(complete(runs[0], `{"n":2}`)) // a repetition changes nothing
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 
-	f.acquire(runs[1])
+	f.AcquireSlots(runs[1])
 	f.accept(runs[1], runs[1].ScheduledAt) // its job carried no state when it began
 	var problems input.Problems
 	if err := complete(runs[1], `{"n":2}`); !errors.As(err, &problems) {
@@ -183,54 +164,54 @@ func testCarriedStateOfCallback(t *testing.T, f *fixture) {
 	}
 }
 
-func testCarriedStateBeforeRecord(_ *testing.T, f *fixture) {
-	runs := f.bounded(2, carries)
+func testCarriedStateBeforeRecord(_ *testing.T, f *wing) {
+	runs := f.Bounded(2, fixture.Carries)
 	complete := func(held run.HeldRun, state string) {
 		f.Helper()
-		f.must(f.CompleteRun(f.Context(), held.String(), held.Attempt, run.CallbackResult{State: json.RawMessage(state)},
+		f.Must(f.CompleteRun(f.Context(), held.String(), held.Attempt, run.CallbackResult{State: json.RawMessage(state)},
 			byTarget(held.ScheduledAt.Add(5*time.Second))))
-		f.must(f.ReleaseSlots(f.Context(), []run.HeldRun{held}))
+		f.Must(f.ReleaseSlots(f.Context(), []run.HeldRun{held}))
 	}
-	f.acquire(runs[0])
+	f.AcquireSlots(runs[0])
 	complete(runs[0], `{"n":1}`)
-	f.acquire(runs[1])
-	f.must(f.SetCarriedState(f.Context(), "shop", "tick", json.RawMessage(`{"n":7}`), at(runs[1].ScheduledAt.Add(time.Second))))
+	f.AcquireSlots(runs[1])
+	f.Must(f.SetCarriedState(f.Context(), "shop", "tick", json.RawMessage(`{"n":7}`), fixture.At(runs[1].ScheduledAt.Add(time.Second))))
 	complete(runs[1], `{"n":2}`)
-	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":7}`), Revision: 2, SetBy: "test", DiscardedRun: runs[1].String()})
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":7}`), Revision: 2, SetBy: "test", DiscardedRun: runs[1].String()})
 }
 
-func testCarriedStateOfRenamed(t *testing.T, f *fixture) {
-	runs := f.bounded(1, carries)
-	f.acquire(runs[0])
+func testCarriedStateOfRenamed(t *testing.T, f *wing) {
+	runs := f.Bounded(1, fixture.Carries)
+	f.AcquireSlots(runs[0])
 	f.returned(runs[0], `{"n":1}`, 0)
-	_, err := f.RenameJob(f.Context(), "shop", "tick", dispatcher.JobRename{Name: "tock"}, at(t0.Add(time.Hour)))
-	f.must(err)
+	_, err := f.RenameJob(f.Context(), "shop", "tick", dispatcher.JobRename{Name: "tock"}, fixture.At(fixture.T0.Add(time.Hour)))
+	f.Must(err)
 	if got, err := f.CarriedState(f.Context(), "shop", "tock"); err != nil || got.Revision != 1 {
 		t.Errorf("state under the new name: %+v, %v; want that of revision 1", got, err)
 	}
-	f.must(f.DeleteJob(f.Context(), "shop", "tock", at(t0.Add(2*time.Hour))))
+	f.Must(f.DeleteJob(f.Context(), "shop", "tock", fixture.At(fixture.T0.Add(2*time.Hour))))
 	if _, err := f.CarriedState(f.Context(), "shop", "tock"); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("state of a deleted job: got %v, want ErrNotFound", err)
 	}
-	f.purge(t0.Add(400 * 24 * time.Hour))
+	f.PurgeAll(fixture.T0.Add(400 * 24 * time.Hour))
 	states, err := f.CarriedStatesByID(f.Context(), []int64{runs[0].JobID})
 	if err != nil || len(states) != 0 {
 		t.Errorf("states once the job is purged: %v, %v; want none", states, err)
 	}
 }
 
-func testCarriedStateExported(t *testing.T, f *fixture) {
-	runs := f.bounded(1, carries)
-	f.acquire(runs[0])
+func testCarriedStateExported(t *testing.T, f *wing) {
+	runs := f.Bounded(1, fixture.Carries)
+	f.AcquireSlots(runs[0])
 	f.returned(runs[0], `{"n":1}`, 0)
-	f.must(f.PutApp(f.Context(), access.App{Name: "shop"}, at(t0.Add(time.Hour))))
+	f.Must(f.PutApp(f.Context(), access.App{Name: "shop"}, fixture.At(fixture.T0.Add(time.Hour))))
 	export, err := f.ExportApp(f.Context(), "shop")
-	f.must(err)
+	f.Must(err)
 	if got := export.Jobs[0].CarriedState; string(got) != `{"n":1}` {
 		t.Errorf("exported state %s, want that of the job", got)
 	}
-	f.must(f.DeleteJob(f.Context(), "shop", "tick", at(t0.Add(time.Hour))))
-	f.must(f.DeleteApp(f.Context(), "shop", at(t0.Add(time.Hour))))
-	f.must(f.ImportApp(f.Context(), export, at(t0.Add(2*time.Hour))))
-	f.expectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 2, SetBy: "test"})
+	f.Must(f.DeleteJob(f.Context(), "shop", "tick", fixture.At(fixture.T0.Add(time.Hour))))
+	f.Must(f.DeleteApp(f.Context(), "shop", fixture.At(fixture.T0.Add(time.Hour))))
+	f.Must(f.ImportApp(f.Context(), export, fixture.At(fixture.T0.Add(2*time.Hour))))
+	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 2, SetBy: "test"})
 }

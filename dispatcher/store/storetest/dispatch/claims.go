@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -35,13 +36,13 @@ func claimTests() tests {
 
 // testAdvanceWithoutJob claims and settles fires without saying which job they are of. Their triggers are quarantined, and the
 // other fire of the batch is claimed.
-func testAdvanceWithoutJob(t *testing.T, f *fixture) {
+func testAdvanceWithoutJob(t *testing.T, f *wing) {
 	for _, name := range []string{"claimed", "settled", "whole"} {
-		f.put(job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))}), t0)
+		f.Put(fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))}), fixture.T0)
 	}
 	without := map[string]dispatcher.Advance{}
-	for _, due := range f.dueAll(minutes(1)) {
-		one := f.advance(due)
+	for _, due := range f.DueAll(fixture.Minutes(1)) {
+		one := f.Advance(due)
 		for _, name := range []string{"claimed", "settled", "whole"} {
 			if one.JobID == run.JobID("shop", name) {
 				without[name] = one
@@ -50,19 +51,19 @@ func testAdvanceWithoutJob(t *testing.T, f *fixture) {
 	}
 	claimed, settled, whole := without["claimed"], without["settled"], without["whole"]
 	claimed.JobID, settled.JobID = 0, 0
-	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Now: minutes(1),
+	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: fixture.NodeA, Token: fixture.Token1, Now: fixture.Minutes(1),
 		Advances: []dispatcher.Advance{claimed, whole}})
-	f.must(err)
+	f.Must(err)
 	if len(held) != 1 || held[0].JobID != whole.JobID {
 		t.Errorf("claimed %v, want 1 run of job %d", held, whole.JobID)
 	}
 	skip := dispatcher.Settlement{Advance: settled, To: settled.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}
-	_, err = f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: minutes(2),
+	_, err = f.Settle(t.Context(), dispatcher.SettleBatch{Node: fixture.NodeA, Token: fixture.Token1, Now: fixture.Minutes(2),
 		Settlements: []dispatcher.Settlement{skip}})
-	f.must(err)
+	f.Must(err)
 	for name, advance := range map[string]dispatcher.Advance{"claimed": claimed, "settled": settled} {
 		job, err := f.Job(t.Context(), "shop", name)
-		f.must(err)
+		f.Must(err)
 		if tick := job.Triggers["tick"]; tick.State != dispatcher.TriggerError ||
 			!strings.Contains(tick.Error, fmt.Sprintf("trigger %d: JobID is 0", advance.TriggerID)) {
 			t.Errorf("%s: the trigger is %s with error %q, want one that says that JobID is 0", name, tick.State, tick.Error)
@@ -70,82 +71,82 @@ func testAdvanceWithoutJob(t *testing.T, f *fixture) {
 	}
 }
 
-func testClaim(t *testing.T, f *fixture) {
-	trigger := every(time.Minute, t0.Add(time.Minute))
+func testClaim(t *testing.T, f *wing) {
+	trigger := fixture.Every(time.Minute, fixture.T0.Add(time.Minute))
 	trigger.RepeatCount = 2
-	f.put(job("tick", map[string]dispatcher.Trigger{"tick": trigger}), t0)
+	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"tick": trigger}), fixture.T0)
 	id := run.TriggerID("shop", "tick", "tick")
 
 	// The first fire has no previous one.
-	first := f.nextAdvance()
+	first := f.NextAdvance()
 	if !first.Prev.IsZero() {
 		t.Fatalf("the first fire has a previous one at %s", first.Prev)
 	}
 	want := run.HeldRun{
-		Key:   run.Key{TriggerID: id, ScheduledAt: t0.Add(time.Minute), Kind: run.KindSchedule},
-		JobID: run.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1, ClaimedAt: t0.Add(time.Minute),
+		Key:   run.Key{TriggerID: id, ScheduledAt: fixture.T0.Add(time.Minute), Kind: run.KindSchedule},
+		JobID: run.JobID("shop", "tick"), Revision: 1, Token: fixture.Token1, Attempt: 1, ClaimedAt: fixture.T0.Add(time.Minute),
 	}
-	if diff := cmp.Diff([]run.HeldRun{want}, f.claim(first)); diff != "" {
+	if diff := cmp.Diff([]run.HeldRun{want}, f.ClaimAll(first)); diff != "" {
 		t.Error("first claim (-want +got):\n" + diff)
 	}
-	r := f.run(want.Key)
+	r := f.RunOf(want.Key)
 	installation, err := f.Installation(t.Context())
-	f.must(err)
-	node, claimedAt := nodeA, t0.Add(time.Minute)
+	f.Must(err)
+	node, claimedAt := fixture.NodeA, fixture.T0.Add(time.Minute)
 	if diff := cmp.Diff(run.Run{
 		ID: want.String(), App: "shop", Job: "tick", Trigger: "tick", Kind: run.KindSchedule, ScheduledAt: want.ScheduledAt,
 		Revision: 1, State: run.Claimed, Attempt: 1, Node: &node, ClaimedAt: &claimedAt,
-		EventID: f.prepared(want.JobID).EventID(installation, "tick", want.ScheduledAt, run.KindSchedule),
+		EventID: f.Prepared(want.JobID).EventID(installation, "tick", want.ScheduledAt, run.KindSchedule),
 	}, r); diff != "" {
 		t.Error("the run (-want +got):\n" + diff)
 	}
 
 	// The last fire completes the trigger and still yields its run.
-	last := f.nextAdvance()
+	last := f.NextAdvance()
 	if !last.Then.IsZero() || !last.Prev.Equal(first.Next) {
 		t.Fatalf("the last fire: got %+v, want one after %s and none after it", last, first.Next)
 	}
-	if held := f.claim(last); len(held) != 1 {
+	if held := f.ClaimAll(last); len(held) != 1 {
 		t.Fatalf("the last fire: %d runs, want 1", len(held))
 	}
 	j, err := f.Job(t.Context(), "shop", "tick")
-	f.must(err)
+	f.Must(err)
 	if got := j.Triggers["tick"]; got.State != dispatcher.TriggerComplete || got.NextFireTime != nil || !got.PrevFireTime.Equal(last.Next) {
 		t.Errorf("after the last fire: got %+v, want complete", got)
 	}
-	if len(f.dueAll(t0.Add(48*time.Hour))) != 0 {
+	if len(f.DueAll(fixture.T0.Add(48*time.Hour))) != 0 {
 		t.Error("after the last fire triggers are due")
 	}
 
-	if held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token()}); err != nil || len(held) != 0 {
+	if held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: fixture.NodeA, Token: f.NextToken()}); err != nil || len(held) != 0 {
 		t.Errorf("empty claim: got %v, %v", held, err)
 	}
 }
 
 // The poll learns how long an attempt may take, also after the job was changed.
-func testDueTimeout(t *testing.T, f *fixture) {
-	j := job("report", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+func testDueTimeout(t *testing.T, f *wing) {
+	j := fixture.Job("report", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
 	for _, timeout := range []input.Duration{target.DefaultTimeout, input.Duration(5 * time.Minute)} {
 		j.Target.Webhook.Timeout = timeout
-		f.put(j, t0)
-		if due := f.dueAll(t0.Add(time.Hour)); len(due) != 1 || due[0].Timeout != timeout.Std() {
+		f.Put(j, fixture.T0)
+		if due := f.DueAll(fixture.T0.Add(time.Hour)); len(due) != 1 || due[0].Timeout != timeout.Std() {
 			t.Errorf("timeout %s: got %+v, want one trigger with it", timeout, due)
 		}
 	}
 }
 
 // Of any number of claimers of a fire, one wins.
-func testClaimRace(t *testing.T, f *fixture) {
+func testClaimRace(t *testing.T, f *wing) {
 	const jobs, claimers = 20, 4
 	triggers := map[string]dispatcher.Trigger{}
 	for i := range jobs {
-		triggers[string(rune('a'+i))] = every(time.Minute, t0.Add(time.Minute))
+		triggers[string(rune('a'+i))] = fixture.Every(time.Minute, fixture.T0.Add(time.Minute))
 	}
-	f.put(job("tick", triggers), t0)
+	f.Put(fixture.Job("tick", triggers), fixture.T0)
 	for round := range 3 {
 		var advances []dispatcher.Advance
-		for i, d := range f.dueAll(t0.Add(time.Hour)) {
-			a := f.advance(d)
+		for i, d := range f.DueAll(fixture.T0.Add(time.Hour)) {
+			a := f.Advance(d)
 			a.Live = i%3 == 0
 			advances = append(advances, a)
 		}
@@ -158,7 +159,7 @@ func testClaimRace(t *testing.T, f *fixture) {
 					slices.Reverse(mine)
 				}
 				var err error
-				won[i], err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: run.Token(100*round + i + 1),
+				won[i], err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: fixture.NodeA, Token: run.Token(100*round + i + 1),
 					Advances: mine, Now: advances[0].Next})
 				if err != nil {
 					t.Error(err)
@@ -187,45 +188,45 @@ func testClaimRace(t *testing.T, f *fixture) {
 }
 
 // What changed since the poll makes a claim lose, without an error.
-func testLostClaims(t *testing.T, f *fixture) {
+func testLostClaims(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putEvery("tick", time.Minute)
+	f.PutEvery("tick", time.Minute)
 	lose := func(what string, a dispatcher.Advance, before, after func()) {
 		t.Helper()
 		before()
-		if held := f.claim(a); len(held) != 0 {
+		if held := f.ClaimAll(a); len(held) != 0 {
 			t.Errorf("%s: the claim won", what)
 		}
 		after()
 	}
 	nothing := func() {}
 	pause := func(trigger string, paused bool) func() {
-		return func() { f.must(f.PauseJob(ctx, "shop", "tick", trigger, paused, at(t0))) }
+		return func() { f.Must(f.PauseJob(ctx, "shop", "tick", trigger, paused, fixture.At(fixture.T0))) }
 	}
-	lose("job paused", f.nextAdvance(), pause("", true), pause("", false))
-	lose("trigger paused", f.nextAdvance(), pause("tick", true), pause("tick", false))
-	lose("paused and resumed", f.nextAdvance(), func() { pause("", true)(); pause("", false)() }, nothing)
-	lose("edited", f.nextAdvance(), func() { f.editEvery("tick", time.Minute) }, nothing)
+	lose("job paused", f.NextAdvance(), pause("", true), pause("", false))
+	lose("trigger paused", f.NextAdvance(), pause("tick", true), pause("tick", false))
+	lose("paused and resumed", f.NextAdvance(), func() { pause("", true)(); pause("", false)() }, nothing)
+	lose("edited", f.NextAdvance(), func() { f.EditEvery("tick", time.Minute) }, nothing)
 	enable := func(enabled bool) func() {
 		return func() {
-			f.must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: enabled}}, at(t0)))
+			f.Must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: enabled}}, fixture.At(fixture.T0)))
 		}
 	}
-	lose("app disabled", f.nextAdvance(), enable(false), enable(true))
+	lose("app disabled", f.NextAdvance(), enable(false), enable(true))
 	state := func(s dispatcher.NodeState) func() {
-		return func() { f.must(f.SetNodeState(ctx, nodeA, s, at(t0))) }
+		return func() { f.Must(f.SetNodeState(ctx, fixture.NodeA, s, fixture.At(fixture.T0))) }
 	}
-	lose("node paused", f.nextAdvance(), state(dispatcher.NodePaused), state(dispatcher.NodeActive))
-	lose("node draining", f.nextAdvance(), state(dispatcher.NodeDraining), state(dispatcher.NodeActive))
-	wrong := f.nextAdvance()
-	wrong.Prev = t0
+	lose("node paused", f.NextAdvance(), state(dispatcher.NodePaused), state(dispatcher.NodeActive))
+	lose("node draining", f.NextAdvance(), state(dispatcher.NodeDraining), state(dispatcher.NodeActive))
+	wrong := f.NextAdvance()
+	wrong.Prev = fixture.T0
 	lose("another previous fire", wrong, nothing, nothing)
-	wrong = f.nextAdvance()
+	wrong = f.NextAdvance()
 	wrong.Next = wrong.Next.Add(time.Millisecond)
 	lose("another next fire", wrong, nothing, nothing)
 
-	a := f.nextAdvance()
-	early := dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Lead: 50 * time.Millisecond,
+	a := f.NextAdvance()
+	early := dispatcher.ClaimBatch{Node: fixture.NodeA, Token: f.NextToken(), Lead: 50 * time.Millisecond,
 		Advances: []dispatcher.Advance{a}, Now: a.Next.Add(-51 * time.Millisecond)}
 	if held, err := f.Claim(ctx, early); err != nil || len(held) != 0 {
 		t.Errorf("too early: got %v, %v, want none", held, err)
@@ -235,26 +236,27 @@ func testLostClaims(t *testing.T, f *fixture) {
 		t.Errorf("within the lead: got %v, %v, want 1", held, err)
 	}
 	lose("claimed", a, nothing, nothing)
-	lose("deleted", f.nextAdvance(), func() { f.must(f.DeleteJob(ctx, "shop", "tick", at(t0))) }, nothing)
+	lose("deleted", f.NextAdvance(), func() { f.Must(f.DeleteJob(ctx, "shop", "tick", fixture.At(fixture.T0))) }, nothing)
 	// Declared again at a time before that fire: it has its run already and gets no second one.
-	f.putEvery("tick", time.Minute)
-	if again := f.nextAdvance(); !again.Next.After(a.Next) {
+	f.PutEvery("tick", time.Minute)
+	if again := f.NextAdvance(); !again.Next.After(a.Next) {
 		t.Errorf("declared again, it fires at %s, want it past %s, which has its run", again.Next, a.Next)
 	}
 }
 
-func testClaimByDatabaseTime(t *testing.T, f *fixture) {
+func testClaimByDatabaseTime(t *testing.T, f *wing) {
 	ctx := t.Context()
 	now, err := f.Clock(ctx)
-	f.must(err)
+	f.Must(err)
 	start := now.Truncate(time.Second).Add(time.Hour)
-	f.put(job("tick", map[string]dispatcher.Trigger{"tick": every(time.Hour, start)}), time.Time{})
+	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Hour, start)}), time.Time{})
 	due, err := f.Due(ctx, dispatcher.DueQuery{Until: start, Limit: 10})
-	f.must(err)
+	f.Must(err)
 	if len(due) != 1 {
 		t.Fatalf("%d triggers are due within the hour, want 1", len(due))
 	}
-	batch := dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: []dispatcher.Advance{f.advance(due[0])}, Lead: 30 * time.Minute}
+	batch := dispatcher.ClaimBatch{Node: fixture.NodeA, Token: fixture.Token1, Advances: []dispatcher.Advance{f.Advance(due[0])},
+		Lead: 30 * time.Minute}
 	if held, err := f.Claim(ctx, batch); err != nil || len(held) != 0 {
 		t.Errorf("half an hour early: got %v, %v, want none", held, err)
 	}
@@ -263,56 +265,56 @@ func testClaimByDatabaseTime(t *testing.T, f *fixture) {
 	if err != nil || len(held) != 1 {
 		t.Fatalf("within the lead: got %v, %v, want 1", held, err)
 	}
-	if off := f.run(held[0].Key).ClaimedAt.Sub(now); off < 0 || off > time.Minute {
+	if off := f.RunOf(held[0].Key).ClaimedAt.Sub(now); off < 0 || off > time.Minute {
 		t.Errorf("claimed %s after the clock was read", off)
 	}
 }
 
-func testHeld(t *testing.T, f *fixture) {
+func testHeld(t *testing.T, f *wing) {
 	ctx := t.Context()
-	held := f.claimOne("tick")
-	got, err := f.Held(ctx, nodeA, token1)
-	f.must(err)
+	held := f.ClaimOne("tick")
+	got, err := f.Held(ctx, fixture.NodeA, fixture.Token1)
+	f.Must(err)
 	if diff := cmp.Diff([]run.HeldRun{held}, got); diff != "" {
 		t.Error("under its token (-want +got):\n" + diff)
 	}
-	if got, err = f.Held(ctx, nodeA, token2); err != nil || len(got) != 0 {
+	if got, err = f.Held(ctx, fixture.NodeA, fixture.Token2); err != nil || len(got) != 0 {
 		t.Errorf("under another token: got %v, %v, want none", got, err)
 	}
-	if got, err = f.Held(ctx, nodeA, 0); err != nil || len(got) != 0 {
+	if got, err = f.Held(ctx, fixture.NodeA, 0); err != nil || len(got) != 0 {
 		t.Errorf("under any token: got %v, %v, want none, because the response to the claim came", got, err)
 	}
-	if got, err = f.Held(ctx, nodeB, token1); err != nil || len(got) != 0 {
+	if got, err = f.Held(ctx, fixture.NodeB, fixture.Token1); err != nil || len(got) != 0 {
 		t.Errorf("by another node: got %v, %v, want none", got, err)
 	}
-	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(t0))}))
-	if got, err = f.Held(ctx, nodeA, token1); err != nil || len(got) != 0 {
+	f.Must(f.Record(ctx, []dispatcher.Record{fixture.Record(held, fixture.Outcome(fixture.T0))}))
+	if got, err = f.Held(ctx, fixture.NodeA, fixture.Token1); err != nil || len(got) != 0 {
 		t.Errorf("recorded: got %v, %v, want none", got, err)
 	}
 }
 
-func testSettle(t *testing.T, f *fixture) {
+func testSettle(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putEvery("tick", time.Minute)
-	now := t0.Add(10*time.Minute + time.Second)
-	a := f.nextAdvance()
-	a.Then = t0.Add(11 * time.Minute)
+	f.PutEvery("tick", time.Minute)
+	now := fixture.T0.Add(10*time.Minute + time.Second)
+	a := f.NextAdvance()
+	a.Then = fixture.T0.Add(11 * time.Minute)
 	s := dispatcher.Settlement{
-		Advance: a, To: t0.Add(10 * time.Minute), Count: 10, Decision: dispatcher.DecisionFireOnce,
-		Reason: "nobody was there", CatchUp: t0.Add(10 * time.Minute),
+		Advance: a, To: fixture.T0.Add(10 * time.Minute), Count: 10, Decision: dispatcher.DecisionFireOnce,
+		Reason: "nobody was there", CatchUp: fixture.T0.Add(10 * time.Minute),
 	}
-	batch := dispatcher.SettleBatch{Node: nodeA, Token: token1, Settlements: []dispatcher.Settlement{s}, Now: now}
+	batch := dispatcher.SettleBatch{Node: fixture.NodeA, Token: fixture.Token1, Settlements: []dispatcher.Settlement{s}, Now: now}
 	held, err := f.Settle(ctx, batch)
-	f.must(err)
+	f.Must(err)
 	key := run.Key{TriggerID: a.TriggerID, ScheduledAt: s.CatchUp, Kind: run.KindCatchUp}
 	if diff := cmp.Diff([]run.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
-		Token: token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
+		Token: fixture.Token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
 		t.Error("catch-up run (-want +got):\n" + diff)
 	}
 	if held, err = f.Settle(ctx, batch); err != nil || len(held) != 0 {
 		t.Errorf("settled twice: got %v, %v, want none", held, err)
 	}
-	next := f.nextAdvance()
+	next := f.NextAdvance()
 	if !next.Next.Equal(a.Then) || !next.Prev.Equal(a.Next) {
 		t.Errorf("after settling: next %s and previous %s, want %s and %s", next.Next, next.Prev, a.Then, a.Next)
 	}
@@ -320,17 +322,17 @@ func testSettle(t *testing.T, f *fixture) {
 	// A decision to skip makes no run; a paused trigger is not settled.
 	skip := dispatcher.Settlement{Advance: next, To: next.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}
 	batch.Settlements, batch.Now = []dispatcher.Settlement{skip}, next.Next.Add(time.Hour)
-	f.must(f.PauseJob(ctx, "shop", "tick", "", true, at(t0)))
-	f.must(f.Settle(ctx, batch))
-	f.must(f.PauseJob(ctx, "shop", "tick", "", false, at(t0)))
-	skip.Advance = f.nextAdvance()
+	f.Must(f.PauseJob(ctx, "shop", "tick", "", true, fixture.At(fixture.T0)))
+	f.Must(f.Settle(ctx, batch))
+	f.Must(f.PauseJob(ctx, "shop", "tick", "", false, fixture.At(fixture.T0)))
+	skip.Advance = f.NextAdvance()
 	batch.Settlements = []dispatcher.Settlement{skip}
 	if held, err = f.Settle(ctx, batch); err != nil || len(held) != 0 {
 		t.Errorf("skip: got runs %v, %v, want none", held, err)
 	}
 	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
-	f.must(err)
-	node := nodeA
+	f.Must(err)
+	node := fixture.NodeA
 	job, trigger := run.JobID("shop", "tick"), run.TriggerID("shop", "tick", "tick")
 	want := []dispatcher.Misfire{
 		{App: "shop", Job: "tick", Trigger: "tick", JobID: job, TriggerID: trigger, From: next.Next, To: next.Next, Count: 1,
@@ -343,24 +345,24 @@ func testSettle(t *testing.T, f *fixture) {
 	}
 }
 
-func testQuarantine(t *testing.T, f *fixture) {
+func testQuarantine(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putEvery("tick", time.Minute)
-	a := f.nextAdvance()
-	f.must(f.Quarantine(ctx, a.TriggerID, a.Revision+1, "of another revision"))
-	if len(f.dueAll(a.Next)) != 1 {
+	f.PutEvery("tick", time.Minute)
+	a := f.NextAdvance()
+	f.Must(f.Quarantine(ctx, a.TriggerID, a.Revision+1, "of another revision"))
+	if len(f.DueAll(a.Next)) != 1 {
 		t.Error("quarantined at another revision")
 	}
-	f.must(f.Quarantine(ctx, a.TriggerID, a.Revision, "unreadable"))
+	f.Must(f.Quarantine(ctx, a.TriggerID, a.Revision, "unreadable"))
 	j, err := f.Job(ctx, "shop", "tick")
-	f.must(err)
+	f.Must(err)
 	if got := j.Triggers["tick"]; got.State != dispatcher.TriggerError || got.Error != "unreadable" || j.State != dispatcher.JobError {
 		t.Errorf("in quarantine: got %+v, job %s", got, j.State)
 	}
-	if held := f.claim(a); len(held) != 0 || len(f.dueAll(a.Next)) != 0 {
+	if held := f.ClaimAll(a); len(held) != 0 || len(f.DueAll(a.Next)) != 0 {
 		t.Error("a trigger in quarantine fires")
 	}
-	j = f.putEvery("tick", time.Minute)
+	j = f.PutEvery("tick", time.Minute)
 	if got := j.Triggers["tick"]; got.State != dispatcher.TriggerWaiting || got.Error != "" {
 		t.Errorf("declared again: got %+v, want waiting", got)
 	}

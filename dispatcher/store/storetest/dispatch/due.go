@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // dueTests are those of reading what is due, by a node's share of it.
@@ -25,18 +26,18 @@ func dueTests() tests {
 	}
 }
 
-// dueIDs returns the ids of the triggers that a query of the first minute after t0 finds, in order.
-func (f *fixture) dueIDs(query dispatcher.DueQuery) []int64 {
+// dueIDs returns the ids of the triggers that a query of the first minute after T0 finds, in order.
+func (f *wing) dueIDs(query dispatcher.DueQuery) []int64 {
 	f.Helper()
 	if query.Until.IsZero() {
-		query.Until = minutes(1)
+		query.Until = fixture.Minutes(1)
 	}
 	if query.Now.IsZero() {
-		query.Now = t0
+		query.Now = fixture.T0
 	}
 	query.Limit = 1000
 	due, err := f.Due(f.Context(), query)
-	f.must(err)
+	f.Must(err)
 	ids := []int64{}
 	for _, d := range due {
 		ids = append(ids, d.ID)
@@ -45,20 +46,20 @@ func (f *fixture) dueIDs(query dispatcher.DueQuery) []int64 {
 	return ids
 }
 
-func testDueByRange(t *testing.T, f *fixture) {
+func testDueByRange(t *testing.T, f *wing) {
 	triggers := map[string]dispatcher.Trigger{}
 	for k := range 50 {
-		triggers[fmt.Sprint("t", k)] = every(time.Minute, minutes(1))
+		triggers[fmt.Sprint("t", k)] = fixture.Every(time.Minute, fixture.Minutes(1))
 	}
-	f.put(job("j", triggers), t0)
+	f.Put(fixture.Job("j", triggers), fixture.T0)
 	all := f.dueIDs(dispatcher.DueQuery{})
 	if len(all) != 50 {
 		t.Fatalf("%d triggers are due, want 50", len(all))
 	}
 	for _, late := range []bool{false, true} {
-		query := dispatcher.DueQuery{Overdue: late, Until: minutes(1)}
+		query := dispatcher.DueQuery{Overdue: late, Until: fixture.Minutes(1)}
 		if late {
-			query.Now, query.Until = minutes(5), minutes(5)
+			query.Now, query.Until = fixture.Minutes(5), fixture.Minutes(5)
 		}
 		var got []int64
 		for _, bounds := range [][2]int64{{0, all[10]}, {all[10], all[30] + 1}, {all[30] + 1, math.MaxInt64}} {
@@ -80,18 +81,18 @@ func testDueByRange(t *testing.T, f *fixture) {
 	}
 }
 
-func testDueFrom(t *testing.T, f *fixture) {
+func testDueFrom(t *testing.T, f *wing) {
 	triggers := map[string]dispatcher.Trigger{}
 	for k := range 10 {
-		triggers[fmt.Sprint("t", k)] = every(time.Hour, minutes(k/2))
+		triggers[fmt.Sprint("t", k)] = fixture.Every(time.Hour, fixture.Minutes(k/2))
 	}
-	f.put(job("j", triggers), t0.Add(-time.Hour))
+	f.Put(fixture.Job("j", triggers), fixture.T0.Add(-time.Hour))
 	for _, tt := range []struct{ from, until, want int }{{0, 4, 10}, {1, 4, 8}, {4, 4, 2}, {1, 2, 4}, {5, 9, 0}} {
-		query := dispatcher.DueQuery{From: minutes(tt.from), Until: minutes(tt.until), Now: t0, Limit: 3}
+		query := dispatcher.DueQuery{From: fixture.Minutes(tt.from), Until: fixture.Minutes(tt.until), Now: fixture.T0, Limit: 3}
 		got := 0
 		for {
 			page, err := f.Due(t.Context(), query)
-			f.must(err)
+			f.Must(err)
 			if got += len(page); len(page) < query.Limit {
 				break
 			}
@@ -103,22 +104,22 @@ func testDueFrom(t *testing.T, f *fixture) {
 	}
 }
 
-func testDueByJobsAndLabels(t *testing.T, f *fixture) {
+func testDueByJobsAndLabels(t *testing.T, f *wing) {
 	ssd := input.Labels{"disk": "ssd"}
-	f.putApp("books")
-	f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: ssd}, t0))
+	f.DeclareApp("books")
+	f.Must(f.Register(t.Context(), dispatcher.Node{ID: fixture.NodeB, Labels: ssd}, fixture.T0))
 	jobs, names := map[string]int64{}, map[int64]string{}
 	put := func(app, name string, labels input.Labels) {
-		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(1))})
+		j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.Minutes(1))})
 		j.App, j.NodeLabels = app, labels
-		f.put(j, t0)
+		f.Put(j, fixture.T0)
 		jobs[name], names[run.TriggerID(app, name, "tick")] = run.JobID(app, name), name
 	}
 	put("shop", "plain", nil)
 	put("shop", "ssd", ssd)
 	put("books", "book", nil)
 	put("books", "paused", nil)
-	f.must(f.PauseJob(t.Context(), "books", "paused", "", true, at(t0)))
+	f.Must(f.PauseJob(t.Context(), "books", "paused", "", true, fixture.At(fixture.T0)))
 	for _, tt := range []struct {
 		what  string
 		query dispatcher.DueQuery
@@ -139,10 +140,10 @@ func testDueByJobsAndLabels(t *testing.T, f *fixture) {
 		}, []string{"ssd"}},
 		{"jobs without labels", dispatcher.DueQuery{JobIDs: []int64{jobs["book"], jobs["ssd"]}, LabelSets: []string{""}}, []string{"book"}},
 		{"overdue jobs", dispatcher.DueQuery{
-			JobIDs: []int64{jobs["book"]}, Overdue: true, Now: minutes(9), Until: minutes(9),
+			JobIDs: []int64{jobs["book"]}, Overdue: true, Now: fixture.Minutes(9), Until: fixture.Minutes(9),
 		}, []string{"book"}},
 		{"jobs that are overdue, but not asked for", dispatcher.DueQuery{
-			JobIDs: []int64{jobs["book"]}, Now: minutes(9), Until: minutes(9),
+			JobIDs: []int64{jobs["book"]}, Now: fixture.Minutes(9), Until: fixture.Minutes(9),
 		}, []string{}},
 	} {
 		got := []string{}
@@ -156,14 +157,14 @@ func testDueByJobsAndLabels(t *testing.T, f *fixture) {
 	}
 }
 
-func testTriggersByID(t *testing.T, f *fixture) {
-	tick := every(time.Minute, minutes(1))
+func testTriggersByID(t *testing.T, f *wing) {
+	tick := fixture.Every(time.Minute, fixture.Minutes(1))
 	tick.MisfirePolicy, tick.CatchUpWindow = dispatcher.Skip, input.Duration(time.Hour)
-	f.put(job("j", map[string]dispatcher.Trigger{"tick": tick, "gone": tick}), t0)
-	stored := f.put(job("j", map[string]dispatcher.Trigger{"tick": tick}), t0)
+	f.Put(fixture.Job("j", map[string]dispatcher.Trigger{"tick": tick, "gone": tick}), fixture.T0)
+	stored := f.Put(fixture.Job("j", map[string]dispatcher.Trigger{"tick": tick}), fixture.T0)
 	id := run.TriggerID("shop", "j", "tick")
 	got, err := f.TriggersByID(t.Context(), []int64{id, run.TriggerID("shop", "j", "gone"), 12345, id})
-	f.must(err)
+	f.Must(err)
 	one := stored.Triggers["tick"]
 	want := []dispatcher.TriggerVersion{{
 		ID: id, JobID: run.JobID("shop", "j"), Revision: stored.Revision, Name: "tick", Spec: one.Spec("", one.AnchorAt),
@@ -178,27 +179,27 @@ func testTriggersByID(t *testing.T, f *fixture) {
 }
 
 // A run that waits for a node with labels is found by a node that has them, and more.
-func testAdoptByLabels(t *testing.T, f *fixture) {
+func testAdoptByLabels(t *testing.T, f *wing) {
 	ctx := t.Context()
 	ssd := input.Labels{"disk": "ssd"}
-	j := job("j", nil)
+	j := fixture.Job("j", nil)
 	j.NodeLabels = ssd
-	f.put(j, t0)
-	f.must(f.RequestRun(ctx, "shop", "j", nil, at(t0)))
+	f.Put(j, fixture.T0)
+	f.Must(f.RequestRun(ctx, "shop", "j", nil, fixture.At(fixture.T0)))
 	adopt := func(node run.NodeID, labels input.Labels) int {
 		t.Helper()
-		f.must(f.Register(ctx, dispatcher.Node{ID: node, Labels: labels}, t0))
-		held, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: node, Labels: labels, Token: run.Token(node), Limit: 10, Now: t0})
-		f.must(err)
+		f.Must(f.Register(ctx, dispatcher.Node{ID: node, Labels: labels}, fixture.T0))
+		held, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: node, Labels: labels, Token: run.Token(node), Limit: 10, Now: fixture.T0})
+		f.Must(err)
 		return len(held)
 	}
-	if n := adopt(nodeB, nil); n != 0 {
+	if n := adopt(fixture.NodeB, nil); n != 0 {
 		t.Errorf("a node without labels adopted %d runs, want none", n)
 	}
-	if n := adopt(nodeC, input.Labels{"disk": "hdd"}); n != 0 {
+	if n := adopt(fixture.NodeC, input.Labels{"disk": "hdd"}); n != 0 {
 		t.Errorf("a node with another label adopted %d runs, want none", n)
 	}
-	if n := adopt(nodeD, input.Labels{"disk": "ssd", "zone": "eu"}); n != 1 {
+	if n := adopt(fixture.NodeD, input.Labels{"disk": "ssd", "zone": "eu"}); n != 1 {
 		t.Errorf("a node with the label adopted %d runs, want 1", n)
 	}
 }

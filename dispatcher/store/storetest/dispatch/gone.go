@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"net/http"
@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // gone is the outcome of an attempt whose target wants no more calls.
@@ -19,38 +20,38 @@ func gone(start time.Time) run.Outcome {
 }
 
 // disable disables the trigger of a run that ended so, and requires that it does so or does not.
-func (f *fixture) disable(ended dispatcher.Record, want bool) {
+func (f *wing) disable(ended dispatcher.Record, want bool) {
 	f.Helper()
-	done, err := f.Disable(f.Context(), ended, "gone", t0.Add(90*time.Second))
-	f.must(err)
+	done, err := f.Disable(f.Context(), ended, "gone", fixture.T0.Add(90*time.Second))
+	f.Must(err)
 	if done != want {
 		f.Errorf("run %s: disabled is %t, want %t", ended.Key, done, want)
 	}
 }
 
 // A target that wants no more calls silences its trigger until somebody resumes it.
-func testDisable(t *testing.T, f *fixture) {
-	ctx, now := t.Context(), t0.Add(90*time.Second)
-	ended := record(f.claimOne("tick"), gone(t0))
-	f.must(f.Record(ctx, []dispatcher.Record{ended}))
+func testDisable(t *testing.T, f *wing) {
+	ctx, now := t.Context(), fixture.T0.Add(90*time.Second)
+	ended := fixture.Record(f.ClaimOne("tick"), gone(fixture.T0))
+	f.Must(f.Record(ctx, []dispatcher.Record{ended}))
 	ofAnother := ended
 	ofAnother.JobID++
 	f.disable(ofAnother, false)
 	f.disable(ended, true)
 	f.disable(ended, false)
 	shown, err := f.Job(ctx, "shop", "tick")
-	f.must(err)
+	f.Must(err)
 	if tick := shown.Triggers["tick"]; tick.State != dispatcher.TriggerError || tick.Error != "gone" || shown.State != dispatcher.JobError {
 		t.Errorf("disabled: got %+v, want it in error with the reason", tick)
 	}
-	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 0 {
+	if due := f.DueAll(fixture.T0.Add(time.Hour)); len(due) != 0 {
 		t.Errorf("due: got %d, want none", len(due))
 	}
 	for range 2 {
-		resumed, err := f.PauseJob(ctx, "shop", "tick", "tick", false, at(now.Add(10*time.Minute)))
-		f.must(err)
+		resumed, err := f.PauseJob(ctx, "shop", "tick", "tick", false, fixture.At(now.Add(10*time.Minute)))
+		f.Must(err)
 		if tick := resumed.Triggers["tick"]; tick.State != dispatcher.TriggerWaiting || tick.Error != "" ||
-			!tick.NextFireTime.Equal(t0.Add(2*time.Minute)) {
+			!tick.NextFireTime.Equal(fixture.T0.Add(2*time.Minute)) {
 			t.Errorf("resumed: got %+v, want the first fire that is owed", tick)
 		}
 	}
@@ -61,16 +62,16 @@ func testDisable(t *testing.T, f *fixture) {
 }
 
 // The response is about the job as it was called. Somebody may have changed it meanwhile, because of these responses.
-func testLateGoneOfAnOldRevision(t *testing.T, f *fixture) {
+func testLateGoneOfAnOldRevision(t *testing.T, f *wing) {
 	ctx := t.Context()
-	ended := record(f.claimOne("tick"), gone(t0))
+	ended := fixture.Record(f.ClaimOne("tick"), gone(fixture.T0))
 	job, err := f.Job(ctx, "shop", "tick")
-	f.must(err)
+	f.Must(err)
 	job.Target.Webhook.URL = "https://example.com/moved"
-	if _, _, err = f.PutJob(ctx, job, at(t0.Add(time.Second))); err != nil {
+	if _, _, err = f.PutJob(ctx, job, fixture.At(fixture.T0.Add(time.Second))); err != nil {
 		t.Fatal(err)
 	}
-	f.must(f.Record(ctx, []dispatcher.Record{ended}))
+	f.Must(f.Record(ctx, []dispatcher.Record{ended}))
 	f.disable(ended, false)
 	shown, err := f.Job(ctx, "shop", "tick")
 	if tick := shown.Triggers["tick"]; err != nil || tick.State != dispatcher.TriggerWaiting {
@@ -79,17 +80,17 @@ func testLateGoneOfAnOldRevision(t *testing.T, f *fixture) {
 }
 
 // Only the node that holds a run says how it ended.
-func testGoneOfARunThatIsNoLongerHeld(t *testing.T, f *fixture) {
+func testGoneOfARunThatIsNoLongerHeld(t *testing.T, f *wing) {
 	ctx := t.Context()
-	held := f.claimOne("tick")
-	ended := record(held, gone(t0))
+	held := f.ClaimOne("tick")
+	ended := fixture.Record(held, gone(fixture.T0))
 	f.disable(ended, false) // is not recorded yet
-	_, err := f.CancelRun(ctx, held.String(), at(t0.Add(time.Second)))
-	f.must(err)
-	f.must(f.Record(ctx, []dispatcher.Record{ended}))
+	_, err := f.CancelRun(ctx, held.String(), fixture.At(fixture.T0.Add(time.Second)))
+	f.Must(err)
+	f.Must(f.Record(ctx, []dispatcher.Record{ended}))
 	f.disable(ended, false)
 	manual := ended
-	manual.Key = run.Key{TriggerID: run.JobID("shop", "tick"), ScheduledAt: t0, Kind: run.KindManual}
+	manual.Key = run.Key{TriggerID: run.JobID("shop", "tick"), ScheduledAt: fixture.T0, Kind: run.KindManual}
 	f.disable(manual, false)
 	shown, err := f.Job(ctx, "shop", "tick")
 	if tick := shown.Triggers["tick"]; err != nil || tick.State != dispatcher.TriggerWaiting {

@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"fmt"
@@ -13,14 +13,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // take takes locks for a minute at most and ten seconds at least.
-func (f *fixture) take(node run.NodeID, now time.Time, names ...string) map[string]int64 {
+func (f *wing) take(node run.NodeID, now time.Time, names ...string) map[string]int64 {
 	f.Helper()
 	locks, err := f.Lock(f.Context(), dispatcher.LockRequest{Node: node, Names: names, AtMost: time.Minute,
 		AtLeast: 10 * time.Second, Now: now})
-	f.must(err)
+	f.Must(err)
 	fences := map[string]int64{}
 	for _, lock := range locks {
 		if lock.Node != node {
@@ -31,12 +32,12 @@ func (f *fixture) take(node run.NodeID, now time.Time, names ...string) map[stri
 	return fences
 }
 
-func (f *fixture) giveBack(node run.NodeID, name string, fence int64) {
+func (f *wing) giveBack(node run.NodeID, name string, fence int64) {
 	f.Helper()
-	f.must(f.Unlock(f.Context(), []dispatcher.Lock{{Name: name, Node: node, Fence: fence}}))
+	f.Must(f.Unlock(f.Context(), []dispatcher.Lock{{Name: name, Node: node, Fence: fence}}))
 }
 
-func testLocks(t *testing.T, f *fixture) {
+func testLocks(t *testing.T, f *wing) {
 	expect := func(what string, got map[string]int64, want map[string]int64) {
 		t.Helper()
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -44,54 +45,55 @@ func testLocks(t *testing.T, f *fixture) {
 		}
 	}
 	none := map[string]int64{}
-	expect("nothing asked for", f.take(nodeA, t0), none)
-	expect("two new ones, one of them twice", f.take(nodeA, t0, "b", "a", "b"), map[string]int64{"a": 1, "b": 1})
-	expect("those that are held, and one that is not", f.take(nodeB, t0.Add(time.Second), "a", "b", "c"), map[string]int64{"c": 1})
-	expect("its own", f.take(nodeA, t0.Add(time.Second), "a"), none)
-	expect("to the end", f.take(nodeB, t0.Add(time.Minute-time.Millisecond), "a"), none)
-	expect("when at most has passed", f.take(nodeB, t0.Add(time.Minute), "a"), map[string]int64{"a": 2})
+	expect("nothing asked for", f.take(fixture.NodeA, fixture.T0), none)
+	expect("two new ones, one of them twice", f.take(fixture.NodeA, fixture.T0, "b", "a", "b"), map[string]int64{"a": 1, "b": 1})
+	expect("those that are held, and one that is not", f.take(fixture.NodeB, fixture.T0.Add(time.Second), "a", "b", "c"),
+		map[string]int64{"c": 1})
+	expect("its own", f.take(fixture.NodeA, fixture.T0.Add(time.Second), "a"), none)
+	expect("to the end", f.take(fixture.NodeB, fixture.T0.Add(time.Minute-time.Millisecond), "a"), none)
+	expect("when at most has passed", f.take(fixture.NodeB, fixture.T0.Add(time.Minute), "a"), map[string]int64{"a": 2})
 
 	// Who lost it gives back nothing; who has it keeps others away for at least.
-	later := t0.Add(time.Minute)
-	f.giveBack(nodeA, "a", 1)
-	f.giveBack(nodeB, "a", 1)
-	f.giveBack(nodeA, "a", 2)
-	expect("of another", f.take(nodeA, later.Add(20*time.Second), "a"), none)
-	f.giveBack(nodeB, "a", 2)
-	expect("before at least has passed", f.take(nodeA, later.Add(10*time.Second-time.Millisecond), "a"), none)
-	expect("when it has", f.take(nodeA, later.Add(10*time.Second), "a"), map[string]int64{"a": 3})
+	later := fixture.T0.Add(time.Minute)
+	f.giveBack(fixture.NodeA, "a", 1)
+	f.giveBack(fixture.NodeB, "a", 1)
+	f.giveBack(fixture.NodeA, "a", 2)
+	expect("of another", f.take(fixture.NodeA, later.Add(20*time.Second), "a"), none)
+	f.giveBack(fixture.NodeB, "a", 2)
+	expect("before at least has passed", f.take(fixture.NodeA, later.Add(10*time.Second-time.Millisecond), "a"), none)
+	expect("when it has", f.take(fixture.NodeA, later.Add(10*time.Second), "a"), map[string]int64{"a": 3})
 
 	// A clock that was set back by an hour leaves no lock for an hour.
-	expect("set back a little", f.take(nodeB, later, "a"), none)
-	expect("set back far", f.take(nodeB, t0.Add(-time.Hour), "a"), map[string]int64{"a": 4})
+	expect("set back a little", f.take(fixture.NodeB, later, "a"), none)
+	expect("set back far", f.take(fixture.NodeB, fixture.T0.Add(-time.Hour), "a"), map[string]int64{"a": 4})
 
 	many := make([]string, 3000)
 	for i := range many {
 		many[i] = dispatcher.LockApp(fmt.Sprintf("app-%04d", i))
 	}
-	if got := f.take(nodeA, t0, many...); len(got) != len(many) {
+	if got := f.take(fixture.NodeA, fixture.T0, many...); len(got) != len(many) {
 		t.Errorf("took %d locks in one statement, want %d", len(got), len(many))
 	}
 }
 
 // Only what a node can do something about makes it ask for the lock of an app.
-func testOverdueApps(t *testing.T, f *fixture) {
+func testOverdueApps(t *testing.T, f *wing) {
 	for _, app := range []string{"calm", "late", "off", "pinned"} {
-		f.putApp(app)
-		j := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(1))})
+		f.DeclareApp(app)
+		j := fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.Minutes(1))})
 		if j.App = app; app == "calm" {
-			j.Triggers = map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(9))}
+			j.Triggers = map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.Minutes(9))}
 		}
 		if app == "pinned" {
 			j.NodeLabels = input.Labels{"disk": "ssd"}
 		}
-		f.put(j, t0)
+		f.Put(j, fixture.T0)
 	}
-	f.must(f.PutApp(t.Context(), access.App{Name: "off"}, at(t0)))
-	f.putEvery("paused", time.Minute)
-	f.must(f.PauseJob(t.Context(), "shop", "paused", "", true, at(t0)))
+	f.Must(f.PutApp(t.Context(), access.App{Name: "off"}, fixture.At(fixture.T0)))
+	f.PutEvery("paused", time.Minute)
+	f.Must(f.PauseJob(t.Context(), "shop", "paused", "", true, fixture.At(fixture.T0)))
 	ssd := input.Labels{"disk": "ssd"}
-	f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: ssd}, t0))
+	f.Must(f.Register(t.Context(), dispatcher.Node{ID: fixture.NodeB, Labels: ssd}, fixture.T0))
 	for _, tt := range []struct {
 		what   string
 		apps   []string
@@ -100,15 +102,15 @@ func testOverdueApps(t *testing.T, f *fixture) {
 		now    time.Time
 		want   []string
 	}{
-		{"at the threshold", nil, ssd, time.Time{}, minutes(2), nil},
-		{"past it", nil, ssd, time.Time{}, minutes(2).Add(time.Millisecond), []string{"late", "pinned"}},
-		{"without the label", nil, nil, time.Time{}, minutes(3), []string{"late"}},
-		{"of apps that are served", []string{"pinned", "calm"}, ssd, time.Time{}, minutes(3), []string{"pinned"}},
-		{"from when they were due", nil, ssd, minutes(1), minutes(3), []string{"late", "pinned"}},
-		{"from later", nil, ssd, minutes(1).Add(time.Millisecond), minutes(3), nil},
+		{"at the threshold", nil, ssd, time.Time{}, fixture.Minutes(2), nil},
+		{"past it", nil, ssd, time.Time{}, fixture.Minutes(2).Add(time.Millisecond), []string{"late", "pinned"}},
+		{"without the label", nil, nil, time.Time{}, fixture.Minutes(3), []string{"late"}},
+		{"of apps that are served", []string{"pinned", "calm"}, ssd, time.Time{}, fixture.Minutes(3), []string{"pinned"}},
+		{"from when they were due", nil, ssd, fixture.Minutes(1), fixture.Minutes(3), []string{"late", "pinned"}},
+		{"from later", nil, ssd, fixture.Minutes(1).Add(time.Millisecond), fixture.Minutes(3), nil},
 	} {
 		got, err := f.OverdueApps(t.Context(), tt.apps, tt.labels, tt.from, tt.now)
-		f.must(err)
+		f.Must(err)
 		slices.Sort(got)
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.what, diff)
@@ -117,13 +119,13 @@ func testOverdueApps(t *testing.T, f *fixture) {
 }
 
 // However many ask at once, a lock has one holder at a time, and its fences are without holes.
-func testLockRace(t *testing.T, f *fixture) {
+func testLockRace(t *testing.T, f *wing) {
 	const nodes, rounds = 6, 20
 	names := []string{"x", "y", "z"}
 	var mu sync.Mutex
 	holders := map[string]int{} // by name and fence
 	for round := range rounds {
-		now := t0.Add(time.Duration(round) * time.Minute)
+		now := fixture.T0.Add(time.Duration(round) * time.Minute)
 		var wg sync.WaitGroup
 		for node := range nodes {
 			wg.Go(func() {

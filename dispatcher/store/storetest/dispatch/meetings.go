@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // How runs that wait for a callback, broadcasts and slots of endpoints meet.
@@ -21,90 +22,90 @@ func meetingTests() tests {
 	}
 }
 
-func testCallbackOfShard(t *testing.T, f *fixture) {
-	runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
-	f.expect("acquired", f.acquire(runs...), []int{1})
+func testCallbackOfShard(t *testing.T, f *wing) {
+	runs := f.Bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
+	f.Expect("acquired", f.AcquireSlots(runs...), []int{1})
 	f.spread(runs[0], 2)
-	f.must(f.ReleaseSlots(t.Context(), runs))
-	held := f.adopted(nodeA, token2)
+	f.Must(f.ReleaseSlots(t.Context(), runs))
+	held := f.adopted(fixture.NodeA, fixture.Token2)
 	for _, shard := range held {
 		f.accept(shard, shard.ScheduledAt)
 	}
-	f.expect("ended while shards wait", f.endBroadcasts(runs[0].Key), 0)
-	f.expect("shards", f.shards(runs[0].Key), []string{"0/2 e0 waiting_callback #1", "1/2 e1 waiting_callback #1"})
-	f.must(f.complete(held[0].Key, 1, t0.Add(2*time.Minute)))
-	f.expect("the parent while a shard waits", f.run(runs[0].Key).State, run.WaitingShards)
-	f.expect("taken", f.holders(), []int{1})
-	f.must(f.complete(held[1].Key, 1, t0.Add(3*time.Minute)))
-	f.expect("the parent", f.run(runs[0].Key).State, run.Succeeded)
-	f.expect("taken", f.holders(), []int{})
+	f.Expect("ended while shards wait", f.endBroadcasts(runs[0].Key), 0)
+	f.Expect("shards", f.shards(runs[0].Key), []string{"0/2 e0 waiting_callback #1", "1/2 e1 waiting_callback #1"})
+	f.Must(f.complete(held[0].Key, 1, fixture.T0.Add(2*time.Minute)))
+	f.Expect("the parent while a shard waits", f.RunOf(runs[0].Key).State, run.WaitingShards)
+	f.Expect("taken", f.holders(), []int{1})
+	f.Must(f.complete(held[1].Key, 1, fixture.T0.Add(3*time.Minute)))
+	f.Expect("the parent", f.RunOf(runs[0].Key).State, run.Succeeded)
+	f.Expect("taken", f.holders(), []int{})
 }
 
-func testCancelWaitingShards(t *testing.T, f *fixture) {
-	runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
-	f.expect("acquired", f.acquire(runs...), []int{1})
+func testCancelWaitingShards(t *testing.T, f *wing) {
+	runs := f.Bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
+	f.Expect("acquired", f.AcquireSlots(runs...), []int{1})
 	f.spread(runs[0], 2)
-	held := f.adopted(nodeA, token2)
+	held := f.adopted(fixture.NodeA, fixture.Token2)
 	f.accept(held[0], held[0].ScheduledAt)
-	f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0.Add(3*time.Minute))))
-	f.expect("shards", f.shards(runs[0].Key), []string{"0/2 e0 cancelled #1", "1/2 e1 cancelled #1"})
-	if err := f.complete(held[0].Key, 1, t0.Add(4*time.Minute)); err == nil {
+	f.Must(f.CancelRun(t.Context(), runs[0].String(), fixture.At(fixture.T0.Add(3*time.Minute))))
+	f.Expect("shards", f.shards(runs[0].Key), []string{"0/2 e0 cancelled #1", "1/2 e1 cancelled #1"})
+	if err := f.complete(held[0].Key, 1, fixture.T0.Add(4*time.Minute)); err == nil {
 		t.Error("a cancelled shard was completed")
 	}
 }
 
-func testCallbackKeepsEndpoint(t *testing.T, f *fixture) {
+func testCallbackKeepsEndpoint(t *testing.T, f *wing) {
 	runs := f.perEndpoint(2, run.ConcurrencyQueue, nil)
-	f.expect("granted", f.occupy("a", runs[0]), []string{"1a"})
+	f.Expect("granted", f.occupy("a", runs[0]), []string{"1a"})
 	f.accept(runs[0], runs[0].ScheduledAt)
-	f.must(f.ReleaseSlots(t.Context(), runs[:1])) // the attempt is over for its node
-	f.expect("occupied while the first waits", f.occupied(), []string{"1a"})
-	f.expect("granted while the first waits", f.occupy("a", runs[1]), []string{})
-	f.must(f.complete(runs[0].Key, 1, runs[1].ScheduledAt))
-	next := f.adoptIdle(nodeA, runs[1].ScheduledAt)
-	f.expect("runs to adopt when it is complete", len(next), 1)
+	f.Must(f.ReleaseSlots(t.Context(), runs[:1])) // the attempt is over for its node
+	f.Expect("occupied while the first waits", f.occupied(), []string{"1a"})
+	f.Expect("granted while the first waits", f.occupy("a", runs[1]), []string{})
+	f.Must(f.complete(runs[0].Key, 1, runs[1].ScheduledAt))
+	next := f.AdoptIdle(fixture.NodeA, runs[1].ScheduledAt)
+	f.Expect("runs to adopt when it is complete", len(next), 1)
 }
 
-func testCallbackReplacedAtEndpoint(t *testing.T, f *fixture) {
+func testCallbackReplacedAtEndpoint(t *testing.T, f *wing) {
 	runs := f.perEndpoint(2, run.ConcurrencyReplace, nil)
-	f.expect("granted", f.occupy("a", runs[0]), []string{"1a"})
+	f.Expect("granted", f.occupy("a", runs[0]), []string{"1a"})
 	f.accept(runs[0], runs[0].ScheduledAt)
-	f.must(f.ReleaseSlots(t.Context(), runs[:1]))
-	f.expect("granted in place of the first", f.occupy("a", runs[1]), []string{"2a"})
-	f.expect("the first run", f.run(runs[0].Key).State, run.Cancelled)
+	f.Must(f.ReleaseSlots(t.Context(), runs[:1]))
+	f.Expect("granted in place of the first", f.occupy("a", runs[1]), []string{"2a"})
+	f.Expect("the first run", f.RunOf(runs[0].Key).State, run.Cancelled)
 }
 
-func testShardAtEndpoint(t *testing.T, f *fixture) {
+func testShardAtEndpoint(t *testing.T, f *wing) {
 	for _, policy := range []run.ConcurrencyPolicy{run.ConcurrencyReplace, run.ConcurrencyForbid} {
 		runs := f.perEndpoint(1, run.ConcurrencyQueue, func(j *dispatcher.Job) { j.ConcurrencyPolicy = policy })
-		f.expect("acquired", len(f.acquire(runs...)), 1)
+		f.Expect("acquired", len(f.AcquireSlots(runs...)), 1)
 		f.spread(runs[0], 2)
-		f.must(f.ReleaseSlots(t.Context(), runs))
-		held := f.adopted(nodeA, token2)
-		f.expect("one is there", len(f.occupy("a", held[0])), 1)
-		f.expect("the other waits", len(f.occupy("a", held[1])), 0)
-		f.must(f.GrantWaiting(t.Context()))
-		f.expect("the parent", f.run(runs[0].Key).State, run.WaitingShards)
-		f.expect("adopted while it waits", len(f.adopted(nodeA, 81)), 0)
-		f.must(f.DrainEndpoint(t.Context(), "shop", "workers", "a", true, at(t0)))
-		f.must(f.GrantWaiting(t.Context()))
-		woken := f.adopted(nodeA, 82)
-		f.expect("woken when its endpoint drains", len(woken), 1)
-		f.must(f.DrainEndpoint(t.Context(), "shop", "workers", "a", false, at(t0)))
-		f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0.Add(time.Hour))))
-		f.must(f.ReleaseSlots(t.Context(), held[:1]))
-		f.must(f.ReleaseSlots(t.Context(), woken))
+		f.Must(f.ReleaseSlots(t.Context(), runs))
+		held := f.adopted(fixture.NodeA, fixture.Token2)
+		f.Expect("one is there", len(f.occupy("a", held[0])), 1)
+		f.Expect("the other waits", len(f.occupy("a", held[1])), 0)
+		f.Must(f.GrantWaiting(t.Context()))
+		f.Expect("the parent", f.RunOf(runs[0].Key).State, run.WaitingShards)
+		f.Expect("adopted while it waits", len(f.adopted(fixture.NodeA, 81)), 0)
+		f.Must(f.DrainEndpoint(t.Context(), "shop", "workers", "a", true, fixture.At(fixture.T0)))
+		f.Must(f.GrantWaiting(t.Context()))
+		woken := f.adopted(fixture.NodeA, 82)
+		f.Expect("woken when its endpoint drains", len(woken), 1)
+		f.Must(f.DrainEndpoint(t.Context(), "shop", "workers", "a", false, fixture.At(fixture.T0)))
+		f.Must(f.CancelRun(t.Context(), runs[0].String(), fixture.At(fixture.T0.Add(time.Hour))))
+		f.Must(f.ReleaseSlots(t.Context(), held[:1]))
+		f.Must(f.ReleaseSlots(t.Context(), woken))
 	}
 }
 
-func testEndpointFromDNS(t *testing.T, f *fixture) {
+func testEndpointFromDNS(t *testing.T, f *wing) {
 	runs := f.perEndpoint(2, run.ConcurrencyQueue, nil)
-	f.putGroup(workers(), t0) // which has names
+	f.DeclareGroup(fixture.Workers(), fixture.T0) // which has names
 	const endpoint = "10-0-0-1-8080"
-	f.expect("taken", f.occupy(endpoint, runs[0]), []string{"1" + endpoint})
-	f.expect("waits", f.occupy(endpoint, runs[1]), []string{})
-	f.must(f.GrantWaiting(t.Context()))
-	f.expect("waits for", f.run(runs[1].Key).WaitsForEndpoint, endpoint)
+	f.Expect("taken", f.occupy(endpoint, runs[0]), []string{"1" + endpoint})
+	f.Expect("waits", f.occupy(endpoint, runs[1]), []string{})
+	f.Must(f.GrantWaiting(t.Context()))
+	f.Expect("waits for", f.RunOf(runs[1].Key).WaitsForEndpoint, endpoint)
 	f.finish(runs[0])
-	f.expect("woken when it is free", minutesOf(f.adopted(nodeA, token2)), []int{2})
+	f.Expect("woken when it is free", fixture.MinutesOf(f.adopted(fixture.NodeA, fixture.Token2)), []int{2})
 }

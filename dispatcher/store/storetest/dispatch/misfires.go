@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // misfireTests are those of the policies for misfires.
@@ -22,33 +23,33 @@ func misfireTests() tests {
 
 // A fire that is caught up by itself has a run of its own kind and no misfire; anyone who else
 // tries the same is too late, whether by a settlement or by a claim.
-func testSettleOneByOne(t *testing.T, f *fixture) {
+func testSettleOneByOne(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putEvery("tick", time.Minute)
-	now := t0.Add(10 * time.Minute)
-	a := f.nextAdvance()
+	f.PutEvery("tick", time.Minute)
+	now := fixture.T0.Add(10 * time.Minute)
+	a := f.NextAdvance()
 	a.ThenDue = now.Add(time.Second)
-	batch := dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: now, Settlements: []dispatcher.Settlement{{
+	batch := dispatcher.SettleBatch{Node: fixture.NodeA, Token: fixture.Token1, Now: now, Settlements: []dispatcher.Settlement{{
 		Advance: a, To: a.Next, Count: 1, Decision: dispatcher.DecisionFireAll, Reason: "late", CatchUp: a.Next,
 	}}}
 	held, err := f.Settle(ctx, batch)
-	f.must(err)
+	f.Must(err)
 	key := run.Key{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: run.KindSchedule}
 	if diff := cmp.Diff([]run.HeldRun{{Key: key, JobID: run.JobID("shop", "tick"), Revision: 1,
-		Token: token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
+		Token: fixture.Token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
 		t.Error("run (-want +got):\n" + diff)
 	}
 	if again, err := f.Settle(ctx, batch); err != nil || len(again) != 0 {
 		t.Errorf("settled twice: got %v, %v, want none", again, err)
 	}
-	if again := f.claim(a); len(again) != 0 {
+	if again := f.ClaimAll(a); len(again) != 0 {
 		t.Errorf("claimed after it was settled: got %v, want none", again)
 	}
 	if misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}}); err != nil || len(misfires) != 0 {
 		t.Errorf("misfires = %v, %v, want none", misfires, err)
 	}
 	// What follows is due later than its instant, and so late only after that.
-	next := f.nextAdvance()
+	next := f.NextAdvance()
 	if !next.Next.Equal(a.Then) {
 		t.Errorf("next is %s, want %s", next.Next, a.Then)
 	}
@@ -57,7 +58,7 @@ func testSettleOneByOne(t *testing.T, f *fixture) {
 		want int
 	}{{a.ThenDue.Add(dispatcher.DefaultMisfireAfter.Std()), 0}, {a.ThenDue.Add(dispatcher.DefaultMisfireAfter.Std() + time.Millisecond), 1}} {
 		overdue, err := f.Due(ctx, dispatcher.DueQuery{Until: tt.now, Now: tt.now, Overdue: true, Limit: 5})
-		f.must(err)
+		f.Must(err)
 		if len(overdue) != tt.want {
 			t.Errorf("overdue at %v: got %d, want %d", tt.now, len(overdue), tt.want)
 		}
@@ -65,48 +66,48 @@ func testSettleOneByOne(t *testing.T, f *fixture) {
 }
 
 // The window reads what the policy of a trigger is, and a catch-up run tells what it stands for.
-func testMisfirePolicies(t *testing.T, f *fixture) {
+func testMisfirePolicies(t *testing.T, f *wing) {
 	ctx := t.Context()
 	for _, policy := range []dispatcher.MisfirePolicy{"", dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip} {
-		trigger := every(time.Minute, t0.Add(time.Minute))
+		trigger := fixture.Every(time.Minute, fixture.T0.Add(time.Minute))
 		trigger.MisfirePolicy, trigger.CatchUpWindow = policy, input.Duration(time.Hour)
 		if policy == "" {
 			trigger.CatchUpWindow = 0
 		}
-		f.put(job("tick", map[string]dispatcher.Trigger{"tick": trigger}), t0)
+		f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"tick": trigger}), fixture.T0)
 		wantPolicy, wantWindow := policy, time.Hour
 		if policy == "" {
 			wantPolicy, wantWindow = dispatcher.FireOnce, dispatcher.MaxCatchUpWindow.Std()
 		}
-		due := f.dueAll(t0.Add(time.Hour))
+		due := f.DueAll(fixture.T0.Add(time.Hour))
 		if len(due) != 1 {
 			t.Fatalf("policy %q: %d triggers are due, want one", policy, len(due))
 		}
-		if v := f.version(due[0].ID); v.MisfirePolicy != wantPolicy || v.CatchUpWindow != wantWindow {
+		if v := f.Version(due[0].ID); v.MisfirePolicy != wantPolicy || v.CatchUpWindow != wantWindow {
 			t.Errorf("policy %q: due %+v, want %s within %s", policy, v, wantPolicy, wantWindow)
 		}
 	}
-	a := f.nextAdvance()
-	a.Then = t0.Add(6 * time.Minute)
-	held, err := f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: t0.Add(5 * time.Minute),
+	a := f.NextAdvance()
+	a.Then = fixture.T0.Add(6 * time.Minute)
+	held, err := f.Settle(ctx, dispatcher.SettleBatch{Node: fixture.NodeA, Token: fixture.Token1, Now: fixture.T0.Add(5 * time.Minute),
 		Settlements: []dispatcher.Settlement{{
-			Advance: a, To: t0.Add(5 * time.Minute), Count: 5, Decision: dispatcher.DecisionFireOnce, Reason: "late",
-			CatchUp: t0.Add(5 * time.Minute),
+			Advance: a, To: fixture.T0.Add(5 * time.Minute), Count: 5, Decision: dispatcher.DecisionFireOnce, Reason: "late",
+			CatchUp: fixture.T0.Add(5 * time.Minute),
 		}}})
-	f.must(err)
-	own := f.claim(f.nextAdvance())
+	f.Must(err)
+	own := f.ClaimAll(f.NextAdvance())
 	if len(held) != 1 || len(own) != 1 {
 		t.Fatalf("got %d catch-up runs and %d of the fire after them, want one each", len(held), len(own))
 	}
-	want := &run.MissedRange{From: t0.Add(time.Minute), To: t0.Add(5 * time.Minute), Count: 5}
-	if diff := cmp.Diff(want, f.run(held[0].Key).Missed); diff != "" {
+	want := &run.MissedRange{From: fixture.T0.Add(time.Minute), To: fixture.T0.Add(5 * time.Minute), Count: 5}
+	if diff := cmp.Diff(want, f.RunOf(held[0].Key).Missed); diff != "" {
 		t.Error("what the catch-up stands for (-want +got):\n" + diff)
 	}
-	if got := f.run(own[0].Key).Missed; got != nil {
+	if got := f.RunOf(own[0].Key).Missed; got != nil {
 		t.Errorf("a fire on time stands for %+v, want nothing but itself", got)
 	}
 	listed, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
-	f.must(err)
+	f.Must(err)
 	if len(listed) != 2 || listed[0].Missed != nil || !cmp.Equal(want, listed[1].Missed) {
 		t.Errorf("listed: %+v, want the range with the catch-up only", listed)
 	}
@@ -114,34 +115,35 @@ func testMisfirePolicies(t *testing.T, f *fixture) {
 
 // No run of a skipped fixed delay ends, so the decision to skip it is what its next fire is
 // counted from.
-func testSkippedDelays(t *testing.T, f *fixture) {
+func testSkippedDelays(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.put(job("tick", map[string]dispatcher.Trigger{"tick": {
+	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"tick": {
 		TriggerSpec: dispatcher.TriggerSpec{
 			Schedule:     dispatcher.Schedule{Expression: "delay(1m)"},
 			MisfireAfter: dispatcher.DefaultMisfireAfter, MisfirePolicy: dispatcher.Skip, Enabled: true,
 		},
-	}}), t0)
-	a := f.nextAdvance()
+	}}), fixture.T0)
+	a := f.NextAdvance()
 	a.Then = time.Time{}
 	decided := a.Next.Add(time.Hour)
-	f.must(f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: decided, Settlements: []dispatcher.Settlement{{
-		Advance: a, To: a.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late",
-	}}}))
+	f.Must(f.Settle(ctx, dispatcher.SettleBatch{Node: fixture.NodeA, Token: fixture.Token1, Now: decided,
+		Settlements: []dispatcher.Settlement{{
+			Advance: a, To: a.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late",
+		}}}))
 	for _, ids := range [][]int64{nil, {a.TriggerID}} {
 		ended, err := f.EndedDelays(ctx, ids, 10)
-		f.must(err)
+		f.Must(err)
 		if len(ended) != 1 || !ended[0].EndedAt.Equal(decided) || ended[0].Fired != 0 || !ended[0].PrevFireTime.Equal(a.Next) {
 			t.Fatalf("ended delays of %v = %+v, want the one that was skipped at %v", ids, ended, decided)
 		}
 	}
 	next := decided.Add(time.Minute)
-	f.must(f.ScheduleNext(ctx, []dispatcher.DelayedFire{{TriggerID: a.TriggerID, Revision: a.Revision, Prev: a.Next,
+	f.Must(f.ScheduleNext(ctx, []dispatcher.DelayedFire{{TriggerID: a.TriggerID, Revision: a.Revision, Prev: a.Next,
 		Anchor: decided, Next: next, Due: next}}))
 	if again, err := f.EndedDelays(ctx, nil, 10); err != nil || len(again) != 0 {
 		t.Errorf("after it was armed: %v, %v, want none", again, err)
 	}
-	if got := f.nextAdvance(); !got.Next.Equal(next) {
+	if got := f.NextAdvance(); !got.Next.Equal(next) {
 		t.Errorf("next fire at %v, want %v", got.Next, next)
 	}
 }

@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // model is what a trigger must be like: the instants that were claimed or settled, in order.
@@ -22,11 +23,11 @@ type model struct {
 
 // testClaimModel lets claims, settlements, pauses and stale claims follow each other at random,
 // and compares the trigger with a model after each.
-func testClaimModel(t *testing.T, f *fixture) {
+func testClaimModel(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putEvery("tick", time.Minute)
+	f.PutEvery("tick", time.Minute)
 	id := run.TriggerID("shop", "tick", "tick")
-	m := model{revision: 1, next: t0.Add(time.Minute)}
+	m := model{revision: 1, next: fixture.T0.Add(time.Minute)}
 	rapid.Check(t, func(r *rapid.T) {
 		a := dispatcher.Advance{
 			TriggerID: id, JobID: run.JobID("shop", "tick"), Revision: m.revision,
@@ -41,22 +42,22 @@ func testClaimModel(t *testing.T, f *fixture) {
 			a.Prev, a.Next = m.prev.Add(-time.Minute), m.prev
 			valid = false
 		}
-		token := f.token()
+		token := f.NextToken()
 		var won []run.HeldRun
 		var err error
 		switch rapid.SampledFrom([]string{"claim", "claim", "settle", "pause", "resume"}).Draw(r, "step") {
 		case "claim":
-			won, err = f.Claim(ctx, dispatcher.ClaimBatch{Node: nodeA, Token: token, Advances: []dispatcher.Advance{a}, Now: a.Next})
+			won, err = f.Claim(ctx, dispatcher.ClaimBatch{Node: fixture.NodeA, Token: token, Advances: []dispatcher.Advance{a}, Now: a.Next})
 		case "settle":
-			won, err = f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token, Now: a.Next, Settlements: []dispatcher.Settlement{{
+			won, err = f.Settle(ctx, dispatcher.SettleBatch{Node: fixture.NodeA, Token: token, Now: a.Next, Settlements: []dispatcher.Settlement{{
 				Advance: a, To: a.Next, Count: 1, Decision: dispatcher.DecisionFireOnce, CatchUp: a.Next,
 			}}})
 		case "pause":
-			_, err = f.PauseJob(ctx, "shop", "tick", "", true, at(t0))
+			_, err = f.PauseJob(ctx, "shop", "tick", "", true, fixture.At(fixture.T0))
 			m.pause(true)
 			valid = false
 		case "resume":
-			_, err = f.PauseJob(ctx, "shop", "tick", "", false, at(t0))
+			_, err = f.PauseJob(ctx, "shop", "tick", "", false, fixture.At(fixture.T0))
 			m.pause(false)
 			valid = false
 		}
@@ -83,7 +84,7 @@ func (m *model) pause(paused bool) {
 	}
 }
 
-func compare(r *rapid.T, f *fixture, m model) {
+func compare(r *rapid.T, f *wing, m model) {
 	j, err := f.Job(f.Context(), "shop", "tick")
 	if err != nil {
 		r.Fatal(err)

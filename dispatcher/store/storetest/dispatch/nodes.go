@@ -1,7 +1,6 @@
-package storetest
+package dispatch
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 func fleetTests() tests {
@@ -35,63 +35,65 @@ func fleetTests() tests {
 }
 
 // Nodes know the API addresses of all others that serve one: paused ones do, dead ones do not.
-func testAPIsOfNodes(t *testing.T, f *fixture) {
+func testAPIsOfNodes(t *testing.T, f *wing) {
 	ctx := t.Context()
 	if !f.both() {
 		return // a file serves one node
 	}
-	f.must(f.Register(ctx, dispatcher.Node{ID: nodeC, Name: "c", APIAddresses: []string{"10.0.0.2:8080", "[fd00::2]:8080"}}, t0))
+	f.Must(f.Register(ctx, dispatcher.Node{ID: fixture.NodeC, Name: "c", APIAddresses: []string{"10.0.0.2:8080", "[fd00::2]:8080"}},
+		fixture.T0))
 	knows := func(when string, want ...string) {
 		t.Helper()
-		heartbeat, err := f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, t0)
-		f.must(err)
+		heartbeat, err := f.Heartbeat(ctx, fixture.NodeA, dispatcher.NodeReport{}, fixture.T0)
+		f.Must(err)
 		if diff := cmp.Diff(want, heartbeat.APIs); diff != "" {
 			t.Errorf("%s: addresses (-want +got):\n%s", when, diff)
 		}
 	}
 	knows("while it is active", "10.0.0.2:8080", "[fd00::2]:8080")
-	f.must(f.SetNodeState(ctx, nodeC, dispatcher.NodePaused, at(t0)))
+	f.Must(f.SetNodeState(ctx, fixture.NodeC, dispatcher.NodePaused, fixture.At(fixture.T0)))
 	knows("while it is paused", "10.0.0.2:8080", "[fd00::2]:8080")
 	nodes, err := f.Nodes(ctx)
-	f.must(err)
-	if i := slices.IndexFunc(nodes, func(n dispatcher.Node) bool { return n.ID == nodeC }); i < 0 || len(nodes[i].APIAddresses) != 2 {
+	f.Must(err)
+	if i := slices.IndexFunc(nodes, func(n dispatcher.Node) bool { return n.ID == fixture.NodeC }); i < 0 || len(nodes[i].APIAddresses) != 2 {
 		t.Errorf("nodes: got %+v, want the addresses", nodes)
 	}
-	if heartbeat, err := f.Heartbeat(ctx, nodeC, dispatcher.NodeReport{}, t0); err != nil || len(heartbeat.APIs) != 0 {
+	if heartbeat, err := f.Heartbeat(ctx, fixture.NodeC, dispatcher.NodeReport{}, fixture.T0); err != nil || len(heartbeat.APIs) != 0 {
 		t.Errorf("a node's own addresses: got %v, %v, want none", heartbeat.APIs, err)
 	}
-	f.must(f.Deregister(ctx, nodeC))
+	f.Must(f.Deregister(ctx, fixture.NodeC))
 	knows("when it is gone")
 }
 
-func testNodes(t *testing.T, f *fixture) {
+func testNodes(t *testing.T, f *wing) {
 	ctx := t.Context()
 	id, err := f.Installation(ctx)
-	f.must(err)
+	f.Must(err)
 	if again, err := f.Installation(ctx); err != nil || again != id || len(id) != 32 {
 		t.Errorf("installation: got %q, then %q, %v; want 32 digits, always the same", id, again, err)
 	}
 	clock, err := f.Clock(ctx)
-	f.must(err)
+	f.Must(err)
 	if off := time.Since(clock).Abs(); off > time.Hour || // wall clock: an hour between two reads is a wrong unit or zone
 		clock.Location() != time.UTC {
 		t.Errorf("clock: got %s, which is off by %s", clock, off)
 	}
 
-	now := t0.Add(time.Second)
-	since := t0.Add(500 * time.Millisecond)
-	ends := t0.Add(time.Hour)
+	now := fixture.T0.Add(time.Second)
+	since := fixture.T0.Add(500 * time.Millisecond)
+	ends := fixture.T0.Add(time.Hour)
 	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: input.Duration(2 * time.Second),
 		ClockOffset: input.Duration(-time.Second), LongSince: &since, CertificateEndsAt: &ends}
-	heartbeat, err := f.Heartbeat(ctx, nodeA, reported, now)
-	f.must(err)
+	heartbeat, err := f.Heartbeat(ctx, fixture.NodeA, reported, now)
+	f.Must(err)
 	nodes, err := f.Nodes(ctx)
-	f.must(err)
+	f.Must(err)
 	want := []dispatcher.Node{{
-		ID: nodeA, Name: "host", Version: "v1", Zones: schedule.ZonesVersion(), State: dispatcher.NodeActive, StartedAt: t0, HeartbeatAt: now,
+		ID: fixture.NodeA, Name: "host", Version: "v1", Zones: schedule.ZonesVersion(), State: dispatcher.NodeActive,
+		StartedAt: fixture.T0, HeartbeatAt: now,
 		NodeReport: reported, Share: 1,
 	}}
-	if heartbeat.State != dispatcher.NodeActive || len(heartbeat.Live) != 1 || heartbeat.Live[0].ID != nodeA ||
+	if heartbeat.State != dispatcher.NodeActive || len(heartbeat.Live) != 1 || heartbeat.Live[0].ID != fixture.NodeA ||
 		heartbeat.Live[0].LongSince == nil {
 		t.Errorf("heartbeat: got %+v, want active and itself live, with its spell of long attempts", heartbeat)
 	}
@@ -99,28 +101,28 @@ func testNodes(t *testing.T, f *fixture) {
 		t.Error("nodes (-want +got):\n" + diff)
 	}
 
-	node, err := f.SetNodeState(ctx, nodeA, dispatcher.NodePaused, at(t0))
+	node, err := f.SetNodeState(ctx, fixture.NodeA, dispatcher.NodePaused, fixture.At(fixture.T0))
 	if err != nil || node.State != dispatcher.NodePaused {
 		t.Errorf("pause: got %+v, %v", node, err)
 	}
-	if heartbeat, err = f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, now); err != nil ||
+	if heartbeat, err = f.Heartbeat(ctx, fixture.NodeA, dispatcher.NodeReport{}, now); err != nil ||
 		heartbeat.State != dispatcher.NodePaused || len(heartbeat.Live) != 0 {
 		t.Errorf("heartbeat of a paused node: got %+v, %v, want paused and nobody live", heartbeat, err)
 	}
-	f.must(f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0)))
-	_, err = f.SetNodeState(ctx, 99, dispatcher.NodePaused, at(t0))
-	wantError(t, "pause no node", err, dispatcher.ErrNotFound)
+	f.Must(f.SetNodeState(ctx, fixture.NodeA, dispatcher.NodeActive, fixture.At(fixture.T0)))
+	_, err = f.SetNodeState(ctx, 99, dispatcher.NodePaused, fixture.At(fixture.T0))
+	fixture.WantError(t, "pause no node", err, dispatcher.ErrNotFound)
 	_, err = f.Heartbeat(ctx, 99, dispatcher.NodeReport{}, now)
-	wantError(t, "heartbeat of nobody", err, dispatcher.ErrNodeDead)
-	f.must(f.Deregister(ctx, nodeA))
-	_, err = f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, now)
-	wantError(t, "heartbeat after resigning", err, dispatcher.ErrNodeDead)
-	_, err = f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0))
-	wantError(t, "resume the dead", err, dispatcher.ErrConflict)
+	fixture.WantError(t, "heartbeat of nobody", err, dispatcher.ErrNodeDead)
+	f.Must(f.Deregister(ctx, fixture.NodeA))
+	_, err = f.Heartbeat(ctx, fixture.NodeA, dispatcher.NodeReport{}, now)
+	fixture.WantError(t, "heartbeat after resigning", err, dispatcher.ErrNodeDead)
+	_, err = f.SetNodeState(ctx, fixture.NodeA, dispatcher.NodeActive, fixture.At(fixture.T0))
+	fixture.WantError(t, "resume the dead", err, dispatcher.ErrConflict)
 }
 
 // A node may come paused; every other state is the fleet's to give.
-func testRegisterPaused(t *testing.T, f *fixture) {
+func testRegisterPaused(t *testing.T, f *wing) {
 	for id, state := range map[run.NodeID]dispatcher.NodeState{
 		0x10: dispatcher.NodePaused, 0x11: dispatcher.NodeDraining, 0x12: dispatcher.NodeDead, 0x13: "",
 	} {
@@ -128,14 +130,14 @@ func testRegisterPaused(t *testing.T, f *fixture) {
 		if state == dispatcher.NodePaused {
 			want = dispatcher.NodePaused
 		}
-		f.must(f.Register(t.Context(), dispatcher.Node{ID: id, Name: "host", State: state}, t0))
-		if heartbeat, err := f.Heartbeat(t.Context(), id, dispatcher.NodeReport{}, t0); err != nil || heartbeat.State != want {
+		f.Must(f.Register(t.Context(), dispatcher.Node{ID: id, Name: "host", State: state}, fixture.T0))
+		if heartbeat, err := f.Heartbeat(t.Context(), id, dispatcher.NodeReport{}, fixture.T0); err != nil || heartbeat.State != want {
 			t.Errorf("registered as %q: got %q, %v, want %q", state, heartbeat.State, err, want)
 		}
 	}
 }
 
-func testDeath(t *testing.T, f *fixture) {
+func testDeath(t *testing.T, f *wing) {
 	ctx := t.Context()
 	dies := 0 // how many die where there can be others
 	if f.both() {
@@ -147,173 +149,119 @@ func testDeath(t *testing.T, f *fixture) {
 			t.Errorf("%s: got %d dead, %v, want %d", what, n, err, want)
 		}
 	}
-	limit := t0.Add(time.Minute) // nodeA's heartbeat is at t0
-	markDead("by a node that was away itself", nodeB, t0, limit.Add(time.Millisecond), 0)
+	limit := fixture.T0.Add(time.Minute) // nodeA's heartbeat is at T0
+	markDead("by a node that was away itself", fixture.NodeB, fixture.T0, limit.Add(time.Millisecond), 0)
 	half := limit.Add(time.Millisecond - 30*time.Second)
-	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, half))
-	markDead("by a node that may have been away itself", nodeB, half, limit.Add(time.Millisecond), 0)
+	f.Must(f.Heartbeat(ctx, fixture.NodeB, dispatcher.NodeReport{}, half))
+	markDead("by a node that may have been away itself", fixture.NodeB, half, limit.Add(time.Millisecond), 0)
 	fresh := half.Add(time.Millisecond)
-	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, fresh))
+	f.Must(f.Heartbeat(ctx, fixture.NodeB, dispatcher.NodeReport{}, fresh))
 	markDead("by nobody", 99, fresh, limit.Add(time.Millisecond), 0)
-	markDead("at the limit", nodeB, fresh, limit, 0)
-	markDead("by a node that does not know of its heartbeat", nodeB, half, limit.Add(time.Millisecond), 0)
-	markDead("past the limit", nodeB, fresh, limit.Add(time.Millisecond), dies)
-	_, err := f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, limit)
-	wantError(t, "heartbeat of the dead", err, dispatcher.ErrNodeDead)
-	f.must(f.Deregister(ctx, nodeB))
+	markDead("at the limit", fixture.NodeB, fresh, limit, 0)
+	markDead("by a node that does not know of its heartbeat", fixture.NodeB, half, limit.Add(time.Millisecond), 0)
+	markDead("past the limit", fixture.NodeB, fresh, limit.Add(time.Millisecond), dies)
+	_, err := f.Heartbeat(ctx, fixture.NodeA, dispatcher.NodeReport{}, limit)
+	fixture.WantError(t, "heartbeat of the dead", err, dispatcher.ErrNodeDead)
+	f.Must(f.Deregister(ctx, fixture.NodeB))
 
-	f.register(nodeC)
-	f.register(nodeD)
+	f.AddNode(fixture.NodeC)
+	f.AddNode(fixture.NodeD)
 	if dies > 0 {
-		f.must(f.Heartbeat(ctx, nodeC, dispatcher.NodeReport{}, t0.Add(24*time.Hour)))
+		f.Must(f.Heartbeat(ctx, fixture.NodeC, dispatcher.NodeReport{}, fixture.T0.Add(24*time.Hour)))
 	}
-	markDead("by the dead", nodeB, fresh, limit, 0)
-	markDead("by a clock that was set back", nodeD, t0, t0, 0)
-	f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, t0.Add(2*time.Minute)))
-	markDead("of a node that beat in the future", nodeD, t0.Add(2*time.Minute), t0.Add(2*time.Minute), dies)
+	markDead("by the dead", fixture.NodeB, fresh, limit, 0)
+	markDead("by a clock that was set back", fixture.NodeD, fixture.T0, fixture.T0, 0)
+	f.Must(f.Heartbeat(ctx, fixture.NodeD, dispatcher.NodeReport{}, fixture.T0.Add(2*time.Minute)))
+	markDead("of a node that beat in the future", fixture.NodeD, fixture.T0.Add(2*time.Minute), fixture.T0.Add(2*time.Minute), dies)
 
 	// A heartbeat that no clock has shown keeps nobody alive, and keeps nobody from living.
-	for i, never := range []time.Time{time.UnixMilli(-1), time.UnixMilli(math.MinInt64), t0.AddDate(1_000_000, 0, 0)} {
+	for i, never := range []time.Time{time.UnixMilli(-1), time.UnixMilli(math.MinInt64), fixture.T0.AddDate(1_000_000, 0, 0)} {
 		poisoned := run.NodeID(0x20 + i)
-		f.register(poisoned)
-		f.must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, never))
-		now := t0.Add(3 * time.Minute)
+		f.AddNode(poisoned)
+		f.Must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, never))
+		now := fixture.T0.Add(3 * time.Minute)
 		if dies == 0 { // where it is alone, it goes on
-			f.must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now))
+			f.Must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now))
 			continue
 		}
-		f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, now))
-		f.must(f.MarkDead(ctx, nodeD, now, time.Minute, now))
+		f.Must(f.Heartbeat(ctx, fixture.NodeD, dispatcher.NodeReport{}, now))
+		f.Must(f.MarkDead(ctx, fixture.NodeD, now, time.Minute, now))
 		now = now.Add(61 * time.Second) // what was in the future has aged
-		f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, now))
-		f.must(f.MarkDead(ctx, nodeD, now, time.Minute, now))
+		f.Must(f.Heartbeat(ctx, fixture.NodeD, dispatcher.NodeReport{}, now))
+		f.Must(f.MarkDead(ctx, fixture.NodeD, now, time.Minute, now))
 		_, err := f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now)
-		wantError(t, fmt.Sprint("heartbeat after one at ", never.UnixMilli()), err, dispatcher.ErrNodeDead)
+		fixture.WantError(t, fmt.Sprint("heartbeat after one at ", never.UnixMilli()), err, dispatcher.ErrNodeDead)
 	}
 }
 
 // The dead are forgotten after a day, unless they hold what is to be adopted.
-func testNodesCleanUp(t *testing.T, f *fixture) {
-	f.inCheck()
+func testNodesCleanUp(t *testing.T, f *wing) {
+	f.InCheck()
 	ctx := t.Context()
-	held := f.claimOne("tick")
-	f.must(f.Deregister(ctx, nodeA))
+	held := f.ClaimOne("tick")
+	f.Must(f.Deregister(ctx, fixture.NodeA))
 	const many = 230
 	for id := range run.NodeID(many) {
-		f.register(0x100 + id)
-		f.must(f.Deregister(ctx, 0x100+id))
+		f.AddNode(0x100 + id)
+		f.Must(f.Deregister(ctx, 0x100+id))
 	}
-	f.register(nodeB)
+	f.AddNode(fixture.NodeB)
 	count := func(what string, now time.Time, want int) {
 		t.Helper()
-		f.must(f.MarkDead(ctx, nodeB, now, time.Minute, now))
+		f.Must(f.MarkDead(ctx, fixture.NodeB, now, time.Minute, now))
 		nodes, err := f.Nodes(ctx)
-		f.must(err)
+		f.Must(err)
 		if len(nodes) != want {
 			t.Errorf("%s: %d nodes, want %d", what, len(nodes), want)
 		}
 	}
-	day := t0.Add(24 * time.Hour)
+	day := fixture.T0.Add(24 * time.Hour)
 	count("within the day", day, many+2)
 	past := day.Add(time.Millisecond)
-	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, past))
+	f.Must(f.Heartbeat(ctx, fixture.NodeB, dispatcher.NodeReport{}, past))
 	count("after it, in steps", past, many+2-100)
 	count("after it, in steps", past, many+2-200)
 	count("at the end, with the one that holds a run", past, 2)
-	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: past})
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: fixture.NodeB, Token: fixture.Token2, Limit: 10, Now: past})
 	if err != nil || len(adopted) != 1 || adopted[0].Key != held.Key {
 		t.Fatalf("adopted: got %v, %v, want the run of the dead", adopted, err)
 	}
 	count("when it holds none", past, 1)
-	if run := f.run(held.Key); len(run.Attempts) != 1 || run.Attempts[0].Node != nodeA {
+	if run := f.RunOf(held.Key); len(run.Attempts) != 1 || run.Attempts[0].Node != fixture.NodeA {
 		t.Errorf("attempts: got %+v, want one of the node that is forgotten", run.Attempts)
 	}
 }
 
-// listening hears the notifications of a store.
-type listening chan dispatcher.Notification
-
-// listen hears notifications until the end of the test.
-func (f *fixture) listen() listening {
-	ctx, cancel := context.WithCancel(f.Context())
-	notifications, ended := make(listening, 100), make(chan error)
-	go func() { ended <- f.Listen(ctx, func(h dispatcher.Notification) { notifications <- h }) }()
-	f.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			f.Errorf("listen ended with %v, want nil", err)
-		}
-	})
-	notifications.await(f.T, dispatcher.Notification{}) // the first says that listening has begun
-	return notifications
-}
-
-// await passes over notifications until the one that is wanted.
-func (l listening) await(t *testing.T, want dispatcher.Notification) {
-	t.Helper()
-	for l.any(t, fmt.Sprintf("%+v", want)) != want {
-	}
-}
-
-// next returns the next notification. A database without notifications is asked now and then, and with the answer comes
-// one to look for runs to adopt; it passes over those.
-func (l listening) next(t *testing.T, what string) dispatcher.Notification {
-	t.Helper()
-	for {
-		if one := l.any(t, what); !one.Adopt {
-			return one
-		}
-	}
-}
-
-// any returns whatever is heard next.
-func (l listening) any(t *testing.T, what string) dispatcher.Notification {
-	t.Helper()
-	select {
-	case got := <-l:
-		return got
-	case <-time.After(waitLimit):
-		t.Fatalf("no notification: %s", what)
-		panic("unreachable")
-	}
-}
-
-// drain forgets what was heard.
-func (l listening) drain() {
-	for len(l) > 0 {
-		<-l
-	}
-}
-
 // Listeners hear what changed, and no more.
-func testListen(t *testing.T, f *fixture) {
-	notifications := f.listen()
-	f.putEvery("tick", time.Minute)
-	notifications.await(t, dispatcher.Notification{JobID: run.JobID("shop", "tick")})
-	notifications.drain()
-	f.putCalendar(calendar("freeze"), t0)
-	notifications.await(t, dispatcher.Notification{App: "shop"})
-	notifications.drain()
-	run, err := f.RequestRun(t.Context(), "shop", "tick", nil, at(t0))
-	f.must(err)
-	notifications.await(t, dispatcher.Notification{Adopt: true})
-	held, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
+func testListen(t *testing.T, f *wing) {
+	notifications := f.Hear()
+	f.PutEvery("tick", time.Minute)
+	notifications.Await(t, dispatcher.Notification{JobID: run.JobID("shop", "tick")})
+	notifications.Drain()
+	f.DeclareCalendar(fixture.Calendar("freeze"), fixture.T0)
+	notifications.Await(t, dispatcher.Notification{App: "shop"})
+	notifications.Drain()
+	run, err := f.RequestRun(t.Context(), "shop", "tick", nil, fixture.At(fixture.T0))
+	f.Must(err)
+	notifications.Await(t, dispatcher.Notification{Adopt: true})
+	held, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Limit: 10, Now: fixture.T0})
 	if err != nil || len(held) != 1 {
 		t.Fatalf("adopted: got %v, %v, want the run", held, err)
 	}
-	f.must(f.CancelRun(t.Context(), run.ID, at(t0)))
-	notifications.await(t, dispatcher.Notification{Run: run.ID, Token: token2, Attempt: 1})
+	f.Must(f.CancelRun(t.Context(), run.ID, fixture.At(fixture.T0)))
+	notifications.Await(t, dispatcher.Notification{Run: run.ID, Token: fixture.Token2, Attempt: 1})
 }
 
-func testDue(t *testing.T, f *fixture) {
+func testDue(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putApp("books")
+	f.DeclareApp("books")
 	for i, name := range []string{"a", "b", "c"} {
-		f.put(job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Duration(i)*time.Second))}), t0.Add(-time.Second))
+		f.Put(fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Duration(i)*time.Second))}),
+			fixture.T0.Add(-time.Second))
 	}
-	other := job("d", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})
+	other := fixture.Job("d", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0)})
 	other.App = "books"
-	f.put(other, t0.Add(-time.Second))
+	f.Put(other, fixture.T0.Add(-time.Second))
 
 	names := func(q dispatcher.DueQuery) []string {
 		t.Helper()
@@ -321,7 +269,7 @@ func testDue(t *testing.T, f *fixture) {
 			q.Limit = 100
 		}
 		due, err := f.Due(ctx, q)
-		f.must(err)
+		f.Must(err)
 		jobs := map[int64]string{}
 		for app, list := range map[string][]string{"shop": {"a", "b", "c"}, "books": {"d"}} {
 			for _, name := range list {
@@ -330,7 +278,7 @@ func testDue(t *testing.T, f *fixture) {
 		}
 		got := []string{}
 		for _, d := range due {
-			got = append(got, jobs[f.version(d.ID).JobID])
+			got = append(got, jobs[f.Version(d.ID).JobID])
 		}
 		return got
 	}
@@ -341,18 +289,18 @@ func testDue(t *testing.T, f *fixture) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	check("until the second instant", names(dispatcher.DueQuery{Until: t0.Add(time.Second), Now: t0}), []string{"a", "b", "d"})
-	check("of one app", names(dispatcher.DueQuery{Until: t0.Add(time.Hour), Now: t0, Apps: []string{"books"}}), []string{"d"})
-	check("of two apps", names(dispatcher.DueQuery{Until: t0, Now: t0, Apps: []string{"books", "shop"}}), []string{"a", "d"})
-	late := t0.Add(60*time.Second + 1500*time.Millisecond) // a, b and d are overdue, c is not
+	check("until the second instant", names(dispatcher.DueQuery{Until: fixture.T0.Add(time.Second), Now: fixture.T0}), []string{"a", "b", "d"})
+	check("of one app", names(dispatcher.DueQuery{Until: fixture.T0.Add(time.Hour), Now: fixture.T0, Apps: []string{"books"}}), []string{"d"})
+	check("of two apps", names(dispatcher.DueQuery{Until: fixture.T0, Now: fixture.T0, Apps: []string{"books", "shop"}}), []string{"a", "d"})
+	late := fixture.T0.Add(60*time.Second + 1500*time.Millisecond) // a, b and d are overdue, c is not
 	check("not overdue", names(dispatcher.DueQuery{Until: late, Now: late}), []string{"c"})
 	check("overdue", names(dispatcher.DueQuery{Until: late, Now: late, Overdue: true}), []string{"a", "b", "d"})
 
 	var paged []string
-	q := dispatcher.DueQuery{Until: t0.Add(time.Hour), Now: t0, Limit: 1}
+	q := dispatcher.DueQuery{Until: fixture.T0.Add(time.Hour), Now: fixture.T0, Limit: 1}
 	for {
 		due, err := f.Due(ctx, q)
-		f.must(err)
+		f.Must(err)
 		if len(due) == 0 {
 			break
 		}
@@ -362,10 +310,10 @@ func testDue(t *testing.T, f *fixture) {
 	if diff := cmp.Diff([]string{"00", "00", "01", "02"}, paged); diff != "" {
 		t.Error("page by page (-want +got):\n" + diff)
 	}
-	f.must(f.PutApp(ctx, access.App{Name: "books"}, at(t0)))
-	check("app disabled", names(dispatcher.DueQuery{Until: t0, Now: t0}), []string{"a"})
-	disabled := job("a", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})
+	f.Must(f.PutApp(ctx, access.App{Name: "books"}, fixture.At(fixture.T0)))
+	check("app disabled", names(dispatcher.DueQuery{Until: fixture.T0, Now: fixture.T0}), []string{"a"})
+	disabled := fixture.Job("a", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0)})
 	disabled.Enabled = false
-	f.put(disabled, t0.Add(-time.Second))
-	check("job disabled", names(dispatcher.DueQuery{Until: t0, Now: t0}), []string{})
+	f.Put(disabled, fixture.T0.Add(-time.Second))
+	check("job disabled", names(dispatcher.DueQuery{Until: fixture.T0, Now: fixture.T0}), []string{})
 }

@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"fmt"
@@ -11,44 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
-
-// failure is a time-out that took a second.
-func failure(start time.Time) run.Outcome {
-	return run.Outcome{
-		State: run.TimedOut, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: 503,
-		Class: run.ClassTimeout, Error: "slow",
-	}
-}
-
-// again records that a run is to be attempted again.
-func (f *fixture) again(held run.HeldRun, o run.Outcome, next dispatcher.NextAttempt) {
-	f.Helper()
-	r := record(held, o)
-	r.Next = &next
-	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
-}
-
-// adoptRetries adopts what is due for nodeA under token2.
-func (f *fixture) adoptRetries(now time.Time) []run.HeldRun {
-	f.Helper()
-	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: now, Retries: true})
-	f.must(err)
-	return held
-}
-
-// adoptIdle adopts runs that no node works on.
-func (f *fixture) adoptIdle(node run.NodeID, now time.Time) []run.HeldRun {
-	f.Helper()
-	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: node, Token: token2, Limit: 10, Now: now})
-	f.must(err)
-	return held
-}
-
-// failedUntil is the usual next attempt: it counts as a failure, and the retries end an hour later.
-func failedUntil(at time.Time) dispatcher.NextAttempt {
-	return dispatcher.NextAttempt{At: at, Until: at.Add(time.Hour), CountsAsFailure: true}
-}
 
 // retryFacts are what a failed attempt changes of its run.
 type retryFacts struct {
@@ -63,9 +27,9 @@ type retryFacts struct {
 }
 
 // retryFacts reads those of a run.
-func (f *fixture) retryFacts(key run.Key) retryFacts {
+func (f *wing) retryFacts(key run.Key) retryFacts {
 	f.Helper()
-	run := f.run(key)
+	run := f.RunOf(key)
 	facts := retryFacts{
 		State: run.State, Attempt: run.Attempt, Ended: run.EndedAt != nil, Class: run.Class, Error: run.Error, HTTPStatus: run.HTTPStatus,
 	}
@@ -78,22 +42,14 @@ func (f *fixture) retryFacts(key run.Key) retryFacts {
 	return facts
 }
 
-// wantDiff reports how got differs from want.
-func wantDiff[T any](t *testing.T, what string, want, got T) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 // failOnce claims a run and records twice, as after a lost response, that it failed and is due
 // again five seconds later.
-func (f *fixture) failOnce() (held run.HeldRun, start, due time.Time) {
+func (f *wing) failOnce() (held run.HeldRun, start, due time.Time) {
 	f.Helper()
-	held, start = f.claimOne("tick"), t0.Add(time.Minute)
+	held, start = f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	due = start.Add(5 * time.Second)
 	for range 2 {
-		f.again(held, failure(start), failedUntil(due))
+		f.Again(held, fixture.Failure(start), fixture.FailedUntil(due))
 	}
 	return held, start, due
 }
@@ -109,133 +65,133 @@ func retryTests() tests {
 	}
 }
 
-func testFailedRunRetries(t *testing.T, f *fixture) {
+func testFailedRunRetries(t *testing.T, f *wing) {
 	held, start, due := f.failOnce()
-	wantDiff(t, "the run", retryFacts{
+	fixture.WantDiff(t, "the run", retryFacts{
 		State: run.Retrying, Attempt: 1, NextAttemptAt: due, Class: run.ClassTimeout, Error: "slow", HTTPStatus: 503,
 		Attempts: []run.State{run.TimedOut},
 	}, f.retryFacts(held.Key))
-	wantDiff(t, "its attempts", []run.Attempt{{
-		Attempt: 1, Node: nodeA, State: run.TimedOut, StartedAt: start, EndedAt: start.Add(time.Second),
+	fixture.WantDiff(t, "its attempts", []run.Attempt{{
+		Attempt: 1, Node: fixture.NodeA, State: run.TimedOut, StartedAt: start, EndedAt: start.Add(time.Second),
 		HTTPStatus: 503, Class: run.ClassTimeout, Error: "slow",
-	}}, f.run(held.Key).Attempts)
+	}}, f.RunOf(held.Key).Attempts)
 	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", State: run.Retrying,
 		Page: input.Page{Limit: 10}})
-	f.must(err)
-	wantDiff(t, "retrying runs of the job", 1, len(listed))
+	f.Must(err)
+	fixture.WantDiff(t, "retrying runs of the job", 1, len(listed))
 }
 
-func testFirstStarts(t *testing.T, f *fixture) {
+func testFirstStarts(t *testing.T, f *wing) {
 	_, start, due := f.failOnce()
 	first := func(state run.State) *time.Time {
 		t.Helper()
 		listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
-		f.must(err)
+		f.Must(err)
 		if len(listed) != 1 || listed[0].State != state {
 			t.Fatalf("got %+v, want one run that is %s", listed, state)
 		}
 		return listed[0].FirstStartedAt
 	}
-	wantDiff(t, "while it waits", &start, first(run.Retrying))
-	second := f.adoptRetries(due)[0]
-	wantDiff(t, "while it is attempted again", &start, first(run.Claimed))
-	f.must(f.Record(t.Context(), []dispatcher.Record{record(second, failure(due))}))
-	wantDiff(t, "when it is over", &start, first(run.TimedOut))
+	fixture.WantDiff(t, "while it waits", &start, first(run.Retrying))
+	second := f.AdoptRetries(due)[0]
+	fixture.WantDiff(t, "while it is attempted again", &start, first(run.Claimed))
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(second, fixture.Failure(due))}))
+	fixture.WantDiff(t, "when it is over", &start, first(run.TimedOut))
 }
 
-func testNextRetry(t *testing.T, f *fixture) {
+func testNextRetry(t *testing.T, f *wing) {
 	_, _, due := f.failOnce()
-	for _, after := range []time.Time{t0, due.Add(-time.Millisecond)} {
+	for _, after := range []time.Time{fixture.T0, due.Add(-time.Millisecond)} {
 		at, err := f.NextRetry(t.Context(), time.Time{}, after)
-		f.must(err)
-		wantDiff(t, fmt.Sprintf("the next retry after %s", after), dispatcher.RetryTimes{Least: due, Next: due}, at)
+		f.Must(err)
+		fixture.WantDiff(t, fmt.Sprintf("the next retry after %s", after), dispatcher.RetryTimes{Least: due, Next: due}, at)
 	}
 	at, err := f.NextRetry(t.Context(), due, due)
-	f.must(err)
-	wantDiff(t, "from the last retry on, and after it", dispatcher.RetryTimes{Least: due}, at)
+	f.Must(err)
+	fixture.WantDiff(t, "from the last retry on, and after it", dispatcher.RetryTimes{Least: due}, at)
 	at, err = f.NextRetry(t.Context(), due.Add(time.Millisecond), due)
-	f.must(err)
-	wantDiff(t, "later than the last retry", dispatcher.RetryTimes{}, at)
+	f.Must(err)
+	fixture.WantDiff(t, "later than the last retry", dispatcher.RetryTimes{}, at)
 }
 
 // testRetriesFromABound looks for retries that are due at some time or later.
-func testRetriesFromABound(t *testing.T, f *fixture) {
+func testRetriesFromABound(t *testing.T, f *wing) {
 	held, _, due := f.failOnce()
 	now := due.Add(time.Minute)
 	look := func(from time.Time) (keys []run.Key) {
-		found, err := f.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Limit: 10, Now: now, Retries: true, From: from})
-		f.must(err)
+		found, err := f.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: fixture.NodeA, Limit: 10, Now: now, Retries: true, From: from})
+		f.Must(err)
 		for _, run := range found {
 			keys = append(keys, run.Key)
 		}
 		return keys
 	}
-	wantDiff(t, "due at the bound", []run.Key{held.Key}, look(due))
-	wantDiff(t, "due before the bound", []run.Key(nil), look(due.Add(time.Millisecond)))
-	wantDiff(t, "without a bound", []run.Key{held.Key}, look(time.Time{}))
+	fixture.WantDiff(t, "due at the bound", []run.Key{held.Key}, look(due))
+	fixture.WantDiff(t, "due before the bound", []run.Key(nil), look(due.Add(time.Millisecond)))
+	fixture.WantDiff(t, "without a bound", []run.Key{held.Key}, look(time.Time{}))
 	// What a pause holds counts for the least: it is due when the pause ends.
-	f.must(f.PauseJob(t.Context(), "shop", "tick", "", true, at(now)))
-	wantDiff(t, "due during a pause", []run.Key(nil), look(time.Time{}))
+	f.Must(f.PauseJob(t.Context(), "shop", "tick", "", true, fixture.At(now)))
+	fixture.WantDiff(t, "due during a pause", []run.Key(nil), look(time.Time{}))
 	times, err := f.NextRetry(t.Context(), time.Time{}, now)
-	f.must(err)
-	wantDiff(t, "the least of retries that a pause holds", due, times.Least)
+	f.Must(err)
+	fixture.WantDiff(t, "the least of retries that a pause holds", due, times.Least)
 }
 
-func testRetryIsAdoptedWhenDue(t *testing.T, f *fixture) {
+func testRetryIsAdoptedWhenDue(t *testing.T, f *wing) {
 	held, _, due := f.failOnce()
-	ours, err := f.Held(t.Context(), nodeA, 0)
-	f.must(err)
-	wantDiff(t, "runs that the node holds meanwhile", 0, len(ours))
-	early := append(f.adoptRetries(due.Add(-time.Millisecond)), f.adoptIdle(nodeA, due.Add(time.Hour))...)
-	wantDiff(t, "runs adopted too early, or as idle ones", 0, len(early))
+	ours, err := f.Held(t.Context(), fixture.NodeA, 0)
+	f.Must(err)
+	fixture.WantDiff(t, "runs that the node holds meanwhile", 0, len(ours))
+	early := append(f.AdoptRetries(due.Add(-time.Millisecond)), f.AdoptIdle(fixture.NodeA, due.Add(time.Hour))...)
+	fixture.WantDiff(t, "runs adopted too early, or as idle ones", 0, len(early))
 	want := held
-	want.Token, want.Attempt, want.Failures, want.RetryUntil = token2, 2, 1, due.Add(time.Hour)
+	want.Token, want.Attempt, want.Failures, want.RetryUntil = fixture.Token2, 2, 1, due.Add(time.Hour)
 	want.ClaimedAt, want.Live = due, true
-	wantDiff(t, "the run adopted when due", []run.HeldRun{want}, f.adoptRetries(due))
-	wantDiff(t, "runs adopted twice", 0, len(f.adoptRetries(due)))
-	wantDiff(t, "the run under way again", retryFacts{
+	fixture.WantDiff(t, "the run adopted when due", []run.HeldRun{want}, f.AdoptRetries(due))
+	fixture.WantDiff(t, "runs adopted twice", 0, len(f.AdoptRetries(due)))
+	fixture.WantDiff(t, "the run under way again", retryFacts{
 		State: run.Claimed, Attempt: 2, Attempts: []run.State{run.TimedOut},
 	}, f.retryFacts(held.Key))
 }
 
-func testRetryIsFenced(t *testing.T, f *fixture) {
+func testRetryIsFenced(t *testing.T, f *wing) {
 	held, start, due := f.failOnce()
-	second := f.adoptRetries(due)
+	second := f.AdoptRetries(due)
 	if len(second) != 1 {
 		t.Fatalf("adopted %d runs, want 1", len(second))
 	}
-	f.again(held, failure(start), failedUntil(due)) // of the first attempt, once more
-	f.must(f.Record(t.Context(), []dispatcher.Record{record(second[0], outcome(due))}))
-	wantDiff(t, "the run at its end", retryFacts{
+	f.Again(held, fixture.Failure(start), fixture.FailedUntil(due)) // of the first attempt, once more
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(second[0], fixture.Outcome(due))}))
+	fixture.WantDiff(t, "the run at its end", retryFacts{
 		State: run.Succeeded, Attempt: 2, Ended: true, HTTPStatus: 200,
 		Attempts: []run.State{run.TimedOut, run.Succeeded},
 	}, f.retryFacts(held.Key))
-	if late := f.run(held.Key).Attempts[0].Late; late != nil {
+	if late := f.RunOf(held.Key).Attempts[0].Late; late != nil {
 		t.Errorf("the repeated record left a late result %+v, want none", late)
 	}
 }
 
 // A batch may hold ends and retries together, and each is fenced on its own.
-func testRetryBatch(t *testing.T, f *fixture) {
-	start := t0.Add(time.Minute)
+func testRetryBatch(t *testing.T, f *wing) {
+	start := fixture.T0.Add(time.Minute)
 	var records []dispatcher.Record
 	var keys []run.Key
 	for i := range 6 {
-		held := f.claimOne(fmt.Sprintf("job%d", i))
-		r := record(held, failure(start))
+		held := f.ClaimOne(fmt.Sprintf("job%d", i))
+		r := fixture.Record(held, fixture.Failure(start))
 		if i%2 == 0 {
-			next := failedUntil(start.Add(time.Duration(i+1) * time.Second))
+			next := fixture.FailedUntil(start.Add(time.Duration(i+1) * time.Second))
 			r.Next = &next
 		}
 		if i >= 4 {
-			r.Token = token2
+			r.Token = fixture.Token2
 		}
 		records, keys = append(records, r), append(keys, held.Key)
 	}
-	f.must(f.Record(t.Context(), records))
+	f.Must(f.Record(t.Context(), records))
 	var got []run.State
 	for _, key := range keys {
-		got = append(got, f.run(key).State)
+		got = append(got, f.RunOf(key).State)
 	}
 	want := []run.State{
 		run.Retrying, run.TimedOut, run.Retrying, run.TimedOut,
@@ -244,75 +200,75 @@ func testRetryBatch(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
-	if adopted := f.adoptRetries(start.Add(time.Second)); len(adopted) != 1 || adopted[0].Key != keys[0] {
+	if adopted := f.AdoptRetries(start.Add(time.Second)); len(adopted) != 1 || adopted[0].Key != keys[0] {
 		t.Errorf("adopted: got %+v, want the one that is due", adopted)
 	}
 }
 
 // A deferred attempt consumes neither the number of an attempt nor one of those that the policy allows.
-func testDeferredAttempts(t *testing.T, f *fixture) {
-	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+func testDeferredAttempts(t *testing.T, f *wing) {
+	held, start := f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	open := run.Outcome{State: run.Failed, StartedAt: start, EndedAt: start,
 		Class: run.ClassCircuitOpen, Error: "open"}
 	at := start
 	for range 3 {
 		at = at.Add(time.Second)
-		f.again(held, open, dispatcher.NextAttempt{At: at, Until: start.Add(time.Hour), NotAttempted: true})
-		if r := f.run(held.Key); r.State != run.Retrying || r.Attempt != 0 || len(r.Attempts) != 0 ||
+		f.Again(held, open, dispatcher.NextAttempt{At: at, Until: start.Add(time.Hour), NotAttempted: true})
+		if r := f.RunOf(held.Key); r.State != run.Retrying || r.Attempt != 0 || len(r.Attempts) != 0 ||
 			r.Class != run.ClassCircuitOpen {
 			t.Fatalf("defers: got %+v, want no attempt and the reason", r)
 		}
-		adopted := f.adoptRetries(at)
+		adopted := f.AdoptRetries(at)
 		if len(adopted) != 1 || adopted[0].Attempt != 1 || adopted[0].Failures != 0 {
 			t.Fatalf("adopted: got %+v, want attempt 1", adopted)
 		}
 		held = adopted[0]
 	}
 	// A target that was too busy has had a request: an attempt, but none of the policy's.
-	f.again(held, failure(at), dispatcher.NextAttempt{At: at.Add(time.Second), Until: start.Add(time.Hour)})
-	if adopted := f.adoptRetries(at.Add(time.Second)); len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Failures != 0 {
+	f.Again(held, fixture.Failure(at), dispatcher.NextAttempt{At: at.Add(time.Second), Until: start.Add(time.Hour)})
+	if adopted := f.AdoptRetries(at.Add(time.Second)); len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Failures != 0 {
 		t.Errorf("adopted: got %+v, want attempt 2 without a failure", adopted)
 	}
 }
 
-func testStopAtNextFire(t *testing.T, f *fixture) {
-	held, start := f.claimOne("tick"), t0.Add(time.Minute) // the next fire is at t0 plus two minutes
-	next := failedUntil(start.Add(59 * time.Second))
+func testStopAtNextFire(t *testing.T, f *wing) {
+	held, start := f.ClaimOne("tick"), fixture.T0.Add(time.Minute) // the next fire is at T0 plus two minutes
+	next := fixture.FailedUntil(start.Add(59 * time.Second))
 	next.StopAtNextFire = true
-	f.again(held, failure(start), next)
-	second := f.adoptRetries(next.At)
-	if len(second) != 1 || !second[0].RetryUntil.Equal(t0.Add(2*time.Minute-time.Millisecond)) {
+	f.Again(held, fixture.Failure(start), next)
+	second := f.AdoptRetries(next.At)
+	if len(second) != 1 || !second[0].RetryUntil.Equal(fixture.T0.Add(2*time.Minute-time.Millisecond)) {
 		t.Fatalf("before the next fire: got %+v, want it given up just before that", second)
 	}
-	next.At = t0.Add(2 * time.Minute)
-	f.again(second[0], failure(start), next)
-	r := f.run(held.Key)
+	next.At = fixture.T0.Add(2 * time.Minute)
+	f.Again(second[0], fixture.Failure(start), next)
+	r := f.RunOf(held.Key)
 	if r.State != run.TimedOut || r.EndedAt == nil || r.NextAttemptAt != nil || len(r.Attempts) != 2 ||
 		r.Attempts[1].State != run.TimedOut {
 		t.Errorf("at the next fire: got %+v, want its end", r)
 	}
 
-	late := f.claimOne("late")
-	for _, d := range f.dueAll(t0.Add(time.Hour)) {
+	late := f.ClaimOne("late")
+	for _, d := range f.DueAll(fixture.T0.Add(time.Hour)) {
 		if d.ID == late.TriggerID {
-			f.claim(f.advance(d))
+			f.ClaimAll(f.Advance(d))
 		}
 	}
-	f.again(late, failure(start), dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Hour),
+	f.Again(late, fixture.Failure(start), dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Hour),
 		CountsAsFailure: true, StopAtNextFire: true})
-	if r := f.run(late.Key); r.State != run.TimedOut || len(r.Attempts) != 1 {
+	if r := f.RunOf(late.Key); r.State != run.TimedOut || len(r.Attempts) != 1 {
 		t.Errorf("after the next fire: got %+v, want its end", r)
 	}
 }
 
 // A run whose time is over ends as its latest attempt did. One that was only deferred has one more attempt.
-func testGiveUp(t *testing.T, f *fixture) {
-	ctx, start := t.Context(), t0.Add(time.Minute)
-	held, off := f.claimOne("tick"), f.claimOne("off")
+func testGiveUp(t *testing.T, f *wing) {
+	ctx, start := t.Context(), fixture.T0.Add(time.Minute)
+	held, off := f.ClaimOne("tick"), f.ClaimOne("off")
 	next := dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Minute), CountsAsFailure: true}
-	f.again(held, failure(start), next)
+	f.Again(held, fixture.Failure(start), next)
 	next.NotAttempted, next.CountsAsFailure = true, false
-	f.again(off, run.Outcome{State: run.Failed, StartedAt: start, EndedAt: start,
+	f.Again(off, run.Outcome{State: run.Failed, StartedAt: start, EndedAt: start,
 		Class: run.ClassCircuitOpen, Error: "open"}, next)
 	if n, err := f.GiveUp(ctx, next.Until); err != nil || n != 0 {
 		t.Errorf("in time: gave up %d, %v", n, err)
@@ -321,51 +277,51 @@ func testGiveUp(t *testing.T, f *fixture) {
 	if n, err := f.GiveUp(ctx, over); err != nil || n != 1 {
 		t.Errorf("gave up %d, %v, want 1", n, err)
 	}
-	if r := f.run(held.Key); r.State != run.TimedOut || !r.EndedAt.Equal(over) ||
+	if r := f.RunOf(held.Key); r.State != run.TimedOut || !r.EndedAt.Equal(over) ||
 		len(r.Attempts) != 1 || r.Class != run.ClassTimeout {
 		t.Errorf("given up: got %+v, want the outcome of its attempt", r)
 	}
-	adopted := f.adoptRetries(over.Add(time.Hour))
+	adopted := f.AdoptRetries(over.Add(time.Hour))
 	if len(adopted) != 1 || adopted[0].Key != off.Key || adopted[0].Attempt != 1 || !adopted[0].RetryUntil.Equal(next.Until) {
 		t.Errorf("deferred for too long: adopted %+v, want its first attempt", adopted)
 	}
 }
 
 // Retrying runs wait while their app, job or trigger may not fire, and end when it is gone.
-func testHeldRetries(t *testing.T, f *fixture) {
-	ctx, start := t.Context(), t0.Add(time.Minute)
+func testHeldRetries(t *testing.T, f *wing) {
+	ctx, start := t.Context(), fixture.T0.Add(time.Minute)
 	due := start.Add(time.Second)
 	for _, name := range []string{"job", "trigger", "off", "gone"} {
-		f.again(f.claimOne(name), failure(start), failedUntil(due))
+		f.Again(f.ClaimOne(name), fixture.Failure(start), fixture.FailedUntil(due))
 	}
-	manual, err := f.RequestRun(ctx, "shop", "job", nil, at(t0))
-	f.must(err)
-	held := f.adoptIdle(nodeA, t0)
+	manual, err := f.RequestRun(ctx, "shop", "job", nil, fixture.At(fixture.T0))
+	f.Must(err)
+	held := f.AdoptIdle(fixture.NodeA, fixture.T0)
 	if len(held) != 1 || held[0].String() != manual.ID {
 		t.Fatalf("adopted: got %+v, want the manual run", held)
 	}
-	f.again(held[0], failure(start), failedUntil(due))
-	f.must(f.PauseJob(ctx, "shop", "job", "", true, at(t0)))
-	f.must(f.PauseJob(ctx, "shop", "trigger", "tick", true, at(t0)))
-	off := job("off", nil)
+	f.Again(held[0], fixture.Failure(start), fixture.FailedUntil(due))
+	f.Must(f.PauseJob(ctx, "shop", "job", "", true, fixture.At(fixture.T0)))
+	f.Must(f.PauseJob(ctx, "shop", "trigger", "tick", true, fixture.At(fixture.T0)))
+	off := fixture.Job("off", nil)
 	off.Enabled = false
 	stored, err := f.Job(ctx, "shop", "off")
-	f.must(err)
+	f.Must(err)
 	off.Triggers = stored.Triggers
-	f.put(off, t0)
-	f.must(f.DeleteJob(ctx, "shop", "gone", at(t0)))
-	f.must(f.PutApp(ctx, access.App{Name: "shop"}, at(t0)))
-	if got := f.adoptRetries(due); len(got) != 0 {
+	f.Put(off, fixture.T0)
+	f.Must(f.DeleteJob(ctx, "shop", "gone", fixture.At(fixture.T0)))
+	f.Must(f.PutApp(ctx, access.App{Name: "shop"}, fixture.At(fixture.T0)))
+	if got := f.AdoptRetries(due); len(got) != 0 {
 		t.Errorf("of a disabled app: adopted %+v", got)
 	}
-	f.putApp("shop")
+	f.DeclareApp("shop")
 	jobs := map[int64]string{}
 	for _, name := range []string{"job", "trigger", "off", "gone"} {
 		jobs[run.JobID("shop", name)] = name
 	}
 	adopted := func() map[string]run.Kind {
 		got := map[string]run.Kind{}
-		for _, run := range f.adoptRetries(due) {
+		for _, run := range f.AdoptRetries(due) {
 			got[jobs[run.JobID]] = run.Kind
 		}
 		return got
@@ -374,10 +330,10 @@ func testHeldRetries(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, adopted()); diff != "" {
 		t.Errorf("while paused and off (-want +got):\n%s", diff)
 	}
-	f.must(f.PauseJob(ctx, "shop", "job", "", false, at(t0)))
-	f.must(f.PauseJob(ctx, "shop", "trigger", "tick", false, at(t0)))
+	f.Must(f.PauseJob(ctx, "shop", "job", "", false, fixture.At(fixture.T0)))
+	f.Must(f.PauseJob(ctx, "shop", "trigger", "tick", false, fixture.At(fixture.T0)))
 	off.Enabled = true
-	f.put(off, t0)
+	f.Put(off, fixture.T0)
 	want = map[string]run.Kind{"job": run.KindSchedule, "trigger": run.KindSchedule, "off": run.KindSchedule}
 	if diff := cmp.Diff(want, adopted()); diff != "" {
 		t.Errorf("resumed (-want +got):\n%s", diff)
@@ -385,27 +341,27 @@ func testHeldRetries(t *testing.T, f *fixture) {
 }
 
 // The death of the node that failed loses no retry, nor does that of the one that repeats.
-func testRetryOfTheDead(t *testing.T, f *fixture) {
-	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+func testRetryOfTheDead(t *testing.T, f *wing) {
+	held, start := f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	due := start.Add(time.Second)
-	f.again(held, failure(start), failedUntil(due))
-	f.register(nodeB)
-	f.must(f.Deregister(t.Context(), nodeA))
-	if early := f.adoptIdle(nodeB, due); len(early) != 0 {
+	f.Again(held, fixture.Failure(start), fixture.FailedUntil(due))
+	f.AddNode(fixture.NodeB)
+	f.Must(f.Deregister(t.Context(), fixture.NodeA))
+	if early := f.AdoptIdle(fixture.NodeB, due); len(early) != 0 {
 		t.Errorf("adopted at the death of its node: %+v, want it to wait for its time", early)
 	}
-	second, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: due, Retries: true})
+	second, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: fixture.NodeB, Token: fixture.Token2, Limit: 10, Now: due, Retries: true})
 	if err != nil || len(second) != 1 || second[0].Attempt != 2 {
 		t.Fatalf("adopted by another node: got %+v, %v, want attempt 2", second, err)
 	}
-	f.register(nodeC)
-	f.must(f.Deregister(t.Context(), nodeB))
-	third := f.adoptIdle(nodeC, due)
+	f.AddNode(fixture.NodeC)
+	f.Must(f.Deregister(t.Context(), fixture.NodeB))
+	third := f.AdoptIdle(fixture.NodeC, due)
 	if len(third) != 1 || third[0].Attempt != 3 || third[0].Failures != 1 || third[0].RetryUntil.IsZero() {
 		t.Fatalf("adopted from the dead: got %+v, want attempt 3 after 1 failure", third)
 	}
 	var states []run.State
-	for _, a := range f.run(held.Key).Attempts {
+	for _, a := range f.RunOf(held.Key).Attempts {
 		states = append(states, a.State)
 	}
 	if diff := cmp.Diff([]run.State{run.TimedOut, run.Lost}, states); diff != "" {
@@ -414,33 +370,33 @@ func testRetryOfTheDead(t *testing.T, f *fixture) {
 }
 
 // An operator may hasten or cancel what retries. A fixed delay goes on only after its end.
-func testRetryRequests(t *testing.T, f *fixture) {
-	ctx, start := t.Context(), t0.Add(time.Minute)
+func testRetryRequests(t *testing.T, f *wing) {
+	ctx, start := t.Context(), fixture.T0.Add(time.Minute)
 	f.putDelay("slow")
-	held := f.claim(f.nextAdvance())[0]
-	f.again(held, failure(start), failedUntil(start.Add(time.Hour)))
-	if ended := f.ended(); len(ended) != 0 {
+	held := f.ClaimAll(f.NextAdvance())[0]
+	f.Again(held, fixture.Failure(start), fixture.FailedUntil(start.Add(time.Hour)))
+	if ended := f.DelaysToArm(); len(ended) != 0 {
 		t.Errorf("while it retries: got %d ended delays, want none", len(ended))
 	}
-	r, err := f.RetryRun(ctx, held.String(), at(start))
-	f.must(err)
+	r, err := f.RetryRun(ctx, held.String(), fixture.At(start))
+	f.Must(err)
 	if r.State != run.Queued || r.NextAttemptAt != nil || len(r.Attempts) != 1 {
 		t.Errorf("hastened: got %+v, want it queued", r)
 	}
-	second := f.adoptIdle(nodeA, start)
+	second := f.AdoptIdle(fixture.NodeA, start)
 	if len(second) != 1 || second[0].Attempt != 2 || second[0].Failures != 0 || !second[0].RetryUntil.IsZero() {
 		t.Fatalf("adopted: got %+v, want attempt 2 with the whole policy before it", second)
 	}
-	f.again(second[0], failure(start), failedUntil(start.Add(time.Hour)))
-	r, err = f.CancelRun(ctx, held.String(), at(start.Add(time.Minute)))
-	f.must(err)
+	f.Again(second[0], fixture.Failure(start), fixture.FailedUntil(start.Add(time.Hour)))
+	r, err = f.CancelRun(ctx, held.String(), fixture.At(start.Add(time.Minute)))
+	f.Must(err)
 	if r.State != run.Cancelled || r.NextAttemptAt != nil || len(r.Attempts) != 2 {
 		t.Errorf("cancelled: got %+v, want both attempts and no next", r)
 	}
-	if got := f.adoptRetries(start.Add(2 * time.Hour)); len(got) != 0 {
+	if got := f.AdoptRetries(start.Add(2 * time.Hour)); len(got) != 0 {
 		t.Errorf("adopted a cancelled run: %+v", got)
 	}
-	if ended := f.ended(); len(ended) != 1 {
+	if ended := f.DelaysToArm(); len(ended) != 1 {
 		t.Errorf("after its end: got %d ended delays, want 1", len(ended))
 	}
 }

@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 func inputTests() tests {
@@ -28,36 +29,36 @@ func inputTests() tests {
 
 // A run that is asked for with a payload has it until the history forgets the run: while it is live, once it has ended,
 // and when it is retried.
-func testRunInputs(t *testing.T, f *fixture) {
+func testRunInputs(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putBrief()
+	f.PutBrief()
 	for _, name := range []string{"with", "without"} {
-		j := job(name, nil)
+		j := fixture.Job(name, nil)
 		j.App = "brief"
-		f.put(j, t0)
+		f.Put(j, fixture.T0)
 	}
 	given := json.RawMessage(`{"region":"eu <&> 壊","n":12345678901234567890}`)
-	with, err := f.RequestRun(ctx, "brief", "with", given, at(t0))
-	f.must(err)
-	f.must(f.RequestRun(ctx, "brief", "without", nil, at(t0)))
+	with, err := f.RequestRun(ctx, "brief", "with", given, fixture.At(fixture.T0))
+	f.Must(err)
+	f.Must(f.RequestRun(ctx, "brief", "without", nil, fixture.At(fixture.T0)))
 	key, err := run.ParseKey(with.ID)
-	f.must(err)
+	f.Must(err)
 	want := map[run.Key]run.Input{key: {Payload: given}}
 	check := func(when string, held run.HeldRun) {
 		t.Helper()
-		got, err := f.RunInputs(ctx, []run.Key{held.Key, {TriggerID: 5, ScheduledAt: t0, Kind: run.KindManual}})
-		f.must(err)
+		got, err := f.RunInputs(ctx, []run.Key{held.Key, {TriggerID: 5, ScheduledAt: fixture.T0, Kind: run.KindManual}})
+		f.Must(err)
 		if diff := cmp.Diff(want, got); diff != "" || !held.HasInput {
 			t.Errorf("%s: the held run has an input: %v, want true; inputs (-want +got):\n%s", when, held.HasInput, diff)
 		}
-		if got := f.run(key).Payload; string(got) != string(given) {
+		if got := f.RunOf(key).Payload; string(got) != string(given) {
 			t.Errorf("%s: the run shows payload %s, want %s", when, got, given)
 		}
 	}
-	now := t0.Add(time.Second)
+	now := fixture.T0.Add(time.Second)
 	adopt := func() (one run.HeldRun) {
 		t.Helper()
-		for _, run := range f.adoptIdle(nodeA, now) {
+		for _, run := range f.AdoptIdle(fixture.NodeA, now) {
 			if run.Key == key {
 				one = run
 			} else if run.HasInput {
@@ -68,37 +69,37 @@ func testRunInputs(t *testing.T, f *fixture) {
 	}
 	held := adopt()
 	check("adopted", held)
-	f.end(held, now)
-	f.must(f.RetryRun(ctx, with.ID, at(now)))
+	f.End(held, now)
+	f.Must(f.RetryRun(ctx, with.ID, fixture.At(now)))
 	check("retried", adopt())
-	listed, err := f.Held(ctx, nodeA, 0)
-	f.must(err)
+	listed, err := f.Held(ctx, fixture.NodeA, 0)
+	f.Must(err)
 	for _, run := range listed {
 		if run.Key == key {
 			check("read again", run)
-			f.end(run, now)
+			f.End(run, now)
 		}
 	}
-	f.purge(now.Add(100 * time.Hour))
+	f.PurgeAll(now.Add(100 * time.Hour))
 	if got, err := f.RunInputs(ctx, []run.Key{key}); err != nil || len(got) != 0 {
 		t.Errorf("once the history has forgotten the run: inputs %v, %v, want none", got, err)
 	}
 }
 
 // Inputs of many runs are read at once, whatever their days. All shards of a run have its input.
-func testManyRunInputs(t *testing.T, f *fixture) {
-	f.putBrief()
-	j := job("many", nil)
+func testManyRunInputs(t *testing.T, f *wing) {
+	f.PutBrief()
+	j := fixture.Job("many", nil)
 	j.App = "brief"
-	f.put(j, t0)
+	f.Put(j, fixture.T0)
 	want, keys := map[run.Key]run.Input{}, []run.Key{}
 	for days := range 3 {
-		now := t0.Add(time.Duration(days) * 24 * time.Hour)
+		now := fixture.T0.Add(time.Duration(days) * 24 * time.Hour)
 		given := json.RawMessage(fmt.Sprintf(`{"day":%d}`, days))
-		r, err := f.RequestRun(t.Context(), "brief", "many", given, at(now))
-		f.must(err)
+		r, err := f.RequestRun(t.Context(), "brief", "many", given, fixture.At(now))
+		f.Must(err)
 		key, err := run.ParseKey(r.ID)
-		f.must(err)
+		f.Must(err)
 		for _, of := range []run.Key{key, key.OfIndex(0), key.OfIndex(1)} {
 			keys, want[of] = append(keys, of), run.Input{Payload: given}
 		}
@@ -107,21 +108,22 @@ func testManyRunInputs(t *testing.T, f *fixture) {
 		keys = append(keys, without)
 	}
 	got, err := f.RunInputs(t.Context(), keys)
-	f.must(err)
-	wantDiff(t, "inputs", want, got)
+	f.Must(err)
+	fixture.WantDiff(t, "inputs", want, got)
 	got, err = f.RunInputs(t.Context(), nil)
-	f.must(err)
-	f.expect("inputs of no runs", len(got), 0)
+	f.Must(err)
+	f.Expect("inputs of no runs", len(got), 0)
 }
 
 // A payload that could not be sent or stored is refused before anything is queued.
-func testRunInputRefused(t *testing.T, f *fixture) {
-	f.put(job("job", nil), t0)
+func testRunInputRefused(t *testing.T, f *wing) {
+	f.Put(fixture.Job("job", nil), fixture.T0)
 	for what, payload := range map[string]string{
 		"no JSON": "{", "NUL": `"a\u0000b"`, "half a character": `"\ud800"`, "too large": `"` + strings.Repeat("x", input.MaxPayload) + `"`,
 		"too deep": strings.Repeat("[", 33) + strings.Repeat("]", 33),
 	} {
-		if _, err := f.RequestRun(t.Context(), "shop", "job", json.RawMessage(payload), at(t0)); !errors.As(err, new(input.Problems)) {
+		if _, err := f.RequestRun(t.Context(), "shop", "job", json.RawMessage(payload), fixture.At(fixture.T0)); !errors.As(err,
+			new(input.Problems)) {
 			t.Errorf("%s: got error %v, want Problems", what, err)
 		}
 	}

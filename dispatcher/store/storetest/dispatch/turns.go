@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"slices"
@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -30,25 +31,25 @@ func turnTests() tests {
 }
 
 // crowd queues runs of job "big" of the app "crowded", and later runs of job "small" of the app "shop".
-func (f *fixture) crowd(big, small int) {
+func (f *wing) crowd(big, small int) {
 	f.Helper()
-	f.putApp("crowded")
-	f.putIn("crowded", "big", func(*dispatcher.Job) {})
-	f.putIn("shop", "small", func(*dispatcher.Job) {})
-	f.request("crowded", "big", big, t0)
-	f.request("shop", "small", small, t0.Add(time.Minute))
+	f.DeclareApp("crowded")
+	f.PutIn("crowded", "big", func(*dispatcher.Job) {})
+	f.PutIn("shop", "small", func(*dispatcher.Job) {})
+	f.request("crowded", "big", big, fixture.T0)
+	f.request("shop", "small", small, fixture.T0.Add(time.Minute))
 }
 
 // request queues manual runs of a job.
-func (f *fixture) request(app, name string, runs int, now time.Time) {
+func (f *wing) request(app, name string, runs int, now time.Time) {
 	f.Helper()
 	for range runs {
-		f.must(f.RequestRun(f.Context(), app, name, nil, at(now)))
+		f.Must(f.RequestRun(f.Context(), app, name, nil, fixture.At(now)))
 	}
 }
 
 // turns tells of which apps some runs are, in order: A for "crowded", B for "shop".
-func (f *fixture) turns(runs []dispatcher.Adoptable) (apps string) {
+func (f *wing) turns(runs []dispatcher.Adoptable) (apps string) {
 	f.Helper()
 	for _, r := range runs {
 		apps += map[int64]string{run.AppID("crowded"): "A", run.AppID("shop"): "B"}[r.AppID]
@@ -56,42 +57,43 @@ func (f *fixture) turns(runs []dispatcher.Adoptable) (apps string) {
 	return apps
 }
 
-// look returns the runs that nodeA may adopt an hour after t0.
-func (f *fixture) look(query dispatcher.AdoptQuery) []dispatcher.Adoptable {
+// look returns the runs that nodeA may adopt an hour after T0.
+func (f *wing) look(query dispatcher.AdoptQuery) []dispatcher.Adoptable {
 	f.Helper()
-	query.Node, query.Now = nodeA, t0.Add(time.Hour)
+	query.Node, query.Now = fixture.NodeA, fixture.T0.Add(time.Hour)
 	found, err := f.Adoptable(f.Context(), query)
-	f.must(err)
+	f.Must(err)
 	return found
 }
 
-func testAdoptByTurns(t *testing.T, f *fixture) {
+func testAdoptByTurns(t *testing.T, f *wing) {
 	f.crowd(30, 3)
 	found := f.look(dispatcher.AdoptQuery{Limit: 10})
-	f.expect("the turns", f.turns(found), "ABABABAAAA")
+	f.Expect("the turns", f.turns(found), "ABABABAAAA")
 	var due []time.Time
 	for _, r := range found {
 		if r.AppID == run.AppID("crowded") {
 			due = append(due, r.DueAt)
 		}
 	}
-	if !slices.IsSortedFunc(due, time.Time.Compare) || !due[0].Equal(t0) {
+	if !slices.IsSortedFunc(due, time.Time.Compare) || !due[0].Equal(fixture.T0) {
 		t.Errorf("the runs of one app are due at %v, want the oldest first", due)
 	}
-	f.expect("the turns since the minute", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10, From: t0.Add(time.Minute)})), "BBB")
-	held, err := f.Store.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Now: t0.Add(time.Hour)}, found)
-	f.must(err)
-	f.expect("adopted", len(held), 10)
-	f.expect("the turns after that", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "AAAAAAAAAA")
+	f.Expect("the turns since the minute", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10, From: fixture.T0.Add(time.Minute)})), "BBB")
+	held, err := f.Store.Adopt(t.Context(), dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Now: fixture.T0.Add(time.Hour)},
+		found)
+	f.Must(err)
+	f.Expect("adopted", len(held), 10)
+	f.Expect("the turns after that", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "AAAAAAAAAA")
 }
 
-func testPagesOfTurns(_ *testing.T, f *fixture) {
+func testPagesOfTurns(_ *testing.T, f *wing) {
 	f.crowd(30, 7)
 	f.everyPage(dispatcher.AdoptQuery{Limit: 10}, 37)
 }
 
 // everyPage goes through all pages of a query, and expects so many runs, each once, and each app in order.
-func (f *fixture) everyPage(query dispatcher.AdoptQuery, want int) {
+func (f *wing) everyPage(query dispatcher.AdoptQuery, want int) {
 	f.Helper()
 	seen := map[run.Key]bool{}
 	query.After = map[int64]dispatcher.Adoptable{}
@@ -107,168 +109,171 @@ func (f *fixture) everyPage(query dispatcher.AdoptQuery, want int) {
 			break
 		}
 	}
-	f.expect("runs on all pages", len(seen), want)
+	f.Expect("runs on all pages", len(seen), want)
 }
 
-func testAdoptOfTheDeadByTurns(t *testing.T, f *fixture) {
+func testAdoptOfTheDeadByTurns(t *testing.T, f *wing) {
 	f.crowd(30, 3)
 	if !f.both() {
 		t.Skip("SKIPPED: one node at a time uses this database") // also with CI=true
 	}
-	query := dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 16, Now: t0.Add(time.Hour)}
-	f.must(f.Adopt(t.Context(), query)) // 13 of the one app, and all three of the other
-	f.must(f.Deregister(t.Context(), nodeB))
-	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "ABABABAAAA")
+	query := dispatcher.AdoptQuery{Node: fixture.NodeB, Token: fixture.Token2, Limit: 16, Now: fixture.T0.Add(time.Hour)}
+	f.Must(f.Adopt(t.Context(), query)) // 13 of the one app, and all three of the other
+	f.Must(f.Deregister(t.Context(), fixture.NodeB))
+	f.Expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "ABABABAAAA")
 	f.everyPage(dispatcher.AdoptQuery{Limit: 10}, 33)
 }
 
-func testTurnsOfServedApps(_ *testing.T, f *fixture) {
+func testTurnsOfServedApps(_ *testing.T, f *wing) {
 	f.crowd(30, 3)
-	f.expect("the turns at a node of one app", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10, Apps: []string{"shop"}})), "BBB")
-	f.must(f.PutApp(f.Context(), access.App{Name: "crowded"}, at(t0)))
-	f.expect("the turns while one app is disabled", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "BBB")
+	f.Expect("the turns at a node of one app", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10, Apps: []string{"shop"}})), "BBB")
+	f.Must(f.PutApp(f.Context(), access.App{Name: "crowded"}, fixture.At(fixture.T0)))
+	f.Expect("the turns while one app is disabled", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "BBB")
 }
 
 // crowdOfRetries lets so many runs of both apps fail once. Those of "crowded" are to be attempted first.
-func (f *fixture) crowdOfRetries(big, small int) {
+func (f *wing) crowdOfRetries(big, small int) {
 	f.Helper()
 	f.crowd(big, small)
-	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: t0.Add(2 * time.Minute)})
-	f.must(err)
+	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Limit: 100,
+		Now: fixture.T0.Add(2 * time.Minute)})
+	f.Must(err)
 	var records []dispatcher.Record
 	for _, r := range held {
-		due := t0.Add(3 * time.Minute)
+		due := fixture.T0.Add(3 * time.Minute)
 		if r.JobID == run.JobID("shop", "small") {
 			due = due.Add(time.Minute)
 		}
-		one := record(r, run.Outcome{State: run.Failed, Class: run.ClassHTTP5xx, StartedAt: t0, EndedAt: t0})
-		one.Next = &dispatcher.NextAttempt{At: due, Until: t0.Add(24 * time.Hour), CountsAsFailure: true}
+		one := fixture.Record(r, run.Outcome{State: run.Failed, Class: run.ClassHTTP5xx, StartedAt: fixture.T0, EndedAt: fixture.T0})
+		one.Next = &dispatcher.NextAttempt{At: due, Until: fixture.T0.Add(24 * time.Hour), CountsAsFailure: true}
 		records = append(records, one)
 	}
-	f.must(f.Record(f.Context(), records))
+	f.Must(f.Record(f.Context(), records))
 }
 
-func testRetriesByTurns(_ *testing.T, f *fixture) {
+func testRetriesByTurns(_ *testing.T, f *wing) {
 	f.crowdOfRetries(30, 3)
 	retries := dispatcher.AdoptQuery{Retries: true, Limit: 10}
-	f.expect("the turns", f.turns(f.look(retries)), "ABABABAAAA")
+	f.Expect("the turns", f.turns(f.look(retries)), "ABABABAAAA")
 	f.everyPage(retries, 33)
 	all := dispatcher.AdoptQuery{Retries: true, Limit: 34}
-	f.expect("runs of a look that finds all of them", len(f.look(all)), 33)
-	f.expect("queued runs", len(f.look(dispatcher.AdoptQuery{Limit: 10})), 0)
+	f.Expect("runs of a look that finds all of them", len(f.look(all)), 33)
+	f.Expect("queued runs", len(f.look(dispatcher.AdoptQuery{Limit: 10})), 0)
 }
 
-func testRetriesOfPausedJobsHaveNoTurn(_ *testing.T, f *fixture) {
-	f.putApp("crowded")
-	f.putIn("crowded", "big", func(*dispatcher.Job) {})
+func testRetriesOfPausedJobsHaveNoTurn(_ *testing.T, f *wing) {
+	f.DeclareApp("crowded")
+	f.PutIn("crowded", "big", func(*dispatcher.Job) {})
 	f.crowdOfRetries(12, 3)
-	f.must(f.PutApp(f.Context(), access.App{Name: "crowded"}, at(t0)))
-	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Retries: true, Limit: 2})), "BB")
+	f.Must(f.PutApp(f.Context(), access.App{Name: "crowded"}, fixture.At(fixture.T0)))
+	f.Expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Retries: true, Limit: 2})), "BB")
 }
 
-func testTurnsAfterARename(_ *testing.T, f *fixture) {
+func testTurnsAfterARename(_ *testing.T, f *wing) {
 	f.crowd(12, 3)
-	f.must(f.RenameJob(f.Context(), "shop", "small", dispatcher.JobRename{Name: "smaller"}, at(t0.Add(2*time.Minute))))
-	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 6})), "ABABAB")
+	f.Must(f.RenameJob(f.Context(), "shop", "small", dispatcher.JobRename{Name: "smaller"}, fixture.At(fixture.T0.Add(2*time.Minute))))
+	f.Expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 6})), "ABABAB")
 }
 
-func testTurnsOfReturnedRuns(t *testing.T, f *fixture) {
+func testTurnsOfReturnedRuns(t *testing.T, f *wing) {
 	f.crowd(12, 3)
-	query := dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: t0.Add(2 * time.Minute)}
+	query := dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Limit: 100, Now: fixture.T0.Add(2 * time.Minute)}
 	held, err := f.Adopt(t.Context(), query)
-	f.must(err)
+	f.Must(err)
 	var records []dispatcher.Record
 	for _, r := range held[:12] {
-		records = append(records, record(r, ended(run.Failed, t0)))
+		records = append(records, fixture.Record(r, fixture.Ended(run.Failed, fixture.T0)))
 	}
-	f.must(f.Record(t.Context(), records))
-	f.must(f.Release(t.Context(), held[12:]))
+	f.Must(f.Record(t.Context(), records))
+	f.Must(f.Release(t.Context(), held[12:]))
 	for i, run := range held[:12] {
-		f.must(f.RetryRun(t.Context(), run.String(), at(t0.Add(time.Duration(i)*time.Second))))
+		f.Must(f.RetryRun(t.Context(), run.String(), fixture.At(fixture.T0.Add(time.Duration(i)*time.Second))))
 	}
-	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 7})), "ABABABA")
+	f.Expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 7})), "ABABABA")
 }
 
 // crowdOfEnds lets so many runs of both apps fail, those of "crowded" first. Of each, a job "child" follows.
-func (f *fixture) crowdOfEnds(big, small int) {
+func (f *wing) crowdOfEnds(big, small int) {
 	f.Helper()
-	f.putApp("crowded")
+	f.DeclareApp("crowded")
 	for _, app := range []string{"crowded", "shop"} {
-		f.putIn(app, "child", nil)
+		f.PutIn(app, "child", nil)
 	}
-	f.putIn("crowded", "big", onFailure("child"))
-	f.putIn("shop", "small", onFailure("child"))
-	f.request("crowded", "big", big, t0)
-	f.request("shop", "small", small, t0.Add(time.Minute))
-	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: t0.Add(2 * time.Minute)})
-	f.must(err)
-	f.expect("adopted", len(held), big+small)
+	f.PutIn("crowded", "big", fixture.OnFailure("child"))
+	f.PutIn("shop", "small", fixture.OnFailure("child"))
+	f.request("crowded", "big", big, fixture.T0)
+	f.request("shop", "small", small, fixture.T0.Add(time.Minute))
+	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Limit: 100,
+		Now: fixture.T0.Add(2 * time.Minute)})
+	f.Must(err)
+	f.Expect("adopted", len(held), big+small)
 	for _, r := range held {
-		f.recordFollowed(r, ended(run.Failed, r.ScheduledAt))
+		f.RecordFollowed(r, fixture.Ended(run.Failed, r.ScheduledAt))
 	}
 }
 
 // followed follows ends once, and returns of which apps runs are queued then, as A for "crowded" and B for "shop".
-func (f *fixture) followed(limit int, now time.Time) (apps string, done dispatcher.FollowedEnds) {
+func (f *wing) followed(limit int, now time.Time) (apps string, done dispatcher.FollowedEnds) {
 	f.Helper()
 	done, err := f.FollowEnds(f.Context(), dispatcher.FollowQuery{Limit: limit, Now: now})
-	f.must(err)
+	f.Must(err)
 	queued := strings.Split(f.turns(f.look(dispatcher.AdoptQuery{Limit: 100})), "")
 	slices.Sort(queued)
 	return strings.Join(queued, ""), done
 }
 
-func testFollowByTurns(t *testing.T, f *fixture) {
+func testFollowByTurns(t *testing.T, f *wing) {
 	f.crowdOfEnds(30, 3)
-	now := t0.Add(3 * time.Minute)
+	now := fixture.T0.Add(3 * time.Minute)
 	queued, done := f.followed(10, now)
-	f.expect("runs of both apps after one call", queued, "AAAAABBB")
-	f.expect("there are more", done.More, true)
+	f.Expect("runs of both apps after one call", queued, "AAAAABBB")
+	f.Expect("there are more", done.More, true)
 	query := dispatcher.FollowQuery{Limit: 10, Now: now}
 	var ends, calls int
 	for more := true; more; calls++ {
 		query.After = done.Latest
 		var err error
 		done, err = f.FollowEnds(t.Context(), query)
-		f.must(err)
+		f.Must(err)
 		ends, more = ends+done.Ends, done.More
 	}
-	f.expect("ends that were left", ends, 25)
+	f.Expect("ends that were left", ends, 25)
 	if calls > 4 {
 		t.Errorf("the rest took %d calls, want at most 4", calls)
 	}
 }
 
-func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
+func testFollowTurnsAtQuota(t *testing.T, f *wing) {
 	f.crowdOfEnds(30, 3)
 	bounds := target.Bounds{Quotas: target.Quotas{WaitingRuns: 40}}
-	_, _, err := f.PutApp(t.Context(), access.App{Name: "crowded", AppSpec: access.AppSpec{Enabled: true, Bounds: &bounds}}, operator(t0))
-	f.must(err)
-	f.request("crowded", "big", 40, t0.Add(2*time.Minute+30*time.Second))
-	now := t0.Add(3 * time.Minute)
+	_, _, err := f.PutApp(t.Context(), access.App{Name: "crowded", AppSpec: access.AppSpec{Enabled: true, Bounds: &bounds}},
+		fixture.Operator(fixture.T0))
+	f.Must(err)
+	f.request("crowded", "big", 40, fixture.T0.Add(2*time.Minute+30*time.Second))
+	now := fixture.T0.Add(3 * time.Minute)
 	_, done := f.followed(10, now)
-	f.expect("ends that are dealt with", done.Ends, 8)
-	f.expect("an end is set aside", len(done.SetAside), 1)
+	f.Expect("ends that are dealt with", done.Ends, 8)
+	f.Expect("an end is set aside", len(done.SetAside), 1)
 	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: input.Page{Limit: 10}})
-	f.must(err)
-	f.expect("runs of the other app", len(runs), 3)
+	f.Must(err)
+	f.Expect("runs of the other app", len(runs), 3)
 	for more := true; more; {
 		_, done = f.followed(10, now)
 		more = done.More
 	}
 	f.request("shop", "small", 3, now)
-	held, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: now})
-	f.must(err)
+	held, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Limit: 100, Now: now})
+	f.Must(err)
 	for _, r := range held {
 		if r.JobID == run.JobID("shop", "small") {
-			f.recordFollowed(r, ended(run.Failed, now))
+			f.RecordFollowed(r, fixture.Ended(run.Failed, now))
 		} else {
-			f.must(f.Release(t.Context(), []run.HeldRun{r}))
+			f.Must(f.Release(t.Context(), []run.HeldRun{r}))
 		}
 	}
 	_, done = f.followed(10, now.Add(time.Hour)) // all that are set aside are tried again
 	runs, err = f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: input.Page{Limit: 10}})
-	f.must(err)
-	f.expect("runs of the other app next to those that are tried again", len(runs), 6)
-	f.expect("those that are tried again are set aside", len(done.SetAside), 1)
+	f.Must(err)
+	f.Expect("runs of the other app next to those that are tried again", len(runs), 6)
+	f.Expect("those that are tried again are set aside", len(done.SetAside), 1)
 }

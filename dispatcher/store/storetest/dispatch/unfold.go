@@ -1,4 +1,4 @@
-package storetest
+package dispatch
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // unfoldTests are those of claims that have several fires and lose their row before all of them have ended.
@@ -33,20 +34,20 @@ func unfoldTests() tests {
 }
 
 // claimMany stores a job with some triggers, and claims their first fires by one claim of nodeA.
-func (f *fixture) claimMany(name string, fires int) []run.HeldRun {
+func (f *wing) claimMany(name string, fires int) []run.HeldRun {
 	f.Helper()
 	triggers := map[string]dispatcher.Trigger{}
 	for i := range fires {
-		triggers[string(rune('a'+i))] = every(time.Minute, minutes(1))
+		triggers[string(rune('a'+i))] = fixture.Every(time.Minute, fixture.Minutes(1))
 	}
-	f.put(job(name, triggers), t0)
+	f.Put(fixture.Job(name, triggers), fixture.T0)
 	var advances []dispatcher.Advance
-	for _, d := range f.dueAll(minutes(1)) {
-		if a := f.advance(d); a.JobID == run.JobID("shop", name) {
+	for _, d := range f.DueAll(fixture.Minutes(1)) {
+		if a := f.Advance(d); a.JobID == run.JobID("shop", name) {
 			advances = append(advances, a)
 		}
 	}
-	held := f.claim(advances...)
+	held := f.ClaimAll(advances...)
 	if len(held) != fires {
 		f.Fatalf("claimed %d fires, want %d", len(held), fires)
 	}
@@ -54,7 +55,7 @@ func (f *fixture) claimMany(name string, fires int) []run.HeldRun {
 }
 
 // unfold unfolds the claims of a node that are older than a minute by then, and expects how many there are.
-func (f *fixture) unfold(node run.NodeID, now time.Time, want int) {
+func (f *wing) unfold(node run.NodeID, now time.Time, want int) {
 	f.Helper()
 	if got, err := f.UnfoldClaims(f.Context(), node, time.Minute, now); err != nil || got != want {
 		f.Errorf("unfolded %d claims, %v, want %d", got, err, want)
@@ -63,30 +64,30 @@ func (f *fixture) unfold(node run.NodeID, now time.Time, want int) {
 
 // noneOpen expects that no fire of a job is open in a claim of nodeA. A claim goes with the record of its last fire. But if the
 // node has made a connection meanwhile, by which it forgets what it has recorded, the claim may stay, and unfolds to nothing.
-func (f *fixture) noneOpen(job string) {
+func (f *wing) noneOpen(job string) {
 	f.Helper()
 	before := f.listed(job)
-	_, err := f.UnfoldClaims(f.Context(), nodeA, time.Minute, minutes(60))
-	f.must(err)
-	f.expect("after all claims are unfolded", f.listed(job), before)
-	held, err := f.Held(f.Context(), nodeA, 0)
-	f.must(err)
-	f.expect("fires that nodeA holds", len(held), 0)
+	_, err := f.UnfoldClaims(f.Context(), fixture.NodeA, time.Minute, fixture.Minutes(60))
+	f.Must(err)
+	f.Expect("after all claims are unfolded", f.listed(job), before)
+	held, err := f.Held(f.Context(), fixture.NodeA, 0)
+	f.Must(err)
+	f.Expect("fires that nodeA holds", len(held), 0)
 }
 
 // records returns a success of each run.
 func records(runs ...run.HeldRun) (all []dispatcher.Record) {
 	for _, run := range runs {
-		all = append(all, record(run, outcome(run.ScheduledAt)))
+		all = append(all, fixture.Record(run, fixture.Outcome(run.ScheduledAt)))
 	}
 	return all
 }
 
 // listed counts the runs of a job by their states, as a list shows them.
-func (f *fixture) listed(name string) map[run.State]int {
+func (f *wing) listed(name string) map[run.State]int {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1000}})
-	f.must(err)
+	f.Must(err)
 	states := map[run.State]int{}
 	for _, run := range runs {
 		states[run.State]++
@@ -94,25 +95,25 @@ func (f *fixture) listed(name string) map[run.State]int {
 	return states
 }
 
-func testClaimGoes(t *testing.T, f *fixture) {
+func testClaimGoes(t *testing.T, f *wing) {
 	runs := f.claimMany("tick", 4)
-	f.must(f.Record(t.Context(), records(runs[:2]...)))
-	f.expect("while two are open", f.listed("tick"), map[run.State]int{run.Succeeded: 2, run.Claimed: 2})
-	f.must(f.Record(t.Context(), records(runs[2:]...)))
-	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 4})
+	f.Must(f.Record(t.Context(), records(runs[:2]...)))
+	f.Expect("while two are open", f.listed("tick"), map[run.State]int{run.Succeeded: 2, run.Claimed: 2})
+	f.Must(f.Record(t.Context(), records(runs[2:]...)))
+	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 4})
 	f.noneOpen("tick")
 }
 
-func testUnfold(t *testing.T, f *fixture) {
+func testUnfold(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 3)
-	f.must(f.Record(ctx, records(runs[0])))
-	f.unfold(nodeA, minutes(2).Add(-time.Millisecond), 0)
-	f.unfold(nodeB, minutes(2), 0)
-	f.unfold(nodeA, minutes(2), 1)
-	f.unfold(nodeA, minutes(2), 0)
-	held, err := f.Held(ctx, nodeA, 0)
-	f.must(err)
+	f.Must(f.Record(ctx, records(runs[0])))
+	f.unfold(fixture.NodeA, fixture.Minutes(2).Add(-time.Millisecond), 0)
+	f.unfold(fixture.NodeB, fixture.Minutes(2), 0)
+	f.unfold(fixture.NodeA, fixture.Minutes(2), 1)
+	f.unfold(fixture.NodeA, fixture.Minutes(2), 0)
+	held, err := f.Held(ctx, fixture.NodeA, 0)
+	f.Must(err)
 	want := slices.Clone(runs[1:])
 	for i := range want {
 		want[i].Live = true
@@ -120,118 +121,119 @@ func testUnfold(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, held); diff != "" {
 		t.Errorf("held as live runs, under the same token (-want +got):\n%s", diff)
 	}
-	if got := f.adoptIdle(nodeA, minutes(5)); len(got) != 0 {
+	if got := f.AdoptIdle(fixture.NodeA, fixture.Minutes(5)); len(got) != 0 {
 		t.Errorf("adopted %v, want none: the node goes on with them", got)
 	}
 	// The node does not know that its claim is gone.
-	f.must(f.Record(ctx, records(runs...)))
-	f.expect("recorded", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
-	if run := f.run(runs[2].Key); run.Node == nil || *run.Node != nodeA || run.Attempt != 1 || !run.ClaimedAt.Equal(minutes(1)) {
+	f.Must(f.Record(ctx, records(runs...)))
+	f.Expect("recorded", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
+	if run := f.RunOf(runs[2].Key); run.Node == nil || *run.Node != fixture.NodeA ||
+		run.Attempt != 1 || !run.ClaimedAt.Equal(fixture.Minutes(1)) {
 		t.Errorf("recorded after its claim was unfolded: %+v, want the first attempt of its node", run)
 	}
 }
 
-func testRetryLeavesClaim(t *testing.T, f *fixture) {
+func testRetryLeavesClaim(t *testing.T, f *wing) {
 	runs := f.claimMany("tick", 3)
-	f.again(runs[1], failure(minutes(1)), failedUntil(minutes(2)))
-	f.expect("after a failure", f.listed("tick"), map[run.State]int{run.Retrying: 1, run.Claimed: 2})
-	second := f.adoptRetries(minutes(2))
+	f.Again(runs[1], fixture.Failure(fixture.Minutes(1)), fixture.FailedUntil(fixture.Minutes(2)))
+	f.Expect("after a failure", f.listed("tick"), map[run.State]int{run.Retrying: 1, run.Claimed: 2})
+	second := f.AdoptRetries(fixture.Minutes(2))
 	if len(second) != 1 || second[0].Attempt != 2 {
 		t.Fatalf("adopted %+v, want the second attempt", second)
 	}
-	f.must(f.Record(t.Context(), records(runs[0], runs[2], second[0])))
-	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
+	f.Must(f.Record(t.Context(), records(runs[0], runs[2], second[0])))
+	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
 	f.noneOpen("tick")
 }
 
-func testCancelLeavesClaim(t *testing.T, f *fixture) {
+func testCancelLeavesClaim(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 3)
-	notifications := f.listen()
-	cancelled, err := f.CancelRun(ctx, runs[1].String(), at(minutes(1).Add(time.Second)))
-	f.must(err)
+	notifications := f.Hear()
+	cancelled, err := f.CancelRun(ctx, runs[1].String(), fixture.At(fixture.Minutes(1).Add(time.Second)))
+	f.Must(err)
 	if cancelled.State != run.Cancelled || len(cancelled.Attempts) != 1 {
 		t.Errorf("cancelled: %+v, want it ended with its attempt", cancelled)
 	}
-	notifications.await(t, dispatcher.Notification{Run: runs[1].String(), Token: runs[1].Token, Attempt: 1})
-	f.expect("after it", f.listed("tick"), map[run.State]int{run.Cancelled: 1, run.Claimed: 2})
-	if got := f.adoptIdle(nodeA, minutes(5)); len(got) != 0 {
+	notifications.Await(t, dispatcher.Notification{Run: runs[1].String(), Token: runs[1].Token, Attempt: 1})
+	f.Expect("after it", f.listed("tick"), map[run.State]int{run.Cancelled: 1, run.Claimed: 2})
+	if got := f.AdoptIdle(fixture.NodeA, fixture.Minutes(5)); len(got) != 0 {
 		t.Errorf("adopted %v, want none", got)
 	}
-	f.must(f.Record(ctx, records(runs...)))
-	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Cancelled: 1, run.Succeeded: 2})
-	if late := f.run(runs[1].Key).Attempts; len(late) != 1 || late[0].Late == nil {
+	f.Must(f.Record(ctx, records(runs...)))
+	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Cancelled: 1, run.Succeeded: 2})
+	if late := f.RunOf(runs[1].Key).Attempts; len(late) != 1 || late[0].Late == nil {
 		t.Errorf("attempts of the cancelled run %+v, want its result kept as late", late)
 	}
 }
 
-func testReleaseLeavesClaim(t *testing.T, f *fixture) {
+func testReleaseLeavesClaim(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 3)
-	f.must(f.Release(ctx, runs[:1]))
-	f.expect("released", f.listed("tick"), map[run.State]int{run.Queued: 1, run.Claimed: 2})
-	again := f.adoptIdle(nodeA, minutes(1))
+	f.Must(f.Release(ctx, runs[:1]))
+	f.Expect("released", f.listed("tick"), map[run.State]int{run.Queued: 1, run.Claimed: 2})
+	again := f.AdoptIdle(fixture.NodeA, fixture.Minutes(1))
 	if len(again) != 1 || again[0].Key != runs[0].Key || again[0].Attempt != 1 {
 		t.Fatalf("adopted %+v, want the first attempt of what was released", again)
 	}
-	f.must(f.Record(ctx, records(again[0], runs[1], runs[2])))
-	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
+	f.Must(f.Record(ctx, records(again[0], runs[1], runs[2])))
+	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3})
 }
 
-func testAdoptOpenFires(t *testing.T, f *fixture) {
+func testAdoptOpenFires(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 4)
-	f.must(f.Record(ctx, records(runs[0])))
-	f.again(runs[1], failure(minutes(1)), failedUntil(minutes(30)))
-	f.register(nodeB)
-	f.must(f.Deregister(ctx, nodeA))
-	adopted := f.adoptIdle(nodeB, minutes(5))
+	f.Must(f.Record(ctx, records(runs[0])))
+	f.Again(runs[1], fixture.Failure(fixture.Minutes(1)), fixture.FailedUntil(fixture.Minutes(30)))
+	f.AddNode(fixture.NodeB)
+	f.Must(f.Deregister(ctx, fixture.NodeA))
+	adopted := f.AdoptIdle(fixture.NodeB, fixture.Minutes(5))
 	if len(adopted) != 2 || adopted[0].Attempt != 2 || adopted[1].Attempt != 2 {
 		t.Fatalf("adopted %+v, want the second attempts of the two that are open", adopted)
 	}
-	f.expect("adopted", f.listed("tick"),
+	f.Expect("adopted", f.listed("tick"),
 		map[run.State]int{run.Succeeded: 1, run.Retrying: 1, run.Claimed: 2})
 	// The first node was only slow. It has lost the whole claim.
-	f.must(f.Record(ctx, records(runs[2:]...)))
+	f.Must(f.Record(ctx, records(runs[2:]...)))
 	for _, r := range adopted {
-		got := f.run(r.Key)
+		got := f.RunOf(r.Key)
 		if lost := got.Attempts[0]; got.State != run.Claimed || lost.State != run.Lost || lost.Late == nil {
 			t.Errorf("after a late result: %+v, want it with the second node", got)
 		}
 	}
 	ours := records(adopted...)
 	for i := range ours {
-		ours[i].Node = nodeB
+		ours[i].Node = fixture.NodeB
 	}
-	f.must(f.Record(ctx, ours))
-	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3, run.Retrying: 1})
+	f.Must(f.Record(ctx, ours))
+	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3, run.Retrying: 1})
 }
 
 // A node whose record fails does not know whether it was stored, and repeats it.
-func testRecordAfterError(t *testing.T, f *fixture) {
+func testRecordAfterError(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 4)
 	over, end := context.WithCancel(ctx)
 	end()
 	some := records(runs[:3]...)
-	some[1].Next = &dispatcher.NextAttempt{At: minutes(2), Until: minutes(60), CountsAsFailure: true}
+	some[1].Next = &dispatcher.NextAttempt{At: fixture.Minutes(2), Until: fixture.Minutes(60), CountsAsFailure: true}
 	if err := f.Record(over, some); err == nil {
 		t.Fatal("a record whose context has ended succeeded")
 	}
-	f.must(f.Record(ctx, some))
-	f.expect("recorded", f.listed("tick"),
+	f.Must(f.Record(ctx, some))
+	f.Expect("recorded", f.listed("tick"),
 		map[run.State]int{run.Succeeded: 2, run.Retrying: 1, run.Claimed: 1})
-	f.must(f.Record(ctx, records(runs[3])))
-	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3, run.Retrying: 1})
+	f.Must(f.Record(ctx, records(runs[3])))
+	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3, run.Retrying: 1})
 }
 
 // The run that failed has ended since, while its claim is there because of another fire.
-func testRepeatedRecord(t *testing.T, f *fixture) {
+func testRepeatedRecord(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 2)
-	f.again(runs[0], failure(minutes(1)), failedUntil(minutes(2)))
-	second := f.adoptRetries(minutes(2))
-	f.must(f.Record(ctx, records(second...)))
+	f.Again(runs[0], fixture.Failure(fixture.Minutes(1)), fixture.FailedUntil(fixture.Minutes(2)))
+	second := f.AdoptRetries(fixture.Minutes(2))
+	f.Must(f.Record(ctx, records(second...)))
 	want := map[run.State]int{run.Succeeded: 1, run.Claimed: 1}
 	for _, forgets := range []bool{false, true} {
 		if forgets { // what it knows of the claim
@@ -241,44 +243,45 @@ func testRepeatedRecord(t *testing.T, f *fixture) {
 				t.Fatal("a record whose context has ended succeeded")
 			}
 		}
-		f.again(runs[0], failure(minutes(1)), failedUntil(minutes(2)))
-		f.expect("the first failure, once more", f.listed("tick"), want)
-		if got := f.adoptRetries(minutes(3)); len(got) != 0 {
+		f.Again(runs[0], fixture.Failure(fixture.Minutes(1)), fixture.FailedUntil(fixture.Minutes(2)))
+		f.Expect("the first failure, once more", f.listed("tick"), want)
+		if got := f.AdoptRetries(fixture.Minutes(3)); len(got) != 0 {
 			t.Errorf("adopted %v, want none: the run is over", got)
 		}
 	}
 }
 
-func testRetryLeavesClaimByHand(t *testing.T, f *fixture) {
+func testRetryLeavesClaimByHand(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 2)
 	first := records(runs[0])
-	f.must(f.Record(ctx, first))
-	f.must(f.RetryRun(ctx, runs[0].String(), at(minutes(2))))
-	f.must(f.Record(ctx, first)) // as after an unknown outcome
-	f.expect("retried by hand", f.listed("tick"), map[run.State]int{run.Queued: 1, run.Claimed: 1})
-	again := f.adoptIdle(nodeA, minutes(2))
+	f.Must(f.Record(ctx, first))
+	f.Must(f.RetryRun(ctx, runs[0].String(), fixture.At(fixture.Minutes(2))))
+	f.Must(f.Record(ctx, first)) // as after an unknown outcome
+	f.Expect("retried by hand", f.listed("tick"), map[run.State]int{run.Queued: 1, run.Claimed: 1})
+	again := f.AdoptIdle(fixture.NodeA, fixture.Minutes(2))
 	if len(again) != 1 || again[0].Attempt != 2 {
 		t.Fatalf("adopted %+v, want the second attempt", again)
 	}
-	f.must(f.Record(ctx, records(again[0], runs[1])))
-	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 2})
-	if got := f.run(runs[0].Key); len(got.Attempts) != 2 || got.Attempts[0].Late != nil {
+	f.Must(f.Record(ctx, records(again[0], runs[1])))
+	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 2})
+	if got := f.RunOf(runs[0].Key); len(got.Attempts) != 2 || got.Attempts[0].Late != nil {
 		t.Errorf("attempts %+v, want two and no late result", got.Attempts)
 	}
 }
 
-func testMixedClaim(t *testing.T, f *fixture) {
+func testMixedClaim(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.put(job("tick", map[string]dispatcher.Trigger{"a": every(time.Minute, minutes(1)), "b": every(time.Minute, minutes(1))}), t0)
-	once := job("once", map[string]dispatcher.Trigger{"c": every(time.Minute, minutes(1))})
+	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"a": fixture.Every(time.Minute, fixture.Minutes(1)),
+		"b": fixture.Every(time.Minute, fixture.Minutes(1))}), fixture.T0)
+	once := fixture.Job("once", map[string]dispatcher.Trigger{"c": fixture.Every(time.Minute, fixture.Minutes(1))})
 	once.Delivery = dispatcher.AtMostOnce
-	f.put(once, t0)
+	f.Put(once, fixture.T0)
 	var advances []dispatcher.Advance
-	for _, d := range f.dueAll(minutes(1)) {
-		advances = append(advances, f.advance(d))
+	for _, d := range f.DueAll(fixture.Minutes(1)) {
+		advances = append(advances, f.Advance(d))
 	}
-	runs := f.claim(advances...)
+	runs := f.ClaimAll(advances...)
 	live := map[bool]int{}
 	for _, r := range runs {
 		live[r.Live]++
@@ -286,47 +289,47 @@ func testMixedClaim(t *testing.T, f *fixture) {
 			t.Errorf("run %s is live: %t, want %t", r, r.Live, own)
 		}
 	}
-	f.expect("claimed", live, map[bool]int{false: 2, true: 1})
-	held, err := f.Held(ctx, nodeA, runs[0].Token)
-	f.must(err)
+	f.Expect("claimed", live, map[bool]int{false: 2, true: 1})
+	held, err := f.Held(ctx, fixture.NodeA, runs[0].Token)
+	f.Must(err)
 	if diff := cmp.Diff(runs, held); diff != "" {
 		t.Errorf("held under the token (-want +got):\n%s", diff)
 	}
-	f.must(f.Record(ctx, records(runs...)))
-	f.expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 2})
-	f.expect("at the end", f.listed("once"), map[run.State]int{run.Succeeded: 1})
+	f.Must(f.Record(ctx, records(runs...)))
+	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 2})
+	f.Expect("at the end", f.listed("once"), map[run.State]int{run.Succeeded: 1})
 	f.noneOpen("tick")
 }
 
-func testHeldAfterError(t *testing.T, f *fixture) {
+func testHeldAfterError(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 3)
 	token := runs[0].Token
-	f.must(f.Record(ctx, records(runs[0])))
-	f.again(runs[1], failure(minutes(1)), failedUntil(minutes(2)))
-	held, err := f.Held(ctx, nodeA, token)
-	f.must(err)
+	f.Must(f.Record(ctx, records(runs[0])))
+	f.Again(runs[1], fixture.Failure(fixture.Minutes(1)), fixture.FailedUntil(fixture.Minutes(2)))
+	held, err := f.Held(ctx, fixture.NodeA, token)
+	f.Must(err)
 	if diff := cmp.Diff(runs[2:], held); diff != "" {
 		t.Errorf("held under the token (-want +got):\n%s", diff)
 	}
-	f.must(f.Record(ctx, records(runs[2])))
+	f.Must(f.Record(ctx, records(runs[2])))
 	f.noneOpen("tick")
 }
 
 // What comes from a node that has lost its claim is kept with the attempt that was lost.
-func testLateResultOfClaim(t *testing.T, f *fixture) {
+func testLateResultOfClaim(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 2)
 	for _, run := range runs {
-		f.must(f.CancelRun(ctx, run.String(), at(minutes(2))))
+		f.Must(f.CancelRun(ctx, run.String(), fixture.At(fixture.Minutes(2))))
 	}
 	failed := records(runs...)
-	failed[1].Next = &dispatcher.NextAttempt{At: minutes(2), Until: minutes(60), CountsAsFailure: true}
-	f.must(f.Record(ctx, failed))
-	f.expect("cancelled", f.listed("tick"), map[run.State]int{run.Cancelled: 2})
+	failed[1].Next = &dispatcher.NextAttempt{At: fixture.Minutes(2), Until: fixture.Minutes(60), CountsAsFailure: true}
+	f.Must(f.Record(ctx, failed))
+	f.Expect("cancelled", f.listed("tick"), map[run.State]int{run.Cancelled: 2})
 	late := map[run.Key]bool{}
 	for _, run := range runs {
-		attempts := f.run(run.Key).Attempts
+		attempts := f.RunOf(run.Key).Attempts
 		late[run.Key] = len(attempts) == 1 && attempts[0].Late != nil
 	}
 	if slices.Contains(slices.Collect(maps.Values(late)), false) {
