@@ -1,6 +1,8 @@
 package storetest
 
-import "github.com/carillon-dev/carillon/dispatcher"
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+)
 
 // Batch says how a method of a store that the engine calls keeps to the rule that a bad row stops itself only.
 type Batch struct {

@@ -1,4 +1,4 @@
-package storetest
+package definitions
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // appPauseTests are those of pauses of apps, and of pauses that end by themselves.
@@ -34,28 +35,18 @@ func appPauseTests() tests {
 	}
 }
 
-var payments = input.Labels{"team": "payments"}
-
 // labelled is a job of the app "shop" with a trigger that fires each minute.
 func labelled(name string, labels input.Labels) dispatcher.Job {
-	j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+	j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
 	j.Labels = labels
 	return j
 }
 
-// pauseApp pauses jobs of the app "shop".
-func (f *fixture) pauseApp(labels input.Labels) dispatcher.AppPause {
-	f.Helper()
-	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{Labels: labels}, at(t0))
-	f.must(err)
-	return pause
-}
-
-// dueJobs are the names of the jobs among these whose trigger is due a minute after t0, in their order.
-func (f *fixture) dueJobs(names ...string) (due []string) {
+// dueJobs are the names of the jobs among these whose trigger is due a minute after T0, in their order.
+func (f *wing) dueJobs(names ...string) (due []string) {
 	f.Helper()
 	found := map[int64]bool{}
-	for _, d := range f.dueAll(t0.Add(time.Minute)) {
+	for _, d := range f.DueAll(fixture.T0.Add(time.Minute)) {
 		found[d.ID] = true
 	}
 	for _, name := range names {
@@ -66,111 +57,111 @@ func (f *fixture) dueJobs(names ...string) (due []string) {
 	return due
 }
 
-func testPauseApp(t *testing.T, f *fixture) {
-	f.put(labelled("before", nil), t0)
-	first, second := f.pauseApp(nil), f.pauseApp(nil)
-	f.put(labelled("later", payments), t0)
-	f.put(labelled("before", payments), t0) // a change of the definition leaves it held
+func testPauseApp(t *testing.T, f *wing) {
+	f.Put(labelled("before", nil), fixture.T0)
+	first, second := f.PauseLabelled(nil), f.PauseLabelled(nil)
+	f.Put(labelled("later", fixture.Payments), fixture.T0)
+	f.Put(labelled("before", fixture.Payments), fixture.T0) // a change of the definition leaves it held
 	names := []string{"before", "later"}
 	check := func(when string, want ...string) {
 		t.Helper()
-		wantDiff(t, "due "+when, want, f.dueJobs(names...))
+		fixture.WantDiff(t, "due "+when, want, f.dueJobs(names...))
 	}
 	check("while two pauses hold all jobs")
 	for _, name := range names {
 		j, err := f.Job(t.Context(), "shop", name)
-		f.must(err)
+		f.Must(err)
 		if len(j.Pauses) != 2 || j.Paused || j.Triggers["tick"].State != dispatcher.TriggerPaused || j.Triggers["tick"].Paused {
 			t.Errorf("job %s shows the pauses %+v, paused %t, and its trigger in state %s", name, j.Pauses, j.Paused, j.Triggers["tick"].State)
 		}
 	}
-	f.must(f.EndAppPause(t.Context(), "shop", first.ID, at(t0)))
+	f.Must(f.EndAppPause(t.Context(), "shop", first.ID, fixture.At(fixture.T0)))
 	check("while one of them is left")
-	wantError(t, "end it again", f.EndAppPause(t.Context(), "shop", first.ID, at(t0)), dispatcher.ErrNotFound)
-	f.must(f.PauseJob(t.Context(), "shop", "later", "", true, at(t0)))
-	f.must(f.EndAppPause(t.Context(), "shop", second.ID, at(t0)))
+	fixture.WantError(t, "end it again", f.EndAppPause(t.Context(), "shop", first.ID, fixture.At(fixture.T0)), dispatcher.ErrNotFound)
+	f.Must(f.PauseJob(t.Context(), "shop", "later", "", true, fixture.At(fixture.T0)))
+	f.Must(f.EndAppPause(t.Context(), "shop", second.ID, fixture.At(fixture.T0)))
 	check("when both are over, and a job has a pause of its own", "before")
-	f.must(f.PauseJob(t.Context(), "shop", "later", "", false, at(t0)))
+	f.Must(f.PauseJob(t.Context(), "shop", "later", "", false, fixture.At(fixture.T0)))
 	check("when all are over", names...)
-	third := f.pauseApp(nil)
-	f.must(f.PauseJob(t.Context(), "shop", "later", "", true, at(t0)))
-	f.must(f.PauseJob(t.Context(), "shop", "later", "", false, at(t0)))
+	third := f.PauseLabelled(nil)
+	f.Must(f.PauseJob(t.Context(), "shop", "later", "", true, fixture.At(fixture.T0)))
+	f.Must(f.PauseJob(t.Context(), "shop", "later", "", false, fixture.At(fixture.T0)))
 	check("when a job is resumed while its app is paused")
-	f.rollUp()
+	f.RollUpAll()
 	if j, err := f.Job(t.Context(), "shop", "before"); err != nil || j.State != dispatcher.JobPaused {
 		t.Errorf("rolled up: the job is in state %s, %v, want PAUSED", j.State, err)
 	}
-	f.must(f.EndAppPause(t.Context(), "shop", third.ID, at(t0)))
-	_, err := f.PauseApp(t.Context(), "none", dispatcher.AppPauseRequest{}, at(t0))
-	wantError(t, "pause no app", err, dispatcher.ErrNotFound)
-	wantError(t, "end no pause", f.EndAppPause(t.Context(), "shop", "none", at(t0)), dispatcher.ErrNotFound)
+	f.Must(f.EndAppPause(t.Context(), "shop", third.ID, fixture.At(fixture.T0)))
+	_, err := f.PauseApp(t.Context(), "none", dispatcher.AppPauseRequest{}, fixture.At(fixture.T0))
+	fixture.WantError(t, "pause no app", err, dispatcher.ErrNotFound)
+	fixture.WantError(t, "end no pause", f.EndAppPause(t.Context(), "shop", "none", fixture.At(fixture.T0)), dispatcher.ErrNotFound)
 }
 
-func testPauseByLabels(t *testing.T, f *fixture) {
+func testPauseByLabels(t *testing.T, f *wing) {
 	both := input.Labels{"team": "payments", "tier": "gold"}
 	names := []string{"none", "team", "both"}
-	f.put(labelled("none", nil), t0)
-	f.put(labelled("team", payments), t0)
-	f.put(labelled("both", both), t0)
-	team, gold := f.pauseApp(payments), f.pauseApp(both)
+	f.Put(labelled("none", nil), fixture.T0)
+	f.Put(labelled("team", fixture.Payments), fixture.T0)
+	f.Put(labelled("both", both), fixture.T0)
+	team, gold := f.PauseLabelled(fixture.Payments), f.PauseLabelled(both)
 	check := func(when string, want ...string) {
 		t.Helper()
-		wantDiff(t, "due "+when, want, f.dueJobs(names...))
+		fixture.WantDiff(t, "due "+when, want, f.dueJobs(names...))
 	}
 	check("while a team is paused", "none")
-	f.put(labelled("none", payments), t0)
-	f.put(labelled("team", nil), t0)
+	f.Put(labelled("none", fixture.Payments), fixture.T0)
+	f.Put(labelled("team", nil), fixture.T0)
 	check("when a job got the label and another lost it", "team")
-	f.must(f.EndAppPause(t.Context(), "shop", team.ID, at(t0)))
+	f.Must(f.EndAppPause(t.Context(), "shop", team.ID, fixture.At(fixture.T0)))
 	check("while jobs with two labels are paused", "none", "team")
-	f.must(f.DeleteJob(t.Context(), "shop", "both", at(t0)))
-	f.put(labelled("both", nil), t0)
+	f.Must(f.DeleteJob(t.Context(), "shop", "both", fixture.At(fixture.T0)))
+	f.Put(labelled("both", nil), fixture.T0)
 	check("when a job was declared again without labels", "none", "team", "both")
-	f.must(f.EndAppPause(t.Context(), "shop", gold.ID, at(t0)))
-	f.put(labelled("both", both), t0)
+	f.Must(f.EndAppPause(t.Context(), "shop", gold.ID, fixture.At(fixture.T0)))
+	f.Put(labelled("both", both), fixture.T0)
 	check("when the pauses are over", "none", "team", "both")
 }
 
-func testPauseAppShown(t *testing.T, f *fixture) {
-	until := t0.Add(time.Hour)
-	asked := dispatcher.AppPauseRequest{Labels: payments, Reason: "the ledger is being migrated", Until: &until}
-	change := at(t0)
+func testPauseAppShown(t *testing.T, f *wing) {
+	until := fixture.T0.Add(time.Hour)
+	asked := dispatcher.AppPauseRequest{Labels: fixture.Payments, Reason: "the ledger is being migrated", Until: &until}
+	change := fixture.At(fixture.T0)
 	change.Actor = "ann"
 	pause, err := f.PauseApp(t.Context(), "shop", asked, change)
-	f.must(err)
-	want := dispatcher.AppPause{ID: pause.ID, App: "shop", AppPauseRequest: asked, PausedBy: "ann", PausedAt: t0}
-	wantDiff(t, "as it was returned", want, pause)
+	f.Must(err)
+	want := dispatcher.AppPause{ID: pause.ID, App: "shop", AppPauseRequest: asked, PausedBy: "ann", PausedAt: fixture.T0}
+	fixture.WantDiff(t, "as it was returned", want, pause)
 	listed, err := f.AppPauses(t.Context(), "shop")
-	f.must(err)
-	wantDiff(t, "listed", []dispatcher.AppPause{want}, listed)
+	f.Must(err)
+	fixture.WantDiff(t, "listed", []dispatcher.AppPause{want}, listed)
 	app, err := f.App(t.Context(), "shop")
-	f.must(err)
-	wantDiff(t, "of the app", []dispatcher.AppPause{want}, app.Pauses)
-	wantDiff(t, "of a job that is put", []dispatcher.AppPause{want}, f.put(labelled("team", payments), t0).Pauses)
+	f.Must(err)
+	fixture.WantDiff(t, "of the app", []dispatcher.AppPause{want}, app.Pauses)
+	fixture.WantDiff(t, "of a job that is put", []dispatcher.AppPause{want}, f.Put(labelled("team", fixture.Payments), fixture.T0).Pauses)
 	all, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10})
-	f.must(err)
-	wantDiff(t, "of a job in a list", []dispatcher.AppPause{want}, all[0].Pauses)
-	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
+	f.Must(err)
+	fixture.WantDiff(t, "of a job in a list", []dispatcher.AppPause{want}, all[0].Pauses)
+	f.Must(f.EndAppPause(t.Context(), "shop", pause.ID, fixture.At(fixture.T0)))
 	var entries []string
-	for _, e := range f.auditLog(access.AuditQuery{Subject: "pause " + pause.ID, OldestFirst: true}) {
+	for _, e := range f.AuditLog(access.AuditQuery{Subject: "pause " + pause.ID, OldestFirst: true}) {
 		entries = append(entries, fmt.Sprint(e.Actor, " ", e.Action, " ", e.App, " ", string(e.Before), string(e.After)))
 	}
 	text := `{"labels":{"team":"payments"},"reason":"the ledger is being migrated","until":"2026-05-01T11:00:00Z"}`
-	wantDiff(t, "audit log", []string{"ann pause shop " + text, "test resume shop " + text}, entries)
-	_, err = f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Until: &t0}, at(t0))
-	f.wantProblem("a pause that is over", err, "at_past /until")
-	_, err = f.PauseJob(t.Context(), "shop", "team", "", true, input.Change{Actor: "ann", Until: &t0, Now: t0})
-	f.wantProblem("a pause of a job that is over", err, "at_past /until")
+	fixture.WantDiff(t, "audit log", []string{"ann pause shop " + text, "test resume shop " + text}, entries)
+	_, err = f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Until: &fixture.T0}, fixture.At(fixture.T0))
+	f.WantProblem("a pause that is over", err, "at_past /until")
+	_, err = f.PauseJob(t.Context(), "shop", "team", "", true, input.Change{Actor: "ann", Until: &fixture.T0, Now: fixture.T0})
+	f.WantProblem("a pause of a job that is over", err, "at_past /until")
 	for range dispatcher.MaxAppPauses {
-		f.pauseApp(nil)
+		f.PauseLabelled(nil)
 	}
-	_, err = f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{}, at(t0))
-	f.wantProblem("one pause too many", err, "too_many")
+	_, err = f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{}, fixture.At(fixture.T0))
+	f.WantProblem("one pause too many", err, "too_many")
 }
 
-func testPauseManyJobs(t *testing.T, f *fixture) {
+func testPauseManyJobs(t *testing.T, f *wing) {
 	f.putMany(nil)
-	pause := f.pauseApp(nil)
+	pause := f.PauseLabelled(nil)
 	if n := f.dueCount(); n != left || !pause.Pending {
 		t.Errorf("at once %d triggers are due, and pending is %t; want the last %d, and true", n, pause.Pending, left)
 	}
@@ -180,7 +171,7 @@ func testPauseManyJobs(t *testing.T, f *fixture) {
 	for more := true; more; {
 		var err error
 		more, err = f.FollowPauses(t.Context(), "shop", 40)
-		f.must(err)
+		f.Must(err)
 	}
 	if pauses, err := f.AppPauses(t.Context(), "shop"); err != nil || pauses[0].Pending || f.dueCount() != 0 {
 		t.Errorf("in the end %d triggers are due, and the pause is %+v, %v", f.dueCount(), pauses, err)
@@ -188,7 +179,7 @@ func testPauseManyJobs(t *testing.T, f *fixture) {
 	if n, more := f.follow(40); n != 0 || more {
 		t.Errorf("after that %d triggers follow, want none", n)
 	}
-	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
+	f.Must(f.EndAppPause(t.Context(), "shop", pause.ID, fixture.At(fixture.T0)))
 	if n := f.dueCount(); n != many-left {
 		t.Errorf("once it is over %d triggers are due at once, want %d", n, many-left)
 	}
@@ -197,56 +188,56 @@ func testPauseManyJobs(t *testing.T, f *fixture) {
 		t.Errorf("in the end %d triggers are due, want all %d", n, many)
 	}
 	// A pause that ends before all follow it leaves none behind.
-	pause = f.pauseApp(nil)
-	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
+	pause = f.PauseLabelled(nil)
+	f.Must(f.EndAppPause(t.Context(), "shop", pause.ID, fixture.At(fixture.T0)))
 	f.followAll()
 	if n := f.dueCount(); n != many {
 		t.Errorf("paused and resumed %d triggers are due, want all %d", n, many)
 	}
 }
 
-func testPauseKnownFire(t *testing.T, f *fixture) {
-	f.put(labelled("team", payments), t0)
-	known := f.nextAdvance()
-	pause := f.pauseApp(payments)
-	if won := f.claim(known); len(won) != 0 {
+func testPauseKnownFire(t *testing.T, f *wing) {
+	f.Put(labelled("team", fixture.Payments), fixture.T0)
+	known := f.NextAdvance()
+	pause := f.PauseLabelled(fixture.Payments)
+	if won := f.ClaimAll(known); len(won) != 0 {
 		t.Errorf("%d fires of a paused job were claimed, want none", len(won))
 	}
-	settled, err := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token2, Now: t0.Add(time.Hour),
+	settled, err := f.Settle(t.Context(), dispatcher.SettleBatch{Node: fixture.NodeA, Token: fixture.Token2, Now: fixture.T0.Add(time.Hour),
 		Settlements: []dispatcher.Settlement{{Advance: known, To: known.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}}})
-	f.must(err)
+	f.Must(err)
 	if missed, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 1}}); err != nil ||
 		len(missed)+len(settled) > 0 {
 		t.Errorf("a fire of a paused job was settled: %+v, %v", missed, err)
 	}
-	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
-	if won := f.claim(known); len(won) != 1 {
+	f.Must(f.EndAppPause(t.Context(), "shop", pause.ID, fixture.At(fixture.T0)))
+	if won := f.ClaimAll(known); len(won) != 1 {
 		t.Errorf("%d fires were claimed when the pause was over, want the one that is owed", len(won))
 	}
 }
 
-func testPauseAppRetries(t *testing.T, f *fixture) {
-	start := t0.Add(time.Minute)
+func testPauseAppRetries(t *testing.T, f *wing) {
+	start := fixture.T0.Add(time.Minute)
 	due := start.Add(time.Second)
-	f.again(f.claimOne("retries"), failure(start), failedUntil(due))
-	wait := waitOf("waits", "down.example.com")
-	f.waits(f.claimOne("waits"), wait)
-	pause := f.pauseApp(nil)
-	manual := f.requested("retries")
-	wantDiff(t, "retries while the app is paused", 0, len(f.adoptRetries(due)))
-	wantDiff(t, "waits for hosts while the app is paused", 0, len(f.dueHosts(wait.ProbeAt))+len(f.waitingFor(wait, wait.ProbeAt)))
-	if got := f.adoptIdle(nodeA, t0); len(got) != 1 || got[0].Key != manual {
+	f.Again(f.ClaimOne("retries"), fixture.Failure(start), fixture.FailedUntil(due))
+	wait := fixture.WaitOf("waits", "down.example.com")
+	f.Waits(f.ClaimOne("waits"), wait)
+	pause := f.PauseLabelled(nil)
+	manual := f.Requested("retries")
+	fixture.WantDiff(t, "retries while the app is paused", 0, len(f.AdoptRetries(due)))
+	fixture.WantDiff(t, "waits for hosts while the app is paused", 0, len(f.HostsDue(wait.ProbeAt))+len(f.WaitingFor(wait, wait.ProbeAt)))
+	if got := f.AdoptIdle(fixture.NodeA, fixture.T0); len(got) != 1 || got[0].Key != manual {
 		t.Errorf("adopted %+v while the app is paused, want the run that was asked for by hand", got)
 	}
-	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
-	wantDiff(t, "retries when the pause is over", 1, len(f.adoptRetries(due)))
-	wantDiff(t, "waits for hosts when the pause is over", 2, len(f.dueHosts(wait.ProbeAt))+len(f.waitingFor(wait, wait.ProbeAt)))
+	f.Must(f.EndAppPause(t.Context(), "shop", pause.ID, fixture.At(fixture.T0)))
+	fixture.WantDiff(t, "retries when the pause is over", 1, len(f.AdoptRetries(due)))
+	fixture.WantDiff(t, "waits for hosts when the pause is over", 2, len(f.HostsDue(wait.ProbeAt))+len(f.WaitingFor(wait, wait.ProbeAt)))
 }
 
 // The node that serves the request dies after its first portion, and another one meets an error.
-func testInterruptedPause(t *testing.T, f *fixture) {
+func testInterruptedPause(t *testing.T, f *wing) {
 	f.putMany(nil)
-	f.pauseApp(nil)
+	f.PauseLabelled(nil)
 	dead, cancel := context.WithCancel(t.Context())
 	cancel()
 	if more, err := f.FollowPauses(dead, "shop", 40); !errors.Is(err, context.Canceled) || more {
@@ -261,38 +252,38 @@ func testInterruptedPause(t *testing.T, f *fixture) {
 }
 
 // expire ends pauses whose time is over, and returns how many.
-func (f *fixture) expire(now time.Time) int {
+func (f *wing) expire(now time.Time) int {
 	f.Helper()
 	ended, err := f.ExpirePauses(f.Context(), 10, now)
-	f.must(err)
+	f.Must(err)
 	return ended
 }
 
-func testPausesExpire(t *testing.T, f *fixture) {
-	until := t0.Add(time.Hour)
-	f.put(labelled("app", payments), t0)
-	f.put(labelled("job", nil), t0)
-	f.put(labelled("trigger", nil), t0)
+func testPausesExpire(t *testing.T, f *wing) {
+	until := fixture.T0.Add(time.Hour)
+	f.Put(labelled("app", fixture.Payments), fixture.T0)
+	f.Put(labelled("job", nil), fixture.T0)
+	f.Put(labelled("trigger", nil), fixture.T0)
 	names := []string{"app", "job", "trigger"}
-	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: payments, Until: &until}, at(t0)))
-	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "none"}}, at(t0)))
-	change := at(t0)
+	f.Must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: fixture.Payments, Until: &until}, fixture.At(fixture.T0)))
+	f.Must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "none"}}, fixture.At(fixture.T0)))
+	change := fixture.At(fixture.T0)
 	change.Until = &until
 	paused, err := f.PauseJob(t.Context(), "shop", "job", "", true, change)
-	f.must(err)
-	wantDiff(t, "until when the job is paused", &until, paused.PausedUntil)
-	f.must(f.PauseJob(t.Context(), "shop", "trigger", "tick", true, change))
+	f.Must(err)
+	fixture.WantDiff(t, "until when the job is paused", &until, paused.PausedUntil)
+	f.Must(f.PauseJob(t.Context(), "shop", "trigger", "tick", true, change))
 	if n := f.expire(until.Add(-time.Millisecond)); n != 0 || len(f.dueJobs(names...)) != 0 {
 		t.Errorf("before their time is over, %d pauses ended, and %v are due", n, f.dueJobs(names...))
 	}
 	if n := f.expire(until); n != 3 {
 		t.Errorf("%d pauses ended, want 3", n)
 	}
-	wantDiff(t, "due", names, f.dueJobs(names...))
+	fixture.WantDiff(t, "due", names, f.dueJobs(names...))
 	if n := f.expire(until); n != 0 {
 		t.Errorf("%d pauses ended again, want none", n)
 	}
-	resumed := f.auditLog(access.AuditQuery{Action: "resume"})
+	resumed := f.AuditLog(access.AuditQuery{Action: "resume"})
 	if len(resumed) != 3 || resumed[0].Actor != "system" || !resumed[0].At.Equal(until) {
 		t.Errorf("audit log: %+v, want 3 entries by system", resumed)
 	}
@@ -301,48 +292,48 @@ func testPausesExpire(t *testing.T, f *fixture) {
 	}
 }
 
-func testRenewedPause(t *testing.T, f *fixture) {
-	f.put(labelled("job", nil), t0)
-	for _, until := range []time.Time{t0.Add(time.Hour), t0.Add(2 * time.Hour)} {
-		f.must(f.PauseJob(t.Context(), "shop", "job", "", false, at(t0)))
-		change := at(t0)
+func testRenewedPause(t *testing.T, f *wing) {
+	f.Put(labelled("job", nil), fixture.T0)
+	for _, until := range []time.Time{fixture.T0.Add(time.Hour), fixture.T0.Add(2 * time.Hour)} {
+		f.Must(f.PauseJob(t.Context(), "shop", "job", "", false, fixture.At(fixture.T0)))
+		change := fixture.At(fixture.T0)
 		change.Until = &until
-		f.must(f.PauseJob(t.Context(), "shop", "job", "", true, change))
+		f.Must(f.PauseJob(t.Context(), "shop", "job", "", true, change))
 	}
-	f.put(labelled("job", payments), t0) // a change of the definition leaves the pause as it is
-	wantDiff(t, "pauses that ended at the first end", 0, f.expire(t0.Add(time.Hour)))
-	wantDiff(t, "pauses that ended at the second end", 1, f.expire(t0.Add(2*time.Hour)))
-	f.must(f.PauseJob(t.Context(), "shop", "job", "", true, at(t0)))
-	wantDiff(t, "pauses without an end that ended", 0, f.expire(t0.Add(3*time.Hour)))
+	f.Put(labelled("job", fixture.Payments), fixture.T0) // a change of the definition leaves the pause as it is
+	fixture.WantDiff(t, "pauses that ended at the first end", 0, f.expire(fixture.T0.Add(time.Hour)))
+	fixture.WantDiff(t, "pauses that ended at the second end", 1, f.expire(fixture.T0.Add(2*time.Hour)))
+	f.Must(f.PauseJob(t.Context(), "shop", "job", "", true, fixture.At(fixture.T0)))
+	fixture.WantDiff(t, "pauses without an end that ended", 0, f.expire(fixture.T0.Add(3*time.Hour)))
 }
 
-func testPauseOfDeletedApp(t *testing.T, f *fixture) {
-	f.put(labelled("job", nil), t0)
-	f.pauseApp(nil)
-	f.must(f.DeleteJob(t.Context(), "shop", "job", at(t0)))
-	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
-	f.putApp("shop")
-	f.put(labelled("job", nil), t0)
-	wantDiff(t, "due in the app that was declared again", []string{"job"}, f.dueJobs("job"))
+func testPauseOfDeletedApp(t *testing.T, f *wing) {
+	f.Put(labelled("job", nil), fixture.T0)
+	f.PauseLabelled(nil)
+	f.Must(f.DeleteJob(t.Context(), "shop", "job", fixture.At(fixture.T0)))
+	f.Must(f.DeleteApp(t.Context(), "shop", fixture.At(fixture.T0)))
+	f.DeclareApp("shop")
+	f.Put(labelled("job", nil), fixture.T0)
+	fixture.WantDiff(t, "due in the app that was declared again", []string{"job"}, f.dueJobs("job"))
 	if pauses, err := f.AppPauses(t.Context(), "shop"); err != nil || len(pauses) != 0 {
 		t.Errorf("the app that was declared again has the pauses %+v, %v", pauses, err)
 	}
 }
 
-func testPausesInHistory(t *testing.T, f *fixture) {
-	minute := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Minute) }
-	f.put(labelled("team", payments), t0)
-	for i, labels := range []input.Labels{payments, {"team": "other"}} {
+func testPausesInHistory(t *testing.T, f *wing) {
+	minute := func(n int) time.Time { return fixture.T0.Add(time.Duration(n) * time.Minute) }
+	f.Put(labelled("team", fixture.Payments), fixture.T0)
+	for i, labels := range []input.Labels{fixture.Payments, {"team": "other"}} {
 		from := minute(1).Add(time.Duration(i) * time.Second)
-		pause, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: labels, Reason: fmt.Sprint(i)}, at(from))
-		f.must(err)
-		f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(minute(3))))
+		pause, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: labels, Reason: fmt.Sprint(i)}, fixture.At(from))
+		f.Must(err)
+		f.Must(f.EndAppPause(t.Context(), "shop", pause.ID, fixture.At(minute(3))))
 	}
-	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "now"}, at(minute(5))))
+	f.Must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "now"}, fixture.At(minute(5))))
 	got := map[int][]string{}
 	for _, n := range []int{0, 1, 2, 3, 6} {
 		history, err := f.AppHistory(t.Context(), "shop", minute(n), minute(6))
-		f.must(err)
+		f.Must(err)
 		for _, p := range history.Pauses {
 			got[n] = append(got[n], p.Reason)
 		}
@@ -351,27 +342,27 @@ func testPausesInHistory(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error("pauses around minutes (-want +got):\n" + diff)
 	}
-	histories, err := f.TriggerHistories(t.Context(), run.JobID("shop", "team"), t0)
-	f.must(err)
-	wantDiff(t, "labels of the revision", payments, histories[0].Revisions[0].Labels)
+	histories, err := f.TriggerHistories(t.Context(), run.JobID("shop", "team"), fixture.T0)
+	f.Must(err)
+	fixture.WantDiff(t, "labels of the revision", fixture.Payments, histories[0].Revisions[0].Labels)
 }
 
-func testRetentionOfPauses(t *testing.T, f *fixture) {
-	over, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "over"}, at(t0))
-	f.must(err)
-	f.must(f.EndAppPause(t.Context(), "shop", over.ID, at(t0.Add(time.Minute))))
-	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "held"}, at(t0)))
+func testRetentionOfPauses(t *testing.T, f *wing) {
+	over, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "over"}, fixture.At(fixture.T0))
+	f.Must(err)
+	f.Must(f.EndAppPause(t.Context(), "shop", over.ID, fixture.At(fixture.T0.Add(time.Minute))))
+	f.Must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "held"}, fixture.At(fixture.T0)))
 	known := func() map[string]bool {
 		t.Helper()
-		history, err := f.AppHistory(t.Context(), "shop", t0, t0)
-		f.must(err)
+		history, err := f.AppHistory(t.Context(), "shop", fixture.T0, fixture.T0)
+		f.Must(err)
 		reasons := map[string]bool{}
 		for _, p := range history.Pauses {
 			reasons[p.Reason] = true
 		}
 		return reasons
 	}
-	wantDiff(t, "known at first", map[string]bool{"over": true, "held": true}, known())
-	f.purge(t0.Add(2 * input.DefaultRetention.Std()))
-	wantDiff(t, "known after their retention", map[string]bool{"held": true}, known())
+	fixture.WantDiff(t, "known at first", map[string]bool{"over": true, "held": true}, known())
+	f.PurgeAll(fixture.T0.Add(2 * input.DefaultRetention.Std()))
+	fixture.WantDiff(t, "known after their retention", map[string]bool{"held": true}, known())
 }

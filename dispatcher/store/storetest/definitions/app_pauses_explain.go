@@ -1,4 +1,4 @@
-package storetest
+package definitions
 
 import (
 	"strings"
@@ -7,21 +7,22 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // A job with the label is held from minute 2 to 4, and again from minute 6 on, until minute 30.
-func testExplainPauses(t *testing.T, f *fixture) {
-	minute := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Minute) }
-	f.put(labelled("team", payments), t0)
-	f.put(labelled("other", nil), t0)
+func testExplainPauses(t *testing.T, f *wing) {
+	minute := func(n int) time.Time { return fixture.T0.Add(time.Duration(n) * time.Minute) }
+	f.Put(labelled("team", fixture.Payments), fixture.T0)
+	f.Put(labelled("other", nil), fixture.T0)
 	change := func(n int) input.Change { return input.Change{Actor: "ann", Now: minute(n)} }
-	first, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: payments, Reason: "a migration"}, change(2))
-	f.must(err)
-	f.must(f.EndAppPause(t.Context(), "shop", first.ID, change(4)))
+	first, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: fixture.Payments, Reason: "a migration"}, change(2))
+	f.Must(err)
+	f.Must(f.EndAppPause(t.Context(), "shop", first.ID, change(4)))
 	until := minute(30)
-	second, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: payments, Until: &until}, change(6))
-	f.must(err)
+	second, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: fixture.Payments, Until: &until}, change(6))
+	f.Must(err)
 	for _, tt := range []struct {
 		job     string
 		minute  int
@@ -43,7 +44,7 @@ func testExplainPauses(t *testing.T, f *fixture) {
 	} {
 		found, err := verify.Explain(t.Context(), f.Store, verify.ExplainQuery{
 			App: "shop", Job: tt.job, Trigger: "tick", At: minute(tt.minute), Now: minute(10)})
-		f.must(err)
+		f.Must(err)
 		var steps []string
 		for _, step := range found.Steps {
 			if strings.HasPrefix(step.What, "pause ") {

@@ -1,4 +1,4 @@
-package storetest
+package definitions
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // auditTests are the tests of the audit log.
@@ -27,23 +28,6 @@ func auditTests() tests {
 	}
 }
 
-// auditLog returns the entries that a query selects, page by page.
-func (f *fixture) auditLog(query access.AuditQuery) (all []access.AuditEntry) {
-	f.Helper()
-	if query.Limit == 0 {
-		query.Limit = 1000
-	}
-	for {
-		page, err := f.AuditEntries(f.Context(), query)
-		f.must(err)
-		all = append(all, page.Entries...)
-		if !page.More {
-			return all
-		}
-		query.Cursor = page.Entries[len(page.Entries)-1].ID
-	}
-}
-
 // words tells entries by action and subject.
 func words(entries []access.AuditEntry) (all []string) {
 	for _, e := range entries {
@@ -53,38 +37,38 @@ func words(entries []access.AuditEntry) (all []string) {
 }
 
 // changes makes one change of each kind, a minute apart.
-func (f *fixture) changes(by func(minute int) input.Change) {
+func (f *wing) changes(by func(minute int) input.Change) {
 	ctx := f.Context()
-	f.must(f.PutApp(ctx, access.App{Name: "books", AppSpec: access.AppSpec{Enabled: true}}, by(1)))
-	f.must(f.PutCalendar(ctx, dispatcher.Calendar{App: "books", Name: "holidays"}, by(2)))
-	report := job("report", map[string]dispatcher.Trigger{"eu": every(time.Hour, t0.Add(24*time.Hour))})
+	f.Must(f.PutApp(ctx, access.App{Name: "books", AppSpec: access.AppSpec{Enabled: true}}, by(1)))
+	f.Must(f.PutCalendar(ctx, dispatcher.Calendar{App: "books", Name: "holidays"}, by(2)))
+	report := fixture.Job("report", map[string]dispatcher.Trigger{"eu": fixture.Every(time.Hour, fixture.T0.Add(24*time.Hour))})
 	report.App = "books"
-	f.must(f.PutJob(ctx, report, by(3)))
+	f.Must(f.PutJob(ctx, report, by(3)))
 	report.Description = "changed"
-	f.must(f.PutJob(ctx, report, by(4)))
-	f.must(f.PauseJob(ctx, "books", "report", "", true, by(5)))
-	f.must(f.PauseJob(ctx, "books", "report", "eu", true, by(6)))
-	f.must(f.PauseJob(ctx, "books", "report", "", false, by(7)))
+	f.Must(f.PutJob(ctx, report, by(4)))
+	f.Must(f.PauseJob(ctx, "books", "report", "", true, by(5)))
+	f.Must(f.PauseJob(ctx, "books", "report", "eu", true, by(6)))
+	f.Must(f.PauseJob(ctx, "books", "report", "", false, by(7)))
 	run, err := f.RequestRun(ctx, "books", "report", nil, by(8))
-	f.must(err)
-	f.must(f.CancelRun(ctx, run.ID, by(9)))
-	f.must(f.RetryRun(ctx, run.ID, by(10)))
-	f.must(f.CancelRun(ctx, run.ID, by(11)))
-	f.must(f.SetNodeState(ctx, nodeA, dispatcher.NodePaused, by(12)))
-	f.must(f.DeleteJob(ctx, "books", "report", by(13)))
-	f.must(f.DeleteCalendar(ctx, "books", "holidays", by(14)))
-	f.must(f.PutApp(ctx, access.App{Name: "books"}, by(15)))
-	f.must(f.DeleteApp(ctx, "books", by(16)))
+	f.Must(err)
+	f.Must(f.CancelRun(ctx, run.ID, by(9)))
+	f.Must(f.RetryRun(ctx, run.ID, by(10)))
+	f.Must(f.CancelRun(ctx, run.ID, by(11)))
+	f.Must(f.SetNodeState(ctx, fixture.NodeA, dispatcher.NodePaused, by(12)))
+	f.Must(f.DeleteJob(ctx, "books", "report", by(13)))
+	f.Must(f.DeleteCalendar(ctx, "books", "holidays", by(14)))
+	f.Must(f.PutApp(ctx, access.App{Name: "books"}, by(15)))
+	f.Must(f.DeleteApp(ctx, "books", by(16)))
 }
 
 // Each change has an entry that says who made it from where, and what was before it and after it.
-func testAuditLog(t *testing.T, f *fixture) {
+func testAuditLog(t *testing.T, f *wing) {
 	by := func(minute int) input.Change {
 		return input.Change{Actor: "ann", TokenID: "id-of-ann", Address: "192.0.2.7", RequestID: fmt.Sprint("request-", minute),
-			Now: t0.Add(time.Duration(minute) * time.Minute)}
+			Now: fixture.T0.Add(time.Duration(minute) * time.Minute)}
 	}
 	f.changes(by)
-	entries := f.auditLog(access.AuditQuery{From: t0.Add(time.Minute), OldestFirst: true})
+	entries := f.AuditLog(access.AuditQuery{From: fixture.T0.Add(time.Minute), OldestFirst: true})
 	want := []string{
 		"put app books", "put calendar holidays", "put job report", "put job report", "pause job report", "pause job report trigger eu",
 		"resume job report", "run job report", "cancel run", "retry run", "cancel run", "pause node 000000000000000a",
@@ -135,16 +119,16 @@ func field(t *testing.T, raw json.RawMessage, name string) string {
 }
 
 // Each filter selects what it says, alone and in any order, page by page.
-func testAuditFilters(t *testing.T, f *fixture) {
+func testAuditFilters(t *testing.T, f *wing) {
 	for i := range 40 {
-		f.must(f.RecordRefusal(t.Context(), access.AuditEntry{
-			At: t0.Add(time.Duration(i/4) * time.Second), Actor: []string{"ann", "bob", "id-1"}[i%3], TokenID: fmt.Sprint("id-", i%3),
+		f.Must(f.RecordRefusal(t.Context(), access.AuditEntry{
+			At: fixture.T0.Add(time.Duration(i/4) * time.Second), Actor: []string{"ann", "bob", "id-1"}[i%3], TokenID: fmt.Sprint("id-", i%3),
 			Action: []string{"put", "delete"}[i%2], App: []string{"books", "shop", ""}[i/2%3], Subject: fmt.Sprint("job ", i%5),
 			Refused: []string{"forbidden", "precondition"}[i%2],
 		}))
 	}
 	yes, no := true, false
-	all := f.auditLog(access.AuditQuery{})
+	all := f.AuditLog(access.AuditQuery{})
 	if !slices.IsSortedFunc(all, func(a, b access.AuditEntry) int { return strings.Compare(b.ID, a.ID) }) {
 		t.Error("the log is not in the order of its ids, latest first")
 	}
@@ -165,11 +149,11 @@ func testAuditFilters(t *testing.T, f *fixture) {
 		"an action": {access.AuditQuery{Action: "delete"}, func(e access.AuditEntry) bool { return e.Action == "delete" }},
 		"refusals":  {access.AuditQuery{Refused: &yes}, func(e access.AuditEntry) bool { return e.Refused != "" }},
 		"changes":   {access.AuditQuery{Refused: &no}, func(e access.AuditEntry) bool { return e.Refused == "" }},
-		"a span": {access.AuditQuery{From: t0.Add(2 * time.Second), To: t0.Add(5 * time.Second)}, func(e access.AuditEntry) bool {
-			return !e.At.Before(t0.Add(2*time.Second)) && e.At.Before(t0.Add(5*time.Second))
+		"a span": {access.AuditQuery{From: fixture.T0.Add(2 * time.Second), To: fixture.T0.Add(5 * time.Second)}, func(e access.AuditEntry) bool {
+			return !e.At.Before(fixture.T0.Add(2*time.Second)) && e.At.Before(fixture.T0.Add(5*time.Second))
 		}},
 		"all of them": {access.AuditQuery{
-			Apps: []string{"books", "shop"}, Actor: "bob", Action: "put", Subject: "job 0", Refused: &yes, From: t0,
+			Apps: []string{"books", "shop"}, Actor: "bob", Action: "put", Subject: "job 0", Refused: &yes, From: fixture.T0,
 		}, func(e access.AuditEntry) bool {
 			return e.App != "" && e.Actor == "bob" && e.Action == "put" && e.Subject == "job 0"
 		}},
@@ -182,13 +166,13 @@ func testAuditFilters(t *testing.T, f *fixture) {
 		}
 		for _, limit := range []int{1, 7, 1000} {
 			tt.query.Limit, tt.query.OldestFirst = limit, false
-			if diff := cmp.Diff(want, f.auditLog(tt.query)); diff != "" {
+			if diff := cmp.Diff(want, f.AuditLog(tt.query)); diff != "" {
 				t.Errorf("%s, %d a page (-want +got):\n%s", name, limit, diff)
 			}
 		}
 		slices.Reverse(want)
 		tt.query.Limit, tt.query.OldestFirst = 7, true
-		if diff := cmp.Diff(want, f.auditLog(tt.query)); diff != "" {
+		if diff := cmp.Diff(want, f.AuditLog(tt.query)); diff != "" {
 			t.Errorf("%s, oldest first (-want +got):\n%s", name, diff)
 		}
 	}
@@ -198,20 +182,20 @@ func testAuditFilters(t *testing.T, f *fixture) {
 }
 
 // A large definition is cut, its payload first, and a page of large entries ends early.
-func testAuditSizes(t *testing.T, f *fixture) {
-	f.inCheck()
+func testAuditSizes(t *testing.T, f *wing) {
+	f.InCheck()
 	// On a busy machine, the race detector needs longer for a payload of nothing but quotes than a call may take without a deadline.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	large := job("large", nil)
+	large := fixture.Job("large", nil)
 	quoted := strings.Repeat(`\"`, input.MaxPayload/2-10)
 	large.Payload = json.RawMessage(`"` + quoted + `"`)
-	f.must(f.PutJob(ctx, large, at(t0.Add(time.Minute))))
+	f.Must(f.PutJob(ctx, large, fixture.At(fixture.T0.Add(time.Minute))))
 	for i := range 45 {
 		large.Target.Webhook.Headers[fmt.Sprint("x-", i)] = strings.Repeat("ü<", 500)
 	}
-	f.must(f.PutJob(ctx, large, at(t0.Add(2*time.Minute))))
-	entries := f.auditLog(access.AuditQuery{Subject: "job large"})
+	f.Must(f.PutJob(ctx, large, fixture.At(fixture.T0.Add(2*time.Minute))))
+	entries := f.AuditLog(access.AuditQuery{Subject: "job large"})
 	if len(entries) != 2 {
 		t.Fatalf("%d entries, want 2", len(entries))
 	}
@@ -230,21 +214,21 @@ func testAuditSizes(t *testing.T, f *fixture) {
 	}
 	for i := range 40 {
 		large.Description = fmt.Sprint("change ", i)
-		f.must(f.PutJob(ctx, large, at(t0.Add(time.Duration(3+i)*time.Minute))))
+		f.Must(f.PutJob(ctx, large, fixture.At(fixture.T0.Add(time.Duration(3+i)*time.Minute))))
 	}
 	page, err := f.AuditEntries(ctx, access.AuditQuery{Page: input.Page{Limit: 1000}})
-	f.must(err)
+	f.Must(err)
 	if !page.More || len(page.Entries) > 40 {
 		t.Errorf("a page has %d entries of 128 KiB, and more = %v; want fewer than all", len(page.Entries), page.More)
 	}
-	if got := len(f.auditLog(access.AuditQuery{Subject: "job large"})); got != 42 {
+	if got := len(f.AuditLog(access.AuditQuery{Subject: "job large"})); got != 42 {
 		t.Errorf("%d entries, page by page, want 42", got)
 	}
 }
 
 // A reader that reads the log again from a minute and a half before the latest entry it knows misses nothing, though
 // changes are committed in another order than they began.
-func testAuditRace(t *testing.T, f *fixture) {
+func testAuditRace(t *testing.T, f *wing) {
 	const writers, each = 6, 15
 	var wait sync.WaitGroup
 	for w := range writers {
@@ -262,7 +246,7 @@ func testAuditRace(t *testing.T, f *fixture) {
 	seen := map[string]bool{}
 	var latest time.Time
 	read := func() {
-		for _, e := range f.auditLog(access.AuditQuery{Actor: "racer", OldestFirst: true, From: latest.Add(-90 * time.Second)}) {
+		for _, e := range f.AuditLog(access.AuditQuery{Actor: "racer", OldestFirst: true, From: latest.Add(-90 * time.Second)}) {
 			seen[e.Subject] = true
 			if e.At.After(latest) {
 				latest = e.At

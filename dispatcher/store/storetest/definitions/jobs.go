@@ -1,4 +1,4 @@
-package storetest
+package definitions
 
 import (
 	"encoding/json"
@@ -14,62 +14,55 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// wantError checks that err is want.
-func wantError(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: got error %v, want %v", what, err, want)
-	}
-}
-
-func testApps(t *testing.T, f *fixture) {
+func testApps(t *testing.T, f *wing) {
 	ctx := t.Context()
 	app := access.App{Name: "books", AppSpec: access.AppSpec{Description: "Books", Enabled: true, Defaults: &dispatcher.JobDefaults{
 		Timezone: "Europe/Berlin", Headers: map[string]string{"X-Team": "books"}, MisfirePolicy: dispatcher.Skip,
 	}}}
-	stored, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
-	f.must(err)
+	stored, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: fixture.T0})
+	f.Must(err)
 	want := app
 	defaults := target.Bounds{}.WithDefaults("books")
 	want.Bounds, want.Retention, want.AWSExternalID = &defaults, input.DefaultRetention, stored.AWSExternalID // which none means
-	want.Revision, want.CreatedAt, want.UpdatedAt, want.Usage = 1, t0, t0, &target.Usage{}
+	want.Revision, want.CreatedAt, want.UpdatedAt, want.Usage = 1, fixture.T0, fixture.T0, &target.Usage{}
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
 	}
-	_, _, err = f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
-	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 7, Now: t0})
-	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutApp(ctx, access.App{Name: "none"}, input.Change{IfRevision: 1, Now: t0})
-	wantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
+	_, _, err = f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: fixture.T0})
+	fixture.WantError(t, "put if absent", err, dispatcher.ErrPrecondition)
+	_, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 7, Now: fixture.T0})
+	fixture.WantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
+	_, _, err = f.PutApp(ctx, access.App{Name: "none"}, input.Change{IfRevision: 1, Now: fixture.T0})
+	fixture.WantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
 
 	bounds := defaults
 	bounds.Weight = 7
 	app.Enabled, app.Description, app.Bounds, app.Retention = false, "", &bounds, input.Duration(48*time.Hour)
-	stored, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 1, Now: t0.Add(time.Hour), Operator: true})
-	f.must(err)
+	stored, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 1, Now: fixture.T0.Add(time.Hour), Operator: true})
+	f.Must(err)
 	want = app
 	want.AWSExternalID, want.Usage = stored.AWSExternalID, &target.Usage{}
-	want.Revision, want.CreatedAt, want.UpdatedAt = 2, t0, t0.Add(time.Hour)
+	want.Revision, want.CreatedAt, want.UpdatedAt = 2, fixture.T0, fixture.T0.Add(time.Hour)
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a changed app (-want +got):\n" + diff)
 	}
 	read, err := f.App(ctx, "books")
-	f.must(err)
+	f.Must(err)
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Error("the app read back (-want +got):\n" + diff)
 	}
 	given, err := f.JobDefaults(ctx, "books")
-	f.must(err)
+	f.Must(err)
 	if diff := cmp.Diff(app.Defaults, given); diff != "" {
 		t.Error("the defaults of the app (-want +got):\n" + diff)
 	}
 	app.Defaults = &dispatcher.JobDefaults{} // which gives nothing
-	stored, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 2, Now: t0.Add(time.Hour), Operator: true})
-	f.must(err)
+	stored, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 2, Now: fixture.T0.Add(time.Hour), Operator: true})
+	f.Must(err)
 	if given, err = f.JobDefaults(ctx, "books"); err != nil || given != nil || stored.Defaults != nil {
 		t.Errorf("defaults that give nothing are %+v, %v, and %+v of the app", given, err, stored.Defaults)
 	}
@@ -79,7 +72,7 @@ func testApps(t *testing.T, f *fixture) {
 	var names []string
 	for cursor := ""; ; cursor = names[len(names)-1] {
 		page, err := f.Apps(ctx, input.Page{Limit: 1, Cursor: cursor})
-		f.must(err)
+		f.Must(err)
 		if len(page) == 0 {
 			break
 		}
@@ -89,30 +82,31 @@ func testApps(t *testing.T, f *fixture) {
 		t.Error("the apps, page by page (-want +got):\n" + diff)
 	}
 
-	f.putEvery("tick", time.Minute)
-	err = f.DeleteApp(ctx, "shop", at(t0))
-	wantError(t, "delete an app with jobs", err, dispatcher.ErrNotEmpty)
+	f.PutEvery("tick", time.Minute)
+	err = f.DeleteApp(ctx, "shop", fixture.At(fixture.T0))
+	fixture.WantError(t, "delete an app with jobs", err, dispatcher.ErrNotEmpty)
 	if want := `job "tick": app is not empty`; err == nil || err.Error() != want {
 		t.Errorf("delete an app with jobs: got error %v, want %s", err, want)
 	}
-	wantError(t, "delete another revision", f.DeleteApp(ctx, "books", input.Change{IfRevision: 1}), dispatcher.ErrPrecondition)
-	f.must(f.DeleteApp(ctx, "books", at(t0)))
-	wantError(t, "delete twice", f.DeleteApp(ctx, "books", at(t0)), dispatcher.ErrNotFound)
+	fixture.WantError(t, "delete another revision", f.DeleteApp(ctx, "books", input.Change{IfRevision: 1}), dispatcher.ErrPrecondition)
+	f.Must(f.DeleteApp(ctx, "books", fixture.At(fixture.T0)))
+	fixture.WantError(t, "delete twice", f.DeleteApp(ctx, "books", fixture.At(fixture.T0)), dispatcher.ErrNotFound)
 	_, err = f.App(ctx, "books")
-	wantError(t, "read a deleted app", err, dispatcher.ErrNotFound)
-	_, _, err = f.PutJob(ctx, dispatcher.Job{App: "books", Name: "x", JobSpec: dispatcher.JobSpec{Target: job("x", nil).Target}}, at(t0))
-	wantError(t, "put a job into a deleted app", err, dispatcher.ErrNotFound)
-	again, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
-	f.must(err)
+	fixture.WantError(t, "read a deleted app", err, dispatcher.ErrNotFound)
+	_, _, err = f.PutJob(ctx, dispatcher.Job{App: "books", Name: "x", JobSpec: dispatcher.JobSpec{Target: fixture.Job("x", nil).Target}},
+		fixture.At(fixture.T0))
+	fixture.WantError(t, "put a job into a deleted app", err, dispatcher.ErrNotFound)
+	again, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: fixture.T0})
+	f.Must(err)
 	if again.Revision <= 2 {
 		t.Errorf("the app made again has revision %d, want more than 2", again.Revision)
 	}
 }
 
-func testJobs(t *testing.T, f *fixture) {
+func testJobs(t *testing.T, f *wing) {
 	ctx := t.Context()
-	declared := job("report", map[string]dispatcher.Trigger{
-		"eu": every(time.Minute, t0.Add(time.Hour)),
+	declared := fixture.Job("report", map[string]dispatcher.Trigger{
+		"eu": fixture.Every(time.Minute, fixture.T0.Add(time.Hour)),
 		"us": {
 			TriggerSpec: dispatcher.TriggerSpec{
 				Schedule:     dispatcher.Schedule{Expression: "0 30 9 * * ?", Timezone: "America/New_York"},
@@ -122,39 +116,39 @@ func testJobs(t *testing.T, f *fixture) {
 		},
 	})
 	declared.Priority, declared.Acknowledge = 3, []string{input.WarnDST, input.CodeBodyMethod}
-	stored, _, err := f.PutJob(ctx, declared, input.Change{IfAbsent: true, Now: t0})
-	f.must(err)
-	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, nil, t0)
-	f.must(err)
+	stored, _, err := f.PutJob(ctx, declared, input.Change{IfAbsent: true, Now: fixture.T0})
+	f.Must(err)
+	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, nil, fixture.T0)
+	f.Must(err)
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new job (-want by Revise, +got):\n" + diff)
 	}
 	read, err := f.Job(ctx, "shop", "report")
-	f.must(err)
+	f.Must(err)
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Error("the job read back (-want +got):\n" + diff)
 	}
-	_, _, err = f.PutJob(ctx, declared, input.Change{IfAbsent: true, Now: t0})
-	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutJob(ctx, declared, input.Change{IfRevision: 9, Now: t0})
-	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutJob(ctx, job("other", nil), input.Change{IfRevision: 1, Now: t0})
-	wantError(t, "put of a revision of no job", err, dispatcher.ErrPrecondition)
+	_, _, err = f.PutJob(ctx, declared, input.Change{IfAbsent: true, Now: fixture.T0})
+	fixture.WantError(t, "put if absent", err, dispatcher.ErrPrecondition)
+	_, _, err = f.PutJob(ctx, declared, input.Change{IfRevision: 9, Now: fixture.T0})
+	fixture.WantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
+	_, _, err = f.PutJob(ctx, fixture.Job("other", nil), input.Change{IfRevision: 1, Now: fixture.T0})
+	fixture.WantError(t, "put of a revision of no job", err, dispatcher.ErrPrecondition)
 	_, err = f.Job(ctx, "shop", "other")
-	wantError(t, "read what was refused", err, dispatcher.ErrNotFound)
+	fixture.WantError(t, "read what was refused", err, dispatcher.ErrNotFound)
 
-	bad := job("bad",
+	bad := fixture.Job("bad",
 		map[string]dispatcher.Trigger{"never": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 0 30 2 ?"},
 			Enabled: true}}})
 	var problems input.Problems
-	if _, _, err = f.PutJob(ctx, bad, at(t0)); !errors.As(err, &problems) {
+	if _, _, err = f.PutJob(ctx, bad, fixture.At(fixture.T0)); !errors.As(err, &problems) {
 		t.Errorf("put of a wrong definition: got error %v, want Faults", err)
 	}
-	f.put(job("audit", nil), t0)
+	f.Put(fixture.Job("audit", nil), fixture.T0)
 	var names []string
 	for cursor := ""; ; cursor = names[len(names)-1] {
 		page, err := f.Jobs(ctx, "shop", input.Page{Limit: 1, Cursor: cursor})
-		f.must(err)
+		f.Must(err)
 		if len(page) == 0 {
 			break
 		}
@@ -164,16 +158,16 @@ func testJobs(t *testing.T, f *fixture) {
 		t.Error("the jobs, page by page (-want +got):\n" + diff)
 	}
 	_, err = f.Jobs(ctx, "none", input.Page{Limit: 1})
-	wantError(t, "jobs of no app", err, dispatcher.ErrNotFound)
+	fixture.WantError(t, "jobs of no app", err, dispatcher.ErrNotFound)
 
 	id := run.JobID("shop", "report")
 	versions, err := f.JobsByID(ctx, []int64{id, 12345})
-	f.must(err)
+	f.Must(err)
 	bare := want
 	bare.Warnings, bare.Triggers = nil, nil
 	triggers := slices.Sorted(maps.Keys(want.Triggers))
 	app, err := f.App(ctx, "shop")
-	f.must(err)
+	f.Must(err)
 	version := dispatcher.JobVersion{ID: id, Job: bare, Bounds: app.Bounds, AWSExternalID: app.AWSExternalID, TriggerNames: triggers}
 	if len(versions) == 1 && len(versions[0].Salt) == run.SaltBytes {
 		version.Salt = versions[0].Salt // drawn
@@ -188,21 +182,21 @@ func testJobs(t *testing.T, f *fixture) {
 }
 
 // deleteJob deletes a job, after which there is nothing of it.
-func (f *fixture) deleteJob(name string, id int64) {
+func (f *wing) deleteJob(name string, id int64) {
 	t, ctx := f.T, f.T.Context()
-	wantError(t, "delete another revision", f.DeleteJob(ctx, "shop", name, input.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
-	f.must(f.DeleteJob(ctx, "shop", name, at(t0)))
-	wantError(t, "delete twice", f.DeleteJob(ctx, "shop", name, at(t0)), dispatcher.ErrNotFound)
+	fixture.WantError(t, "delete another revision", f.DeleteJob(ctx, "shop", name, input.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
+	f.Must(f.DeleteJob(ctx, "shop", name, fixture.At(fixture.T0)))
+	fixture.WantError(t, "delete twice", f.DeleteJob(ctx, "shop", name, fixture.At(fixture.T0)), dispatcher.ErrNotFound)
 	if versions, err := f.JobsByID(ctx, []int64{id}); err != nil || len(versions) != 0 {
 		t.Errorf("deleted job by id: got %d, %v, want none", len(versions), err)
 	}
-	if due := f.dueAll(t0.Add(48 * time.Hour)); len(due) != 0 {
+	if due := f.DueAll(fixture.T0.Add(48 * time.Hour)); len(due) != 0 {
 		t.Errorf("a deleted job has %d due triggers, want none", len(due))
 	}
 }
 
 // A revision never comes twice, so that no fire in a node's memory outlives a change.
-func testRevisions(t *testing.T, f *fixture) {
+func testRevisions(t *testing.T, f *wing) {
 	ctx := t.Context()
 	last := int64(0)
 	up := func(what string, j dispatcher.Job) {
@@ -212,46 +206,46 @@ func testRevisions(t *testing.T, f *fixture) {
 		}
 		last = j.Revision
 	}
-	up("create", f.putEvery("tick", time.Minute))
-	up("change the description", f.editEvery("tick", time.Minute))
-	paused, err := f.PauseJob(ctx, "shop", "tick", "", true, at(t0))
-	f.must(err)
+	up("create", f.PutEvery("tick", time.Minute))
+	up("change the description", f.EditEvery("tick", time.Minute))
+	paused, err := f.PauseJob(ctx, "shop", "tick", "", true, fixture.At(fixture.T0))
+	f.Must(err)
 	up("pause", paused)
-	resumed, err := f.PauseJob(ctx, "shop", "tick", "", false, at(t0))
-	f.must(err)
+	resumed, err := f.PauseJob(ctx, "shop", "tick", "", false, fixture.At(fixture.T0))
+	f.Must(err)
 	up("resume", resumed)
-	f.must(f.DeleteJob(ctx, "shop", "tick", at(t0)))
-	again := f.putEvery("tick", time.Minute)
+	f.Must(f.DeleteJob(ctx, "shop", "tick", fixture.At(fixture.T0)))
+	again := f.PutEvery("tick", time.Minute)
 	up("create again", again)
-	if again.Paused || !again.CreatedAt.Equal(t0) {
+	if again.Paused || !again.CreatedAt.Equal(fixture.T0) {
 		t.Errorf("the job made again: paused %t, created %s", again.Paused, again.CreatedAt)
 	}
-	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 1 || due[0].Revision != last {
+	if due := f.DueAll(fixture.T0.Add(time.Hour)); len(due) != 1 || due[0].Revision != last {
 		t.Errorf("due: got %+v, want one of revision %d", due, last)
 	}
 }
 
 // An edit keeps what it does not concern and accounts for what it takes away.
-func testEdits(t *testing.T, f *fixture) {
+func testEdits(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.put(job("tick", map[string]dispatcher.Trigger{
-		"kept":    every(time.Minute, t0.Add(time.Minute)),
-		"changed": every(time.Minute, t0.Add(time.Minute)),
-		"removed": every(time.Minute, t0.Add(time.Minute)),
-	}), t0)
-	now := t0.Add(150 * time.Second) // two fires of each are due
-	j := f.put(job("tick", map[string]dispatcher.Trigger{
-		"kept":    every(time.Minute, t0.Add(time.Minute)),
-		"changed": every(time.Hour, t0.Add(time.Minute)),
+	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{
+		"kept":    fixture.Every(time.Minute, fixture.T0.Add(time.Minute)),
+		"changed": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)),
+		"removed": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)),
+	}), fixture.T0)
+	now := fixture.T0.Add(150 * time.Second) // two fires of each are due
+	j := f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{
+		"kept":    fixture.Every(time.Minute, fixture.T0.Add(time.Minute)),
+		"changed": fixture.Every(time.Hour, fixture.T0.Add(time.Minute)),
 	}), now)
-	if got, want := *j.Triggers["kept"].NextFireTime, t0.Add(time.Minute); !got.Equal(want) {
+	if got, want := *j.Triggers["kept"].NextFireTime, fixture.T0.Add(time.Minute); !got.Equal(want) {
 		t.Errorf("the trigger that was kept fires next at %s, want %s", got, want)
 	}
-	if got, want := *j.Triggers["changed"].NextFireTime, t0.Add(time.Minute); !got.Equal(want) {
+	if got, want := *j.Triggers["changed"].NextFireTime, fixture.T0.Add(time.Minute); !got.Equal(want) {
 		t.Errorf("the trigger that was changed fires next at %s, want %s, which both schedules contain", got, want)
 	}
 	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
-	f.must(err)
+	f.Must(err)
 	got := map[string]int{}
 	for _, m := range misfires {
 		got[m.Trigger] = m.Count
@@ -263,29 +257,29 @@ func testEdits(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(map[string]int{"changed": 1, "removed": 2}, got); diff != "" {
 		t.Error("misfires of the edit (-want +got):\n" + diff)
 	}
-	f.must(f.DeleteJob(ctx, "shop", "tick", at(now)))
+	f.Must(f.DeleteJob(ctx, "shop", "tick", fixture.At(now)))
 	misfires, err = f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Trigger: "kept", Page: input.Page{Limit: 10}})
-	f.must(err)
+	f.Must(err)
 	if len(misfires) != 1 || misfires[0].Count != 2 {
 		t.Errorf("misfires of the deletion: got %+v, want one of 2 fires", misfires)
 	}
 }
 
-func testPause(t *testing.T, f *fixture) {
+func testPause(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.put(job("tick", map[string]dispatcher.Trigger{
-		"a": every(time.Minute, t0.Add(time.Minute)), "b": every(time.Minute, t0.Add(time.Minute)),
-	}), t0)
-	due := func() int { t.Helper(); return len(f.dueAll(t0.Add(time.Minute))) }
+	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{
+		"a": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)), "b": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)),
+	}), fixture.T0)
+	due := func() int { t.Helper(); return len(f.DueAll(fixture.T0.Add(time.Minute))) }
 	pause := func(trigger string, paused bool) dispatcher.Job {
 		t.Helper()
-		j, err := f.PauseJob(ctx, "shop", "tick", trigger, paused, at(t0))
-		f.must(err)
+		j, err := f.PauseJob(ctx, "shop", "tick", trigger, paused, fixture.At(fixture.T0))
+		f.Must(err)
 		return j
 	}
-	j, err := f.PauseJob(ctx, "shop", "tick", "a", true, input.Change{Actor: "ann", Reason: "a migration", Now: t0})
-	f.must(err)
-	why := dispatcher.Pause{PausedBy: "ann", PausedAt: new(t0), PauseReason: "a migration"}
+	j, err := f.PauseJob(ctx, "shop", "tick", "a", true, input.Change{Actor: "ann", Reason: "a migration", Now: fixture.T0})
+	f.Must(err)
+	why := dispatcher.Pause{PausedBy: "ann", PausedAt: new(fixture.T0), PauseReason: "a migration"}
 	if diff := cmp.Diff(why, j.Triggers["a"].Pause); diff != "" {
 		t.Error("the pause of a trigger (-want +got):\n" + diff)
 	}
@@ -294,17 +288,17 @@ func testPause(t *testing.T, f *fixture) {
 		t.Errorf("one trigger paused: got %+v and %d due", j, due())
 	}
 	j = pause("", true)
-	if diff := cmp.Diff(dispatcher.Pause{PausedBy: "test", PausedAt: new(t0)}, j.Pause); diff != "" {
+	if diff := cmp.Diff(dispatcher.Pause{PausedBy: "test", PausedAt: new(fixture.T0)}, j.Pause); diff != "" {
 		t.Error("the pause of the job (-want +got):\n" + diff)
 	}
 	if b := j.Triggers["b"]; !j.Paused || b.Paused || b.State != dispatcher.TriggerPaused || j.State != dispatcher.JobPaused || due() != 0 {
 		t.Errorf("the job paused: got %+v and %d due", j, due())
 	}
 	// A change of the definition leaves an operator's pauses alone.
-	j = f.put(job("tick", map[string]dispatcher.Trigger{
-		"a": every(time.Minute, t0.Add(time.Minute)), "b": every(2*time.Minute, t0.Add(time.Minute)),
-		"c": every(time.Minute, t0.Add(time.Minute)),
-	}), t0)
+	j = f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{
+		"a": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)), "b": fixture.Every(2*time.Minute, fixture.T0.Add(time.Minute)),
+		"c": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)),
+	}), fixture.T0)
 	if j.PausedBy != "test" || !cmp.Equal(j.Triggers["a"].Pause, why) {
 		t.Errorf("changed while paused: the pauses are %+v and %+v", j.Pause, j.Triggers["a"].Pause)
 	}
@@ -317,10 +311,10 @@ func testPause(t *testing.T, f *fixture) {
 	if j = pause("a", false); j.Triggers["a"].State != dispatcher.TriggerWaiting || due() != 3 {
 		t.Errorf("all resumed: got %+v and %d due, want 3", j, due())
 	}
-	_, err = f.PauseJob(ctx, "shop", "tick", "none", true, at(t0))
-	wantError(t, "pause no trigger", err, dispatcher.ErrNotFound)
-	_, err = f.PauseJob(ctx, "shop", "none", "", true, at(t0))
-	wantError(t, "pause no job", err, dispatcher.ErrNotFound)
+	_, err = f.PauseJob(ctx, "shop", "tick", "none", true, fixture.At(fixture.T0))
+	fixture.WantError(t, "pause no trigger", err, dispatcher.ErrNotFound)
+	_, err = f.PauseJob(ctx, "shop", "none", "", true, fixture.At(fixture.T0))
+	fixture.WantError(t, "pause no job", err, dispatcher.ErrNotFound)
 	_, err = f.PauseJob(ctx, "shop", "tick", "", true, input.Change{IfRevision: 1})
-	wantError(t, "pause another revision", err, dispatcher.ErrPrecondition)
+	fixture.WantError(t, "pause another revision", err, dispatcher.ErrPrecondition)
 }

@@ -1,21 +1,22 @@
-package storetest
+package definitions
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // Jobs are found by all the labels that are asked for, page by page; a part of a label is another label.
-func testJobLabels(t *testing.T, f *fixture) {
+func testJobLabels(t *testing.T, f *wing) {
 	for name, labels := range map[string]input.Labels{
 		"a": {"team": "pay", "tier": "1"}, "b": {"team": "pay"}, "c": {"team": "payments", "tier": "1"}, "d": nil,
 		"e": {"xteam": "pay", "tier": "1", "a.b": "c_d"}, "f": {"team": "pay", "tier": "1", "zone": "eu"}, "g": {"a.b": "cxd"},
 	} {
-		j := job(name, nil)
+		j := fixture.Job(name, nil)
 		j.Labels = labels
-		f.put(j, t0)
+		f.Put(j, fixture.T0)
 	}
 	for _, tt := range []struct {
 		labels input.Labels
@@ -31,7 +32,7 @@ func testJobLabels(t *testing.T, f *fixture) {
 		var names []string
 		for cursor := ""; ; cursor = names[len(names)-1] {
 			page, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 2, Cursor: cursor, Labels: tt.labels})
-			f.must(err)
+			f.Must(err)
 			if len(page) == 0 {
 				break
 			}

@@ -1,4 +1,4 @@
-package storetest
+package definitions
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -32,30 +33,6 @@ func renameTests() tests {
 	}
 }
 
-// rename renames a job of the app "shop" and triggers of it.
-func (f *fixture) rename(name, to string, triggers map[string]string, now time.Time) dispatcher.Job {
-	f.Helper()
-	renamed, err := f.RenameJob(f.Context(), "shop", name, dispatcher.JobRename{Name: to, Triggers: triggers}, at(now))
-	f.must(err)
-	read, err := f.Job(f.Context(), "shop", renamed.Name)
-	f.must(err)
-	if diff := cmp.Diff(read, renamed); diff != "" {
-		f.Error("the job as RenameJob returned it (-read back +got):\n" + diff)
-	}
-	return renamed
-}
-
-// prepared returns a job as the engine has it.
-func (f *fixture) prepared(id int64) dispatcher.JobVersion {
-	f.Helper()
-	versions, err := f.JobsByID(f.Context(), []int64{id})
-	f.must(err)
-	if len(versions) != 1 {
-		f.Fatalf("%d jobs of id %d, want one", len(versions), id)
-	}
-	return versions[0]
-}
-
 // hashed is a trigger whose fire times depend on its identity: by H, and by jitter.
 func hashed() dispatcher.Trigger {
 	return dispatcher.Trigger{
@@ -66,35 +43,36 @@ func hashed() dispatcher.Trigger {
 	}
 }
 
-func testRename(t *testing.T, f *fixture) {
-	f.put(job("first", map[string]dispatcher.Trigger{"a": hashed(), "b": hashed(), "c": every(time.Hour, t0)}), t0)
-	f.must(f.PauseJob(t.Context(), "shop", "first", "b", true, at(t0)))
+func testRename(t *testing.T, f *wing) {
+	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": hashed(), "b": hashed(), "c": fixture.Every(time.Hour, fixture.T0)}),
+		fixture.T0)
+	f.Must(f.PauseJob(t.Context(), "shop", "first", "b", true, fixture.At(fixture.T0)))
 	before, err := f.Job(t.Context(), "shop", "first")
-	f.must(err)
+	f.Must(err)
 	id := run.JobID("shop", "first")
-	was, due := f.prepared(id), f.dueAll(t0.Add(48*time.Hour))
-	notifications := f.listen()
+	was, due := f.Prepared(id), f.DueAll(fixture.T0.Add(48*time.Hour))
+	notifications := f.Hear()
 
 	swapped := map[string]string{"a": "b", "b": "a"}
-	after := f.rename("first", "second", swapped, minutes(1))
-	if heard, want := notifications.next(t, "the rename"), (dispatcher.Notification{JobID: id}); heard != want {
+	after := f.Rename("first", "second", swapped, fixture.Minutes(1))
+	if heard, want := notifications.Next(t, "the rename"), (dispatcher.Notification{JobID: id}); heard != want {
 		t.Errorf("heard %+v, want %+v", heard, want)
 	}
 	want := before
-	want.Name, want.Origin, want.Revision, want.UpdatedAt = "second", "first", before.Revision+1, minutes(1)
+	want.Name, want.Origin, want.Revision, want.UpdatedAt = "second", "first", before.Revision+1, fixture.Minutes(1)
 	a, b := before.Triggers["a"], before.Triggers["b"]
 	a.Origin, b.Origin = "a", "b"
 	want.Triggers = map[string]dispatcher.Trigger{"a": b, "b": a, "c": before.Triggers["c"]}
 	if diff := cmp.Diff(want, after); diff != "" {
 		t.Error("the renamed job (-want +got):\n" + diff)
 	}
-	is := f.prepared(id)
+	is := f.Prepared(id)
 	if is.Name != "second" || !slices.Equal(is.TriggerNames, was.TriggerNames) {
 		t.Errorf("a node sees job %s with triggers %v", is.Name, is.TriggerNames)
 	}
 	for from, to := range map[string]string{"a": "b", "b": "a", "c": "c", "": ""} { // without a trigger: a manual run
-		if got, want := is.EventID("i", to, t0, run.KindSchedule),
-			was.EventID("i", from, t0, run.KindSchedule); got != want {
+		if got, want := is.EventID("i", to, fixture.T0, run.KindSchedule),
+			was.EventID("i", from, fixture.T0, run.KindSchedule); got != want {
 			t.Errorf("trigger %q, now %q: event id %s, want %s", from, to, got, want)
 		}
 		if got, want := is.TriggerKey(to), was.TriggerKey(from); got != want {
@@ -104,7 +82,7 @@ func testRename(t *testing.T, f *fixture) {
 	for i := range due {
 		due[i].Revision++
 	}
-	if diff := cmp.Diff(due, f.dueAll(t0.Add(48*time.Hour))); diff != "" {
+	if diff := cmp.Diff(due, f.DueAll(fixture.T0.Add(48*time.Hour))); diff != "" {
 		t.Error("what is due (-want +got):\n" + diff)
 	}
 	// The definition that is stored, under its new names, changes nothing.
@@ -115,49 +93,49 @@ func testRename(t *testing.T, f *fixture) {
 		t.Origin = ""
 		again.Triggers[name] = t
 	}
-	if got := f.put(again, minutes(2)).Revision; got != after.Revision {
+	if got := f.Put(again, fixture.Minutes(2)).Revision; got != after.Revision {
 		t.Errorf("put as it is: revision %d, want %d", got, after.Revision)
 	}
-	back := f.rename("second", "first", swapped, minutes(3))
+	back := f.Rename("second", "first", swapped, fixture.Minutes(3))
 	want = before
-	want.Revision, want.UpdatedAt = before.Revision+2, minutes(3)
+	want.Revision, want.UpdatedAt = before.Revision+2, fixture.Minutes(3)
 	if diff := cmp.Diff(want, back); diff != "" {
 		t.Error("renamed back (-want +got):\n" + diff)
 	}
 }
 
-func testRenamedSchedule(t *testing.T, f *fixture) {
-	f.put(job("first", map[string]dispatcher.Trigger{"a": hashed()}), t0)
-	f.rename("first", "second", map[string]string{"a": "b"}, t0)
-	f.rename("second", "third", map[string]string{"b": "c"}, t0)
+func testRenamedSchedule(t *testing.T, f *wing) {
+	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": hashed()}), fixture.T0)
+	f.Rename("first", "second", map[string]string{"a": "b"}, fixture.T0)
+	f.Rename("second", "third", map[string]string{"b": "c"}, fixture.T0)
 	// A new schedule hashes what the first one did.
 	changed := hashed()
 	changed.Expression = "H H * * 1-5"
-	got := f.put(job("third", map[string]dispatcher.Trigger{"c": changed}), minutes(1))
-	s, err := changed.Parse(dispatcher.Identity("shop", "first", "a"), minutes(1), nil)
-	f.must(err)
-	next, _ := s.Next(minutes(1))
+	got := f.Put(fixture.Job("third", map[string]dispatcher.Trigger{"c": changed}), fixture.Minutes(1))
+	s, err := changed.Parse(dispatcher.Identity("shop", "first", "a"), fixture.Minutes(1), nil)
+	f.Must(err)
+	next, _ := s.Next(fixture.Minutes(1))
 	if c := got.Triggers["c"]; !c.NextFireTime.Equal(next) || !c.DueAt.Equal(next.Add(s.Delay(next))) {
 		t.Errorf("the next fire is at %s, due at %s; want %s, due at %s", c.NextFireTime, c.DueAt, next, next.Add(s.Delay(next)))
 	}
-	specs := f.version(run.TriggerID("shop", "first", "a"))
+	specs := f.Version(run.TriggerID("shop", "first", "a"))
 	if specs.Name != "c" {
 		t.Errorf("the trigger is called %s, want c", specs.Name)
 	}
 }
 
-func testRenamedHistory(t *testing.T, f *fixture) {
+func testRenamedHistory(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putEvery("first", time.Minute)
-	f.fireUntil(minutes(2))
-	before := f.run(run.Key{TriggerID: run.TriggerID("shop", "first", "tick"), ScheduledAt: minutes(1),
+	f.PutEvery("first", time.Minute)
+	f.FireUntil(fixture.Minutes(2))
+	before := f.RunOf(run.Key{TriggerID: run.TriggerID("shop", "first", "tick"), ScheduledAt: fixture.Minutes(1),
 		Kind: run.KindSchedule})
-	f.settleAll("first", minutes(5))
-	f.rename("first", "second", map[string]string{"tick": "tock"}, minutes(5).Add(time.Second))
-	for _, d := range f.dueAll(minutes(7)) {
-		f.end(f.claim(f.advance(d))[0], minutes(7))
+	f.SettleAll("first", fixture.Minutes(5))
+	f.Rename("first", "second", map[string]string{"tick": "tock"}, fixture.Minutes(5).Add(time.Second))
+	for _, d := range f.DueAll(fixture.Minutes(7)) {
+		f.End(f.ClaimAll(f.Advance(d))[0], fixture.Minutes(7))
 	}
-	after := f.run(run.Key{TriggerID: run.TriggerID("shop", "first", "tick"), ScheduledAt: minutes(1),
+	after := f.RunOf(run.Key{TriggerID: run.TriggerID("shop", "first", "tick"), ScheduledAt: fixture.Minutes(1),
 		Kind: run.KindSchedule})
 	want := before
 	want.Job, want.Trigger = "second", "tock"
@@ -166,32 +144,32 @@ func testRenamedHistory(t *testing.T, f *fixture) {
 	}
 	query := dispatcher.RunQuery{App: "shop", Job: "second", Trigger: "tock", Page: input.Page{Limit: 10}}
 	runs, err := f.Runs(ctx, query)
-	f.must(err)
+	f.Must(err)
 	misfires, err := f.Misfires(ctx, query)
-	f.must(err)
+	f.Must(err)
 	if len(runs) != 4 || len(misfires) != 1 || misfires[0].Job != "second" || misfires[0].Trigger != "tock" {
 		t.Errorf("under the new names there are %d runs, want 2 from before, a catch-up run and 1; and misfires %+v, want 1", len(runs), misfires)
 	}
 	for _, name := range []string{"first", "none"} {
 		_, err = f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 10}})
-		wantError(t, "runs of job "+name, err, dispatcher.ErrNotFound)
+		fixture.WantError(t, "runs of job "+name, err, dispatcher.ErrNotFound)
 	}
 	query.Trigger = "tick"
 	_, err = f.Misfires(ctx, query)
-	wantError(t, "misfires of the old name", err, dispatcher.ErrNotFound)
+	fixture.WantError(t, "misfires of the old name", err, dispatcher.ErrNotFound)
 	if diff := cmp.Diff(map[string]string{"second/tock": "6: 3 runs, 3 misfired, 0 open, 0 unexplained"},
-		f.audit(minutes(1), minutes(6), minutes(8))); diff != "" {
+		f.Audit(fixture.Minutes(1), fixture.Minutes(6), fixture.Minutes(8))); diff != "" {
 		t.Error("verify (-want +got):\n" + diff)
 	}
 	explain := func(trigger string, minute int) (verify.Explanation, error) {
-		query := verify.ExplainQuery{App: "shop", Job: "second", Trigger: trigger, At: minutes(minute), Now: minutes(8)}
+		query := verify.ExplainQuery{App: "shop", Job: "second", Trigger: trigger, At: fixture.Minutes(minute), Now: fixture.Minutes(8)}
 		return verify.Explain(ctx, f.Store, query)
 	}
 	for minute, verdict := range map[int]verify.Verdict{
 		1: verify.VerdictRun, 4: verify.VerdictMisfire, 6: verify.VerdictRun, 9: verify.VerdictPlanned,
 	} {
 		got, err := explain("tock", minute)
-		f.must(err)
+		f.Must(err)
 		step := `revision 1 came into force (put): "rate(1m0s)" in UTC, called tick`
 		if minute > 5 {
 			step = `revision 2 came into force (rename): "rate(1m0s)" in UTC`
@@ -201,28 +179,28 @@ func testRenamedHistory(t *testing.T, f *fixture) {
 		}
 	}
 	_, err = explain("tick", 1)
-	wantError(t, "explain the old name", err, dispatcher.ErrNotFound)
+	fixture.WantError(t, "explain the old name", err, dispatcher.ErrNotFound)
 }
 
-func testRenamedRuns(t *testing.T, f *fixture) {
+func testRenamedRuns(t *testing.T, f *wing) {
 	ctx := t.Context()
-	held := f.claimOne("first")
-	manual, err := f.RequestRun(ctx, "shop", "first", nil, at(t0))
-	f.must(err)
-	f.rename("first", "second", map[string]string{"tick": "tock"}, minutes(1))
-	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(minutes(1)))}))
-	if r := f.run(held.Key); r.State != run.Succeeded || r.Job != "second" || r.Trigger != "tock" {
+	held := f.ClaimOne("first")
+	manual, err := f.RequestRun(ctx, "shop", "first", nil, fixture.At(fixture.T0))
+	f.Must(err)
+	f.Rename("first", "second", map[string]string{"tick": "tock"}, fixture.Minutes(1))
+	f.Must(f.Record(ctx, []dispatcher.Record{fixture.Record(held, fixture.Outcome(fixture.Minutes(1)))}))
+	if r := f.RunOf(held.Key); r.State != run.Succeeded || r.Job != "second" || r.Trigger != "tock" {
 		t.Errorf("the run in flight is %+v, want succeeded under the new names", r)
 	}
-	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: minutes(2)})
-	f.must(err)
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Limit: 10, Now: fixture.Minutes(2)})
+	f.Must(err)
 	if len(adopted) != 1 || adopted[0].String() != manual.ID || adopted[0].JobID != run.JobID("shop", "first") {
 		t.Errorf("adopted %+v, want the manual run %s", adopted, manual.ID)
 	}
 	if run, err := f.Store.Run(ctx, manual.ID); err != nil || run.Job != "second" || run.EventID != manual.EventID {
 		t.Errorf("the manual run is %+v, %v, want it under the new name with event id %s", run, err, manual.EventID)
 	}
-	another, err := f.RequestRun(ctx, "shop", "second", nil, at(minutes(3)))
+	another, err := f.RequestRun(ctx, "shop", "second", nil, fixture.At(fixture.Minutes(3)))
 	if err != nil || another.Job != "second" {
 		t.Errorf("a run of the renamed job: %+v, %v", another, err)
 	}
@@ -238,12 +216,12 @@ func problemsOf(err error) (all []string) {
 	return all
 }
 
-func testRenameToTakenNames(t *testing.T, f *fixture) {
-	two := map[string]dispatcher.Trigger{"a": every(time.Hour, t0), "b": every(time.Hour, t0)}
-	before := f.put(job("first", two), t0)
-	f.put(job("other", nil), t0)
-	f.put(job("deleted", nil), t0)
-	f.must(f.DeleteJob(t.Context(), "shop", "deleted", at(t0)))
+func testRenameToTakenNames(t *testing.T, f *wing) {
+	two := map[string]dispatcher.Trigger{"a": fixture.Every(time.Hour, fixture.T0), "b": fixture.Every(time.Hour, fixture.T0)}
+	before := f.Put(fixture.Job("first", two), fixture.T0)
+	f.Put(fixture.Job("other", nil), fixture.T0)
+	f.Put(fixture.Job("deleted", nil), fixture.T0)
+	f.Must(f.DeleteJob(t.Context(), "shop", "deleted", fixture.At(fixture.T0)))
 	for what, one := range map[string]struct {
 		rename dispatcher.JobRename
 		want   []string
@@ -253,44 +231,44 @@ func testRenameToTakenNames(t *testing.T, f *fixture) {
 			[]string{"/triggers/a name_taken", "/triggers/c enum", "/name name_taken"}},
 		"nothing": {dispatcher.JobRename{Name: "first", Triggers: map[string]string{"a": "a"}}, []string{" required"}},
 	} {
-		_, err := f.RenameJob(t.Context(), "shop", "first", one.rename, at(t0))
+		_, err := f.RenameJob(t.Context(), "shop", "first", one.rename, fixture.At(fixture.T0))
 		if diff := cmp.Diff(one.want, problemsOf(err)); diff != "" {
 			t.Errorf("%s: problems of %v (-want +got):\n%s", what, err, diff)
 		}
 	}
-	_, err := f.RenameJob(t.Context(), "shop", "none", dispatcher.JobRename{Name: "x"}, at(t0))
-	wantError(t, "a job that is not there", err, dispatcher.ErrNotFound)
+	_, err := f.RenameJob(t.Context(), "shop", "none", dispatcher.JobRename{Name: "x"}, fixture.At(fixture.T0))
+	fixture.WantError(t, "a job that is not there", err, dispatcher.ErrNotFound)
 	_, err = f.RenameJob(t.Context(), "shop", "first", dispatcher.JobRename{Name: "x"}, input.Change{IfRevision: 9})
-	wantError(t, "another revision", err, dispatcher.ErrPrecondition)
+	fixture.WantError(t, "another revision", err, dispatcher.ErrPrecondition)
 	after, err := f.Job(t.Context(), "shop", "first")
-	f.must(err)
+	f.Must(err)
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Error("after refused renames (-want +got):\n" + diff)
 	}
 }
 
 // keysAndEvents returns the keys of jobs, in which event ids are as far apart.
-func (f *fixture) keysAndEvents(jobs ...dispatcher.Job) map[int64]map[string]bool {
+func (f *wing) keysAndEvents(jobs ...dispatcher.Job) map[int64]map[string]bool {
 	f.Helper()
 	all := map[int64]map[string]bool{}
 	for _, j := range jobs {
-		v := f.prepared(j.Key())
-		events := map[string]bool{v.EventID("i", "", t0, run.KindManual): true}
+		v := f.Prepared(j.Key())
+		events := map[string]bool{v.EventID("i", "", fixture.T0, run.KindManual): true}
 		for name := range j.Triggers {
-			events[v.EventID("i", name, t0, run.KindSchedule)] = true
+			events[v.EventID("i", name, fixture.T0, run.KindSchedule)] = true
 		}
 		all[j.Key()] = events
 	}
 	return all
 }
 
-func testFreedName(t *testing.T, f *fixture) {
-	tick := map[string]dispatcher.Trigger{"tick": every(time.Hour, t0)}
-	f.put(job("first", tick), t0)
+func testFreedName(t *testing.T, f *wing) {
+	tick := map[string]dispatcher.Trigger{"tick": fixture.Every(time.Hour, fixture.T0)}
+	f.Put(fixture.Job("first", tick), fixture.T0)
 	var jobs []dispatcher.Job
 	for i, to := range []string{"second", "third", "fourth"} {
-		jobs = append(jobs, f.rename("first", to, nil, minutes(i)))
-		if got := f.put(job("first", tick), minutes(i)); i == 2 {
+		jobs = append(jobs, f.Rename("first", to, nil, fixture.Minutes(i)))
+		if got := f.Put(fixture.Job("first", tick), fixture.Minutes(i)); i == 2 {
 			jobs = append(jobs, got)
 		}
 	}
@@ -306,26 +284,26 @@ func testFreedName(t *testing.T, f *fixture) {
 	if len(events) != 2*len(jobs) {
 		t.Errorf("%d jobs have %d event ids of the same time, want %d", len(jobs), len(events), 2*len(jobs))
 	}
-	if due := f.dueAll(t0.Add(2 * time.Hour)); len(due) != len(jobs) {
+	if due := f.DueAll(fixture.T0.Add(2 * time.Hour)); len(due) != len(jobs) {
 		t.Errorf("%d triggers are due, want %d", len(due), len(jobs))
 	}
 	for _, j := range jobs {
-		f.must(f.DeleteJob(t.Context(), "shop", j.Name, at(minutes(9))))
+		f.Must(f.DeleteJob(t.Context(), "shop", j.Name, fixture.At(fixture.Minutes(9))))
 	}
 }
 
-func testRenamedJobDeclaredAgain(t *testing.T, f *fixture) {
+func testRenamedJobDeclaredAgain(t *testing.T, f *wing) {
 	declared := func(name string) dispatcher.Job {
-		return job(name, map[string]dispatcher.Trigger{"b": every(time.Hour, t0)})
+		return fixture.Job(name, map[string]dispatcher.Trigger{"b": fixture.Every(time.Hour, fixture.T0)})
 	}
-	f.put(job("first", map[string]dispatcher.Trigger{"a": every(time.Hour, t0)}), t0)
-	before := f.rename("first", "second", map[string]string{"a": "b"}, t0)
-	f.must(f.DeleteJob(t.Context(), "shop", "second", at(minutes(1))))
-	other := f.put(declared("first"), minutes(2))
+	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": fixture.Every(time.Hour, fixture.T0)}), fixture.T0)
+	before := f.Rename("first", "second", map[string]string{"a": "b"}, fixture.T0)
+	f.Must(f.DeleteJob(t.Context(), "shop", "second", fixture.At(fixture.Minutes(1))))
+	other := f.Put(declared("first"), fixture.Minutes(2))
 	if other.Origin != "first~2" {
 		t.Errorf("the origin of a new job of the freed name is %q, want first~2", other.Origin)
 	}
-	again := f.put(declared("second"), minutes(3))
+	again := f.Put(declared("second"), fixture.Minutes(3))
 	if again.Origin != "first" || again.Triggers["b"].Origin != "a" || again.Revision != before.Revision+1 {
 		t.Errorf("declared again: origins %q and %q, revision %d; want those from before and revision %d", again.Origin,
 			again.Triggers["b"].Origin, again.Revision, before.Revision+1)
@@ -335,12 +313,12 @@ func testRenamedJobDeclaredAgain(t *testing.T, f *fixture) {
 	}
 }
 
-func testFreedTriggerName(t *testing.T, f *fixture) {
-	hourly := every(time.Hour, t0)
-	f.put(job("first", map[string]dispatcher.Trigger{"a": hourly}), t0)
-	f.rename("first", "", map[string]string{"a": "b"}, t0)
+func testFreedTriggerName(t *testing.T, f *wing) {
+	hourly := fixture.Every(time.Hour, fixture.T0)
+	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": hourly}), fixture.T0)
+	f.Rename("first", "", map[string]string{"a": "b"}, fixture.T0)
 	both := map[string]dispatcher.Trigger{"a": hourly, "b": hourly}
-	want := f.put(job("first", both), minutes(1))
+	want := f.Put(fixture.Job("first", both), fixture.Minutes(1))
 	if a, b := want.Triggers["a"].Origin, want.Triggers["b"].Origin; a != "a~2" || b != "a" {
 		t.Errorf("origins of a and b are %q and %q, want a~2 and a", a, b)
 	}
@@ -348,27 +326,27 @@ func testFreedTriggerName(t *testing.T, f *fixture) {
 		t.Errorf("the job has %d event ids of the same time, want 3", len(got))
 	}
 	// What is removed and declared again is the same trigger.
-	f.put(job("first", map[string]dispatcher.Trigger{"b": hourly}), minutes(2))
-	got := f.put(job("first", both), minutes(3))
+	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"b": hourly}), fixture.Minutes(2))
+	got := f.Put(fixture.Job("first", both), fixture.Minutes(3))
 	if diff := cmp.Diff(f.keysAndEvents(want), f.keysAndEvents(got)); diff != "" {
 		t.Error("keys and event ids (-before +declared again):\n" + diff)
 	}
-	if due := f.dueAll(t0.Add(2 * time.Hour)); len(due) != 2 || due[0].ID == due[1].ID {
+	if due := f.DueAll(fixture.T0.Add(2 * time.Hour)); len(due) != 2 || due[0].ID == due[1].ID {
 		t.Errorf("due are %+v, want two triggers", due)
 	}
 }
 
 // The history of a removed trigger stays apart from that of one that gets its name.
-func testRenameToRemovedTrigger(t *testing.T, f *fixture) {
+func testRenameToRemovedTrigger(t *testing.T, f *wing) {
 	ctx := t.Context()
-	minutely := every(time.Minute, minutes(1))
-	f.put(job("first", map[string]dispatcher.Trigger{"a": minutely, "b": minutely}), t0)
-	f.fireUntil(minutes(2))
-	f.put(job("first", map[string]dispatcher.Trigger{"b": minutely}), minutes(2).Add(time.Second))
-	f.rename("first", "", map[string]string{"b": "a"}, minutes(2).Add(2*time.Second))
-	f.fireUntil(minutes(3))
+	minutely := fixture.Every(time.Minute, fixture.Minutes(1))
+	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": minutely, "b": minutely}), fixture.T0)
+	f.FireUntil(fixture.Minutes(2))
+	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"b": minutely}), fixture.Minutes(2).Add(time.Second))
+	f.Rename("first", "", map[string]string{"b": "a"}, fixture.Minutes(2).Add(2*time.Second))
+	f.FireUntil(fixture.Minutes(3))
 	runs, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "first", Page: input.Page{Limit: 10}})
-	f.must(err)
+	f.Must(err)
 	count := map[string]int{}
 	for _, run := range runs {
 		count[run.Trigger]++
@@ -379,43 +357,43 @@ func testRenameToRemovedTrigger(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(map[string]string{
 		"first/a":  "3: 3 runs, 0 misfired, 0 open, 0 unexplained",
 		"first/a~": "2: 2 runs, 0 misfired, 0 open, 0 unexplained",
-	}, f.audit(minutes(1), minutes(3), minutes(4))); diff != "" {
+	}, f.Audit(fixture.Minutes(1), fixture.Minutes(3), fixture.Minutes(4))); diff != "" {
 		t.Error("verify (-want +got):\n" + diff)
 	}
-	again := f.put(job("first", map[string]dispatcher.Trigger{"a": minutely, "b": minutely}), minutes(5))
+	again := f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": minutely, "b": minutely}), fixture.Minutes(5))
 	if again.Triggers["a"].Origin != "b" || again.Triggers["b"].Origin != "b~2" {
 		t.Errorf("origins of a and b are %q and %q, want b and b~2", again.Triggers["a"].Origin, again.Triggers["b"].Origin)
 	}
 }
 
-func testRenamedTriggersAreRescheduled(t *testing.T, f *fixture) {
+func testRenamedTriggersAreRescheduled(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putCalendar(closed("11-11"), t0)
+	f.DeclareCalendar(fixture.Closed("11-11"), fixture.T0)
 	bound := hashed()
 	bound.Calendar, bound.Timezone = "freeze", "Europe/Berlin"
-	f.put(job("first", map[string]dispatcher.Trigger{"a": bound, "b": hashed()}), t0)
-	before := f.rename("first", "second", map[string]string{"a": "b", "b": "a"}, t0)
-	f.putCalendar(closed("12-12"), minutes(1)) // excludes no fire that is near
-	if moved, err := f.RescheduleForZones(ctx, 0, 10, minutes(1)); err != nil || moved.Moved != 0 {
+	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": bound, "b": hashed()}), fixture.T0)
+	before := f.Rename("first", "second", map[string]string{"a": "b", "b": "a"}, fixture.T0)
+	f.DeclareCalendar(fixture.Closed("12-12"), fixture.Minutes(1)) // excludes no fire that is near
+	if moved, err := f.RescheduleForZones(ctx, 0, 10, fixture.Minutes(1)); err != nil || moved.Moved != 0 {
 		t.Errorf("the same time zone data moved %d triggers, %v", moved.Moved, err)
 	}
 	broken := run.TriggerID("shop", "first", "b")
-	f.must(f.Quarantine(ctx, broken, before.Revision, "unreadable"))
+	f.Must(f.Quarantine(ctx, broken, before.Revision, "unreadable"))
 	if rolled, err := f.RollUp(ctx, 10); err != nil || rolled.Changed != 0 { // Quarantine wrote it
 		t.Errorf("rolled up %+v, %v, want that the state is true already", rolled, err)
 	}
-	paused, err := f.PauseJob(ctx, "shop", "second", "b", true, at(minutes(2)))
-	if f.must(err); !paused.Triggers["b"].Paused || paused.Triggers["a"].Paused || len(f.dueAll(t0.Add(48*time.Hour))) != 0 {
+	paused, err := f.PauseJob(ctx, "shop", "second", "b", true, fixture.At(fixture.Minutes(2)))
+	if f.Must(err); !paused.Triggers["b"].Paused || paused.Triggers["a"].Paused || len(f.DueAll(fixture.T0.Add(48*time.Hour))) != 0 {
 		t.Errorf("after a pause of b and an error of a, triggers are %+v and some are due", paused.Triggers)
 	}
-	f.must(f.PauseJob(ctx, "shop", "second", "b", false, at(minutes(2))))
-	if due := f.dueAll(t0.Add(48 * time.Hour)); len(due) != 1 || due[0].ID != run.TriggerID("shop", "first", "a") {
+	f.Must(f.PauseJob(ctx, "shop", "second", "b", false, fixture.At(fixture.Minutes(2))))
+	if due := f.DueAll(fixture.T0.Add(48 * time.Hour)); len(due) != 1 || due[0].ID != run.TriggerID("shop", "first", "a") {
 		t.Errorf("after a resume of b, %+v are due, want b", due)
 	}
-	f.must(f.PauseJob(ctx, "shop", "second", "a", true, at(minutes(2))))
-	f.must(f.PauseJob(ctx, "shop", "second", "a", false, at(minutes(3))))
+	f.Must(f.PauseJob(ctx, "shop", "second", "a", true, fixture.At(fixture.Minutes(2))))
+	f.Must(f.PauseJob(ctx, "shop", "second", "a", false, fixture.At(fixture.Minutes(3))))
 	after, err := f.Job(ctx, "shop", "second")
-	f.must(err)
+	f.Must(err)
 	for _, name := range []string{"a", "b"} {
 		was, is := before.Triggers[name], after.Triggers[name]
 		if is.Origin != was.Origin || !is.NextFireTime.Equal(*was.NextFireTime) || !is.DueAt.Equal(*was.DueAt) || is.Error != "" {
@@ -425,17 +403,17 @@ func testRenamedTriggersAreRescheduled(t *testing.T, f *fixture) {
 	}
 }
 
-func testRenameRace(t *testing.T, f *fixture) {
+func testRenameRace(t *testing.T, f *wing) {
 	const jobs = 8
 	names := make([]string, jobs)
 	for i := range names {
 		names[i] = "job-" + string(rune('a'+i))
-		f.put(job(names[i], nil), t0)
+		f.Put(fixture.Job(names[i], nil), fixture.T0)
 	}
 	done := make(chan error, jobs)
 	for _, name := range names {
 		go func() {
-			_, err := f.RenameJob(t.Context(), "shop", name, dispatcher.JobRename{Name: "winner"}, at(t0))
+			_, err := f.RenameJob(t.Context(), "shop", name, dispatcher.JobRename{Name: "winner"}, fixture.At(fixture.T0))
 			done <- err
 		}()
 	}

@@ -1,4 +1,4 @@
-package storetest
+package definitions
 
 import (
 	"encoding/base64"
@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -30,108 +31,109 @@ func saltTests() tests {
 }
 
 // wantUnknown expects that no run has an id that names alone determine.
-func (f *fixture) wantUnknown(what string, key run.Key) {
+func (f *wing) wantUnknown(what string, key run.Key) {
 	f.Helper()
 	if _, err := f.Store.Run(f.Context(), key.String()); !errors.Is(err, dispatcher.ErrNotFound) {
 		f.Errorf("%s by the id that follows from its names: got error %v, want ErrNotFound", what, err)
 	}
 }
 
-func testIDsOfFollowers(t *testing.T, f *fixture) {
-	f.putFollowed(func(j *dispatcher.Job) {
+func testIDsOfFollowers(t *testing.T, f *wing) {
+	f.PutFollowed(func(j *dispatcher.Job) {
 		target := j.Target
 		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target}
 		j.OnMisfire = &dispatcher.Follow{Jobs: []string{"child"}}
 	})
-	parent := f.fireOf("parent")
-	f.recordFollowed(parent, ended(run.Failed, t0.Add(time.Minute)))
-	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 2)
+	parent := f.FireOf("parent")
+	f.RecordFollowed(parent, fixture.Ended(run.Failed, fixture.T0.Add(time.Minute)))
+	f.Expect("runs that follow", f.FollowAll(fixture.T0.Add(time.Minute)), 2)
 	f.wantUnknown("the run of a job",
 		dispatcher.FollowerKey(nil, parent.Key, run.OnFailure, run.JobID("shop", "child"), run.KindChain))
 	f.wantUnknown("the delivery",
 		dispatcher.FollowerKey(nil, parent.Key, run.OnFailure, run.JobID("shop", "parent.on_failure"), run.KindFollow))
 	read, err := f.Store.Run(t.Context(), parent.String())
-	f.must(err)
-	f.expect("runs that the failed one names", len(read.FollowedBy), 2)
+	f.Must(err)
+	f.Expect("runs that the failed one names", len(read.FollowedBy), 2)
 
-	a := f.nextAdvance()
+	a := f.NextAdvance()
 	last := a.Next.Add(2 * time.Minute)
 	a.Then = last.Add(time.Minute)
-	_, err = f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: f.token(), Now: a.Then, Settlements: []dispatcher.Settlement{{
-		Advance: a, To: last, Count: 3, Decision: dispatcher.DecisionSkip, Reason: "no node ran",
-	}}})
-	f.must(err)
-	f.expect("runs that follow missed fires", f.followEnds(a.Then), 1)
+	_, err = f.Settle(t.Context(), dispatcher.SettleBatch{Node: fixture.NodeA, Token: f.NextToken(), Now: a.Then,
+		Settlements: []dispatcher.Settlement{{
+			Advance: a, To: last, Count: 3, Decision: dispatcher.DecisionSkip, Reason: "no node ran",
+		}}})
+	f.Must(err)
+	f.Expect("runs that follow missed fires", f.FollowAll(a.Then), 1)
 	missed := run.Key{TriggerID: a.TriggerID, ScheduledAt: a.Next}
 	f.wantUnknown("the run after missed fires",
 		dispatcher.FollowerKey(nil, missed, run.OnMisfire, run.JobID("shop", "child"), run.KindChain))
 }
 
-func testIDsOfNotifications(t *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	f.putAlert(pager("night"), t0)
-	f.ends("sync", run.Failed)
+func testIDsOfNotifications(t *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	f.Ends("sync", run.Failed)
 	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "night.alert", Page: input.Page{Limit: 9}})
-	f.must(err)
-	f.expect("notifications", len(runs), 1)
+	f.Must(err)
+	f.Expect("notifications", len(runs), 1)
 	alert := dispatcher.AlertID("shop", "night")
 	f.wantUnknown("the notification", run.Key{ScheduledAt: runs[0].ScheduledAt, Kind: run.KindAlert,
 		TriggerID: dispatcher.AlertStateID(nil, alert, run.JobID("shop", "sync"), target.AlertFailure)})
-	f.must(f.TestAlert(t.Context(), "shop", "night", at(t0)))
-	f.wantUnknown("the test of the alert", run.Key{ScheduledAt: t0, Kind: run.KindAlert,
+	f.Must(f.TestAlert(t.Context(), "shop", "night", fixture.At(fixture.T0)))
+	f.wantUnknown("the test of the alert", run.Key{ScheduledAt: fixture.T0, Kind: run.KindAlert,
 		TriggerID: dispatcher.AlertStateID(nil, alert, 0, "")})
 }
 
 // exportOf disables an app and exports it.
-func (f *fixture) exportOf(app string) access.Export {
+func (f *wing) exportOf(app string) access.Export {
 	f.Helper()
-	f.must(f.PutApp(f.Context(), access.App{Name: app}, at(t0)))
+	f.Must(f.PutApp(f.Context(), access.App{Name: app}, fixture.At(fixture.T0)))
 	for more := true; more; {
 		_, left, err := f.FollowSwitches(f.Context(), 100)
-		f.must(err)
+		f.Must(err)
 		more = left
 	}
 	export, err := f.ExportApp(f.Context(), app)
-	f.must(err)
+	f.Must(err)
 	return export
 }
 
 // failedParent ends a run of a job "parent" that a job "child" follows, and returns it.
-func (f *fixture) failedParent() run.HeldRun {
+func (f *wing) failedParent() run.HeldRun {
 	f.Helper()
-	f.putFollowed(onFailure("child"))
-	parent := f.fireOf("parent")
-	f.recordFollowed(parent, ended(run.Failed, t0.Add(time.Minute)))
-	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 1)
+	f.PutFollowed(fixture.OnFailure("child"))
+	parent := f.FireOf("parent")
+	f.RecordFollowed(parent, fixture.Ended(run.Failed, fixture.T0.Add(time.Minute)))
+	f.Expect("runs that follow", f.FollowAll(fixture.T0.Add(time.Minute)), 1)
 	return parent
 }
 
 // deleteShop deletes the app "shop" with the jobs of failedParent.
-func (f *fixture) deleteShop() {
+func (f *wing) deleteShop() {
 	f.Helper()
-	f.must(f.DeleteJob(f.Context(), "shop", "parent", at(t0)))
-	f.must(f.DeleteJob(f.Context(), "shop", "child", at(t0)))
-	f.must(f.DeleteApp(f.Context(), "shop", at(t0)))
+	f.Must(f.DeleteJob(f.Context(), "shop", "parent", fixture.At(fixture.T0)))
+	f.Must(f.DeleteJob(f.Context(), "shop", "child", fixture.At(fixture.T0)))
+	f.Must(f.DeleteApp(f.Context(), "shop", fixture.At(fixture.T0)))
 }
 
-func testSaltOfAppCreatedAgain(_ *testing.T, f *fixture) {
-	f.putApp("books")
+func testSaltOfAppCreatedAgain(_ *testing.T, f *wing) {
+	f.DeclareApp("books")
 	shop, books := f.exportOf("shop").Salt, f.exportOf("books").Salt
-	f.expect("the length of a salt", len(shop), run.SaltBytes)
+	f.Expect("the length of a salt", len(shop), run.SaltBytes)
 	if string(shop) == string(books) {
 		f.Errorf("two apps have the salt %x", shop)
 	}
-	f.must(f.PutApp(f.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Description: "changed"}}, at(t0)))
-	f.expect("the salt after a change", string(f.exportOf("shop").Salt), string(shop))
-	f.must(f.DeleteApp(f.Context(), "shop", at(t0)))
-	f.putApp("shop")
-	f.expect("the salt of the app created again", string(f.exportOf("shop").Salt), string(shop))
+	f.Must(f.PutApp(f.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Description: "changed"}}, fixture.At(fixture.T0)))
+	f.Expect("the salt after a change", string(f.exportOf("shop").Salt), string(shop))
+	f.Must(f.DeleteApp(f.Context(), "shop", fixture.At(fixture.T0)))
+	f.DeclareApp("shop")
+	f.Expect("the salt of the app created again", string(f.exportOf("shop").Salt), string(shop))
 }
 
-func testSaltMoves(t *testing.T, f *fixture) {
+func testSaltMoves(t *testing.T, f *wing) {
 	parent := f.failedParent()
 	export := f.exportOf("shop")
-	f.expect("runs that move", len(export.Waiting), 1)
+	f.Expect("runs that move", len(export.Waiting), 1)
 	f.deleteShop()
 	for i := range export.Salt { // as another installation would have drawn it
 		export.Salt[i] ^= 0x5a
@@ -139,63 +141,63 @@ func testSaltMoves(t *testing.T, f *fixture) {
 	key := dispatcher.FollowerKey(export.Salt, parent.Key, run.OnFailure, run.JobID("shop", "child"), run.KindChain)
 	export.Waiting[0].Run = key.String()
 	export.App.Enabled = true
-	f.must(f.ImportApp(t.Context(), export, operator(t0)))
-	f.expect("the run that moved", f.run(key).State, run.Queued)
+	f.Must(f.ImportApp(t.Context(), export, fixture.Operator(fixture.T0)))
+	f.Expect("the run that moved", f.RunOf(key).State, run.Queued)
 	again := f.exportOf("shop")
-	f.expect("the salt after the move", string(again.Salt), string(export.Salt))
-	f.expect("the id after the move", again.Waiting[0].Run, key.String())
+	f.Expect("the salt after the move", string(again.Salt), string(export.Salt))
+	f.Expect("the id after the move", again.Waiting[0].Run, key.String())
 }
 
-func testImportWithoutSalt(t *testing.T, f *fixture) {
+func testImportWithoutSalt(t *testing.T, f *wing) {
 	parent := f.failedParent()
 	export := f.exportOf("shop")
 	f.deleteShop()
 	key := dispatcher.FollowerKey(nil, parent.Key, run.OnFailure, run.JobID("shop", "child"), run.KindChain)
 	export.Salt, export.Waiting[0].Run, export.App.Enabled = nil, key.String(), true
-	f.must(f.ImportApp(t.Context(), export, operator(t0)))
-	f.expect("the run that moved", f.run(key).State, run.Queued)
-	later := f.fireOf("parent")
-	f.recordFollowed(later, ended(run.Failed, later.ScheduledAt.Add(time.Second)))
-	f.expect("runs that follow after the move", f.followEnds(later.ScheduledAt.Add(time.Minute)), 1)
+	f.Must(f.ImportApp(t.Context(), export, fixture.Operator(fixture.T0)))
+	f.Expect("the run that moved", f.RunOf(key).State, run.Queued)
+	later := f.FireOf("parent")
+	f.RecordFollowed(later, fixture.Ended(run.Failed, later.ScheduledAt.Add(time.Second)))
+	f.Expect("runs that follow after the move", f.FollowAll(later.ScheduledAt.Add(time.Minute)), 1)
 	key = dispatcher.FollowerKey(nil, later.Key, run.OnFailure, run.JobID("shop", "child"), run.KindChain)
-	f.expect("the run that followed", f.run(key).State, run.Queued)
-	f.expect("the salt", len(f.exportOf("shop").Salt), 0)
+	f.Expect("the run that followed", f.RunOf(key).State, run.Queued)
+	f.Expect("the salt", len(f.exportOf("shop").Salt), 0)
 }
 
-func testImportOfUnsaltedIDs(t *testing.T, f *fixture) {
+func testImportOfUnsaltedIDs(t *testing.T, f *wing) {
 	parent := f.failedParent()
 	export := f.exportOf("shop")
 	f.deleteShop()
-	f.putApp("books")
+	f.DeclareApp("books")
 	for name, salt := range map[string]run.Salt{"no salt": nil, "the salt of another app": f.exportOf("books").Salt} {
 		forged := export
 		r := export.Waiting[0]
 		r.Run = dispatcher.FollowerKey(salt, parent.Key, run.OnFailure, run.JobID("shop", "child"),
 			run.KindChain).String()
 		forged.Waiting = []access.ExportedRun{r}
-		_, err := f.ImportApp(t.Context(), forged, operator(t0))
-		f.wantProblem("an id made with "+name, err, "enum /waiting_runs/0/run")
+		_, err := f.ImportApp(t.Context(), forged, fixture.Operator(fixture.T0))
+		f.WantProblem("an id made with "+name, err, "enum /waiting_runs/0/run")
 	}
 	export.Salt, export.Waiting = export.Salt[1:], nil
-	_, err := f.ImportApp(t.Context(), export, operator(t0))
-	f.wantProblem("a short salt", err, "count_range /salt")
+	_, err := f.ImportApp(t.Context(), export, fixture.Operator(fixture.T0))
+	f.WantProblem("a short salt", err, "count_range /salt")
 	if strings.Contains(err.Error(), base64.StdEncoding.EncodeToString(export.Salt)) {
 		t.Errorf("the problem has the salt: %s", err)
 	}
 }
 
-func testSaltIsNotAudited(t *testing.T, f *fixture) {
+func testSaltIsNotAudited(t *testing.T, f *wing) {
 	f.failedParent()
 	export := f.exportOf("shop")
 	f.deleteShop()
 	export.App.Enabled = true
-	f.must(f.ImportApp(t.Context(), export, operator(t0)))
-	entries := f.auditLog(access.AuditQuery{From: t0.Add(-time.Hour), OldestFirst: true})
+	f.Must(f.ImportApp(t.Context(), export, fixture.Operator(fixture.T0)))
+	entries := f.AuditLog(access.AuditQuery{From: fixture.T0.Add(-time.Hour), OldestFirst: true})
 	if len(entries) == 0 {
 		t.Fatal("the audit log is empty")
 	}
 	text, err := json.Marshal(entries)
-	f.must(err)
+	f.Must(err)
 	for _, form := range []string{base64.StdEncoding.EncodeToString(export.Salt), hex.EncodeToString(export.Salt), "salt"} {
 		if strings.Contains(string(text), form) {
 			t.Errorf("the audit log has the salt as %q", form)

@@ -1,4 +1,4 @@
-package storetest
+package definitions
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // switchTests are those of what keeps triggers from firing: the app's switch, labels that no node has, pauses.
@@ -38,50 +38,44 @@ const (
 	left = 100
 )
 
-// putMany stores many triggers whose first fire is at t0 plus a minute, of jobs that require labels.
-func (f *fixture) putMany(labels input.Labels) {
+// putMany stores many triggers whose first fire is at T0 plus a minute, of jobs that require labels.
+func (f *wing) putMany(labels input.Labels) {
 	f.Helper()
 	const each = 100
 	for i := range many / each {
 		triggers := map[string]dispatcher.Trigger{}
 		for k := range each {
-			triggers[fmt.Sprint("t", k)] = every(time.Minute, t0.Add(time.Minute))
+			triggers[fmt.Sprint("t", k)] = fixture.Every(time.Minute, fixture.T0.Add(time.Minute))
 		}
-		j := job(fmt.Sprint("job", i), triggers)
+		j := fixture.Job(fmt.Sprint("job", i), triggers)
 		j.NodeLabels = labels
-		f.must(f.PutJob(f.Context(), j, at(t0)))
+		f.Must(f.PutJob(f.Context(), j, fixture.At(fixture.T0)))
 	}
 }
 
-// setApp switches the app "shop".
-func (f *fixture) setApp(enabled bool) {
-	f.Helper()
-	f.must(f.PutApp(f.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: enabled}}, at(t0)))
-}
-
 // follow lets a portion of triggers follow.
-func (f *fixture) follow(limit int) (followed int, more bool) {
+func (f *wing) follow(limit int) (followed int, more bool) {
 	f.Helper()
 	followed, more, err := f.FollowSwitches(f.Context(), limit)
-	f.must(err)
+	f.Must(err)
 	return followed, more
 }
 
 // followAll lets all triggers follow.
-func (f *fixture) followAll() {
+func (f *wing) followAll() {
 	f.Helper()
 	for more := true; more; {
 		_, more = f.follow(1000)
 	}
 }
 
-// dueCount is how many of many triggers are due a minute after t0, page by page.
-func (f *fixture) dueCount() int {
+// dueCount is how many of many triggers are due a minute after T0, page by page.
+func (f *wing) dueCount() int {
 	f.Helper()
-	query := dispatcher.DueQuery{Until: t0.Add(time.Minute), Now: t0, Limit: 1000}
+	query := dispatcher.DueQuery{Until: fixture.T0.Add(time.Minute), Now: fixture.T0, Limit: 1000}
 	for n := 0; ; {
 		page, err := f.Due(f.Context(), query)
-		f.must(err)
+		f.Must(err)
 		n += len(page)
 		if len(page) < query.Limit {
 			return n
@@ -90,32 +84,32 @@ func (f *fixture) dueCount() int {
 	}
 }
 
-func testDisableManyTriggers(t *testing.T, f *fixture) {
+func testDisableManyTriggers(t *testing.T, f *wing) {
 	f.putMany(nil)
 	if n := f.dueCount(); n != many {
 		t.Fatalf("%d triggers are due, want %d", n, many)
 	}
-	due := f.dueAll(t0.Add(time.Minute))
+	due := f.DueAll(fixture.T0.Add(time.Minute))
 	var advances []dispatcher.Advance
 	for _, d := range due {
 		advances = append(advances, dispatcher.Advance{
-			TriggerID: d.ID, JobID: f.version(d.ID).JobID, Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Minute),
+			TriggerID: d.ID, JobID: f.Version(d.ID).JobID, Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Minute),
 		})
 	}
-	f.setApp(false)
+	f.SetApp(false)
 	check := func(when string) {
 		t.Helper()
-		late := t0.Add(time.Hour)
+		late := fixture.T0.Add(time.Hour)
 		overdue, err := f.Due(t.Context(), dispatcher.DueQuery{Until: late, Now: late, Overdue: true, Limit: 10})
-		f.must(err)
+		f.Must(err)
 		apps, err := f.OverdueApps(t.Context(), nil, nil, time.Time{}, late)
-		f.must(err)
+		f.Must(err)
 		upcoming, err := f.Upcoming(t.Context(), nil, late, 10)
-		f.must(err)
+		f.Must(err)
 		if n := f.dueCount(); n != 0 || len(overdue) != 0 || len(apps) != 0 || upcoming != 0 {
 			t.Errorf("%s: %d due, %d overdue, of apps %v, %d upcoming; want none", when, n, len(overdue), apps, upcoming)
 		}
-		if won := f.claim(advances...); len(won) != 0 {
+		if won := f.ClaimAll(advances...); len(won) != 0 {
 			t.Errorf("%s: %d fires were claimed, want none", when, len(won))
 		}
 	}
@@ -133,11 +127,11 @@ func testDisableManyTriggers(t *testing.T, f *fixture) {
 	}
 }
 
-func testEnableManyTriggers(t *testing.T, f *fixture) {
+func testEnableManyTriggers(t *testing.T, f *wing) {
 	f.putMany(nil)
-	f.setApp(false)
+	f.SetApp(false)
 	f.followAll()
-	f.setApp(true)
+	f.SetApp(true)
 	if n := f.dueCount(); n != many-left {
 		t.Errorf("at once %d triggers are due, want %d", n, many-left)
 	}
@@ -150,34 +144,34 @@ func testEnableManyTriggers(t *testing.T, f *fixture) {
 		t.Errorf("in the end %d triggers are due, want all %d", n, many)
 	}
 	// A switch that is turned back goes over all triggers again.
-	f.setApp(false)
-	f.setApp(true)
+	f.SetApp(false)
+	f.SetApp(true)
 	f.followAll()
 	if n := f.dueCount(); n != many {
 		t.Errorf("switched off and on %d triggers are due, want all %d", n, many)
 	}
-	f.setApp(true)
+	f.SetApp(true)
 	if n, more := f.follow(40); n != 0 || more {
 		t.Errorf("after a change of nothing %d triggers follow, want none", n)
 	}
 }
 
 // Triggers get ids before and behind the cursor of a switch.
-func testPutJobWhileSwitched(t *testing.T, f *fixture) {
+func testPutJobWhileSwitched(t *testing.T, f *wing) {
 	f.putMany(nil)
-	f.setApp(false)
+	f.SetApp(false)
 	triggers := map[string]dispatcher.Trigger{}
 	for k := range 20 {
-		triggers[fmt.Sprint("t", k)] = every(time.Minute, t0.Add(time.Minute))
+		triggers[fmt.Sprint("t", k)] = fixture.Every(time.Minute, fixture.T0.Add(time.Minute))
 	}
-	f.put(job("new", triggers), t0)
-	f.put(job("job0", triggers), t0) // 80 of its triggers go
+	f.Put(fixture.Job("new", triggers), fixture.T0)
+	f.Put(fixture.Job("job0", triggers), fixture.T0) // 80 of its triggers go
 	f.followAll()
 	if n := f.dueCount(); n != 0 {
 		t.Errorf("of the disabled app %d triggers are due, want none", n)
 	}
-	f.setApp(true)
-	f.put(job("newer", triggers), t0)
+	f.SetApp(true)
+	f.Put(fixture.Job("newer", triggers), fixture.T0)
 	f.followAll()
 	if n, want := f.dueCount(), many-80+40; n != want {
 		t.Errorf("of the enabled app %d triggers are due, want %d", n, want)
@@ -185,9 +179,9 @@ func testPutJobWhileSwitched(t *testing.T, f *fixture) {
 }
 
 // A portion that fails, or a node that dies between two, leaves the rest to the next node.
-func testInterruptedSwitch(t *testing.T, f *fixture) {
+func testInterruptedSwitch(t *testing.T, f *wing) {
 	f.putMany(nil)
-	f.setApp(false)
+	f.SetApp(false)
 	f.follow(40)
 	dead, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -197,35 +191,35 @@ func testInterruptedSwitch(t *testing.T, f *fixture) {
 	if n, more := f.follow(1000); n != left-40 || more {
 		t.Errorf("after that %d triggers followed, want %d", n, left-40)
 	}
-	f.setApp(true)
+	f.SetApp(true)
 	f.followAll()
 	if n := f.dueCount(); n != many {
 		t.Errorf("%d triggers are due, want %d", n, many)
 	}
 }
 
-func testReasonsAddUp(t *testing.T, f *fixture) {
+func testReasonsAddUp(t *testing.T, f *wing) {
 	gpu := input.Labels{"gpu": "yes"}
-	j := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+	j := fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
 	j.NodeLabels = gpu
 	pause := func(trigger string, paused bool) {
 		t.Helper()
-		f.must(f.PauseJob(t.Context(), "shop", "tick", trigger, paused, at(t0)))
+		f.Must(f.PauseJob(t.Context(), "shop", "tick", trigger, paused, fixture.At(fixture.T0)))
 	}
-	f.setApp(false)
-	f.put(j, t0)
+	f.SetApp(false)
+	f.Put(j, fixture.T0)
 	pause("", true)
 	pause("tick", true)
-	f.put(j, t0) // a change of the definition leaves all of it alone
+	f.Put(j, fixture.T0) // a change of the definition leaves all of it alone
 	for _, step := range []struct {
 		what string
 		do   func()
 	}{
 		{"the job is resumed", func() { pause("", false) }},
 		{"the trigger is resumed", func() { pause("tick", false) }},
-		{"the app is enabled", func() { f.setApp(true) }},
+		{"the app is enabled", func() { f.SetApp(true) }},
 		{"a node has its labels", func() {
-			f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: gpu}, t0))
+			f.Must(f.Register(t.Context(), dispatcher.Node{ID: fixture.NodeB, Labels: gpu}, fixture.T0))
 		}},
 	} {
 		if n := f.dueCount(); n != 0 {
@@ -238,26 +232,26 @@ func testReasonsAddUp(t *testing.T, f *fixture) {
 	}
 	// An error that ends does not take the other reasons with it.
 	pause("tick", true)
-	revision := revisionOf(f, "tick")
-	f.must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), revision, "unreadable"))
-	f.setApp(false)
-	f.put(j, t0)
-	f.setApp(true)
+	revision := f.RevisionOf("tick")
+	f.Must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), revision, "unreadable"))
+	f.SetApp(false)
+	f.Put(j, fixture.T0)
+	f.SetApp(true)
 	if n := f.dueCount(); n != 0 {
 		t.Errorf("paused, and out of quarantine: %d triggers are due, want none", n)
 	}
-	f.must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), revisionOf(f, "tick"), "unreadable"))
+	f.Must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), f.RevisionOf("tick"), "unreadable"))
 	pause("tick", false)
-	if n := f.dueCount(); n != 1 || f.trigger("tick").State != dispatcher.TriggerWaiting {
-		t.Errorf("resumed out of quarantine: %d triggers are due in state %s, want 1", n, f.trigger("tick").State)
+	if n := f.dueCount(); n != 1 || f.Trigger("tick").State != dispatcher.TriggerWaiting {
+		t.Errorf("resumed out of quarantine: %d triggers are due in state %s, want 1", n, f.Trigger("tick").State)
 	}
 }
 
 // wantSets checks which sets of labels a live node has.
-func (f *fixture) wantSets(when string, want ...string) {
+func (f *wing) wantSets(when string, want ...string) {
 	f.Helper()
 	sets, err := f.LabelSets(f.Context())
-	f.must(err)
+	f.Must(err)
 	var got []string
 	for _, set := range sets {
 		got = append(got, set.String())
@@ -268,18 +262,18 @@ func (f *fixture) wantSets(when string, want ...string) {
 	}
 }
 
-func testLabelsOfNodes(t *testing.T, f *fixture) {
+func testLabelsOfNodes(t *testing.T, f *wing) {
 	ctx := t.Context()
 	put := func(name string, labels input.Labels) {
 		t.Helper()
-		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+		j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
 		j.NodeLabels = labels
-		f.put(j, t0)
+		f.Put(j, fixture.T0)
 	}
 	check := func(when string, want ...string) {
 		t.Helper()
 		var got []string
-		for _, d := range f.dueAll(t0.Add(time.Minute)) {
+		for _, d := range f.DueAll(fixture.T0.Add(time.Minute)) {
 			got = append(got, d.NodeLabels.String())
 		}
 		slices.Sort(got)
@@ -295,39 +289,39 @@ func testLabelsOfNodes(t *testing.T, f *fixture) {
 	put("both", both)
 	check("no node has labels", "")
 	f.wantSets("no node has labels")
-	f.must(f.Register(ctx, dispatcher.Node{ID: nodeB, Labels: gpu}, t0))
+	f.Must(f.Register(ctx, dispatcher.Node{ID: fixture.NodeB, Labels: gpu}, fixture.T0))
 	check("a node has one of them", "", "gpu=yes")
 	f.wantSets("a node has one of them", "gpu=yes")
-	f.must(f.Register(ctx, dispatcher.Node{ID: nodeC, Labels: both}, t0))
+	f.Must(f.Register(ctx, dispatcher.Node{ID: fixture.NodeC, Labels: both}, fixture.T0))
 	check("another has both", "", "gpu=yes", "gpu=yes,zone=eu", "zone=eu")
 	f.wantSets("another has both", "gpu=yes", "gpu=yes,zone=eu", "zone=eu")
 	put("gpu", eu)
 	put("more", both)
 	check("two jobs changed", "", "gpu=yes,zone=eu", "gpu=yes,zone=eu", "zone=eu", "zone=eu")
-	f.must(f.SetNodeState(ctx, nodeC, dispatcher.NodePaused, at(t0)))
+	f.Must(f.SetNodeState(ctx, fixture.NodeC, dispatcher.NodePaused, fixture.At(fixture.T0)))
 	check("the node with both is paused", "", "gpu=yes,zone=eu", "gpu=yes,zone=eu", "zone=eu", "zone=eu")
-	f.must(f.Deregister(ctx, nodeC))
+	f.Must(f.Deregister(ctx, fixture.NodeC))
 	check("the node with both has left", "")
 	put("gpu", nil)
 	put("eu", gpu)
-	late := t0.Add(time.Minute)
-	f.must(f.Register(ctx, dispatcher.Node{ID: nodeD, Labels: gpu}, t0))
+	late := fixture.T0.Add(time.Minute)
+	f.Must(f.Register(ctx, dispatcher.Node{ID: fixture.NodeD, Labels: gpu}, fixture.T0))
 	check("a job requires what a node has", "", "", "gpu=yes")
 	// nodeD and, where several nodes may be, nodeB die.
-	f.must(f.Register(ctx, dispatcher.Node{ID: 0x0e}, late))
-	f.must(f.MarkDead(ctx, 0x0e, late, 15*time.Second, late))
+	f.Must(f.Register(ctx, dispatcher.Node{ID: 0x0e}, late))
+	f.Must(f.MarkDead(ctx, 0x0e, late, 15*time.Second, late))
 	check("the nodes died", "", "")
 	f.wantSets("the nodes died")
 }
 
-func testLabelsInPortions(t *testing.T, f *fixture) {
+func testLabelsInPortions(t *testing.T, f *wing) {
 	gpu := input.Labels{"gpu": "yes"}
 	f.putMany(gpu)
 	if n := f.dueCount(); n != 0 {
 		t.Errorf("without a node %d triggers are due, want none", n)
 	}
 	f.followAll()
-	f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: gpu}, t0))
+	f.Must(f.Register(t.Context(), dispatcher.Node{ID: fixture.NodeB, Labels: gpu}, fixture.T0))
 	if n := f.dueCount(); n != many-left {
 		t.Errorf("with a node %d triggers are due at once, want %d", n, many-left)
 	}
@@ -338,7 +332,7 @@ func testLabelsInPortions(t *testing.T, f *fixture) {
 	if n := f.dueCount(); n != many {
 		t.Errorf("in the end %d triggers are due, want all %d", n, many)
 	}
-	f.must(f.Deregister(t.Context(), nodeB))
+	f.Must(f.Deregister(t.Context(), fixture.NodeB))
 	f.followAll()
 	if n := f.dueCount(); n != 0 {
 		t.Errorf("after the node has left %d triggers are due, want none", n)
@@ -346,18 +340,19 @@ func testLabelsInPortions(t *testing.T, f *fixture) {
 }
 
 // A fire is claimed ahead of its instant, and the job deleted and declared again before that.
-func testDeclaredAgain(t *testing.T, f *fixture) {
+func testDeclaredAgain(t *testing.T, f *wing) {
 	ctx := t.Context()
-	f.putEvery("tick", time.Minute)
-	instant, now := t0.Add(time.Minute), t0.Add(time.Minute-time.Second)
+	f.PutEvery("tick", time.Minute)
+	instant, now := fixture.T0.Add(time.Minute), fixture.T0.Add(time.Minute-time.Second)
 	claim := func(when string, want int) {
 		t.Helper()
 		var advances []dispatcher.Advance
-		for _, d := range f.dueAll(instant) {
-			advances = append(advances, f.advance(d))
+		for _, d := range f.DueAll(instant) {
+			advances = append(advances, f.Advance(d))
 		}
-		held, err := f.Claim(ctx, dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Lead: 5 * time.Second, Advances: advances, Now: now})
-		f.must(err)
+		held, err := f.Claim(ctx, dispatcher.ClaimBatch{Node: fixture.NodeA, Token: f.NextToken(), Lead: 5 * time.Second, Advances: advances,
+			Now: now})
+		f.Must(err)
 		if len(held) != want {
 			t.Errorf("%s: %d fires of %s were claimed, want %d", when, len(held), instant, want)
 		}
@@ -365,29 +360,29 @@ func testDeclaredAgain(t *testing.T, f *fixture) {
 	claim("ahead of its instant", 1)
 	again := func(when string, put dispatcher.Job, at time.Time) {
 		t.Helper()
-		stored := f.put(put, at)
-		if next := stored.Triggers["tick"].NextFireTime; next == nil || !next.Equal(t0.Add(2*time.Minute)) {
-			t.Errorf("%s: next fire is %v, want %s", when, next, t0.Add(2*time.Minute))
+		stored := f.Put(put, at)
+		if next := stored.Triggers["tick"].NextFireTime; next == nil || !next.Equal(fixture.T0.Add(2*time.Minute)) {
+			t.Errorf("%s: next fire is %v, want %s", when, next, fixture.T0.Add(2*time.Minute))
 		}
 		claim(when, 0)
 	}
-	declared := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, instant)})
+	declared := fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, instant)})
 	for _, when := range []string{"deleted and declared again", "and once more"} {
-		f.must(f.DeleteJob(ctx, "shop", "tick", at(now)))
+		f.Must(f.DeleteJob(ctx, "shop", "tick", fixture.At(now)))
 		again(when, declared, now)
 	}
-	f.put(job("tick", nil), now)
+	f.Put(fixture.Job("tick", nil), now)
 	again("removed and declared again", declared, now)
 	// What was claimed at its instant or after has a now that is later.
-	f.must(f.DeleteJob(ctx, "shop", "tick", at(instant)))
+	f.Must(f.DeleteJob(ctx, "shop", "tick", fixture.At(instant)))
 	again("declared again later", declared, instant)
-	if prev := f.trigger("tick").PrevFireTime; prev != nil {
+	if prev := f.Trigger("tick").PrevFireTime; prev != nil {
 		t.Errorf("the trigger that was declared again fired at %s, want never", prev)
 	}
 }
 
 // The only fire of such a trigger was claimed: it is complete, and nobody made a mistake.
-func testInstantDeclaredAgain(t *testing.T, f *fixture) {
+func testInstantDeclaredAgain(t *testing.T, f *wing) {
 	ctx := t.Context()
 	once := dispatcher.Trigger{
 		TriggerSpec: dispatcher.TriggerSpec{
@@ -395,41 +390,41 @@ func testInstantDeclaredAgain(t *testing.T, f *fixture) {
 			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
 		},
 	}
-	declared := job("once", map[string]dispatcher.Trigger{"tick": once})
-	f.put(declared, t0)
-	now := t0.Add(time.Minute - time.Second)
+	declared := fixture.Job("once", map[string]dispatcher.Trigger{"tick": once})
+	f.Put(declared, fixture.T0)
+	now := fixture.T0.Add(time.Minute - time.Second)
 	held, err := f.Claim(ctx, dispatcher.ClaimBatch{
-		Node: nodeA, Token: f.token(), Lead: 5 * time.Second, Advances: []dispatcher.Advance{f.nextAdvance()}, Now: now,
+		Node: fixture.NodeA, Token: f.NextToken(), Lead: 5 * time.Second, Advances: []dispatcher.Advance{f.NextAdvance()}, Now: now,
 	})
-	f.must(err)
+	f.Must(err)
 	if len(held) != 1 {
 		t.Fatalf("%d fires were claimed ahead of the instant, want 1", len(held))
 	}
-	f.must(f.DeleteJob(ctx, "shop", "once", at(now)))
-	stored, _, err := f.PutJob(ctx, declared, at(now))
-	f.must(err)
+	f.Must(f.DeleteJob(ctx, "shop", "once", fixture.At(now)))
+	stored, _, err := f.PutJob(ctx, declared, fixture.At(now))
+	f.Must(err)
 	if got := stored.Triggers["tick"]; got.State != dispatcher.TriggerComplete || got.NextFireTime != nil {
 		t.Errorf("declared again: state %s, next fire %v; want it complete", got.State, got.NextFireTime)
 	}
 }
 
-func testRunsOfDeletedApp(t *testing.T, f *fixture) {
-	labelled := job("labelled", nil)
+func testRunsOfDeletedApp(t *testing.T, f *wing) {
+	labelled := fixture.Job("labelled", nil)
 	labelled.NodeLabels = input.Labels{"zone": "nowhere"}
-	f.put(labelled, t0)
-	queued := f.requested("labelled")
-	held, wait := f.claimOne("tick"), waitOf("tick", "down.example.com")
-	f.waits(held, wait)
-	f.setApp(false)
+	f.Put(labelled, fixture.T0)
+	queued := f.Requested("labelled")
+	held, wait := f.ClaimOne("tick"), fixture.WaitOf("tick", "down.example.com")
+	f.Waits(held, wait)
+	f.SetApp(false)
 	for _, name := range []string{"labelled", "tick"} {
-		f.must(f.DeleteJob(t.Context(), "shop", name, at(t0)))
+		f.Must(f.DeleteJob(t.Context(), "shop", name, fixture.At(fixture.T0)))
 	}
 	now := wait.ProbeAt
-	wantDiff(t, "runs of a disabled app", 0, len(f.adoptIdle(nodeA, now))+len(f.dueHosts(now)))
-	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
-	if got := f.adoptIdle(nodeA, now); len(got) != 1 || got[0].Key != queued {
+	fixture.WantDiff(t, "runs of a disabled app", 0, len(f.AdoptIdle(fixture.NodeA, now))+len(f.HostsDue(now)))
+	f.Must(f.DeleteApp(t.Context(), "shop", fixture.At(fixture.T0)))
+	if got := f.AdoptIdle(fixture.NodeA, now); len(got) != 1 || got[0].Key != queued {
 		t.Errorf("adopted %+v, want the queued run, so that its node ends it", got)
 	}
-	wantDiff(t, "waits for hosts that are due", 1, len(f.dueHosts(now)))
-	wantDiff(t, "runs that wait for a host and may go", 1, len(f.waitingFor(wait, now)))
+	fixture.WantDiff(t, "waits for hosts that are due", 1, len(f.HostsDue(now)))
+	fixture.WantDiff(t, "runs that wait for a host and may go", 1, len(f.WaitingFor(wait, now)))
 }

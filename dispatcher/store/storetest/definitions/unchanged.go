@@ -1,4 +1,4 @@
-package storetest
+package definitions
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // unchangedTests are those of changes that leave everything as it is.
@@ -23,18 +24,18 @@ func unchangedTests() tests {
 
 // Definitions that are put as they are stored, pauses of what is paused and resumes of what is not keep the revision,
 // and leave no trace: no entry in the audit log, no revision of a trigger, no notification.
-func testUnchanged(t *testing.T, f *fixture) {
+func testUnchanged(t *testing.T, f *wing) {
 	ctx := t.Context()
-	holidays := calendar("holidays")
+	holidays := fixture.Calendar("holidays")
 	holidays.Description = "Holidays"
-	f.putCalendar(holidays, t0)
-	paused := every(time.Hour, t0.Add(time.Hour).In(time.FixedZone("", 3600)))
+	f.DeclareCalendar(holidays, fixture.T0)
+	paused := fixture.Every(time.Hour, fixture.T0.Add(time.Hour).In(time.FixedZone("", 3600)))
 	paused.Calendar = "holidays"
-	j := job("tick", map[string]dispatcher.Trigger{"a": every(time.Minute, t0.Add(time.Minute)), "b": paused})
-	f.put(j, t0)
-	f.must(f.PauseJob(ctx, "shop", "tick", "b", true, at(t0)))
-	later := t0.Add(time.Minute)
-	notifications := f.listen()
+	j := fixture.Job("tick", map[string]dispatcher.Trigger{"a": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)), "b": paused})
+	f.Put(j, fixture.T0)
+	f.Must(f.PauseJob(ctx, "shop", "tick", "b", true, fixture.At(fixture.T0)))
+	later := fixture.T0.Add(time.Minute)
+	notifications := f.Hear()
 
 	type definitions struct {
 		App      access.App
@@ -45,39 +46,39 @@ func testUnchanged(t *testing.T, f *fixture) {
 		t.Helper()
 		var err error
 		d.App, err = f.App(ctx, "shop")
-		f.must(err)
+		f.Must(err)
 		d.Calendar, err = f.Calendar(ctx, "shop", "holidays")
-		f.must(err)
+		f.Must(err)
 		d.Job, err = f.Job(ctx, "shop", "tick")
-		f.must(err)
+		f.Must(err)
 		return d
 	}
 	traces := func() [2]int {
 		t.Helper()
-		revisions, err := f.TriggerHistories(ctx, run.JobID("shop", "tick"), t0.Add(-time.Hour))
-		f.must(err)
+		revisions, err := f.TriggerHistories(ctx, run.JobID("shop", "tick"), fixture.T0.Add(-time.Hour))
+		f.Must(err)
 		count := 0
 		for _, one := range revisions {
 			count += len(one.Revisions)
 		}
-		return [2]int{len(f.auditLog(access.AuditQuery{})), count}
+		return [2]int{len(f.AuditLog(access.AuditQuery{})), count}
 	}
 	before, left := read(), traces()
 	var got definitions
 	var created [3]bool
 	var err error
-	got.App, created[0], err = f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, at(later))
-	f.must(err)
-	got.Calendar, created[1], err = f.PutCalendar(ctx, holidays, at(later))
-	f.must(err)
-	got.Job, created[2], err = f.PutJob(ctx, j, at(later))
-	f.must(err)
+	got.App, created[0], err = f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, fixture.At(later))
+	f.Must(err)
+	got.Calendar, created[1], err = f.PutCalendar(ctx, holidays, fixture.At(later))
+	f.Must(err)
+	got.Job, created[2], err = f.PutJob(ctx, j, fixture.At(later))
+	f.Must(err)
 	if diff := cmp.Diff(before, got); diff != "" || created != [3]bool{} {
 		t.Errorf("put as they are stored: created %v (-want +got):\n%s", created, diff)
 	}
 	for what, put := range f.putsOf(before.App, before.Calendar, before.Job, later) {
 		_, is, err := put()
-		f.must(err)
+		f.Must(err)
 		if is {
 			t.Errorf("%s as it was read: was created", what)
 		}
@@ -90,64 +91,70 @@ func testUnchanged(t *testing.T, f *fixture) {
 	}
 	// What is heard first is the change after them.
 	j.Description = "changed"
-	if got := f.put(j, later).Revision; got != before.Job.Revision+1 {
+	if got := f.Put(j, later).Revision; got != before.Job.Revision+1 {
 		t.Errorf("a changed description: got revision %d, want %d", got, before.Job.Revision+1)
 	}
-	if heard, want := notifications.next(t, "the change"), (dispatcher.Notification{JobID: run.JobID("shop", "tick")}); heard != want {
+	if heard, want := notifications.Next(t, "the change"), (dispatcher.Notification{JobID: run.JobID("shop", "tick")}); heard != want {
 		t.Errorf("heard first %+v, want %+v", heard, want)
 	}
 }
 
 // putsOf are the ways to say once more what is stored.
-func (f *fixture) putsOf(
+func (f *wing) putsOf(
 	app access.App, c dispatcher.Calendar, j dispatcher.Job, later time.Time,
 ) map[string]func() (any, bool, error) {
 	ctx := f.T.Context()
 	return map[string]func() (any, bool, error){
-		"app": func() (any, bool, error) { stored, is, err := f.PutApp(ctx, app, at(later)); return stored, is, err },
-		"calendar": func() (any, bool, error) {
-			stored, is, err := f.PutCalendar(ctx, c, at(later))
+		"app": func() (any, bool, error) {
+			stored, is, err := f.PutApp(ctx, app, fixture.At(later))
 			return stored, is, err
 		},
-		"job": func() (any, bool, error) { stored, is, err := f.PutJob(ctx, j, at(later)); return stored, is, err },
+		"calendar": func() (any, bool, error) {
+			stored, is, err := f.PutCalendar(ctx, c, fixture.At(later))
+			return stored, is, err
+		},
+		"job": func() (any, bool, error) {
+			stored, is, err := f.PutJob(ctx, j, fixture.At(later))
+			return stored, is, err
+		},
 		"pause": func() (any, bool, error) {
-			stored, err := f.PauseJob(ctx, "shop", "tick", "b", true, at(later))
+			stored, err := f.PauseJob(ctx, "shop", "tick", "b", true, fixture.At(later))
 			return stored, false, err
 		},
 		"resume": func() (any, bool, error) {
-			stored, err := f.PauseJob(ctx, "shop", "tick", "", false, at(later))
+			stored, err := f.PauseJob(ctx, "shop", "tick", "", false, fixture.At(later))
 			return stored, false, err
 		},
 	}
 }
 
 // A client that expects another revision, or none, has not seen what is there.
-func testUnchangedConditions(t *testing.T, f *fixture) {
+func testUnchangedConditions(t *testing.T, f *wing) {
 	ctx := t.Context()
-	j := f.putEvery("tick", time.Minute)
+	j := f.PutEvery("tick", time.Minute)
 	for name, by := range map[string]input.Change{
-		"another revision": {IfRevision: j.Revision + 1, Now: t0}, "nothing": {IfAbsent: true, Now: t0},
+		"another revision": {IfRevision: j.Revision + 1, Now: fixture.T0}, "nothing": {IfAbsent: true, Now: fixture.T0},
 	} {
 		_, _, err := f.PutJob(ctx, j, by)
-		wantError(t, "put a job, expecting "+name, err, dispatcher.ErrPrecondition)
+		fixture.WantError(t, "put a job, expecting "+name, err, dispatcher.ErrPrecondition)
 		_, _, err = f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, by)
-		wantError(t, "put an app, expecting "+name, err, dispatcher.ErrPrecondition)
+		fixture.WantError(t, "put an app, expecting "+name, err, dispatcher.ErrPrecondition)
 		_, err = f.PauseJob(ctx, "shop", "tick", "", false, by)
-		wantError(t, "resume a job, expecting "+name, err, dispatcher.ErrPrecondition)
+		fixture.WantError(t, "resume a job, expecting "+name, err, dispatcher.ErrPrecondition)
 	}
-	same, _, err := f.PutJob(ctx, j, input.Change{IfRevision: j.Revision, Now: t0})
+	same, _, err := f.PutJob(ctx, j, input.Change{IfRevision: j.Revision, Now: fixture.T0})
 	if err != nil || same.Revision != j.Revision {
 		t.Errorf("put of the revision that is there: got revision %d, %v, want %d", same.Revision, err, j.Revision)
 	}
-	_, err = f.PauseJob(ctx, "shop", "tick", "none", false, at(t0))
-	wantError(t, "resume no trigger", err, dispatcher.ErrNotFound)
+	_, err = f.PauseJob(ctx, "shop", "tick", "none", false, fixture.At(fixture.T0))
+	fixture.WantError(t, "resume no trigger", err, dispatcher.ErrNotFound)
 }
 
-func testResumeOfError(t *testing.T, f *fixture) {
-	j := f.putEvery("tick", time.Minute)
-	f.must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), j.Revision, "unreadable"))
-	got, err := f.PauseJob(t.Context(), "shop", "tick", "tick", false, at(t0))
-	f.must(err)
+func testResumeOfError(t *testing.T, f *wing) {
+	j := f.PutEvery("tick", time.Minute)
+	f.Must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), j.Revision, "unreadable"))
+	got, err := f.PauseJob(t.Context(), "shop", "tick", "tick", false, fixture.At(fixture.T0))
+	f.Must(err)
 	if got.Revision != j.Revision+1 || got.Triggers["tick"].State != dispatcher.TriggerWaiting {
 		t.Errorf("got revision %d, trigger %s, want revision %d, waiting", got.Revision, got.Triggers["tick"].State, j.Revision+1)
 	}

@@ -1,4 +1,4 @@
-package storetest
+package feeds
 
 import (
 	"encoding/json"
@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -55,49 +54,8 @@ func alertTests() tests {
 	}
 }
 
-// pager is an alert of all failures.
-func pager(name string) alert.Alert {
-	a := alert.Alert{App: "shop", Name: name, Spec: alert.Spec{Description: "wake somebody", Recovery: true,
-		AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}}
-	a.Destination.Webhook = &target.AlertWebhook{}
-	a.Destination.Webhook.SetDefaults()
-	a.Destination.Webhook.URL = "https://pager.example.com/"
-	return a
-}
-
-func (f *fixture) putAlert(a alert.Alert, now time.Time) alert.Alert {
-	f.Helper()
-	stored, _, err := f.PutAlert(f.Context(), a, at(now))
-	f.must(err)
-	read, err := f.Alert(f.Context(), a.App, a.Name)
-	f.must(err)
-	if diff := cmp.Diff(read, stored); diff != "" {
-		f.Error("the alert as PutAlert returned it (-read back +got):\n" + diff)
-	}
-	return stored
-}
-
-// watched puts a job that fires each minute.
-func (f *fixture) watched(name string, labels input.Labels) {
-	f.Helper()
-	j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
-	j.Labels = labels
-	f.put(j, t0)
-}
-
-// ends ends the next fires of a job in some states, and judges them at once.
-func (f *fixture) ends(name string, states ...run.State) (last run.HeldRun) {
-	f.Helper()
-	for _, state := range states {
-		last = f.fireOf(name)
-		f.recordFollowed(last, ended(state, last.ScheduledAt))
-		f.followEnds(last.ScheduledAt.Add(time.Second))
-	}
-	return last
-}
-
 // told returns the transitions that the runs of an alert deliver, oldest first.
-func (f *fixture) told(alert string) string {
+func (f *wing) told(alert string) string {
 	f.Helper()
 	var all []string
 	for _, n := range f.notifications(alert) {
@@ -106,28 +64,28 @@ func (f *fixture) told(alert string) string {
 	return strings.Join(all, ", ")
 }
 
-func (f *fixture) notifications(alert string) (all []target.AlertNotification) {
+func (f *wing) notifications(alert string) (all []target.AlertNotification) {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: alert + ".alert", Page: input.Page{Limit: 1000}})
-	f.must(err)
+	f.Must(err)
 	for _, listed := range slices.Backward(runs) {
 		run, err := f.Store.Run(f.Context(), listed.ID)
-		f.must(err)
+		f.Must(err)
 		var n target.AlertNotification
-		f.must(json.Unmarshal(run.Payload, &n))
+		f.Must(json.Unmarshal(run.Payload, &n))
 		all = append(all, n)
 	}
 	return all
 }
 
 // events returns the transitions in the history of the app, oldest first; those that were not notified in brackets.
-func (f *fixture) alertEvents() string {
+func (f *wing) alertEvents() string {
 	f.Helper()
 	var all []string
 	query := alert.EventQuery{App: "shop", Page: input.Page{Limit: 2}}
 	for {
 		page, err := f.AlertEvents(f.Context(), query)
-		f.must(err)
+		f.Must(err)
 		for _, e := range page {
 			text := e.Job + " " + string(e.Condition) + " " + string(e.Transition)
 			if !e.Notified {
@@ -149,11 +107,11 @@ func inAnyOrder(list string) string {
 }
 
 // firing returns what holds, as job and condition.
-func (f *fixture) firing() string {
+func (f *wing) firing() string {
 	f.Helper()
-	states, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Firing: true, Now: t0,
+	states, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Firing: true, Now: fixture.T0,
 		Page: input.Page{Limit: 1000}})
-	f.must(err)
+	f.Must(err)
 	var all []string
 	for _, s := range states {
 		all = append(all, s.Job+" "+string(s.Condition))
@@ -162,12 +120,12 @@ func (f *fixture) firing() string {
 }
 
 // watch does what the handler does for alerts, and returns how many notifications that queued.
-func (f *fixture) watch(now time.Time) (notified int) {
+func (f *wing) watch(now time.Time) (notified int) {
 	f.Helper()
 	late := &alert.LateFire{}
 	for range 100 {
 		done, next, err := f.WatchAlerts(f.Context(), late, 3, now)
-		f.must(err)
+		f.Must(err)
 		notified += done.Notified
 		if late = next; !done.More {
 			return notified
@@ -177,305 +135,305 @@ func (f *fixture) watch(now time.Time) (notified int) {
 	return 0
 }
 
-func testAlerts(t *testing.T, f *fixture) {
-	a := pager("night")
+func testAlerts(t *testing.T, f *wing) {
+	a := fixture.Pager("night")
 	a.Jobs, a.Labels = []string{"b", "a"}, input.Labels{"team": "x"}
 	a.Mutes = []alert.MuteWindow{{Schedule: "0 0 2 * * ?", Duration: input.Duration(time.Hour), Timezone: "Europe/Berlin"}}
-	stored := f.putAlert(a, t0)
-	f.expect("the revision of a new alert", stored.Revision, int64(1))
+	stored := f.DeclareAlert(a, fixture.T0)
+	f.Expect("the revision of a new alert", stored.Revision, int64(1))
 	a.Description = "changed"
-	stored = f.putAlert(a, t0.Add(time.Second))
-	f.expect("the revision of a changed alert", stored.Revision, int64(2))
+	stored = f.DeclareAlert(a, fixture.T0.Add(time.Second))
+	f.Expect("the revision of a changed alert", stored.Revision, int64(2))
 	want := a.Resolved()
-	want.Revision, want.CreatedAt, want.UpdatedAt = 2, t0, t0.Add(time.Second)
+	want.Revision, want.CreatedAt, want.UpdatedAt = 2, fixture.T0, fixture.T0.Add(time.Second)
 	want.Warnings = stored.Warnings // of jobs that there are not, see testAlertOfNoJob
-	wantDiff(t, "the alert", want, stored)
-	f.putAlert(pager("all"), t0)
+	fixture.WantDiff(t, "the alert", want, stored)
+	f.DeclareAlert(fixture.Pager("all"), fixture.T0)
 	list, err := f.Alerts(t.Context(), "shop", input.Page{Limit: 10, Cursor: "all"})
-	f.must(err)
-	f.expect("alerts after the first", len(list), 1)
-	err = f.DeleteAlert(t.Context(), "shop", "night", input.Change{IfRevision: 1, Now: t0})
+	f.Must(err)
+	f.Expect("alerts after the first", len(list), 1)
+	err = f.DeleteAlert(t.Context(), "shop", "night", input.Change{IfRevision: 1, Now: fixture.T0})
 	if !errors.Is(err, dispatcher.ErrPrecondition) {
 		t.Errorf("DeleteAlert of an old revision: %v", err)
 	}
-	f.must(f.DeleteAlert(t.Context(), "shop", "night", at(t0)))
+	f.Must(f.DeleteAlert(t.Context(), "shop", "night", fixture.At(fixture.T0)))
 	if _, err := f.Alert(t.Context(), "shop", "night"); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("Alert after DeleteAlert: %v", err)
 	}
-	f.expect("the revision of an alert that is declared again", f.putAlert(pager("night"), t0).Revision, int64(3))
-	if _, _, err := f.PutAlert(t.Context(), alert.Alert{App: "shop", Name: "x"}, at(t0)); err == nil {
+	f.Expect("the revision of an alert that is declared again", f.DeclareAlert(fixture.Pager("night"), fixture.T0).Revision, int64(3))
+	if _, _, err := f.PutAlert(t.Context(), alert.Alert{App: "shop", Name: "x"}, fixture.At(fixture.T0)); err == nil {
 		t.Error("PutAlert takes an alert without conditions and destination")
 	}
 	jobs, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10})
-	f.must(err)
-	f.expect("jobs that are listed", len(jobs), 0)
+	f.Must(err)
+	f.Expect("jobs that are listed", len(jobs), 0)
 }
 
-func testAlertUnchanged(t *testing.T, f *fixture) {
-	first := f.putAlert(pager("night"), t0)
-	_, err := f.MuteAlert(t.Context(), "shop", "night", alert.Mute{Reason: "quiet"}, at(t0))
-	f.must(err)
-	again := f.putAlert(pager("night"), t0.Add(time.Hour))
-	f.expect("the revision after the same was put", again.Revision, first.Revision)
-	f.expect("the mute after the same was put", again.Muted.Reason, "quiet")
+func testAlertUnchanged(t *testing.T, f *wing) {
+	first := f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	_, err := f.MuteAlert(t.Context(), "shop", "night", alert.Mute{Reason: "quiet"}, fixture.At(fixture.T0))
+	f.Must(err)
+	again := f.DeclareAlert(fixture.Pager("night"), fixture.T0.Add(time.Hour))
+	f.Expect("the revision after the same was put", again.Revision, first.Revision)
+	f.Expect("the mute after the same was put", again.Muted.Reason, "quiet")
 }
 
-func testAppWithAlerts(t *testing.T, f *fixture) {
-	f.putAlert(pager("night"), t0)
-	err := f.DeleteApp(t.Context(), "shop", at(t0))
+func testAppWithAlerts(t *testing.T, f *wing) {
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	err := f.DeleteApp(t.Context(), "shop", fixture.At(fixture.T0))
 	if !errors.Is(err, dispatcher.ErrNotEmpty) || !strings.Contains(err.Error(), `alert "night"`) {
 		t.Errorf("DeleteApp of an app with an alert: %v", err)
 	}
-	f.must(f.DeleteAlert(t.Context(), "shop", "night", at(t0)))
-	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
+	f.Must(f.DeleteAlert(t.Context(), "shop", "night", fixture.At(fixture.T0)))
+	f.Must(f.DeleteApp(t.Context(), "shop", fixture.At(fixture.T0)))
 }
 
-func testAlertBounds(_ *testing.T, f *fixture) {
-	f.bound(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"allowed.example.com"}}})
-	_, _, err := f.PutAlert(f.Context(), pager("night"), at(t0))
-	f.wantProblem("an alert to another host", err, "bound_egress /destination/webhook/url")
+func testAlertBounds(_ *testing.T, f *wing) {
+	f.Bound(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"allowed.example.com"}}})
+	_, _, err := f.PutAlert(f.Context(), fixture.Pager("night"), fixture.At(fixture.T0))
+	f.WantProblem("an alert to another host", err, "bound_egress /destination/webhook/url")
 }
 
-func testAlertTransitions(t *testing.T, f *fixture) {
-	f.watched("sync", input.Labels{"team": "x"})
-	f.putAlert(pager("night"), t0)
-	f.ends("sync", run.Succeeded)
-	failed := f.ends("sync", run.Failed)
-	f.ends("sync", run.Lost, run.TimedOut)
-	f.expect("what holds", f.firing(), "sync failure")
-	f.recordFollowed(failed, ended(run.Failed, failed.ScheduledAt)) // again, as after a lost response
-	f.expect("runs that the same end queues", f.followEnds(failed.ScheduledAt), 0)
-	f.ends("sync", run.Succeeded, run.Succeeded, run.Failed)
-	f.expect("what is told", f.told("night"), "sync failure firing, sync failure resolved, sync failure firing")
-	f.expect("events", f.alertEvents(), f.told("night"))
+func testAlertTransitions(t *testing.T, f *wing) {
+	f.Watched("sync", input.Labels{"team": "x"})
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	f.Ends("sync", run.Succeeded)
+	failed := f.Ends("sync", run.Failed)
+	f.Ends("sync", run.Lost, run.TimedOut)
+	f.Expect("what holds", f.firing(), "sync failure")
+	f.RecordFollowed(failed, fixture.Ended(run.Failed, failed.ScheduledAt)) // again, as after a lost response
+	f.Expect("runs that the same end queues", f.FollowAll(failed.ScheduledAt), 0)
+	f.Ends("sync", run.Succeeded, run.Succeeded, run.Failed)
+	f.Expect("what is told", f.told("night"), "sync failure firing, sync failure resolved, sync failure firing")
+	f.Expect("events", f.alertEvents(), f.told("night"))
 	n := f.notifications("night")[0]
-	wantDiff(t, "the first notification", target.AlertNotification{App: "shop", Alert: "night", Job: "sync", Trigger: "tick",
+	fixture.WantDiff(t, "the first notification", target.AlertNotification{App: "shop", Alert: "night", Job: "sync", Trigger: "tick",
 		Condition: target.AlertFailure, Transition: target.AlertFiring, At: n.At, Since: failed.ScheduledAt.Add(time.Second), Count: 1,
 		Run: failed.String(), Class: run.ClassHTTP5xx, Error: "broken", ScheduledAt: &failed.ScheduledAt, Description: "wake somebody",
 		Labels: input.Labels{"team": "x"}, Sequence: 1}, n)
-	f.expect("the count of the recovery", f.notifications("night")[1].Count, 3)
+	f.Expect("the count of the recovery", f.notifications("night")[1].Count, 3)
 	alert, err := f.Alert(t.Context(), "shop", "night")
-	f.must(err)
-	f.expect("how many conditions hold", alert.Firing, 1)
+	f.Must(err)
+	f.Expect("how many conditions hold", alert.Firing, 1)
 }
 
-func testAlertSelection(_ *testing.T, f *fixture) {
+func testAlertSelection(_ *testing.T, f *wing) {
 	for name, labels := range map[string]input.Labels{"named": nil, "labelled": {"team": "x", "tier": "1"}, "other": {"team": "y"}} {
-		f.watched(name, labels)
+		f.Watched(name, labels)
 	}
-	named, labelled := pager("named"), pager("labelled")
+	named, labelled := fixture.Pager("named"), fixture.Pager("labelled")
 	named.Jobs, labelled.Labels = []string{"named"}, input.Labels{"team": "x"}
-	for _, a := range []alert.Alert{named, labelled, pager("default")} {
-		f.putAlert(a, t0)
+	for _, a := range []alert.Alert{named, labelled, fixture.Pager("default")} {
+		f.DeclareAlert(a, fixture.T0)
 	}
-	f.watched("late", input.Labels{"team": "x"}) // declared after the alerts
+	f.Watched("late", input.Labels{"team": "x"}) // declared after the alerts
 	for _, name := range []string{"named", "labelled", "other", "late"} {
-		f.ends(name, run.Failed)
+		f.Ends(name, run.Failed)
 	}
-	f.expect("what the alert of a name tells", f.told("named"), "named failure firing")
-	f.expect("what the alert of a label tells", inAnyOrder(f.told("labelled")), "labelled failure firing, late failure firing")
-	f.expect("what the default tells", f.told("default"), "other failure firing")
+	f.Expect("what the alert of a name tells", f.told("named"), "named failure firing")
+	f.Expect("what the alert of a label tells", inAnyOrder(f.told("labelled")), "labelled failure firing, late failure firing")
+	f.Expect("what the default tells", f.told("default"), "other failure firing")
 }
 
-func testAlertSweep(_ *testing.T, f *fixture) {
-	f.inCheck()
+func testAlertSweep(_ *testing.T, f *wing) {
+	f.InCheck()
 	const jobs = 510 // more than follow at once
 	for i := range jobs {
-		f.put(job("job-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+strings.Repeat("y", i/26), nil), t0)
+		f.Put(fixture.Job("job-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+strings.Repeat("y", i/26), nil), fixture.T0)
 	}
-	a := pager("night")
+	a := fixture.Pager("night")
 	a.NoSuccessFor = input.Duration(time.Hour)
-	f.putAlert(a, t0)
+	f.DeclareAlert(a, fixture.T0)
 	count := func() int {
-		all, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 1000}})
-		f.must(err)
+		all, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: fixture.T0, Page: input.Page{Limit: 1000}})
+		f.Must(err)
 		return len(all)
 	}
-	f.expect("jobs that follow at once", count(), 500)
-	f.watch(t0)
-	f.expect("jobs that follow in the end", count(), jobs)
+	f.Expect("jobs that follow at once", count(), 500)
+	f.watch(fixture.T0)
+	f.Expect("jobs that follow in the end", count(), jobs)
 }
 
-func testAlertMissed(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	a := pager("night")
+func testAlertMissed(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	a := fixture.Pager("night")
 	a.AlertConditionsOf = alert.AlertConditionsOf{Missed: true}
-	f.putAlert(a, t0)
-	due := f.dueAll(t0.Add(time.Hour))[0]
-	advance := f.advance(due)
+	f.DeclareAlert(a, fixture.T0)
+	due := f.DueAll(fixture.T0.Add(time.Hour))[0]
+	advance := f.Advance(due)
 	advance.Then, advance.ThenDue = due.NextFireTime.Add(10*time.Minute), due.NextFireTime.Add(10*time.Minute)
-	_, err := f.Settle(f.Context(), dispatcher.SettleBatch{Node: nodeA, Token: f.token(), Now: t0.Add(10 * time.Minute),
+	_, err := f.Settle(f.Context(), dispatcher.SettleBatch{Node: fixture.NodeA, Token: f.NextToken(), Now: fixture.T0.Add(10 * time.Minute),
 		Settlements: []dispatcher.Settlement{{Advance: advance, To: due.NextFireTime.Add(9 * time.Minute), Count: 10,
 			Decision: dispatcher.DecisionSkip, Reason: "no node"}}})
-	f.must(err)
-	f.followEnds(t0.Add(10 * time.Minute))
-	f.expect("what is told", f.told("night"), "sync missed firing")
-	f.expect("how many fires were missed", f.notifications("night")[0].Count, 10)
-	f.ends("sync", run.Failed)
-	f.expect("what is told once fires run", f.told("night"), "sync missed firing, sync missed resolved")
+	f.Must(err)
+	f.FollowAll(fixture.T0.Add(10 * time.Minute))
+	f.Expect("what is told", f.told("night"), "sync missed firing")
+	f.Expect("how many fires were missed", f.notifications("night")[0].Count, 10)
+	f.Ends("sync", run.Failed)
+	f.Expect("what is told once fires run", f.told("night"), "sync missed firing, sync missed resolved")
 }
 
-func testAlertLate(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	a := pager("night")
+func testAlertLate(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	a := fixture.Pager("night")
 	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
-	f.putAlert(a, t0)
-	first := f.fireOf("sync")
-	f.recordFollowed(first, ended(run.Succeeded, first.ScheduledAt.Add(time.Minute)))
-	f.followEnds(first.ScheduledAt.Add(2 * time.Minute))
-	f.expect("what is told of a run that began late", f.told("night"), "sync late firing")
-	f.expect("how late it was", f.notifications("night")[0].LateBy, input.Duration(time.Minute))
-	next := f.ends("sync", run.Succeeded)
-	f.expect("what is told of one in time", f.told("night"), "sync late firing, sync late resolved")
-	f.expect("notifications before the next fire is late", f.watch(next.ScheduledAt.Add(time.Minute+10*time.Second)), 0)
-	f.expect("notifications when it is", f.watch(next.ScheduledAt.Add(time.Minute+11*time.Second)), 1)
-	f.expect("notifications while it is", f.watch(next.ScheduledAt.Add(time.Minute+20*time.Second)), 0)
-	f.expect("how late it is", f.notifications("night")[2].LateBy, input.Duration(11*time.Second))
+	f.DeclareAlert(a, fixture.T0)
+	first := f.FireOf("sync")
+	f.RecordFollowed(first, fixture.Ended(run.Succeeded, first.ScheduledAt.Add(time.Minute)))
+	f.FollowAll(first.ScheduledAt.Add(2 * time.Minute))
+	f.Expect("what is told of a run that began late", f.told("night"), "sync late firing")
+	f.Expect("how late it was", f.notifications("night")[0].LateBy, input.Duration(time.Minute))
+	next := f.Ends("sync", run.Succeeded)
+	f.Expect("what is told of one in time", f.told("night"), "sync late firing, sync late resolved")
+	f.Expect("notifications before the next fire is late", f.watch(next.ScheduledAt.Add(time.Minute+10*time.Second)), 0)
+	f.Expect("notifications when it is", f.watch(next.ScheduledAt.Add(time.Minute+11*time.Second)), 1)
+	f.Expect("notifications while it is", f.watch(next.ScheduledAt.Add(time.Minute+20*time.Second)), 0)
+	f.Expect("how late it is", f.notifications("night")[2].LateBy, input.Duration(11*time.Second))
 }
 
 // Nobody is told that fires are late which a pause has held, of the job or of its app, until they are late again afterwards.
-func testAlertLateAfterPause(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	a := pager("night")
+func testAlertLateAfterPause(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	a := fixture.Pager("night")
 	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
-	f.putAlert(a, t0)
-	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{}, input.Change{Now: t0.Add(30 * time.Second)})
-	f.must(err)
-	f.expect("notifications while a pause holds", f.watch(t0.Add(2*time.Minute)), 0)
-	resumed := t0.Add(3 * time.Minute)
-	f.must(f.EndAppPause(f.Context(), "shop", pause.ID, input.Change{Now: resumed}))
-	f.expect("notifications while what a pause has held may begin", f.watch(resumed.Add(10*time.Second)), 0)
-	held := f.fireOf("sync")
-	f.recordFollowed(held, ended(run.Succeeded, resumed.Add(9*time.Second)))
-	f.followEnds(resumed.Add(9 * time.Second))
-	f.expect("what is told of a run that a pause has held", f.told("night"), "")
-	f.expect("notifications once the next fire is late since the pause", f.watch(resumed.Add(11*time.Second)), 1)
-	f.expect("how late it is", f.notifications("night")[0].LateBy, input.Duration(11*time.Second))
+	f.DeclareAlert(a, fixture.T0)
+	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{}, input.Change{Now: fixture.T0.Add(30 * time.Second)})
+	f.Must(err)
+	f.Expect("notifications while a pause holds", f.watch(fixture.T0.Add(2*time.Minute)), 0)
+	resumed := fixture.T0.Add(3 * time.Minute)
+	f.Must(f.EndAppPause(f.Context(), "shop", pause.ID, input.Change{Now: resumed}))
+	f.Expect("notifications while what a pause has held may begin", f.watch(resumed.Add(10*time.Second)), 0)
+	held := f.FireOf("sync")
+	f.RecordFollowed(held, fixture.Ended(run.Succeeded, resumed.Add(9*time.Second)))
+	f.FollowAll(resumed.Add(9 * time.Second))
+	f.Expect("what is told of a run that a pause has held", f.told("night"), "")
+	f.Expect("notifications once the next fire is late since the pause", f.watch(resumed.Add(11*time.Second)), 1)
+	f.Expect("how late it is", f.notifications("night")[0].LateBy, input.Duration(11*time.Second))
 }
 
-func testAlertOverrun(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	a := pager("night")
+func testAlertOverrun(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	a := fixture.Pager("night")
 	a.AlertConditionsOf = alert.AlertConditionsOf{OverrunAfter: input.Duration(5 * time.Minute)}
-	f.putAlert(a, t0)
-	f.watch(t0)
-	held := f.fireOf("sync")
+	f.DeclareAlert(a, fixture.T0)
+	f.watch(fixture.T0)
+	held := f.FireOf("sync")
 	begun := held.ClaimedAt
-	f.expect("notifications in time", f.watch(begun.Add(5*time.Minute)), 0)
-	_, err := f.UnfoldClaims(f.Context(), nodeA, time.Minute, begun.Add(5*time.Minute))
-	f.must(err)
-	f.expect("notifications when it takes longer", f.watch(begun.Add(5*time.Minute+time.Second)), 1)
-	f.expect("the run", f.notifications("night")[0].Run, held.String())
-	f.expect("notifications while it takes longer", f.watch(begun.Add(10*time.Minute)), 0)
-	f.recordFollowed(held, ended(run.Succeeded, begun.Add(time.Second)))
-	f.followEnds(begun.Add(11 * time.Minute))
-	f.expect("notifications when it has ended", f.watch(begun.Add(12*time.Minute)), 1)
-	f.expect("what is told", f.told("night"), "sync overrun firing, sync overrun resolved")
+	f.Expect("notifications in time", f.watch(begun.Add(5*time.Minute)), 0)
+	_, err := f.UnfoldClaims(f.Context(), fixture.NodeA, time.Minute, begun.Add(5*time.Minute))
+	f.Must(err)
+	f.Expect("notifications when it takes longer", f.watch(begun.Add(5*time.Minute+time.Second)), 1)
+	f.Expect("the run", f.notifications("night")[0].Run, held.String())
+	f.Expect("notifications while it takes longer", f.watch(begun.Add(10*time.Minute)), 0)
+	f.RecordFollowed(held, fixture.Ended(run.Succeeded, begun.Add(time.Second)))
+	f.FollowAll(begun.Add(11 * time.Minute))
+	f.Expect("notifications when it has ended", f.watch(begun.Add(12*time.Minute)), 1)
+	f.Expect("what is told", f.told("night"), "sync overrun firing, sync overrun resolved")
 }
 
-func testAlertNoSuccess(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	a := pager("night")
+func testAlertNoSuccess(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	a := fixture.Pager("night")
 	a.AlertConditionsOf = alert.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
-	f.putAlert(a, t0)
+	f.DeclareAlert(a, fixture.T0)
 	for range 6 {
-		f.ends("sync", run.Succeeded) // the last ends at t0 + 6m + 1s
+		f.Ends("sync", run.Succeeded) // the last ends at T0 + 6m + 1s
 	}
-	f.ends("sync", run.Failed)
-	last := t0.Add(6*time.Minute + time.Second)
-	f.expect("notifications after ten minutes", f.watch(t0.Add(10*time.Minute)), 0)
-	f.expect("notifications just before", f.watch(last.Add(10*time.Minute-time.Millisecond)), 0)
-	f.expect("notifications when it is time", f.watch(last.Add(10*time.Minute)), 1)
-	f.expect("notifications later", f.watch(last.Add(30*time.Minute)), 0)
+	f.Ends("sync", run.Failed)
+	last := fixture.T0.Add(6*time.Minute + time.Second)
+	f.Expect("notifications after ten minutes", f.watch(fixture.T0.Add(10*time.Minute)), 0)
+	f.Expect("notifications just before", f.watch(last.Add(10*time.Minute-time.Millisecond)), 0)
+	f.Expect("notifications when it is time", f.watch(last.Add(10*time.Minute)), 1)
+	f.Expect("notifications later", f.watch(last.Add(30*time.Minute)), 0)
 	n := f.notifications("night")[0]
-	f.expect("since when", n.Since, last.Add(10*time.Minute))
-	f.ends("sync", run.Succeeded)
-	f.expect("what is told", f.told("night"), "sync no_success firing, sync no_success resolved")
-	f.expect("what holds", f.firing(), "")
+	f.Expect("since when", n.Since, last.Add(10*time.Minute))
+	f.Ends("sync", run.Succeeded)
+	f.Expect("what is told", f.told("night"), "sync no_success firing, sync no_success resolved")
+	f.Expect("what holds", f.firing(), "")
 }
 
-func testAlertNoSuccessOfPaused(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	a := pager("night")
+func testAlertNoSuccessOfPaused(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	a := fixture.Pager("night")
 	a.AlertConditionsOf = alert.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
-	f.putAlert(a, t0)
-	_, err := f.PauseJob(f.Context(), "shop", "sync", "", true, at(t0))
-	f.must(err)
+	f.DeclareAlert(a, fixture.T0)
+	_, err := f.PauseJob(f.Context(), "shop", "sync", "", true, fixture.At(fixture.T0))
+	f.Must(err)
 	for minute := range 60 {
-		f.expect("notifications while the job is paused", f.watch(t0.Add(time.Duration(minute)*time.Minute)), 0)
+		f.Expect("notifications while the job is paused", f.watch(fixture.T0.Add(time.Duration(minute)*time.Minute)), 0)
 	}
-	_, err = f.PauseJob(f.Context(), "shop", "sync", "", false, at(t0.Add(time.Hour)))
-	f.must(err)
-	f.expect("notifications soon after", f.watch(t0.Add(70*time.Minute-time.Second)), 0)
-	f.expect("notifications in time", f.watch(t0.Add(81*time.Minute)), 1)
+	_, err = f.PauseJob(f.Context(), "shop", "sync", "", false, fixture.At(fixture.T0.Add(time.Hour)))
+	f.Must(err)
+	f.Expect("notifications soon after", f.watch(fixture.T0.Add(70*time.Minute-time.Second)), 0)
+	f.Expect("notifications in time", f.watch(fixture.T0.Add(81*time.Minute)), 1)
 }
 
-func testAlertTest(t *testing.T, f *fixture) {
-	f.putAlert(pager("night"), t0)
-	r, err := f.TestAlert(t.Context(), "shop", "night", input.Change{Actor: "ann", Now: t0})
-	f.must(err)
-	f.expect("the kind of the run", r.Kind, run.KindAlert)
+func testAlertTest(t *testing.T, f *wing) {
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	r, err := f.TestAlert(t.Context(), "shop", "night", input.Change{Actor: "ann", Now: fixture.T0})
+	f.Must(err)
+	f.Expect("the kind of the run", r.Kind, run.KindAlert)
 	n := f.notifications("night")[0]
-	f.expect("the transition", n.Transition, target.AlertTest)
-	f.expect("who tests", n.By, "ann")
-	f.expect("runs that a node adopts", len(f.adoptIdle(nodeA, t0)), 1)
+	f.Expect("the transition", n.Transition, target.AlertTest)
+	f.Expect("who tests", n.By, "ann")
+	f.Expect("runs that a node adopts", len(f.AdoptIdle(fixture.NodeA, fixture.T0)), 1)
 }
 
-func testAlertRecoveryRace(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	f.putAlert(pager("night"), t0)
-	failed, succeeded := f.fireOf("sync"), f.fireOf("sync")
-	f.recordFollowed(succeeded, ended(run.Succeeded, succeeded.ScheduledAt)) // before the failure is known
-	f.recordFollowed(failed, ended(run.Failed, failed.ScheduledAt))
-	f.followEnds(succeeded.ScheduledAt.Add(time.Second))
-	f.expect("what is told at first", f.told("night"), "sync failure firing")
-	f.expect("notifications a while later", f.watch(succeeded.ScheduledAt.Add(2*time.Minute)), 1)
-	f.expect("what is told in the end", f.told("night"), "sync failure firing, sync failure resolved")
+func testAlertRecoveryRace(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	failed, succeeded := f.FireOf("sync"), f.FireOf("sync")
+	f.RecordFollowed(succeeded, fixture.Ended(run.Succeeded, succeeded.ScheduledAt)) // before the failure is known
+	f.RecordFollowed(failed, fixture.Ended(run.Failed, failed.ScheduledAt))
+	f.FollowAll(succeeded.ScheduledAt.Add(time.Second))
+	f.Expect("what is told at first", f.told("night"), "sync failure firing")
+	f.Expect("notifications a while later", f.watch(succeeded.ScheduledAt.Add(2*time.Minute)), 1)
+	f.Expect("what is told in the end", f.told("night"), "sync failure firing, sync failure resolved")
 }
 
-func testAlertStatesExpire(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	f.putAlert(pager("night"), t0)
-	f.ends("sync", run.Failed, run.Succeeded)
+func testAlertStatesExpire(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	f.Ends("sync", run.Failed, run.Succeeded)
 	count := func() int {
-		all, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
-		f.must(err)
+		all, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: fixture.T0, Page: input.Page{Limit: 9}})
+		f.Must(err)
 		return len(all)
 	}
-	f.watch(t0.Add(23 * time.Hour))
-	f.expect("states within a day", count(), 1)
-	f.watch(t0.Add(25 * time.Hour))
-	f.expect("states after a day", count(), 0)
+	f.watch(fixture.T0.Add(23 * time.Hour))
+	f.Expect("states within a day", count(), 1)
+	f.watch(fixture.T0.Add(25 * time.Hour))
+	f.Expect("states after a day", count(), 0)
 }
 
-func testAlertEventsExpire(_ *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	f.putAlert(pager("night"), t0)
-	f.ends("sync", run.Failed)
-	f.purge(t0.Add(input.DefaultRetention.Std()))
-	f.expect("events within the retention", f.alertEvents(), "sync failure firing")
-	f.purge(t0.Add(input.DefaultRetention.Std() + time.Hour))
-	f.expect("events after it", f.alertEvents(), "")
+func testAlertEventsExpire(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	f.Ends("sync", run.Failed)
+	f.PurgeAll(fixture.T0.Add(input.DefaultRetention.Std()))
+	f.Expect("events within the retention", f.alertEvents(), "sync failure firing")
+	f.PurgeAll(fixture.T0.Add(input.DefaultRetention.Std() + time.Hour))
+	f.Expect("events after it", f.alertEvents(), "")
 }
 
-func testAlertImport(t *testing.T, f *fixture) {
-	f.watched("sync", nil)
-	f.putAlert(pager("night"), t0)
-	_, err := f.MuteAlert(t.Context(), "shop", "night", alert.Mute{Reason: "moving"}, at(t0))
-	f.must(err)
-	_, _, err = f.PutApp(t.Context(), access.App{Name: "shop"}, at(t0))
-	f.must(err)
+func testAlertImport(t *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	_, err := f.MuteAlert(t.Context(), "shop", "night", alert.Mute{Reason: "moving"}, fixture.At(fixture.T0))
+	f.Must(err)
+	_, _, err = f.PutApp(t.Context(), access.App{Name: "shop"}, fixture.At(fixture.T0))
+	f.Must(err)
 	export, err := f.ExportApp(t.Context(), "shop")
-	f.must(err)
-	f.expect("alerts of the export", len(export.Alerts), 1)
-	f.must(f.DeleteJob(t.Context(), "shop", "sync", at(t0)))
-	f.must(f.DeleteAlert(t.Context(), "shop", "night", at(t0)))
-	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
+	f.Must(err)
+	f.Expect("alerts of the export", len(export.Alerts), 1)
+	f.Must(f.DeleteJob(t.Context(), "shop", "sync", fixture.At(fixture.T0)))
+	f.Must(f.DeleteAlert(t.Context(), "shop", "night", fixture.At(fixture.T0)))
+	f.Must(f.DeleteApp(t.Context(), "shop", fixture.At(fixture.T0)))
 	export.App.Enabled = true
-	_, err = f.ImportApp(t.Context(), export, at(t0))
-	f.must(err)
+	_, err = f.ImportApp(t.Context(), export, fixture.At(fixture.T0))
+	f.Must(err)
 	alert, err := f.Alert(t.Context(), "shop", "night")
-	f.must(err)
-	f.expect("why it is muted", alert.Muted.Reason, "moving")
-	f.expect("what the job follows", f.prepared(run.JobID("shop", "sync")).Follows, run.FollowsAlerts)
+	f.Must(err)
+	f.Expect("why it is muted", alert.Muted.Reason, "moving")
+	f.Expect("what the job follows", f.Prepared(run.JobID("shop", "sync")).Follows, run.FollowsAlerts)
 }

@@ -1,4 +1,4 @@
-package storetest
+package feeds
 
 import (
 	"testing"
@@ -8,50 +8,51 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // lateAlert puts an alert of fires that are late by more than ten seconds.
-func (f *fixture) lateAlert() {
+func (f *wing) lateAlert() {
 	f.Helper()
-	a := pager("night")
+	a := fixture.Pager("night")
 	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
-	f.putAlert(a, t0)
+	f.DeclareAlert(a, fixture.T0)
 }
 
 // A run that waits for its slot has not begun, although a node has claimed its fire.
-func testAlertLateInQueue(_ *testing.T, f *fixture) {
-	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyQueue, 9 })
+func testAlertLateInQueue(_ *testing.T, f *wing) {
+	runs := f.Bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyQueue, 9 })
 	f.lateAlert()
-	f.expect("runs with a slot", f.acquire(runs...), []int{1})
+	f.Expect("runs with a slot", f.AcquireSlots(runs...), []int{1})
 	waits := runs[1]
-	f.expect("notifications in time", f.watch(waits.ScheduledAt.Add(10*time.Second)), 0)
-	f.expect("notifications once the run that waits is late", f.watch(waits.ScheduledAt.Add(11*time.Second)), 1)
-	f.expect("notifications while it waits", f.watch(waits.ScheduledAt.Add(20*time.Second)), 0)
-	f.expect("what is told", f.told("night"), "tick late firing")
+	f.Expect("notifications in time", f.watch(waits.ScheduledAt.Add(10*time.Second)), 0)
+	f.Expect("notifications once the run that waits is late", f.watch(waits.ScheduledAt.Add(11*time.Second)), 1)
+	f.Expect("notifications while it waits", f.watch(waits.ScheduledAt.Add(20*time.Second)), 0)
+	f.Expect("what is told", f.told("night"), "tick late firing")
 	n := f.notifications("night")[0]
-	f.expect("the run", n.Run, waits.String())
-	f.expect("how late it is", n.LateBy, input.Duration(11*time.Second))
+	f.Expect("the run", n.Run, waits.String())
+	f.Expect("how late it is", n.LateBy, input.Duration(11*time.Second))
 }
 
 // More jobs than a page has wait for their host; those that a pause holds are not told.
-func testAlertLateForHost(_ *testing.T, f *fixture) {
+func testAlertLateForHost(_ *testing.T, f *wing) {
 	jobs := []string{"a", "b", "c", "d", "e"}
 	for _, name := range jobs {
-		f.watched(name, nil)
+		f.Watched(name, nil)
 	}
 	f.lateAlert()
 	var scheduled time.Time
 	for _, name := range jobs {
-		held := f.fireOf(name)
+		held := f.FireOf(name)
 		scheduled = held.ScheduledAt
-		f.waits(held, waitOf(name, "down.example.com"))
+		f.Waits(held, fixture.WaitOf(name, "down.example.com"))
 	}
-	_, err := f.PauseJob(f.Context(), "shop", "c", "", true, at(t0))
-	f.must(err)
-	f.expect("notifications in time", f.watch(scheduled.Add(10*time.Second)), 0)
-	f.expect("notifications once the runs are late", f.watch(scheduled.Add(11*time.Second)), 4)
-	f.expect("what holds", f.firing(), "a late, b late, d late, e late")
+	_, err := f.PauseJob(f.Context(), "shop", "c", "", true, fixture.At(fixture.T0))
+	f.Must(err)
+	f.Expect("notifications in time", f.watch(scheduled.Add(10*time.Second)), 0)
+	f.Expect("notifications once the runs are late", f.watch(scheduled.Add(11*time.Second)), 4)
+	f.Expect("what holds", f.firing(), "a late, b late, d late, e late")
 	_, err = f.PauseJob(f.Context(), "shop", "c", "", false, input.Change{Now: scheduled.Add(20 * time.Second)})
-	f.must(err)
-	f.expect("notifications once a paused one is late since its pause", f.watch(scheduled.Add(31*time.Second)), 1)
+	f.Must(err)
+	f.Expect("notifications once a paused one is late since its pause", f.watch(scheduled.Add(31*time.Second)), 1)
 }

@@ -1,4 +1,4 @@
-package storetest
+package feeds
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -31,30 +32,30 @@ func bulkTests() tests {
 }
 
 // bulk begins a bulk action on shop, and returns it with its key.
-func (f *fixture) bulk(action repeat.BulkVerb, filter repeat.BulkFilter) (repeat.BulkAction, int64) {
+func (f *wing) bulk(action repeat.BulkVerb, filter repeat.BulkFilter) (repeat.BulkAction, int64) {
 	f.Helper()
 	spec := repeat.BulkSpec{Action: action, Filter: filter, Reason: "freeze"}
-	f.must(spec.Validate())
+	f.Must(spec.Validate())
 	count, err := f.CountBulk(f.Context(), "shop", spec)
-	f.must(err)
-	by := input.Change{Actor: "ada", TokenID: "t1", Address: "192.0.2.1", RequestID: "q1", Now: t0}
+	f.Must(err)
+	by := input.Change{Actor: "ada", TokenID: "t1", Address: "192.0.2.1", RequestID: "q1", Now: fixture.T0}
 	created, err := f.CreateBulkAction(f.Context(), "shop", spec, count, by)
-	f.must(err)
+	f.Must(err)
 	id, err := repeat.ParseBulkActionID(created.ID)
-	f.must(err)
+	f.Must(err)
 	return created, id
 }
 
 // stepBulk makes steps until an action goes no further, and returns it.
-func (f *fixture) stepBulk(b repeat.BulkAction, id int64) repeat.BulkAction {
+func (f *wing) stepBulk(b repeat.BulkAction, id int64) repeat.BulkAction {
 	f.Helper()
 	for more := true; more; {
-		step, err := f.StepBulkAction(f.Context(), id, t0)
-		f.must(err)
+		step, err := f.StepBulkAction(f.Context(), id, fixture.T0)
+		f.Must(err)
 		more = step.More
 	}
 	found, err := f.BulkAction(f.Context(), "shop", b.ID)
-	f.must(err)
+	f.Must(err)
 	return found
 }
 
@@ -63,34 +64,34 @@ func progressOf(b repeat.BulkAction) string {
 	return fmt.Sprintf("%s: %d of %d, %d skipped", b.State, b.Done, b.Total, b.Skipped)
 }
 
-func (f *fixture) wantProgress(b repeat.BulkAction, want string) {
+func (f *wing) wantProgress(b repeat.BulkAction, want string) {
 	f.Helper()
 	if got := progressOf(b); got != want {
 		f.Errorf("the action is %q, want %q", got, want)
 	}
 }
 
-func testBulkPause(t *testing.T, f *fixture) {
+func testBulkPause(t *testing.T, f *wing) {
 	for i := range 60 { // more than a step
-		f.putEvery(fmt.Sprintf("job-%02d", i), time.Minute)
+		f.PutEvery(fmt.Sprintf("job-%02d", i), time.Minute)
 	}
 	if _, err := f.PauseJob(t.Context(), "shop", "job-07", "", true, input.Change{Actor: "bob", Reason: "mine",
-		Now: t0}); err != nil {
+		Now: fixture.T0}); err != nil {
 		t.Fatal(err)
 	}
-	f.putEvery("other", time.Minute)
+	f.PutEvery("other", time.Minute)
 	b, id := f.bulk(repeat.BulkPauseJobs, repeat.BulkFilter{Name: "job-"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 59 of 60, 1 skipped")
 	for name, want := range map[string]string{"job-00": "true ada freeze", "job-59": "true ada freeze", "job-07": "true bob mine",
 		"other": "false  "} {
 		job, err := f.Job(t.Context(), "shop", name)
-		f.must(err)
+		f.Must(err)
 		if got := fmt.Sprint(job.Paused, " ", job.PausedBy, " ", job.PauseReason); got != want {
 			t.Errorf("job %s is paused %q, want %q", name, got, want)
 		}
 	}
 	var changed []string
-	for _, entry := range f.auditLog(access.AuditQuery{Actor: "ada", Action: "pause", Page: input.Page{Limit: 100}}) {
+	for _, entry := range f.AuditLog(access.AuditQuery{Actor: "ada", Action: "pause", Page: input.Page{Limit: 100}}) {
 		changed = append(changed, entry.Subject)
 		if entry.TokenID != "t1" || entry.Address != "192.0.2.1" || entry.RequestID != "q1" {
 			t.Errorf("the log says %+v of %s, want who asked", entry, entry.Subject)
@@ -103,24 +104,24 @@ func testBulkPause(t *testing.T, f *fixture) {
 	f.wantProgress(f.stepBulk(b, id), "complete: 60 of 61, 1 skipped")
 }
 
-func testBulkRunsOnce(t *testing.T, f *fixture) {
+func testBulkRunsOnce(t *testing.T, f *wing) {
 	for _, name := range []string{"a", "b", "c"} {
-		f.putEvery(name, time.Minute)
+		f.PutEvery(name, time.Minute)
 	}
 	b, id := f.bulk(repeat.BulkRunJobs, repeat.BulkFilter{})
 	errs := make(chan error, 4)
 	for range cap(errs) { // several nodes at once
 		go func() {
-			_, err := f.StepBulkAction(t.Context(), id, t0)
+			_, err := f.StepBulkAction(t.Context(), id, fixture.T0)
 			errs <- err
 		}()
 	}
 	for range cap(errs) {
-		f.must(<-errs)
+		f.Must(<-errs)
 	}
 	f.wantProgress(f.stepBulk(b, id), "complete: 3 of 3, 0 skipped")
 	var runs []string
-	for _, run := range f.adoptIdle(nodeA, t0.Add(time.Second)) {
+	for _, run := range f.AdoptIdle(fixture.NodeA, fixture.T0.Add(time.Second)) {
 		runs = append(runs, string(run.Kind))
 	}
 	if diff := cmp.Diff([]string{"manual", "manual", "manual"}, runs); diff != "" {
@@ -128,13 +129,13 @@ func testBulkRunsOnce(t *testing.T, f *fixture) {
 	}
 }
 
-func testBulkRuns(t *testing.T, f *fixture) {
-	f.deadLetters("a", run.Failed, run.TimedOut, run.Failed)
-	f.deadLetters("b", run.Failed)
+func testBulkRuns(t *testing.T, f *wing) {
+	f.DeadLettersOf("a", run.Failed, run.TimedOut, run.Failed)
+	f.DeadLettersOf("b", run.Failed)
 	b, id := f.bulk(repeat.BulkRetryRuns, repeat.BulkFilter{Job: "a", State: "failed"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
 	left, err := f.DeadLetters(t.Context(), repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}})
-	f.must(err)
+	f.Must(err)
 	if len(left) != 2 {
 		t.Errorf("%d dead letters are left, want the one that timed out and that of the other job", len(left))
 	}
@@ -142,26 +143,26 @@ func testBulkRuns(t *testing.T, f *fixture) {
 	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
 	cancelled, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: run.Cancelled,
 		Page: input.Page{Limit: 10}})
-	f.must(err)
+	f.Must(err)
 	if len(cancelled) != 2 {
 		t.Errorf("%d runs are cancelled, want 2", len(cancelled))
 	}
 }
 
-func testBulkQuota(t *testing.T, f *fixture) {
+func testBulkQuota(t *testing.T, f *wing) {
 	for _, name := range []string{"a", "b", "c"} {
-		f.putEvery(name, time.Minute)
+		f.PutEvery(name, time.Minute)
 	}
-	f.bound(target.Bounds{Quotas: target.Quotas{ManualRunsPerMinute: 2}})
+	f.Bound(target.Bounds{Quotas: target.Quotas{ManualRunsPerMinute: 2}})
 	b, id := f.bulk(repeat.BulkRunJobs, repeat.BulkFilter{})
-	step, err := f.StepBulkAction(t.Context(), id, t0)
-	f.must(err)
+	step, err := f.StepBulkAction(t.Context(), id, fixture.T0)
+	f.Must(err)
 	b = f.stepBulk(b, id)
 	f.wantProgress(b, "running: 2 of 3, 0 skipped")
 	if !strings.Contains(b.Waits, "manual_runs_per_minute") || step.Waits == 0 || step.More {
 		t.Errorf("the action waits because %q, for %s", b.Waits, step.Waits)
 	}
-	if _, err := f.StepBulkAction(t.Context(), id, t0.Add(time.Minute)); err != nil {
+	if _, err := f.StepBulkAction(t.Context(), id, fixture.T0.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	b = f.stepBulk(b, id)
@@ -171,12 +172,12 @@ func testBulkQuota(t *testing.T, f *fixture) {
 	}
 }
 
-func testBulkCancel(t *testing.T, f *fixture) {
-	f.putEvery("a", time.Minute)
+func testBulkCancel(t *testing.T, f *wing) {
+	f.PutEvery("a", time.Minute)
 	b, id := f.bulk(repeat.BulkPauseJobs, repeat.BulkFilter{})
 	for range 2 {
-		cancelled, err := f.CancelBulkAction(t.Context(), "shop", b.ID, at(t0))
-		f.must(err)
+		cancelled, err := f.CancelBulkAction(t.Context(), "shop", b.ID, fixture.At(fixture.T0))
+		f.Must(err)
 		f.wantProgress(cancelled, "cancelled: 0 of 1, 0 skipped")
 	}
 	f.wantProgress(f.stepBulk(b, id), "cancelled: 0 of 1, 0 skipped")
@@ -185,7 +186,7 @@ func testBulkCancel(t *testing.T, f *fixture) {
 	}
 	b, id = f.bulk(repeat.BulkPauseJobs, repeat.BulkFilter{})
 	f.stepBulk(b, id)
-	if _, err := f.CancelBulkAction(t.Context(), "shop", b.ID, at(t0)); !errors.Is(err, dispatcher.ErrConflict) {
+	if _, err := f.CancelBulkAction(t.Context(), "shop", b.ID, fixture.At(fixture.T0)); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("cancel of one that is complete: %v, want ErrConflict", err)
 	}
 	for _, id := range []string{"none", "1"} {
@@ -195,15 +196,15 @@ func testBulkCancel(t *testing.T, f *fixture) {
 	}
 }
 
-func testBulkOfDeletedJob(t *testing.T, f *fixture) {
-	f.putEvery("a", time.Minute)
+func testBulkOfDeletedJob(t *testing.T, f *wing) {
+	f.PutEvery("a", time.Minute)
 	b, id := f.bulk(repeat.BulkCancelRuns, repeat.BulkFilter{Job: "a", State: "queued"})
-	f.must(f.DeleteJob(t.Context(), "shop", "a", at(t0)))
+	f.Must(f.DeleteJob(t.Context(), "shop", "a", fixture.At(fixture.T0)))
 	f.wantProgress(f.stepBulk(b, id), "complete: 0 of 0, 0 skipped")
 }
 
-func testBulkList(t *testing.T, f *fixture) {
-	f.putEvery("a", time.Minute)
+func testBulkList(t *testing.T, f *wing) {
+	f.PutEvery("a", time.Minute)
 	var ids []string
 	for i := range 3 {
 		b, id := f.bulk(repeat.BulkPauseJobs, repeat.BulkFilter{})
@@ -214,7 +215,7 @@ func testBulkList(t *testing.T, f *fixture) {
 	}
 	list := func(cursor string) (found []string) {
 		page, err := f.BulkActions(t.Context(), "shop", input.Page{Limit: 2, Cursor: cursor})
-		f.must(err)
+		f.Must(err)
 		for _, b := range page {
 			found = append(found, b.ID)
 		}
@@ -224,7 +225,7 @@ func testBulkList(t *testing.T, f *fixture) {
 	if all = append(all, list(all[1])...); len(all) != 3 {
 		t.Errorf("the list has %q, want %q", all, ids)
 	}
-	f.purge(t0.Add(2 * 400 * 24 * time.Hour))
+	f.PurgeAll(fixture.T0.Add(2 * 400 * 24 * time.Hour))
 	if left := list(""); len(left) != 1 {
 		t.Errorf("retention left %q, want the one that has not ended", left)
 	}

@@ -1,4 +1,4 @@
-package storetest
+package reads
 
 import (
 	"fmt"
@@ -11,13 +11,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // life is a job whose definition changes at random between its fires.
 type life struct {
-	*fixture
+	*wing
 	r    *rapid.T
 	now  time.Time
 	job  dispatcher.Job
@@ -26,13 +27,13 @@ type life struct {
 
 // testVerifyModel lets time pass, fires, misfires and changes of the definition follow each other
 // at random: whatever happens, the audit finds every instant accounted for.
-func testVerifyModel(t *testing.T, f *fixture) {
-	f.putCalendar(closed("12-24"), t0)
+func testVerifyModel(t *testing.T, f *wing) {
+	f.DeclareCalendar(fixture.Closed("12-24"), fixture.T0)
 	born := 0
 	rapid.Check(t, func(r *rapid.T) {
 		born++
-		l := &life{fixture: f, r: r, now: t0, job: job(fmt.Sprintf("job-%d", born),
-			map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})}
+		l := &life{wing: f, r: r, now: fixture.T0, job: fixture.Job(fmt.Sprintf("job-%d", born),
+			map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0)})}
 		l.put()
 		steps := map[string]func(){
 			"wait": func() {
@@ -46,11 +47,11 @@ func testVerifyModel(t *testing.T, f *fixture) {
 			"delete": func() {
 				if !l.gone {
 					l.gone = true
-					f.must(f.DeleteJob(f.Context(), "shop", l.job.Name, at(l.now)))
+					f.Must(f.DeleteJob(f.Context(), "shop", l.job.Name, fixture.At(l.now)))
 				}
 			},
 			"calendar": func() {
-				f.putCalendar(closed(rapid.SampledFrom([]string{"12-24", "05-01"}).Draw(r, "closed")), l.now)
+				f.DeclareCalendar(fixture.Closed(rapid.SampledFrom([]string{"12-24", "05-01"}).Draw(r, "closed")), l.now)
 			},
 		}
 		for range rapid.IntRange(1, 25).Draw(r, "steps") {
@@ -59,13 +60,13 @@ func testVerifyModel(t *testing.T, f *fixture) {
 		}
 		l.check()
 		if !l.gone {
-			f.must(f.DeleteJob(f.Context(), "shop", l.job.Name, at(l.now)))
+			f.Must(f.DeleteJob(f.Context(), "shop", l.job.Name, fixture.At(l.now)))
 		}
 	})
 }
 
 func (l *life) put() {
-	l.must(l.PutJob(l.Context(), l.job, at(l.now)))
+	l.Must(l.PutJob(l.Context(), l.job, fixture.At(l.now)))
 	l.gone = false
 }
 
@@ -98,17 +99,17 @@ func (l *life) edit() {
 
 func (l *life) pause(paused bool) {
 	if !l.gone {
-		l.must(l.PauseJob(l.Context(), "shop", l.job.Name, "", paused, at(l.now)))
+		l.Must(l.PauseJob(l.Context(), "shop", l.job.Name, "", paused, fixture.At(l.now)))
 	}
 }
 
 // next returns the claim of the next fire, if that is due within lead.
 func (l *life) next(lead time.Duration) (a dispatcher.Advance, found bool) {
-	for _, d := range l.dueAll(l.now.Add(lead)) {
+	for _, d := range l.DueAll(l.now.Add(lead)) {
 		if d.ID != run.TriggerID("shop", l.job.Name, "tick") {
 			continue
 		}
-		a = l.advance(d)
+		a = l.Advance(d)
 		a.Then, _ = l.schedule(d.ID).Next(d.NextFireTime)
 		return a, true
 	}
@@ -117,23 +118,23 @@ func (l *life) next(lead time.Duration) (a dispatcher.Advance, found bool) {
 
 // schedule is that of the trigger, as a node evaluates it.
 func (l *life) schedule(trigger int64) *schedule.Schedule {
-	v := l.version(trigger)
+	v := l.Version(trigger)
 	_, all, err := l.AppCalendars(l.Context(), "shop")
-	l.must(err)
+	l.Must(err)
 	if v.Calendar != "" {
 		v.Spec.Calendar, err = dispatcher.CompileCalendars(all).Find(v.Calendar)
-		l.must(err)
+		l.Must(err)
 	}
 	s, err := schedule.Parse(v.Spec)
-	l.must(err)
+	l.Must(err)
 	return s
 }
 
 // fire claims the next fire, a little ahead of its instant perhaps.
 func (l *life) fire(lead time.Duration) {
 	if a, found := l.next(lead); found {
-		batch := dispatcher.ClaimBatch{Node: nodeA, Token: l.token(), Lead: lead, Advances: []dispatcher.Advance{a}, Now: l.now}
-		l.must(l.Claim(l.Context(), batch))
+		batch := dispatcher.ClaimBatch{Node: fixture.NodeA, Token: l.NextToken(), Lead: lead, Advances: []dispatcher.Advance{a}, Now: l.now}
+		l.Must(l.Claim(l.Context(), batch))
 	}
 }
 
@@ -145,27 +146,28 @@ func (l *life) miss() {
 	}
 	s := l.schedule(a.TriggerID)
 	last, count, next, err := dispatcher.Missed(s, a.Next, l.now)
-	l.must(err)
+	l.Must(err)
 	a.Then = time.Time{}
 	if next != nil {
 		a.Then = *next
 	}
-	l.must(l.Settle(l.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: l.now, Settlements: []dispatcher.Settlement{
-		{Advance: a, To: last, Count: count, Decision: dispatcher.DecisionSkip, Reason: "late"},
-	}}))
+	l.Must(l.Settle(l.Context(), dispatcher.SettleBatch{Node: fixture.NodeA, Token: fixture.Token1, Now: l.now,
+		Settlements: []dispatcher.Settlement{
+			{Advance: a, To: last, Count: count, Decision: dispatcher.DecisionSkip, Reason: "late"},
+		}}))
 }
 
 func (l *life) check() {
 	page, err := verify.Ledger(l.Context(), l.Store, verify.Query{
 		App: "shop", Now: l.now.Add(10 * time.Second), Page: input.Page{Limit: 1, Cursor: l.job.Name + "@0"},
 	})
-	l.must(err)
+	l.Must(err)
 	if len(page.Items) == 0 || page.Items[0].Job != l.job.Name {
 		l.r.Fatalf("the audit of %s holds %+v", l.job.Name, page.Items)
 	}
 	for _, item := range page.Items {
 		if item.Unexplained > 0 || item.Unchecked != "" || item.Scheduled != item.Runs+item.Misfired+item.Open {
-			l.r.Fatalf("at %s: %+v", l.now.Sub(t0), item)
+			l.r.Fatalf("at %s: %+v", l.now.Sub(fixture.T0), item)
 		}
 		if item.Job == l.job.Name {
 			l.checkStrip(item)
@@ -179,7 +181,7 @@ func (l *life) checkStrip(verified verify.Trigger) {
 	found, err := verify.Strip(l.Context(), l.Store, view.StripQuery{
 		App: "shop", Job: l.job.Name, Trigger: "tick", Past: view.MostStripPast, Next: 20, Now: now,
 	})
-	l.must(err)
+	l.Must(err)
 	l.agree(l.job.Name, found, now)
 	runs, missed, open := 0, 0, 0
 	for _, cell := range found.Cells {
@@ -194,7 +196,7 @@ func (l *life) checkStrip(verified verify.Trigger) {
 		}
 	}
 	if len(found.Cells) < view.MostStripPast && (runs != verified.Runs || missed != verified.Misfired || open != verified.Open) {
-		l.r.Fatalf("at %s: the strip has %d runs, %d missed and %d open fires, verify %+v: %+v", l.now.Sub(t0), runs, missed, open,
+		l.r.Fatalf("at %s: the strip has %d runs, %d missed and %d open fires, verify %+v: %+v", l.now.Sub(fixture.T0), runs, missed, open,
 			verified, found.Cells)
 	}
 }

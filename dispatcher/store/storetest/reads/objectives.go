@@ -1,4 +1,4 @@
-package storetest
+package reads
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
 // objectiveTests are those of what is counted for objectives.
@@ -32,65 +33,47 @@ func objectiveTests() tests {
 	}
 }
 
-// punctual stores a job "tick" that fires each minute from t0 on, of which 90 % are to begin within a second.
-func (f *fixture) punctual(within time.Duration) dispatcher.Job {
-	f.Helper()
-	j := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
-	j.Objective = &dispatcher.Objective{Within: input.Duration(within), Of: "90%"}
-	return f.put(j, t0)
-}
-
-// roll counts all that there is to count at now.
-func (f *fixture) roll(now time.Time) {
-	f.Helper()
-	for more := true; more; {
-		rolled, err := f.RollUpObjectives(f.Context(), 2, now)
-		f.must(err)
-		more = rolled.More
-	}
-}
-
 // counted returns what is counted of a job: good, late, missed, pending.
-func (f *fixture) counted(name string) [4]int64 {
+func (f *wing) counted(name string) [4]int64 {
 	f.Helper()
 	s, err := f.ObjectiveStatus(f.Context(), "shop", name)
-	f.must(err)
+	f.Must(err)
 	return [4]int64{s.Good, s.Late, s.Missed, s.Pending}
 }
 
 // began records that a run succeeded in an attempt that began so long after its scheduled time.
-func (f *fixture) began(held run.HeldRun, late time.Duration) {
+func (f *wing) began(held run.HeldRun, late time.Duration) {
 	f.Helper()
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, outcome(held.ScheduledAt.Add(late)))}))
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(held, fixture.Outcome(held.ScheduledAt.Add(late)))}))
 }
 
-func testObjectiveCounts(t *testing.T, f *fixture) {
-	f.punctual(time.Second)
+func testObjectiveCounts(t *testing.T, f *wing) {
+	f.Punctual(time.Second)
 	runs := make([]run.HeldRun, 8)
 	for i := range runs {
-		runs[i] = f.claimNext(run.Token(1000 + i))
+		runs[i] = f.ClaimNext(run.Token(1000 + i))
 	}
 	for i, late := range []time.Duration{0, 500 * time.Millisecond, time.Second, 1001 * time.Millisecond} {
 		f.began(runs[i], late)
 	}
-	f.must(f.CancelRun(f.Context(), runs[7].String(), at(minutes(9)))) // nobody knows whether it has begun
-	f.settleAll("tick", minutes(15))                                   // 9 to 15
-	f.roll(minutes(16))
-	f.expect("counted up to minute 15", f.counted("tick"), [4]int64{3, 1, 7, 3})
+	f.Must(f.CancelRun(f.Context(), runs[7].String(), fixture.At(fixture.Minutes(9)))) // nobody knows whether it has begun
+	f.SettleAll("tick", fixture.Minutes(15))                                           // 9 to 15
+	f.Roll(fixture.Minutes(16))
+	f.Expect("counted up to minute 15", f.counted("tick"), [4]int64{3, 1, 7, 3})
 	f.began(runs[4], 0)
 	f.began(runs[5], time.Minute)
-	f.roll(minutes(16))
-	f.expect("nothing more at the same time", f.counted("tick"), [4]int64{3, 1, 7, 3})
-	f.settleAll("tick", minutes(20))
-	f.roll(minutes(21))
+	f.Roll(fixture.Minutes(16))
+	f.Expect("nothing more at the same time", f.counted("tick"), [4]int64{3, 1, 7, 3})
+	f.SettleAll("tick", fixture.Minutes(20))
+	f.Roll(fixture.Minutes(21))
 	got := f.counted("tick")
-	f.expect("pending, missed and late", [3]int64{got[1], got[2], got[3]}, [3]int64{2, 12, 1})
+	f.Expect("pending, missed and late", [3]int64{got[1], got[2], got[3]}, [3]int64{2, 12, 1})
 	f.began(runs[6], 0)
-	f.settleAll("tick", minutes(25))
-	f.roll(minutes(26))
+	f.SettleAll("tick", fixture.Minutes(25))
+	f.Roll(fixture.Minutes(26))
 	status, err := f.ObjectiveStatus(f.Context(), "shop", "tick")
-	f.must(err)
-	if status.Pending != 0 || status.Missed != 17 || !status.To.Equal(minutes(25)) {
+	f.Must(err)
+	if status.Pending != 0 || status.Missed != 17 || !status.To.Equal(fixture.Minutes(25)) {
 		t.Errorf("status %+v, want nothing pending, 17 missed, up to minute 25", status)
 	}
 	if burns, why := status.Burns(); !burns {
@@ -99,176 +82,177 @@ func testObjectiveCounts(t *testing.T, f *fixture) {
 }
 
 // A fire that came late and was refused as stale is no late fire: a newer one had been done. One that came in time is good.
-func testObjectiveSuperseded(_ *testing.T, f *fixture) {
-	f.punctual(time.Second)
+func testObjectiveSuperseded(_ *testing.T, f *wing) {
+	f.Punctual(time.Second)
 	for i, late := range []time.Duration{0, time.Minute, 2 * time.Minute} {
-		held := f.claimNext(run.Token(1000 + i))
-		o := superseded(held.ScheduledAt.Add(late))
+		held := f.ClaimNext(run.Token(1000 + i))
+		o := fixture.Superseded(held.ScheduledAt.Add(late))
 		if i == 2 { // pending first, and counted when it ends
-			f.roll(minutes(4))
+			f.Roll(fixture.Minutes(4))
 		}
-		f.must(f.Record(f.Context(), []dispatcher.Record{record(held, o)}))
+		f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(held, o)}))
 	}
-	f.settleAll("tick", minutes(5))
-	f.roll(minutes(6))
-	f.expect("counted", f.counted("tick"), [4]int64{1, 0, 2, 0})
+	f.SettleAll("tick", fixture.Minutes(5))
+	f.Roll(fixture.Minutes(6))
+	f.Expect("counted", f.counted("tick"), [4]int64{1, 0, 2, 0})
 }
 
-func testObjectiveRetries(_ *testing.T, f *fixture) {
-	f.punctual(time.Second)
-	first := f.claimNext(token1)
-	f.again(first, failure(first.ScheduledAt), failedUntil(first.ScheduledAt.Add(time.Minute)))
-	second := f.claimNext(token2)
-	f.again(second, failure(second.ScheduledAt.Add(2*time.Second)), failedUntil(second.ScheduledAt.Add(time.Minute)))
-	f.settleAll("tick", minutes(15))
-	f.roll(minutes(16)) // both are pending, and their first attempts are over
-	f.expect("counted before the runs end", f.counted("tick"), [4]int64{1, 1, 13, 0})
-	for _, held := range f.adoptRetries(minutes(20)) {
+func testObjectiveRetries(_ *testing.T, f *wing) {
+	f.Punctual(time.Second)
+	first := f.ClaimNext(fixture.Token1)
+	f.Again(first, fixture.Failure(first.ScheduledAt), fixture.FailedUntil(first.ScheduledAt.Add(time.Minute)))
+	second := f.ClaimNext(fixture.Token2)
+	f.Again(second, fixture.Failure(second.ScheduledAt.Add(2*time.Second)), fixture.FailedUntil(second.ScheduledAt.Add(time.Minute)))
+	f.SettleAll("tick", fixture.Minutes(15))
+	f.Roll(fixture.Minutes(16)) // both are pending, and their first attempts are over
+	f.Expect("counted before the runs end", f.counted("tick"), [4]int64{1, 1, 13, 0})
+	for _, held := range f.AdoptRetries(fixture.Minutes(20)) {
 		f.began(held, 10*time.Minute)
 	}
-	f.settleAll("tick", minutes(25))
-	f.roll(minutes(26))
-	f.expect("counted after the runs have ended", f.counted("tick"), [4]int64{1, 1, 23, 0})
+	f.SettleAll("tick", fixture.Minutes(25))
+	f.Roll(fixture.Minutes(26))
+	f.Expect("counted after the runs have ended", f.counted("tick"), [4]int64{1, 1, 23, 0})
 }
 
-func testObjectiveOwed(_ *testing.T, f *fixture) {
-	j := f.punctual(time.Second)
+func testObjectiveOwed(_ *testing.T, f *wing) {
+	j := f.Punctual(time.Second)
 	two := j
-	two.Triggers = map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(1)), "tock": every(time.Minute, minutes(1))}
-	f.must(f.PutJob(f.Context(), two, at(t0)))
+	two.Triggers = map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.Minutes(1)),
+		"tock": fixture.Every(time.Minute, fixture.Minutes(1))}
+	f.Must(f.PutJob(f.Context(), two, fixture.At(fixture.T0)))
 	for range 20 { // only one trigger fires; the other is paused
-		for _, d := range f.dueAll(minutes(24)) {
+		for _, d := range f.DueAll(fixture.Minutes(24)) {
 			if d.ID == two.TriggerKey("tick") {
-				f.began(f.claim(f.advance(d))[0], 0)
+				f.began(f.ClaimAll(f.Advance(d))[0], 0)
 			}
 		}
 	}
-	f.must(f.PauseJob(f.Context(), "shop", "tick", "tock", true, at(minutes(20))))
-	f.roll(minutes(21))
-	f.expect("what one trigger owes does not hold the other", f.counted("tick"), [4]int64{19, 0, 0, 0})
-	f.must(f.PauseJob(f.Context(), "shop", "tick", "tock", false, at(minutes(22))))
-	for _, d := range f.dueAll(minutes(5)) { // a late claim, of a fire from before
+	f.Must(f.PauseJob(f.Context(), "shop", "tick", "tock", true, fixture.At(fixture.Minutes(20))))
+	f.Roll(fixture.Minutes(21))
+	f.Expect("what one trigger owes does not hold the other", f.counted("tick"), [4]int64{19, 0, 0, 0})
+	f.Must(f.PauseJob(f.Context(), "shop", "tick", "tock", false, fixture.At(fixture.Minutes(22))))
+	for _, d := range f.DueAll(fixture.Minutes(5)) { // a late claim, of a fire from before
 		if d.ID == two.TriggerKey("tock") {
-			f.began(f.claim(f.advance(d))[0], 20*time.Minute)
+			f.began(f.ClaimAll(f.Advance(d))[0], 20*time.Minute)
 		}
 	}
-	f.roll(minutes(27))
-	f.expect("a fire from before is counted", f.counted("tick"), [4]int64{20, 1, 0, 0})
+	f.Roll(fixture.Minutes(27))
+	f.Expect("a fire from before is counted", f.counted("tick"), [4]int64{20, 1, 0, 0})
 }
 
-func testObjectiveOfDelays(_ *testing.T, f *fixture) {
-	j := job("tick", map[string]dispatcher.Trigger{"tick": {
+func testObjectiveOfDelays(_ *testing.T, f *wing) {
+	j := fixture.Job("tick", map[string]dispatcher.Trigger{"tick": {
 		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true,
 			MisfireAfter: dispatcher.DefaultMisfireAfter},
 	}})
 	j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "90%"}
-	f.put(j, t0)
-	first := f.claimNext(token1)
-	f.roll(minutes(16))
-	f.expect("while the run is under way", f.counted("tick"), [4]int64{0, 0, 0, 1})
+	f.Put(j, fixture.T0)
+	first := f.ClaimNext(fixture.Token1)
+	f.Roll(fixture.Minutes(16))
+	f.Expect("while the run is under way", f.counted("tick"), [4]int64{0, 0, 0, 1})
 	f.began(first, 0)
-	f.roll(minutes(21))
-	f.expect("when it has ended", f.counted("tick"), [4]int64{1, 0, 0, 0})
+	f.Roll(fixture.Minutes(21))
+	f.Expect("when it has ended", f.counted("tick"), [4]int64{1, 0, 0, 0})
 	ended := first.ScheduledAt.Add(time.Second)
 	next := ended.Add(time.Minute) // long ago, as no node was there to schedule it
-	f.must(f.ScheduleNext(f.Context(), []dispatcher.DelayedFire{{
-		TriggerID: first.TriggerID, Revision: revisionOf(f, "tick"), Prev: first.ScheduledAt, Anchor: ended, Next: next, Due: next,
+	f.Must(f.ScheduleNext(f.Context(), []dispatcher.DelayedFire{{
+		TriggerID: first.TriggerID, Revision: f.RevisionOf("tick"), Prev: first.ScheduledAt, Anchor: ended, Next: next, Due: next,
 	}}))
-	f.began(f.claimNext(token2), 20*time.Minute)
-	f.roll(minutes(26))
-	f.expect("when the next one has run late", f.counted("tick"), [4]int64{1, 1, 0, 0})
+	f.began(f.ClaimNext(fixture.Token2), 20*time.Minute)
+	f.Roll(fixture.Minutes(26))
+	f.Expect("when the next one has run late", f.counted("tick"), [4]int64{1, 1, 0, 0})
 }
 
-func testObjectiveChanged(_ *testing.T, f *fixture) {
-	j := f.punctual(time.Second)
+func testObjectiveChanged(_ *testing.T, f *wing) {
+	j := f.Punctual(time.Second)
 	for range 5 {
-		f.began(f.claimNext(f.token()), 3*time.Second)
+		f.began(f.ClaimNext(f.NextToken()), 3*time.Second)
 	}
-	f.settleAll("tick", minutes(15))
-	f.roll(minutes(16))
-	f.expect("within 1s", f.counted("tick"), [4]int64{0, 5, 10, 0})
+	f.SettleAll("tick", fixture.Minutes(15))
+	f.Roll(fixture.Minutes(16))
+	f.Expect("within 1s", f.counted("tick"), [4]int64{0, 5, 10, 0})
 	j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "95%"}
-	f.put(j, minutes(16))
-	f.expect("another share", f.counted("tick"), [4]int64{0, 5, 10, 0})
+	f.Put(j, fixture.Minutes(16))
+	f.Expect("another share", f.counted("tick"), [4]int64{0, 5, 10, 0})
 	j.Objective = &dispatcher.Objective{Within: input.Duration(5 * time.Second), Of: "95%"}
-	f.put(j, minutes(16))
-	f.expect("within 5s, at once", f.counted("tick"), [4]int64{})
-	f.roll(minutes(16))
-	f.expect("within 5s", f.counted("tick"), [4]int64{5, 0, 10, 0})
+	f.Put(j, fixture.Minutes(16))
+	f.Expect("within 5s, at once", f.counted("tick"), [4]int64{})
+	f.Roll(fixture.Minutes(16))
+	f.Expect("within 5s", f.counted("tick"), [4]int64{5, 0, 10, 0})
 }
 
-func testObjectiveRemoved(t *testing.T, f *fixture) {
-	j := f.punctual(time.Second)
-	f.began(f.claimNext(token1), 0)
-	f.settleAll("tick", minutes(15))
-	f.roll(minutes(16))
+func testObjectiveRemoved(t *testing.T, f *wing) {
+	j := f.Punctual(time.Second)
+	f.began(f.ClaimNext(fixture.Token1), 0)
+	f.SettleAll("tick", fixture.Minutes(15))
+	f.Roll(fixture.Minutes(16))
 	objective := j.Objective
 	j.Objective = nil
-	f.put(j, minutes(17))
+	f.Put(j, fixture.Minutes(17))
 	if _, err := f.ObjectiveStatus(f.Context(), "shop", "tick"); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("objective of a job that has none: got %v, want ErrNotFound", err)
 	}
-	f.roll(minutes(26))
+	f.Roll(fixture.Minutes(26))
 	j.Objective = objective
-	f.put(j, minutes(27))
-	f.expect("declared again", f.counted("tick"), [4]int64{})
-	f.roll(minutes(27))
-	f.expect("counted again", f.counted("tick"), [4]int64{1, 0, 14, 0})
+	f.Put(j, fixture.Minutes(27))
+	f.Expect("declared again", f.counted("tick"), [4]int64{})
+	f.Roll(fixture.Minutes(27))
+	f.Expect("counted again", f.counted("tick"), [4]int64{1, 0, 14, 0})
 }
 
-func testObjectiveOfHistory(t *testing.T, f *fixture) {
-	j := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Hour, t0.Add(time.Minute))})
-	f.put(j, t0)
+func testObjectiveOfHistory(t *testing.T, f *wing) {
+	j := fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Hour, fixture.T0.Add(time.Minute))})
+	f.Put(j, fixture.T0)
 	for range 50 {
-		due := f.dueAll(t0.Add(100 * time.Hour))
-		f.began(f.claim(f.advance(due[0]))[0], 0)
+		due := f.DueAll(fixture.T0.Add(100 * time.Hour))
+		f.began(f.ClaimAll(f.Advance(due[0]))[0], 0)
 	}
 	j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"}
-	now := t0.Add(49*time.Hour + 10*time.Minute)
-	f.put(j, now)
+	now := fixture.T0.Add(49*time.Hour + 10*time.Minute)
+	f.Put(j, now)
 	rolled, err := f.RollUpObjectives(f.Context(), 10, now)
-	f.must(err)
+	f.Must(err)
 	if first := f.counted("tick"); !rolled.More || first[0] > 2 {
 		t.Errorf("the first step counted %v, more: %t; want an hour of the history at most", first, rolled.More)
 	}
-	f.roll(now)
-	f.expect("counted", f.counted("tick"), [4]int64{50, 0, 0, 0})
+	f.Roll(now)
+	f.Expect("counted", f.counted("tick"), [4]int64{50, 0, 0, 0})
 }
 
-func testObjectivePages(_ *testing.T, f *fixture) {
-	f.inCheck()
-	f.punctual(time.Second)
+func testObjectivePages(_ *testing.T, f *wing) {
+	f.InCheck()
+	f.Punctual(time.Second)
 	runs := make([]run.HeldRun, 1300)
 	for i := range runs {
-		runs[i] = f.claimNext(run.Token(1000 + i))
+		runs[i] = f.ClaimNext(run.Token(1000 + i))
 	}
 	now := runs[1299].ScheduledAt.Add(10 * time.Minute)
-	f.settleAll("tick", now)
-	f.roll(now)
+	f.SettleAll("tick", now)
+	f.Roll(now)
 	got := f.counted("tick")
-	f.expect("pending", got[3], int64(1300))
+	f.Expect("pending", got[3], int64(1300))
 	for _, held := range runs {
 		f.began(held, 0)
 	}
 	now = now.Add(5 * time.Minute)
-	f.settleAll("tick", now)
-	f.roll(now)
+	f.SettleAll("tick", now)
+	f.Roll(now)
 	got = f.counted("tick")
-	f.expect("good and pending", [2]int64{got[0], got[3]}, [2]int64{1300, 0})
+	f.Expect("good and pending", [2]int64{got[0], got[3]}, [2]int64{1300, 0})
 }
 
-func testObjectivesListed(t *testing.T, f *fixture) {
+func testObjectivesListed(t *testing.T, f *wing) {
 	for _, name := range []string{"c", "a", "b", "none"} {
-		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+		j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
 		if name != "none" {
 			j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99%"}
 		}
-		f.put(j, t0)
+		f.Put(j, fixture.T0)
 	}
 	var names []string
 	for cursor := ""; ; {
 		page, err := f.ObjectiveStatuses(f.Context(), "shop", input.Page{Limit: 2, Cursor: cursor})
-		f.must(err)
+		f.Must(err)
 		if len(page) == 0 {
 			break
 		}
@@ -276,41 +260,41 @@ func testObjectivesListed(t *testing.T, f *fixture) {
 			names, cursor = append(names, s.Job), s.Job
 		}
 	}
-	f.expect("names", names, []string{"a", "b", "c"})
+	f.Expect("names", names, []string{"a", "b", "c"})
 	if _, err := f.ObjectiveStatuses(f.Context(), "nowhere", input.Page{Limit: 2}); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("objectives of an app that does not exist: %v, want ErrNotFound", err)
 	}
 }
 
-func testObjectiveRetention(t *testing.T, f *fixture) {
-	f.inCheck()
-	f.punctual(time.Second)
-	f.began(f.claimNext(token1), 0)
-	f.settleAll("tick", minutes(15))
-	f.roll(minutes(16))
-	later := t0.Add(dispatcher.ObjectiveWindow + 2*time.Hour)
-	f.settleAll("tick", later)
-	f.roll(later)
+func testObjectiveRetention(t *testing.T, f *wing) {
+	f.InCheck()
+	f.Punctual(time.Second)
+	f.began(f.ClaimNext(fixture.Token1), 0)
+	f.SettleAll("tick", fixture.Minutes(15))
+	f.Roll(fixture.Minutes(16))
+	later := fixture.T0.Add(dispatcher.ObjectiveWindow + 2*time.Hour)
+	f.SettleAll("tick", later)
+	f.Roll(later)
 	status, err := f.ObjectiveStatus(f.Context(), "shop", "tick")
-	f.must(err)
-	if status.Good != 0 || !status.From.After(t0) {
+	f.Must(err)
+	if status.Good != 0 || !status.From.After(fixture.T0) {
 		t.Errorf("status %+v, want nothing of the time before the window", status)
 	}
 }
 
 // testObjectiveModel lets fires, retries, misfires, cancellations and counting follow each other at random: when all
 // has ended, what is counted is what the ledger says, whenever it was counted.
-func testObjectiveModel(_ *testing.T, f *fixture) {
-	f.putCalendar(closed("12-24"), t0)
+func testObjectiveModel(_ *testing.T, f *wing) {
+	f.DeclareCalendar(fixture.Closed("12-24"), fixture.T0)
 	born := 0
 	rapid.Check(f.T, func(r *rapid.T) {
 		born++
-		j := job(fmt.Sprintf("job-%d", born), map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})
+		j := fixture.Job(fmt.Sprintf("job-%d", born), map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0)})
 		j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99%"}
 		if rapid.Bool().Draw(r, "slots") {
 			j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyAllow, 1000
 		}
-		l := &life{fixture: f, r: r, now: t0, job: j}
+		l := &life{wing: f, r: r, now: fixture.T0, job: j}
 		l.put()
 		open := map[string]run.HeldRun{}
 		steps := map[string]func(){
@@ -320,8 +304,9 @@ func testObjectiveModel(_ *testing.T, f *fixture) {
 			"fire": func() {
 				if a, found := l.next(0); found {
 					a.Live = j.MaxConcurrency > 0
-					won, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Advances: []dispatcher.Advance{a}, Now: l.now})
-					f.must(err)
+					won, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: fixture.NodeA, Token: f.NextToken(), Advances: []dispatcher.Advance{a},
+						Now: l.now})
+					f.Must(err)
 					for _, held := range won {
 						open[held.String()] = held
 					}
@@ -334,24 +319,24 @@ func testObjectiveModel(_ *testing.T, f *fixture) {
 			},
 			"fail": func() {
 				if held, some := takeAny(open); some {
-					f.again(held, failure(held.ScheduledAt.Add(time.Duration(rapid.Int64Range(0, 2000).Draw(r, "late"))*time.Millisecond)),
-						failedUntil(l.now))
+					f.Again(held, fixture.Failure(held.ScheduledAt.Add(time.Duration(rapid.Int64Range(0, 2000).Draw(r, "late"))*time.Millisecond)),
+						fixture.FailedUntil(l.now))
 				}
 			},
 			"retry": func() {
-				for _, held := range f.adoptRetries(l.now) {
+				for _, held := range f.AdoptRetries(l.now) {
 					open[held.String()] = held
 				}
 			},
 			"cancel": func() {
 				if held, some := takeAny(open); some {
-					f.must(f.CancelRun(f.Context(), held.String(), at(l.now)))
+					f.Must(f.CancelRun(f.Context(), held.String(), fixture.At(l.now)))
 				}
 			},
 			"miss":  l.miss,
 			"pause": func() { l.pause(rapid.Bool().Draw(r, "paused")) },
 			"edit":  l.edit,
-			"roll":  func() { f.must(f.RollUpObjectives(f.Context(), 1000, l.now)) },
+			"roll":  func() { f.Must(f.RollUpObjectives(f.Context(), 1000, l.now)) },
 		}
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
 			steps[rapid.SampledFrom([]string{"wait", "wait", "fire", "fire", "fire", "end", "end", "fail", "retry", "cancel", "miss", "pause",
@@ -366,15 +351,15 @@ func testObjectiveModel(_ *testing.T, f *fixture) {
 		for range 3 {
 			l.miss()
 		}
-		f.must(f.DeleteJob(f.Context(), "shop", j.Name, at(l.now))) // what is owed is settled with that
+		f.Must(f.DeleteJob(f.Context(), "shop", j.Name, fixture.At(l.now))) // what is owed is settled with that
 		l.put()
 		l.now = l.now.Add(10 * time.Minute)
 		l.miss()
-		f.roll(l.now)
+		f.Roll(l.now)
 		if diff := cmp.Diff(f.direct(j.Name, l.now), f.counted(j.Name)); diff != "" {
 			r.Fatalf("counted is not what the ledger says (-ledger +counted):\n%s", diff)
 		}
-		f.must(f.DeleteJob(f.Context(), "shop", j.Name, at(l.now)))
+		f.Must(f.DeleteJob(f.Context(), "shop", j.Name, fixture.At(l.now)))
 	})
 }
 
@@ -388,16 +373,16 @@ func takeAny(runs map[string]run.HeldRun) (run.HeldRun, bool) {
 }
 
 // direct counts the fires of a job in the ledger, one by one.
-func (f *fixture) direct(name string, now time.Time) (counts [4]int64) {
+func (f *wing) direct(name string, now time.Time) (counts [4]int64) {
 	f.Helper()
 	status, err := f.ObjectiveStatus(f.Context(), "shop", name)
-	f.must(err)
+	f.Must(err)
 	query := dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1000}}
 	runs, err := f.Runs(f.Context(), query)
-	f.must(err)
+	f.Must(err)
 	for _, listed := range runs {
 		r, err := f.Store.Run(f.Context(), listed.ID)
-		f.must(err)
+		f.Must(err)
 		start := r.StartedAt
 		if r.Attempt > 1 && r.Attempts[0].Attempt == 1 {
 			start = &r.Attempts[0].StartedAt
@@ -415,7 +400,7 @@ func (f *fixture) direct(name string, now time.Time) (counts [4]int64) {
 		}
 	}
 	misfires, err := f.Misfires(f.Context(), query)
-	f.must(err)
+	f.Must(err)
 	for _, m := range misfires {
 		if m.From.Before(status.To) {
 			counts[2] += int64(m.Count)

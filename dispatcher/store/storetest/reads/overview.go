@@ -1,4 +1,4 @@
-package storetest
+package reads
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -38,12 +39,12 @@ func overviewTests() tests {
 }
 
 // summaries lists jobs as APP/NAME, page after page.
-func (f *fixture) summaries(query dispatcher.JobQuery) string {
+func (f *wing) summaries(query dispatcher.JobQuery) string {
 	f.Helper()
 	var all []string
 	for range 100 {
 		found, next, err := f.JobSummaries(f.Context(), query)
-		f.must(err)
+		f.Must(err)
 		for _, s := range found {
 			all = append(all, s.App+"/"+s.Name)
 		}
@@ -57,61 +58,50 @@ func (f *fixture) summaries(query dispatcher.JobQuery) string {
 }
 
 // summary returns the summary of a job.
-func (f *fixture) summaryOf(name string) dispatcher.JobSummary {
+func (f *wing) summaryOf(name string) dispatcher.JobSummary {
 	f.Helper()
 	found, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Apps: []string{"shop"}, Name: name, Page: input.Page{Limit: 10}})
-	f.must(err)
+	f.Must(err)
 	if len(found) != 1 {
 		f.Fatalf("got %d summaries of %s, want one", len(found), name)
 	}
 	return found[0]
 }
 
-// putIn stores a job in an app.
-func (f *fixture) putIn(app, name string, change func(*dispatcher.Job)) dispatcher.Job {
-	f.Helper()
-	j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Hour, t0.Add(time.Hour))})
-	j.App = app
-	if change != nil {
-		change(&j)
-	}
-	return f.put(j, t0)
-}
-
-func testSummaries(t *testing.T, f *fixture) {
-	f.putApp("billing")
-	f.putIn("shop", "a", func(j *dispatcher.Job) {
+func testSummaries(t *testing.T, f *wing) {
+	f.DeclareApp("billing")
+	f.PutIn("shop", "a", func(j *dispatcher.Job) {
 		j.Description, j.Labels = "first", input.Labels{"team": "x"}
-		j.Triggers["late"] = every(time.Hour, t0.Add(2*time.Hour))
+		j.Triggers["late"] = fixture.Every(time.Hour, fixture.T0.Add(2*time.Hour))
 		j.Target.Webhook.URL = "https://API.example.com:8443/x"
 	})
-	f.putIn("billing", "z", func(j *dispatcher.Job) { j.Target.Webhook.URL = "http://[::1]:80/x" })
-	paused, err := f.PauseJob(f.Context(), "billing", "z", "", true, input.Change{Actor: "ann", Reason: "why", Now: t0})
-	f.must(err)
-	f.putIn("shop", "gone", nil)
-	f.must(f.DeleteJob(f.Context(), "shop", "gone", at(t0)))
+	f.PutIn("billing", "z", func(j *dispatcher.Job) { j.Target.Webhook.URL = "http://[::1]:80/x" })
+	paused, err := f.PauseJob(f.Context(), "billing", "z", "", true, input.Change{Actor: "ann", Reason: "why", Now: fixture.T0})
+	f.Must(err)
+	f.PutIn("shop", "gone", nil)
+	f.Must(f.DeleteJob(f.Context(), "shop", "gone", fixture.At(fixture.T0)))
 
 	found, next, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: input.Page{Limit: 10}})
-	f.must(err)
+	f.Must(err)
 	want := []dispatcher.JobSummary{{
 		App: "billing", Name: "z", State: dispatcher.JobPaused, Enabled: true, Paused: true, Pause: paused.Pause, Revision: 2,
 		Target: target.TargetSummary{Kind: target.KindWebhook, Name: "[::1]"}, Triggers: 1,
 	}, {
 		App: "shop", Name: "a", Description: "first", Labels: input.Labels{"team": "x"}, State: dispatcher.JobExecuting, Enabled: true,
 		Revision: 1, Target: target.TargetSummary{Kind: target.KindWebhook, Name: "api.example.com:8443"}, Triggers: 2,
-		NextFireTime: new(t0.Add(time.Hour)),
+		NextFireTime: new(fixture.T0.Add(time.Hour)),
 	}}
 	if diff := cmp.Diff(want, found); diff != "" || next != "" {
 		t.Errorf("summaries, and next %q (-want +got):\n%s", next, diff)
 	}
 }
 
-func testSummariesSelected(t *testing.T, f *fixture) {
-	f.putApp("billing")
-	f.putIn("shop", "report_eu", func(j *dispatcher.Job) { j.Labels = input.Labels{"team": "x"} })
-	f.putIn("shop", "report-us", func(j *dispatcher.Job) { j.Enabled = false })
-	f.putIn("billing", "report_eu", nil)
-	f.putIn("billing", "other", func(j *dispatcher.Job) { j.Target.Webhook.URL = "https://other.example.com/" })
+func testSummariesSelected(t *testing.T, f *wing) {
+	f.DeclareApp("billing")
+	f.PutIn("shop", "report_eu", func(j *dispatcher.Job) { j.Labels = input.Labels{"team": "x"} })
+	f.PutIn("shop", "report-us", func(j *dispatcher.Job) { j.Enabled = false })
+	f.PutIn("billing", "report_eu", nil)
+	f.PutIn("billing", "other", func(j *dispatcher.Job) { j.Target.Webhook.URL = "https://other.example.com/" })
 	for want, query := range map[string]dispatcher.JobQuery{
 		"billing/other billing/report_eu shop/report-us shop/report_eu":  {},
 		"shop/report-us shop/report_eu":                                  {Apps: []string{"shop"}},
@@ -124,24 +114,24 @@ func testSummariesSelected(t *testing.T, f *fixture) {
 	} {
 		for limit := 1; limit < 4; limit++ {
 			query.Page.Limit = limit
-			f.expect(fmt.Sprintf("%+v", query), f.summaries(query), strings.TrimSpace(want))
+			f.Expect(fmt.Sprintf("%+v", query), f.summaries(query), strings.TrimSpace(want))
 		}
 	}
 }
 
-func testSummaryPages(t *testing.T, f *fixture) {
-	f.putApp("b")
+func testSummaryPages(t *testing.T, f *wing) {
+	f.DeclareApp("b")
 	var want []string
 	for _, app := range []string{"b", "shop"} {
 		for n := range 3 {
 			name := fmt.Sprintf("j%d", n)
-			f.putIn(app, name, nil)
+			f.PutIn(app, name, nil)
 			want = append(want, app+"/"+name)
 		}
 	}
 	for limit := 1; limit < 8; limit++ {
 		query := dispatcher.JobQuery{Page: input.Page{Limit: limit}}
-		f.expect(fmt.Sprintf("pages of %d", limit), f.summaries(query), strings.Join(want, " "))
+		f.Expect(fmt.Sprintf("pages of %d", limit), f.summaries(query), strings.Join(want, " "))
 	}
 	_, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: input.Page{Limit: 1, Cursor: "nothing"}})
 	if err == nil {
@@ -150,37 +140,37 @@ func testSummaryPages(t *testing.T, f *fixture) {
 }
 
 // A result is looked up job by job, so a page looks at 1,000 jobs.
-func testSummariesBounded(t *testing.T, f *fixture) {
-	f.inCheck()
+func testSummariesBounded(t *testing.T, f *wing) {
+	f.InCheck()
 	const jobs = 1_001
 	for n := range jobs {
-		j := job(fmt.Sprintf("j%04d", n), nil)
-		_, _, err := f.PutJob(f.Context(), j, at(t0))
-		f.must(err)
+		j := fixture.Job(fmt.Sprintf("j%04d", n), nil)
+		_, _, err := f.PutJob(f.Context(), j, fixture.At(fixture.T0))
+		f.Must(err)
 	}
-	f.putEvery("z", time.Minute)
-	held := f.fireOf("z")
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, ended(run.Failed, held.ScheduledAt))}))
+	f.PutEvery("z", time.Minute)
+	held := f.FireOf("z")
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(held, fixture.Ended(run.Failed, held.ScheduledAt))}))
 	query := dispatcher.JobQuery{Result: run.Failed, Page: input.Page{Limit: 10}}
 	found, next, err := f.JobSummaries(f.Context(), query)
-	f.must(err)
+	f.Must(err)
 	if len(found) != 0 || next != "shop/j0999" {
 		t.Errorf("the first page has %d jobs and next %q, want none and shop/j0999", len(found), next)
 	}
-	f.expect("all pages", f.summaries(query), "shop/z")
+	f.Expect("all pages", f.summaries(query), "shop/z")
 }
 
-func testSummaryRuns(t *testing.T, f *fixture) {
-	f.deadLetters("tick", run.Failed)
+func testSummaryRuns(t *testing.T, f *wing) {
+	f.DeadLettersOf("tick", run.Failed)
 	failed := f.summaryOf("tick")
 	want := &dispatcher.RunSummary{ID: failed.LatestRun.ID, State: run.Failed, Class: failed.LatestRun.Class,
-		ScheduledAt: t0.Add(time.Minute), EndedAt: failed.LatestRun.EndedAt, Lateness: new(input.Duration(0))}
+		ScheduledAt: fixture.T0.Add(time.Minute), EndedAt: failed.LatestRun.EndedAt, Lateness: new(input.Duration(0))}
 	if diff := cmp.Diff(want, failed.LatestRun); diff != "" || failed.Result != run.Failed || failed.LatestRun.EndedAt == nil {
 		t.Errorf("result %s, latest run (-want +got):\n%s", failed.Result, diff)
 	}
-	f.expect("failed", f.summaries(dispatcher.JobQuery{Result: run.Failed, Page: input.Page{Limit: 1}}), "shop/tick")
+	f.Expect("failed", f.summaries(dispatcher.JobQuery{Result: run.Failed, Page: input.Page{Limit: 1}}), "shop/tick")
 
-	held := f.fireOf("tick")
+	held := f.FireOf("tick")
 	claimed := f.summaryOf("tick")
 	if claimed.LatestRun.ID != held.String() || claimed.LatestRun.State != run.Claimed || claimed.Result != run.Failed {
 		t.Errorf("with a claimed run: %+v after %s", claimed.LatestRun, claimed.Result)
@@ -190,27 +180,27 @@ func testSummaryRuns(t *testing.T, f *fixture) {
 	if done.LatestRun.Lateness == nil || done.LatestRun.Lateness.Std() != 2*time.Second || done.Result != run.Succeeded {
 		t.Errorf("after a late run: %+v, %s, want 2s late and succeeded", done.LatestRun, done.Result)
 	}
-	_, err := f.RequestRun(f.Context(), "shop", "tick", nil, at(t0.Add(time.Hour)))
-	f.must(err)
+	_, err := f.RequestRun(f.Context(), "shop", "tick", nil, fixture.At(fixture.T0.Add(time.Hour)))
+	f.Must(err)
 	if live := f.summaryOf("tick"); live.LatestRun.State != run.Queued || live.LatestRun.EndedAt != nil ||
 		live.Result != run.Succeeded {
 		t.Errorf("with a queued run: %+v after %s", live.LatestRun, live.Result)
 	}
 }
 
-func testHealthOfJobs(t *testing.T, f *fixture) {
-	f.putApp("billing")
-	f.putIn("billing", "other", nil)
-	f.putEvery("tick", time.Minute)
-	f.putIn("shop", "untouched", nil)
-	good := f.fireOf("tick")
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(good, ended(run.Succeeded, good.ScheduledAt))}))
-	bad := f.fireOf("tick")
-	f.must(f.Record(f.Context(), []dispatcher.Record{record(bad, ended(run.Failed, bad.ScheduledAt))}))
+func testHealthOfJobs(t *testing.T, f *wing) {
+	f.DeclareApp("billing")
+	f.PutIn("billing", "other", nil)
+	f.PutEvery("tick", time.Minute)
+	f.PutIn("shop", "untouched", nil)
+	good := f.FireOf("tick")
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(good, fixture.Ended(run.Succeeded, good.ScheduledAt))}))
+	bad := f.FireOf("tick")
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(bad, fixture.Ended(run.Failed, bad.ScheduledAt))}))
 
-	for _, now := range []time.Time{t0.Add(time.Hour), t0.Add(10 * 24 * time.Hour)} {
+	for _, now := range []time.Time{fixture.T0.Add(time.Hour), fixture.T0.Add(10 * 24 * time.Hour)} {
 		jobs, more, err := f.HealthOfJobs(f.Context(), []string{"shop"}, 1, now)
-		f.must(err)
+		f.Must(err)
 		if len(jobs) != 1 || jobs[0].Name != "tick" || more != 1 {
 			t.Fatalf("at %s: got %+v and %d more, want tick and one more", now, jobs, more)
 		}
@@ -220,13 +210,13 @@ func testHealthOfJobs(t *testing.T, f *fixture) {
 			t.Errorf("at %s: tick has result %s and succeeded last at %v, want failed and the first run", now, jobs[0].Result, succeeded)
 		}
 	}
-	both, more, err := f.HealthOfJobs(f.Context(), []string{"shop", "billing", "none", "shop"}, 1, t0.Add(time.Hour))
-	f.must(err)
+	both, more, err := f.HealthOfJobs(f.Context(), []string{"shop", "billing", "none", "shop"}, 1, fixture.T0.Add(time.Hour))
+	f.Must(err)
 	if len(both) != 1 || both[0].App != "billing" || more != 2 {
 		t.Errorf("of two apps: %+v and %d more, want that of billing and two more", both, more)
 	}
-	all, more, err := f.HealthOfJobs(f.Context(), nil, 10, t0.Add(time.Hour))
-	f.must(err)
+	all, more, err := f.HealthOfJobs(f.Context(), nil, 10, fixture.T0.Add(time.Hour))
+	f.Must(err)
 	if len(all) != 3 || all[0].App != "billing" || all[2].LastSuccess != nil || more != 0 {
 		t.Errorf("of all apps: %+v and %d more, want other, tick and untouched without a success, and no more", all, more)
 	}

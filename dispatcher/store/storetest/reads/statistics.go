@@ -1,4 +1,4 @@
-package storetest
+package reads
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -25,20 +26,20 @@ func statisticsTests() tests {
 }
 
 // tally counts all that there is to count at now.
-func (f *fixture) tally(now time.Time) {
+func (f *wing) tally(now time.Time) {
 	f.Helper()
 	for more := true; more; {
 		rolled, err := f.RollUpStatistics(f.Context(), now)
-		f.must(err)
+		f.Must(err)
 		more = rolled.More
 	}
 }
 
 // days returns the statistics of some apps up to now, a line a day.
-func (f *fixture) days(now time.Time, apps ...string) []string {
+func (f *wing) days(now time.Time, apps ...string) []string {
 	f.Helper()
 	found, err := f.Statistics(f.Context(), view.StatisticsQuery{Apps: apps, Now: now})
-	f.must(err)
+	f.Must(err)
 	lines := []string{}
 	for _, d := range found.Days {
 		lines = append(lines, fmt.Sprintf("%s %v, %d attempts, %d missed, %d began late by %s, %s at most, final %v",
@@ -47,7 +48,7 @@ func (f *fixture) days(now time.Time, apps ...string) []string {
 	return lines
 }
 
-func (f *fixture) wantDays(what string, got []string, want ...string) {
+func (f *wing) wantDays(what string, got []string, want ...string) {
 	f.Helper()
 	if want == nil {
 		want = []string{}
@@ -59,118 +60,118 @@ func (f *fixture) wantDays(what string, got []string, want ...string) {
 
 const secondDay = 24 * time.Hour
 
-func testStatistics(t *testing.T, f *fixture) {
-	f.putEvery("tick", time.Minute)
-	f.tally(t0)
-	f.wantDays("before any run", f.days(t0))
+func testStatistics(t *testing.T, f *wing) {
+	f.PutEvery("tick", time.Minute)
+	f.tally(fixture.T0)
+	f.wantDays("before any run", f.days(fixture.T0))
 	runs := make([]run.HeldRun, 6)
 	for i := range runs {
-		runs[i] = f.claimNext(run.Token(1000 + i))
+		runs[i] = f.ClaimNext(run.Token(1000 + i))
 	}
 	for i, late := range []time.Duration{0, 500 * time.Millisecond, time.Second} {
 		f.began(runs[i], late)
 	}
-	f.again(runs[3], failure(runs[3].ScheduledAt.Add(100*time.Millisecond)), failedUntil(runs[3].ScheduledAt.Add(time.Minute)))
-	for _, held := range f.adoptRetries(minutes(20)) {
+	f.Again(runs[3], fixture.Failure(runs[3].ScheduledAt.Add(100*time.Millisecond)), fixture.FailedUntil(runs[3].ScheduledAt.Add(time.Minute)))
+	for _, held := range f.AdoptRetries(fixture.Minutes(20)) {
 		f.began(held, 10*time.Minute)
 	}
-	f.must(f.CancelRun(t.Context(), runs[4].String(), at(minutes(9)))) // it never began
-	f.settleAll("tick", minutes(15))                                   // 7 to 15
-	now := minutes(30)
+	f.Must(f.CancelRun(t.Context(), runs[4].String(), fixture.At(fixture.Minutes(9)))) // it never began
+	f.SettleAll("tick", fixture.Minutes(15))                                           // 7 to 15
+	now := fixture.Minutes(30)
 	first := "2026-05-01 map[cancelled:1 succeeded:4], 6 attempts, 9 missed, 4 began late by 400ms, 1s at most, final false"
 	for range 2 {
 		f.tally(now)
 		f.wantDays("the first day, without what runs still", f.days(now), first)
 	}
 	f.began(runs[5], 2*time.Hour)
-	f.tally(minutes(40))
+	f.tally(fixture.Minutes(40))
 	f.wantDays("what ends after its portion was counted", f.days(now), first)
-	f.tally(t0.Add(secondDay + 20*time.Hour))
+	f.tally(fixture.T0.Add(secondDay + 20*time.Hour))
 	final := "2026-05-01 map[cancelled:1 succeeded:5], 7 attempts, 9 missed, 5 began late by 24m0.32s, 2h0m0s at most, final true"
-	f.wantDays("the day for good", f.days(t0.Add(secondDay+20*time.Hour)), final)
-	f.tally(t0.Add(3 * secondDay))
-	f.wantDays("the same later", f.days(t0.Add(3*secondDay)), final)
-	found, err := f.Statistics(t.Context(), view.StatisticsQuery{From: t0.Add(secondDay), To: t0.Add(2 * secondDay)})
-	f.must(err)
-	if want := t0.Add(3*secondDay - 5*time.Minute); len(found.Days) != 0 || !found.CountedTo.Equal(want) {
+	f.wantDays("the day for good", f.days(fixture.T0.Add(secondDay+20*time.Hour)), final)
+	f.tally(fixture.T0.Add(3 * secondDay))
+	f.wantDays("the same later", f.days(fixture.T0.Add(3*secondDay)), final)
+	found, err := f.Statistics(t.Context(), view.StatisticsQuery{From: fixture.T0.Add(secondDay), To: fixture.T0.Add(2 * secondDay)})
+	f.Must(err)
+	if want := fixture.T0.Add(3*secondDay - 5*time.Minute); len(found.Days) != 0 || !found.CountedTo.Equal(want) {
 		t.Errorf("other days: got %+v, want none, counted up to %s", found, want)
 	}
 }
 
-func testStatisticsOfLateRuns(_ *testing.T, f *fixture) {
-	f.putEvery("tick", time.Minute)
-	f.tally(t0)
-	held := f.claimNext(token1)
-	f.began(held, 30*time.Hour)                         // ends on the second day
-	f.settleAll("tick", t0.Add(secondDay+12*time.Hour)) // so is this decided
-	now := t0.Add(4 * secondDay)
+func testStatisticsOfLateRuns(_ *testing.T, f *wing) {
+	f.PutEvery("tick", time.Minute)
+	f.tally(fixture.T0)
+	held := f.ClaimNext(fixture.Token1)
+	f.began(held, 30*time.Hour)                                 // ends on the second day
+	f.SettleAll("tick", fixture.T0.Add(secondDay+12*time.Hour)) // so is this decided
+	now := fixture.T0.Add(4 * secondDay)
 	f.tally(now)
 	f.wantDays("late", f.days(now),
 		"2026-05-02 map[succeeded:1], 1 attempts, 2159 missed, 1 began late by 30h0m0s, 30h0m0s at most, final true")
 }
 
-func testStatisticsRace(t *testing.T, f *fixture) {
-	f.putEvery("tick", time.Minute)
-	f.tally(t0)
-	f.fireUntil(minutes(40))
-	now := t0.Add(2 * secondDay)
+func testStatisticsRace(t *testing.T, f *wing) {
+	f.PutEvery("tick", time.Minute)
+	f.tally(fixture.T0)
+	f.FireUntil(fixture.Minutes(40))
+	now := fixture.T0.Add(2 * secondDay)
 	var nodes sync.WaitGroup
 	for range 4 {
 		nodes.Go(func() { f.tally(now) })
 	}
 	nodes.Wait()
 	found, err := f.Statistics(t.Context(), view.StatisticsQuery{Now: now})
-	f.must(err)
+	f.Must(err)
 	if len(found.Days) != 1 || found.Days[0].Runs[run.Succeeded] != 40 || !found.Days[0].Final {
 		t.Errorf("got %+v, want 40 runs on one day", found.Days)
 	}
 }
 
-func testStatisticsOfApps(t *testing.T, f *fixture) {
-	f.putEvery("tick", time.Minute)
-	f.putApp("other")
-	f.tally(t0)
-	f.began(f.claimNext(token1), 0)
-	now := minutes(30)
+func testStatisticsOfApps(t *testing.T, f *wing) {
+	f.PutEvery("tick", time.Minute)
+	f.DeclareApp("other")
+	f.tally(fixture.T0)
+	f.began(f.ClaimNext(fixture.Token1), 0)
+	now := fixture.Minutes(30)
 	f.tally(now)
 	one := "2026-05-01 map[succeeded:1], 1 attempts, 0 missed, 1 began late by 0s, 0s at most, final false"
 	f.wantDays("of both", f.days(now, "other", "shop"), one)
 	f.wantDays("of the one", f.days(now, "shop"), one)
 	f.wantDays("of the other", f.days(now, "other"))
 	none, err := f.Statistics(t.Context(), view.StatisticsQuery{Apps: []string{}, Now: now})
-	f.must(err)
+	f.Must(err)
 	if len(none.Days) != 0 {
 		t.Errorf("of no app: got %+v, want nothing", none.Days)
 	}
 }
 
-func testStatisticsOfManualRuns(_ *testing.T, f *fixture) {
-	f.putEvery("tick", time.Minute)
-	f.tally(t0)
-	run, err := f.RequestRun(f.Context(), "shop", "tick", nil, at(minutes(1)))
-	f.must(err)
-	f.must(f.CancelRun(f.Context(), run.ID, at(minutes(2))))
-	now := minutes(30)
+func testStatisticsOfManualRuns(_ *testing.T, f *wing) {
+	f.PutEvery("tick", time.Minute)
+	f.tally(fixture.T0)
+	run, err := f.RequestRun(f.Context(), "shop", "tick", nil, fixture.At(fixture.Minutes(1)))
+	f.Must(err)
+	f.Must(f.CancelRun(f.Context(), run.ID, fixture.At(fixture.Minutes(2))))
+	now := fixture.Minutes(30)
 	f.tally(now)
 	f.wantDays("a manual run has no lateness", f.days(now),
 		"2026-05-01 map[cancelled:1], 0 attempts, 0 missed, 0 began late by 0s, 0s at most, final false")
 }
 
-func testStatisticsKept(_ *testing.T, f *fixture) {
-	f.inCheck()
-	f.putEvery("tick", time.Minute)
-	f.tally(t0)
-	f.began(f.claimNext(token1), 0)
-	f.tally(t0.Add(3 * secondDay))
-	later := t0.Add(60 * secondDay)
-	f.purge(later)
-	of := view.StatisticsQuery{From: t0, To: t0, Now: later}
+func testStatisticsKept(_ *testing.T, f *wing) {
+	f.InCheck()
+	f.PutEvery("tick", time.Minute)
+	f.tally(fixture.T0)
+	f.began(f.ClaimNext(fixture.Token1), 0)
+	f.tally(fixture.T0.Add(3 * secondDay))
+	later := fixture.T0.Add(60 * secondDay)
+	f.PurgeAll(later)
+	of := view.StatisticsQuery{From: fixture.T0, To: fixture.T0, Now: later}
 	found, err := f.Statistics(f.Context(), of)
-	f.must(err)
+	f.Must(err)
 	if len(found.Days) != 1 {
 		f.Errorf("after the history is gone: got %+v, want the day", found.Days)
 	}
-	f.tally(t0.Add(view.StatisticsKept + 5*secondDay))
+	f.tally(fixture.T0.Add(view.StatisticsKept + 5*secondDay))
 	if found, err = f.Statistics(f.Context(), of); err != nil || len(found.Days) != 0 {
 		f.Errorf("after all that time: got %+v, %v, want nothing", found.Days, err)
 	}

@@ -1,0 +1,33 @@
+// Package reads holds the tests of what a store does with what is shown of the ledger..
+package reads
+
+import (
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
+)
+
+// wing is the fixture with what the tests of this wing do to it.
+type wing struct{ *fixture.Fixture }
+
+// tests are some tests of the wing, by name.
+type tests = map[string]func(*testing.T, *wing)
+
+// Tests returns the tests of the wing.
+func Tests() fixture.Tests {
+	return fixture.In(func(f *fixture.Fixture) *wing { return &wing{f} },
+		readTests(), historyTests(), objectiveTests(), stripTests(), overviewTests(), statisticsTests(), timelineTests())
+}
+
+// readTests are those of files without a table of their own.
+func readTests() tests {
+	return tests{
+		"misfires are listed latest first":      testMisfires,
+		"verify accounts for each fire":         testVerify,
+		"verify agrees with a model":            testVerifyModel,
+		"verify in pages gives the same result": testVerifyInParts,
+		"verify counts a fire once":             testVerifyOwedTwice,
+		"explain says what became of a fire":    testExplain,
+		"explain says what the definition was":  testExplainDefinitions,
+	}
+}
