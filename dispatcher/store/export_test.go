@@ -20,9 +20,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/retention"
 )
 
-// Mask is mask.
-func Mask(database string) string { return db.Mask(database) }
-
 // Missing returns what a node looks for on a new connection and does not find.
 func Missing(ctx context.Context, s *Store, conn *pgx.Conn) (string, error) {
 	return s.Rollbacks.Lost(ctx, conn)
@@ -297,14 +294,6 @@ func PostgresPlan(ctx context.Context, s *Store, statement string, args []any) (
 	})
 	return plan.String(), err
 }
-
-// CheckFileSystem is db.CheckFileSystem.
-func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
-	return db.CheckFileSystem(path, kind)
-}
-
-// FileSystem is db.FileSystem.
-func FileSystem(dir string) (uint32, error) { return db.FileSystem(dir) }
 
 // RemoveNotifications removes the notifications that are too old for any node.
 func RemoveNotifications(ctx context.Context, s *Store) error {

@@ -18,7 +18,7 @@ func ParseAddress(database string) (Address, error) {
 	switch scheme {
 	case "postgres", "postgresql":
 		if !strings.HasPrefix(rest, "//") {
-			return Address{}, fmt.Errorf("database %q is not a URL; write it as postgres://user:password@host:5432/name", Mask(database))
+			return Address{}, fmt.Errorf("database %q is not a URL; write it as postgres://user:password@host:5432/name", mask(database))
 		}
 		return Address{url: database}, nil
 	case "sqlite":
@@ -27,7 +27,7 @@ func ParseAddress(database string) (Address, error) {
 		}
 		return Address{}, fmt.Errorf("database %q names no file; write it as sqlite:carillon.db", database)
 	}
-	return Address{}, fmt.Errorf("database %q is neither postgres://… nor sqlite:PATH", Mask(database))
+	return Address{}, fmt.Errorf("database %q is neither postgres://… nor sqlite:PATH", mask(database))
 }
 
 // String returns the address with the password masked.
@@ -35,12 +35,12 @@ func (a Address) String() string {
 	if a.Path != "" {
 		return "sqlite:" + a.Path
 	}
-	return Mask(a.url)
+	return mask(a.url)
 }
 
-// Mask hides what stands between "//user:" and the last "@", also in what is no URL, and the
+// mask hides what stands between "//user:" and the last "@", also in what is no URL, and the
 // value of a password parameter.
-func Mask(database string) string {
+func mask(database string) string {
 	head, query, _ := strings.Cut(database, "?")
 	if at := strings.LastIndexByte(head, '@'); at >= 0 {
 		start := strings.Index(head, "//") + 2

@@ -1,4 +1,4 @@
-package store_test
+package db_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
 func TestSQLiteIsRefusedOnNetworkFileSystemsOnly(t *testing.T) {
@@ -35,7 +35,7 @@ func TestSQLiteIsRefusedOnNetworkFileSystemsOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := store.CheckFileSystem("/var/lib/carillon/carillon.db", func(dir string) (uint32, error) {
+			err := db.CheckFileSystem("/var/lib/carillon/carillon.db", func(dir string) (uint32, error) {
 				if dir != "/var/lib/carillon" {
 					t.Errorf("asked for %s, want the directory", dir)
 				}
@@ -47,17 +47,17 @@ func TestSQLiteIsRefusedOnNetworkFileSystemsOnly(t *testing.T) {
 			}
 		})
 	}
-	if err := store.CheckFileSystem("x.db", func(string) (uint32, error) { return 0, errors.New("unknown") }); err != nil {
+	if err := db.CheckFileSystem("x.db", func(string) (uint32, error) { return 0, errors.New("unknown") }); err != nil {
 		t.Errorf("a directory that is unknown: %v", err)
 	}
 }
 
 func TestFileSystemOfThisMachineIsKnown(t *testing.T) {
 	t.Parallel()
-	if kind, err := store.FileSystem("/proc"); err != nil || kind != unix.PROC_SUPER_MAGIC {
+	if kind, err := db.FileSystem("/proc"); err != nil || kind != unix.PROC_SUPER_MAGIC {
 		t.Errorf("/proc: got %#x, %v, want %#x", kind, err, unix.PROC_SUPER_MAGIC)
 	}
-	if _, err := store.FileSystem(filepath.Join(t.TempDir(), "missing")); err == nil {
+	if _, err := db.FileSystem(filepath.Join(t.TempDir(), "missing")); err == nil {
 		t.Error("a missing directory has a file system")
 	}
 }
