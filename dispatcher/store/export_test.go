@@ -20,6 +20,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/retention"
 )
 
+// ForeignTables finds the tables that belong to others.
+const ForeignTables = foreignTables
+
 // Missing returns what a node looks for on a new connection and does not find.
 func Missing(ctx context.Context, s *Store, conn *pgx.Conn) (string, error) {
 	return s.Rollbacks.Lost(ctx, conn)

@@ -15,12 +15,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -249,4 +252,154 @@ func fill(t *testing.T, s *store.Store) {
 	must(t, store.Exec(ctx, s, `INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
 		SELECT job_id, scheduled_at, trigger_id, kind, '', 1, 1, scheduled_at FROM live_runs`))
 	must(t, store.Exec(ctx, s, `VACUUM (ANALYZE)`))
+}
+
+// A dump, or another long snapshot, keeps the rows of runs that have ended from being removed, while statistics say
+// that there are none: PostgreSQL then thinks that to read the whole table costs less than to look for each run of a
+// batch.
+func TestLiveRunsAreFoundByKeyDuringALongSnapshot(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := openWithout(t, database)
+	conn, err := pgx.Connect(t.Context(), database)
+	must(t, err)
+	defer conn.Close(t.Context())
+	const rows = `INSERT INTO live_runs
+		(app_id, scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state, next_attempt_at, retry_until)
+		SELECT 1, %[1]d + i, i, i %% 100, 1, 1, 1, 1, 1, CASE WHEN i %% 2 = 0 THEN 'claimed' ELSE 'retrying' END, %[1]d, %[1]d
+		FROM generate_series(1, 40000) AS i`
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(rows, may1.UnixMilli())))
+	snapshot, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	must(t, err)
+	_, err = snapshot.Exec(t.Context(), `SELECT count(*) FROM live_runs`)
+	must(t, err)
+	must(t, store.Exec(t.Context(), s, `DELETE FROM live_runs`))
+	must(t, store.Exec(t.Context(), s, `VACUUM live_runs`))
+	const misled = `SELECT count(*) FROM pg_class WHERE relname = 'live_runs' AND reltuples = 0 AND relpages > 100`
+	if count(t, s, misled) != 1 {
+		t.Fatal("the table has not become what this test is about")
+	}
+	// These concern all live runs, all broadcasts and all shards.
+	all := map[string]bool{"rollback_skip": true, "broadcasts_done": true, "broadcasts_orphaned": true}
+	for name, hot := range store.HotStatements("postgres", may1.UnixMilli()) {
+		for _, part := range hot.Parts {
+			plan, err := store.PostgresPlan(t.Context(), s, part, many(hot.Args))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if line := readsAll(plan); line != "" && !all[name] {
+				t.Errorf("%s reads all live runs: %s\n%s", name, line, plan)
+			}
+		}
+	}
+}
+
+// readsAll returns the line of a plan that reads the live runs otherwise than by their whole key, or by an index
+// that leads to those of some node, job or time. The first entry of an index may be read: from there, a statement looks
+// for the next app. PostgreSQL 15 gives that a condition (IS NOT NULL), 18 knows that it always holds.
+func readsAll(plan string) string {
+	lines := strings.Split(plan, "\n")
+	for i, line := range lines {
+		switch {
+		case !strings.Contains(line, " on live_runs") || !strings.Contains(line, "Scan"):
+		case strings.Contains(line, "using live_runs_pkey"):
+			if cond := lines[i+1]; !strings.Contains(cond, "Index Cond") || !strings.Contains(cond, "kind = ") {
+				return line
+			}
+		case strings.Contains(line, "Seq Scan"):
+			return line
+		case strings.Contains(lines[i+1], "Index Cond"), strings.Contains(lines[i+1], "Recheck Cond"):
+		case strings.Contains(line, "Index Only Scan") && strings.HasSuffix(lines[i-1], "->  Limit") && !strings.Contains(lines[i+1], "Filter"):
+		default:
+			return line
+		}
+	}
+	return ""
+}
+
+// many makes batches of 500 rows of the examples.
+func many(args []any) []any {
+	all := make([]any, len(args))
+	for i, arg := range args {
+		switch column := arg.(type) {
+		case []int64:
+			all[i] = repeated(column)
+		case []int32:
+			all[i] = repeated(column)
+		case []bool:
+			all[i] = repeated(column)
+		case []string:
+			all[i] = repeated(column)
+		default:
+			all[i] = arg
+		}
+	}
+	return all
+}
+
+func repeated[T any](column []T) []T {
+	all := make([]T, 500)
+	for i := range all {
+		all[i] = column[i%len(column)]
+	}
+	return all
+}
+
+// What every node sends all the time, whether it fires or not, is one statement each: a hundred nodes send it a
+// hundred times.
+func TestWhatEveryNodeSendsIsOneStatement(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Options: db.Options{Metrics: registry}})
+	must(t, err)
+	defer s.Close()
+	for id := range run.NodeID(3) {
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: id + 1}, time.Time{}))
+	}
+	_, err = s.Clock(t.Context()) // makes the connection for heartbeats, which is checked first
+	must(t, err)
+	var locks []dispatcher.Lock
+	var beat dispatcher.HeartbeatReply
+	for _, one := range []struct {
+		name string
+		do   func() error
+	}{
+		{"a heartbeat", func() (err error) {
+			beat, err = s.Heartbeat(t.Context(), 1, dispatcher.NodeReport{}, time.Time{})
+			return err
+		}},
+		{"to mark no node dead", func() error {
+			_, err := s.MarkDead(t.Context(), 1, beat.At, time.Minute, time.Time{})
+			return err
+		}},
+		{"to take locks", func() (err error) {
+			names := []string{dispatcher.LockFleet, dispatcher.LockStates}
+			locks, err = s.Lock(t.Context(), dispatcher.LockRequest{Node: 1, Names: names, AtMost: time.Minute})
+			return err
+		}},
+		{"to give locks back", func() error { return s.Unlock(t.Context(), locks) }},
+	} {
+		before := sent(t, registry)
+		must(t, one.do())
+		if got := sent(t, registry) - before; got != 1 {
+			t.Errorf("%s took %v statements, want 1", one.name, got)
+		}
+	}
+	if len(beat.Live) != 3 || len(locks) != 2 {
+		t.Errorf("got %d live nodes and %d locks, want 3 and 2", len(beat.Live), len(locks))
+	}
+}
+
+// sent returns how many statements a store has sent.
+func sent(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	must(t, err)
+	for _, family := range families {
+		if family.GetName() == "carillon_database_statements_total" {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("the store does not count its statements")
+	return 0
 }

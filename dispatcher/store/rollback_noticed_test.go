@@ -1,16 +1,22 @@
 package store_test
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // unnoticed is a node whose database lost commits under connections that stay, as behind a pooler, and that goes on until a heartbeat.
@@ -217,4 +223,135 @@ func TestRollbackThatAHeartbeatNoticesIsReplayed(t *testing.T) {
 		u.is("what ended before it was noticed", ended, run.Succeeded)
 		u.goesOn(10)
 	})
+}
+
+// The choice of an operator stands while it is carried out, for all nodes that notice the same rollback only then. What is lost of what
+// was committed after the rollback was noticed is another one.
+func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]string{
+		"by a new connection": `UPDATE nodes SET heartbeats = 0`,
+		"by a registration":   `DELETE FROM nodes`,
+		"by a heartbeat":      `UPDATE nodes SET heartbeats = 0`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, database := t.Context(), pgtest.New(t)
+			s, _ := registered(t, database)
+			late := open(t, database)
+			defer late.Close()
+			must(t, late.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
+			heartbeat := func(one *store.Store, node run.NodeID) {
+				response(t, func() error {
+					_, err := one.Heartbeat(ctx, node, dispatcher.NodeReport{}, time.Time{})
+					if errors.Is(err, dispatcher.ErrNodeDead) {
+						return nil
+					}
+					return err
+				})
+			}
+			heartbeat(late, secondNode)
+			conn, err := pgx.Connect(ctx, database)
+			must(t, err)
+			defer conn.Close(ctx)
+			restore := func(statement string) {
+				_, err := conn.Exec(ctx, statement)
+				must(t, err)
+				_, err = conn.Exec(ctx,
+					`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+				must(t, err)
+			}
+			noticed := func(one *store.Store) (rollback *dispatcher.Rollback) {
+				response(t, func() (err error) {
+					rollback, err = one.Rollback(ctx)
+					return err
+				})
+				return rollback
+			}
+			if name == "by a heartbeat" { // as behind a pooler, which keeps connections alive
+				_, err = conn.Exec(ctx, lose)
+				must(t, err)
+				heartbeat(s, firstNode)
+			} else {
+				restore(lose)
+			}
+			if noticed(s) == nil {
+				t.Fatal("the rollback was not noticed")
+			}
+			chosen, err := s.ResolveRollback(ctx, dispatcher.RollbackSkip, input.Change{})
+			must(t, err)
+			for range 2 {
+				heartbeat(late, secondNode)
+				if got := noticed(late); got == nil || *got != chosen {
+					t.Errorf("after the other node noticed it: got %+v, want %+v", got, chosen)
+				}
+			}
+			heartbeat(s, firstNode)
+			if name == "by a registration" {
+				return // no node has committed anything since
+			}
+			restore(`UPDATE nodes SET heartbeats = heartbeats - 1`)
+			if got := noticed(s); got == nil || got.Choice != "" {
+				t.Errorf("after another rollback: got %+v, want one without a choice", got)
+			}
+		})
+	}
+}
+
+// A failover may lose the record of a fire and keep its claim. The record of the claim's other fire, by the process that
+// knows both to be recorded, does not end the claim: the first fire is attempted again.
+func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s := open(t, database)
+	now := time.Now().UTC().Truncate(time.Second)
+	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
+	must(t, err)
+	trigger := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, Enabled: true,
+		MisfireAfter: input.Duration(24 * time.Hour)}}
+	_, _, err = s.PutJob(ctx, dispatcher.Job{App: "app", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true,
+		Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
+		Target:   target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}},
+	}, change)
+	must(t, err)
+	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
+	due, err := s.Due(ctx, dispatcher.DueQuery{Until: now, Now: now, Limit: 10})
+	must(t, err)
+	batch := dispatcher.ClaimBatch{Node: firstNode, Token: 5}
+	for _, d := range due {
+		batch.Advances = append(batch.Advances, dispatcher.Advance{TriggerID: d.ID, JobID: run.JobID("app", "job"),
+			Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Minute)})
+	}
+	held, err := s.Claim(ctx, batch)
+	must(t, err)
+	if len(held) != 2 {
+		t.Fatalf("%d fires were claimed, want 2", len(held))
+	}
+	record := func(r run.HeldRun) {
+		response(t, func() error {
+			return s.Record(ctx, []dispatcher.Record{{
+				Key: r.Key, JobID: r.JobID, Revision: r.Revision, ClaimedAt: r.ClaimedAt, Node: firstNode,
+				Token: r.Token, Attempt: 1, Outcome: run.Outcome{State: run.Succeeded, StartedAt: now, EndedAt: now},
+			}})
+		})
+	}
+	record(held[0])
+	conn, err := pgx.Connect(ctx, database)
+	must(t, err)
+	defer conn.Close(ctx)
+	for _, lose := range []string{`DELETE FROM runs`,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`} {
+		_, err = conn.Exec(ctx, lose)
+		must(t, err)
+	}
+	for range 20 { // another statement than the record finds that the connections are cut
+		_, _ = s.Rollback(ctx)
+	}
+	record(held[1])
+	open, err := s.Held(ctx, firstNode, 0)
+	must(t, err)
+	if len(open) != 1 || open[0].Key != held[0].Key {
+		t.Errorf("the node holds %+v, want the fire whose record was lost", open)
+	}
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -225,4 +227,158 @@ func TestCalendarsDoNotDeadlock(t *testing.T) {
 	wg.Wait()
 	must(t, store.Exec(ctx, s, `DO $$ BEGIN IF (SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()) > 0 THEN
 		RAISE EXCEPTION 'there were deadlocks'; END IF; END $$`))
+}
+
+// BenchmarkPutCalendar measures a change of a calendar that 100,000 triggers name.
+func BenchmarkPutCalendar(b *testing.B) {
+	b.Run("PostgreSQL", func(b *testing.B) { benchPutCalendar(b, open(b, pgtest.New(b, pgtest.Fsync))) })
+	b.Run("SQLite", func(b *testing.B) { benchPutCalendar(b, open(b, newFile(b))) })
+}
+
+func benchPutCalendar(b *testing.B, s *store.Store) {
+	const jobs = 1000 // a hundred triggers each
+	start := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	change := input.Change{Actor: "bench", Now: start}
+	_, _, err := s.PutApp(b.Context(), access.App{Name: "bench", AppSpec: access.AppSpec{Enabled: true}}, change)
+	must(b, err)
+	put := func(days ...string) {
+		_, _, err := s.PutCalendar(b.Context(), dispatcher.Calendar{
+			App: "bench", Name: "holidays", CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin",
+				Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}, {Dates: days}}},
+		}, change)
+		must(b, err)
+	}
+	put("12-25")
+	declareMany(b, s, jobs, func(t *dispatcher.Trigger) {
+		t.Expression, t.Timezone, t.Calendar = "0 0 9 * * ?", "Europe/Berlin", "holidays"
+	}, start)
+	b.ResetTimer()
+	for i := range b.N {
+		put("12-25", fmt.Sprintf("2027-01-%02d", i%28+1))
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// declareMany puts jobs with a hundred triggers each, as define makes them, just before start.
+func declareMany(b *testing.B, s *store.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
+	b.Helper()
+	change := input.Change{Actor: "bench", Now: start.Add(-time.Second)}
+	_, _, err := s.PutApp(b.Context(), access.App{Name: "bench", AppSpec: access.AppSpec{Enabled: true}}, change)
+	must(b, err)
+	for i := range jobs {
+		job := dispatcher.Job{
+			App: "bench", Name: fmt.Sprintf("job%d", i), JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{},
+				Target: target.Target{Webhook: &target.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: target.DefaultTimeout}}},
+		}
+		for n := range dispatcher.MaxTriggers {
+			trigger := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}}
+			define(&trigger)
+			job.Triggers[fmt.Sprintf("t%d", n)] = trigger
+		}
+		_, _, err := s.PutJob(b.Context(), job, change)
+		must(b, err)
+	}
+}
+
+// BenchmarkPutJob measures a change of a job with a payload of 1 KiB, a stored secret and two triggers, with its entry
+// in the audit log.
+func BenchmarkPutJob(b *testing.B) {
+	b.Run("PostgreSQL", func(b *testing.B) { benchPutJob(b, pgtest.New(b, pgtest.Fsync)) })
+	b.Run("SQLite", func(b *testing.B) { benchPutJob(b, newFile(b)) })
+}
+
+func benchPutJob(b *testing.B, database string) {
+	keys, err := seal.Parse(base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	must(b, err)
+	s := openAs(b, database, store.Options{Keys: keys})
+	change := input.Change{Actor: "bench"}
+	_, _, err = s.PutApp(b.Context(), access.App{Name: "bench", AppSpec: access.AppSpec{Enabled: true}}, change)
+	must(b, err)
+	trigger := dispatcher.Trigger{
+		TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 9 * * ?"},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true},
+	}
+	put := func(i int) {
+		_, _, err := s.PutJob(b.Context(), dispatcher.Job{
+			App: "bench", Name: "job", JobSpec: dispatcher.JobSpec{Enabled: true, Description: fmt.Sprint("change ", i),
+				Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
+				Payload:  []byte(`"` + strings.Repeat("x", 1000) + `"`),
+				Target: target.Target{Webhook: &target.Webhook{
+					URL: "https://example.com/hook", Method: "POST", Timeout: target.DefaultTimeout,
+					Auth: &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("secret")}}},
+				}}},
+		}, change)
+		must(b, err)
+	}
+	put(-1)
+	b.ResetTimer()
+	for i := range b.N {
+		put(i)
+	}
+}
+
+// A client that declares in a loop what is stored keeps nobody who writes waiting, and waits for nobody.
+func TestWhatChangesNothingTakesNoLock(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]func() string{
+		"SQLite": func() string { return newFile(t) }, "PostgreSQL": func() string { return pgtest.New(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := database()
+			s := ownClaims(t, database, 20)
+			change := input.Change{Actor: "test"}
+			_, _, err := s.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze"}, change)
+			must(t, err)
+			_, err = s.PauseJob(t.Context(), "app", "job", "t0", true, change)
+			must(t, err)
+			job, err := s.Job(t.Context(), "app", "job")
+			must(t, err)
+			// In PostgreSQL, this mode lets others read, and neither write nor lock rows.
+			release, err := store.Freeze(t.Context(), s, map[string]string{
+				"SQLite":     `UPDATE installation SET id = id`,
+				"PostgreSQL": `LOCK TABLE apps, jobs, triggers, trigger_clock, trigger_revisions, calendars, audit_log IN EXCLUSIVE MODE`,
+			}[name])
+			must(t, err)
+			defer release()
+			for range 3 {
+				_, _, err = s.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, change)
+				must(t, err)
+				_, _, err = s.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze"}, change)
+				must(t, err)
+				same, _, err := s.PutJob(t.Context(), job, change)
+				if err != nil || same.Revision != job.Revision {
+					t.Errorf("put the job again: revision %d, %v, want %d", same.Revision, err, job.Revision)
+				}
+				_, err = s.PauseJob(t.Context(), "app", "job", "t0", true, change)
+				must(t, err)
+				_, err = s.PauseJob(t.Context(), "app", "job", "", false, change)
+				must(t, err)
+			}
+		})
+	}
+}
+
+// The snapshot of a change spares others its locks. Where it fails, as while the database fails over, the transaction does without. On
+// SQLite, reads have connections of their own, which a test can close.
+func TestAChangeDoesWithoutItsSnapshot(t *testing.T) {
+	t.Parallel()
+	s := ownClaims(t, newFile(t), 20)
+	change := input.Change{Actor: "test"}
+	job, err := s.Job(t.Context(), "app", "job")
+	must(t, err)
+	must(t, store.CloseReads(s))
+	job.Description = "changed"
+	stored, created, err := s.PutJob(t.Context(), job, change)
+	if err != nil || created || stored.Revision != job.Revision+1 {
+		t.Errorf("put a job: revision %d, created %v, %v; want %d", stored.Revision, created, err, job.Revision+1)
+	}
+	_, _, err = s.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze"}, change)
+	must(t, err)
 }
