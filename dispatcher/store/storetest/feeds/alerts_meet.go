@@ -1,0 +1,307 @@
+package feeds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
+)
+
+// alertObjectiveTests are the tests of alerts of objectives.
+func alertObjectiveTests() tests {
+	return tests{
+		"an error budget that burns is told once, and that it no longer does": testAlertObjective,
+		"old counts of an objective do not tell":                              testAlertObjectiveOld,
+		"an alert follows objectives that are added and removed":              testAlertObjectiveChanged,
+	}
+}
+
+// budgetAlert is an alert of the objectives of all jobs.
+func budgetAlert() alert.Alert {
+	a := fixture.Pager("night")
+	a.AlertConditionsOf = alert.AlertConditionsOf{Objective: true}
+	return a
+}
+
+// watchedStates returns what is known of the alerts of the app, as job and condition.
+func (f *wing) watchedStates() string {
+	f.Helper()
+	states, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: fixture.T0, Page: input.Page{Limit: 1000}})
+	f.Must(err)
+	var all []string
+	for _, s := range states {
+		all = append(all, s.Job+" "+string(s.Condition))
+	}
+	return strings.Join(all, ", ")
+}
+
+func testAlertObjective(t *testing.T, f *wing) {
+	f.Punctual(time.Second)
+	f.Watched("plain", nil) // without an objective
+	f.DeclareAlert(budgetAlert(), fixture.T0)
+	f.Expect("what is watched", f.watchedStates(), "tick objective")
+	f.Expect("notifications before anything is counted", f.watch(fixture.T0.Add(time.Second)), 0)
+	f.Burn("tick", 15)
+	f.Expect("notifications when the budget burns", f.watch(fixture.Minutes(16)), 1)
+	f.Expect("notifications while it burns", f.watch(fixture.Minutes(16)), 0)
+	f.Burn("tick", 25)
+	f.Expect("notifications while it burns on", f.watch(fixture.Minutes(26)), 0)
+	f.Expect("what holds", f.firing(), "tick objective")
+	n := f.notifications("night")[0]
+	if !n.Since.Equal(fixture.Minutes(15)) || !strings.HasPrefix(n.Error, "the error budget of 90% within 1s burns 10.0 times") {
+		t.Errorf("notification %+v, want since minute 15 and why it burns", n)
+	}
+	for range 31 {
+		f.Ends("tick", run.Succeeded) // up to minute 56
+	}
+	f.Roll(fixture.Minutes(57))
+	f.Expect("notifications when it no longer burns", f.watch(fixture.Minutes(57)), 1)
+	f.Expect("notifications afterwards", f.watch(fixture.Minutes(63)), 0)
+	f.Expect("what is told", f.told("night"), "tick objective firing, tick objective resolved")
+	f.Expect("events", f.alertEvents(), f.told("night"))
+}
+
+func testAlertObjectiveOld(_ *testing.T, f *wing) {
+	f.Punctual(time.Second)
+	f.DeclareAlert(budgetAlert(), fixture.T0)
+	f.Burn("tick", 15)
+	f.Expect("notifications when the counts are old", f.watch(fixture.Minutes(46)), 0)
+	f.Burn("tick", 50)
+	f.Expect("notifications when they are not", f.watch(fixture.Minutes(51)), 1)
+}
+
+func testAlertObjectiveChanged(_ *testing.T, f *wing) {
+	f.DeclareAlert(budgetAlert(), fixture.T0)
+	f.Watched("tick", nil)
+	f.Expect("what is watched without an objective", f.watchedStates(), "")
+	j := f.Punctual(time.Second)
+	f.Expect("what is watched with one", f.watchedStates(), "tick objective")
+	f.Burn("tick", 15)
+	f.Expect("notifications when the budget burns", f.watch(fixture.Minutes(16)), 1)
+	j.Objective = nil
+	f.Put(j, fixture.Minutes(17))
+	f.Expect("notifications when the objective is gone", f.watch(fixture.Minutes(19)), 1)
+	f.Expect("why it is told", f.notifications("night")[1].Reason, "the job no longer has an objective")
+	f.Expect("what is watched in the end", f.watchedStates(), "")
+	f.Expect("what is told", f.told("night"), "tick objective firing, tick objective resolved")
+}
+
+// adoptNotifications gives a node the notifications that wait, oldest first.
+func (f *wing) adoptNotifications(now time.Time) (runs []run.HeldRun) {
+	f.Helper()
+	for _, r := range append(f.AdoptIdle(fixture.NodeA, now), f.AdoptRetries(now)...) {
+		if r.Kind == run.KindAlert {
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// order says of runs whether they are held or overtaken.
+func (f *wing) order(runs ...run.HeldRun) string {
+	f.Helper()
+	keys := make([]run.Key, len(runs))
+	for i, run := range runs {
+		keys[i] = run.Key
+	}
+	inputs, err := f.RunInputs(f.Context(), keys)
+	f.Must(err)
+	var all []string
+	for _, key := range keys {
+		var of []string
+		if input := inputs[key]; input.Held != "" {
+			of = append(of, "held")
+		}
+		if inputs[key].Overtaken != "" {
+			of = append(of, "overtaken")
+		}
+		all = append(all, strings.Join(of, " and "))
+	}
+	return strings.Join(all, ", ")
+}
+
+// fails records that an attempt failed, which is to be made again a minute later.
+func (f *wing) fails(r run.HeldRun, now time.Time) {
+	f.Helper()
+	f.Again(r, run.Outcome{State: run.Failed, StartedAt: now, EndedAt: now, Class: run.ClassHTTP5xx},
+		dispatcher.NextAttempt{At: now.Add(time.Minute), Until: now.Add(time.Hour), CountsAsFailure: true})
+}
+
+func testAlertOvertaken(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	at := f.Ends("sync", run.Failed).ScheduledAt.Add(time.Minute)
+	firing := f.adoptNotifications(at)
+	f.Expect("the first", f.order(firing...), "")
+	f.fails(firing[0], at)
+	f.Ends("sync", run.Succeeded)
+	resolved := f.adoptNotifications(at.Add(time.Second))
+	f.Expect("the end, while the first waits for its next attempt", f.order(resolved...), "")
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(resolved[0], fixture.Outcome(at))}))
+	again := f.adoptNotifications(at.Add(2 * time.Minute))
+	f.Expect("the first, once the end was told", f.order(again...), "overtaken")
+	f.watch(at.Add(48 * time.Hour)) // which removes the state
+	f.Expect("the first, when nothing is known of it any more", f.order(again...), "overtaken")
+	f.Ends("sync", run.Failed)
+	f.Expect("the next", f.order(f.adoptNotifications(at.Add(49*time.Hour))...), "")
+	f.Expect("the first and the end, while it fails again", f.order(again[0], resolved[0]), "overtaken, held and overtaken")
+}
+
+func testAlertInOrder(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	a := fixture.Pager("night")
+	a.Failure.RepeatEvery = 1
+	f.DeclareAlert(a, fixture.T0)
+	last := f.Ends("sync", run.Failed, run.Failed, run.Succeeded)
+	at := last.ScheduledAt.Add(time.Minute)
+	all := f.adoptNotifications(at)
+	f.Expect("what is told", f.told("night"), "sync failure firing, sync failure still_firing, sync failure resolved")
+	f.Expect("the notifications at once", f.order(all...), "overtaken, held and overtaken, held")
+	f.Again(all[1], run.Outcome{State: run.Failed, StartedAt: at, EndedAt: at, Class: run.ClassOther},
+		dispatcher.NextAttempt{At: at.Add(time.Minute), Until: at.Add(time.Hour), NotAttempted: true})
+	f.Expect("the end, while the one before it waits for the first", f.order(all[2]), "held")
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(all[0], fixture.Outcome(at))}))
+	again := f.adoptNotifications(at.Add(2 * time.Minute))
+	f.Expect("the second, once the first has ended", f.order(again...), "overtaken")
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(again[0], fixture.Outcome(at))}))
+	f.Expect("the end, once the second has ended", f.order(all[2]), "")
+}
+
+// A backfill repeats what is past. So neither its runs nor those that follow them, also at a distance, make an alert fire, end
+// what holds today, or count as a success.
+func testAlertOfBackfillFollower(_ *testing.T, f *wing) {
+	f.Watched("last", nil)
+	middle := fixture.Job("middle", nil)
+	middle.OnSuccess = &dispatcher.Follow{Jobs: []string{"last"}}
+	f.Put(middle, fixture.T0)
+	first := fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
+	first.OnSuccess = &dispatcher.Follow{Jobs: []string{"middle"}}
+	f.Put(first, fixture.T0)
+	a := fixture.Pager("night")
+	a.Jobs = []string{"last"}
+	a.NoSuccessFor = input.Duration(10 * time.Minute)
+	f.DeclareAlert(a, fixture.T0)
+	f.Ends("last", run.Failed)
+	f.Expect("what is told of a fire", f.told("night"), "last failure firing")
+
+	b := f.BackfillOfTick(func(s *repeat.BackfillSpec) { s.To = fixture.T0.Add(2 * time.Minute) })
+	_, err := f.FeedBackfill(f.Context(), b.ID, b.Now)
+	f.Must(err)
+	f.adoptAndEnd(b.Now, run.Succeeded, run.KindBackfill)
+	f.adoptAndEnd(b.Now, run.Succeeded, run.KindChain) // of middle
+	descendants := f.adoptAndEnd(b.Now, run.Succeeded, run.KindChain)
+	if len(descendants) == 0 {
+		f.Fatal("no run of the last job follows")
+	}
+	cause := f.RunOf(descendants[0].Key).Cause
+	f.Expect("the backfill that the last run descends from", cause.Backfill, repeat.BackfillID(b.ID))
+	f.Expect("what its success ends", f.told("night"), "last failure firing")
+	f.watch(b.Now.Add(2 * time.Minute))
+	f.Expect("what holds after a look at the history", f.firing(), "last failure, last no_success")
+	if why := run.WhyStateStays(run.KindChain, cause); why == "" {
+		f.Error("the run that follows a backfill changes the state of its job")
+	}
+}
+
+// adoptAndEnd ends the runs that wait, all of a kind, and follows their ends.
+func (f *wing) adoptAndEnd(now time.Time, state run.State, kind run.Kind) []run.HeldRun {
+	f.Helper()
+	var runs []run.HeldRun
+	for _, run := range f.AdoptIdle(fixture.NodeA, now) {
+		if run.Kind == kind {
+			runs = append(runs, run)
+			f.RecordFollowed(run, fixture.Ended(state, now))
+		}
+	}
+	f.FollowAll(now.Add(time.Second))
+	return runs
+}
+
+// lateAlert puts an alert of fires that are late by more than ten seconds.
+func (f *wing) lateAlert() {
+	f.Helper()
+	a := fixture.Pager("night")
+	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
+	f.DeclareAlert(a, fixture.T0)
+}
+
+// A run that waits for its slot has not begun, although a node has claimed its fire.
+func testAlertLateInQueue(_ *testing.T, f *wing) {
+	runs := f.Bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyQueue, 9 })
+	f.lateAlert()
+	f.Expect("runs with a slot", f.AcquireSlots(runs...), []int{1})
+	waits := runs[1]
+	f.Expect("notifications in time", f.watch(waits.ScheduledAt.Add(10*time.Second)), 0)
+	f.Expect("notifications once the run that waits is late", f.watch(waits.ScheduledAt.Add(11*time.Second)), 1)
+	f.Expect("notifications while it waits", f.watch(waits.ScheduledAt.Add(20*time.Second)), 0)
+	f.Expect("what is told", f.told("night"), "tick late firing")
+	n := f.notifications("night")[0]
+	f.Expect("the run", n.Run, waits.String())
+	f.Expect("how late it is", n.LateBy, input.Duration(11*time.Second))
+}
+
+// More jobs than a page has wait for their host; those that a pause holds are not told.
+func testAlertLateForHost(_ *testing.T, f *wing) {
+	jobs := []string{"a", "b", "c", "d", "e"}
+	for _, name := range jobs {
+		f.Watched(name, nil)
+	}
+	f.lateAlert()
+	var scheduled time.Time
+	for _, name := range jobs {
+		held := f.FireOf(name)
+		scheduled = held.ScheduledAt
+		f.Waits(held, fixture.WaitOf(name, "down.example.com"))
+	}
+	_, err := f.PauseJob(f.Context(), "shop", "c", "", true, fixture.At(fixture.T0))
+	f.Must(err)
+	f.Expect("notifications in time", f.watch(scheduled.Add(10*time.Second)), 0)
+	f.Expect("notifications once the runs are late", f.watch(scheduled.Add(11*time.Second)), 4)
+	f.Expect("what holds", f.firing(), "a late, b late, d late, e late")
+	_, err = f.PauseJob(f.Context(), "shop", "c", "", false, input.Change{Now: scheduled.Add(20 * time.Second)})
+	f.Must(err)
+	f.Expect("notifications once a paused one is late since its pause", f.watch(scheduled.Add(31*time.Second)), 1)
+}
+
+// testAlertOfNoJob: an alert is stored although it selects jobs that are not there, and says so until they are.
+func testAlertOfNoJob(t *testing.T, f *wing) {
+	warnings := func(a alert.Alert) string {
+		var all []string
+		for _, w := range a.Warnings {
+			all = append(all, w.Path+" "+w.Code)
+		}
+		return strings.Join(all, ", ")
+	}
+	f.Watched("orders", input.Labels{"team": "shop"})
+	a := fixture.Pager("duty")
+	a.Jobs, a.Labels = []string{"orders", "invoices", "refunds"}, input.Labels{"team": "billing"}
+	const all = "/jobs/1 alert_job_unknown, /jobs/2 alert_job_unknown, /labels alert_job_unknown"
+	stored := f.DeclareAlert(a, fixture.T0)
+	if got := warnings(stored); got != all {
+		t.Errorf("warnings = %q, want %q", got, all)
+	}
+	if again := f.DeclareAlert(a, fixture.T0.Add(time.Second)); again.Revision != stored.Revision || warnings(again) != all {
+		t.Errorf("put again: revision %d, warnings %q, want %d with the same ones", again.Revision, warnings(again), stored.Revision)
+	}
+	f.Watched("invoices", input.Labels{"team": "billing", "tier": "1"})
+	read, err := f.Alert(f.Context(), "shop", "duty")
+	f.Must(err)
+	if got := warnings(read); got != "/jobs/2 alert_job_unknown" {
+		t.Errorf("warnings = %q, want none of invoices, which is declared", got)
+	}
+	f.Must(f.DeleteJob(f.Context(), "shop", "invoices", fixture.At(fixture.T0)))
+	read, err = f.Alert(f.Context(), "shop", "duty")
+	f.Must(err)
+	if got := warnings(read); got != all {
+		t.Errorf("warnings = %q after the job is deleted, want %q", got, all)
+	}
+	if got := f.DeclareAlert(fixture.Pager("default"), fixture.T0); len(got.Warnings) > 0 {
+		t.Errorf("warnings of a default = %v, want none", got.Warnings)
+	}
+}
