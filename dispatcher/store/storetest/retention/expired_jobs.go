@@ -16,13 +16,12 @@ import (
 
 // Jobs are deleted some time after their completion if they say so, and all of them is over.
 func testDeleteAfterCompletion(t *testing.T, f *wing) {
-	ctx, begun := t.Context(), time.Now().UTC().Truncate(time.Second)
+	ctx, begun, hour := t.Context(), time.Now().UTC().Truncate(time.Second), input.Duration(time.Hour)
 	end := begun.Add(2 * time.Minute)
 	tick := fixture.Every(time.Minute, begun.Add(time.Minute))
 	tick.EndAt = &end
 	off := tick
 	off.Enabled = false
-	hour := input.Duration(time.Hour)
 	for name, after := range map[string]input.Duration{"kept": 0, "long": 48 * hour, "spent": hour, "live": hour, "half": hour} {
 		j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": tick})
 		if name == "half" {
