@@ -48,8 +48,7 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	job.resolve()
 	var missed []Misfire
 	var problems input.Problems
-	budget := newMissedBudget()
-	change := triggerChange{old: old, job: job, prior: prior, calendars: calendars, now: now, budget: budget}
+	change := triggerChange{dropping: dropping{calendars, now, newMissedBudget()}, old: old, job: job, prior: prior}
 	for _, name := range input.SortedKeys(declared.Triggers) {
 		t, decided, err := change.apply(name)
 		problems.AddError(input.Pointer("triggers", name), err)
@@ -65,7 +64,7 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	if old != nil {
 		for _, name := range input.SortedKeys(old.Triggers) {
 			if _, stays := job.Triggers[name]; !stays {
-				missed = append(missed, dropDue(budget, *old, name, calendars, now, "the trigger was removed")...)
+				missed = append(missed, change.due(*old, name, "the trigger was removed")...)
 			}
 		}
 	}
@@ -93,9 +92,9 @@ func (j Job) withOrigins(old *Job, prior Prior) Job {
 // Retire returns the misfires that explain the fires that were due when job was deleted at now.
 func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	var missed []Misfire
-	budget := newMissedBudget()
+	retired := dropping{calendars, now, newMissedBudget()}
 	for _, name := range input.SortedKeys(job.Triggers) {
-		missed = append(missed, dropDue(budget, job, name, calendars, now, "the job was deleted")...)
+		missed = append(missed, retired.due(job, name, "the job was deleted")...)
 	}
 	return missed
 }
@@ -130,22 +129,29 @@ func (s TriggerState) Stored() TriggerState {
 	return s
 }
 
-// dropDue returns the misfire that explains the fires of a trigger that were due by now when its
-// schedule was replaced or removed. It counts them within a budget, which the triggers of a job share,
-// because a transaction waits for it. If that is used up, the misfire stands for more than it counts.
-func dropDue(budget *schedule.Budget, job Job, name string, calendars Calendars, now time.Time, reason string) []Misfire {
+// dropping is when fires are dropped because schedules of a job are replaced or removed. They are counted within a
+// budget, which the triggers of the job share, because a transaction waits for it.
+type dropping struct {
+	calendars Calendars
+	now       time.Time
+	budget    *schedule.Budget
+}
+
+// due returns the misfire that explains the fires of a trigger that were due by now. If the budget is used up, it
+// stands for more than it counts.
+func (d dropping) due(job Job, name, reason string) []Misfire {
 	t := job.Triggers[name]
-	if t.NextFireTime == nil || t.NextFireTime.After(now) {
+	if t.NextFireTime == nil || t.NextFireTime.After(d.now) {
 		return nil
 	}
 	missed := Misfire{
 		App: job.App, Job: job.Name, Trigger: name, JobID: job.Key(), TriggerID: job.TriggerKey(name),
-		From: *t.NextFireTime, To: *t.NextFireTime, Count: 1, Decision: DecisionSkip, Reason: reason, DecidedAt: now,
+		From: *t.NextFireTime, To: *t.NextFireTime, Count: 1, Decision: DecisionSkip, Reason: reason, DecidedAt: d.now,
 	}
 	// A definition that cannot be evaluated has no later fires to count.
-	if s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars); err == nil {
-		if missed.To, missed.Count, _, _, err = missedFires(budget, s, missed.From, now); err != nil {
-			missed.To = now
+	if s, err := t.Parse(job.Identity(name), t.AnchorAt, d.calendars); err == nil {
+		if missed.To, missed.Count, _, _, err = missedFires(d.budget, s, missed.From, d.now); err != nil {
+			missed.To = d.now
 		}
 	}
 	return []Misfire{missed}

@@ -17,12 +17,10 @@ func (t *Trigger) resolve(parsed *schedule.Schedule) {
 
 // triggerChange is the change of a job, trigger by trigger.
 type triggerChange struct {
-	old       *Job // nil: it is new
-	job       Job  // as it will be
-	prior     Prior
-	calendars Calendars
-	now       time.Time
-	budget    *schedule.Budget
+	dropping
+	old   *Job // nil: it is new
+	job   Job  // as it will be
+	prior Prior
 }
 
 // apply returns the trigger of that name as it is to be stored, and what is decided about fires that were pending.
@@ -77,7 +75,7 @@ func (c *triggerChange) replace(name string, before, t Trigger) (Trigger, []Misf
 		if !c.job.Enabled {
 			reason = "the job was disabled"
 		}
-		return t, dropDue(c.budget, *c.old, name, c.calendars, c.now, reason), nil
+		return t, c.due(*c.old, name, reason), nil
 	case !isOn:
 		return t, nil, nil
 	case wasOn && same && before.State != TriggerError:

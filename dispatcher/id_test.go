@@ -86,7 +86,8 @@ func TestNodeIDsRoundTrip(t *testing.T) {
 func TestIDsNeverChange(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ got, want string }{
-		"event": {run.Salt(nil).EventID("inst", "crm", "sync", "t", monday, run.KindSchedule), "evt_9lf7u7k3aaobbf2i80k575ept4"},
+		"event": {run.Salt(nil).EventID(run.Origin{Installation: "inst", App: "crm", Job: "sync", Trigger: "t"}, monday,
+			run.KindSchedule), "evt_9lf7u7k3aaobbf2i80k575ept4"},
 		"run": {run.Key{
 			TriggerID: run.TriggerID("crm", "sync", "t"), ScheduledAt: monday, Kind: run.KindSchedule,
 		}.String(), "06earvc901burjafn85kkeo1"},
@@ -104,13 +105,14 @@ func TestEventIDsDifferByEachOfTheirParts(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for name, id := range map[string]string{
-		"base":         run.Salt(nil).EventID("i", "a", "j", "t", monday, run.KindSchedule),
-		"installation": run.Salt(nil).EventID("k", "a", "j", "t", monday, run.KindSchedule),
-		"app":          run.Salt(nil).EventID("i", "b", "j", "t", monday, run.KindSchedule),
-		"job":          run.Salt(nil).EventID("i", "a", "k", "t", monday, run.KindSchedule),
-		"trigger":      run.Salt(nil).EventID("i", "a", "j", "u", monday, run.KindSchedule),
-		"instant":      run.Salt(nil).EventID("i", "a", "j", "t", monday.Add(time.Millisecond), run.KindSchedule),
-		"kind":         run.Salt(nil).EventID("i", "a", "j", "t", monday, run.KindCatchUp),
+		"base":         run.Salt(nil).EventID(run.Origin{Installation: "i", App: "a", Job: "j", Trigger: "t"}, monday, run.KindSchedule),
+		"installation": run.Salt(nil).EventID(run.Origin{Installation: "k", App: "a", Job: "j", Trigger: "t"}, monday, run.KindSchedule),
+		"app":          run.Salt(nil).EventID(run.Origin{Installation: "i", App: "b", Job: "j", Trigger: "t"}, monday, run.KindSchedule),
+		"job":          run.Salt(nil).EventID(run.Origin{Installation: "i", App: "a", Job: "k", Trigger: "t"}, monday, run.KindSchedule),
+		"trigger":      run.Salt(nil).EventID(run.Origin{Installation: "i", App: "a", Job: "j", Trigger: "u"}, monday, run.KindSchedule),
+		"instant": run.Salt(nil).EventID(run.Origin{Installation: "i", App: "a", Job: "j", Trigger: "t"}, monday.Add(time.Millisecond),
+			run.KindSchedule),
+		"kind": run.Salt(nil).EventID(run.Origin{Installation: "i", App: "a", Job: "j", Trigger: "t"}, monday, run.KindCatchUp),
 	} {
 		if other, taken := seen[id]; taken {
 			t.Errorf("event ids of %s and %s are both %s", name, other, id)
@@ -121,8 +123,8 @@ func TestEventIDsDifferByEachOfTheirParts(t *testing.T) {
 		}
 	}
 	zone := time.FixedZone("", 3600)
-	if a, b := run.Salt(nil).EventID("i", "a", "j", "t", monday, "schedule"),
-		run.Salt(nil).EventID("i", "a", "j", "t", monday.In(zone), "schedule"); a != b {
+	if a, b := run.Salt(nil).EventID(run.Origin{Installation: "i", App: "a", Job: "j", Trigger: "t"}, monday, "schedule"),
+		run.Salt(nil).EventID(run.Origin{Installation: "i", App: "a", Job: "j", Trigger: "t"}, monday.In(zone), "schedule"); a != b {
 		t.Errorf("event id depends on the zone the instant is written in: %s, %s", a, b)
 	}
 }

@@ -51,7 +51,8 @@ func (v JobVersion) Identity(name string) string {
 // EventID returns the webhook-id of a fire of one of the job's triggers; see Salt.EventID. installation is that of the store. A
 // manual run has no trigger.
 func (v JobVersion) EventID(installation, trigger string, at time.Time, kind run.Kind) string {
-	return v.Salt.EventID(cmp.Or(v.Installation, installation), v.App, v.CreatedAs(), v.triggerOrigin(trigger), at, kind)
+	from := run.Origin{Installation: cmp.Or(v.Installation, installation), App: v.App, Job: v.CreatedAs(), Trigger: v.triggerOrigin(trigger)}
+	return v.Salt.EventID(from, at, kind)
 }
 
 func (v JobVersion) triggerOrigin(name string) string { return cmp.Or(v.TriggerOrigins[name], name) }

@@ -201,13 +201,11 @@ func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) 
 	return previous, next
 }
 
-// FiresAroundInForce is FiresAround by the schedule and calendars that were in force at a scheduled
-// time of a trigger, which is named by the keys of its job and of itself. The error is a *TemplateError
-// if this version of the program cannot evaluate them.
-func FiresAroundInForce(
-	ctx context.Context, revisions Revisions, app string, job, trigger int64, at time.Time,
-) (previous, next time.Time, err error) {
-	histories, err := revisions.TriggerHistories(ctx, job, at)
+// Around is FiresAround by the schedule and calendars that were in force at a scheduled time of a trigger,
+// which is named by the keys of its job and of itself. The error is a *TemplateError if this version of
+// the program cannot evaluate them.
+func (p *PastSchedules) Around(ctx context.Context, job, trigger int64, at time.Time) (previous, next time.Time, err error) {
+	histories, err := p.revisions.TriggerHistories(ctx, job, at)
 	if err != nil {
 		return previous, next, err
 	}
@@ -220,7 +218,7 @@ func FiresAroundInForce(
 	if revision == nil {
 		return previous, next, nil
 	}
-	s, err := NewPastSchedules(revisions, app).At(ctx, history.Identity, revision)
+	s, err := p.At(ctx, history.Identity, revision)
 	var unreadable *UnreadableError
 	switch {
 	case errors.As(err, &unreadable):

@@ -69,7 +69,7 @@ func SkipDue(job Job, name string, calendars Calendars, until time.Time, reason 
 		t.State, t.Error = TriggerError, err.Error()
 		return t, nil
 	}
-	missed := dropDue(newMissedBudget(), job, name, calendars, until, reason)
+	missed := dropping{calendars, until, newMissedBudget()}.due(job, name, reason)
 	if pause, delayed := s.FixedDelay(); delayed {
 		t.fireAt(s, until.Add(pause))
 	} else {

@@ -50,7 +50,7 @@ func TestEventIDsNeedTheSalt(t *testing.T) {
 		return v.EventID("i", trigger, at, kind)
 	}
 	named := func(job, trigger string, kind run.Kind) string {
-		return run.Salt(nil).EventID("i", "shop", job, trigger, at, kind)
+		return run.Salt(nil).EventID(run.Origin{Installation: "i", App: "shop", Job: job, Trigger: trigger}, at, kind)
 	}
 	drawn := run.NewSalt()
 	for _, of := range []struct {

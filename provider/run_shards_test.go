@@ -168,7 +168,8 @@ func (f *fixture) spread(ctx context.Context, now time.Time) error {
 		}
 	}
 	half := 50
-	_, err = f.store.ExtendRun(ctx, shards[5].String(), 1, 2*time.Hour, run.Progress{Text: "half of it", Percent: &half},
-		input.Change{Actor: run.ActorCallback, Now: now})
+	_, err = f.store.ExtendRun(ctx, shards[5].String(), run.Heartbeat{
+		Attempt: 1, Within: 2 * time.Hour, Progress: run.Progress{Text: "half of it", Percent: &half},
+	}, input.Change{Actor: run.ActorCallback, Now: now})
 	return err
 }

@@ -75,9 +75,10 @@ func (a *API) extendRun(r *request) (response, error) {
 	if p := said.Percent; p != nil && (*p < 0 || *p > 100) {
 		problems.Add("/percent", input.CodeCountRange, "percent %d is not between 0 and 100", *p)
 	}
-	progress := run.Progress{Text: r.withoutToken(said.Progress), Percent: said.Percent}
+	beat := run.Heartbeat{Progress: run.Progress{Text: r.withoutToken(said.Progress), Percent: said.Percent}}
 	return a.callBack(r, callbackProgress, problems, func(run run.Run, attempt int) (run.Run, error) {
-		return a.store.ExtendRun(r.Context(), run.ID, attempt, 0, progress, r.By())
+		beat.Attempt = attempt
+		return a.store.ExtendRun(r.Context(), run.ID, beat, r.By())
 	})
 }
 

@@ -197,8 +197,8 @@ func (a *API) addFires(r *request, call *target.Call, job dispatcher.Job) error 
 		return err
 	}
 	defer done()
-	call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, a.store, call.App, job.Key(), call.Key.TriggerID,
-		call.Key.ScheduledAt)
+	call.PreviousFire, call.NextFire, err = dispatcher.NewPastSchedules(a.store, call.App).Around(ctx, job.Key(),
+		call.Key.TriggerID, call.Key.ScheduledAt)
 	var unreadable *target.TemplateError
 	if errors.As(err, &unreadable) {
 		return nil

@@ -69,8 +69,8 @@ func (e *Engine) addFires(ctx context.Context, run plan.Held, call *target.Call)
 	}
 	var template *target.TemplateError
 	loop.UntilDone(ctx, e.log.Logger, "read the schedule of a run", 1, func() (err error) {
-		call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, e.store, call.App, run.JobID, run.TriggerID,
-			run.ScheduledAt)
+		call.PreviousFire, call.NextFire, err = dispatcher.NewPastSchedules(e.store, call.App).Around(ctx, run.JobID,
+			run.TriggerID, run.ScheduledAt)
 		if errors.As(err, &template) {
 			return nil // another try would not change it
 		}

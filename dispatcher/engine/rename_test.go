@@ -58,7 +58,8 @@ func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
 	for i, name := range []string{"first", "second", "second", "second"} {
 		at := r.now.Add(time.Duration(2*i+2) * time.Second)
 		trigger := map[string]string{"first": "only", "second": "hourly"}[name]
-		want = append(want, call{name, trigger, versions[0].Salt.EventID(installation, "app", "first", "only", at,
+		of := run.Origin{Installation: installation, App: "app", Job: "first", Trigger: "only"}
+		want = append(want, call{name, trigger, versions[0].Salt.EventID(of, at,
 			run.KindSchedule)})
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(call{})); diff != "" {

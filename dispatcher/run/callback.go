@@ -96,6 +96,14 @@ type AcceptedAttempt struct {
 	Within     time.Duration
 }
 
+// Heartbeat says that an attempt goes on, and how far it is. The callback may come Within that time from now; 0: within the time
+// that it had when the target accepted the attempt.
+type Heartbeat struct {
+	Attempt int
+	Within  time.Duration
+	Progress
+}
+
 // Callbacks are how targets end the attempts that they accepted. A callback names the run and the number of the attempt.
 // ErrConflict: this attempt is over, in another way than the callback says, or another one has begun. A callback may come
 // before the node has recorded that the target accepted the attempt. One that is repeated changes nothing and is no error.
@@ -106,9 +114,8 @@ type Callbacks interface {
 	CompleteRun(ctx context.Context, runID string, attempt int, result CallbackResult, change input.Change) (Run, error)
 	// FailRun says that an attempt failed. A node records that soon, and the run is attempted again if its job says so.
 	FailRun(ctx context.Context, runID string, attempt int, result CallbackResult, change input.Change) (Run, error)
-	// ExtendRun is a heartbeat: the callback may come within that time from now. 0: within the time that it had when the
-	// target accepted the attempt. MostCallbackWait after the attempt began, no heartbeat moves the deadline any more.
-	ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress Progress, change input.Change) (Run, error)
+	// ExtendRun takes a heartbeat. MostCallbackWait after the attempt began, none moves the deadline any more.
+	ExtendRun(ctx context.Context, runID string, beat Heartbeat, change input.Change) (Run, error)
 	// CallbackKey returns the key of the installation by which the tokens of callbacks are made. It is drawn at random
 	// when it is first asked for.
 	CallbackKey(ctx context.Context) ([]byte, error)

@@ -42,13 +42,16 @@ func (s Salt) HashID(parts ...string) int64 {
 	return idOfSum(mac.Sum(nil))
 }
 
+// Origin is what fires come from, by the names that it had first.
+type Origin struct{ Installation, App, Job, Trigger string }
+
 // EventID returns the webhook-id of a fire of the app: a function of the salt, the installation, the names, the instant and the
 // kind, equal on every attempt and after a restore of the database, so that receivers can drop duplicates. It holds no ".", which
 // Standard Webhooks reserves.
-func (s Salt) EventID(installation, app, job, trigger string, at time.Time, kind Kind) string {
+func (s Salt) EventID(of Origin, at time.Time, kind Kind) string {
 	text := append(make([]byte, 0, 128), "event/"...)
 	unsalted := len(text)
-	for _, part := range [...]string{installation, app, job, trigger} {
+	for _, part := range [...]string{of.Installation, of.App, of.Job, of.Trigger} {
 		text = append(append(text, part...), '/')
 	}
 	text = append(append(strconv.AppendInt(text, at.UnixMilli(), 10), '/'), kind...)

@@ -129,7 +129,7 @@ func sampleCall(payload json.RawMessage) Call {
 	at, name := time.Date(2999, 12, 31, 23, 59, 59, 999e6, time.UTC), strings.Repeat("n", 63)
 	return Call{
 		App: name, Job: name, Trigger: name, Key: run.Key{TriggerID: 1 << 62, ScheduledAt: at, Kind: run.KindCatchUp},
-		EventID: run.Salt(nil).EventID(name, name, name, name, at, run.KindSchedule), Attempt: 1e6,
+		EventID: run.Salt(nil).EventID(run.Origin{Installation: name, App: name, Job: name, Trigger: name}, at, run.KindSchedule), Attempt: 1e6,
 		Payload: payload, PreviousFire: at, NextFire: at,
 		Shard: &run.Shard{Index: run.MaxShards - 1, Total: run.MaxShards},
 		Cause: &run.Cause{

@@ -153,7 +153,8 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 		if a.kind != string(run.KindSchedule) {
 			continue
 		}
-		if want := moves.Salt.EventID(moves.Installation, "mover", a.job(), "t", a.scheduled, run.KindSchedule); a.event != want {
+		of := run.Origin{Installation: moves.Installation, App: "mover", Job: a.job(), Trigger: "t"}
+		if want := moves.Salt.EventID(of, a.scheduled, run.KindSchedule); a.event != want {
 			t.Errorf("%s of %s came under event id %s, want %s as without the move", a.path, a.scheduled, a.event, want)
 		}
 	}

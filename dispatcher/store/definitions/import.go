@@ -234,7 +234,7 @@ func (s *Store) importJob(ctx context.Context, t *dispatch.Tx, one access.Export
 	if err != nil {
 		return err
 	}
-	job.AppPaused = len(shared.pauses) > 0
+	shared.calendars, job.AppPaused = calendars.revision, len(shared.pauses) > 0
 	job.State = job.RollUp(false)
 	before := dispatcher.JobBefore{Bounds: app.Bounds, Keys: s.keys != nil}
 	if err := loadAdmission(ctx, t, job, &before); err != nil {
@@ -251,7 +251,7 @@ func (s *Store) importJob(ctx context.Context, t *dispatch.Tx, one access.Export
 		return err
 	}
 	job, secrets := s.sealJobSecrets(job)
-	err = writeJob(ctx, t, nil, job, calendars.revision, shared)
+	err = writeJob(ctx, t, nil, job, shared)
 	if err == nil {
 		err = writeJobSecrets(ctx, t, nil, job, secrets)
 	}

@@ -31,11 +31,10 @@ func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Cha
 // jobBefore is what a PUT of a job depends on, and what its rows need besides.
 type jobBefore struct {
 	dispatcher.JobBefore
-	same      dispatcher.Job // as it stays, if isSame
-	isSame    bool
-	shared    sharedOff
-	calendars int64           // revision of the app's
-	values    *dispatcher.Job // Old with the values of its secrets, for the audit log
+	same   dispatcher.Job // as it stays, if isSame
+	isSame bool
+	shared shared
+	values *dispatcher.Job // Old with the values of its secrets, for the audit log
 }
 
 // loadJob reads what a PUT of a job depends on; of one that stays as it is, what it is shown with. Two writers that make the same job
@@ -57,7 +56,7 @@ func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by
 	if err := dispatch.Allow(by, old.Revision); err != nil {
 		return b, err
 	}
-	if b.calendars, b.Calendars, err = calendarsOf(ctx, from, job.App, users...); err != nil {
+	if b.shared.calendars, b.Calendars, err = calendarsOf(ctx, from, job.App, users...); err != nil {
 		return b, err
 	}
 	if b.same, b.isSame = b.Unchanged(job); b.isSame {
@@ -120,7 +119,7 @@ func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, decla
 	if job, err = s.writeAttachedOf(ctx, t, b.Old, job, c.Attached); err != nil {
 		return stored, err
 	}
-	err = writeJob(ctx, t, b.Old, job, b.calendars, b.shared)
+	err = writeJob(ctx, t, b.Old, job, b.shared)
 	if err == nil {
 		err = writeJobSecrets(ctx, t, b.Old, job, secrets)
 	}
@@ -177,9 +176,8 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 	return row.Job, nil
 }
 
-// writeJob writes a job and its triggers, and retires those that old had besides. calendars is
-// the revision of the app's calendars.
-func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job dispatcher.Job, calendars int64, shared sharedOff) error {
+// writeJob writes a job and its triggers, and retires those that old had besides.
+func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job dispatcher.Job, shared shared) error {
 	row, err := rowOf(job)
 	if err != nil {
 		return err
@@ -193,7 +191,7 @@ func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job disp
 		return err
 	}
 	failpoint.Hit(failpoint.InDefinition)
-	if err := writeTriggers(ctx, t, job, calendars, shared); err != nil || old == nil {
+	if err := writeTriggers(ctx, t, job, shared); err != nil || old == nil {
 		return err
 	}
 	removed := maps.Clone(old.Triggers)

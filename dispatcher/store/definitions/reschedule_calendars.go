@@ -19,11 +19,10 @@ import (
 // movesAtOnce is how many triggers one statement moves.
 const movesAtOnce = 2000
 
-// movePlan is what becomes of triggers, by id, when the calendars of their app change from
-// those of a revision.
+// movePlan is what becomes of triggers, by id, when the calendars of their app change.
 type movePlan struct {
-	revision int64
-	moves    map[int64]move
+	next  Replacement
+	moves map[int64]move
 }
 
 // planPut works out ahead of the transaction what becomes of the triggers that a change of a
@@ -38,9 +37,9 @@ func (s *Store) planPut(ctx context.Context, q db.Querier, next Replacement, now
 	if err != nil {
 		return movePlan{}, err
 	}
-	plan := movePlan{next.revision, make(map[int64]move, len(ids))}
+	plan := movePlan{next, make(map[int64]move, len(ids))}
 	for page := range slices.Chunk(ids, movesAtOnce) {
-		if err := s.planMoves(ctx, q, page, next, now, plan); err != nil {
+		if err := s.planMoves(ctx, q, plan, page, now); err != nil {
 			return movePlan{}, err
 		}
 	}
@@ -55,9 +54,10 @@ func (s *Store) rescheduleForCalendar(ctx context.Context, t *dispatch.Tx, next 
 	if err != nil {
 		return err
 	}
-	if plan.revision != next.revision || plan.moves == nil {
-		plan = movePlan{next.revision, map[int64]move{}}
+	if plan.next.revision != next.revision || plan.moves == nil {
+		plan.moves = map[int64]move{}
 	}
+	plan.next = next
 	ids, err := s.users(ctx, t, next)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *Store) rescheduleForCalendar(ctx context.Context, t *dispatch.Tx, next 
 				void = append(void, id)
 			}
 		}
-		if err := s.planMoves(ctx, t, void, next, t.At, plan); err != nil {
+		if err := s.planMoves(ctx, t, plan, void, t.At); err != nil {
 			return err
 		}
 		moves := make(map[int64]move, len(keys))
@@ -101,7 +101,7 @@ func (s *Store) users(ctx context.Context, q db.Querier, next Replacement) ([]in
 
 // planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
 // decides whether they fire: a job that this version cannot read has fire times nevertheless.
-func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next Replacement, now time.Time, plan movePlan) error {
+func (s *Store) planMoves(ctx context.Context, q db.Querier, plan movePlan, ids []int64, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -110,10 +110,10 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, ids []int64, next R
 		dispatch.TheseTriggers + `
 		JOIN jobs AS j ON j.id = t.job_id`
 	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
-		job := dispatcher.Job{App: next.app}
+		job := dispatcher.Job{App: plan.next.app}
 		t, err := dispatch.ScanTrigger(db.WiderRow{Scanner: row, After: []any{&job.Name, &job.Origin, &job.Enabled}})
 		if err == nil {
-			plan.moves[t.ID] = moveFor(t, job, next, now)
+			plan.moves[t.ID] = moveFor(t, job, plan.next, now)
 		}
 		return struct{}{}, err
 	}, query, s.db.Batch(ids)...)

@@ -29,20 +29,18 @@ func ownOff(state dispatcher.TriggerState, paused, jobPaused bool) int {
 	return off
 }
 
-// sharedOff is what becomes of the reasons that a trigger shares with others when its row is written: those of
-// keep stay as its clock has them, and set are those that there are.
-type sharedOff struct {
+// shared is what triggers share with others when their rows are written. Of the reasons why they are off, those of keep stay as
+// their clocks have them, and set are those that there are.
+type shared struct {
 	keep, set int
+	calendars int64                 // revision of the app's
 	pauses    []dispatcher.AppPause // of the app, that hold the job
 }
-
-// keepShared is for a change that concerns neither the app nor the labels of a trigger.
-var keepShared = sharedOff{keep: dispatch.OffApp | dispatch.OffLabels | dispatch.OffPauses}
 
 // loadShared returns the app of a job, and what it, its pauses and the set of labels that the job requires mean for the job's triggers.
 // A transaction locks the app and the set, in this order: that makes a switch wait whose portions would pass over the triggers. A
 // snapshot leaves the labels out, which decide nothing but the rows of clocks.
-func loadShared(ctx context.Context, from Source, job dispatcher.Job) (app access.App, shared sharedOff, err error) {
+func loadShared(ctx context.Context, from Source, job dispatcher.Job) (app access.App, shared shared, err error) {
 	if app, err = from.app(ctx, job.App); err != nil {
 		return app, shared, err
 	}
@@ -196,7 +194,7 @@ func (s *Store) JobPause(app, name, trigger string, paused bool,
 		},
 		Write: func(ctx context.Context, t *dispatch.Tx, b jobBefore, c dispatcher.PauseChange) (stored dispatcher.Job, err error) {
 			if c.Restarted {
-				err = writeJob(ctx, t, b.Old, c.Job, b.calendars, keepShared)
+				err = writeJob(ctx, t, b.Old, c.Job, b.shared)
 			} else {
 				err = writePauses(ctx, t, c.Job)
 			}
@@ -227,7 +225,8 @@ func (s *Store) JobPause(app, name, trigger string, paused bool,
 	}
 }
 
-// loadStored reads a job, and what it is shown with. ErrNotFound: there is none.
+// loadStored reads a job, and what it is shown with, for a change that concerns neither its app nor its labels. ErrNotFound: there
+// is none.
 func (s *Store) loadStored(ctx context.Context, from Source, app, name string) (b jobBefore, err error) {
 	old, err := s.FindJob(ctx, from, app, name, from.Lock)
 	if err != nil {
@@ -245,7 +244,8 @@ func (s *Store) loadStored(ctx context.Context, from Source, app, name string) (
 		}
 		b.Pauses = dispatcher.HeldBy(pauses, old.Labels)
 	}
-	b.calendars, b.Calendars, err = calendarsOf(ctx, from, app, old)
+	b.shared.keep = dispatch.OffApp | dispatch.OffLabels | dispatch.OffPauses
+	b.shared.calendars, b.Calendars, err = calendarsOf(ctx, from, app, old)
 	return b, err
 }
 

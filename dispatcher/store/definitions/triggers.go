@@ -54,9 +54,8 @@ func triggerIDs(job dispatcher.Job) []int64 {
 	return ids
 }
 
-// writeTriggers writes the triggers of a job as Apply made them with the app's calendars of
-// that revision.
-func writeTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, calendars int64, shared sharedOff) error {
+// writeTriggers writes the triggers of a job as Apply made them with what they share.
+func writeTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, shared shared) error {
 	if len(job.Triggers) == 0 {
 		return nil
 	}
@@ -69,7 +68,7 @@ func writeTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, cale
 		}
 		row.Off = shared.set | ownOff(one.State, one.Paused, job.Paused)
 		if one.Calendar != "" {
-			row.Calendars = calendars
+			row.Calendars = shared.calendars
 		}
 		rows = append(rows, row)
 	}

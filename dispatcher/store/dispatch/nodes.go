@@ -158,7 +158,7 @@ func (s *Store) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.
 		return dispatcher.HeartbeatReply{}, fmt.Errorf("node %s: %w", id, dispatcher.ErrNodeDead)
 	}
 	node := all[mine]
-	lost, err := s.Rollbacks.heartbeat(ctx, s, id, node.heartbeats, node.settled, now)
+	lost, err := s.Rollbacks.heartbeat(ctx, s, node, now)
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}

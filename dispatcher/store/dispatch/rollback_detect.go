@@ -86,16 +86,15 @@ func (d *rollbackDetector) registered(node run.NodeID, r registration) {
 
 // heartbeat notes the heartbeats of a node that the database has, and tells whether it has fewer
 // than it had. Then a rollback is declared.
-func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node run.NodeID, heartbeats, settled int64,
-	now time.Time) (lost bool, err error) {
+func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node renewedNode, now time.Time) (lost bool, err error) {
 	before := d.latest()
-	if lost = d.repeated(node, heartbeats, settled); lost {
+	if lost = d.repeated(node.ID, node.heartbeats, node.settled); lost {
 		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
-		_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node),
+		_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node.ID),
 			age: before.age, by: input.Change{Actor: "system", Now: now}})
 	}
 	if err == nil {
-		s.db.Mark(node, heartbeats)
+		s.db.Mark(node.ID, node.heartbeats)
 	}
 	return lost, err
 }

@@ -170,7 +170,11 @@ func runsThatFollow(ctx context.Context, t *dispatch.Tx, ends []dispatch.Pending
 			return f, err
 		}
 		link, refused := room.quotas.Link(causes[e.Key], shards[e.Key], len(followers))
-		runs, err := followersRuns(ctx, t, e, followers, room, link, causes[e.Key])
+		cause := run.Cause{Depth: link.Depth, MayFollow: link.MayFollow}
+		if of := causes[e.Key]; of != nil {
+			cause.Backfill = of.Backfill
+		}
+		runs, err := room.runs(ctx, t, e, followers, cause)
 		if err != nil {
 			return f, err
 		}
@@ -179,26 +183,23 @@ func runsThatFollow(ctx context.Context, t *dispatch.Tx, ends []dispatch.Pending
 	return f, nil
 }
 
-// followersRuns returns the runs of the followers of an end, with what they are given.
-func followersRuns(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, followers []presentFollower, room *followRoom,
-	link run.ChainLink,
-	of *run.Cause) ([]dispatch.QueuedRun, error) {
+// runs returns the runs of the followers of an end, with what they are given. The place in the chain, and the backfill, of
+// their cause are known.
+func (r *followRoom) runs(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, followers []presentFollower,
+	cause run.Cause) ([]dispatch.QueuedRun, error) {
 	document, err := documentOf(ctx, t, e)
 	if err != nil {
 		return nil, fmt.Errorf("what followers of run %s get: %w", e.Key, err)
 	}
-	cause := &run.Cause{Run: document.Parent.Run, On: string(document.Event), State: document.Parent.State,
-		Class: document.Parent.Class, Error: document.Parent.Error, Depth: link.Depth, MayFollow: link.MayFollow}
-	if of != nil {
-		cause.Backfill = of.Backfill
-	}
+	cause.Run, cause.On, cause.State = document.Parent.Run, string(document.Event), document.Parent.State
+	cause.Class, cause.Error = document.Parent.Class, document.Parent.Error
 	var encoded json.RawMessage
 	runs := make([]dispatch.QueuedRun, len(followers))
 	for i, p := range followers {
-		input := &run.Input{Cause: cause, Missed: e.Missed()}
+		input := &run.Input{Cause: &cause, Missed: e.Missed()}
 		if p.Result {
 			if encoded == nil {
-				if encoded, err = encodeDocument(ctx, t, e, document, room); err != nil {
+				if encoded, err = r.encode(ctx, t, e, document); err != nil {
 					return nil, err
 				}
 			}
@@ -273,12 +274,12 @@ func documentOf(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd) (di
 	return document, err
 }
 
-// encodeDocument returns a document with the response that is stored of the latest attempt, unless its app has no room for it.
-func encodeDocument(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, document dispatcher.FollowDocument, room *followRoom) (
+// encode returns a document with the response that is stored of the latest attempt, unless its app has no room for it.
+func (r *followRoom) encode(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, document dispatcher.FollowDocument) (
 	json.RawMessage, error,
 ) {
-	if room.full {
-		document.ResultOmitted = target.BytesKeptReached(e.App, room.quotas.BytesKept)
+	if r.full {
+		document.ResultOmitted = target.BytesKeptReached(e.App, r.quotas.BytesKept)
 		return document.Encode(nil)
 	}
 	var response *run.Response

@@ -1,6 +1,7 @@
 package feeds
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -260,32 +261,28 @@ func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result r
 
 // ExtendRun moves the deadline of a run that waits. A heartbeat that comes before the node has recorded that the run waits
 // says nothing new.
-func (s *Store) ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress run.Progress,
-	change input.Change,
-) (run.Run, error) {
+func (s *Store) ExtendRun(ctx context.Context, runID string, beat run.Heartbeat, change input.Change) (run.Run, error) {
 	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
-		c, err := findCalledBack(ctx, t, r, attempt, key)
+		c, err := findCalledBack(ctx, t, r, beat.Attempt, key)
 		switch {
 		case err != nil:
 			return err
 		case c.note == nil:
 			return errSaid
 		case c.note.Failed:
-			return fmt.Errorf("attempt %d of run %s has failed, as an earlier callback said: %w", attempt, runID, dispatcher.ErrConflict)
+			return fmt.Errorf("attempt %d of run %s has failed, as an earlier callback said: %w", beat.Attempt, runID, dispatcher.ErrConflict)
 		case c.state != run.WaitingCallback:
-			return fmt.Errorf("the deadline of attempt %d of run %s has passed: %w", attempt, runID, dispatcher.ErrConflict)
+			return fmt.Errorf("the deadline of attempt %d of run %s has passed: %w", beat.Attempt, runID, dispatcher.ErrConflict)
 		}
 		note, now := *c.note, t.At.UnixMilli()
-		if within == 0 {
-			within = time.Duration(note.Within) * time.Millisecond
-		}
+		within := cmp.Or(beat.Within, time.Duration(note.Within)*time.Millisecond)
 		last := note.Started + run.MostCallbackWait.Milliseconds()
 		note.Heartbeat = &now
-		if progress.Text != "" {
-			note.Progress = cutMessage(progress.Text)
+		if beat.Text != "" {
+			note.Progress = cutMessage(beat.Text)
 		}
-		if progress.Percent != nil {
-			note.Percent = progress.Percent
+		if beat.Percent != nil {
+			note.Percent = beat.Percent
 		}
 		return writeNote(ctx, t, key, note, max(c.deadline, min(now+within.Milliseconds(), last)))
 	})

@@ -58,22 +58,23 @@ func RunQuery(picked string) string {
 
 func scanRun(row db.Scanner) (run.Run, error) {
 	var r run.Run
-	var installation, job, trigger string // what the event id is of
+	var of run.Origin
 	var salt run.Salt
 	var key run.Key
 	var node run.NodeID
 	var from, to, missed *int64
 	var held string
 	var callback *string
-	err := row.Scan(&installation, &salt, &r.App, &r.Job, &r.Trigger, &job, &trigger, db.InstantColumn(&key.ScheduledAt), &key.TriggerID,
-		db.KindColumn(&key), &r.Revision, &r.State, &r.Attempt, &node, db.OptionalColumn(&r.ClaimedAt),
+	err := row.Scan(&of.Installation, &salt, &r.App, &r.Job, &r.Trigger, &of.Job, &of.Trigger, db.InstantColumn(&key.ScheduledAt),
+		&key.TriggerID, db.KindColumn(&key), &r.Revision, &r.State, &r.Attempt, &node, db.OptionalColumn(&r.ClaimedAt),
 		db.OptionalColumn(&r.StartedAt), db.OptionalColumn(&r.EndedAt), db.OptionalColumn(&r.NextAttemptAt), &r.HTTPStatus,
 		&r.Class, &r.Error, &r.WaitsFor, &r.WaitsForEndpoint, db.OptionalColumn(&r.ProbeAt), &callback, &held, &from, &to, &missed)
 	if err != nil {
 		return r, err
 	}
 	r.ID, r.Kind, r.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
-	r.EventID = key.EventOf(salt.EventID(installation, r.App, job, trigger, r.ScheduledAt, r.Kind))
+	of.App = r.App
+	r.EventID = key.EventOf(salt.EventID(of, r.ScheduledAt, r.Kind))
 	if key.Shard > 0 {
 		r.Parent, r.Shard = key.Parent().String(), &run.Shard{Index: key.Shard - 1}
 	}

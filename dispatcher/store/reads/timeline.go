@@ -60,7 +60,9 @@ func (s *Store) Timeline(ctx context.Context, query view.TimelineQuery) (page vi
 	for _, add := range []func() error{
 		func() error { return s.addTimelineRuns(ctx, byID, ids, query) },
 		func() error { return s.addTimelineMisfires(ctx, byID, ids, query) },
-		func() error { return s.addPlanned(ctx, byID, ids, query, page.Now, step) },
+		func() error {
+			return s.addPlanned(ctx, byID, ids, query, view.NewPlanned(ctx, page.Now, query.To, step))
+		},
 	} {
 		if err := add(); err != nil {
 			return page, fmt.Errorf("timeline of app %s: %w", query.App, err)
@@ -178,11 +180,9 @@ func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelin
 	return nil
 }
 
-// addPlanned adds the fires after now of the triggers that nothing keeps from firing. What takes too long to evaluate is left out.
-func (s *Store) addPlanned(
-	ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery, now time.Time, step time.Duration,
-) error {
-	if !query.To.After(now) {
+// addPlanned adds the fires of p of the triggers that nothing keeps from firing. What takes too long to evaluate is left out.
+func (s *Store) addPlanned(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery, p view.Planned) error {
+	if !p.To.After(p.After) {
 		return nil
 	}
 	// $1 to, $2 on: the jobs
@@ -198,8 +198,7 @@ func (s *Store) addPlanned(
 		return err
 	}
 	calendars := dispatcher.CompileCalendars(all)
-	p := view.NewPlanned(ctx, now, query.To, step)
-	if query.From.After(now) {
+	if query.From.After(p.After) {
 		p.After = query.From.Add(-time.Millisecond)
 	}
 	for _, t := range triggers {

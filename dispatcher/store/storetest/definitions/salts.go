@@ -221,7 +221,8 @@ func (f *wing) wantEvent(key run.Key, job, trigger string, fromNames bool) {
 	version := f.Prepared(run.JobID("shop", job))
 	read, sent := f.RunOf(key).EventID, key.EventOf(version.EventID(installation, trigger, key.ScheduledAt, key.Kind))
 	f.Expect("the event id of a run of kind "+string(key.Kind)+" as it is sent", sent, read)
-	names := key.EventOf(run.Salt(nil).EventID(installation, "shop", job, trigger, key.ScheduledAt, key.Kind))
+	of := run.Origin{Installation: installation, App: "shop", Job: job, Trigger: trigger}
+	names := key.EventOf(run.Salt(nil).EventID(of, key.ScheduledAt, key.Kind))
 	if (read == names) != fromNames {
 		f.Errorf("a run of kind %s has event id %s; names lead to %s, want equal: %t", key.Kind, read, names, fromNames)
 	}

@@ -135,7 +135,7 @@ func testCallbackCompletes(t *testing.T, f *wing) {
 	f.accept(held, start) // the record, once more
 	fixture.WantDiff(t, "its attempts after a repeated record", want, f.RunOf(held.Key).Attempts)
 	wantConflict(t, "fail what is complete", f.fail(held.Key, 1, end))
-	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{}, byTarget(end))
+	_, err := f.ExtendRun(t.Context(), held.String(), run.Heartbeat{Attempt: 1}, byTarget(end))
 	wantConflict(t, "a heartbeat of what is complete", err)
 }
 
@@ -167,7 +167,7 @@ func testCallbackDeadline(t *testing.T, f *wing) {
 	fixture.WantDiff(t, "adopted before its deadline", 0, len(f.AdoptRetries(deadline.Add(-time.Millisecond))))
 	adopted := f.adoptEnded(deadline)
 	fixture.WantDiff(t, "what is known of it", run.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Within: within}, *adopted.Accepted)
-	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{}, byTarget(deadline))
+	_, err := f.ExtendRun(t.Context(), held.String(), run.Heartbeat{Attempt: 1}, byTarget(deadline))
 	wantConflict(t, "a heartbeat after the deadline", err)
 	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(adopted, run.Outcome{State: run.TimedOut, StartedAt: start,
 		EndedAt: deadline, HTTPStatus: 202, Class: run.ClassCallbackTime, Error: "late"})}))
@@ -181,7 +181,7 @@ func testCallbackHeartbeat(t *testing.T, f *wing) {
 	half := 50
 	beat := func(now time.Time, progress run.Progress) run.Run {
 		t.Helper()
-		run, err := f.ExtendRun(t.Context(), held.String(), 1, 0, progress, byTarget(now))
+		run, err := f.ExtendRun(t.Context(), held.String(), run.Heartbeat{Attempt: 1, Progress: progress}, byTarget(now))
 		f.Must(err)
 		return run
 	}
@@ -195,7 +195,7 @@ func testCallbackHeartbeat(t *testing.T, f *wing) {
 		&run.CallbackState{Deadline: at2.Add(within), HeartbeatAt: &at2, Progress: "half", Percent: &half},
 		beat(at2, run.Progress{}).Callback)
 	last := start.Add(run.MostCallbackWait)
-	_, err := f.ExtendRun(t.Context(), held.String(), 1, 30*24*time.Hour, run.Progress{}, byTarget(at2))
+	_, err := f.ExtendRun(t.Context(), held.String(), run.Heartbeat{Attempt: 1, Within: 30 * 24 * time.Hour}, byTarget(at2))
 	f.Must(err)
 	fixture.WantDiff(t, "the longest deadline", last, f.RunOf(held.Key).Callback.Deadline)
 	f.adoptEnded(last)
@@ -373,7 +373,7 @@ func testAwaitedAttempt(t *testing.T, f *wing) {
 	f.acceptAs(held, start, run.Callback{ID: number, Group: "billing", Within: within})
 	f.DeclareApp("other")
 	missing("from another app", "other")
-	beat, err := f.ExtendRun(t.Context(), held.String(), 1, 0, run.Progress{Text: "half"}, byTarget(start))
+	beat, err := f.ExtendRun(t.Context(), held.String(), run.Heartbeat{Attempt: 1, Progress: run.Progress{Text: "half"}}, byTarget(start))
 	f.Must(err)
 	fixture.WantDiff(t, "its state", run.WaitingCallback, beat.State)
 	f.Must(f.DeleteJob(t.Context(), "shop", "tick", fixture.At(start)))
