@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -73,16 +74,43 @@ type Groups interface {
 
 	// Endpoints lists the endpoints that a group has at now, by id. ErrNotFound: there is no such group.
 	Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]target.Endpoint, error)
-	// RegisterEndpoint adds an endpoint to a group, or renews it, for Registration.ExpireAfter from now on. It returns the
+	// RegisterEndpoint adds an endpoint to a group, or renews it, for Registration.ExpireAfter from the change on. It returns the
 	// endpoint, and whether it was not there. ErrNotFound: there is no such group. ErrConflict: the group takes no
 	// registrations, or declares an endpoint of that id. Problems: the endpoint is not one that the group takes.
-	RegisterEndpoint(ctx context.Context, app, group string, endpoint target.Endpoint, now time.Time,
-		change input.Change) (target.Endpoint, bool, error)
+	RegisterEndpoint(ctx context.Context, app, group string, endpoint target.Endpoint, change input.Change) (target.Endpoint, bool, error)
 	// DeregisterEndpoint removes an endpoint that registered itself; ErrNotFound if there is none.
 	DeregisterEndpoint(ctx context.Context, app, group, id string, change input.Change) error
 	// DrainEndpoint sets or lifts an operator's drain of an endpoint; it stays while the endpoint is there. A registration
 	// does not lift it.
 	DrainEndpoint(ctx context.Context, app, group, id string, draining bool, change input.Change) (target.Endpoint, error)
+}
+
+// EndpointBefore is what the registration of an endpoint depends on.
+type EndpointBefore struct {
+	Group  target.EndpointGroup
+	Bounds *target.Bounds // of its app
+	Others int            // endpoints that the group has besides
+	There  bool           // it has the endpoint
+}
+
+// Register refuses an endpoint that its group or the bounds of the app do not take, or that is one too many.
+func (b EndpointBefore) Register(e target.Endpoint) error {
+	name := input.Echo(b.Group.Name)
+	if b.Group.Registration == nil {
+		return fmt.Errorf("group %s takes no registrations: %w", name, ErrConflict)
+	}
+	if _, declared := b.Group.Endpoints[e.ID]; declared {
+		return fmt.Errorf("group %s declares an endpoint %s: %w", name, input.Echo(e.ID), ErrConflict)
+	}
+	var problems input.Problems
+	input.CheckName(&problems, "/id", e.ID)
+	problems.AddError("", b.Group.Registration.CheckEndpoint(e.StaticEndpoint))
+	problems.AddError("", b.Bounds.CheckEndpoint(b.Group, e.StaticEndpoint))
+	if b.Others >= target.MaxEndpoints {
+		problems.Add("", input.CodeTooMany, "group %s has %d endpoints already, which is the maximum; remove one, or wait until one expires",
+			name, target.MaxEndpoints)
+	}
+	return problems.Err()
 }
 
 // Routes is what nodes read of groups.

@@ -85,7 +85,7 @@ func (a *API) registerExecutor(r *request) (response, error) {
 		return response{}, err
 	}
 	app, group := r.PathValue("app"), r.PathValue("group")
-	_, created, err := a.store.RegisterEndpoint(r.Context(), app, group, endpoint, time.Time{}, r.By())
+	_, created, err := a.store.RegisterEndpoint(r.Context(), app, group, endpoint, r.By())
 	if err == nil && created {
 		a.registrations.note(r.Context(), cameEndpoint, app, group, endpoint.ID)
 	}

@@ -61,7 +61,7 @@ func (a *API) registerEndpoint(r *request) (response, error) {
 		return response{}, err
 	}
 	app, group := r.PathValue("app"), r.PathValue("group")
-	stored, created, err := a.store.RegisterEndpoint(r.Context(), app, group, endpoint, time.Time{}, r.By())
+	stored, created, err := a.store.RegisterEndpoint(r.Context(), app, group, endpoint, r.By())
 	if err != nil {
 		return response{}, conflict(err, "register in a group that has registration, under an id that the group does not declare")
 	}

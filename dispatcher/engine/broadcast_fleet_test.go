@@ -183,7 +183,7 @@ func testBroadcastFleet(t *testing.T, database string, nodes int) {
 		}
 	}
 	late := target.Endpoint{ID: "late", StaticEndpoint: target.StaticEndpoint{URL: w.servers["late"].URL}}
-	if _, _, err := s.RegisterEndpoint(t.Context(), "app", "workers", late, time.Time{}, change); err != nil {
+	if _, _, err := s.RegisterEndpoint(t.Context(), "app", "workers", late, change); err != nil {
 		t.Fatal(err)
 	}
 	w.await(t, some)

@@ -102,7 +102,7 @@ func newFlock(tb testing.TB) (f *flock, stop func()) {
 
 func (f *flock) register(n int, url string, now time.Time) error {
 	e := target.Endpoint{ID: fmt.Sprintf("w%03d", n), StaticEndpoint: target.StaticEndpoint{URL: fmt.Sprintf("%s/w%03d", url, n)}}
-	_, _, err := f.store.RegisterEndpoint(f.tb.Context(), "app", "flock", e, now, input.Change{Actor: "test"})
+	_, _, err := f.store.RegisterEndpoint(f.tb.Context(), "app", "flock", e, input.Change{Actor: "test", Now: now})
 	return err
 }
 

@@ -208,7 +208,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 		t.Fatal(err)
 	}
 	endpoint := target.Endpoint{ID: "late", StaticEndpoint: target.StaticEndpoint{URL: late.URL}}
-	if _, _, err := s.RegisterEndpoint(t.Context(), "app", "workers", endpoint, time.Time{}, change); err != nil {
+	if _, _, err := s.RegisterEndpoint(t.Context(), "app", "workers", endpoint, change); err != nil {
 		t.Fatal(err)
 	}
 	w.await(t, "requests to the new endpoint", func(counts map[string]int) bool { return counts["late"] >= perSecond/10 })

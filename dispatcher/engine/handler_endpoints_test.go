@@ -35,11 +35,11 @@ func TestHandlerRemovesExpiredEndpoints(t *testing.T) {
 		}
 		for i := range target.MaxEndpoints {
 			e := target.Endpoint{ID: fmt.Sprint("e", i), StaticEndpoint: target.StaticEndpoint{URL: "http://10.0.0.1"}}
-			at := time.Now().Add(time.Hour) // not gone by the end of a slow test
+			by.Now = time.Now().Add(time.Hour) // not gone by the end of a slow test
 			if i > 0 {
-				at = at.Add(-2 * time.Hour)
+				by.Now = by.Now.Add(-2 * time.Hour)
 			}
-			if _, _, err := r.store.RegisterEndpoint(t.Context(), "app", group.Name, e, at, by); err != nil {
+			if _, _, err := r.store.RegisterEndpoint(t.Context(), "app", group.Name, e, by); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -301,7 +301,7 @@ func (r *batchRig) expiringEndpoints() {
 		must(r.T, err)
 		for _, id := range []string{"a", "b"} {
 			e := target.Endpoint{ID: id, StaticEndpoint: target.StaticEndpoint{URL: "http://10.0.0.1:8080", Weight: 1}}
-			_, _, err := r.RegisterEndpoint(r.Context(), app, "workers", e, r.now, r.change())
+			_, _, err := r.RegisterEndpoint(r.Context(), app, "workers", e, r.change())
 			must(r.T, err)
 		}
 	})

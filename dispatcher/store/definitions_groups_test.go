@@ -264,7 +264,7 @@ func TestGroupsMoveWithTheirApp(t *testing.T) {
 		was, _, err := m.old.PutGroup(t.Context(), group, m.at(-time.Hour))
 		must(t, err)
 		e := target.Endpoint{ID: "b", StaticEndpoint: target.StaticEndpoint{URL: "http://10.0.0.1"}}
-		_, _, err = m.old.RegisterEndpoint(t.Context(), "app", "workers", e, m.now, m.at(0))
+		_, _, err = m.old.RegisterEndpoint(t.Context(), "app", "workers", e, m.at(0))
 		must(t, err)
 		m.declare("tick", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
 			job.Target = target.Target{Group: &target.GroupTarget{Name: "workers", Method: "POST", Timeout: target.DefaultTimeout}}

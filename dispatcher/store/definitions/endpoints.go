@@ -68,34 +68,43 @@ func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Tim
 }
 
 // RegisterEndpoint adds an endpoint to a group, or renews it.
-func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoint target.Endpoint, now time.Time,
+func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoint target.Endpoint,
 	change input.Change) (stored target.Endpoint, created bool, err error) {
 	endpoint.StaticEndpoint = endpoint.Resolved()
-	stored, renewed, err := s.renewEndpoint(ctx, run.GroupID(app, group), endpoint, now)
+	stored, renewed, err := s.renewEndpoint(ctx, run.GroupID(app, group), endpoint, change.Now)
 	if err != nil || renewed {
 		return stored, false, err
 	}
-	if change.Now, err = s.db.OrClock(ctx, now); err != nil {
+	if change.Now, err = s.db.OrClock(ctx, change.Now); err != nil {
 		return stored, false, err
 	}
-	// Those that are refused hold up no other change, however many they are.
-	if _, _, err := admitEndpoint(ctx, s.db.Read, "", app, group, endpoint, change.Now); err != nil {
-		return stored, false, err
-	}
-	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	stored, before, err := Redefine(ctx, s, change, Redefinition[dispatcher.EndpointBefore, target.EndpointGroup, target.Endpoint]{
 		// Registrations of one group queue at its row, so that two cannot both be its last.
-		declared, there, err := admitEndpoint(ctx, t, t.ForUpdate(), app, group, endpoint, t.At)
-		if err != nil {
-			return err
-		}
-		created = !there
-		if stored, err = writeRegistered(ctx, t, declared, endpoint); err != nil {
-			return fmt.Errorf("register endpoint %s of group %s/%s: %w", endpoint.ID, app, group, err)
-		}
-		t.Notify(dispatcher.Notification{App: app, Group: group})
-		return nil
+		Load: func(ctx context.Context, from Source) (b dispatcher.EndpointBefore, err error) {
+			if b.Group, err = findGroup(ctx, from, app, group, from.Lock); err != nil {
+				return b, err
+			}
+			owner, err := FindApp(ctx, from, app, "")
+			if err != nil {
+				return b, err
+			}
+			b.Bounds = owner.Bounds
+			b.Others, b.There, err = countEndpoints(ctx, from, run.GroupID(app, group), endpoint.ID, change.Now)
+			return b, err
+		},
+		Decide: func(b dispatcher.EndpointBefore, _ time.Time) (target.EndpointGroup, error) {
+			return b.Group, b.Register(endpoint)
+		},
+		Write: func(ctx context.Context, t *dispatch.Tx, _ dispatcher.EndpointBefore, into target.EndpointGroup) (target.Endpoint, error) {
+			stored, err := writeRegistered(ctx, t, into, endpoint)
+			if err != nil {
+				return stored, fmt.Errorf("register endpoint %s of group %s/%s: %w", endpoint.ID, app, group, err)
+			}
+			t.Notify(dispatcher.Notification{App: app, Group: group})
+			return stored, nil
+		},
 	})
-	return stored, created, err
+	return stored, err == nil && !before.There, err
 }
 
 // renewEndpoint lets an endpoint that is registered stay for longer; renewed is false if it is not there as it is given.
@@ -115,39 +124,6 @@ func (s *Store) renewEndpoint(ctx context.Context, group int64, e target.Endpoin
 		add(e.Labels.String()) + `
 		RETURNING ` + endpointColumns
 	return db.First(ctx, s.db.Write, scanEndpoint, renew, args...)
-}
-
-// admitEndpoint refuses an endpoint that its group or the bounds of the app do not take, or that is one too many. It returns
-// the group, and whether the endpoint is there. lock is a flavor's lock, or empty.
-func admitEndpoint(ctx context.Context, q db.Querier, lock, app, name string, e target.Endpoint,
-	now time.Time) (group target.EndpointGroup, there bool, err error) {
-	if group, err = findGroup(ctx, q, app, name, lock); err != nil {
-		return group, false, err
-	}
-	owner, err := FindApp(ctx, q, app, "")
-	if err != nil {
-		return group, false, err
-	}
-	if group.Registration == nil {
-		return group, false, fmt.Errorf("group %s takes no registrations: %w", input.Echo(name), dispatcher.ErrConflict)
-	}
-	if _, declared := group.Endpoints[e.ID]; declared {
-		return group, false, fmt.Errorf("group %s declares an endpoint %s: %w", input.Echo(name), input.Echo(e.ID),
-			dispatcher.ErrConflict)
-	}
-	var problems input.Problems
-	input.CheckName(&problems, "/id", e.ID)
-	problems.AddError("", group.Registration.CheckEndpoint(e.StaticEndpoint))
-	problems.AddError("", owner.Bounds.CheckEndpoint(group, e.StaticEndpoint))
-	others, there, err := countEndpoints(ctx, q, run.GroupID(app, name), e.ID, now)
-	if err != nil {
-		return group, false, err
-	}
-	if others >= target.MaxEndpoints {
-		problems.Add("", input.CodeTooMany, "group %s has %d endpoints already, which is the maximum; remove one, or wait until one expires",
-			input.Echo(name), target.MaxEndpoints)
-	}
-	return group, there, problems.Err()
 }
 
 // countEndpoints counts the endpoints that a group has at now, without one, and tells whether that is there.

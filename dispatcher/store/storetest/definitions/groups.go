@@ -218,7 +218,7 @@ func testRefusedRegistrations(t *testing.T, f *wing) {
 		"no group":         {"none", fixture.Endpoint("b", "http://10.0.0.1:8080"), "", dispatcher.ErrNotFound},
 		"no name":          {"workers", fixture.Endpoint("", "http://10.0.0.1:8080"), "name_format /id", nil},
 	} {
-		_, _, err := f.RegisterEndpoint(ctx, "shop", tt.group, tt.e, fixture.T0, fixture.At(fixture.T0))
+		_, _, err := f.RegisterEndpoint(ctx, "shop", tt.group, tt.e, fixture.At(fixture.T0))
 		if tt.is != nil {
 			fixture.WantError(t, what, err, tt.is)
 		} else {
@@ -237,7 +237,7 @@ func testMaxEndpoints(t *testing.T, f *wing) {
 		f.AddEndpoint(fixture.Endpoint(fmt.Sprintf("e%03d", i), "http://10.0.0.2:8080"), fixture.T0)
 	}
 	register := func(id string, now time.Time) error {
-		_, _, err := f.RegisterEndpoint(t.Context(), "shop", "workers", fixture.Endpoint(id, "http://10.0.0.3:8080"), now, fixture.At(now))
+		_, _, err := f.RegisterEndpoint(t.Context(), "shop", "workers", fixture.Endpoint(id, "http://10.0.0.3:8080"), fixture.At(now))
 		return err
 	}
 	f.WantProblem("one endpoint too many", register("late", fixture.T0), "too_many")
@@ -267,7 +267,7 @@ func testEndpointRace(t *testing.T, f *wing) {
 	taken, now := make(chan bool, 2*room+4), fixture.T0.Add(time.Minute)
 	register := func(id string) {
 		e := fixture.Endpoint(id, "http://10.0.0.2:8080")
-		_, created, err := f.RegisterEndpoint(t.Context(), "shop", "workers", e, now, fixture.At(now))
+		_, created, err := f.RegisterEndpoint(t.Context(), "shop", "workers", e, fixture.At(now))
 		if problems := strings.Join(fixture.ProblemCodes(err), ","); err != nil && problems != "too_many" {
 			t.Errorf("register %s: %v", id, err)
 		}
