@@ -248,6 +248,23 @@ func (m Mute) Validate() error {
 	return problems.Err()
 }
 
+// Decide returns the mute that an alert has once it is muted, or unmuted if m is nil, at now. The error is Problems.
+func (m *Mute) Decide(by input.Change, now time.Time) (*Mute, error) {
+	if m == nil {
+		return nil, nil
+	}
+	return &Mute{Until: input.WholeMillis(m.Until), Reason: m.Reason, By: by.Actor, At: &now}, checkUntil(m.Until, now)
+}
+
+// checkUntil refuses what would have ended before it begins.
+func checkUntil(until *time.Time, now time.Time) error {
+	if until == nil || until.After(now) {
+		return nil
+	}
+	return input.Problems{{Path: "/until", Code: input.CodeAtPast, Message: "time " + input.FormatInstant(*until) +
+		" has passed; it is " + input.FormatInstant(now) + ": give a later one, or leave it out"}}
+}
+
 // MutedUntil returns when a mute that stands at now ends, at the earliest; far is set if nobody knows. Both are zero if none
 // stands. The windows that follow one another are looked at when the first has ended.
 func (a Alert) MutedUntil(now time.Time) (until time.Time, muted bool) {

@@ -54,3 +54,24 @@ func TestPutDecidesAboutAnAlert(t *testing.T) {
 		})
 	}
 }
+
+// A mute and an acknowledgement note who made them, and end in the future.
+func TestMutesAndAcknowledgementsEndInTheFuture(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	by := input.Change{Actor: "ann"}
+	for until, past := range map[time.Time]bool{noon: true, noon.Add(-time.Hour): true, noon.Add(1500 * time.Microsecond): false} {
+		mute, err := (&Mute{Until: &until, Reason: "release"}).Decide(by, noon)
+		whole := until.Truncate(time.Millisecond)
+		if (err != nil) != past || err == nil && (mute.By != "ann" || !mute.At.Equal(noon) || !mute.Until.Equal(whole)) {
+			t.Errorf("mute until %v: %+v, %v", until, mute, err)
+		}
+		noted, err := Acknowledgement{Until: &until}.Decide(by, noon)
+		if (err != nil) != past || err == nil && (noted.By != "ann" || !noted.At.Equal(noon)) {
+			t.Errorf("acknowledge until %v: %+v, %v", until, noted, err)
+		}
+	}
+	if mute, err := (*Mute)(nil).Decide(by, noon); mute != nil || err != nil {
+		t.Errorf("unmute: %+v, %v", mute, err)
+	}
+}

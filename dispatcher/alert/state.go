@@ -79,6 +79,16 @@ func (a Acknowledgement) Validate() error {
 	return problems.Err()
 }
 
+// Covers tells whether a is about a condition.
+func (a Acknowledgement) Covers(condition target.AlertCondition) bool {
+	return a.Condition == "" || a.Condition == condition
+}
+
+// Decide returns what is noted of a that is made at now. The error is Problems.
+func (a Acknowledgement) Decide(by input.Change, now time.Time) (AcknowledgedAlert, error) {
+	return AcknowledgedAlert{By: by.Actor, At: now, Until: input.WholeMillis(a.Until), Reason: a.Reason}, checkUntil(a.Until, now)
+}
+
 // Event is one transition of the past. It is kept as long as the app's history.
 type Event struct {
 	At         time.Time              `json:"at"`

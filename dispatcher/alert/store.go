@@ -6,7 +6,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
-	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Alerts are the alerts of apps, their states and events. Writes of definitions are as those of Definitions.
@@ -41,8 +40,7 @@ type Alerts interface {
 	AcknowledgeAlert(ctx context.Context, app, alert string, ack Acknowledgement, change input.Change) ([]State, error)
 	// WithdrawAcknowledgement takes back what AcknowledgeAlert did, for a job and a condition, empty: all. It notifies nobody.
 	// ErrNotFound: there is no such alert.
-	WithdrawAcknowledgement(ctx context.Context, app, alert, job string, condition target.AlertCondition,
-		change input.Change) ([]State, error)
+	WithdrawAcknowledgement(ctx context.Context, app, alert string, ack Acknowledgement, change input.Change) ([]State, error)
 
 	// AlertEvents lists the transitions of an app, latest first; also those of deleted alerts and jobs.
 	AlertEvents(ctx context.Context, query EventQuery) ([]Event, error)

@@ -81,12 +81,12 @@ type alertWithdrawal struct {
 func (a *API) withdrawAcknowledgement(r *request) (response, error) {
 	var asked alertWithdrawal
 	problems := r.Decode(&asked)
-	decode.AddInvalid(&problems, alert.Acknowledgement{Job: asked.Job, Condition: asked.Condition}.Validate())
+	ack := alert.Acknowledgement{Job: asked.Job, Condition: asked.Condition}
+	decode.AddInvalid(&problems, ack.Validate())
 	if err := r.acceptable(problems); err != nil {
 		return response{}, err
 	}
-	app, alert := r.PathValue("app"), r.PathValue("alert")
-	states, err := a.store.WithdrawAcknowledgement(r.Context(), app, alert, asked.Job, asked.Condition, r.By())
+	states, err := a.store.WithdrawAcknowledgement(r.Context(), r.PathValue("app"), r.PathValue("alert"), ack, r.By())
 	return response{body: newList(states)}, conflict(err, "list what is acknowledged with carillon alert firing")
 }
 

@@ -19,61 +19,49 @@ import (
 )
 
 // MuteAlert mutes an alert.
-func (s *Store) MuteAlert(
-	ctx context.Context, app, name string, mute alert.Mute, change input.Change,
-) (alert.Alert, error) {
+func (s *Store) MuteAlert(ctx context.Context, app, name string, mute alert.Mute, change input.Change) (alert.Alert, error) {
 	if err := mute.Validate(); err != nil {
 		return alert.Alert{}, err
 	}
-	return s.changeMute(ctx, app, name, "mute", change, func(now time.Time) (*alert.Mute, error) {
-		if mute.Until != nil {
-			if !mute.Until.After(now) {
-				return nil, pastProblem("/until", *mute.Until, now)
-			}
-			mute.Until = new(mute.Until.UTC().Truncate(time.Millisecond))
-		}
-		mute.By, mute.At = change.Actor, &now
-		return &mute, nil
-	})
+	return s.changeMute(ctx, app, name, &mute, change)
 }
 
 // UnmuteAlert lifts an operator's mute. The handler notifies what it kept back.
 func (s *Store) UnmuteAlert(ctx context.Context, app, name string, change input.Change) (alert.Alert, error) {
-	return s.changeMute(ctx, app, name, "unmute", change, func(time.Time) (*alert.Mute, error) { return nil, nil })
+	return s.changeMute(ctx, app, name, nil, change)
 }
 
-func (s *Store) changeMute(ctx context.Context, app, name, action string, change input.Change,
-	next func(time.Time) (*alert.Mute, error)) (stored alert.Alert, err error) {
-	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
-		alert, err := definitions.FindAlert(ctx, t, app, name, t.ForUpdate())
-		if err == nil {
-			err = t.Allow(alert.Revision)
-		}
-		if err != nil {
-			return err
-		}
-		mute, err := next(t.At)
-		if err != nil {
-			return err
-		}
-		if mute == nil && alert.Muted == nil {
-			stored = alert
-			return nil
-		}
-		id := dispatcher.AlertID(app, name)
-		if err := definitions.WriteMute(ctx, t, alert, mute); err != nil {
-			return fmt.Errorf("%s alert %s/%s: %w", action, app, name, err)
-		}
-		// What is kept back is looked at again, because it is now kept back until another time. $1 alert, $2 now
-		const look = `UPDATE alert_states SET check_at = $2 WHERE alert_id = $1 AND kept_back`
-		if _, err := t.ExecContext(ctx, look, id, t.At.UnixMilli()); err != nil {
-			return fmt.Errorf("%s alert %s/%s: %w", action, app, name, err)
-		}
-		if stored, err = definitions.FindAlert(ctx, t, app, name, ""); err != nil {
-			return err
-		}
-		return t.AuditChange(ctx, dispatch.AuditEntry{Action: action, App: app, Subject: "alert " + name, Revision: alert.Revision,
-			Before: mutedOrNil(alert.Muted), After: mutedOrNil(mute)})
+// changeMute mutes an alert, or unmutes it if mute is nil. One without a mute that is unmuted stays as it is.
+func (s *Store) changeMute(ctx context.Context, app, name string, mute *alert.Mute, by input.Change) (alert.Alert, error) {
+	stored, _, err := definitions.Redefine(ctx, s.definitions, by, definitions.Redefinition[alert.Alert, *alert.Mute, alert.Alert]{
+		Load: func(ctx context.Context, from definitions.Source) (alert.Alert, error) {
+			alert, err := definitions.FindAlert(ctx, from, app, name, from.Lock)
+			if err == nil {
+				err = dispatch.Allow(by, alert.Revision)
+			}
+			return alert, err
+		},
+		Unchanged: func(b alert.Alert) (alert.Alert, bool) { return b, mute == nil && b.Muted == nil },
+		Decide:    func(_ alert.Alert, now time.Time) (*alert.Mute, error) { return mute.Decide(by, now) },
+		Write: func(ctx context.Context, t *dispatch.Tx, alert alert.Alert, next *alert.Mute) (alert.Alert, error) {
+			action := "mute"
+			if next == nil {
+				action = "unmute"
+			}
+			err := definitions.WriteMute(ctx, t, alert, next)
+			if err == nil {
+				// What is kept back is looked at again, because it is now kept back until another time. $1 alert, $2 now
+				const look = `UPDATE alert_states SET check_at = $2 WHERE alert_id = $1 AND kept_back`
+				_, err = t.ExecContext(ctx, look, dispatcher.AlertID(app, name), t.At.UnixMilli())
+			}
+			if err != nil {
+				return alert, fmt.Errorf("%s alert %s/%s: %w", action, app, name, err)
+			}
+			entry := dispatch.AuditEntry{Action: action, App: app, Subject: "alert " + name, Revision: alert.Revision,
+				Before: mutedOrNil(alert.Muted), After: mutedOrNil(next)}
+			alert.Muted = next
+			return alert, t.AuditChange(ctx, entry)
+		},
 	})
 	return stored, err
 }

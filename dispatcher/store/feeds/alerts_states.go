@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
@@ -22,59 +21,45 @@ func (s *Store) AcknowledgeAlert(ctx context.Context, app, name string, ack aler
 	if err := ack.Validate(); err != nil {
 		return nil, err
 	}
-	acknowledge := func(j *definitions.Judgement, id int64, rule alert.Rule) bool {
-		track := j.Tracks[id]
-		if !track.Firing {
-			return false
-		}
-		until := ack.Until
-		if until != nil {
-			until = new(until.UTC().Truncate(time.Millisecond))
-		}
-		next, made := track.Acknowledge(rule, alert.AcknowledgedAlert{By: change.Actor, At: j.At, Until: until, Reason: ack.Reason}, j.At)
-		j.Set(id, j.Alerts[track.AlertID], j.Jobs[track.JobID], next, made)
-		return true
-	}
-	return s.changeStates(ctx, app, name, ack.Job, ack.Condition, "acknowledge", change, acknowledge, func(now time.Time) error {
-		if ack.Until != nil && !ack.Until.After(now) {
-			return pastProblem("/until", *ack.Until, now)
-		}
-		return nil
-	})
-}
-
-// pastProblem refuses a time that is not in the future.
-func pastProblem(path string, at, now time.Time) error {
-	return input.Problems{{Path: path, Code: input.CodeAtPast, Message: "time " + input.FormatInstant(at) +
-		" has passed; it is " + input.FormatInstant(now) + ": give a later one, or leave it out"}}
+	return s.changeStates(ctx, app, name, stateChange{"acknowledge", ack, change,
+		func(track alert.Track, rule alert.Rule, by alert.AcknowledgedAlert) (alert.Track, []alert.Made, bool) {
+			if !track.Firing {
+				return track, nil, false
+			}
+			next, made := track.Acknowledge(rule, by, by.At)
+			return next, made, true
+		}})
 }
 
 // WithdrawAcknowledgement takes acknowledgements back.
-func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name, job string, condition target.AlertCondition,
+func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name string, ack alert.Acknowledgement,
 	change input.Change) ([]alert.State, error) {
-	return s.changeStates(ctx, app, name, job, condition, "unacknowledge", change,
-		func(j *definitions.Judgement, id int64, _ alert.Rule) bool {
-			track := j.Tracks[id]
-			if track.Acknowledged == nil {
-				return false
-			}
+	return s.changeStates(ctx, app, name, stateChange{"unacknowledge", ack, change,
+		func(track alert.Track, _ alert.Rule, _ alert.AcknowledgedAlert) (alert.Track, []alert.Made, bool) {
+			was := track.Acknowledged != nil
 			track.Acknowledged = nil
-			j.Set(id, j.Alerts[track.AlertID], j.Jobs[track.JobID], track, nil)
-			return true
-		}, nil)
+			return track, nil, was
+		}})
 }
 
-// changeStates changes states of an alert for a job, of one condition or of all, and returns those that do changed.
+// stateChange is what becomes of the states of an alert that ack covers. next returns a track as it is then, and whether it changed.
+type stateChange struct {
+	action string
+	ack    alert.Acknowledgement
+	by     input.Change
+	next   func(alert.Track, alert.Rule, alert.AcknowledgedAlert) (alert.Track, []alert.Made, bool)
+}
+
+// changeStates changes states of an alert for a job, of one condition or of all, and returns those that changed.
 // ErrConflict: it changed none.
-func (s *Store) changeStates(ctx context.Context, app, name, jobName string, condition target.AlertCondition, action string,
-	change input.Change, do func(*definitions.Judgement, int64, alert.Rule) bool, check func(time.Time) error) (
-	states []alert.State, err error,
-) {
-	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+func (s *Store) changeStates(ctx context.Context, app, name string, c stateChange) (states []alert.State, err error) {
+	jobName := c.ack.Job
+	err = s.dispatch.Change(ctx, c.by, func(ctx context.Context, t *dispatch.Tx) error {
 		a, err := definitions.FindAlert(ctx, t, app, name, "")
-		if err == nil && check != nil {
-			err = check(t.At)
+		if err != nil {
+			return err
 		}
+		by, err := c.ack.Decide(c.by, t.At)
 		if err != nil {
 			return err
 		}
@@ -94,11 +79,15 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 		changed := map[target.AlertCondition]bool{}
 		for _, one := range target.AlertConditions {
 			id := dispatcher.AlertStateID(j.Jobs[job].Salt, dispatcher.AlertID(app, name), job, one)
-			if _, known := j.Tracks[id]; !known || condition != "" && condition != one {
+			track, known := j.Tracks[id]
+			if !known || !c.ack.Covers(one) {
 				continue
 			}
 			rule, _ := a.RuleOf(one, t.At)
-			changed[one] = do(j, id, rule)
+			next, made, changes := c.next(track, rule, by)
+			if changed[one] = changes; changes {
+				j.Set(id, j.Alerts[track.AlertID], j.Jobs[track.JobID], next, made)
+			}
 		}
 		if _, err := j.Finish(ctx); err != nil {
 			return err
@@ -115,10 +104,10 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 			}
 		}
 		if states = kept; len(states) == 0 {
-			return fmt.Errorf("%s alert %s: %s of it holds for job %s, or it was done before: %w", action, input.Echo(name),
-				cmp.Or(string(condition), "nothing"), input.Echo(jobName), dispatcher.ErrConflict)
+			return fmt.Errorf("%s alert %s: %s of it holds for job %s, or it was done before: %w", c.action, input.Echo(name),
+				cmp.Or(string(c.ack.Condition), "nothing"), input.Echo(jobName), dispatcher.ErrConflict)
 		}
-		return t.Audit(ctx, action, app, "alert "+name+" job "+jobName, a.Revision)
+		return t.Audit(ctx, c.action, app, "alert "+name+" job "+jobName, a.Revision)
 	})
 	return states, err
 }

@@ -68,7 +68,8 @@ func testAlertAcknowledgement(t *testing.T, f *wing) {
 	f.Expect("what is told", f.told("night"), "sync failure firing, sync failure acknowledged, sync failure still_firing")
 	_, err = f.AcknowledgeAlert(t.Context(), "shop", "night", alert.Acknowledgement{Job: "sync"}, fixture.At(fixture.T0.Add(time.Hour)))
 	f.Must(err)
-	_, err = f.WithdrawAcknowledgement(t.Context(), "shop", "night", "sync", target.AlertFailure, fixture.At(fixture.T0.Add(time.Hour)))
+	_, err = f.WithdrawAcknowledgement(t.Context(), "shop", "night", alert.Acknowledgement{Job: "sync", Condition: target.AlertFailure},
+		fixture.At(fixture.T0.Add(time.Hour)))
 	f.Must(err)
 	f.Ends("sync", run.Failed, run.Succeeded)
 	f.Expect("the end of what is told", strings.TrimPrefix(f.told("night"),
