@@ -314,13 +314,35 @@ func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int
 	if err != nil {
 		return 0, err
 	}
-	ofApps, err := s.expireAppPauses(ctx, limit, now)
-	ofJobs, wrong := s.expireJobPauses(ctx, limit, now)
-	return ofApps + ofJobs, errors.Join(err, wrong)
+	ofApps, err := s.overAppPauses(ctx, limit, now)
+	ofJobs, wrong := s.overJobPauses(ctx, limit, now)
+	errs := []error{err, wrong}
+	ended := 0
+	for _, over := range append(ofApps, ofJobs...) {
+		err := dispatcher.WithoutPanic(func() error { return over.end(ctx) })
+		if s.ofPause(ctx, err) {
+			if err = s.dispatch.SetAside(ctx, over.row, err, now); err == nil {
+				continue
+			}
+		}
+		switch {
+		case err == nil:
+			ended++
+		case !errors.Is(err, dispatcher.ErrNotFound) && !errors.Is(err, dispatcher.ErrPrecondition): // it changed; the next round looks again
+			errs = append(errs, err)
+		}
+	}
+	return ended, errors.Join(errs...)
 }
 
-// expireAppPauses ends pauses of apps.
-func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (ended int, err error) {
+// overPause is a pause whose time is over, and the row of it if it cannot be ended.
+type overPause struct {
+	row dispatch.AsideRow
+	end func(context.Context) error
+}
+
+// overAppPauses returns pauses of apps.
+func (s *Store) overAppPauses(ctx context.Context, limit int, now time.Time) (all []overPause, err error) {
 	// $1 now, $2 limit
 	const over = `SELECT a.name, p.id FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.until_at IS NOT NULL AND p.ended_at IS NULL AND p.until_at <= $1 ORDER BY p.until_at LIMIT $2`
@@ -329,28 +351,16 @@ func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 		return p, err
 	}, over, now.UnixMilli(), limit+s.dispatch.Asides.Count(dispatcher.WorkPauses))
 	if err != nil {
-		return 0, fmt.Errorf("look for pauses of apps that are over: %w", err)
+		return nil, fmt.Errorf("look for pauses of apps that are over: %w", err)
 	}
-	var errs []error
 	item := func(p dispatcher.AppPause) string { return "pause " + p.ID }
 	for _, pause := range dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkPauses, pauses, item, now) {
-		err := dispatcher.WithoutPanic(func() error {
+		row := dispatch.AsideRow{Work: dispatcher.WorkPauses, Item: item(pause), App: run.AppID(pause.App)}
+		all = append(all, overPause{row, func(ctx context.Context) error {
 			return s.EndAppPause(ctx, pause.App, pause.ID, input.Change{Actor: pausesActor, Now: now})
-		})
-		if s.ofPause(ctx, err) {
-			row := dispatch.AsideRow{Work: dispatcher.WorkPauses, Item: item(pause), App: run.AppID(pause.App)}
-			if err = s.dispatch.SetAside(ctx, row, err, now); err == nil {
-				continue
-			}
-		}
-		switch {
-		case err == nil:
-			ended++
-		case !errors.Is(err, dispatcher.ErrNotFound): // somebody else ended it
-			errs = append(errs, err)
-		}
+		}})
 	}
-	return ended, errors.Join(errs...)
+	return all, nil
 }
 
 // ofPause tells whether an error of the end of a pause is about what is stored, and not that somebody else was faster.
@@ -361,8 +371,8 @@ func (s *Store) ofPause(ctx context.Context, err error) bool {
 // pausesActor is who ends a pause whose time is over, as the audit log names it.
 const pausesActor = "system"
 
-// expireJobPauses ends pauses of jobs and triggers.
-func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (ended int, err error) {
+// overJobPauses returns pauses of jobs and triggers.
+func (s *Store) overJobPauses(ctx context.Context, limit int, now time.Time) (all []overPause, err error) {
 	type paused struct {
 		app, job, trigger string
 		revision          int64
@@ -380,29 +390,15 @@ func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 		return p, err
 	}, over, now.UnixMilli(), limit+s.dispatch.Asides.Count(dispatcher.WorkPauses))
 	if err != nil {
-		return 0, fmt.Errorf("look for pauses of jobs that are over: %w", err)
+		return nil, fmt.Errorf("look for pauses of jobs that are over: %w", err)
 	}
-	var errs []error
 	item := func(p paused) string { return dispatch.JobItem(run.JobID(p.app, p.job)) }
 	for _, p := range dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkPauses, found, item, now) {
-		change := input.Change{Actor: pausesActor, IfRevision: p.revision, Now: now}
-		err := dispatcher.WithoutPanic(func() error {
-			_, err := s.PauseJob(ctx, p.app, p.job, p.trigger, false, change)
+		row := dispatch.AsideRow{Work: dispatcher.WorkPauses, Item: item(p), Job: run.JobID(p.app, p.job)}
+		all = append(all, overPause{row, func(ctx context.Context) error {
+			_, err := s.PauseJob(ctx, p.app, p.job, p.trigger, false, input.Change{Actor: pausesActor, IfRevision: p.revision, Now: now})
 			return err
-		})
-		if s.ofPause(ctx, err) {
-			row := dispatch.AsideRow{Work: dispatcher.WorkPauses, Item: item(p), Job: run.JobID(p.app, p.job)}
-			if err = s.dispatch.SetAside(ctx, row, err, now); err == nil {
-				continue
-			}
-		}
-		switch {
-		case err == nil:
-			ended++
-		case errors.Is(err, dispatcher.ErrNotFound), errors.Is(err, dispatcher.ErrPrecondition): // it changed; the next round looks again
-		default:
-			errs = append(errs, err)
-		}
+		}})
 	}
-	return ended, errors.Join(errs...)
+	return all, nil
 }

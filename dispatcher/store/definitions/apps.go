@@ -141,15 +141,6 @@ func LockApp(ctx context.Context, t *dispatch.Tx, name string) (access.App, erro
 	return app, err
 }
 
-// lockReadableApp is LockApp of an app that can be read.
-func lockReadableApp(ctx context.Context, t *dispatch.Tx, name string) (access.App, error) {
-	app, err := LockApp(ctx, t, name)
-	if err == nil {
-		err = app.Err
-	}
-	return app, err
-}
-
 // Apps returns a page of apps, by name.
 func (s *Store) Apps(ctx context.Context, page input.Page) ([]access.App, error) {
 	// $1 last name of the page before, $2 limit
@@ -271,7 +262,7 @@ func (s *Store) writePutApp(ctx context.Context, t *dispatch.Tx, b access.AppBef
 }
 
 // afterPutApp does what follows from a change of an app: nodes hear of it, and the audit log says what was before.
-func afterPutApp(ctx context.Context, t *dispatch.Tx, stored access.App, b access.AppBefore, c access.AppChange) (err error) {
+func afterPutApp(ctx context.Context, t *dispatch.Tx, stored access.App, b access.AppBefore, c access.AppChange) error {
 	if c.Created {
 		if err := reserveNames(ctx, t, stored.Name, append(slices.Clone(b.Names), stored.Name)); err != nil {
 			return err
@@ -289,12 +280,7 @@ func afterPutApp(ctx context.Context, t *dispatch.Tx, stored access.App, b acces
 		}
 	}
 	entry := dispatch.AuditEntry{Action: "put", App: stored.Name, Subject: "app " + stored.Name, Revision: stored.Revision}
-	if b.Stored != nil {
-		if entry.Before, err = auditedApp(*b.Stored); err != nil {
-			return err
-		}
-	}
-	return auditApp(ctx, t, entry, stored)
+	return auditApp(ctx, t, entry, b.Stored, &stored)
 }
 
 // mustBeEmpty returns ErrNotEmpty with the names of a few jobs, calendars, groups and alerts of an app, if it has any.
@@ -344,11 +330,6 @@ func (s *Store) DeleteApp(ctx context.Context, name string, change input.Change)
 		if err != nil {
 			return err
 		}
-		before, err := auditedApp(app)
-		if err != nil {
-			return err
-		}
-		return t.AuditChange(ctx, dispatch.AuditEntry{Action: "delete", App: name, Subject: "app " + name, Revision: app.Revision,
-			Before: before})
+		return auditApp(ctx, t, dispatch.AuditEntry{Action: "delete", App: name, Subject: "app " + name, Revision: app.Revision}, &app, nil)
 	})
 }

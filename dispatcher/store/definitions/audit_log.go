@@ -155,6 +155,18 @@ func auditConditions(query access.AuditQuery, args *StatementArgs) (string, erro
 	return all.String(), nil
 }
 
+// auditSides adds a change to the audit log, with what is shown of what was before and of what is after.
+func auditSides[T any](ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, sides [2]T,
+	shown func(context.Context, *dispatch.Tx, T) (any, error)) (err error) {
+	if c.Before, err = shown(ctx, t, sides[0]); err == nil {
+		c.After, err = shown(ctx, t, sides[1])
+	}
+	if err != nil {
+		return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
+	}
+	return t.AuditChange(ctx, c)
+}
+
 // auditedGroup returns what the audit log shows of a group: what was declared. The values of its secrets are replaced by
 // hashes; nil is none.
 func auditedGroup(ctx context.Context, t *dispatch.Tx, group *target.EndpointGroup) (any, error) {
@@ -171,14 +183,8 @@ func auditedGroup(ctx context.Context, t *dispatch.Tx, group *target.EndpointGro
 }
 
 // auditGroup adds a change of a group to the audit log.
-func auditGroup(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *target.EndpointGroup) (err error) {
-	if c.Before, err = auditedGroup(ctx, t, before); err == nil {
-		c.After, err = auditedGroup(ctx, t, after)
-	}
-	if err != nil {
-		return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
-	}
-	return t.AuditChange(ctx, c)
+func auditGroup(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *target.EndpointGroup) error {
+	return auditSides(ctx, t, c, [2]*target.EndpointGroup{before, after}, auditedGroup)
 }
 
 // hashed returns secrets with hashes in place of their values.
@@ -225,23 +231,23 @@ func auditedJob(ctx context.Context, t *dispatch.Tx, job *dispatcher.Job) (any, 
 	return parts, err
 }
 
-// auditedApp returns what the audit log shows of an app.
-func auditedApp(app access.App) (any, error) {
+// auditedApp returns what the audit log shows of an app; nil is none.
+func auditedApp(_ context.Context, _ *dispatch.Tx, app *access.App) (any, error) {
+	if app == nil {
+		return nil, nil
+	}
 	parts, err := dispatch.PartsOf(app)
 	dispatch.Without(parts, "revision", "created_at", "updated_at", "breaks", "pauses", "usage")
 	return parts, err
 }
 
 // auditApp adds a change of an app to the audit log.
-func auditApp(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, after access.App) (err error) {
-	if c.After, err = auditedApp(after); err != nil {
-		return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
-	}
-	return t.AuditChange(ctx, c)
+func auditApp(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *access.App) error {
+	return auditSides(ctx, t, c, [2]*access.App{before, after}, auditedApp)
 }
 
 // auditedCalendar returns what the audit log shows of a calendar; nil if it is none.
-func auditedCalendar(calendar dispatcher.Calendar) (any, error) {
+func auditedCalendar(_ context.Context, _ *dispatch.Tx, calendar dispatcher.Calendar) (any, error) {
 	if calendar.Revision == 0 {
 		return nil, nil
 	}
@@ -252,7 +258,7 @@ func auditedCalendar(calendar dispatcher.Calendar) (any, error) {
 
 // auditImport adds the import of an app to the audit log: the app, and the names of what came with it.
 func auditImport(ctx context.Context, t *dispatch.Tx, export access.Export, app access.App) error {
-	shown, err := auditedApp(app)
+	shown, err := auditedApp(ctx, t, &app)
 	if err != nil {
 		return fmt.Errorf("audit import app %s: %w", app.Name, err)
 	}
@@ -272,14 +278,8 @@ func auditImport(ctx context.Context, t *dispatch.Tx, export access.Export, app 
 }
 
 // auditCalendar adds a change of a calendar to the audit log. One without revision is none.
-func auditCalendar(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after dispatcher.Calendar) (err error) {
-	if c.Before, err = auditedCalendar(before); err == nil {
-		c.After, err = auditedCalendar(after)
-	}
-	if err != nil {
-		return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
-	}
-	return t.AuditChange(ctx, c)
+func auditCalendar(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after dispatcher.Calendar) error {
+	return auditSides(ctx, t, c, [2]dispatcher.Calendar{before, after}, auditedCalendar)
 }
 
 // withValues returns a copy of a job with the values of its stored secrets, as far as the keys open them; nil if job is.
@@ -325,12 +325,6 @@ func keptValues(given, before map[string]target.Secret) map[string]target.Secret
 }
 
 // auditJob adds a change of a job to the audit log.
-func auditJob(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *dispatcher.Job) (err error) {
-	if c.Before, err = auditedJob(ctx, t, before); err == nil {
-		c.After, err = auditedJob(ctx, t, after)
-	}
-	if err != nil {
-		return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
-	}
-	return t.AuditChange(ctx, c)
+func auditJob(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *dispatcher.Job) error {
+	return auditSides(ctx, t, c, [2]*dispatcher.Job{before, after}, auditedJob)
 }

@@ -114,7 +114,11 @@ func (s *Store) snapshot(ctx context.Context, read func(ctx context.Context, q d
 // app returns the app of a definition that is changed, locked in a transaction: writers of its definitions queue at its row.
 func (from Source) app(ctx context.Context, name string) (access.App, error) {
 	if from.tx != nil {
-		return lockReadableApp(ctx, from.tx, name)
+		app, err := LockApp(ctx, from.tx, name)
+		if err == nil {
+			err = app.Err
+		}
+		return app, err
 	}
 	return FindApp(ctx, from, name, "")
 }

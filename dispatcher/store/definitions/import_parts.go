@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -309,9 +310,18 @@ func (s *Store) removePart(ctx context.Context, t *dispatch.Tx, app string) (mor
 	for _, remove := range []func() (int, error){
 		func() (int, error) { return removeImportedRuns(ctx, t, app) },
 		func() (int, error) { return s.removeImportedJobs(ctx, t, app) },
-		func() (int, error) { return removeImportedAlerts(ctx, t, app) },
-		func() (int, error) { return removeImportedGroups(ctx, t, app) },
-		func() (int, error) { return removeImportedCalendars(ctx, t, app) },
+		func() (int, error) {
+			alerts, err := allAlerts(ctx, t, app, ScanAlert(app))
+			return removeSome(alerts, err, func(a alert.Alert) error { return removeAlert(ctx, t, a) })
+		},
+		func() (int, error) {
+			groups, err := allGroups(ctx, t, app)
+			return removeSome(groups, err, func(g target.EndpointGroup) error { return removeGroup(ctx, t, run.GroupID(app, g.Name)) })
+		},
+		func() (int, error) {
+			_, calendars, err := appCalendars(ctx, t, app)
+			return removeSome(calendars, err, func(c dispatcher.Calendar) error { return dropCalendar(ctx, t, c) })
+		},
 	} {
 		if n, err := remove(); err != nil || n > 0 {
 			return true, err
@@ -384,47 +394,16 @@ func (s *Store) removeImportedJobs(ctx context.Context, t *dispatch.Tx, app stri
 	return removed, nil
 }
 
-// removeImportedAlerts removes some alerts of an app, and returns how many.
-func removeImportedAlerts(ctx context.Context, t *dispatch.Tx, app string) (int, error) {
-	alerts, err := allAlerts(ctx, t, app, ScanAlert(app))
+// removeSome removes some of all that an app has of a kind, and returns how many.
+func removeSome[T any](all []T, err error, remove func(T) error) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	alerts = alerts[:min(len(alerts), MostImported/10)]
-	for _, alert := range alerts {
-		if err := removeAlert(ctx, t, alert); err != nil {
+	all = all[:min(len(all), MostImported/10)]
+	for _, one := range all {
+		if err := remove(one); err != nil {
 			return 0, err
 		}
 	}
-	return len(alerts), nil
-}
-
-// removeImportedGroups removes some groups of an app, and returns how many.
-func removeImportedGroups(ctx context.Context, t *dispatch.Tx, app string) (int, error) {
-	groups, err := allGroups(ctx, t, app)
-	if err != nil {
-		return 0, err
-	}
-	groups = groups[:min(len(groups), MostImported/10)]
-	for _, group := range groups {
-		if err := removeGroup(ctx, t, run.GroupID(app, group.Name)); err != nil {
-			return 0, err
-		}
-	}
-	return len(groups), nil
-}
-
-// removeImportedCalendars removes some calendars of an app, and returns how many.
-func removeImportedCalendars(ctx context.Context, t *dispatch.Tx, app string) (int, error) {
-	_, calendars, err := appCalendars(ctx, t, app)
-	if err != nil {
-		return 0, err
-	}
-	calendars = calendars[:min(len(calendars), MostImported/10)]
-	for _, calendar := range calendars {
-		if err := dropCalendar(ctx, t, calendar); err != nil {
-			return 0, err
-		}
-	}
-	return len(calendars), nil
+	return len(all), nil
 }
