@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -233,8 +234,72 @@ func BuiltOn(all []Calendar, name string) map[string]bool {
 	return users
 }
 
-// CalendarBefore is what a PUT of a calendar depends on: all calendars of its app, by name.
-type CalendarBefore struct{ All []Calendar }
+// CalendarBefore is what a change of a calendar depends on: all calendars of its app, by name.
+type CalendarBefore struct {
+	All []Calendar
+	// Triggers are those that name calendars which may go.
+	Triggers map[string]Users
+}
+
+// Users are those of a calendar or a group: one of them, and how many.
+type Users struct {
+	First string
+	Count int
+}
+
+// Check returns an error that is ErrInUse, and names a user, if what is named has users.
+func (u Users) Check(what, name string) error {
+	if u.Count == 0 {
+		return nil
+	}
+	if u.Count > 1 {
+		u.First += fmt.Sprintf(" and %d more", u.Count-1)
+	}
+	return fmt.Errorf("%s %s is used by %s: %w", what, input.Echo(name), u.First, ErrInUse)
+}
+
+// checkUnused returns an error that is ErrInUse, and names a user, if a calendar has users.
+func (b *CalendarBefore) checkUnused(name string) error {
+	users := b.Triggers[name]
+	for _, c := range b.All {
+		if slices.Contains(c.Bases, name) {
+			users.First = cmp.Or(users.First, "calendar "+input.Echo(c.Name))
+			users.Count++
+		}
+	}
+	return users.Check("calendar", name)
+}
+
+// Delete decides which calendars go if one is deleted: with it, those that were kept only because it is built on them; none, if it
+// has users and may wait until it has none. The error is ErrNotFound or ErrInUse.
+func (b CalendarBefore) Delete(app, name string, wait bool) ([]Calendar, error) {
+	calendar := b.Current(name)
+	if calendar.Revision == 0 {
+		return nil, NotFound("calendar", app+"/"+name)
+	}
+	switch err := b.checkUnused(name); {
+	case err == nil:
+		return b.drop(calendar), nil
+	case !wait:
+		return nil, err
+	}
+	return nil, nil
+}
+
+// Unused decides which of some calendars go that are to go with their last use, and which go with them. b does not have them any more.
+func (b *CalendarBefore) Unused(names []string) (gone []Calendar) {
+	for _, name := range names {
+		if c := b.Current(name); c.RemovalRequestedAt != nil && b.checkUnused(name) == nil {
+			gone = append(gone, b.drop(c)...)
+		}
+	}
+	return gone
+}
+
+func (b *CalendarBefore) drop(calendar Calendar) []Calendar {
+	b.All = slices.DeleteFunc(slices.Clone(b.All), func(c Calendar) bool { return c.Name == calendar.Name })
+	return append([]Calendar{calendar}, b.Unused(calendar.Bases)...)
+}
 
 // CalendarChange is what becomes of the calendars of an app when one of them is put.
 type CalendarChange struct {

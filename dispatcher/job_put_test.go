@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -265,5 +266,87 @@ func TestPauseDecides(t *testing.T) {
 	resumed, err := b.Pause("", false, input.Change{}, noon)
 	if one := resumed.Job.Triggers["tick"]; err != nil || !resumed.Restarted || one.State != TriggerWaiting || one.NextFireTime == nil {
 		t.Errorf("resume what is in error: restarted %v, %+v, %v", resumed.Restarted, one, err)
+	}
+}
+
+// A calendar goes when nothing uses it, and takes along what was kept for it only.
+func TestDeleteDecidesAboutACalendar(t *testing.T) {
+	t.Parallel()
+	calendar := func(name string, kept bool, bases ...string) Calendar {
+		c := Calendar{App: "crm", Name: name, CalendarSpec: CalendarSpec{Bases: bases}}
+		c.Revision = 1
+		if kept {
+			c.RemovalRequestedAt = &noon
+		}
+		return c
+	}
+	trigger := Users{First: `job "j" trigger "t"`, Count: 2}
+	for name, tt := range map[string]struct {
+		all      []Calendar
+		triggers map[string]Users
+		wait     bool
+		gone     []string
+		why      string
+	}{
+		"there is none": {why: `calendar "crm/a": not found`},
+		"unused":        {all: []Calendar{calendar("a", false)}, gone: []string{"a"}},
+		"a base of another": {all: []Calendar{calendar("a", false), calendar("b", false, "a")},
+			why: `calendar "a" is used by calendar "b": in use`},
+		"named by triggers": {all: []Calendar{calendar("a", false)}, triggers: map[string]Users{"a": trigger},
+			why: `calendar "a" is used by job "j" trigger "t" and 1 more: in use`},
+		"it waits":       {all: []Calendar{calendar("a", false)}, triggers: map[string]Users{"a": trigger}, wait: true},
+		"its bases stay": {all: []Calendar{calendar("a", false, "b"), calendar("b", false)}, gone: []string{"a"}},
+		"with what was kept": {all: []Calendar{calendar("a", false, "b"), calendar("b", true, "c"), calendar("c", true)},
+			gone: []string{"a", "b", "c"}},
+		"a kept one is used": {all: []Calendar{calendar("a", false, "b"), calendar("b", true)}, triggers: map[string]Users{"b": trigger},
+			gone: []string{"a"}},
+		"a kept one has a second": {all: []Calendar{calendar("a", false, "b"), calendar("b", true), calendar("d", false, "b")},
+			gone: []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gone, err := CalendarBefore{All: tt.all, Triggers: tt.triggers}.Delete("crm", "a", tt.wait)
+			var names []string
+			for _, c := range gone {
+				names = append(names, c.Name)
+			}
+			if !slices.Equal(names, tt.gone) || (tt.why != "") != (err != nil) || err != nil && err.Error() != tt.why {
+				t.Errorf("deletes %v, %v; want %v, %s", names, err, tt.gone, tt.why)
+			}
+		})
+	}
+}
+
+func TestRegisterDecidesAboutAnEndpoint(t *testing.T) {
+	t.Parallel()
+	bounds := target.Bounds{}.WithDefaults("app")
+	takes := target.EndpointGroup{Name: "g", EndpointGroupSpec: target.EndpointGroupSpec{
+		Registration: &target.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}}
+	declares := takes
+	declares.Endpoints = map[string]target.StaticEndpoint{"e": {URL: "http://10.0.0.2"}}
+	for name, tt := range map[string]struct {
+		before   EndpointBefore
+		url      string
+		want     []string
+		conflict bool
+	}{
+		"it takes it": {before: EndpointBefore{Group: takes, Others: target.MaxEndpoints - 1}, url: "http://10.0.0.1"},
+		"one too many": {before: EndpointBefore{Group: takes, Others: target.MaxEndpoints}, url: "http://10.0.0.1",
+			want: []string{"too_many "}},
+		"another network": {before: EndpointBefore{Group: takes}, url: "http://192.168.0.1", want: []string{"egress_denied /url"}},
+		"it declares it":  {before: EndpointBefore{Group: declares}, url: "http://10.0.0.1", conflict: true},
+		"it takes none":   {before: EndpointBefore{}, url: "http://10.0.0.1", conflict: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.before.Bounds = &bounds
+			err := tt.before.Register(target.Endpoint{ID: "e", StaticEndpoint: target.StaticEndpoint{URL: tt.url}})
+			if errors.Is(err, ErrConflict) != tt.conflict {
+				t.Errorf("got %v, want a conflict: %v", err, tt.conflict)
+			}
+			if diff := gocmp.Diff(tt.want, found(err)); !tt.conflict && diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -114,15 +114,15 @@ func TestTheLastTokenThatManagesTokensStaysSo(t *testing.T) {
 func TestARotatedTokenEndsAsBeforeUnlessAsked(t *testing.T) {
 	t.Parallel()
 	token := APIToken{Name: "ci", TokenSpec: TokenSpec{ExpiresAt: new(noon.Add(time.Hour))}}
-	expires, until, err := token.Rotated(TokenRotation{Overlap: input.Duration(2 * time.Hour)}, noon)
-	if err != nil || !expires.Equal(*token.ExpiresAt) || !until.Equal(*token.ExpiresAt) {
-		t.Errorf("got %v, the old secret until %v, %v; want both %v", expires, until, err, token.ExpiresAt)
+	next, err := token.Rotated(TokenRotation{Hash: [32]byte{1}, Overlap: input.Duration(2 * time.Hour)}, noon)
+	if err != nil || !next.ExpiresAt.Equal(*token.ExpiresAt) || !next.RotatedUntil.Equal(*token.ExpiresAt) || next.Hash != [32]byte{1} {
+		t.Errorf("got %+v, %v; want it, and the old secret, until %v", next, err, token.ExpiresAt)
 	}
 	later := noon.Add(24 * time.Hour)
-	if expires, _, err = token.Rotated(TokenRotation{ExpiresAt: &later}, noon); err != nil || !expires.Equal(later) {
-		t.Errorf("with a later end: %v, %v", expires, err)
+	if next, err = token.Rotated(TokenRotation{ExpiresAt: &later}, noon); err != nil || !next.ExpiresAt.Equal(later) {
+		t.Errorf("with a later end: %v, %v", next.ExpiresAt, err)
 	}
-	if _, _, err := token.Rotated(TokenRotation{}, later); !errors.Is(err, dispatcher.ErrConflict) {
+	if _, err := token.Rotated(TokenRotation{}, later); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("one that has ended: %v", err)
 	}
 }

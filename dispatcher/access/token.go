@@ -210,22 +210,22 @@ func (b TokensBefore) keepAdmin(old APIToken, after *APIToken, by input.Change, 
 	return fmt.Errorf("token %s: %w", old.Name, dispatcher.ErrLastAdmin)
 }
 
-// Rotated returns when a token expires once it is rotated, and until when its secret from before works. The error is ErrConflict: it
-// has expired, or Problems.
-func (t APIToken) Rotated(rotation TokenRotation, now time.Time) (expires *time.Time, until time.Time, err error) {
-	expires = t.ExpiresAt
-	if rotation.ExpiresAt != nil {
-		expires = rotation.ExpiresAt
-		if err := CheckExpiry(expires, now); err != nil {
-			return nil, until, err
-		}
-	} else if t.Expired(now) {
-		return nil, until, fmt.Errorf("token %s expired at %s: %w", t.Name, input.FormatInstant(*t.ExpiresAt), dispatcher.ErrConflict)
-	}
+// Rotated returns a token once it is rotated, with another secret, when it expires then, and until when its secret from before works.
+// The error is ErrConflict: it has expired, or Problems.
+func (t APIToken) Rotated(rotation TokenRotation, now time.Time) (APIToken, error) {
 	// The old secret gains nothing by a later expiry.
-	until = now.Add(rotation.Overlap.Std())
+	until := now.Add(rotation.Overlap.Std())
 	if t.ExpiresAt != nil && t.ExpiresAt.Before(until) {
 		until = *t.ExpiresAt
 	}
-	return expires, until, nil
+	next := t
+	next.Hash, next.RotatedUntil = rotation.Hash, &until
+	if rotation.ExpiresAt != nil {
+		next.ExpiresAt = rotation.ExpiresAt
+		return next, CheckExpiry(next.ExpiresAt, now)
+	}
+	if t.Expired(now) {
+		return t, fmt.Errorf("token %s expired at %s: %w", t.Name, input.FormatInstant(*t.ExpiresAt), dispatcher.ErrConflict)
+	}
+	return next, nil
 }

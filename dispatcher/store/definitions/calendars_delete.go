@@ -2,9 +2,9 @@ package definitions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -15,82 +15,68 @@ import (
 
 // DeleteCalendar deletes a calendar that nothing uses.
 func (s *Store) DeleteCalendar(ctx context.Context, app, name string, change input.Change) error {
-	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
-		all, calendar, err := calendarToDelete(ctx, t, app, name)
-		if err == nil {
-			err = unused(ctx, t, all, app, name)
-		}
-		if err != nil {
-			return err
-		}
-		return removeCalendar(ctx, t, calendar)
-	})
+	_, err := s.deleteCalendar(ctx, app, name, false, change)
+	return err
 }
 
 // DeleteCalendarWhenUnused deletes a calendar, or marks it until its last use is dropped.
-func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
-	change input.Change) (marked *dispatcher.Calendar, err error) {
-	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
-		marked = nil
-		all, calendar, err := calendarToDelete(ctx, t, app, name)
-		if err != nil {
-			return err
-		}
-		switch err := unused(ctx, t, all, app, name); {
-		case err == nil:
-			return removeCalendar(ctx, t, calendar)
-		case !errors.Is(err, dispatcher.ErrInUse):
-			return err
-		}
-		stored := calendar
-		if calendar.RemovalRequestedAt == nil {
-			// $1 now, $2 app, $3 name
-			const mark = `UPDATE calendars SET removal_requested_at = $1, updated_at = $1, revision = revision + 1
-				WHERE app_id = $2 AND name = $3 RETURNING ` + calendarColumns
-			stored, _, err = db.First(ctx, t, scanCalendar(app), mark, t.At.UnixMilli(), run.AppID(app), name)
-			if err != nil {
-				return fmt.Errorf("mark calendar %s/%s: %w", app, name, err)
+func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string, change input.Change) (*dispatcher.Calendar, error) {
+	return s.deleteCalendar(ctx, app, name, true, change)
+}
+
+// deleteCalendar deletes a calendar, and what goes with it, or marks it if it may wait. The lock of the app holds off others that
+// change calendars and jobs of the app.
+func (s *Store) deleteCalendar(ctx context.Context, app, name string, wait bool, by input.Change) (marked *dispatcher.Calendar, err error) {
+	type before = dispatcher.CalendarBefore
+	marked, _, err = directly(ctx, s, by, Redefinition[before, []dispatcher.Calendar, *dispatcher.Calendar]{
+		Load: func(ctx context.Context, from Source) (b before, err error) {
+			b, err = loadCalendarUses(ctx, from.tx, app, name, name)
+			if current := b.Current(name); err == nil && current.Revision != 0 {
+				err = dispatch.Allow(by, current.Revision)
 			}
-			err = auditCalendar(ctx, t, dispatch.AuditEntry{Action: "delete when unused", App: app, Subject: "calendar " + name,
-				Revision: stored.Revision},
-				calendar, stored)
-		}
-		marked = &stored
-		return err
+			return b, err
+		},
+		Decide: func(b before, _ time.Time) ([]dispatcher.Calendar, error) { return b.Delete(app, name, wait) },
+		Write: func(ctx context.Context, t *dispatch.Tx, b before, gone []dispatcher.Calendar) (*dispatcher.Calendar, error) {
+			if len(gone) == 0 {
+				return markCalendar(ctx, t, b.Current(name))
+			}
+			return nil, removeCalendars(ctx, t, gone)
+		},
 	})
 	return marked, err
 }
 
-// calendarToDelete returns the calendars of an app and the one that is to be deleted, and holds off others that change
-// calendars and jobs of the app.
-func calendarToDelete(ctx context.Context, t *dispatch.Tx, app, name string) (all []dispatcher.Calendar, one dispatcher.Calendar,
-	err error) {
-	if _, err := LockApp(ctx, t, app); err != nil {
-		return nil, one, err
+// markCalendar lets a calendar go with its last use.
+func markCalendar(ctx context.Context, t *dispatch.Tx, calendar dispatcher.Calendar) (*dispatcher.Calendar, error) {
+	if calendar.RemovalRequestedAt != nil {
+		return &calendar, nil
 	}
-	if _, all, err = appCalendars(ctx, t, app); err != nil {
-		return nil, one, err
+	app, name := calendar.App, calendar.Name
+	// $1 now, $2 app, $3 name
+	const mark = `UPDATE calendars SET removal_requested_at = $1, updated_at = $1, revision = revision + 1
+				WHERE app_id = $2 AND name = $3 RETURNING ` + calendarColumns
+	stored, _, err := db.First(ctx, t, scanCalendar(app), mark, t.At.UnixMilli(), run.AppID(app), name)
+	if err != nil {
+		return nil, fmt.Errorf("mark calendar %s/%s: %w", app, name, err)
 	}
-	i := slices.IndexFunc(all, func(c dispatcher.Calendar) bool { return c.Name == name })
-	if i < 0 {
-		return nil, one, dispatcher.NotFound("calendar", app+"/"+name)
-	}
-	return all, all[i], t.Allow(all[i].Revision)
+	return &stored, auditCalendar(ctx, t, dispatch.AuditEntry{Action: "delete when unused", App: app, Subject: "calendar " + name,
+		Revision: stored.Revision}, calendar, stored)
 }
 
-// removeCalendar deletes a calendar that nothing uses, and those that were kept only because it is built on them.
-func removeCalendar(ctx context.Context, t *dispatch.Tx, calendar dispatcher.Calendar) error {
-	app := calendar.App
-	err := dropCalendar(ctx, t, calendar)
-	if err == nil {
-		err = auditCalendar(ctx, t, dispatch.AuditEntry{Action: "delete", App: app, Subject: "calendar " + calendar.Name,
-			Revision: calendar.Revision},
-			calendar, dispatcher.Calendar{})
+// removeCalendars deletes calendars that nothing uses.
+func removeCalendars(ctx context.Context, t *dispatch.Tx, gone []dispatcher.Calendar) error {
+	for _, c := range gone {
+		err := dropCalendar(ctx, t, c)
+		if err == nil {
+			err = auditCalendar(ctx, t, dispatch.AuditEntry{Action: "delete", App: c.App, Subject: "calendar " + c.Name, Revision: c.Revision},
+				c, dispatcher.Calendar{})
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	return removeUnused(ctx, t, app, calendar.Bases)
+	return nil
 }
 
 // dropCalendar deletes a calendar, also one that jobs or other calendars use.
@@ -111,29 +97,34 @@ func removeUnused(ctx context.Context, t *dispatch.Tx, app string, names []strin
 	if len(names) == 0 {
 		return nil
 	}
-	if _, err := LockApp(ctx, t, app); err != nil {
+	before, err := loadCalendarUses(ctx, t, app, "", names...)
+	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		_, all, err := appCalendars(ctx, t, app)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(all, func(c dispatcher.Calendar) bool { return c.Name == name && c.RemovalRequestedAt != nil })
-		if i < 0 {
-			continue
-		}
-		switch err := unused(ctx, t, all, app, name); {
-		case errors.Is(err, dispatcher.ErrInUse):
-			continue
-		case err != nil:
-			return err
-		}
-		if err := removeCalendar(ctx, t, all[i]); err != nil {
-			return err
-		}
+	return removeCalendars(ctx, t, before.Unused(names))
+}
+
+// loadCalendarUses locks an app and returns its calendars, with the triggers that name one that is asked for, and those of some, and of
+// their bases, that are to go with their last use.
+func loadCalendarUses(ctx context.Context, t *dispatch.Tx, app, asked string, names ...string) (b dispatcher.CalendarBefore, err error) {
+	if _, err := LockApp(ctx, t, app); err != nil {
+		return b, err
 	}
-	return nil
+	if _, b.All, err = appCalendars(ctx, t, app); err != nil {
+		return b, err
+	}
+	b.Triggers = map[string]dispatcher.Users{}
+	for i := 0; i < len(names); i++ {
+		calendar := b.Current(names[i])
+		if _, read := b.Triggers[names[i]]; read || calendar.RemovalRequestedAt == nil && names[i] != asked {
+			continue
+		}
+		if b.Triggers[names[i]], err = triggersOfCalendar(ctx, t, app, names[i]); err != nil {
+			return b, err
+		}
+		names = append(names[:len(names):len(names)], calendar.Bases...)
+	}
+	return b, nil
 }
 
 // usedCalendars returns the names of the calendars that the triggers of a job name; nil has none.
@@ -155,34 +146,16 @@ func dropped(old, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(old), func(name string) bool { return slices.Contains(others, name) })
 }
 
-// unused returns an error that is ErrInUse, and names a user, while calendar name, one of
-// all of its app, has users.
-func unused(ctx context.Context, t *dispatch.Tx, all []dispatcher.Calendar, app, name string) error {
-	var user string
-	users := 0
-	for _, c := range all {
-		if slices.Contains(c.Bases, name) {
-			if users++; users == 1 {
-				user = "calendar " + input.Echo(c.Name)
-			}
-		}
-	}
+// triggersOfCalendar returns which triggers name a calendar.
+func triggersOfCalendar(ctx context.Context, q db.Querier, app, name string) (users dispatcher.Users, err error) {
 	// $1 app, $2 calendar
 	const byTriggers = `SELECT j.name, t.name, COUNT(*) OVER () FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
 		WHERE t.app_id = $1 AND t.calendar = $2 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY j.name, t.name LIMIT 1`
-	_, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
+	users, _, err = db.First(ctx, q, func(row db.Scanner) (u dispatcher.Users, err error) {
 		var job, trigger string
-		var count int
-		err := row.Scan(&job, &trigger, &count)
-		user = "job " + input.Echo(job) + " trigger " + input.Echo(trigger)
-		users += count
-		return struct{}{}, err
+		err = row.Scan(&job, &trigger, &u.Count)
+		u.First = "job " + input.Echo(job) + " trigger " + input.Echo(trigger)
+		return u, err
 	}, byTriggers, run.AppID(app), name)
-	if err != nil || users == 0 {
-		return err
-	}
-	if users > 1 {
-		user += fmt.Sprintf(" and %d more", users-1)
-	}
-	return fmt.Errorf("calendar %s is used by %s: %w", input.Echo(name), user, dispatcher.ErrInUse)
+	return users, err
 }

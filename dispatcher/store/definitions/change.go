@@ -73,6 +73,11 @@ func Redefine[B, D, T any](ctx context.Context, s *Store, by input.Change, r Red
 	if refused != nil || done {
 		return stored, before, refused
 	}
+	return directly(ctx, s, by, r)
+}
+
+// directly is Redefine without the snapshot, for what is hardly ever refused, and always changes something.
+func directly[B, D, T any](ctx context.Context, s *Store, by input.Change, r Redefinition[B, D, T]) (stored T, before B, err error) {
 	err = s.dispatch.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) (err error) {
 		stored, before, err = r.In(ctx, t)
 		return err

@@ -228,18 +228,15 @@ func unusedGroup(ctx context.Context, t *dispatch.Tx, app, name string) error {
 	// $1 app, $2 group
 	const users = `SELECT name, COUNT(*) OVER () FROM jobs
 		WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
-	var user string
-	count := 0
-	_, used, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) { return struct{}{}, row.Scan(&user, &count) },
-		users, run.AppID(app), name)
-	if err != nil || !used {
+	found, _, err := db.First(ctx, t, func(row db.Scanner) (u dispatcher.Users, err error) {
+		err = row.Scan(&u.First, &u.Count)
+		u.First = "job " + input.Echo(u.First)
+		return u, err
+	}, users, run.AppID(app), name)
+	if err != nil {
 		return err
 	}
-	user = "job " + input.Echo(user)
-	if count > 1 {
-		user += fmt.Sprintf(" and %d more", count-1)
-	}
-	return fmt.Errorf("group %s is used by %s: %w", input.Echo(name), user, dispatcher.ErrInUse)
+	return found.Check("group", name)
 }
 
 func removeGroup(ctx context.Context, t *dispatch.Tx, id int64) error {

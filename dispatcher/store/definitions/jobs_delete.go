@@ -72,14 +72,15 @@ func (s *Store) removeUnreadable(ctx context.Context, t *dispatch.Tx, job dispat
 
 // RemoveJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.
 func RemoveJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, action string) error {
-	if err := dropJob(ctx, t, job); err != nil {
-		return err
-	}
 	_, calendars, err := calendarsOf(ctx, t, job.App, job)
 	if err != nil {
 		return err
 	}
-	if err := dispatch.InsertMisfires(ctx, t, dispatcher.Retire(job, calendars, t.At)); err != nil {
+	missed := dispatcher.Retire(job, calendars, t.At)
+	if err := dropJob(ctx, t, job); err != nil {
+		return err
+	}
+	if err := dispatch.InsertMisfires(ctx, t, missed); err != nil {
 		return err
 	}
 	err = auditJob(ctx, t, dispatch.AuditEntry{Action: action, App: job.App, Subject: "job " + job.Name, Revision: job.Revision}, &job, nil)

@@ -134,27 +134,26 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 	if err := rotation.Validate(); err != nil {
 		return stored, err
 	}
-	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
-		old, err := findToken(ctx, t, name, t.ForUpdate())
-		if err != nil {
-			return err
-		}
-		if err := t.Allow(old.Revision); err != nil {
-			return err
-		}
-		expires, until, err := old.Rotated(rotation, t.At)
-		if err != nil {
-			return err
-		}
-		// $1 name, $2 new hash, $3 until when the old one works, $4 when the token expires
-		const rotate = `UPDATE api_tokens SET rotated_hash = hash, rotated_until = $3, hash = $2, expires_at = $4, revision = revision + 1
+	stored, _, err = directly(ctx, s, change, Redefinition[access.APIToken, access.APIToken, access.APIToken]{
+		Load: func(ctx context.Context, from Source) (access.APIToken, error) {
+			old, err := findToken(ctx, from, name, from.Lock)
+			if err == nil {
+				err = dispatch.Allow(change, old.Revision)
+			}
+			return old, err
+		},
+		Decide: func(old access.APIToken, now time.Time) (access.APIToken, error) { return old.Rotated(rotation, now) },
+		Write: func(ctx context.Context, t *dispatch.Tx, old, next access.APIToken) (access.APIToken, error) {
+			// $1 name, $2 new hash, $3 until when the old one works, $4 when the token expires
+			const rotate = `UPDATE api_tokens SET rotated_hash = hash, rotated_until = $3, hash = $2, expires_at = $4, revision = revision + 1
 			WHERE name = $1 RETURNING ` + tokenColumns
-		stored, _, err = db.First(ctx, t, scanToken, rotate, name, hex.EncodeToString(rotation.Hash[:]), until.UnixMilli(),
-			db.OptionalColumn(&expires))
-		if err != nil {
-			return err
-		}
-		return auditToken(ctx, t, "rotate", old, stored)
+			stored, _, err := db.First(ctx, t, scanToken, rotate, name, hex.EncodeToString(next.Hash[:]), next.RotatedUntil.UnixMilli(),
+				db.OptionalColumn(&next.ExpiresAt))
+			if err != nil {
+				return stored, err
+			}
+			return stored, auditToken(ctx, t, "rotate", old, stored)
+		},
 	})
 	return stored, err
 }
@@ -224,22 +223,18 @@ func (s *Store) DeleteToken(ctx context.Context, name string, change input.Chang
 	return err
 }
 
-// auditToken adds a change of a token to the audit log. One without id is none.
-func auditToken(ctx context.Context, t *dispatch.Tx, action string, before, after access.APIToken) (err error) {
+// auditToken adds a change of a token to the audit log.
+func auditToken(ctx context.Context, t *dispatch.Tx, action string, before, after access.APIToken) error {
 	c := dispatch.AuditEntry{Action: action, Subject: "token " + cmp.Or(after.Name, before.Name), Revision: after.Revision}
-	for _, side := range []struct {
-		token access.APIToken
-		into  *any
-	}{{before, &c.Before}, {after, &c.After}} {
-		if side.token.ID == "" {
-			continue
-		}
-		parts, err := dispatch.PartsOf(side.token)
-		if err != nil {
-			return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
-		}
-		dispatch.Without(parts, "created_at", "last_used_at", "revision")
-		*side.into = parts
+	return auditSides(ctx, t, c, [2]access.APIToken{before, after}, auditedToken)
+}
+
+// auditedToken returns what the audit log shows of a token. One without id is none.
+func auditedToken(_ context.Context, _ *dispatch.Tx, token access.APIToken) (any, error) {
+	if token.ID == "" {
+		return nil, nil
 	}
-	return t.AuditChange(ctx, c)
+	parts, err := dispatch.PartsOf(token)
+	dispatch.Without(parts, "created_at", "last_used_at", "revision")
+	return parts, err
 }
