@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
@@ -97,13 +98,8 @@ func (s *Store) changeStates(ctx context.Context, app, name string, c stateChang
 		if err != nil {
 			return err
 		}
-		kept := states[:0]
-		for _, state := range states {
-			if changed[state.Condition] {
-				kept = append(kept, state)
-			}
-		}
-		if states = kept; len(states) == 0 {
+		states = slices.DeleteFunc(states, func(state alert.State) bool { return !changed[state.Condition] })
+		if len(states) == 0 {
 			return fmt.Errorf("%s alert %s: %s of it holds for job %s, or it was done before: %w", c.action, input.Echo(name),
 				cmp.Or(string(c.ack.Condition), "nothing"), input.Echo(jobName), dispatcher.ErrConflict)
 		}
