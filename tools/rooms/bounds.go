@@ -21,9 +21,9 @@ const (
 const (
 	mostLines     = 115_600
 	mostNinetieth = 8
-	mostComplex   = 15
+	mostComplex   = 14
 	mostWide      = 15
-	mostLong      = 22
+	mostLong      = 8
 )
 
 // problems returns everything that is outside its bounds.
