@@ -43,7 +43,7 @@ func (s sender) stream(t *testing.T, client *http.Client, node string) stream {
 		}
 	}()
 	go func() {
-		response, err := client.Do(request) //nolint:bodyclose // read in full here
+		response, err := client.Do(request)
 		if err != nil {
 			one.answer <- answered{text: err.Error()}
 			return
@@ -86,7 +86,9 @@ func TestSlowBodiesInOneConnectionCountEach(t *testing.T) {
 			t.Cleanup(server.Close)
 			client := server.Client()
 			client.Transport.(*http.Transport).ExpectContinueTimeout = patience
-			begin := func(token string) stream { return sender{token: secrets[token], path: preview}.stream(t, client, server.URL) }
+			begin := func(token string) stream {
+				return sender{token: secrets[token], path: preview}.stream(t, client, server.URL)
+			}
 			// want waits until the node asks for the body of a stream, or answers it.
 			want := func(token string, one stream) *answered {
 				select {
@@ -94,7 +96,7 @@ func TestSlowBodiesInOneConnectionCountEach(t *testing.T) {
 					return nil
 				case got := <-one.answer:
 					return &got
-				case <-time.After(patience): //nolint:forbidigo // against hanging
+				case <-time.After(patience):
 					t.Fatalf("a body of %s was neither asked for nor refused", token)
 				}
 				return nil
