@@ -113,12 +113,8 @@ func (c *chaos) rollBack(ctx context.Context, r *history.Rollback) error {
 	return ctx.Err()
 }
 
-// restart is what the manual says after a restore: declare it, and start the nodes. The copy counts as one of a minute ago: in one that
-// is younger, nodes wait for those that are alive by it.
+// restart is what the manual says after a restore: declare it, and start the nodes.
 func (c *chaos) restart(ctx context.Context) error {
-	if err := c.database.Execute(ctx, databaseName, `UPDATE nodes SET heartbeat_at = heartbeat_at - 60000`); err != nil {
-		return err
-	}
 	command := exec.CommandContext(ctx, c.program, "rollback", "declare", "--reason", "chaos restored a dump")
 	command.Env = append(os.Environ(), "CARILLON_DATABASE="+c.database.URL(databaseName))
 	if output, err := command.CombinedOutput(); err != nil {

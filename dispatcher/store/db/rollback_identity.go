@@ -48,8 +48,19 @@ func noteIdentity(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	// $1 identity
-	_, err = conn.Exec(ctx, `UPDATE installation SET database_identity = $1 WHERE database_identity <> $1`, pgx.QueryExecModeExec, identity)
+	_, err = conn.Exec(ctx, setIdentity, pgx.QueryExecModeExec, identity)
+	return err
+}
+
+// $1 identity
+const setIdentity = `UPDATE installation SET database_identity = $1 WHERE database_identity <> $1`
+
+// Accept notes the identity.
+func (p *Postgres) Accept(ctx context.Context, tx *sql.Tx, identity string) error {
+	if !p.Has.Has(Identity) {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, setIdentity, identity)
 	return err
 }
 
@@ -94,8 +105,7 @@ func (p *Postgres) Mismatch(ctx context.Context, tx *sql.Tx, now time.Time, iden
 	if known != "" && working > 0 {
 		return "", errTooEarly
 	}
-	// $1 identity
-	if _, err := tx.ExecContext(ctx, `UPDATE installation SET database_identity = $1`, identity); err != nil {
+	if err := p.Accept(ctx, tx, identity); err != nil {
 		return "", err
 	}
 	if known == "" || latest == 0 {
@@ -118,6 +128,9 @@ func (s *SQLite) Identity(context.Context) (string, error) {
 	}
 	return strings.TrimRight(string(said[:n]), "\x00"), nil // of a file without a mark, only the process id is written
 }
+
+// Accept notes nothing: Mark does, after the commit.
+func (s *SQLite) Accept(context.Context, *sql.Tx, string) error { return nil }
 
 // Mismatch compares that with the database. A copy that was put into its place has less. A database
 // that comes without its lock file may be a copy of any age.

@@ -64,7 +64,15 @@ type registration struct {
 // check tells, in the transaction in which a node registers, whether the node is to wait because
 // the database lost commits. It declares a rollback that it finds.
 func (d *rollbackDetector) check(ctx context.Context, t *Tx, r *registration) (rolledBack bool, err error) {
-	reason, err := t.Mismatch(ctx, t.Tx, t.At, r.identity)
+	var reason string
+	awaited, rolledBack, err := Unsettled(ctx, t)
+	switch {
+	case err != nil:
+	case rolledBack && awaited.Choice == "": // which answers for this identity, too
+		err = t.Accept(ctx, t.Tx, r.identity)
+	default:
+		reason, err = t.Mismatch(ctx, t.Tx, t.At, r.identity)
+	}
 	if err == nil && reason != "" {
 		err = declareRollback(ctx, t.Affect, declaration{reason: reason, now: t.At, by: input.Change{Actor: "system"}})
 	}
