@@ -79,8 +79,8 @@ func moving() []job {
 	}
 }
 
-// moveApps moves the app there and back, at least once, until ctx ends. It leaves it here. The app always stays there for a while: the
-// deletion here notes what was due as missed, and what comes back before it is sent would be in this ledger twice.
+// moveApps moves the app there and back, at least once, until ctx ends. It leaves it here. The app may come back at once: the deletion
+// here has noted as missed what was due, and the import takes back what comes with it.
 func (m *mover) moveApps(ctx context.Context) {
 	c := m.here.chaos
 	for first := true; first || ctx.Err() == nil; first = false {
@@ -88,7 +88,7 @@ func (m *mover) moveApps(ctx context.Context) {
 			if way[0].name == databaseName {
 				pause(ctx, c.between(3*time.Second, 6*time.Second))
 			} else {
-				pause(context.WithoutCancel(ctx), c.between(2*time.Second, 6*time.Second))
+				pause(context.WithoutCancel(ctx), c.between(0, 4*time.Second))
 			}
 			if err := m.move(ctx, way[0], way[1]); err != nil {
 				c.trouble(fmt.Errorf("move app %s to %s: %w", history.Moved, way[1].name, err))

@@ -109,7 +109,13 @@ func (s *Store) BeginImport(ctx context.Context, export access.Export, change in
 
 // plan lists the steps of the import in their order.
 func (i *AppImport) plan() {
-	stage := 0
+	stage, jobs := 0, i.export.Runnable()
+	i.calendars.runs = map[broughtFire]bool{}
+	for _, one := range i.export.Waiting {
+		if key := one.Key(jobs[one.Job]); key.Kind == run.KindSchedule {
+			i.calendars.runs[broughtFire{key.TriggerID, key.ScheduledAt.UnixMilli()}] = true
+		}
+	}
 	add := func(at string, rows int, do func(context.Context, *dispatch.Tx) error) {
 		i.steps = append(i.steps, importStep{stage, at, rows, do})
 	}
@@ -149,7 +155,6 @@ func (i *AppImport) plan() {
 		})
 	}
 	stage++
-	jobs := e.Runnable()
 	for runs := range slices.Chunk(e.Waiting, runsAtOnce) {
 		add("/waiting_runs", rowsOfRun*len(runs), func(ctx context.Context, t *dispatch.Tx) error { return importRuns(ctx, t, jobs, runs) })
 	}
