@@ -162,7 +162,7 @@ func (s *Store) loadAlert(ctx context.Context, from Source, a alert.Alert, by in
 		return b, err
 	}
 	b.Bounds, b.Defaults, b.Keys = app.Bounds, app.Defaults, s.keys != nil
-	old, err := FindAlert(ctx, from, a.App, a.Name, from.Lock)
+	old, _, err := readAlert(ctx, from, a.App, a.Name, from.Lock) // a PUT replaces what cannot be read
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return b, err
 	}

@@ -26,10 +26,9 @@ func loadAttached(ctx context.Context, q db.Querier, id int64) (dispatcher.Attac
 		var job dispatcher.Job
 		var target, retry string
 		var deleted bool
-		if err = row.Scan(&b.Revision, &target, &retry, db.InstantColumn(&job.CreatedAt), &deleted); err == nil {
-			err = errors.Join(json.Unmarshal([]byte(target), &job.Target), json.Unmarshal([]byte(retry), &job.Retry))
-		}
-		if !deleted {
+		err = row.Scan(&b.Revision, &target, &retry, db.InstantColumn(&job.CreatedAt), &deleted)
+		unread := errors.Join(json.Unmarshal([]byte(target), &job.Target), json.Unmarshal([]byte(retry), &job.Retry))
+		if !deleted && unread == nil { // one that cannot be read is replaced as if it were not there
 			b.Old = &job
 		}
 		return b, err
@@ -105,7 +104,7 @@ func (s *Store) writeAttachedOf(ctx context.Context, t *dispatch.Tx, old *dispat
 	for _, event := range run.FollowEvents {
 		change, stays := attached[event]
 		if !stays {
-			if old != nil && old.Attached(event).Target != (target.Target{}) {
+			if old != nil && (unreadable(old) || old.Attached(event).Target != (target.Target{})) {
 				if err := deleteAttached(ctx, t, job.Attached(event).Key()); err != nil {
 					return job, err
 				}

@@ -133,7 +133,7 @@ func (s *Store) loadGroup(ctx context.Context, from Source, group target.Endpoin
 		return b, err
 	}
 	b.Bounds, b.Keys = app.Bounds, s.keys != nil
-	old, err := findGroup(ctx, from, group.App, group.Name, from.Lock)
+	old, _, err := readGroup(ctx, from, group.App, group.Name, from.Lock) // a PUT replaces what cannot be read
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return b, err
 	}

@@ -134,6 +134,9 @@ func rowOf(job dispatcher.Job) (j JobRow, err error) {
 	return j, nil
 }
 
+// unreadable tells whether a stored job has Err: any other has a target.
+func unreadable(job *dispatcher.Job) bool { return job.Target == (target.Target{}) }
+
 // decode reads what a job's row holds as JSON.
 func (j *JobRow) decode() error {
 	j.Retry, j.Target, j.Payload = run.Retry{}, target.Target{}, nil

@@ -52,22 +52,30 @@ func (s *Store) removeUnreadable(ctx context.Context, t *dispatch.Tx, job dispat
 	if err != nil {
 		return fmt.Errorf("delete what is part of job %s/%s: %w", job.App, job.Name, err)
 	}
-	ids, err := db.Collect(ctx, t, db.ScanInt, `SELECT id FROM triggers WHERE job_id = $1 AND deleted_at IS NULL ORDER BY id`, job.Key())
+	if err := s.loadTriggersOf(ctx, t, t.ForUpdate(), &job); err != nil {
+		return err
+	}
+	return RemoveJob(ctx, t, job.Job, "delete")
+}
+
+// loadTriggersOf reads the triggers of a job of which not all can be read, which may not name them.
+func (s *Store) loadTriggersOf(ctx context.Context, q db.Querier, lock string, job *dispatcher.JobVersion) error {
+	ids, err := db.Collect(ctx, q, db.ScanInt, `SELECT id FROM triggers WHERE job_id = $1 AND deleted_at IS NULL ORDER BY id`, job.Key())
 	if err != nil {
 		return err
 	}
 	job.Triggers = map[string]dispatcher.Trigger{}
 	// From $1 on: the ids
-	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + dispatch.TriggerColumns + dispatch.TheseTriggers + ` ORDER BY t.id` +
-		db.LockOf(t.ForUpdate(), "c, t")
-	triggers, err := db.Collect(ctx, t, dispatch.ScanTrigger, query, t.Batch(append([]int64{}, ids...))...)
+	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + dispatch.TriggerColumns + dispatch.TheseTriggers + ` ORDER BY t.id` +
+		db.LockOf(lock, "c, t")
+	triggers, err := db.Collect(ctx, q, dispatch.ScanTrigger, query, s.db.Batch(append([]int64{}, ids...))...)
 	if err != nil {
 		return fmt.Errorf("read the triggers of job %s/%s: %w", job.App, job.Name, err)
 	}
 	for _, one := range triggers {
 		job.Triggers[one.Name] = one.Trigger
 	}
-	return RemoveJob(ctx, t, job.Job, "delete")
+	return nil
 }
 
 // RemoveJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.

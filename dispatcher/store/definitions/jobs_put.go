@@ -45,7 +45,11 @@ func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by
 		return b, err
 	}
 	b.shared, b.Pauses, b.Bounds, b.Defaults, b.Keys = shared, shared.pauses, app.Bounds, app.Defaults, s.keys != nil
-	old, err := s.FindJob(ctx, from, job.App, job.Name, from.Lock)
+	read, err := s.readJob(ctx, from, job.App, job.Name, from.Lock)
+	if err == nil && read.Err != nil { // a PUT replaces what cannot be read
+		err = s.loadTriggersOf(ctx, from, from.Lock, &read)
+	}
+	old := read.Job
 	users := []dispatcher.Job{job}
 	switch {
 	case err == nil:
@@ -123,7 +127,7 @@ func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, decla
 	if err == nil {
 		err = writeJobSecrets(ctx, t, b.Old, job, secrets)
 	}
-	if err == nil && (job.FollowMask() != 0 || b.Old != nil && b.Old.FollowMask() != 0) {
+	if err == nil && (job.FollowMask() != 0 || b.Old != nil && (b.Old.FollowMask() != 0 || unreadable(b.Old))) {
 		err = writeFollowers(ctx, t, job, c.Followers)
 	}
 	if err != nil {
