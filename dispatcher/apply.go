@@ -99,39 +99,34 @@ func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	return missed
 }
 
-// Unretire returns what is left of the decisions of Retire when a job comes back: its triggers decide again about their fires from the
-// next one on, and brought tells those whose runs come with it.
-func Unretire(job Job, calendars Calendars, missed []Misfire, brought func(trigger int64, at time.Time) bool) (left []Misfire) {
+// Unretire returns what is left of the decisions of Retire about triggers of a job that comes back: they decide again about their
+// fires from the next one on, and runs of some come with it.
+func Unretire(job Job, calendars Calendars, missed []Misfire, runs map[run.Key]bool) (left []Misfire) {
 	budget := newMissedBudget()
-	triggers := make(map[int64]string, len(job.Triggers))
-	for name := range job.Triggers {
-		triggers[job.TriggerKey(name)] = name
-	}
-	for _, m := range missed {
-		name := triggers[m.TriggerID]
-		t := job.Triggers[name]
+	for name, t := range job.Triggers {
 		s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
-		if err != nil {
-			left = append(left, m) // of a trigger that does not come back
-			continue
-		}
-		end := m.To.Add(time.Millisecond)
-		if t.NextFireTime != nil && t.NextFireTime.Before(end) {
-			end = *t.NextFireTime
-		}
-		for at, ok, goesOn := m.From, true, false; ok && at.Before(end); {
-			switch last := len(left) - 1; {
-			case brought(m.TriggerID, at):
-				goesOn = false
-			case goesOn:
-				left[last].To, left[last].Count = at, left[last].Count+1
-			default:
-				one := m
-				one.From, one.To, one.Count, goesOn = at, at, 1, true
-				left = append(left, one)
+		for _, m := range missed {
+			if err != nil || m.TriggerID != job.TriggerKey(name) {
+				continue
 			}
-			if at, ok, err = s.FindWithin(budget, at); err != nil && goesOn { // as dropDue does
-				left[len(left)-1].To = end.Add(-time.Millisecond)
+			end := m.To.Add(time.Millisecond)
+			if t.NextFireTime != nil && t.NextFireTime.Before(end) {
+				end = *t.NextFireTime
+			}
+			for at, ok, goesOn := m.From, true, false; ok && at.Before(end); {
+				switch last := len(left) - 1; {
+				case runs[run.Key{TriggerID: m.TriggerID, ScheduledAt: at.UTC(), Kind: run.KindSchedule}]:
+					goesOn = false
+				case goesOn:
+					left[last].To, left[last].Count = at, left[last].Count+1
+				default:
+					m.From, m.To, m.Count, goesOn = at, at, 1, true
+					left = append(left, m)
+				}
+				var costly error
+				if at, ok, costly = s.FindWithin(budget, at); costly != nil && goesOn { // as dropDue does
+					left[len(left)-1].To = end.Add(-time.Millisecond)
+				}
 			}
 		}
 	}

@@ -109,7 +109,7 @@ type Flavor interface {
 	Identity(ctx context.Context) (string, error)
 	// Mismatch tells, when a node registers, why the database seems to have lost commits; empty: it does not.
 	Mismatch(ctx context.Context, tx *sql.Tx, now time.Time, Identity string) (reason string, err error)
-	// Accept notes, as a rollback is declared or decided, that nodes go on with the database as it is: there is no Mismatch any more.
+	// Accept notes, while a rollback awaits its choice, that nodes go on with the database as it is: there is no Mismatch any more.
 	Accept(ctx context.Context, tx *sql.Tx, identity string) error
 	// Mark notes next to the database how many heartbeats of a node are in it, where that can be noted.
 	Mark(node run.NodeID, heartbeats int64)

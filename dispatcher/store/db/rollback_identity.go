@@ -129,8 +129,17 @@ func (s *SQLite) Identity(context.Context) (string, error) {
 	return strings.TrimRight(string(said[:n]), "\x00"), nil // of a file without a mark, only the process id is written
 }
 
-// Accept notes nothing: Mark does, after the commit.
-func (s *SQLite) Accept(context.Context, *sql.Tx, string) error { return nil }
+// Accept marks what the database has.
+func (s *SQLite) Accept(ctx context.Context, tx *sql.Tx, _ string) error {
+	_, _, err := First(ctx, tx, func(row Scanner) (id run.NodeID, err error) {
+		var heartbeats int64
+		if err = row.Scan(&id, &heartbeats); err == nil {
+			s.Mark(id, heartbeats)
+		}
+		return id, err
+	}, `SELECT id, heartbeats FROM nodes ORDER BY heartbeat_at DESC LIMIT 1`)
+	return err
+}
 
 // Mismatch compares that with the database. A copy that was put into its place has less. A database
 // that comes without its lock file may be a copy of any age.

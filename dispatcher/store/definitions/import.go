@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -151,10 +150,8 @@ func endLeftRuns(ctx context.Context, t *dispatch.Tx, app string) (more bool, er
 type imported struct {
 	revision  int64 // of the lot
 	calendars dispatcher.Calendars
-	runs      map[broughtFire]bool // the fires of triggers that come as runs
+	runs      map[run.Key]bool
 }
-
-type broughtFire struct{ trigger, at int64 }
 
 // exportedCalendars returns the calendars of an export, and what is wrong with them together.
 func exportedCalendars(export access.Export) (dispatcher.Calendars, error) {
@@ -282,21 +279,19 @@ func (s *Store) importJob(ctx context.Context, t *dispatch.Tx, one access.Export
 
 // takeBackMisfires removes from what was decided here, as the job was deleted, what comes back with it: no fire is explained twice.
 func takeBackMisfires(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, calendars imported) error {
-	// $1 job
-	const take = `DELETE FROM misfires WHERE job_id = $1 AND node = 0 AND decided_at = (SELECT deleted_at FROM jobs WHERE id = $1)
-		RETURNING from_at, to_at, trigger_id, count, decision, reason, decided_at`
-	missed, err := db.Collect(ctx, t, func(row db.Scanner) (m dispatcher.Misfire, err error) {
-		m.JobID = job.Key()
-		err = row.Scan(db.InstantColumn(&m.From), db.InstantColumn(&m.To), &m.TriggerID, &m.Count, &m.Decision, &m.Reason,
+	// $1 job, from $2 on: ids of triggers
+	take := t.Rows(0, 2, "", db.IDColumns...) + ` DELETE FROM misfires WHERE job_id = $1 AND trigger_id IN (SELECT id FROM b) AND node = 0
+		AND decided_at = (SELECT deleted_at FROM jobs WHERE id = $1) RETURNING from_at, to_at, trigger_id, decision, reason, decided_at`
+	missed, err := db.Collect(ctx, t, func(row db.Scanner) (dispatcher.Misfire, error) {
+		m := dispatcher.Misfire{JobID: job.Key()}
+		err := row.Scan(db.InstantColumn(&m.From), db.InstantColumn(&m.To), &m.TriggerID, &m.Decision, &m.Reason,
 			db.InstantColumn(&m.DecidedAt))
 		return m, err
-	}, take, job.Key())
+	}, take, append([]any{job.Key()}, t.Batch(triggerIDs(job))...)...)
 	if err != nil {
 		return fmt.Errorf("take back what was decided about job %s/%s: %w", job.App, job.Name, err)
 	}
-	return dispatch.InsertMisfires(ctx, t, dispatcher.Unretire(job, calendars.calendars, missed, func(trigger int64, at time.Time) bool {
-		return calendars.runs[broughtFire{trigger, at.UnixMilli()}]
-	}))
+	return dispatch.InsertMisfires(ctx, t, dispatcher.Unretire(job, calendars.calendars, missed, calendars.runs))
 }
 
 // importRuns queues some of the runs that waited. Each is one of the jobs of the import by its key, as Export.Validate has checked,

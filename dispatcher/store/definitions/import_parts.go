@@ -110,11 +110,11 @@ func (s *Store) BeginImport(ctx context.Context, export access.Export, change in
 // plan lists the steps of the import in their order.
 func (i *AppImport) plan() {
 	stage, jobs := 0, i.export.Runnable()
-	i.calendars.runs = map[broughtFire]bool{}
+	i.calendars.runs = map[run.Key]bool{}
 	for _, one := range i.export.Waiting {
-		if key := one.Key(jobs[one.Job]); key.Kind == run.KindSchedule {
-			i.calendars.runs[broughtFire{key.TriggerID, key.ScheduledAt.UnixMilli()}] = true
-		}
+		key := one.Key(jobs[one.Job])
+		key.ScheduledAt = key.ScheduledAt.UTC()
+		i.calendars.runs[key] = true
 	}
 	add := func(at string, rows int, do func(context.Context, *dispatch.Tx) error) {
 		i.steps = append(i.steps, importStep{stage, at, rows, do})

@@ -7,7 +7,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
@@ -82,63 +81,32 @@ func (s *Store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 
 // DeclareRollback notes that the database lost commits, and pauses all nodes.
 func (s *Store) DeclareRollback(ctx context.Context, reason string, change input.Change) (done dispatcher.Rollback, err error) {
-	err = s.changeAccepted(ctx, change, func(ctx context.Context, t *Tx) (err error) {
-		done, err = noteRollback(ctx, t, declaration{reason: reason, by: change})
-		return err
-	})
-	return done, err
-}
-
-// changeAccepted is Change by an operator who knows that the database was rolled back. Nodes that register after that do not
-// take its identity for another rollback.
-func (s *Store) changeAccepted(ctx context.Context, change input.Change, do func(context.Context, *Tx) error) error {
-	identity, err := s.db.Identity(ctx)
-	if err != nil {
-		return err
-	}
-	err = s.Change(ctx, change, func(ctx context.Context, t *Tx) error {
-		if err := do(ctx, t); err != nil {
-			return err
-		}
-		return t.Accept(ctx, t.Tx, identity)
-	})
-	if err != nil {
-		return err
-	}
-	_, _, err = db.First(ctx, s.db.Read, func(row db.Scanner) (id run.NodeID, err error) {
-		var heartbeats int64
-		if err = row.Scan(&id, &heartbeats); err == nil {
-			s.db.Mark(id, heartbeats)
-		}
-		return id, err
-	}, `SELECT id, heartbeats FROM nodes ORDER BY heartbeat_at DESC LIMIT 1`)
-	return err
+	return s.declareRollback(ctx, declaration{reason: reason, by: change})
 }
 
 // declareRollback is DeclareRollback of what somebody has noticed, at the time of its change.
 func (s *Store) declareRollback(ctx context.Context, d declaration) (done dispatcher.Rollback, err error) {
-	err = s.Change(ctx, d.by, func(ctx context.Context, t *Tx) (err error) {
-		done, err = noteRollback(ctx, t, d)
+	err = s.Change(ctx, d.by, func(ctx context.Context, t *Tx) error {
+		d.now = t.At
+		if err := declareRollback(ctx, t.Affect, d); err != nil {
+			return err
+		}
+		t.Notify(dispatcher.Notification{Nodes: true})
+		r, _, err := Unsettled(ctx, t)
+		done = r.Rollback
 		return err
 	})
 	return done, err
-}
-
-// noteRollback is declareRollback in a change, at its time.
-func noteRollback(ctx context.Context, t *Tx, d declaration) (dispatcher.Rollback, error) {
-	d.now = t.At
-	if err := declareRollback(ctx, t.Affect, d); err != nil {
-		return dispatcher.Rollback{}, err
-	}
-	t.Notify(dispatcher.Notification{Nodes: true})
-	r, _, err := Unsettled(ctx, t)
-	return r.Rollback, err
 }
 
 // ResolveRollback notes whether the lost fires are to be skipped or replayed.
 func (s *Store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice,
 	change input.Change) (done dispatcher.Rollback, err error) {
-	err = s.changeAccepted(ctx, change, func(ctx context.Context, t *Tx) error {
+	identity, err := s.db.Identity(ctx)
+	if err != nil {
+		return done, err
+	}
+	err = s.Change(ctx, change, func(ctx context.Context, t *Tx) error {
 		r, found, err := LockRollback(ctx, t)
 		switch {
 		case err != nil:
@@ -147,6 +115,9 @@ func (s *Store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 			return fmt.Errorf("the database was not rolled back, or it is settled already: %w", dispatcher.ErrConflict)
 		case r.Choice != "":
 			return fmt.Errorf("%s was chosen and is being carried out: %w", r.Choice, dispatcher.ErrConflict)
+		}
+		if err := t.Accept(ctx, t.Tx, identity); err != nil { // nodes that register after the choice find no other rollback
+			return err
 		}
 		before := r.Rollback
 		r.Choice = choice
