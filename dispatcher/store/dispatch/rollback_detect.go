@@ -64,25 +64,22 @@ type registration struct {
 // check tells, in the transaction in which a node registers, whether the node is to wait because
 // the database lost commits. It declares a rollback that it finds.
 func (d *rollbackDetector) check(ctx context.Context, t *Tx, r *registration) (rolledBack bool, err error) {
-	var reason string
+	r.settled, _, err = db.First(ctx, t, db.ScanInt, `SELECT rollback_settled_at FROM installation`)
+	if err != nil {
+		return false, err
+	}
 	awaited, rolledBack, err := Unsettled(ctx, t)
-	switch {
-	case err != nil:
-	case rolledBack && awaited.Choice == "": // which answers for this identity, too
-		err = t.Accept(ctx, t.Tx, r.identity)
-	default:
-		reason, err = t.Mismatch(ctx, t.Tx, t.At, r.identity)
+	if err == nil && rolledBack && awaited.Choice == "" { // which answers for this identity, too
+		return true, t.Accept(ctx, t.Tx, r.identity)
 	}
-	if err == nil && reason != "" {
-		err = declareRollback(ctx, t.Affect, declaration{reason: reason, now: t.At, by: input.Change{Actor: "system"}})
+	if err != nil {
+		return false, err
 	}
-	if err == nil {
-		_, rolledBack, err = Unsettled(ctx, t)
+	reason, err := t.Mismatch(ctx, t.Tx, t.At, r.identity)
+	if err != nil || reason == "" {
+		return rolledBack, err
 	}
-	if err == nil {
-		r.settled, _, err = db.First(ctx, t, db.ScanInt, `SELECT rollback_settled_at FROM installation`)
-	}
-	return rolledBack, err
+	return true, declareRollback(ctx, t.Affect, declaration{reason: reason, now: t.At, by: input.Change{Actor: "system"}})
 }
 
 // registered begins a new high-water mark, once a node has registered.
