@@ -106,7 +106,11 @@ func Unretire(job Job, calendars Calendars, missed []Misfire, runs map[run.Key]b
 	for name, t := range job.Triggers {
 		s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
 		for _, m := range missed {
-			if err != nil || m.TriggerID != job.TriggerKey(name) {
+			if m.TriggerID != job.TriggerKey(name) {
+				continue
+			}
+			if err != nil { // it makes no fires, so what was decided stands
+				left = append(left, m)
 				continue
 			}
 			end := m.To.Add(time.Millisecond)

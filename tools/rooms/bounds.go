@@ -19,7 +19,7 @@ const (
 // What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
 // makes something smaller lowers its bound.
 const (
-	mostLines     = 115_600
+	mostLines     = 115_700
 	mostNinetieth = 8
 	mostComplex   = 14
 	mostWide      = 15
