@@ -77,7 +77,8 @@ func imports(ctx context.Context, root string) (map[string][]string, error) {
 
 // forTests reports packages that no program has, and programs, which may import everything.
 func forTests(path string) bool {
-	return strings.HasSuffix(path, "test") || strings.Contains(path, "test/") || strings.HasSuffix(path, "/simulate") || strings.Contains(path, "/cmd/")
+	return strings.HasSuffix(path, "test") || strings.Contains(path, "test/") || strings.HasSuffix(path, "/simulate") ||
+		strings.Contains(path, "/cmd/")
 }
 
 // short is the name of a package in the graph: its path below dispatcher, which is the domain's root itself.

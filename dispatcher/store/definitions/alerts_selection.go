@@ -217,7 +217,7 @@ func endAlertsOf(ctx context.Context, t *dispatch.Tx, job int64) error {
 		return err
 	}
 	if _, err = followAlerts(ctx, t, []int64{job}, false); db.IsUnreadable(err) {
-		// $1 job, $2 now. Whoever watches alerts ends what is known, and sets aside what cannot be read.
+		// $1 job, $2 now. What watches alerts ends what is known, and sets aside what cannot be read.
 		_, err = t.ExecContext(ctx, `UPDATE alert_states SET check_at = $2 WHERE job_id = $1`, job, t.At.UnixMilli())
 	}
 	return err
