@@ -197,7 +197,7 @@ func (c *chaos) migrate(ctx context.Context) error {
 		}
 		select {
 		case <-n.end():
-			c.noteProcess("kill K16", n, time.Now(), time.Now())
+			c.during("kill K16", n)()
 		case <-time.After(10 * time.Second):
 			return errors.New("K16 was not reached")
 		case <-ctx.Done():
@@ -305,9 +305,13 @@ func (c *chaos) note(kind, node string, from, to time.Time) {
 	c.noteFault(history.Fault{Kind: kind, Node: node, From: from, To: to})
 }
 
-// noteProcess records a fault of the current process of a node.
-func (c *chaos) noteProcess(kind string, n *node, from, to time.Time) {
-	c.noteFault(history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: from, To: to})
+// during begins a fault of the current process of a node, and returns what records it at its end, when another process may run.
+func (c *chaos) during(kind string, n *node) (over func()) {
+	fault := history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: time.Now()}
+	return func() {
+		fault.To = time.Now()
+		c.noteFault(fault)
+	}
 }
 
 func (c *chaos) noteFault(f history.Fault) {

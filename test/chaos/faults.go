@@ -57,19 +57,19 @@ func (c *chaos) injectFaults(ctx context.Context) {
 
 // freezeNode halts a node for longer than it takes to be marked dead.
 func (c *chaos) freezeNode(ctx context.Context, n *node) error {
-	from := time.Now()
+	over := c.during("freeze anywhere", n)
 	n.freeze(true)
 	n.signal(syscall.SIGSTOP)
 	pause(ctx, c.draw(c.frozen))
 	n.signal(syscall.SIGCONT)
 	n.freeze(false)
-	c.noteProcess("freeze anywhere", n, from, time.Now())
+	over()
 	return nil
 }
 
 // suspendNode halts a node as freezeNode does, and it wakes with a monotonic clock that has stood still.
 func (c *chaos) suspendNode(ctx context.Context, n *node) error {
-	from, process := time.Now(), n.number()
+	from, process, over := time.Now(), n.number(), c.during("freeze by suspension", n)
 	n.freeze(true)
 	n.signal(syscall.SIGSTOP)
 	pause(ctx, c.draw(c.frozen))
@@ -79,7 +79,7 @@ func (c *chaos) suspendNode(ctx context.Context, n *node) error {
 	}
 	n.signal(syscall.SIGCONT)
 	n.freeze(false)
-	c.noteProcess("freeze by suspension", n, from, time.Now())
+	over()
 	return err
 }
 
@@ -175,9 +175,9 @@ func (c *chaos) fillDisk(ctx context.Context, _ *node) error {
 
 // drainNode lets a node drain. The next kill starts it again.
 func (c *chaos) drainNode(ctx context.Context, n *node) error {
-	from := time.Now()
+	over := c.during("SIGTERM", n)
 	n.signal(syscall.SIGTERM)
-	c.noteProcess("SIGTERM", n, from, time.Now())
+	over()
 	return nil
 }
 

@@ -67,7 +67,7 @@ func (c *chaos) stop(n *node) {
 	default:
 		n.signal(syscall.SIGKILL)
 		<-n.end()
-		c.noteProcess("kill anywhere", n, time.Now(), time.Now())
+		c.during("kill anywhere", n)()
 	}
 }
 
@@ -86,11 +86,11 @@ func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
 		select {
 		case <-n.end():
 			if !n.exec.ProcessState.Exited() {
-				c.noteProcess(kind, n, time.Now(), time.Now())
+				c.during(kind, n)()
 				return
 			}
 			// The database was unreachable at its start, for example. A supervisor would start it again.
-			c.noteProcess("start or drain ended", n, time.Now(), time.Now())
+			c.during("start or drain ended", n)()
 			return
 		case <-ctx.Done():
 			c.stop(n)
@@ -118,12 +118,12 @@ func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 		if !n.stopped() || n.isFrozen() {
 			continue
 		}
-		from := time.Now()
+		over := c.during("freeze "+point, n)
 		n.freeze(true)
 		pause(ctx, c.draw(c.frozen))
 		n.signal(syscall.SIGCONT)
 		n.freeze(false)
-		c.noteProcess("freeze "+point, n, from, time.Now())
+		over()
 		// It must go on as if nothing had happened.
 		pause(ctx, time.Second)
 		return

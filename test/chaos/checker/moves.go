@@ -75,6 +75,17 @@ func (h *record) away(from string, at int64) (since int64, is bool) {
 	return since, is
 }
 
+// departed returns when the app left an installation for the last time before an instant. Only that deletes its jobs, but what it left
+// behind may end as late as in the import that brings it back.
+func (h *record) departed(from string, at int64) (since int64, has bool) {
+	for _, m := range h.moves {
+		if m.From == from && m.Exported.UnixMilli() <= at {
+			since, has = m.Exported.UnixMilli(), true
+		}
+	}
+	return since, has
+}
+
 // join adds the ledger of the other installation. What had begun in one and moved was lost there with its node.
 func (h *record) join(there ledger) {
 	moved := map[int64]bool{}
@@ -98,12 +109,13 @@ func (h *record) join(there ledger) {
 			}
 		}
 		for _, r := range l.runs {
-			since, gone := h.away(from, orZero(r.ended))
-			if !gone || !moved[r.trigger] || !leftBehind(r) {
+			since, gone := h.departed(from, orZero(r.ended))
+			began := cmp.Or(orZero(r.started), orZero(r.claimed))
+			switch {
+			case !gone || !moved[r.trigger] || !leftBehind(r):
 				all.runs = append(all.runs, r)
-			} else if r.attempt > 0 {
-				began := cmp.Or(orZero(r.started), orZero(r.claimed))
-				left = append(left, attempt{fire: r.fire, attempt: r.attempt, node: r.node, began: began, ended: max(began, since), state: "lost"})
+			case r.attempt > 0 && began <= since: // a node that adopts what was left behind only ends it
+				left = append(left, attempt{fire: r.fire, attempt: r.attempt, node: r.node, began: began, ended: since, state: "lost"})
 			}
 		}
 	}
