@@ -1,14 +1,12 @@
-// Package provider is the Terraform provider of Carillon: the resources carillon_app,
-// carillon_calendar and carillon_job, and the data sources carillon_runs, carillon_run and
-// carillon_nodes.
+// Package provider is the Terraform provider of Carillon: the resources that people declare (apps, calendars, endpoint groups,
+// alerts and jobs), data sources for what Carillon knows, and functions.
 //
 // # A resource
 //
-// Each kind of definition (app, calendar, endpoint group, alert and job) is a row: the struct definition with its schema, its
-// requests, what a plan checks, and two functions between its model and the domain. expandJob turns a model into a
-// dispatcher.Job, flattenJob turns a job from the API into a model. definition.go plans, reads, writes and deletes by such a
-// row, and definition_resource.go has the methods that Terraform's framework calls. Jobs replace what they do in another way;
-// the files job_*.go and target.go hold their parts.
+// Each kind of definition is a row: the struct definition with its requests, what a plan checks, and the rows of its attributes, from
+// which package binding makes the schema, the object of the domain and the values of Terraform. definition.go plans, reads, writes
+// and deletes by such a row, and definition_resource.go has the methods that Terraform's framework calls. Jobs replace what they do
+// in another way; the files job_*.go and target.go hold their parts.
 //
 // # Blocks
 //
