@@ -16,6 +16,19 @@ import (
 // folder is what one package of the product has.
 type folder struct {
 	files, lines, exported int
+	headers                int             // lines from the package clause to the end of the imports
+	named                  map[string]int  // how often each identifier stands there, where it is declared included
+	functions              map[string]bool // unexported functions and methods; false: several have the name
+}
+
+// oneUse are the functions that no other package can call and that this one names at one place.
+func (f *folder) oneUse() (names []string) {
+	for name, alone := range f.functions {
+		if alone && f.named[name] == 2 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // house is what the product has: Go that is no test, and that no test alone uses.
@@ -61,14 +74,25 @@ func (h *house) file(path, name string) error {
 	}
 	dir := name[:strings.LastIndexByte(name, '/')]
 	if h.folders[dir] == nil {
-		h.folders[dir] = &folder{}
+		h.folders[dir] = &folder{named: map[string]int{}, functions: map[string]bool{}}
 	}
 	of := h.folders[dir]
 	of.files++
 	of.lines += set.File(file.Pos()).LineCount()
+	of.headers += header(set, file)
+	ast.Inspect(file, func(node ast.Node) bool {
+		if id, ok := node.(*ast.Ident); ok {
+			of.named[id.Name]++
+		}
+		return true
+	})
 	for _, decl := range file.Decls {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
+			if !decl.Name.IsExported() {
+				_, twice := of.functions[decl.Name.Name]
+				of.functions[decl.Name.Name] = !twice
+			}
 			if decl.Recv == nil && decl.Name.IsExported() {
 				of.exported++
 			}
@@ -80,6 +104,17 @@ func (h *house) file(path, name string) error {
 		}
 	}
 	return nil
+}
+
+// header counts the lines from the package clause to the end of the imports.
+func header(set *token.FileSet, file *ast.File) int {
+	end := file.Name.End()
+	for _, decl := range file.Decls {
+		if imports, ok := decl.(*ast.GenDecl); ok && imports.Tok == token.IMPORT {
+			end = imports.End()
+		}
+	}
+	return set.Position(end).Line - set.Position(file.Package).Line + 1
 }
 
 func (h *house) spec(of *folder, name string, spec ast.Spec) {
@@ -153,6 +188,16 @@ func (h *house) totals() (lines, files int) {
 	return lines, files
 }
 
+// shares are the functions that are named at one place, and the lines of headers, each of a hundred.
+func (h *house) shares() (oneUse, headers float64) {
+	lines, _ := h.totals()
+	for _, f := range h.folders {
+		oneUse += float64(len(f.oneUse()))
+		headers += float64(f.headers)
+	}
+	return 100 * oneUse / float64(len(h.complexity)), 100 * headers / float64(lines)
+}
+
 // ninetieth is the complexity that nine of ten functions do not exceed.
 func (h *house) ninetieth() int {
 	sorted := slices.Sorted(slices.Values(h.complexity))
@@ -166,6 +211,8 @@ func (h *house) print(out io.Writer) {
 		maxComplexity, len(h.complex))
 	fmt.Fprintf(out, "structs with more than %d fields: %d; functions with %d parameters or more: %d\n", maxFields, len(h.wide),
 		maxParameters, len(h.long))
+	oneUse, headers := h.shares()
+	fmt.Fprintf(out, "functions named at one place: %.1f %%; lines of headers: %.1f %%\n", oneUse, headers)
 	for _, name := range slices.Sorted(maps.Keys(h.folders)) {
 		if f := h.folders[name]; f.files > maxFiles || f.exported > maxExported {
 			fmt.Fprintf(out, "%s: %d files, %d exported names\n", name, f.files, f.exported)
