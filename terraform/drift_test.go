@@ -59,32 +59,51 @@ func (c container) environment() map[string]string {
 	return all
 }
 
-// emittedMetrics reads from the sources of the command which metrics a node writes for CloudWatch.
-func emittedMetrics(t *testing.T) []string {
+// emittedMetrics reads from the sources of the node which metrics it writes for CloudWatch: literals with a name and a unit.
+func emittedMetrics(t *testing.T) (names []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "dispatcher", "cmd", "carillon", "serve_emf.go"), nil, 0)
+	files, err := filepath.Glob(filepath.Join("..", "dispatcher", "cmd", "carillon", "node", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		field, ok := n.(*ast.KeyValueExpr)
-		if !ok {
-			return true
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
-		key, _ := field.Key.(*ast.Ident)
-		value, _ := field.Value.(*ast.BasicLit)
-		if key != nil && key.Name == "Name" && value != nil && value.Kind == token.STRING {
-			if name, err := strconv.Unquote(value.Value); err == nil {
-				names = append(names, name)
+		ast.Inspect(file, func(n ast.Node) bool {
+			literal, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
 			}
-		}
-		return true
-	})
-	if !slices.Contains(names, "Nodes") {
-		t.Fatalf("the metrics are not found in serve_emf.go; found %v", names)
+			fields := map[string]ast.Expr{}
+			for _, element := range literal.Elts {
+				if field, ok := element.(*ast.KeyValueExpr); ok {
+					key, _ := field.Key.(*ast.Ident)
+					if key != nil {
+						fields[key.Name] = field.Value
+					}
+				}
+			}
+			value, _ := fields["Name"].(*ast.BasicLit)
+			if fields["Unit"] != nil && value != nil && value.Kind == token.STRING {
+				if name, err := strconv.Unquote(value.Value); err == nil {
+					names = append(names, name)
+				}
+			}
+			return true
+		})
+	}
+	if !slices.Contains(names, "Nodes") || !slices.Contains(names, "Lateness") {
+		t.Fatalf("the metrics for CloudWatch are not found in the sources of the node; found %v", names)
 	}
 	return names
+}
+
+// It runs with every change, because a change that moves those sources need not run the step of the alarms.
+func TestMetricsForCloudWatchAreFoundInTheSources(t *testing.T) {
+	t.Parallel()
+	emittedMetrics(t)
 }
 
 // watchedMetrics returns the metrics of Carillon that alarms and scaling policies look at.
