@@ -81,7 +81,7 @@ var mutants = []mutant{
 		edits: []edit{
 			{"dispatcher/engine/plan/claim_tokens.go", "	// A shutdown does not end it at once,",
 				"	if id != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
-			{"dispatcher/engine/chores/left.go", "	c.submitMissed(ctx, id, mine, now)\n", "	c.submitMissed(ctx, id, mine[:0], now)\n"},
+			{"dispatcher/engine/chores/fleet.go", "	c.submitMissed(ctx, id, mine, now)\n", "	c.submitMissed(ctx, id, mine[:0], now)\n"},
 		},
 	},
 	{
@@ -90,7 +90,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "new_event_id", what: "each attempt has a new event id", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/plan/job_cache.go", "d.EventID(j.Installation, name, r.ScheduledAt, r.Kind)",
+		edits: []edit{{"dispatcher/engine/plan/cache.go", "d.EventID(j.Installation, name, r.ScheduledAt, r.Kind)",
 			"d.EventID(j.Installation, name+string(rune('a'+r.Attempt)), r.ScheduledAt, r.Kind)"}},
 	},
 	{
@@ -138,7 +138,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "left_slots", what: "slots of attempts that a rollback took are not freed", kills: "none", faults: "rollback",
-		edits: []edit{{"dispatcher/engine/chores/left.go", "	if len(runs) == 0 {\n		return nil\n	}\n	if err := c.Store.ReleaseSlots",
+		edits: []edit{{"dispatcher/engine/chores/fleet.go", "	if len(runs) == 0 {\n		return nil\n	}\n	if err := c.Store.ReleaseSlots",
 			"	if len(runs) >= 0 {\n		return nil\n	}\n	if err := c.Store.ReleaseSlots"}},
 	},
 	{

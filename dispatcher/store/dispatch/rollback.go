@@ -3,10 +3,14 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
@@ -205,3 +209,243 @@ var SkippableRuns = ` SELECT` + ChosenEnd(End{State: `'lost'`, Class: `'other'`,
 		r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
 	FROM n CROSS JOIN installation AS i JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
 	WHERE i.rollback_choice = 'skip' AND r.node <> -3 ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
+
+// rollbackDetector notices that the database lost commits, as after a restore or a failover. It
+// compares the database with a high-water mark: what this process knows to be committed. A
+// database that lost something lost all of it from some moment on, so the latest is enough: what
+// is there proves all that was before.
+//
+// A node registers (identify, check, registered), sends heartbeats (heartbeat, unknownNode),
+// claims runs (claimed) and hands some back (handedBack); on PostgreSQL each new connection is
+// checked before it is used (whole).
+type rollbackDetector struct {
+	mu   sync.Mutex
+	high highWater
+}
+
+// highWater is the latest that this process knows to be committed.
+type highWater struct {
+	node       run.NodeID // 0: none has registered
+	heartbeats int64      // of node
+	heartbeat  time.Time  // when the latest of them was known
+	claim      claimedRun
+	// settled is when the latest rollback had been settled as all this was learnt. Another that was
+	// settled since has answered for what is missing.
+	settled int64 // in milliseconds of the database
+}
+
+// claimedRun is one of the runs that were won by a claim.
+type claimedRun struct {
+	run  run.HeldRun
+	node run.NodeID
+	at   time.Time // zero: there is none
+}
+
+const (
+	// A row of a node is kept this long at least, whatever becomes of the node; see purgeNodeAfter.
+	nodeKept = purgeNodeAfter / 2
+	// A claim counts for this long; after that, heartbeats stand for it. Retention may have removed
+	// an older one, and at once one whose instant is claimReaches ago and that was caught up: an
+	// app keeps its history for a day at least.
+	claimKept    = 10 * time.Minute
+	claimReaches = 12 * time.Hour
+)
+
+// registration is a node that registers.
+type registration struct {
+	identity string // of the database
+	settled  int64
+}
+
+// check tells, in the transaction in which a node registers, whether the node is to wait because
+// the database lost commits. It declares a rollback that it finds.
+func (d *rollbackDetector) check(ctx context.Context, t *Tx, r *registration) (rolledBack bool, err error) {
+	r.settled, _, err = db.First(ctx, t, db.ScanInt, `SELECT rollback_settled_at FROM installation`)
+	if err != nil {
+		return false, err
+	}
+	awaited, rolledBack, err := Unsettled(ctx, t)
+	if err == nil && rolledBack && awaited.Choice == "" { // which answers for this identity, too
+		return true, t.Accept(ctx, t.Tx, r.identity)
+	}
+	if err != nil {
+		return false, err
+	}
+	reason, err := t.Mismatch(ctx, t.Tx, t.At, r.identity)
+	if err != nil || reason == "" {
+		return rolledBack, err
+	}
+	return true, declareRollback(ctx, t.Affect, declaration{reason: reason, now: t.At, by: input.Change{Actor: "system"}})
+}
+
+// registered begins a new high-water mark, once a node has registered.
+func (d *rollbackDetector) registered(node run.NodeID, r registration) {
+	d.mu.Lock()
+	d.high = highWater{node: node, heartbeat: db.WallClock(), settled: r.settled}
+	d.mu.Unlock()
+}
+
+// heartbeat notes the heartbeats of a node that the database has, and tells whether it has fewer
+// than it had. Then a rollback is declared.
+func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node renewedNode, now time.Time) (lost bool, err error) {
+	before := d.latest()
+	if lost = d.repeated(node.ID, node.heartbeats, node.settled); lost {
+		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
+		_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node.ID),
+			age: before.age, by: input.Change{Actor: "system", Now: now}})
+	}
+	if err == nil {
+		s.db.Mark(node.ID, node.heartbeats)
+	}
+	return lost, err
+}
+
+// repeated raises the mark to a heartbeat, and tells whether the database had it before.
+func (d *rollbackDetector) repeated(node run.NodeID, heartbeats, settled int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if node != d.high.node {
+		return false
+	}
+	repeated := settled < d.high.settled || settled == d.high.settled && heartbeats <= d.high.heartbeats
+	if settled != d.high.settled {
+		d.high.claim = claimedRun{}
+	}
+	d.high.heartbeats, d.high.heartbeat, d.high.settled = heartbeats, db.WallClock(), settled
+	return repeated
+}
+
+// unknownNode declares a rollback if the database does not know a node that it must know.
+func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node run.NodeID, now time.Time) error {
+	// $1 id
+	const settledAt = `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`
+	settled, unknown, err := db.First(ctx, s.db.Heartbeats, db.ScanInt, settledAt, node)
+	high := d.latest()
+	if err != nil || !unknown || node != high.node || !high.holds() || settled > high.settled {
+		return err
+	}
+	_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has registered, and the database does not know it", node),
+		age: high.age, by: input.Change{Actor: "system", Now: now}})
+	return err
+}
+
+// claimed raises the mark to the runs that a claim of a node has won.
+func (d *rollbackDetector) claimed(node run.NodeID, held []run.HeldRun) {
+	if len(held) == 0 {
+		return
+	}
+	latest, now := held[len(held)-1], db.WallClock() // they are in the order of their instants
+	if now.Sub(latest.ScheduledAt) > claimReaches {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.high.claim = claimedRun{run: latest, node: node, at: now}
+}
+
+// handedBack forgets a claim that may be given back without an attempt, or whose attempt its target accepted. Another node
+// then makes the attempt, or records its end, under the same number, which is no sign of a rollback.
+func (d *rollbackDetector) handedBack(run run.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.high.claim.run.Key == run {
+		d.high.claim = claimedRun{}
+	}
+}
+
+// latest returns the high-water mark.
+func (d *rollbackDetector) latest() highWater {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.high
+}
+
+// holds tells whether the row of the node must still be in the database: it was not long ago.
+func (h highWater) holds() bool {
+	return h.node != 0 && db.WallClock().Sub(h.heartbeat) < nodeKept
+}
+
+// age is how long ago the latest of the mark was known to be committed.
+func (h highWater) age() time.Duration {
+	latest := h.heartbeat
+	if h.claim.at.After(latest) {
+		latest = h.claim.at
+	}
+	return max(db.WallClock().Sub(latest), 0)
+}
+
+// Lost says what a server does not have of what is known to be committed; empty: nothing.
+func (d *rollbackDetector) Lost(ctx context.Context, conn *pgx.Conn) (string, error) {
+	high := d.latest()
+	if !high.holds() {
+		return "", nil
+	}
+	claimLost, err := high.claim.lost(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	// After that: a node that is dead now may have been frozen when its run was given to another.
+	var settled, stored int64
+	var state dispatcher.NodeState
+	// $1 id
+	const there = `SELECT i.rollback_settled_at, COALESCE(n.heartbeats, 0), COALESCE(n.state, '') FROM installation AS i LEFT
+		JOIN nodes AS n ON n.id = $1`
+	err = conn.QueryRow(ctx, there, pgx.QueryExecModeExec, int64(high.node)).Scan(&settled, &stored, &state)
+	switch {
+	case err != nil || settled > high.settled:
+		return "", err
+	case settled < high.settled:
+		return fmt.Sprintf("an earlier rollback was settled at %s, and the database does not know that",
+			db.Instant(high.settled).Format(time.RFC3339)), nil
+	case state == "":
+		return fmt.Sprintf("node %s has registered, and the database does not know it", high.node), nil
+	case stored < high.heartbeats:
+		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", high.node, high.heartbeats, stored), nil
+	case claimLost && state != dispatcher.NodeDead && d.latest().claim == high.claim: // which was not handed back meanwhile
+		return fmt.Sprintf("node %s has claimed run %s, and the database does not know that", high.node, high.claim.run.Key), nil
+	}
+	return "", nil
+}
+
+// lost tells whether a server does not have a claim.
+func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	if db.WallClock().Sub(c.at) > claimKept {
+		return false, nil
+	}
+	// It is in the claim that won it, or has become an attempt: that one, a later one, or nobody's.
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 token, $5 attempt, $6 node
+	const (
+		is    = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+		there = `SELECT (SELECT count(*) FROM claims WHERE token = $4)
+			+ (SELECT count(*) FROM live_runs AS r` + is + ` AND (r.token = $4 OR r.token = 0 OR r.attempt > $5 OR r.node <= 0))
+			+ (SELECT count(*) FROM runs AS r` + is + ` AND (r.node = $6 OR r.attempt > $5 OR r.node <= 0))`
+	)
+	var found int
+	err := conn.QueryRow(ctx, there, pgx.QueryExecModeExec, c.run.ScheduledAt.UnixMilli(), c.run.TriggerID,
+		int64(c.run.Code()), int64(c.run.Token), int64(c.run.Attempt), int64(c.node)).Scan(&found)
+	return found == 0, err
+}
+
+// whole looks, on a new connection and before it is used, whether the server has all that is known to be committed: after a
+// failover a connection is always a new one. It declares a rollback if something is missing. It returns whether this process has a
+// node in the database, which then is the one that it was, wherever the server may be.
+func (d *rollbackDetector) whole(ctx context.Context, conn *pgx.Conn) (inUse bool, err error) {
+	high := d.latest()
+	reason, err := d.Lost(ctx, conn)
+	if err != nil {
+		return false, fmt.Errorf("look for what was committed: %w", err)
+	}
+	if reason != "" {
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			var now time.Time
+			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`, pgx.QueryExecModeExec).Scan(&now); err != nil {
+				return err
+			}
+			return declareRollback(ctx, func(ctx context.Context, statement string, args ...any) (int64, error) {
+				done, err := tx.Exec(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
+				return done.RowsAffected(), err
+			}, declaration{reason: reason, now: now, age: high.age, by: input.Change{Actor: "system"}})
+		})
+	}
+	return d.latest().holds(), err
+}

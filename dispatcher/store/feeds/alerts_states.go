@@ -3,10 +3,14 @@ package feeds
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -106,4 +110,226 @@ func (s *Store) changeStates(ctx context.Context, app, name string, c stateChang
 		return t.Audit(ctx, c.action, app, "alert "+name+" job "+jobName, a.Revision)
 	})
 	return states, err
+}
+
+// MuteAlert mutes an alert.
+func (s *Store) MuteAlert(ctx context.Context, app, name string, mute alert.Mute, change input.Change) (alert.Alert, error) {
+	if err := mute.Validate(); err != nil {
+		return alert.Alert{}, err
+	}
+	return s.changeMute(ctx, app, name, &mute, change)
+}
+
+// UnmuteAlert lifts an operator's mute. The handler notifies what it kept back.
+func (s *Store) UnmuteAlert(ctx context.Context, app, name string, change input.Change) (alert.Alert, error) {
+	return s.changeMute(ctx, app, name, nil, change)
+}
+
+// changeMute mutes an alert, or unmutes it if mute is nil. One without a mute that is unmuted stays as it is.
+func (s *Store) changeMute(ctx context.Context, app, name string, mute *alert.Mute, by input.Change) (alert.Alert, error) {
+	stored, _, err := definitions.Redefine(ctx, s.definitions, by, definitions.Redefinition[alert.Alert, *alert.Mute, alert.Alert]{
+		Load: func(ctx context.Context, from definitions.Source) (alert.Alert, error) {
+			alert, err := definitions.FindAlert(ctx, from, app, name, from.Lock)
+			if err == nil {
+				err = dispatch.Allow(by, alert.Revision)
+			}
+			return alert, err
+		},
+		Unchanged: func(b alert.Alert) (alert.Alert, bool) { return b, mute == nil && b.Muted == nil },
+		Decide:    func(_ alert.Alert, now time.Time) (*alert.Mute, error) { return mute.Decide(by, now) },
+		Write: func(ctx context.Context, t *dispatch.Tx, alert alert.Alert, next *alert.Mute) (alert.Alert, error) {
+			action := "mute"
+			if next == nil {
+				action = "unmute"
+			}
+			err := definitions.WriteMute(ctx, t, alert, next)
+			if err == nil {
+				// What is kept back is looked at again, because it is now kept back until another time. $1 alert, $2 now
+				const look = `UPDATE alert_states SET check_at = $2 WHERE alert_id = $1 AND kept_back`
+				_, err = t.ExecContext(ctx, look, dispatcher.AlertID(app, name), t.At.UnixMilli())
+			}
+			if err != nil {
+				return alert, fmt.Errorf("%s alert %s/%s: %w", action, app, name, err)
+			}
+			entry := dispatch.AuditEntry{Action: action, App: app, Subject: "alert " + name, Revision: alert.Revision,
+				Before: mutedOrNil(alert.Muted), After: mutedOrNil(next)}
+			alert.Muted = next
+			return alert, t.AuditChange(ctx, entry)
+		},
+	})
+	return stored, err
+}
+
+// mutedOrNil keeps a nil mute from being audited as null.
+func mutedOrNil(m *alert.Mute) any {
+	if m == nil {
+		return nil
+	}
+	return m
+}
+
+// TestAlert queues a notification that tests the destination of an alert.
+func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Change) (r run.Run, err error) {
+	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		alert, err := definitions.FindAlert(ctx, t, app, name, "")
+		if err != nil {
+			return err
+		}
+		if err := definitions.CountManual(ctx, t, app, nil); err != nil {
+			return err
+		}
+		attached := alert.Attached().Key()
+		var revision int64
+		var salt run.Salt
+		// $1 id
+		const read = `SELECT j.revision, a.salt FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1`
+		if _, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
+			return struct{}{}, row.Scan(&revision, &salt)
+		}, read, attached); err != nil {
+			return err
+		}
+		n := target.AlertNotification{App: app, Alert: name, Description: alert.Description, Condition: target.AlertFailure,
+			Transition: target.AlertTest, At: t.At, Since: t.At, By: change.Actor, Reason: "somebody tests the destination"}
+		payload, err := json.Marshal(n)
+		if err != nil {
+			return err
+		}
+		key := run.Key{TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.At,
+			Kind: run.KindAlert}
+		queued, err := dispatch.QueueRun(ctx, t, dispatch.QueuedRun{Key: key, JobID: attached, Revision: revision,
+			Input: &run.Input{Payload: payload, Cause: &run.Cause{Alert: name}}})
+		if err == nil && !queued {
+			err = fmt.Errorf("alert %s was tested in this millisecond: %w", input.Echo(name), dispatcher.ErrConflict)
+		}
+		if err == nil {
+			r, err = s.reads.FindRun(ctx, t, key.String())
+		}
+		if err != nil {
+			return err
+		}
+		return t.Audit(ctx, "test", app, "alert "+name+" run "+r.ID, alert.Revision)
+	})
+	return r, err
+}
+
+// AlertEvents returns a page of the transitions of an app, latest first.
+func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]alert.Event, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if _, err := definitions.ReadApp(ctx, s.db.Read, query.App, ""); err != nil {
+		return nil, err
+	}
+	var w db.Conditions
+	w.Add("app_id = %s", run.AppID(query.App))
+	if query.Alert != "" {
+		w.Add("alert = %s", query.Alert)
+	}
+	if query.Job != "" {
+		w.Add("job = %s", query.Job)
+	}
+	if !query.From.IsZero() {
+		w.Add("at >= %s", query.From.UnixMilli())
+	}
+	if !query.To.IsZero() {
+		w.Add("at <= %s", query.To.UnixMilli())
+	}
+	if query.Page.Cursor != "" {
+		at, id, err := access.ParseAuditID(query.Page.Cursor)
+		if err != nil {
+			return nil, fmt.Errorf("cursor %s is not that of an event of an alert: %w", input.Echo(query.Page.Cursor), err)
+		}
+		w.Add("(at, id) < (%s, %s)", at.UnixMilli(), id)
+	}
+	list := `SELECT at, id, alert, job, event FROM alert_events WHERE ` + strings.TrimPrefix(w.Text, " AND ") +
+		fmt.Sprintf(` ORDER BY at DESC, id DESC LIMIT %d`, query.Page.Limit)
+	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (e alert.Event, err error) {
+		var id int64
+		var at time.Time
+		var alert, job, text string
+		if err = row.Scan(db.InstantColumn(&at), &id, &alert, &job, &text); err != nil {
+			return e, err
+		}
+		if err = json.Unmarshal([]byte(text), &e); err != nil {
+			return e, fmt.Errorf("event of alert %s: %w", alert, err)
+		}
+		e.At, e.Alert, e.Job, e.Cursor = at, alert, job, access.AuditID(at, id)
+		return e, nil
+	}, list, w.Args...)
+}
+
+// The notifications of one condition are runs of their own, and a receiver keeps what it is told last: an incident that opens
+// after it was closed stays open for ever. So a node looks before each attempt. A notification waits while the one before it is
+// under way, and one that a later one has overtaken is not sent any more. Whichever of two nodes looks last sees the other: a
+// run is live before its node looks, and a transition is stored before its run is queued.
+
+// orderNotifications adds to the inputs of notifications what they wait for, and why they are overtaken.
+func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.Input) error {
+	k, told := db.NewKeys(len(inputs)), map[run.Key]target.AlertNotification{}
+	ids := []int64(nil)
+	for key, input := range inputs {
+		var n target.AlertNotification
+		if key.Kind != run.KindAlert || input.Err != nil || json.Unmarshal(input.Payload, &n) != nil ||
+			n.Transition == target.AlertTest {
+			continue
+		}
+		told[key], ids = n, append(ids, key.TriggerID)
+		if !input.After.IsZero() {
+			before := key
+			before.ScheduledAt = input.After
+			k.Add(before, 0, 0)
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	under, err := s.underWay(ctx, &k)
+	if err != nil {
+		return fmt.Errorf("look for notifications under way: %w", err)
+	}
+	// From $1 on: ids
+	read := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + definitions.TrackColumns +
+		` FROM alert_states AS s WHERE s.id IN (SELECT b.id FROM b)`
+	found, err := db.Collect(ctx, s.db.Read, definitions.ScanTrack, read, s.db.Batch(ids)...)
+	if err != nil {
+		return fmt.Errorf("read states of alerts: %w", err)
+	}
+	tracks := make(map[int64]alert.Track, len(found))
+	for _, one := range found {
+		tracks[one.ID] = one.Track
+	}
+	for key, n := range told {
+		in := inputs[key]
+		before := key
+		before.ScheduledAt = in.After
+		if under[before] {
+			in.Held = before.String()
+		}
+		track, known := tracks[key.TriggerID]
+		switch {
+		case known && track.Overtakes(n):
+			in.Overtaken = fmt.Sprintf("%s was overtaken: people were told %s at %s", n.Transition, track.Told,
+				input.FormatInstant(track.ToldAt))
+		case !known && n.Transition != target.AlertResolved:
+			in.Overtaken = fmt.Sprintf("%s is not told any more: the condition has ended since", n.Transition)
+		}
+		inputs[key] = in
+	}
+	return nil
+}
+
+// underWay returns those of runs that have to end before the next of their condition begins: a node has them, or they have not
+// been attempted, and so wait for one before them. One that waits for its next attempt looks again before it makes it.
+func (s *Store) underWay(ctx context.Context, k *db.Keys) (map[run.Key]bool, error) {
+	under := map[run.Key]bool{}
+	if len(k.At) == 0 {
+		return under, nil
+	}
+	// From $1 on: the keys
+	read := s.db.Rows(0, 1, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b JOIN live_runs AS r ON` +
+		db.OfBatch(s.db.Flavor) + ` WHERE r.attempt = 0 OR r.state IN ('claimed', 'running')`
+	found, err := db.Collect(ctx, s.db.Read, dispatch.ScanRunKey, read, s.db.Batch(k.At, k.Trigger, k.Kind)...)
+	for _, key := range found {
+		under[key] = true
+	}
+	return under, err
 }

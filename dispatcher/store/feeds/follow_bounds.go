@@ -3,10 +3,13 @@ package feeds
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
@@ -209,4 +212,161 @@ func (f *following) without(ends []dispatch.PendingEnd) []dispatch.PendingEnd {
 		}
 	}
 	return rest
+}
+
+// One look by time has all pending ends as long as there are few. Otherwise the apps take turns, so that however many runs of one app
+// have ended, what follows the runs of others and their alerts wait for none of them.
+
+// afterColumns are up to which ends of which apps a node has looked.
+var afterColumns = []db.Column{db.Col("app", db.Bigint), db.Col("after_end", db.Bigint)}
+
+// freshEnds and triedEnds tell the pending ends e of an app a that are not set aside, and those that were and are tried again.
+// $2 lower bound, $3 now
+const (
+	freshEnds = `e.app_id = a.app AND e.try_at = 0 AND e.ended_at >= a.from_end`
+	triedEnds = `e.app_id = a.app AND e.try_at > 0 AND e.try_at <= $3 AND e.ended_at >= $2`
+)
+
+// endsByTurns chooses pending ends of each app, of each as many as of any other that has as many, and locks them. The index
+// pending_ends_app leads from app to app, and to the first ends of each. Those that were set aside have a share of their own: they
+// neither keep back those that ended later, nor wait until all of these are followed.
+// $1 limit, $2 lower bound, $3 now, from $4 on: afterColumns
+func endsByTurns(f db.Flavor, lock string) string {
+	const least = `SELECT min(e.app_id) FROM pending_ends AS e`
+	const freshOrder = `e.ended_at, e.trigger_id, e.scheduled_at, e.kind`
+	const triedOrder = `e.try_at, ` + freshOrder
+	return f.Rows(3, 4, "", afterColumns...) + `, a AS MATERIALIZED (
+		SELECT a.app, a.from_end, CASE WHEN count(*) OVER () > $1 THEN 1 ELSE $1 / count(*) OVER () END AS share
+		FROM (SELECT a.app, a.from_end, coalesce((SELECT min(e.ended_at) FROM pending_ends AS e WHERE ` + freshEnds + `),
+				(SELECT e.ended_at FROM pending_ends AS e WHERE ` + triedEnds + ` ORDER BY ` + triedOrder + ` LIMIT 1)) AS earliest
+			FROM (SELECT s.app, coalesce(x.after_end, $2) AS from_end FROM (WITH RECURSIVE s (app) AS (
+					` + least + ` UNION ALL SELECT (` + least + ` WHERE e.app_id > s.app) FROM s WHERE s.app IS NOT NULL
+				) SELECT s.app FROM s WHERE s.app IS NOT NULL) AS s LEFT JOIN b AS x ON x.app = s.app) AS a) AS a
+		WHERE a.earliest IS NOT NULL AND ` + dispatch.NoRollback + ` ORDER BY a.earliest LIMIT $1)
+	` + f.EachFirstEnds(freshEnds, freshOrder, lock) + ` UNION ALL ` + f.EachFirstEnds(triedEnds, triedOrder, lock)
+}
+
+// endsPage is how a page of pending ends is chosen.
+type endsPage struct {
+	dispatcher.FollowQuery
+	byTurns bool
+}
+
+// pageOf returns how a page of the ends of a query is chosen, and whether there is any end for it. A page behind another one, which
+// After tells of, goes by turns.
+func (s *Store) pageOf(ctx context.Context, query dispatcher.FollowQuery) (page endsPage, found bool, err error) {
+	if len(query.After) > 0 {
+		return endsPage{query, true}, true, nil
+	}
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	ends, _, err := db.First(ctx, s.db.Read, db.ScanInt, mayFollow, db.OrZero(query.From), query.Limit+1)
+	return endsPage{query, ends > int64(query.Limit)}, ends > 0, err
+}
+
+// read returns the ends of the page at a time. lock is empty, or locks them.
+func (p *endsPage) read(ctx context.Context, f db.Flavor, q db.Querier, lock string, now time.Time) ([]dispatch.PendingEnd, error) {
+	query, args := earliestEnds+lock, []any{p.Limit, db.OrZero(p.From), now.UnixMilli()}
+	if p.byTurns {
+		var app, after []int64
+		for _, id := range slices.Sorted(maps.Keys(p.After)) {
+			app, after = append(app, id), append(after, p.After[id].UnixMilli())
+		}
+		query, args = endsByTurns(f, lock), append(args, f.Batch(app, after)...)
+	}
+	return db.Collect(ctx, q, dispatch.ScanPendingEnd, dispatch.PendingEnds(query), args...)
+}
+
+// more tells whether there may be more ends than those of the page.
+func (p *endsPage) more(ends []dispatch.PendingEnd) bool {
+	return p.byTurns && len(ends) > 0 || len(ends) == p.Limit
+}
+
+// latestEnds returns when the latest of some ends ended, by app, without those that were set aside before.
+func latestEnds(ends []dispatch.PendingEnd) map[int64]time.Time {
+	latest := map[int64]time.Time{}
+	for _, e := range ends {
+		if e.TryAt == 0 {
+			latest[e.AppID] = e.EndedAt // they are in this order
+		}
+	}
+	return latest
+}
+
+// An end that cannot be followed, because of what is stored of it, its job or an alert, must not hold back all that end after it.
+// So a page that fails is followed end by end, and an end that fails alone is set aside until it is tried again.
+
+// followSingly follows each end of a page in a transaction of its own.
+func (s *Store) followSingly(ctx context.Context, page *endsPage) (all dispatcher.FollowedEnds, err error) {
+	now := page.Now
+	if now.IsZero() {
+		if now, err = s.db.Now(ctx, s.db.Read); err != nil {
+			return all, err
+		}
+	}
+	ends, err := page.read(ctx, s.db.Flavor, s.db.Read, "", now)
+	if err != nil {
+		return all, err
+	}
+	all.More, all.Latest = page.more(ends), latestEnds(ends)
+	for _, end := range ends {
+		one, err := s.followOne(ctx, &end, page.Now)
+		if err != nil && !s.dispatch.OfStored(ctx, err) {
+			return all, err
+		}
+		if err != nil {
+			if one.SetAside, err = s.setEndAside(ctx, &end, err, page.Now); err != nil {
+				return all, err
+			}
+		}
+		all.Ends, all.Queued = all.Ends+one.Ends, all.Queued+one.Queued
+		all.SetAside = append(all.SetAside, one.SetAside...)
+	}
+	return all, nil
+}
+
+// followOne follows an end, unless another node has followed it or does so just now.
+func (s *Store) followOne(ctx context.Context, end *dispatch.PendingEnd, now time.Time) (done dispatcher.FollowedEnds, err error) {
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+		ends, err := db.Collect(ctx, t, dispatch.ScanPendingEnd, dispatch.PendingEnds(oneEnd+t.LockRows(db.LockToDelete+db.SkipLockedRows)),
+			end.KeyArgs()...)
+		if err == nil {
+			done, err = followEnds(ctx, t, ends)
+		}
+		return err
+	})
+	if err != nil {
+		return dispatcher.FollowedEnds{}, err
+	}
+	return done, nil
+}
+
+// setEndAside sets an end aside that could not be followed; none: another node has followed it meanwhile.
+func (s *Store) setEndAside(ctx context.Context, end *dispatch.PendingEnd, why error, now time.Time) (aside []dispatcher.SetAside,
+	err error) {
+	end.Problem = dispatch.ProblemOf(why)
+	tries := end.Tries
+	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+		aside, end.Tries = nil, tries
+		there, err := noteAside(ctx, t, end, dispatch.AsidePauses)
+		if there {
+			aside = append(aside, end.SetAside())
+		}
+		return err
+	})
+	for _, one := range aside {
+		s.dispatch.Asides.Report(ctx, one)
+	}
+	return aside, err
+}
+
+// noteAside notes that an end is set aside for its problem, and reports whether it is still pending.
+func noteAside(ctx context.Context, t *dispatch.Tx, end *dispatch.PendingEnd, pauses backoff.Pauses) (bool, error) {
+	end.Tries++
+	end.TryAt = t.At.Add(pauses.After(end.Tries)).UnixMilli()
+	// $1 to $4: the key, $5 tries, $6 when it is tried again, $7 problem, $8 whether alerts have had it
+	const note = `UPDATE pending_ends SET tries = $5, try_at = $6, problem = $7, judged = $8
+		WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
+	n, err := t.Affect(ctx, note, append(end.KeyArgs(), end.Tries, end.TryAt, end.Problem, end.Judged)...)
+	return n > 0, err
 }
