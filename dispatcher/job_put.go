@@ -1,10 +1,13 @@
 package dispatcher
 
 import (
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -159,4 +162,125 @@ func (b AttachedBefore) Put(job Job, keys bool, now time.Time) (AttachedChange, 
 		change.Same = old.Declares(job)
 	}
 	return change, target.CheckStorable("/target", target.Secrets(job.Target), before, keys)
+}
+
+// jobSteps bounds what it costs to find the next fires of all triggers of a job to some 20 ms, because a
+// transaction waits for it. A hundred triggers of real schedules take a twentieth of it.
+const jobSteps = 40 * schedule.StepsPerSearch
+
+// CheckCost returns what is wrong with a job whose schedules take too long to evaluate, as Problems, or
+// nil. Anything else that is wrong with it is left to Validate and Apply.
+func (j Job) CheckCost(calendars Calendars, now time.Time) error {
+	var problems input.Problems
+	budget := schedule.NewSteps(jobSteps)
+	for _, name := range input.SortedKeys(j.Triggers) {
+		t := j.Triggers[name]
+		s, err := t.Parse(j.Identity(name), now, calendars)
+		if err != nil {
+			continue
+		}
+		s.ChargeRepeats(budget)
+		next, ok, err := s.FindWithin(budget, now)
+		if err == nil && ok {
+			_, _, err = s.FindWithin(budget, next)
+		}
+		if err == nil {
+			continue
+		}
+		problems.AddError(input.Pointer("triggers", name), err)
+		if budget.Left() < schedule.StepsPerSearch {
+			break // the others would say the same
+		}
+	}
+	return problems.Err()
+}
+
+// StepRetries tells why a backfill or a bulk action does not go on.
+type StepRetries struct {
+	// Waits says why it does not go on now, such as a quota that is used up or a step that failed; empty: it does.
+	Waits string `json:"waits,omitempty"`
+	// Tries counts how often its next step has failed, and TryAt is when it is tried again; nil: it has not failed.
+	Tries int        `json:"tries,omitempty"`
+	TryAt *time.Time `json:"try_at,omitempty"`
+}
+
+// OpenSteps is a backfill or a bulk action that has not ended, and when its next step is tried again; zero: it has not failed.
+type OpenSteps struct {
+	ID    int64
+	TryAt time.Time
+}
+
+// WarningCodes are the codes of warnings that Job.Acknowledge answers. Warnings of other codes say that a job does not
+// work, such as one outside the bounds of its app, and stay.
+var WarningCodes = append([]string{
+	input.CodeAuthPlaintext, input.CodeBodyMethod, input.CodeExecutorTimeout, input.CodeLambdaRegion, input.CodePayloadUnused,
+}, schedule.WarningCodes...)
+
+// Warn returns what is allowed but probably a mistake, without what the job acknowledges; calendars are those of its
+// app. Schedules are judged from UpdatedAt on.
+func (j Job) Warn(calendars Calendars) []input.Problem {
+	var problems input.Problems
+	j.Target.Warn(j.Payload, &problems)
+	for _, name := range input.SortedKeys(j.Triggers) {
+		warnings := j.Triggers[name].warn(j.Identity(name), calendars, j.UpdatedAt)
+		problems.AddError(input.Pointer("triggers", name), warnings.Err())
+	}
+	return j.unanswered(problems)
+}
+
+// unanswered returns warnings without those that the job acknowledges.
+func (j Job) unanswered(warnings []input.Problem) []input.Problem {
+	return slices.DeleteFunc(warnings, func(w input.Problem) bool { return slices.Contains(j.Acknowledge, w.Code) })
+}
+
+// checkAcknowledged reports codes that no warning has.
+func checkAcknowledged(problems *input.Problems, codes []string) {
+	if most := len(WarningCodes); len(codes) > most {
+		problems.Add("/acknowledge", input.CodeTooMany, "%d codes are given; there are %d", len(codes), most)
+		return
+	}
+	for i, code := range codes {
+		at := input.Pointer("acknowledge", strconv.Itoa(i))
+		switch {
+		case !slices.Contains(WarningCodes, code):
+			problems.Add(at, input.CodeEnum, "%s is not the code of a warning%s; the codes are listed under Warnings in the reference of the API",
+				input.Echo(code), input.DidYouMean(code, WarningCodes))
+		case slices.Contains(codes[:i], code):
+			problems.Add(at, input.CodeEnum, "%s is given twice", input.Echo(code))
+		}
+	}
+}
+
+// WarnOfCallback warns of a job whose attempts all fail because no node knows the URL to which callbacks go.
+func (j Job) WarnOfCallback() []input.Problem {
+	if j.Target.Callback() == nil {
+		return nil
+	}
+	return []input.Problem{{Path: "/target/" + string(j.Target.Kind()) + "/callback", Code: input.CodeCallbackURL,
+		Message: "the node does not " +
+			"know the URL of this API, so it can tell no target where to call back; start the nodes with --callback-url (CARILLON_CALLBACK_URL)"}}
+}
+
+// WarnOfRegion warns of a function whose ARN names another region than the node's: calls cross regions, or the ARN was
+// copied from another installation. A job that names the region in its own field means it. Empty: the node has none.
+func (j Job) WarnOfRegion(node string) []input.Problem {
+	l := j.Target.Lambda
+	if l == nil || node == "" || l.Region != "" || l.FunctionRegion() == "" || l.FunctionRegion() == node {
+		return nil
+	}
+	return j.unanswered([]input.Problem{{Path: "/target/lambda/function", Code: input.CodeLambdaRegion, Message: "the function is in " +
+		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}})
+}
+
+// CheckBounds returns what of j is outside the bounds of its app, as Problems with JSON pointers in the job, or nil: of its own
+// target, and of those of what follows it.
+func (j Job) CheckBounds(bounds *target.Bounds) error {
+	var problems input.Problems
+	problems.AddError("", bounds.CheckTarget(j.App, j.Target))
+	for event, follow := range j.EachFollow() {
+		if follow.Target != nil {
+			problems.AddError("/"+string(event), bounds.CheckTarget(j.App, *follow.Target))
+		}
+	}
+	return problems.Err()
 }

@@ -2,9 +2,11 @@ package dispatcher
 
 import (
 	"cmp"
+	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // A job and a trigger keep for life what was derived from the name that they were created with, their origin: the keys of
@@ -56,3 +58,15 @@ func (v JobVersion) EventID(installation, trigger string, at time.Time, kind run
 }
 
 func (v JobVersion) triggerOrigin(name string) string { return cmp.Or(v.TriggerOrigins[name], name) }
+
+// AlertID returns the key of an alert; see AppID.
+func AlertID(app, alert string) int64 { return run.HashID("alert", app, alert) }
+
+// AlertStateID returns the key of a condition of an alert for a job, by the key of the job and the salt of the app. Notifications
+// have it in place of a trigger.
+func AlertStateID(salt run.Salt, alert, job int64, condition target.AlertCondition) int64 {
+	return salt.HashID("alert-state", strconv.FormatInt(alert, 10), strconv.FormatInt(job, 10), string(condition))
+}
+
+// AlertSuffix ends the names of jobs that deliver notifications. No user can choose such a name.
+const AlertSuffix = ".alert"

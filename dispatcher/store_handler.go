@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -120,4 +122,131 @@ type Forecast interface {
 	AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error)
 	// Census counts, to limit at most. A trigger is overdue if it was due before a time.
 	Census(ctx context.Context, overdue time.Time, limit int) (Census, error)
+}
+
+// NextAttempt is when a run is attempted again.
+type NextAttempt struct {
+	At time.Time
+	// Until is when the run fails for good: no attempt begins later.
+	Until time.Time
+	// CountsAsFailure tells that the attempt counts against Retry.MaxAttempts.
+	CountsAsFailure bool
+	// NotAttempted tells that the attempt was deferred before it began, so its number is used again.
+	NotAttempted bool
+	// StopAtNextFire ends the run if its trigger fires before At, or has fired since.
+	StopAtNextFire bool
+	// Wait is what the run waits for in place of At; nil: nothing. At Until it stops waiting.
+	Wait *HostWait
+	// Callback tells that there is no next attempt: the target accepted this one, and says until At how it ended. Of
+	// the other fields only At counts. nil: the attempt is over.
+	Callback *run.Callback
+}
+
+// RetryTimes are times at which something is to be done for runs that are attempted again; zero: there is none.
+type RetryTimes struct {
+	Least time.Time // when the first of them is or was due, whether a node may adopt it or not
+	Next  time.Time // when the next is due
+	Waits bool      // whether there is a HostWait
+}
+
+// Retries are runs in state retrying. No node holds them; any node adopts those that are due. See
+// AdoptQuery.
+type Retries interface {
+	HostWaits
+	// NextRetry returns when the first retries are due: of those from from on, and of those later than after.
+	NextRetry(ctx context.Context, from, after time.Time) (RetryTimes, error)
+	// GiveUp ends the retrying runs that are past their time, as their latest attempts ended, and returns how
+	// many. A run that was never attempted but only deferred is not given up: it stays due for a last attempt.
+	GiveUp(ctx context.Context, now time.Time) (int, error)
+	// Disable puts the trigger of a run into state error with a reason, and adds an entry to the audit log. It does so
+	// if the run ended with the outcome of that record, if the trigger is waiting, and if the job has not been changed
+	// since the run was claimed, adopted or retried. A resume or any change of the job lifts it.
+	Disable(ctx context.Context, ended Record, reason string, now time.Time) (done bool, err error)
+}
+
+// Adoption is how a node takes over runs that no live node works on. It looks first, takes a place for each
+// run that it has room for, and then adopts these and no others: what has no place stays in the database,
+// where all nodes see it.
+type Adoption interface {
+	// Adoptable returns runs that a node may adopt, at most Limit, by turns of apps: of each app its first, then of each its second,
+	// and so on. Those of an app are in order of DueAt, as are those of one turn. They are those that are queued or
+	// held by a dead node or, with Retries, retrying runs that are due, of jobs and triggers that are neither
+	// paused nor disabled. Runs of a disabled app wait until it is enabled. Runs that were begun are left to
+	// FailLostRuns.
+	Adoptable(ctx context.Context, query AdoptQuery) ([]Adoptable, error)
+	// Adopt gives a node those of runs that it may still adopt, and increments their attempt. The attempt of a
+	// dead node is recorded as lost.
+	Adopt(ctx context.Context, query AdoptQuery, runs []Adoptable) ([]run.HeldRun, error)
+}
+
+// AdoptQuery selects runs that no live node works on, of jobs that require no other labels.
+type AdoptQuery struct {
+	Apps   []string     // empty: all
+	Labels input.Labels // of the node
+	Node   run.NodeID
+	Token  run.Token
+	Limit  int
+	Now    time.Time
+	// Retries selects instead retrying runs that are due, and with WaitsFor those that wait for a host,
+	// whether they are due or not.
+	Retries  bool
+	WaitsFor int64
+	// From is since when runs are due that are wanted; zero: any.
+	From time.Time
+	// After has, for apps of which some runs are not wanted, the last of these.
+	After map[int64]Adoptable
+}
+
+// Adoptable is a run that a node may adopt.
+type Adoptable struct {
+	run.Key
+	JobID, Revision int64 // of the job, as it is now
+	// DueAt is when a retrying run is attempted again, and else its scheduled time.
+	DueAt time.Time
+	AppID int64
+	// More tells that there may be others of the app behind this one. It does not say so of runs that wait for a host.
+	More bool
+}
+
+// HostWait is the runs of a job that wait because the job's host does not respond as it should. A run waits for
+// its host as a row that no node holds and no retry touches. There is one HostWait for all of them, so they cost
+// one probe from time to time, however many they are.
+type HostWait struct {
+	ID           int64 // see HostWaitID
+	AppID, JobID int64
+	Host         string
+	// Pause is the time between two probes, which each that fails doubles. 0: the host responded, and all
+	// may go.
+	Pause time.Duration
+	// ProbeAt is when the next run may go, as a probe.
+	ProbeAt time.Time
+}
+
+// HostQuery selects waits whose next probe is due.
+type HostQuery struct {
+	Apps []string  // only of these apps; empty: of all
+	Now  time.Time // zero: the database's
+	// IDs are the waits that are wanted as soon as they are due.
+	IDs []int64
+	// Overdue is since when any other wait must have been due to be wanted; zero: no other is.
+	Overdue time.Time
+}
+
+// HostWaitID returns the key of the runs of a job, by its key, that wait for a host; see AppID.
+func HostWaitID(job int64, host string) int64 {
+	return run.HashID("host", strconv.FormatInt(job, 10), strings.ReplaceAll(host, "/", "%2F"))
+}
+
+// HostWaits are what waits for hosts.
+type HostWaits interface {
+	// DueHosts returns waits whose next probe is due, the longest due first: at most a few of one host, so that none
+	// hides the others.
+	DueHosts(ctx context.Context, query HostQuery) ([]HostWait, error)
+	// TakeProbe sets the pause of a wait and when its next probe is due. It reports whether the wait still was
+	// as given: then the caller, and no other node, may let one of its runs go.
+	TakeProbe(ctx context.Context, wait HostWait, pause time.Duration, next time.Time) (bool, error)
+	// HostResponded lets all runs of a wait go: its Pause is 0, and it is due.
+	HostResponded(ctx context.Context, id int64, now time.Time) error
+	// DropHostWait removes a wait if no run waits for it, and reports whether it did.
+	DropHostWait(ctx context.Context, id int64) (bool, error)
 }

@@ -1,11 +1,18 @@
 package input
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/agext/levenshtein"
 )
 
 // Cut returns text with at most most bytes, cut between two characters and marked so.
@@ -71,3 +78,151 @@ func Listed[S ~string](words []S) string {
 
 // SortedKeys returns the keys of m in order.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// CheckEnum adds a problem unless the value at path is one of the allowed ones. what names it in the message.
+func CheckEnum[E ~string](problems *Problems, path, what string, value E, allowed []E) {
+	if !slices.Contains(allowed, value) {
+		problems.Add(path, CodeEnum, "%s %s is %s", what, Echo(string(value)), NotOneOf(value, allowed))
+	}
+}
+
+// NotOneOf completes a message about a value that is none of the allowed ones: "not one of gap, skip; did you mean skip?"
+func NotOneOf[E ~string](value E, allowed []E) string {
+	known := make([]string, len(allowed))
+	for i, a := range allowed {
+		known[i] = string(a)
+	}
+	return "not one of " + strings.Join(known, ", ") + DidYouMean(string(value), known)
+}
+
+// DidYouMean ends a message about an unknown name: it suggests the known name that is most similar, the first of
+// several, or is empty.
+func DidYouMean(name string, known []string) string {
+	const farthest = 2 // edits; more make it another word
+	if len(name) > 64 {
+		return ""
+	}
+	plain := func(s string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(s), "_", ""), "-", "")
+	}
+	name = plain(name)
+	best, least := "", farthest+1
+	for _, candidate := range known {
+		if d := levenshtein.Distance(name, plain(candidate), nil); d < least && d < len(candidate) {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// ShownText makes foreign text safe to show to people: nothing in it moves a cursor, changes colours, hides, or reverses the
+// order of the text after it. Each such character is written as a Go string has it, such as \x1b or \u202e, except those in keep.
+func ShownText(text, keep string) string {
+	text = strings.ToValidUTF8(text, "\ufffd") // a byte of its own could be a control character, too
+	unsafe := func(r rune) bool { return UnsafeToShow(r) && !strings.ContainsRune(keep, r) }
+	if !strings.ContainsFunc(text, unsafe) {
+		return text
+	}
+	var safe strings.Builder
+	for _, r := range text {
+		switch {
+		case !unsafe(r):
+			safe.WriteRune(r)
+		case r == '\n':
+			safe.WriteString(`\n`)
+		case r == '\t':
+			safe.WriteString(`\t`)
+		case r < 0x100:
+			fmt.Fprintf(&safe, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&safe, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&safe, `\U%08x`, r)
+		}
+	}
+	return safe.String()
+}
+
+// UnsafeToShow tells control characters, invisible ones that format text, such as those that change its direction, and
+// separators of lines.
+func UnsafeToShow(r rune) bool {
+	return r < ' ' || r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// IsName tells whether a text is a name that a client may choose.
+func IsName(text string) bool { return namePattern.MatchString(text) }
+
+// CheckName reports a name that does not match ^[a-z0-9][a-z0-9_-]{0,62}$, the rule for every
+// name that a client chooses.
+func CheckName(problems *Problems, path, name string) {
+	if !IsName(name) {
+		problems.Add(path, CodeNameFormat,
+			"name %s does not match ^[a-z0-9][a-z0-9_-]{0,62}$: 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit", Echo(name))
+	}
+}
+
+// FoldName returns the name of an app with _ for -. No two apps have the same, because variables name apps so.
+func FoldName(app string) string { return strings.ReplaceAll(app, "-", "_") }
+
+// Sensitive is a text that never shows in JSON, logs, errors or any format of fmt. Only Reveal
+// returns it. The zero value is no text.
+type Sensitive struct {
+	// A pointer, because fmt prints unexported fields without calling their methods.
+	text  *string
+	wired bool // JSON holds the text; see ForWire
+}
+
+// NewSensitive returns text as a Sensitive.
+func NewSensitive(text string) Sensitive { return Sensitive{text: &text} }
+
+const redacted = "[redacted]"
+
+// Reveal returns the text.
+func (s Sensitive) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// IsZero reports whether there is no text; an empty text is one.
+func (s Sensitive) IsZero() bool { return s.text == nil }
+
+// Equal compares the texts.
+func (s Sensitive) Equal(other Sensitive) bool {
+	return s.IsZero() == other.IsZero() && s.Reveal() == other.Reveal()
+}
+
+// String returns a placeholder.
+func (s Sensitive) String() string { return redacted }
+
+// Format is String for every verb.
+func (s Sensitive) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// LogValue is String.
+func (s Sensitive) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// ForWire returns s such that its JSON holds the text: for a definition on its way to the API.
+func (s Sensitive) ForWire() Sensitive {
+	s.wired = true
+	return s
+}
+
+// MarshalJSON is String, except after ForWire.
+func (s Sensitive) MarshalJSON() ([]byte, error) {
+	if s.wired {
+		return json.Marshal(s.Reveal())
+	}
+	return json.Marshal(redacted)
+}
+
+// UnmarshalText takes the text.
+func (s *Sensitive) UnmarshalText(text []byte) error {
+	*s = NewSensitive(string(text))
+	return nil
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -342,3 +343,84 @@ type MissedRange struct {
 	To    time.Time `json:"to"`
 	Count int       `json:"count"`
 }
+
+// Repeatable reports whether another attempt may succeed. Of the statuses 4xx only those about timing
+// are repeatable, because the others are about the request itself.
+func (c Class) Repeatable(httpStatus int) bool {
+	switch c {
+	case ClassHTTP4xx:
+		return httpStatus == 408 || httpStatus == 425
+	case ClassRedirect, ClassConfig, ClassEgressDenied, ClassBounds, ClassCancelled, ClassPanic, ClassJobDeleted, ClassTemplate:
+		return false
+	}
+	return true
+}
+
+// NeverSent reports whether an attempt failed before the first byte of its request, or before its
+// target acted on it.
+func (c Class) NeverSent() bool {
+	switch c {
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassBounds, ClassCredentials,
+		ClassOAuth2, ClassThrottled, ClassCircuitOpen, ClassHostRate, ClassNoEndpoint, ClassEndpointsBusy, ClassExecutorRefused:
+		return true
+	}
+	return false
+}
+
+// OfHost reports whether the failure is one of the whole host and not of a single request.
+func (c Class) OfHost() bool {
+	switch c {
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassTLS, ClassReset, ClassTimeout, ClassHTTP5xx, ClassProtocol,
+		ClassNoEndpoint:
+		return true
+	}
+	return false
+}
+
+// HeldRun is a run that a node holds and is to execute.
+type HeldRun struct {
+	Key
+	JobID    int64
+	Revision int64 // the job's when the run was claimed, requested, adopted or retried
+	Token    Token
+	Attempt  int
+	// Failures are the attempts that count against the job's Retry. RetryUntil is when the run fails
+	// for good; zero before the first failure.
+	Failures   int
+	RetryUntil time.Time
+	ClaimedAt  time.Time // when the node got it
+	// Live tells that the run was a row of the live runs when the node got it, and not a fire of a claim.
+	Live bool
+	// HasInput tells that RunInputs has an input of the run.
+	HasInput bool
+	// Accepted is set if the node is only to record the end of the attempt; see AcceptedAttempt.
+	Accepted *AcceptedAttempt
+}
+
+// HeaderOutcome is the header in which a receiver says more about how a request ended than its status does. Its only value
+// is OutcomeSuperseded.
+const HeaderOutcome = "Carillon-Outcome"
+
+// OutcomeSuperseded refuses a request as stale: the receiver has done a newer fire of the trigger, or a newer attempt of the
+// run. It is the value of HeaderOutcome, or of the member outcome in a body {"carillon": {"outcome": …}}.
+const OutcomeSuperseded = "superseded"
+
+// OutcomeInBody returns the outcome in the body of a response; empty: it says none.
+func OutcomeInBody(body []byte) string { return envelopeIn(body).Carillon.Outcome }
+
+// IsSuperseded reports whether a receiver's word for an outcome refuses a request as stale.
+func IsSuperseded(outcome string) bool {
+	return strings.EqualFold(strings.TrimSpace(outcome), OutcomeSuperseded)
+}
+
+// SupersededOutcome is the outcome of an attempt that a receiver refused as stale. It has no class, because it is no failure.
+func SupersededOutcome() Outcome {
+	return Outcome{
+		State: Superseded,
+		Error: "the target refused the request as stale: a newer fire of the trigger, or a newer attempt of the run, had been done",
+	}
+}
+
+// MayBeSuperseded reports whether a target may refuse runs of a kind as stale. It may not refuse what tells people or other
+// systems about a run or an alert: that would be lost without a failure.
+func (k Kind) MayBeSuperseded() bool { return k != KindAlert && k != KindFollow }

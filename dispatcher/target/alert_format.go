@@ -140,3 +140,182 @@ func (n AlertNotification) labels() string {
 	}
 	return strings.Join(words, ", ")
 }
+
+// AlertSeverity is how bad an incident is; empty means AlertError.
+type AlertSeverity string
+
+// The severities of PagerDuty.
+const (
+	AlertCritical AlertSeverity = "critical"
+	AlertError    AlertSeverity = "error"
+	AlertWarning  AlertSeverity = "warning"
+	AlertInfo     AlertSeverity = "info"
+)
+
+// AlertSeverities are all severities.
+var AlertSeverities = []AlertSeverity{AlertCritical, AlertError, AlertWarning, AlertInfo}
+
+// Bounds of an event. PagerDuty allows 1,024 characters of summary and 512 KiB in all.
+const (
+	pagerDutySummary = 1024
+	pagerDutyError   = 16 << 10
+)
+
+type pagerDutyEvent struct {
+	RoutingKey  string            `json:"routing_key"`
+	EventAction string            `json:"event_action"`
+	DedupKey    string            `json:"dedup_key"`
+	Client      string            `json:"client,omitempty"`
+	Payload     *pagerDutyPayload `json:"payload,omitempty"`
+}
+
+type pagerDutyPayload struct {
+	Summary       string            `json:"summary"`
+	Source        string            `json:"source"`
+	Severity      AlertSeverity     `json:"severity"`
+	Timestamp     string            `json:"timestamp"`
+	Component     string            `json:"component,omitempty"`
+	Group         string            `json:"group,omitempty"`
+	Class         string            `json:"class,omitempty"`
+	CustomDetails AlertNotification `json:"custom_details"`
+}
+
+// PagerDuty returns an event of the Events API v2: trigger, acknowledge or resolve, with the same dedup_key for all that
+// concerns the same alert, job and condition. PagerDuty ignores what resolves no incident. See
+// https://developer.pagerduty.com/docs/events-api-v2/trigger-events/.
+func (n AlertNotification) PagerDuty(routingKey string, severity AlertSeverity) []byte {
+	event := pagerDutyEvent{RoutingKey: routingKey, EventAction: "trigger", DedupKey: n.DedupKey()}
+	switch n.Transition {
+	case AlertResolved:
+		event.EventAction = "resolve"
+	case AlertAcknowledged:
+		event.EventAction = "acknowledge"
+	default:
+		if severity == "" {
+			severity = AlertError
+		}
+		if n.Transition == AlertTest {
+			severity = AlertInfo
+		}
+		details := n
+		details.Error = input.Cut(n.Error, pagerDutyError)
+		event.Client = "Carillon"
+		event.Payload = &pagerDutyPayload{
+			Summary: input.Cut(input.OneLine(n.summary()), pagerDutySummary), Source: "carillon/" + n.App, Severity: severity,
+			Timestamp: input.FormatInstant(n.At), Component: n.Job, Group: n.App, Class: string(n.Condition), CustomDetails: details,
+		}
+	}
+	body, _ := json.Marshal(event) // no field of it can fail
+	return body
+}
+
+// summary is the title and, if there is one, the error.
+func (n AlertNotification) summary() string {
+	if n.Error == "" {
+		return n.Title()
+	}
+	return n.Title() + ": " + n.Error
+}
+
+// Bounds of a message to Slack. Slack allows 3,000 characters in a section, 2,000 in a field of one, and some 13,000 in all
+// blocks together, where it refuses the message as a whole. Texts are cut well below, after they are escaped.
+const (
+	slackTitle = 500
+	slackField = 300
+	slackError = 2000
+)
+
+type slackText struct {
+	Type  string `json:"type"`
+	Text  string `json:"text"`
+	Emoji *bool  `json:"emoji,omitempty"`
+}
+
+type slackBlock struct {
+	Type   string      `json:"type"`
+	Text   *slackText  `json:"text,omitempty"`
+	Fields []slackText `json:"fields,omitempty"`
+}
+
+type slackAttachment struct {
+	Color    string       `json:"color"`
+	Fallback string       `json:"fallback"`
+	Blocks   []slackBlock `json:"blocks"`
+}
+
+type slackMessage struct {
+	Text        string            `json:"text"`
+	Markdown    bool              `json:"mrkdwn"`
+	Attachments []slackAttachment `json:"attachments"`
+}
+
+// Slack returns a message for an incoming webhook of Slack: the title as text, which notifications show, and the facts as
+// blocks in an attachment, whose colour tells the transition.
+//
+// No text is read as mrkdwn, and control characters are escaped, so that neither a name nor an error can format the message,
+// link to a page or notify a channel. See https://docs.slack.dev/messaging/formatting-message-text#escaping and
+// https://docs.slack.dev/reference/block-kit/composition-objects/text-object.
+func (n AlertNotification) Slack() []byte {
+	look := n.slackLook()
+	title := look.emoji + " " + n.Title()
+	message := slackMessage{Text: slackEscape(title, slackTitle)}
+	var fields []slackText
+	for _, f := range n.facts() {
+		fields = append(fields, plainText(f.name+": "+input.OneLine(f.value), slackField))
+	}
+	blocks := []slackBlock{{Type: "section", Fields: fields}}
+	if n.Error != "" {
+		text := plainText(n.Error, slackError)
+		blocks = append(blocks, slackBlock{Type: "section", Text: &text})
+	}
+	message.Attachments = []slackAttachment{{Color: look.color, Fallback: message.Text, Blocks: blocks}}
+	body, _ := json.Marshal(message) // no field of it can fail
+	return body
+}
+
+func plainText(text string, most int) slackText {
+	return slackText{Type: "plain_text", Text: slackEscape(text, most), Emoji: new(false)}
+}
+
+type slackLook struct{ emoji, color string }
+
+func (n AlertNotification) slackLook() slackLook {
+	switch n.Transition {
+	case AlertResolved:
+		return slackLook{"🟢", "#2eb67d"}
+	case AlertAcknowledged:
+		return slackLook{"👀", "#ecb22e"}
+	case AlertTest:
+		return slackLook{"🔔", "#36c5f0"}
+	default:
+		return slackLook{"🔴", "#e01e5a"}
+	}
+}
+
+// slackEscape escapes the three control characters of Slack, and returns at most most bytes, cut between two characters.
+func slackEscape(text string, most int) string {
+	const mark = "…"
+	var b strings.Builder
+	end := 0 // of what leaves room for the mark
+	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
+		switch r {
+		case '&':
+			b.WriteString("&amp;")
+		case '<':
+			b.WriteString("&lt;")
+		case '>':
+			b.WriteString("&gt;")
+		case 0:
+			b.WriteRune('\uFFFD')
+		default:
+			b.WriteRune(r)
+		}
+		if b.Len() > most {
+			return b.String()[:end] + mark
+		}
+		if b.Len() <= most-len(mark) {
+			end = b.Len()
+		}
+	}
+	return b.String()
+}

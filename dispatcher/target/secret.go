@@ -1,7 +1,10 @@
 package target
 
 import (
+	"errors"
+	"io/fs"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -176,4 +179,189 @@ func (t Target) CheckKept(old Target) error {
 		}
 	}
 	return problems.Err()
+}
+
+// SecretSource says where a secret is kept that jobs refer to.
+type SecretSource string
+
+// Sources of secrets. A reference begins with one of them and a colon.
+const (
+	SecretEnv            SecretSource = "env"   // a variable of the node's environment
+	SecretFile           SecretSource = "file"  // a file of the node's directory of secrets
+	SecretsManager       SecretSource = "awssm" // AWS Secrets Manager
+	SecretParameterStore SecretSource = "ssm"   // Parameter Store of AWS Systems Manager
+	SecretVault          SecretSource = "vault" // HashiCorp Vault, secrets engine KV version 2
+)
+
+// Managed tells whether a manager of secrets is asked for the secret, and not the node itself.
+func (s SecretSource) Managed() bool {
+	return s == SecretsManager || s == SecretParameterStore || s == SecretVault
+}
+
+// SecretReference is a reference to a secret in its parts: SOURCE:NAME, and for a manager of secrets
+// SOURCE:NAME[#KEY][@VERSION].
+type SecretReference struct {
+	Source SecretSource
+	// Name is a variable, a path, the name of a secret or parameter, or its ARN.
+	Name string
+	// Key leads to a string in a secret that is JSON, with dots between the names of nested objects. Empty: the whole secret.
+	Key string
+	// Version is a staging label of Secrets Manager, a number or label of Parameter Store, or a number of Vault. Empty: the
+	// current one.
+	Version string
+}
+
+// SecretForms lists the forms of references for messages.
+const SecretForms = "env:" + SecretEnvPrefix + "NAME, file:PATH, awssm:NAME, ssm:NAME or vault:PATH#KEY"
+
+// splitReference takes a reference apart without checking the parts. known is false for any other text.
+func splitReference(text string) (r SecretReference, known bool) {
+	source, name, found := strings.Cut(text, ":")
+	r = SecretReference{Source: SecretSource(source), Name: name}
+	if !found || !r.Source.Managed() {
+		return r, found && (r.Source == SecretEnv || r.Source == SecretFile)
+	}
+	// Names of Secrets Manager may hold @, so the version is what follows the last one, behind the key if there is one.
+	name, key, hasKey := strings.Cut(name, "#")
+	rest := name
+	if hasKey {
+		rest = key
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest, r.Version = rest[:at], rest[at+1:]
+	}
+	if r.Name, r.Key = rest, ""; hasKey {
+		r.Name, r.Key = name, rest
+	}
+	return r, true
+}
+
+// ParseSecretReference reads a reference. Its error has everything that is wrong with it, as Problems, and never echoes a
+// text that is no reference: it may be the secret.
+func ParseSecretReference(text string) (SecretReference, error) {
+	var problems input.Problems
+	checkReference(&problems, "", text)
+	r, _ := splitReference(text)
+	return r, problems.Err()
+}
+
+// Whole returns the reference to the whole secret in its current version. It is what bounds may list instead of each key.
+func (r SecretReference) Whole() string { return string(r.Source) + ":" + r.Name }
+
+// Region returns the AWS region that the ARN of a secret names; empty for a name, which is of the node's region.
+func (r SecretReference) Region() string {
+	if parts := strings.Split(r.Name, ":"); parts[0] == "arn" && len(parts) > 3 {
+		return parts[3]
+	}
+	return ""
+}
+
+const regionAndAccount = `[a-z]{2,5}(-[a-z]+)+-[0-9]+:[0-9]{12}`
+
+var (
+	secretVariable = regexp.MustCompile(`^` + SecretEnvPrefix + `[A-Za-z0-9_]{1,128}$`)
+	// An ARN decides where a signed request goes, so its region has the form of regions.
+	secretARN     = regexp.MustCompile(`^arn:aws[a-z-]*:secretsmanager:` + regionAndAccount + `:secret:[A-Za-z0-9/_+=.@-]{1,512}$`)
+	parameterARN  = regexp.MustCompile(`^arn:aws[a-z-]*:ssm:` + regionAndAccount + `:parameter/[A-Za-z0-9/_.-]{1,1000}$`)
+	secretName    = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,512}$`)
+	parameterName = regexp.MustCompile(`^[A-Za-z0-9/_.-]{1,1000}$`)
+	vaultSegment  = regexp.MustCompile(`^[A-Za-z0-9_.~+=,:-]+$`)
+
+	stagingLabel     = regexp.MustCompile(`^[A-Za-z0-9_+=.-]{1,256}$`)
+	parameterVersion = regexp.MustCompile(`^([1-9][0-9]{0,17}|[A-Za-z_.-][A-Za-z0-9_.-]{0,99})$`)
+	vaultVersion     = regexp.MustCompile(`^[1-9][0-9]{0,17}$`)
+	secretKey        = regexp.MustCompile(`^[^#@\x00-\x1f\x7f]{1,256}$`)
+)
+
+// checkReference reports what is wrong with a reference. It never echoes a text that is not one: it may be the secret.
+func checkReference(problems *input.Problems, at, reference string) {
+	r, known := splitReference(reference)
+	if !known {
+		problems.Add(at, input.CodeSecretReference, "secret is not of the form %s (not shown: it may be the secret itself)", SecretForms)
+		return
+	}
+	report := func(format string, args ...any) { problems.Add(at, input.CodeSecretReference, format, args...) }
+	switch r.Source {
+	case SecretEnv:
+		if !secretVariable.MatchString(r.Name) {
+			report("variable %s is not one that jobs may refer to; its name has to begin with %s", input.Echo(r.Name), SecretEnvPrefix)
+		}
+	case SecretFile:
+		checkSecretFile(report, r.Name)
+	default:
+		r.checkManaged(report, reference)
+	}
+}
+
+func checkSecretFile(report func(string, ...any), path string) {
+	switch {
+	case len(path) > 512 || strings.ContainsFunc(path, input.IsControl):
+		report("path of a secret is longer than 512 characters, or holds a control character")
+	case !fs.ValidPath(path) || path == ".":
+		report("path %s is not below the nodes' directory of secrets; write it relative to that, without ..", input.Echo(path))
+	}
+}
+
+// managedParts are the parts of references to managers of secrets, and what is wrong with one that does not match its pattern.
+var managedParts = []struct {
+	source  SecretSource
+	part    string // name, arn or version
+	pattern *regexp.Regexp
+	problem string
+}{
+	{SecretsManager, "arn", secretARN, "%s is not the ARN of a secret; write it as arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME"},
+	{SecretsManager, "name", secretName, "%s is not the name of a secret: 1 to 512 letters, digits and any of /_+=.@-, or an ARN"},
+	{SecretsManager, "version", stagingLabel,
+		"version %s is not a staging label such as AWSCURRENT or AWSPREVIOUS: 1 to 256 letters, digits and any of _+=.-"},
+	{SecretParameterStore, "arn", parameterARN, "%s is not the ARN of a parameter; write it as arn:aws:ssm:REGION:ACCOUNT:parameter/NAME"},
+	{SecretParameterStore, "name", parameterName,
+		"%s is not the name of a parameter: 1 to 1000 letters, digits and any of /_.-, or an ARN; the version follows an @"},
+	{SecretParameterStore, "version", parameterVersion, "version %s is neither the number nor a label of a version of a parameter"},
+	{SecretVault, "version", vaultVersion, "version %s is not the number of a version in Vault, 1 or more"},
+}
+
+// checkManaged reports what is wrong with each part of a reference to a manager of secrets.
+func (r SecretReference) checkManaged(report func(string, ...any), text string) {
+	check := func(part, value string) {
+		for _, p := range managedParts {
+			if p.source == r.Source && p.part == part && !p.pattern.MatchString(value) {
+				report(p.problem, input.Echo(value))
+			}
+		}
+	}
+	switch {
+	case r.Source == SecretVault:
+		if err := checkVaultPath(r.Name); err != nil {
+			report("path %s %s", input.Echo(r.Name), err)
+		}
+	case strings.HasPrefix(r.Name, "arn:"):
+		check("arn", r.Name)
+	default:
+		check("name", r.Name)
+	}
+	if hasKey := strings.Contains(text, "#"); hasKey && !secretKey.MatchString(r.Key) {
+		report("key %s is not 1 to 256 characters without # and @; leave out # to use the whole secret", input.Echo(r.Key))
+	} else if !hasKey && r.Source == SecretVault {
+		report("key is missing: a secret of Vault has several; name one, as in vault:secret/data/billing#token")
+	}
+	if strings.HasSuffix(text, "@"+r.Version) {
+		check("version", r.Version)
+	}
+}
+
+// checkVaultPath returns what is wrong with a path of KV version 2.
+func checkVaultPath(path string) error {
+	parts := strings.Split(path, "/")
+	data := slices.Index(parts, "data")
+	switch {
+	case len(path) > 512:
+		return errors.New("is longer than 512 characters")
+	case slices.ContainsFunc(parts, func(part string) bool {
+		return !vaultSegment.MatchString(part) || part == "." || part == ".."
+	}):
+		return errors.New("is not a path of Vault: names between slashes, without . and .., of letters, digits and any of _.~+=,:-")
+	case data < 1 || data == len(parts)-1:
+		return errors.New("is not one of KV version 2; write it as in policies, as the mount, data and the path: secret/data/billing")
+	}
+	return nil
 }
