@@ -2,10 +2,19 @@ package platform
 
 import (
 	"context"
+	"crypto/x509"
+	_ "embed"
+	"errors"
 	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/feature/rds/auth"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/logging"
 )
@@ -48,4 +57,71 @@ func IdentifyAWS(ctx context.Context) (AWSIdentity, error) {
 	}
 	found.ARN = aws.ToString(caller.Arn)
 	return found, nil
+}
+
+// RDSTokens makes the tokens that stand for passwords in the IAM authentication of Amazon RDS. A token is signed
+// here, without a call, and a login by it is possible for 15 minutes.
+//
+// The credentials are those of the default chain of AWS: the environment, the shared files, the role of the task
+// or the instance. The chain fetches them again before they expire.
+type RDSTokens struct {
+	mu     sync.Mutex
+	loaded *aws.Config
+}
+
+// rdsHost matches the names of RDS servers, which hold their region. The name of a global database holds none.
+var rdsHost = regexp.MustCompile(`\.(?:rds\.)?([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.rds)?\.amazonaws\.com(?:\.cn)?\.?$`)
+
+// Token returns a new token by which user logs in at a server. The region is that in the name of the server, or
+// else that of the AWS configuration: a token for another region is refused. Errors hold nothing of a token or a
+// key.
+func (t *RDSTokens) Token(ctx context.Context, host string, port uint16, user string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	loaded, err := t.config(ctx)
+	if err != nil {
+		return "", err
+	}
+	region := loaded.Region
+	if found := rdsHost.FindStringSubmatch(host); found != nil {
+		region = found[1]
+	}
+	switch {
+	case region == "":
+		return "", fmt.Errorf("rds-iam: no region is known: the host %q names none, and AWS_REGION is not set", host)
+	case loaded.Credentials == nil:
+		return "", errors.New("rds-iam: there are no AWS credentials")
+	}
+	token, err := auth.BuildAuthToken(ctx, net.JoinHostPort(host, strconv.Itoa(int(port))), region, user, loaded.Credentials)
+	if err != nil {
+		return "", fmt.Errorf("rds-iam: get AWS credentials: %w", err)
+	}
+	return token, nil
+}
+
+// tokenTimeout bounds the way to credentials, which the SDK would follow for minutes if nobody responds.
+const tokenTimeout = 10 * time.Second
+
+// config loads the AWS configuration once; an attempt that fails is repeated by the next call.
+func (t *RDSTokens) config(ctx context.Context) (aws.Config, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.loaded == nil {
+		loaded, err := loadAWS(ctx)
+		if err != nil {
+			return aws.Config{}, fmt.Errorf("rds-iam: load the AWS configuration: %w", err)
+		}
+		t.loaded = &loaded
+	}
+	return *t.loaded, nil
+}
+
+//go:embed rds_roots.pem
+var rdsRoots []byte
+
+// RDSRoots returns the root certificates of the servers of Amazon RDS and of RDS Proxy.
+func RDSRoots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(rdsRoots) // a test reads each of them
+	return pool
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
-// These orders were computed by another program from what hash.go says. They hold for all nodes, seeds and
+// These orders were computed by another program from what router.go says. They hold for all nodes, seeds and
 // versions. If this test fails, a rolling upgrade sends the fires of one job to two endpoints.
 func TestOrderOfKeysNeverChanges(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,9 @@
 package routing
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 )
@@ -180,4 +183,118 @@ func (t *Route) release() {
 		t.load.inFlight--
 		t.load = nil
 	}
+}
+
+// The functions here decide where keys go. All nodes of all versions must agree, so a change moves the
+// keys of every group.
+
+// hash returns the first 8 bytes of a text's SHA-256, as a big-endian number.
+func hash(text string) uint64 {
+	sum := sha256.Sum256([]byte(text))
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// highestScore returns the candidate with the highest score for a key; among equals, the first. Scores of
+// endpoints do not depend on each other, so a key moves only to an endpoint that came, or from one that
+// went. This is rendezvous hashing; unlike a ring, it has exact shares, and nothing to build when members
+// change.
+func (m *Members) highestScore(candidates []int, key uint64) int {
+	best, highest := candidates[0], uint64(0)
+	for _, place := range candidates {
+		if s := m.entries[place].score(key); s > highest {
+			best, highest = place, s
+		}
+	}
+	return best
+}
+
+// score returns how well an endpoint suits a key. It has as many virtual nodes as its weight, whose scores
+// are the numbers of SplitMix64 from the seed that key and endpoint have together; the highest counts.
+func (e *entry) score(key uint64) uint64 {
+	seed, highest := e.hash^key, uint64(0)
+	for range e.weight {
+		seed += 0x9e3779b97f4a7c15
+		x := seed
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		highest = max(highest, x^x>>31)
+	}
+	return highest
+}
+
+// Strategy is how a job chooses among the endpoints of a group.
+type Strategy string
+
+// The strategies. Weights count where the comment says so; all others ignore them.
+const (
+	// First is the endpoint with the lowest ID, Last the one with the highest.
+	First Strategy = "first"
+	Last  Strategy = "last"
+	// Random draws an endpoint. Weights are probabilities.
+	Random Strategy = "random"
+	// RoundRobin goes through the endpoints by ID.
+	RoundRobin Strategy = "round_robin"
+	// Weighted gives each endpoint fires in proportion to its weight, evenly mixed rather than in bursts.
+	Weighted Strategy = "weighted"
+	// ConsistentHash sends equal keys to the same endpoint. Weights are shares of the keys.
+	ConsistentHash Strategy = "consistent_hash"
+	// LeastFrequentlyUsed is the endpoint with the fewest turns; among equals, the one whose last turn is
+	// longest ago. An endpoint that is new or comes up again begins with as few turns as any other has.
+	LeastFrequentlyUsed Strategy = "least_frequently_used"
+	// LeastRecentlyUsed is the endpoint whose last turn is longest ago. A new one has the next turn.
+	LeastRecentlyUsed Strategy = "least_recently_used"
+	// LeastConnections is the endpoint with the fewest requests in flight from this node, divided by its
+	// weight; among equals, the one that has had none for longest.
+	LeastConnections Strategy = "least_connections"
+	// Failover is the first endpoint by ID that is alive, BusyOver the first that is not busy with this job, and
+	// GlobalBusyOver the first that is not busy at all; see [Strategy.Asks].
+	Failover       Strategy = "failover"
+	BusyOver       Strategy = "busyover"
+	GlobalBusyOver Strategy = "global_busyover"
+	// Broadcast is all endpoints, each with a shard; see [Members.Shards].
+	Broadcast Strategy = "broadcast"
+)
+
+// Strategies returns all strategies, in the order in which the documentation explains them.
+func Strategies() []Strategy {
+	return []Strategy{
+		First, Last, Random, RoundRobin, Weighted, ConsistentHash, LeastFrequentlyUsed, LeastRecentlyUsed, LeastConnections,
+		Failover, BusyOver, GlobalBusyOver, Broadcast,
+	}
+}
+
+// Question is what a caller asks an endpoint before it sends it a fire. If the endpoint says no or
+// nothing, the caller goes on to the next one.
+type Question string
+
+// The questions.
+const (
+	AskNothing    Question = ""             // send the fire at once
+	AskAlive      Question = "alive"        // does the endpoint respond?
+	AskIdleForJob Question = "idle_for_job" // does it neither run this job nor have it queued?
+	AskIdle       Question = "idle"         // does it neither run any job nor have one queued?
+)
+
+// Asks returns what has to be asked under a strategy.
+func (s Strategy) Asks() Question {
+	switch s {
+	case Failover:
+		return AskAlive
+	case BusyOver:
+		return AskIdleForJob
+	case GlobalBusyOver:
+		return AskIdle
+	default:
+		return AskNothing
+	}
+}
+
+// check returns an error for a strategy that this version does not have.
+func (s Strategy) check() error {
+	for _, known := range Strategies() {
+		if s == known {
+			return nil
+		}
+	}
+	return fmt.Errorf("strategy %q is not known; use one of %q", string(s), Strategies())
 }

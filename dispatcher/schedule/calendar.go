@@ -2,7 +2,9 @@ package schedule
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -170,4 +172,229 @@ func (c *Calendar) nextExcluded(t, limit int64, steps int) (at int64, left int) 
 		second = until
 	}
 	return limit, steps
+}
+
+// cronRule excludes the seconds of a cron expression or, with only, all others.
+type cronRule struct {
+	wall *wallClock
+	only bool
+	// unit is a second, a minute, an hour or a day: the longest in which the expression matches all
+	// seconds or none.
+	unit int64
+}
+
+func newCronRule(wall *wallClock, only bool) cronRule {
+	f := &wall.fields
+	c := cronRule{wall: wall, only: only, unit: 1}
+	for _, part := range []struct {
+		full bool
+		unit int64
+	}{{f.second == all(0, 59), 60}, {f.minute == all(0, 59), 3600}, {f.everyHour(), daySeconds}} {
+		if !part.full {
+			break
+		}
+		c.unit = part.unit
+	}
+	return c
+}
+
+// excludedUntil is layer.localUntil for this rule.
+func (c *cronRule) excludedUntil(local int64, steps int) (until int64, excluded bool, left int) {
+	next, left, ok := c.wall.next(local-1, steps)
+	switch matches := ok && next == local; {
+	case left < 0 || matches == c.only:
+		return 0, false, left
+	case !matches && !ok:
+		return lastSecond, true, left
+	case !matches:
+		return next, true, left
+	case c.unit < daySeconds:
+		return floorDiv(local, c.unit)*c.unit + c.unit, true, left
+	}
+	// Whole days match: the run ends with them, or with the month.
+	m, dom := monthOf(floorDiv(local, daySeconds))
+	run := bits.TrailingZeros32(^(c.days(&m) >> dom))
+	return (m.first + int64(min(dom+run, m.length+1)-1)) * daySeconds, true, left - 1
+}
+
+// excludedFrom is layer.localFrom for this rule.
+func (c *cronRule) excludedFrom(local int64, steps int) (from int64, excluded bool, left int) {
+	next, left, ok := c.wall.next(local-1, steps)
+	switch matches := ok && next == local; {
+	case left < 0 || matches == c.only:
+		return 0, false, left
+	case matches && c.unit < daySeconds:
+		return floorDiv(local, c.unit) * c.unit, true, left
+	case matches:
+		m, dom := monthOf(floorDiv(local, daySeconds))
+		run := bits.LeadingZeros32(^(c.days(&m) << (31 - dom)))
+		return (m.first + int64(dom-run)) * daySeconds, true, left - 1
+	}
+	last, left, ok := c.wall.previous(local, left)
+	if !ok {
+		return firstSecond, left >= 0, left
+	}
+	return last + 1, true, left
+}
+
+// days returns the days of a month on which the expression matches, as bits 1 to 31.
+func (c *cronRule) days(m *monthDays) uint32 {
+	f := &c.wall.fields
+	if !f.year.has(m.year-firstYear) || !f.month.has(int(m.month)) {
+		return 0
+	}
+	return f.days.mask(m.year, m.month)
+}
+
+// daySet is a set of days. spans are days from 1970-01-01 on.
+type daySet struct {
+	weekdays  uint8      // bit w: weekday w, Sunday is 0
+	monthDays uint32     // bit d: day d of every month
+	yearly    [13]uint32 // bit d: day d of that month in every year
+	spans     []stretch
+}
+
+func (s *daySet) empty() bool {
+	return s.weekdays == 0 && s.monthDays == 0 && len(s.spans) == 0 && s.yearly == [13]uint32{}
+}
+
+// add adds the days of another set. The spans have to be merged then.
+func (s *daySet) add(other *daySet) {
+	s.weekdays |= other.weekdays
+	s.monthDays |= other.monthDays
+	for m := range s.yearly {
+		s.yearly[m] |= other.yearly[m]
+	}
+	s.spans = append(s.spans, other.spans...)
+}
+
+// addYearly adds the days from one to another of every year, both written as 1225. The span crosses
+// the end of the year if it ends before it begins.
+func (s *daySet) addYearly(from, to int) {
+	if from > to {
+		s.addYearly(from, 1231)
+		s.addYearly(101, to)
+		return
+	}
+	for m := from / 100; m <= to/100; m++ {
+		low, high := 1, 31
+		if m == from/100 {
+			low = from % 100
+		}
+		if m == to/100 {
+			high = to % 100
+		}
+		s.yearly[m] |= uint32(1<<(high+1) - 1<<low)
+	}
+}
+
+// mask returns the days of a month that are in the set, as bits 1 to 31. Bits past its end may be set.
+func (s *daySet) mask(m *monthDays) uint32 {
+	days := s.monthDays | s.yearly[m.month]
+	if s.weekdays != 0 {
+		const thursday = 4 // 1970-01-01
+		first := ((m.first+thursday)%7 + 7) % 7
+		for w := range int64(7) {
+			if s.weekdays>>w&1 == 1 {
+				days |= 0b10000001000000100000010000001 << (1 + (w-first+7)%7)
+			}
+		}
+	}
+	if len(s.spans) == 0 {
+		return days
+	}
+	end := m.first + int64(m.length)
+	for i := sort.Search(len(s.spans), func(i int) bool { return m.first < s.spans[i].until }); i < len(s.spans); i++ {
+		span := s.spans[i]
+		if span.from >= end {
+			break
+		}
+		low, high := max(span.from-m.first, 0)+1, min(span.until-m.first, int64(m.length))
+		days |= uint32(1<<(high+1) - 1<<low)
+	}
+	return days
+}
+
+// OnExcluded is a rule for fires that the calendar excludes.
+type OnExcluded string
+
+// The rules for excluded fires.
+const (
+	OnExcludedSkip         OnExcluded = "skip"          // the fire does not happen
+	OnExcludedNextIncluded OnExcluded = "next_included" // it happens at the next included instant
+	// It happens at its own time of day, on the next or the previous day of which the calendar allows that time.
+	OnExcludedNextDay     OnExcluded = "next_day"
+	OnExcludedPreviousDay OnExcluded = "previous_day"
+)
+
+// MovesByDays tells whether excluded fires move to another day and keep their time of day.
+func (o OnExcluded) MovesByDays() bool { return o == OnExcludedNextDay || o == OnExcludedPreviousDay }
+
+// excluding applies a calendar to a source.
+type excluding struct {
+	source   source
+	calendar *Calendar
+	move     bool  // next_included rather than skip
+	start    int64 // fires before start do not move past it
+}
+
+func (x excluding) next(after int64, steps int) (at int64, left int, ok bool) {
+	if x.move {
+		return x.nextMoved(after, steps)
+	}
+	for after <= lastInstant {
+		if at, steps, ok = x.source.next(after, steps); !ok || steps < 0 {
+			return at, steps, false
+		}
+		var until int64
+		if until, ok, steps = x.calendar.excludedUntil(at, steps); steps < 0 {
+			return at, steps, false
+		} else if !ok {
+			return at, steps, true
+		}
+		after = until - 1
+	}
+	return after, steps, false
+}
+
+// nextMoved is next with each excluded fire moved to the end of its excluded stretch. If after
+// lies in an excluded stretch, an earlier fire of that stretch is still to come.
+func (x excluding) nextMoved(after int64, steps int) (at int64, left int, ok bool) {
+	from, excluded, left := x.calendar.excludedFrom(after, steps)
+	if excluded {
+		start := max(x.start, 0) // no source has instants before 1970
+		for from > start && left >= 0 {
+			var earlier int64
+			if earlier, ok, left = x.calendar.excludedFrom(from-1, left); !ok {
+				break
+			}
+			from = earlier
+		}
+		if left < 0 {
+			return after, left, false
+		}
+		at, left, ok = x.source.next(max(from, x.start)-1, left)
+		if ok && at <= after {
+			return x.included(after, left)
+		}
+	}
+	if left < 0 {
+		return after, left, false
+	}
+	if at, left, ok = x.source.next(after, left); !ok || left < 0 {
+		return at, left, false
+	}
+	return x.included(at, left)
+}
+
+// included returns the first included instant at or after t.
+func (x excluding) included(t int64, steps int) (at int64, left int, ok bool) {
+	for t <= lastInstant && steps >= 0 {
+		until, excluded, left := x.calendar.excludedUntil(t, steps)
+		if steps = left; !excluded {
+			break
+		}
+		t = until
+	}
+	return t, steps, t <= lastInstant && steps >= 0
 }

@@ -2,16 +2,24 @@ package schedule
 
 import (
 	"archive/zip"
+	"bufio"
 	"bytes"
 	_ "embed"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // embeddedZones is the archive that "make zones" writes. Go's own data have the age of its release, and
@@ -176,4 +184,216 @@ func openArchive(archive []byte) (*Zones, error) {
 		z.byFold[strings.ToLower(file.Name)] = file.Name
 	}
 	return z, nil
+}
+
+// offsetPattern matches the usual notations of a fixed offset: +02:00, UTC+2, GMT-0330.
+var offsetPattern = regexp.MustCompile(`(?i)^(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?$`)
+
+// zone returns the zone of an IANA name from the data in use; empty is UTC.
+func zone(name string) (*timeZone, *input.Problem) { return CurrentZones().zone(name) }
+
+// zone returns the zone of an IANA name; empty is UTC.
+func (z *Zones) zone(name string) (*timeZone, *input.Problem) {
+	if name == "" || name == "UTC" {
+		return &timeZone{loc: time.UTC}, nil // UTC needs no table
+	}
+	if loaded, ok := z.loaded.Load(name); ok {
+		return loaded.(*timeZone), nil
+	}
+	file, known := z.files[name]
+	if !known {
+		return nil, z.unknown(name)
+	}
+	loc, err := loadZone(file)
+	if err != nil {
+		return nil, problemf(input.CodeTZUnknown, "the rules of the zone cannot be loaded: %v", err)
+	}
+	loaded, _ := z.loaded.LoadOrStore(name, newTimeZone(loc))
+	return loaded.(*timeZone), nil
+}
+
+// Location returns the zone of an IANA name from the data in use. It returns false if there is no such zone.
+func Location(name string) (*time.Location, bool) { return CurrentZones().Location(name) }
+
+func loadZone(file *zip.File) (*time.Location, error) {
+	content, err := file.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	data, err := io.ReadAll(io.LimitReader(content, MostZones)) // whatever the archive says of its size
+	if err != nil {
+		return nil, err
+	}
+	return time.LoadLocationFromTZData(file.Name, data)
+}
+
+// unknown explains why a name is not valid, and suggests the name that was probably meant.
+func (z *Zones) unknown(name string) *input.Problem {
+	if m := offsetPattern.FindStringSubmatch(name); m != nil {
+		return offsetProblem(m[1], m[2], m[3])
+	}
+	folded := strings.ToLower(name)
+	if folded == "local" || folded == "localtime" || folded == "system" {
+		return problemf(input.CodeTZUnknown,
+			"this zone depends on the host, so nodes would disagree; use an IANA name such as Europe/Berlin")
+	}
+	folded = strings.ReplaceAll(strings.TrimSpace(folded), " ", "_")
+	if known, ok := z.byFold[folded]; ok {
+		return problemf(input.CodeTZUnknown, "not an IANA zone; did you mean %s?", known)
+	}
+	for _, name := range z.Names() { // sorted, so that the suggestion is always the same
+		if city := name[strings.LastIndexByte(name, '/')+1:]; strings.ToLower(city) == folded {
+			return problemf(input.CodeTZUnknown, "not an IANA zone; did you mean %s?", name)
+		}
+	}
+	return problemf(input.CodeTZUnknown, "not an IANA zone; use a name such as Europe/Berlin, or UTC")
+}
+
+// offsetProblem suggests a zone for a fixed offset. Etc/GMT zones count west as positive, as POSIX
+// does, hence the reversed sign.
+func offsetProblem(sign, hours, minutes string) *input.Problem {
+	h, _ := strconv.Atoi(hours) // one or two digits by the pattern
+	reversed := map[string]string{"+": "-", "-": "+"}[sign]
+	switch {
+	case h == 0 && strings.Trim(minutes, "0") == "":
+		return problemf(input.CodeTZOffset, "an offset is not a zone; use UTC")
+	case strings.Trim(minutes, "0") != "" || h > 14 || h > 12 && sign == "-":
+		return problemf(input.CodeTZOffset, "an offset is not a zone; use the IANA name of a place, such as Asia/Kolkata")
+	}
+	return problemf(input.CodeTZOffset,
+		"an offset is not a zone; use Etc/GMT%s%d (its sign is reversed), or the IANA name of a place to follow daylight saving",
+		reversed, h)
+}
+
+// Files of a zoneinfo directory that name its release.
+const (
+	versionFile = "+VERSION"  // the name alone, as IANA's Makefile and macOS have it
+	sourceFile  = "tzdata.zi" // the source of all zones; its first line is "# version 2026f"
+)
+
+// releasePattern matches the name of a release.
+var releasePattern = regexp.MustCompile(`^\d{4}[a-z]{1,2}$`)
+
+func parseRelease(text string) (string, error) {
+	name := strings.TrimSpace(text)
+	if !releasePattern.MatchString(name) {
+		return "", fmt.Errorf("%.20q is not the name of a release, such as 2026f", name)
+	}
+	return name, nil
+}
+
+// ReleaseOf returns the release that a zoneinfo directory says it has, and when its file was written.
+func ReleaseOf(dir fs.FS) (release string, written time.Time, err error) {
+	for _, name := range []string{sourceFile, versionFile} {
+		file, err := dir.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		first, err := bufio.NewReader(io.LimitReader(file, 100)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", time.Time{}, fmt.Errorf("%s: %w", name, err)
+		}
+		release, err = parseRelease(strings.TrimPrefix(first, "# version "))
+		if err != nil {
+			return "", time.Time{}, fmt.Errorf("%s: %w", name, err)
+		}
+		return release, info.ModTime(), nil
+	}
+	return "", time.Time{}, fmt.Errorf("there is neither %s nor %s, so the release is unknown", sourceFile, versionFile)
+}
+
+// PackZones makes an archive for OpenZones of a zoneinfo directory, such as /usr/share/zoneinfo. released is the day of
+// the release; zero: when the directory was written. Equal directories and days make equal archives.
+func PackZones(dir fs.FS, released time.Time) ([]byte, error) {
+	release, written, err := ReleaseOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	if released.IsZero() {
+		released = written
+	}
+	zones, err := readZoneFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := addLinks(dir, zones); err != nil {
+		return nil, err
+	}
+	zones[versionFile] = []byte(release + "\n")
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		file, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: released.UTC().Truncate(time.Second)})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := file.Write(zones[name]); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return archive.Bytes(), nil
+}
+
+// readZoneFiles returns the files of all zones by name.
+func readZoneFiles(dir fs.FS) (map[string][]byte, error) {
+	zones := map[string][]byte{}
+	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "posix" || name == "right"): // copies of all, and copies with leap seconds
+			return fs.SkipDir
+		// Zones that are a setting of the host. Factory is that of a host on which nobody has set one.
+		case entry.IsDir(), name == "localtime", name == "posixrules", name == "Factory":
+			return nil
+		}
+		if info, err := fs.Stat(dir, name); err != nil || !info.Mode().IsRegular() { // a link to a directory, or to nothing
+			return nil //nolint:nilerr // OpenZones knows which names are missing
+		}
+		data, err := fs.ReadFile(dir, name)
+		if err != nil || !bytes.HasPrefix(data, []byte("TZif")) {
+			return err
+		}
+		const leaps = 28 // offset of the number of leap seconds, RFC 9636, section 3.1
+		if len(data) < leaps+4 || binary.BigEndian.Uint32(data[leaps:]) != 0 {
+			return fmt.Errorf("zone %s counts leap seconds; use the directory without \"right\"", name)
+		}
+		zones[name] = data
+		return nil
+	})
+	return zones, err
+}
+
+// addLinks adds the names that the source has as links, because distributions leave old names such as US/Pacific
+// to a package of their own.
+func addLinks(dir fs.FS, zones map[string][]byte) error {
+	source, err := fs.ReadFile(dir, sourceFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(source)) {
+		link := strings.Fields(line)
+		if len(link) != 3 || link[0] != "L" || zones[link[2]] != nil {
+			continue
+		}
+		if data := zones[link[1]]; data != nil {
+			zones[link[2]] = data
+		}
+	}
+	return nil
 }
