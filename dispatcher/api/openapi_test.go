@@ -325,7 +325,7 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	schemas := readOpenAPI(t).Comp.Schemas
 	for name, file := range map[string]string{
 		"Class": "../run/run.go", "Dialect": "../schedule/spec.go", "Gap": "../schedule/spec.go", "Overlap": "../schedule/spec.go",
-		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../verify/explain.go", "Scope": "../access/token.go",
+		"OnExcluded": "../schedule/calendar.go", "Verdict": "../verify/explain.go", "Scope": "../access/token.go",
 		"DiscrepancyKind": "../verify/verify.go",
 	} {
 		described := slices.DeleteFunc(slices.Sorted(slices.Values(schemas[name].Enum)), func(s string) bool { return s == "" })

@@ -1,11 +1,18 @@
 package console
 
 import (
+	"net/url"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // runsPage is a page of the runs of an app.
@@ -73,4 +80,195 @@ func (runTable) Took(run run.Run) *time.Duration {
 	}
 	took := run.EndedAt.Sub(*run.StartedAt)
 	return &took
+}
+
+// runPage is one run, from its scheduled time to its end.
+type runPage struct {
+	run.Run
+	runTable
+	// TimeZone is that of the trigger, if times are shown in it.
+	TimeZone string
+	// Stages are its waits and attempts, for the picture and the table.
+	Stages []kit.Stage
+	// Given is the payload that the run was given, as text; empty: that of its job.
+	Given   string
+	Tries   []tryRow
+	Request kit.Part[target.ShownRequest]
+	// Shards is a page of those of a broadcast, nil for other runs, and MoreShards a link to the next page.
+	Shards     *kit.Part[client.List[run.Run]]
+	MoreShards string
+	// Log is that of an executor, nil unless the URL asks for it. LogAttempt is the attempt that has one; 0: none has.
+	Log        *kit.Part[target.ExecutorLog]
+	LogAttempt int
+}
+
+// tryRow is an attempt. Full tells that the stored response is shown whole: that is so for one attempt of a page.
+type tryRow struct {
+	run.Attempt
+	Full bool
+	// Returned is the state that the target returned, as text.
+	Returned string
+}
+
+// showRun shows a run.
+func showRun(v *visit) (content, error) {
+	run, err := v.client.Run(v.Context(), v.PathValue("run"))
+	if err != nil {
+		return content{}, err
+	}
+	page := runPage{Run: run, Stages: kit.Stages(run, v.Now), Given: string(run.Payload)}
+	page.TimeZone = v.zoneOf(run.App, run.Job, run.Trigger)
+	page.zones = map[string]string{run.Trigger: page.TimeZone}
+	page.addTries(v)
+	page.Request = kit.ReadPart(v.client.RequestOfRun(v.Context(), run.ID))
+	if run.Shards != nil {
+		shards := kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{
+			App: run.App, Parent: run.ID, Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
+		}))
+		page.Shards, page.MoreShards = &shards, v.more(shards.Value.Next)
+	}
+	page.addLog(v)
+	title := v.Texts.Text("run.title", "job", run.App+"/"+run.Job)
+	return content{Title: title, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
+}
+
+// addTries adds the attempts; the URL says whose response is shown whole, by default the latest.
+func (p *runPage) addTries(v *visit) {
+	full, err := strconv.Atoi(v.query("attempt"))
+	if err != nil && len(p.Attempts) > 0 {
+		full = p.Attempts[len(p.Attempts)-1].Attempt
+	}
+	for _, a := range p.Attempts {
+		row := tryRow{Attempt: a, Full: a.Attempt == full}
+		if a.Response != nil {
+			row.Returned = string(a.Response.State)
+			if a.Response.Endpoint != "" {
+				p.LogAttempt = a.Attempt
+			}
+		}
+		p.Tries = append(p.Tries, row)
+	}
+	if p.Callback != nil && p.Callback.Endpoint != "" {
+		p.LogAttempt = p.Attempt
+	}
+}
+
+// addLog adds the log that the executor of an attempt keeps, if the URL asks for it: that is a request to the executor.
+func (p *runPage) addLog(v *visit) {
+	attempt, err := strconv.Atoi(v.query("log"))
+	if err != nil || attempt < 1 {
+		return
+	}
+	log := kit.ReadPart(v.client.RunLog(v.Context(), p.ID, attempt, 1))
+	p.Log = &log
+}
+
+// Began and Until are the ends of the picture of the stages.
+func (p runPage) Began() time.Time { return p.Stages[0].From }
+
+// Until is the end of the last stage; see Began.
+func (p runPage) Until() time.Time { return p.Stages[len(p.Stages)-1].To }
+
+// Ended tells whether the run is over.
+func (p runPage) Ended() bool { return slices.Contains(kit.FinalStates(), p.Run.State) }
+
+// MayRetry tells whether the run can be attempted again now.
+func (p runPage) MayRetry() bool { return p.Ended() || p.Run.State == run.Retrying }
+
+// Explains tells whether the scheduled time is one of a trigger, which can be explained.
+func (p runPage) Explains() bool {
+	return p.Trigger != "" && p.Kind == run.KindSchedule && p.Parent == ""
+}
+
+// MayEnd tells whether a person can end the run in place of the callback.
+func (p runPage) MayEnd() bool { return p.Run.State == run.WaitingCallback }
+
+// Waits says what the run waits for, in the words of the command line; empty: for nothing.
+func (p runPage) Waits() string { return p.Waiting() }
+
+// Lateness returns how late the first attempt began, nil if that is not known.
+func (p runPage) Lateness() *time.Duration {
+	var began time.Time
+	switch {
+	case len(p.Attempts) > 0:
+		began = p.Attempts[0].StartedAt
+	case p.StartedAt != nil && p.Attempt == 1:
+		began = *p.StartedAt
+	default:
+		return nil
+	}
+	late := began.Sub(p.ScheduledAt)
+	return &late
+}
+
+// misfiresPage is the list of the misfire decisions of an app.
+type misfiresPage struct {
+	client.List[dispatcher.Misfire]
+	App, More string
+	Filter    map[string]string
+}
+
+func showMisfires(v *visit) (content, error) {
+	app, f := v.PathValue("app"), v.fields()
+	query := dispatcher.RunQuery{App: app, Job: f.Text("job"), Trigger: f.Text("trigger"), From: f.Instant("from"), To: f.Instant("to"),
+		Page: v.page()}
+	page := misfiresPage{App: app, Filter: f.All("job", "trigger", "from", "to")}
+	err := f.Err()
+	if err == nil {
+		page.List, err = v.client.Misfires(v.Context(), query)
+	}
+	page.More = v.more(page.Next)
+	return v.filtered(content{Data: page, Refresh: true}, err)
+}
+
+// deadLettersPage is the list of the dead letters of an app.
+type deadLettersPage struct {
+	client.List[run.Run]
+	App, More string
+	Filter    map[string]string
+	States    []run.State
+	Classes   []run.Class
+	// Replay is the URL of the page that replays all that the filter selects.
+	Replay string
+}
+
+var deadLetterFields = []string{"job", "class", "state", "from", "to"}
+
+// deadLetters reads which dead letters a filter selects.
+func deadLetters(f *kit.Fields) repeat.DeadLetterReplay {
+	return repeat.DeadLetterReplay{Job: f.Text("job"), Class: run.Class(f.Text("class")),
+		State: run.State(f.Text("state")), From: f.Instant("from"), To: f.Instant("to")}
+}
+
+// given returns some fields that are not empty, for a link or a form.
+func given(f *kit.Fields, names ...string) url.Values {
+	values := url.Values{}
+	for _, name := range names {
+		if text := f.Text(name); text != "" {
+			values.Set(name, text)
+		}
+	}
+	return values
+}
+
+func showDeadLetters(v *visit) (content, error) {
+	app, f := v.PathValue("app"), v.fields()
+	replay := given(f, deadLetterFields...)
+	replay.Set("action", string(repeat.BulkRetryRuns))
+	page := deadLettersPage{App: app, Filter: f.All(deadLetterFields...), States: repeat.DeadLetterStates,
+		Classes: slices.Sorted(slices.Values(run.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
+	query := deadLetters(f).Query(app)
+	query.Page = v.page()
+	err := f.Err()
+	if err == nil {
+		page.List, err = v.client.DeadLetters(v.Context(), query)
+	}
+	page.More = v.more(page.Next)
+	return v.filtered(content{Data: page, Refresh: true}, err)
+}
+
+// retryDeadLetter replays a single run.
+func retryDeadLetter(v *visit) (done, error) {
+	run, err := v.client.RetryRun(v.Context(), v.PathValue("run"))
+	return done{to: v.link("runs", run.ID), notice: "dead_letters.notice.retried"}, err
 }

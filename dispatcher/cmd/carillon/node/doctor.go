@@ -1,14 +1,23 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/platform"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // DoctorFlags say what of the surroundings of a node is tried.
@@ -109,4 +118,186 @@ func withoutQuery(target string) string {
 		return "a URL that cannot be read"
 	}
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+}
+
+// checkSecrets tells whether stored secrets can be read, and lists what jobs can refer to, by name.
+func (e *examination) checkSecrets(ctx context.Context) {
+	const check = "secrets"
+	keys, err := e.Keys(ctx)
+	switch {
+	case err != nil:
+		e.fail(check, err, "correct the keys; carillon secret key prints a new one")
+	case e.database == nil || !e.schema:
+		e.skip(check, "whether the keys open the stored secrets: the database has no schema to read")
+	default:
+		missing, stored, err := e.database.MissingKeys(ctx, keys)
+		switch {
+		case err != nil:
+			e.fail(check, err, "see the check of the database")
+		case len(missing) > 0:
+			e.fail(check, fmt.Errorf("%d secrets are stored, and the keys lack %s", stored, strings.Join(missing, ", ")),
+				"add the key to CARILLON_SECRET_KEYS or to the file of keys")
+		case keys == nil:
+			e.ok(check, "no keys and no stored secrets")
+		default:
+			e.ok(check, "the keys open all %d stored secrets", stored)
+		}
+	}
+	names := secretVariables(os.Environ())
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+	e.ok(check, "variables for env: references: %s", strings.Join(names, ", "))
+	if err := e.secretDirFlag.check(e.ownFiles()); err != nil {
+		e.fail(check, err, "the node does not start with it")
+	}
+	files, err := os.ReadDir(e.SecretDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.ok(check, "no directory %s for file: references", input.Echo(e.SecretDir))
+	case err != nil:
+		e.fail(check, err, "let this user read --secret-dir (CARILLON_SECRET_DIR)")
+	default:
+		e.ok(check, "%d entries in %s for file: references", len(files), input.Echo(e.SecretDir))
+	}
+}
+
+// checkManagers reads the secrets that --secret-reference names, as jobs would refer to them.
+func (e *examination) checkManagers(ctx context.Context) {
+	const check = "managers"
+	managers, err := e.managers()
+	if err != nil {
+		e.skip(check, "their flags are invalid")
+		return
+	}
+	if managers.Vault != nil && strings.HasPrefix(strings.ToLower(e.VaultAddress), "http:") {
+		e.add(check, HealthWarn, "Vault is called in clear text", "give an https URL as --vault-address (CARILLON_VAULT_ADDRESS)")
+	}
+	if len(e.SecretReference) == 0 {
+		e.ok(check, "no secret was read, give references with --secret-reference")
+	}
+	for _, text := range e.SecretReference {
+		reference, err := target.ParseSecretReference(text)
+		switch {
+		case err != nil:
+			e.fail(check, err, "correct --secret-reference")
+			continue
+		case managers.PerApp(reference.Source):
+			e.skip(check, text+": a role of each app reads it; run a job of the app")
+			continue
+		}
+		if err := managers.Probe(ctx, reference, time.Now()); err != nil {
+			e.fail(check, fmt.Errorf("%s: %w", text, err), "check name, policy and role of the node, and the way to the manager")
+			continue
+		}
+		e.ok(check, "%s: read", text)
+	}
+}
+
+// secretVariables returns the names of the variables that jobs may refer to, never their values.
+func secretVariables(environment []string) (names []string) {
+	for _, pair := range environment {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, target.SecretEnvPrefix) && value != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// exampleName is looked up if no target is given.
+const exampleName = "example.com"
+
+// checkEgress connects to targets as a webhook would, and requires that the metadata of the machine is out of
+// reach for jobs.
+func (e *examination) checkEgress(ctx context.Context) {
+	const check = "egress"
+	egress := e.egress()
+	if reached, err := egress.Connect(ctx, "http://169.254.169.254/latest/meta-data/"); err == nil {
+		e.fail(check, fmt.Errorf("a job could read the metadata of this machine at %s", reached),
+			"report this to the maintainers: no setting allows it")
+	} else {
+		e.ok(check, "the metadata of the machine is refused to jobs")
+	}
+	if len(e.EgressURL) == 0 {
+		addresses, err := net.DefaultResolver.LookupHost(ctx, exampleName)
+		if err != nil {
+			e.add(check, HealthWarn, fmt.Sprintf("%s: %v; no target was called", exampleName, err),
+				"give targets with --egress-url, or check the name servers of this machine")
+			return
+		}
+		e.ok(check, "%s has %d addresses; no target was called, give some with --egress-url", exampleName, len(addresses))
+	}
+	for _, target := range e.EgressURL {
+		reached, err := egress.Connect(ctx, target)
+		if err != nil {
+			e.fail(check, fmt.Errorf("%s: %w", withoutQuery(target), err),
+				"check name servers, routes, security group or firewall, --egress-private and --egress-deny")
+			continue
+		}
+		e.ok(check, "%s: connected to %s", withoutQuery(target), reached)
+	}
+}
+
+// checkAWS tells who AWS takes this node for. Targets of AWS and rds-iam need that.
+func (e *examination) checkAWS(ctx context.Context) {
+	const check = "aws"
+	needed := e.DatabaseAuth == rdsIAM
+	found, err := platform.IdentifyAWS(ctx)
+	detail := fmt.Sprintf("credentials of %s, region %q", found.Source, found.Region)
+	switch {
+	case found.Source == "" && needed && err == nil:
+		e.fail(check, errors.New("no credentials, and rds-iam needs some"), "give the task or the instance a role")
+	case found.Source == "" && needed:
+		e.fail(check, err, "give the task or the instance a role")
+	case found.Source == "":
+		e.ok(check, "no credentials; only rds-iam and targets lambda, sqs and sns need some")
+	case err != nil:
+		e.add(check, HealthWarn, detail+": "+err.Error(),
+			"check the credentials, and the way to the endpoint of STS; a token of RDS needs no call")
+	default:
+		e.ok(check, "%s, %s", found.ARN, detail)
+	}
+}
+
+// checkMemory tells the limit that a node sets itself.
+func (e *examination) checkMemory(context.Context) {
+	const check = "memory"
+	limit, limited := platform.ContainerMemory("/")
+	switch given := os.Getenv("GOMEMLIMIT"); {
+	case given != "":
+		e.ok(check, "GOMEMLIMIT is %s", input.Echo(given))
+	case !limited:
+		e.ok(check, "no limit on this machine or container")
+	default:
+		e.ok(check, "a node keeps below %d MiB of the %d MiB in %s", softLimit(limit)>>20, limit.Bytes>>20, limit.Source)
+	}
+}
+
+// checkFiles tells whether the files that may be open are enough for the workers.
+func (e *examination) checkFiles(context.Context) {
+	const check = "files"
+	files := limit.Files()
+	if files == 0 {
+		e.ok(check, "this machine does not tell how many may be open")
+		return
+	}
+	shares := e.limitFlags.shares(files, cmp.Or(e.Workers, 1024))
+	if shares.warning != "" {
+		e.add(check, HealthWarn, shares.warning, "")
+		return
+	}
+	e.ok(check, "%d may be open: %d connections to the API, %d workers", files, shares.api, shares.workers)
+}
+
+// checkZones tells which time zone data a node would use, and whether they may be too old.
+func (e *examination) checkZones(context.Context) {
+	const check = "time zones"
+	warnings := zonesWarnings(time.Now(), hostZoneinfo)
+	for _, warning := range warnings {
+		e.add(check, HealthWarn, warning, "")
+	}
+	if len(warnings) == 0 {
+		e.ok(check, "%s", DescribeZones())
+	}
 }
