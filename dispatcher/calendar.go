@@ -15,9 +15,10 @@ import (
 // Calendar is a named set of exclusions, such as holidays or a freeze, that triggers and
 // other calendars of its app refer to.
 type Calendar struct {
-	// App and Name identify the calendar; they are chosen by the client and cannot change.
-	App  string `json:"app"`
-	Name string `json:"name"`
+	// App and Name identify the calendar; they are chosen by the client and cannot change. In a body they
+	// are optional, and equal to those in the path.
+	App  string `json:"app" schema:"Name"`
+	Name string `json:"name" schema:"Name"`
 	CalendarSpec
 	CalendarStatus `body:"-"`
 }
@@ -25,14 +26,14 @@ type Calendar struct {
 // CalendarSpec is what a person declares of a calendar.
 type CalendarSpec struct {
 	// Description is free text of at most 1024 characters.
-	Description string `json:"description"`
+	Description string `json:"description" schema:"max=1024"`
 	// Timezone is the IANA name of the zone of the rules' days and times;
 	// empty means UTC.
-	Timezone string `json:"timezone"`
+	Timezone string `json:"timezone" schema:"Timezone"`
 	// Rules exclude instants. An instant is included when no rule excludes it.
-	Rules []schedule.CalendarRule `json:"rules,omitempty"`
+	Rules []schedule.CalendarRule `json:"rules,omitempty" schema:"max=100"`
 	// Bases name calendars of the app whose exclusions hold too; at most MaxBases.
-	Bases []string `json:"bases,omitempty"`
+	Bases []string `json:"bases,omitempty" schema:"Name,max=10"`
 }
 
 // CalendarStatus is what Carillon knows of a calendar.

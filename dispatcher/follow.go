@@ -18,9 +18,9 @@ import (
 // one that then succeeds is followed by what is declared for success.
 type Follow struct {
 	// Jobs are names of jobs of the app. A run of kind chain is queued of each; at most MostFollowers.
-	Jobs []string `json:"jobs,omitempty"`
+	Jobs []string `json:"jobs,omitempty" schema:"Name,max=20"`
 	// Payload says what the runs of Jobs get as payload. Empty means FollowOwn.
-	Payload FollowPayload `json:"payload,omitempty"`
+	Payload FollowPayload `json:"payload,omitempty" schema:"default=own"`
 	// Target gets a FollowDocument, by a run of kind follow that is attempted again as the app's defaults say. It is no group.
 	Target *target.Target `json:"target,omitempty"`
 }

@@ -16,12 +16,13 @@ import (
 
 // Job is a target, what is sent to it, and the triggers that say when.
 type Job struct {
-	// App and Name identify the job; they are chosen by the client. A JobRename changes Name.
-	App  string `json:"app"`
-	Name string `json:"name"`
+	// App and Name identify the job; they are chosen by the client. A JobRename changes Name. In a body they are optional, and
+	// equal to those in the path.
+	App  string `json:"app" schema:"Name"`
+	Name string `json:"name" schema:"Name"`
 	// Origin is the name that keys, event ids and H are derived from, if it is not Name: the one that the job was created
 	// with. If another job had that origin, "~2" follows it, or "~3" and so on.
-	Origin string `json:"origin,omitempty" body:"-"`
+	Origin string `json:"origin,omitempty" body:"-" schema:"Origin"`
 	JobSpec
 	JobStatus `body:"-"`
 }
@@ -29,13 +30,13 @@ type Job struct {
 // JobSpec is what a person declares of a job.
 type JobSpec struct {
 	// Description is free text of at most 1024 characters.
-	Description string `json:"description"`
+	Description string `json:"description" schema:"max=1024"`
 	// Enabled is whether the triggers of the job fire. A disabled trigger misses nothing: when
 	// it is enabled again, it starts with its next scheduled time.
 	Enabled bool `json:"enabled"`
 	// Priority orders the fires of the app that wait for a node: higher goes first; 0 to
 	// MaxPriority.
-	Priority int `json:"priority"`
+	Priority int `json:"priority" schema:"max=9,min=0"`
 	// Labels are for people and programs to tell jobs apart, such as team=payments. Pauses of the app may choose jobs by them.
 	Labels input.Labels `json:"labels,omitempty"`
 	// NodeLabels are the labels a node must have to run the job; empty: any node may. Fires wait
@@ -53,12 +54,12 @@ type JobSpec struct {
 	// Acknowledge lists codes of warnings, each one of WarningCodes, that are meant: Warnings leave them out.
 	Acknowledge []string `json:"acknowledge,omitempty"`
 	// Target is what a run calls.
-	Target target.Target `json:"target"`
+	Target target.Target `json:"target" schema:"required"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	JobFollows
 	// Triggers holds the schedules by name; at most 100.
-	Triggers map[string]Trigger `json:"triggers"`
+	Triggers map[string]Trigger `json:"triggers" schema:"key=Name,max=100"`
 }
 
 // JobPolicies say when a run begins next to others, and what happens if it fails.
@@ -72,15 +73,18 @@ type JobPolicies struct {
 	ConcurrencyPolicy run.ConcurrencyPolicy `json:"concurrency_policy"`
 	// MaxConcurrency is how many runs of the job there may be at once, over all nodes, at most
 	// MaxMaxConcurrency; 0 means no bound with ConcurrencyAllow, else one run.
-	MaxConcurrency int `json:"max_concurrency"`
+	MaxConcurrency int `json:"max_concurrency" schema:"max=1000,min=0"`
 	// QueueLimit is how many runs may wait for a slot; 0 means DefaultQueueLimit.
-	QueueLimit int `json:"queue_limit"`
+	QueueLimit int `json:"queue_limit" schema:"max=1000,min=0"`
 }
 
 // JobFollows are what follows the runs and the missed fires of a job; nil: nothing does.
 type JobFollows struct {
+	// What follows a run that succeeded.
 	OnSuccess *Follow `json:"on_success,omitempty"`
+	// What follows a run that failed, timed out or was lost, after its last attempt.
 	OnFailure *Follow `json:"on_failure,omitempty"`
+	// What follows a decision about fires that were missed.
 	OnMisfire *Follow `json:"on_misfire,omitempty"`
 }
 
@@ -284,7 +288,7 @@ type JobDefaults struct {
 	// Retry is for jobs without any; a job with a retry of its own takes nothing of it.
 	Retry *run.Retry `json:"retry,omitempty"`
 	// Headers are added to those of webhooks and of requests to endpoint groups, except the names that these have themselves.
-	Headers           map[string]string     `json:"headers,omitempty"`
+	Headers           map[string]string     `json:"headers,omitempty" schema:"each_max=8192,max=50"`
 	MisfirePolicy     MisfirePolicy         `json:"misfire_policy,omitempty"`
 	ConcurrencyPolicy run.ConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 }

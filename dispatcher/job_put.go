@@ -200,7 +200,8 @@ type StepRetries struct {
 	// Waits says why it does not go on now, such as a quota that is used up or a step that failed; empty: it does.
 	Waits string `json:"waits,omitempty"`
 	// Tries counts how often its next step has failed, and TryAt is when it is tried again; nil: it has not failed.
-	Tries int        `json:"tries,omitempty"`
+	Tries int `json:"tries,omitempty"`
+	// When a step that failed is tried again.
 	TryAt *time.Time `json:"try_at,omitempty"`
 }
 

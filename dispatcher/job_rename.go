@@ -12,9 +12,9 @@ import (
 // the old names stays: event ids, the fire times of H and of jitter, secrets, pauses, history and live runs.
 type JobRename struct {
 	// Name is the new name of the job; empty keeps it.
-	Name string `json:"name,omitempty"`
+	Name string `json:"name,omitempty" schema:"Name"`
 	// Triggers holds new names of triggers by their current ones. Two triggers can swap their names.
-	Triggers map[string]string `json:"triggers,omitempty"`
+	Triggers map[string]string `json:"triggers,omitempty" schema:"Name,max=100"`
 }
 
 // Validate returns everything wrong with r that does not depend on the job, as Problems, or nil.

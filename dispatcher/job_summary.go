@@ -11,12 +11,13 @@ import (
 
 // JobSummary is a job as a list over many apps shows it: how it does, without its definition.
 type JobSummary struct {
-	App         string       `json:"app"`
-	Name        string       `json:"name"`
+	App         string       `json:"app" schema:"Name"`
+	Name        string       `json:"name" schema:"Name"`
 	Description string       `json:"description"`
 	Labels      input.Labels `json:"labels,omitempty"`
-	State       JobState     `json:"state"`
-	Enabled     bool         `json:"enabled"`
+	// The roll-up of triggers and runs.
+	State   JobState `json:"state"`
+	Enabled bool     `json:"enabled"`
 	// Paused is an operator's pause of the whole job, and Pause says who paused it, when, and why.
 	Paused bool `json:"paused"`
 	Pause
@@ -36,7 +37,7 @@ type JobSummary struct {
 
 // RunSummary is a run as the list of jobs shows it.
 type RunSummary struct {
-	ID          string     `json:"id"`
+	ID          string     `json:"id" schema:"RunID"`
 	State       run.State  `json:"state"`
 	Class       run.Class  `json:"class,omitempty"`
 	ScheduledAt time.Time  `json:"scheduled_at"`

@@ -19,7 +19,7 @@ type Node struct {
 	Zones string    `json:"zones"`
 	State NodeState `json:"state"`
 	// Apps are those that the node serves; empty: all.
-	Apps []string `json:"apps,omitempty"`
+	Apps []string `json:"apps,omitempty" schema:"Name"`
 	// Labels are what jobs may require of a node.
 	Labels input.Labels `json:"labels,omitempty"`
 	// StartedAt and HeartbeatAt are by the database's clock.
@@ -28,7 +28,7 @@ type Node struct {
 	NodeReport
 	// Share is the fraction of all fires that the node claimed in the minute before its
 	// latest heartbeat, from 0 to 1; 0 of a dead node.
-	Share float64 `json:"share"`
+	Share float64 `json:"share" schema:"max=1,min=0"`
 	// Deregistered tells that a dead node left by itself. Another one vanished.
 	Deregistered bool `json:"deregistered,omitempty"`
 	// APIAddresses are the addresses, HOST:PORT, on which the node serves its API. No webhook of any node calls them.

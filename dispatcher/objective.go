@@ -24,9 +24,9 @@ import (
 // Objective is how many of the fires of a job are to begin in time.
 type Objective struct {
 	// Within is how long after its scheduled time a fire is in time: 1ms to 24h, and longer than any jitter.
-	Within input.Duration `json:"within"`
+	Within input.Duration `json:"within" schema:"required"`
 	// Of is the share of fires that are to be in time over ObjectiveWindow, such as "99.9%": from 50% to 99.999%.
-	Of string `json:"of"`
+	Of string `json:"of" schema:"required"`
 }
 
 // ObjectiveWindow is how far back objectives look. Four weeks hold each day of the week as often.
@@ -79,8 +79,11 @@ func (j JobSpec) checkObjective(problems *input.Problems) {
 
 // ObjectiveCounts counts fires.
 type ObjectiveCounts struct {
-	Good   int64 `json:"good"`
-	Late   int64 `json:"late"`
+	// Fires whose first attempt began in time.
+	Good int64 `json:"good"`
+	// Fires whose first attempt began later, or that ended without one.
+	Late int64 `json:"late"`
+	// Fires that were missed.
 	Missed int64 `json:"missed"`
 }
 
@@ -97,12 +100,13 @@ func (c ObjectiveCounts) bad() float64 {
 
 // ObjectiveStatus is how a job does by its objective.
 type ObjectiveStatus struct {
-	App string `json:"app"`
-	Job string `json:"job"`
+	App string `json:"app" schema:"Name"`
+	Job string `json:"job" schema:"Name"`
 	Objective
 	// From and To bound what is counted: fires that were scheduled from From on and before To.
 	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	// Fires that were scheduled before are counted. It follows the clock by five to ten minutes.
+	To time.Time `json:"to"`
 	ObjectiveCounts
 	// Pending are fires before To that are not counted yet, because their first attempt is not over.
 	Pending int64 `json:"pending"`

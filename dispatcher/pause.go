@@ -15,14 +15,15 @@ type Pause struct {
 	PausedBy string     `json:"paused_by,omitempty"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
 	// PauseReason and PausedUntil are what PauseRequest gave.
-	PauseReason string     `json:"pause_reason,omitempty"`
+	PauseReason string `json:"pause_reason,omitempty"`
+	// When the pause ends by itself; left out: somebody has to end it.
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
 }
 
 // PauseRequest is the body of a request to pause a job or a trigger, which may be left out.
 type PauseRequest struct {
 	// Reason is shown with the pause; free text of at most 1024 characters.
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" schema:"max=1024"`
 	// Until is when the pause ends by itself, within a handler interval; nil: somebody has to end it.
 	Until *time.Time `json:"until,omitempty"`
 }
@@ -39,7 +40,7 @@ func (p PauseRequest) Validate() error {
 type AppPause struct {
 	// ID is chosen by the server.
 	ID  string `json:"id"`
-	App string `json:"app"`
+	App string `json:"app" schema:"Name"`
 	AppPauseRequest
 	// PausedBy is the actor that the audit log names: a token, or the command line.
 	PausedBy string    `json:"paused_by"`
@@ -57,7 +58,7 @@ type AppPauseRequest struct {
 	// Labels are those that a job must have to be held; empty: every job of the app is.
 	Labels input.Labels `json:"labels,omitempty"`
 	// Reason is shown with the pause; free text of at most 1024 characters.
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" schema:"max=1024"`
 	// Until is when the pause ends by itself; nil: somebody has to end it. The handler of a node ends it, so jobs go on
 	// within a handler interval after that.
 	Until *time.Time `json:"until,omitempty"`

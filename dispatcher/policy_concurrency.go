@@ -39,7 +39,7 @@ func (p JobPolicies) checkConcurrency(problems *input.Problems) {
 // node is dead.
 type Slot struct {
 	// Run is the id of the run.
-	Run string `json:"run"`
+	Run string `json:"run" schema:"RunID"`
 	// Endpoint is the endpoint whose slot it is; empty: the slot is the job's. See GroupTarget.EndpointConcurrency.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Node makes an attempt of it now; nil: none does.
@@ -231,10 +231,13 @@ const (
 // Leak is something that is held for a run which has ended, or that keeps a run from going on, for longer than nodes take to free it.
 // It is a fault of Carillon, of its database, or of somebody who edited that.
 type Leak struct {
+	// slot: a run that has ended still has a slot. host_wait: a host is waited for, and no run does. waiting:
+	// a run waits for a host, and no probe will let it go. callback: a run waits for a callback without a
+	// deadline. shard: a shard outlives its broadcast. following: the end of a run was not followed.
 	Kind LeakKind `json:"kind"`
 	Job  string   `json:"job"` // its name
 	// Run is the id of the run; empty: there is none.
-	Run string `json:"run,omitempty"`
+	Run string `json:"run,omitempty" schema:"RunID"`
 	// Of is the endpoint of the slot or the host; empty: it is about neither.
 	Of string `json:"of,omitempty"`
 	// Node has the slot; nil: it is no slot.

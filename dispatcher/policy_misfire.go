@@ -46,14 +46,16 @@ type Misfire struct {
 	JobID     int64 `json:"-"`
 	TriggerID int64 `json:"-"`
 	// From and To are the first and last missed instants, both inclusive; Count is how many.
-	From  time.Time `json:"from"`
-	To    time.Time `json:"to"`
-	Count int       `json:"count"`
+	From time.Time `json:"from"`
+	// The last missed scheduled time.
+	To time.Time `json:"to"`
+	// Number of missed fires; 10000 means at least that many.
+	Count int `json:"count"`
 	// Decision is what was decided, Reason why.
-	Decision Decision `json:"decision"`
+	Decision Decision `json:"decision" schema:"enum=fire_once|skip"`
 	Reason   string   `json:"reason"`
 	// Run is the id of the catch-up run, empty if there is none.
-	Run string `json:"run,omitempty"`
+	Run string `json:"run,omitempty" schema:"RunID"`
 	// RunDueAt is when that run is due, if a change of the definition decided; it is not stored.
 	RunDueAt time.Time `json:"-"`
 	// Node is the node that decided; nil if a change of the definition did.

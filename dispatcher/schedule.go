@@ -10,16 +10,17 @@ import (
 // Schedule says when a trigger fires, as users write it.
 type Schedule struct {
 	// Expression is the schedule in one of the dialects of package schedule.
-	Expression string `json:"expression"`
+	Expression string `json:"expression" schema:"required,max=256"`
 	// Dialect says how to read Expression; empty recognises it, and the response names the dialect.
 	Dialect schedule.Dialect `json:"dialect"`
 	// Timezone is an IANA name; empty means UTC. CheckTimezone tells whether a declaration may leave it out.
-	Timezone string `json:"timezone"`
+	Timezone string `json:"timezone" schema:"Timezone"`
 	// StartAt and EndAt bound the fires, both inclusive; nil means unbounded.
 	StartAt *time.Time `json:"start_at,omitempty"`
-	EndAt   *time.Time `json:"end_at,omitempty"`
+	// The latest fire, inclusive.
+	EndAt *time.Time `json:"end_at,omitempty"`
 	// RepeatCount is the total number of fires; 0 means no limit.
-	RepeatCount int `json:"repeat_count,omitempty"`
+	RepeatCount int `json:"repeat_count,omitempty" schema:"min=0"`
 	// Gap and Overlap say what happens to local times that daylight saving skips or repeats;
 	// empty means skip and last.
 	Gap     schedule.Gap     `json:"gap"`
@@ -28,7 +29,7 @@ type Schedule struct {
 	// instead of the local hour.
 	DriftHour bool `json:"drift_hour,omitempty"`
 	// Calendar names a calendar of the app whose exclusions apply; empty means none.
-	Calendar string `json:"calendar,omitempty"`
+	Calendar string `json:"calendar,omitempty" schema:"Name"`
 	// OnExcluded says what happens to fires that Calendar excludes; empty means skip.
 	OnExcluded schedule.OnExcluded `json:"on_excluded,omitempty"`
 	// Jitter spreads fires: each runs later than its scheduled time by up to Jitter, 0 to 24h.

@@ -44,16 +44,18 @@ var Works = []Work{
 type SetAside struct {
 	Work Work `json:"work"`
 	// App and Job are empty if the row belongs to none, or to one that is gone.
-	App string `json:"app,omitempty"`
-	Job string `json:"job,omitempty"`
+	App string `json:"app,omitempty" schema:"Name"`
+	// Left out if the row belongs to none, or to one that is gone.
+	Job string `json:"job,omitempty" schema:"JobOrDelivery"`
 	// Run is the id of the run; empty: the row is none. The end of missed fires has none, either.
-	Run string `json:"run,omitempty"`
+	Run string `json:"run,omitempty" schema:"RunID"`
 	// Item names a row that is no run, such as a claim, an alert state or a trigger.
 	Item string `json:"item,omitempty"`
 	// Problem is why it failed at the latest of Tries, and TryAt when it is tried again.
-	Problem string    `json:"problem"`
-	Tries   int       `json:"tries"`
-	TryAt   time.Time `json:"try_at"`
+	Problem string `json:"problem"`
+	Tries   int    `json:"tries"`
+	// When it is tried again.
+	TryAt time.Time `json:"try_at"`
 }
 
 // Asides are the rows that were set aside.

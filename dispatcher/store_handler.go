@@ -54,7 +54,8 @@ type ZoneSetting struct {
 	Sum string `json:"sum,omitempty"`
 	// SetAt and SetBy tell when it was set, and the actor; zero: it was not, since it was last reset.
 	SetAt *time.Time `json:"set_at,omitempty"`
-	SetBy string     `json:"set_by,omitempty"`
+	// Who set it.
+	SetBy string `json:"set_by,omitempty"`
 }
 
 // ZoneStatus is the setting, and what nodes compute with.
@@ -66,15 +67,16 @@ type ZoneStatus struct {
 
 // NodeZones is the release that a node computes with.
 type NodeZones struct {
-	ID    run.NodeID `json:"id"`
-	Name  string     `json:"name"`
-	Zones string     `json:"zones"`
+	ID   run.NodeID `json:"id"`
+	Name string     `json:"name"`
+	// The release that the node computes with.
+	Zones string `json:"zones"`
 }
 
 // ZoneData are time zone data for all nodes.
 type ZoneData struct {
 	// Archive is what carillon zones pack writes, in base64.
-	Archive string `json:"archive"`
+	Archive string `json:"archive" schema:"required"`
 }
 
 // Zones keep fire times in step with the time zone database: that of the installation or else of the program.

@@ -54,7 +54,7 @@ type TriggerStatus struct {
 	// CountedFrom.
 	Fired int `json:"fired,omitempty"`
 	// Origin is to the trigger what Job.Origin is to its job.
-	Origin string `json:"origin,omitempty"`
+	Origin string `json:"origin,omitempty" schema:"Origin"`
 }
 
 // DefaultMisfireAfter is how late a fire may be before it counts as missed.
@@ -143,21 +143,23 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) inp
 
 // ExportedTrigger is where a trigger stands.
 type ExportedTrigger struct {
-	Paused bool `json:"paused"`
+	Paused bool `json:"paused" schema:"required"`
 	// Origin is as that of ExportedJob.
-	Origin string `json:"origin,omitempty"`
+	Origin string `json:"origin,omitempty" schema:"Origin"`
 	// PauseReason and PausedUntil are as those of ExportedJob.
-	PauseReason string       `json:"pause_reason,omitempty"`
+	PauseReason string       `json:"pause_reason,omitempty" schema:"max=1024"`
 	PausedUntil *time.Time   `json:"paused_until,omitempty"`
-	State       TriggerState `json:"state"`
+	State       TriggerState `json:"state" schema:"required"`
 	Error       string       `json:"error,omitempty"`
 	// AnchorAt is when the schedule was declared or last changed.
-	AnchorAt time.Time `json:"anchor_at"`
+	AnchorAt time.Time `json:"anchor_at" schema:"required"`
 	// NextFireTime is the first scheduled time that is owed; it may have passed.
 	PrevFireTime *time.Time `json:"prev_fire_time,omitempty"`
+	// The first scheduled time that is owed; it may have passed.
 	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
 	// Fired counts the fires of a fixed delay, or those before CountedFrom.
-	Fired       int        `json:"fired,omitempty"`
+	Fired int `json:"fired,omitempty" schema:"max=2147483647,min=0"`
+	// When fired of repeat_count were used up; left out: fires are counted from anchor_at.
 	CountedFrom *time.Time `json:"counted_from,omitempty"`
 }
 

@@ -15,7 +15,7 @@ import (
 // App is a namespace of jobs. Tokens, limits and fairness are scoped to it.
 type App struct {
 	// Name is chosen by the client; see CheckName.
-	Name string `json:"name"`
+	Name string `json:"name" schema:"Name"`
 	AppSpec
 	AppStatus `body:"-"`
 }
@@ -23,7 +23,7 @@ type App struct {
 // AppSpec is what a person declares of an app.
 type AppSpec struct {
 	// Description is free text of at most 1024 characters.
-	Description string `json:"description"`
+	Description string `json:"description" schema:"max=1024"`
 	// Enabled is whether nodes claim fires of the app, unless it is suspended. Runs in flight always finish.
 	Enabled bool `json:"enabled"`
 	// Retention is how long the app's runs, attempts and misfires are kept, from MinRetention to
@@ -199,10 +199,11 @@ func (b AppBefore) checkName(name string) error {
 // attempts fail with class bounds, or pass over the endpoints that are outside; the others go on.
 type Breaks struct {
 	// Count is how many jobs there are, and Jobs are the first of them by name, at most MaxBreaks.
-	Count int        `json:"count"`
-	Jobs  []BreakJob `json:"jobs"`
+	Count int `json:"count"`
+	// The first of them by name.
+	Jobs []BreakJob `json:"jobs" schema:"max=100"`
 	// Alerts are all alerts that are outside, by name: an app has MaxAlerts at most.
-	Alerts []BreakAlert `json:"alerts,omitempty"`
+	Alerts []BreakAlert `json:"alerts,omitempty" schema:"max=100"`
 }
 
 // MaxBreaks bounds Breaks.Jobs.
@@ -210,13 +211,13 @@ const MaxBreaks = 100
 
 // BreakJob is a job and what of it is outside the bounds, with JSON pointers in the job.
 type BreakJob struct {
-	Job      string          `json:"job"`
+	Job      string          `json:"job" schema:"Name"`
 	Problems []input.Problem `json:"problems"`
 }
 
 // BreakAlert is an alert and what of it is outside the bounds, with JSON pointers in the alert.
 type BreakAlert struct {
-	Alert    string          `json:"alert"`
+	Alert    string          `json:"alert" schema:"Name"`
 	Problems []input.Problem `json:"problems"`
 }
 

@@ -20,15 +20,18 @@ type AuditEntry struct {
 	// ID is unique, and its order is that of the log.
 	ID string `json:"id"`
 	// Actor is the name of the token, "system" or "command line"; TokenID is the token's id, empty for the others.
-	Actor   string `json:"actor"`
+	Actor string `json:"actor"`
+	// The id of the token. Unlike a name, it is never used again.
 	TokenID string `json:"token_id,omitempty"`
 	// Address is that of the caller, and RequestID the id of the request; empty if there was none.
-	Address   string `json:"address,omitempty"`
+	Address string `json:"address,omitempty"`
+	// The X-Request-Id of the request.
 	RequestID string `json:"request_id,omitempty"`
 	// Action is what was done, such as put, delete or pause.
 	Action string `json:"action"`
 	// App is empty for what belongs to none. Subject is kind and name of what was changed, such as "job nightly".
-	App     string `json:"app,omitempty"`
+	App string `json:"app,omitempty"`
+	// Kind and name of what was changed, such as job nightly.
 	Subject string `json:"subject"`
 	// Revision is that after the change; 0: the subject has none.
 	Revision int64 `json:"revision,omitempty"`
@@ -37,7 +40,8 @@ type AuditEntry struct {
 	// Before and After are the subject's definition before and after the change; nil: there was none, or it is none that
 	// has a definition. Of one larger than MaxAuditDefinition they hold the beginning, and say so.
 	Before json.RawMessage `json:"before,omitempty"`
-	After  json.RawMessage `json:"after,omitempty"`
+	// The definition after the change; left out if there is none.
+	After json.RawMessage `json:"after,omitempty"`
 }
 
 // MaxAuditDefinition bounds AuditEntry.Before and After, in bytes.

@@ -22,23 +22,23 @@ import (
 // receivers see the event ids that they would have seen.
 type Export struct {
 	// Format is ExportFormat.
-	Format int `json:"format"`
+	Format int `json:"format" schema:"required"`
 	// Installation is the id in the event ids of the app. It moves with the app.
-	Installation string `json:"installation"`
+	Installation string `json:"installation" schema:"required"`
 	// Salt is that of the app, with which the ids of its runs stay the same. Exports of older versions have none.
 	Salt       run.Salt              `json:"salt,omitempty"`
-	ExportedAt time.Time             `json:"exported_at"`
-	App        App                   `json:"app"`
-	Calendars  []dispatcher.Calendar `json:"calendars"`
+	ExportedAt time.Time             `json:"exported_at" schema:"required"`
+	App        App                   `json:"app" schema:"required"`
+	Calendars  []dispatcher.Calendar `json:"calendars" schema:"required"`
 	// Groups come without the endpoints that registered themselves, which register again, and without values of secrets.
-	Groups []target.EndpointGroup `json:"groups"`
+	Groups []target.EndpointGroup `json:"groups" schema:"required"`
 	// Alerts come without values of secrets, and without what holds.
-	Alerts []alert.Alert `json:"alerts"`
-	Jobs   []ExportedJob `json:"jobs"`
+	Alerts []alert.Alert `json:"alerts" schema:"required"`
+	Jobs   []ExportedJob `json:"jobs" schema:"required"`
 	// Pauses are those of the app. Elsewhere, they are of the import, and those whose time is over then are left out.
-	Pauses []dispatcher.AppPauseRequest `json:"pauses,omitempty"`
+	Pauses []dispatcher.AppPauseRequest `json:"pauses,omitempty" schema:"max=100"`
 	// Waiting are the runs that have yet to begin, or to begin their next attempt. They move with the app.
-	Waiting []ExportedRun `json:"waiting_runs"`
+	Waiting []ExportedRun `json:"waiting_runs" schema:"required"`
 }
 
 // ExportFormat is the version of Export.
@@ -47,20 +47,20 @@ const ExportFormat = 1
 // ExportedJob is a job, and what moves of it.
 type ExportedJob struct {
 	// Job is the definition, as a PUT of the job takes it. Values of secrets are left out.
-	Job dispatcher.Job `json:"job"`
+	Job dispatcher.Job `json:"job" schema:"required"`
 	// Revision and Paused are those of the job.
-	Revision int64 `json:"revision"`
-	Paused   bool  `json:"paused"`
+	Revision int64 `json:"revision" schema:"required,max=4503599627370496,min=0"`
+	Paused   bool  `json:"paused" schema:"required"`
 	// PauseReason is why the job is paused, and PausedUntil until when. Elsewhere, the pause is that of the import.
-	PauseReason string     `json:"pause_reason,omitempty"`
+	PauseReason string     `json:"pause_reason,omitempty" schema:"max=1024"`
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
 	// Origin is the name that the event ids and the fire times of H and of jitter are derived from, if it is not that of the
 	// job, which was renamed. It may end in "~2" and so on.
-	Origin string `json:"origin,omitempty"`
+	Origin string `json:"origin,omitempty" schema:"Origin"`
 	// CarriedState is what the next run of the job gets from the one before; absent: nothing. Elsewhere, the import sets it.
 	CarriedState json.RawMessage `json:"carried_state,omitempty"`
 	// Triggers say where each trigger of the job stands.
-	Triggers map[string]dispatcher.ExportedTrigger `json:"triggers"`
+	Triggers map[string]dispatcher.ExportedTrigger `json:"triggers" schema:"required"`
 }
 
 // Runnable returns the jobs of the export with their revisions, and the jobs that deliver what follows them and the
@@ -331,20 +331,21 @@ func (e Export) Counts() target.ImportCounts {
 
 // ExportedRun is a run that waits: it is queued, or retrying.
 type ExportedRun struct {
-	Job string `json:"job"`
+	Job string `json:"job" schema:"JobOrDelivery,required"`
 	// Trigger is empty for a manual run.
 	Trigger     string    `json:"trigger,omitempty"`
-	Kind        run.Kind  `json:"kind"`
-	ScheduledAt time.Time `json:"scheduled_at"`
-	State       run.State `json:"state"`
+	Kind        run.Kind  `json:"kind" schema:"required"`
+	ScheduledAt time.Time `json:"scheduled_at" schema:"required"`
+	State       run.State `json:"state" schema:"required,enum=queued|retrying"`
 	// Attempt is the number of the latest attempt, from 0 to MostRunAttempts; Failures are at most as many.
-	Attempt       int        `json:"attempt"`
-	Failures      int        `json:"failures,omitempty"`
+	Attempt int `json:"attempt" schema:"required,max=1000000,min=0"`
+	// At most attempt.
+	Failures      int        `json:"failures,omitempty" schema:"min=0"`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	RetryUntil    *time.Time `json:"retry_until,omitempty"`
 	// Run is the id of a run that follows another one or delivers the notification of an alert; empty for other runs. It is
 	// the one that Input determines; see Proven.
-	Run string `json:"run,omitempty"`
+	Run string `json:"run,omitempty" schema:"RunID"`
 	// Input is what the run was given, nil if it was given nothing.
 	Input *run.Input `json:"input,omitempty"`
 }

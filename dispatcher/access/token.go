@@ -18,7 +18,7 @@ type APIToken struct {
 	// ID is drawn at random, and never used again: the audit log names it.
 	ID string `json:"id" body:"-"`
 	// Name is chosen by its creator; see CheckName. It may be used again after the token was revoked.
-	Name string `json:"name"`
+	Name string `json:"name" schema:"Name"`
 	// Hash is the SHA-256 of the token.
 	Hash [32]byte `json:"-"`
 	TokenSpec
@@ -28,11 +28,11 @@ type APIToken struct {
 // TokenSpec is what the creator of a token chooses.
 type TokenSpec struct {
 	// Description is free text of at most 1024 characters.
-	Description string `json:"description"`
+	Description string `json:"description" schema:"max=1024"`
 	// Scopes are what the token allows; at least one.
-	Scopes []Scope `json:"scopes"`
+	Scopes []Scope `json:"scopes" schema:"required,min=1"`
 	// Apps are the apps that the token is bound to; nil: none, so that it works for all of them, and for what belongs to none.
-	Apps []string `json:"apps,omitzero"`
+	Apps []string `json:"apps,omitzero" schema:"Name,max=100"`
 	// ExpiresAt is when the token ceases to work; nil: never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }

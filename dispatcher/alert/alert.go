@@ -20,9 +20,10 @@ import (
 // It selects jobs by name, by label, or both. One that selects nothing is a default of its app: it applies to the jobs that no
 // other alert selects. A job may have several alerts.
 type Alert struct {
-	// App and Name identify the alert; they are chosen by the client and cannot change.
-	App  string `json:"app"`
-	Name string `json:"name"`
+	// App and Name identify the alert; they are chosen by the client and cannot change. In a body they
+	// are optional, and equal to those in the path.
+	App  string `json:"app" schema:"Name"`
+	Name string `json:"name" schema:"Name"`
 	Spec
 	Status `body:"-"`
 }
@@ -30,10 +31,10 @@ type Alert struct {
 // Spec is what a person declares of an alert.
 type Spec struct {
 	// Description is free text of at most 1024 characters; notifications have it.
-	Description string `json:"description"`
+	Description string `json:"description" schema:"max=1024"`
 	// Jobs are names of jobs, at most MaxAlertJobs. A job of that name need not exist. nil: the alert names none. An empty list
 	// needs Labels: without them it would select no job, while a missing one makes the alert a default of the app.
-	Jobs []string `json:"jobs,omitzero"`
+	Jobs []string `json:"jobs,omitzero" schema:"Name,max=1000"`
 	// Labels select the jobs that have all of them, in addition to Jobs.
 	Labels input.Labels `json:"labels,omitempty"`
 	AlertConditionsOf
@@ -41,9 +42,9 @@ type Spec struct {
 	Recovery bool `json:"recovery"`
 	// Mutes are times in which transitions are recorded and nobody is notified; at most MaxAlertMutes. What still holds when
 	// they end is notified then.
-	Mutes []MuteWindow `json:"mutes,omitempty"`
+	Mutes []MuteWindow `json:"mutes,omitempty" schema:"max=20"`
 	// Destination is what gets the notifications.
-	Destination target.AlertDestination `json:"destination"`
+	Destination target.AlertDestination `json:"destination" schema:"required"`
 	// Retry says when a notification is sent again that could not be delivered. The zero value stands for a day of attempts,
 	// 15 minutes apart in the end.
 	Retry run.Retry `json:"retry,omitzero"`
@@ -84,9 +85,9 @@ type AlertConditionsOf struct {
 // Failures is when failures of a job are told.
 type Failures struct {
 	// After is how many runs in a row fail before the condition holds, 1 to MaxAlertFailures; 0 means 1.
-	After int `json:"after,omitempty"`
+	After int `json:"after,omitempty" schema:"max=1000,min=1"`
 	// RepeatEvery notifies again after so many further failures; 0: never.
-	RepeatEvery int `json:"repeat_every,omitempty"`
+	RepeatEvery int `json:"repeat_every,omitempty" schema:"max=1000,min=0"`
 }
 
 // MuteWindow is a time in which an alert notifies nobody: one that comes again and again, by Schedule and Duration, or
@@ -94,9 +95,11 @@ type Failures struct {
 type MuteWindow struct {
 	// Schedule says when the window begins, as the expression of a trigger does; Duration is how long it lasts, and Timezone
 	// the zone of Schedule, UTC if it is empty.
-	Schedule string         `json:"schedule,omitempty"`
+	Schedule string `json:"schedule,omitempty"`
+	// How long it lasts, 1m to 744h.
 	Duration input.Duration `json:"duration,omitempty"`
-	Timezone string         `json:"timezone,omitempty"`
+	// IANA time zone of schedule; default UTC.
+	Timezone string `json:"timezone,omitempty"`
 	// From and To bound a window that comes once; To is after From.
 	From *time.Time `json:"from,omitempty"`
 	To   *time.Time `json:"to,omitempty"`
@@ -107,7 +110,7 @@ type Mute struct {
 	// Until is when it ends; nil: when somebody unmutes the alert.
 	Until *time.Time `json:"until,omitempty"`
 	// Reason is free text of at most 1024 characters.
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" schema:"max=1024"`
 	// By is the actor that the audit log names, and At when it was muted. Read-only.
 	By string     `json:"by,omitempty" body:"-"`
 	At *time.Time `json:"at,omitempty" body:"-"`

@@ -23,9 +23,10 @@ type State struct {
 	Count int `json:"count"`
 	// Run, Class and Error are those of the latest run that the condition was met by; empty: none. For an objective, Error says
 	// how fast the error budget burned.
-	Run   string    `json:"run,omitempty"`
+	Run   string    `json:"run,omitempty" schema:"RunID"`
 	Class run.Class `json:"class,omitempty"`
-	Error string    `json:"error,omitempty"`
+	// Of the latest run that the condition was met by; for objective, how fast the error budget burned.
+	Error string `json:"error,omitempty"`
 	// Sequence counts the transitions.
 	Sequence int64 `json:"sequence"`
 	// Acknowledged is who knows of it; nil: nobody said so.
@@ -48,7 +49,7 @@ type AcknowledgedAlert struct {
 // Delivery is what became of a notification.
 type Delivery struct {
 	// Run is the id of the run that delivers it.
-	Run        string                 `json:"run"`
+	Run        string                 `json:"run" schema:"RunID"`
 	Transition target.AlertTransition `json:"transition"`
 	At         time.Time              `json:"at"`
 	// State is that of the run; empty: its history was removed. Failed, timed_out and lost: nobody was told. Class and Error say why.
@@ -59,13 +60,13 @@ type Delivery struct {
 
 // Acknowledgement is a request to acknowledge, by its body.
 type Acknowledgement struct {
-	Job string `json:"job"`
+	Job string `json:"job" schema:"Name,required"`
 	// Condition is the one that holds; empty: all of the alert that hold for the job.
 	Condition target.AlertCondition `json:"condition,omitempty"`
 	// Until is when it ends, in the future; nil: when the condition does.
 	Until *time.Time `json:"until,omitempty"`
 	// Reason is free text of at most 1024 characters.
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" schema:"max=1024"`
 }
 
 // Validate returns everything wrong with a, as Problems, or nil.
@@ -99,13 +100,15 @@ type Event struct {
 	Sequence   int64                  `json:"sequence"`
 	Count      int                    `json:"count,omitempty"`
 	// Run, Class and Error are those of the run that caused it; empty: none did. For an objective, Error is as in State.
-	Run   string    `json:"run,omitempty"`
+	Run   string    `json:"run,omitempty" schema:"RunID"`
 	Class run.Class `json:"class,omitempty"`
 	Error string    `json:"error,omitempty"`
 	// Notified is whether it was notified at once; if not, Kept says why: muted, acknowledged, recovery, or not_told, for the end of
 	// something that nobody was told of.
 	Notified bool `json:"notified"`
-	Kept     Kept `json:"kept,omitempty"`
+	// Why it was not: the alert was muted, somebody had acknowledged, it does not tell of recoveries, or it
+	// ended before anybody was told that it began.
+	Kept Kept `json:"kept,omitempty"`
 	// By and Reason are as those of AlertNotification.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`

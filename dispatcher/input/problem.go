@@ -12,7 +12,7 @@ type Problem struct {
 	// Path is a JSON pointer (RFC 6901) to the wrong value; empty means the input as a whole.
 	Path string `json:"path"`
 	// Code is one of Codes.
-	Code string `json:"code"`
+	Code string `json:"code" schema:"Code"`
 	// Message names the value, the rule and the way out. It never holds a secret.
 	Message string `json:"message"`
 }

@@ -22,10 +22,11 @@ type BackfillSpec struct {
 	// Trigger is the only trigger whose instants are run; empty: those of all triggers of the job.
 	Trigger string `json:"trigger,omitempty"`
 	// From and To bound the instants, both inclusive. To is not in the future.
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	From time.Time `json:"from" schema:"required"`
+	// The last instant, inclusive. It is not in the future. The range holds at most 500,000 instants.
+	To time.Time `json:"to" schema:"required"`
 	// Concurrency is how many runs of the backfill are under way at once, at most.
-	Concurrency int `json:"concurrency"`
+	Concurrency int `json:"concurrency" schema:"max=1000,min=1"`
 	// Order is in which order the instants are run.
 	Order BackfillOrder `json:"order"`
 	// Pace is the shortest time between two runs that are queued, on average; 0: as fast as runs end.
@@ -35,7 +36,7 @@ type BackfillSpec struct {
 	// Payload takes the place of the job's payload; nil: the runs have that of the job.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Reason is shown with the backfill; free text of at most 1024 characters.
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" schema:"max=1024"`
 }
 
 // BackfillOrder is the order of the runs of a backfill.
@@ -137,12 +138,14 @@ type Backfill struct {
 	App string `json:"app"`
 	Job string `json:"job"`
 	BackfillSpec
+	// cancelled and complete are final.
 	State BackfillState `json:"state"`
 	// Error says why a backfill was cancelled that no operator cancelled, or why one is complete whose Queued plus Skipped is not
 	// Total.
 	Error string `json:"error,omitempty"`
 	dispatcher.StepRetries
 	BackfillProgress
+	// The name of a token, or another actor of the audit log.
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
@@ -151,14 +154,20 @@ type Backfill struct {
 // BackfillProgress counts the instants of a backfill. Total is Queued plus Skipped plus those that it has not reached. Queued is
 // Running plus Succeeded plus Failed plus Cancelled.
 type BackfillProgress struct {
+	// How many instants the range holds, as counted when the backfill began. Once it is complete, queued and
+	// skipped together.
 	Total int `json:"total"`
 	// Queued are the instants of which a run was queued, and Skipped those left out because of Existing.
-	Queued  int `json:"queued"`
+	Queued int `json:"queued"`
+	// Instants that were left out because of existing.
 	Skipped int `json:"skipped"`
 	// Running are the runs that have not ended. The others are counted as they ended first: a retry by hand changes nothing.
-	Running   int `json:"running"`
+	Running int `json:"running"`
+	// Each run counts as it ended first: a retry by hand changes nothing.
 	Succeeded int `json:"succeeded"`
-	Failed    int `json:"failed"`
+	// Runs that failed, timed out or were lost.
+	Failed int `json:"failed"`
+	// Runs that were cancelled, skipped or superseded.
 	Cancelled int `json:"cancelled"`
 	// ReachedAt is the latest instant in the order of the backfill that was looked at, nil before the first.
 	ReachedAt *time.Time `json:"reached_at,omitempty"`
@@ -167,9 +176,11 @@ type BackfillProgress struct {
 // BackfillCount is the response to a request with DryRun.
 type BackfillCount struct {
 	// Total counts the instants of the range. First and Last are nil if there is none.
-	Total int        `json:"total"`
+	Total int `json:"total"`
+	// Absent if the range holds none.
 	First *time.Time `json:"first,omitempty"`
-	Last  *time.Time `json:"last,omitempty"`
+	// Absent if the range holds none.
+	Last *time.Time `json:"last,omitempty"`
 	// Skipped are those of them that would be left out now because of Existing.
 	Skipped int `json:"skipped"`
 }

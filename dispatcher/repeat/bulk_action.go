@@ -14,10 +14,12 @@ import (
 
 // BulkSpec is what a bulk action does: one thing to all jobs, or to all runs, of an app that a filter selects.
 type BulkSpec struct {
-	Action BulkVerb   `json:"action"`
+	// What is done to each job or run. resume_jobs ends pauses of whole jobs. retry_runs retries dead
+	// letters.
+	Action BulkVerb   `json:"action" schema:"required"`
 	Filter BulkFilter `json:"filter"`
 	// Reason is shown with the action, and with the pauses that it makes; free text of at most 1024 characters.
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" schema:"max=1024"`
 }
 
 // BulkVerb is what a bulk action does to each job or run.
@@ -49,19 +51,26 @@ func (v BulkVerb) Scope() access.Scope {
 // BulkFilter selects jobs or runs of an app. Empty fields select all. Actions on jobs know Name, Host, Labels, State and
 // Result, as JobQuery has them; actions on runs know Job, Class, State, From and To, as lists of runs have them.
 type BulkFilter struct {
-	Name   string       `json:"name,omitempty"`
-	Host   string       `json:"host,omitempty"`
+	// A part of the name of jobs. Only for actions on jobs, as host, labels and result.
+	Name string `json:"name,omitempty"`
+	// The host of a webhook, or the name of a function, group, queue or topic, as in the list of jobs.
+	Host string `json:"host,omitempty"`
+	// All labels that a job must have.
 	Labels input.Labels `json:"labels,omitempty"`
-	Result run.State    `json:"result,omitempty"`
+	// The state of the latest run of a job that is over.
+	Result run.State `json:"result,omitempty"`
 
 	// State is the roll-up of jobs, or the state of runs. The runs that are cancelled must have one.
 	State string `json:"state,omitempty"`
 
-	Job   string    `json:"job,omitempty"`
+	// The job of runs. Only for actions on runs, as from and to.
+	Job string `json:"job,omitempty"`
+	// How runs failed. Only for retry_runs.
 	Class run.Class `json:"class,omitempty"`
 	// From and To bound the scheduled time of runs, both inclusive.
 	From time.Time `json:"from,omitzero"`
-	To   time.Time `json:"to,omitzero"`
+	// Upper bound of the scheduled time of runs, inclusive.
+	To time.Time `json:"to,omitzero"`
 }
 
 // Jobs is the filter of an action on the jobs of an app.
@@ -95,7 +104,7 @@ type BulkRequest struct {
 	DryRun bool `json:"dry_run,omitempty"`
 	// Expected is the total that a dry run told and that somebody has agreed to: the action is refused with CodeStateConflict if the
 	// filter selects another number by now. nil: any number is right.
-	Expected *int `json:"expected,omitempty"`
+	Expected *int `json:"expected,omitempty" schema:"min=0"`
 }
 
 // Agreed returns an error wrapping ErrConflict if the filter selects another number than was agreed to.
@@ -198,10 +207,13 @@ type BulkAction struct {
 	BulkCount
 	// Done are the jobs or runs to which it was done. Skipped are those that were so already or changed meanwhile, and Problem
 	// says why the latest that was refused was.
-	Done    int    `json:"done"`
-	Skipped int    `json:"skipped"`
+	Done int `json:"done"`
+	// How many were so already, changed meanwhile, or were refused.
+	Skipped int `json:"skipped"`
+	// Why the latest that was refused was.
 	Problem string `json:"problem,omitempty"`
 
+	// The actor that the audit log names.
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
@@ -209,6 +221,7 @@ type BulkAction struct {
 
 // BulkCount is how much a filter selects.
 type BulkCount struct {
+	// How many jobs or runs the filter selects, as counted at the beginning; at most 10,000.
 	Total int `json:"total"`
 	// More tells that there was more than MostBulkCounted.
 	More bool `json:"more,omitempty"`

@@ -26,16 +26,18 @@ const (
 // select all.
 type DeadLetterReplay struct {
 	// Job is the name of a job, or of a delivery, such as NAME.on_failure.
-	Job   string    `json:"job,omitempty"`
+	Job   string    `json:"job,omitempty" schema:"JobOrDelivery"`
 	Class run.Class `json:"class,omitempty"`
 	State run.State `json:"state,omitempty"`
 	// From and To bound the scheduled time, both inclusive.
 	From time.Time `json:"from,omitzero"`
-	To   time.Time `json:"to,omitzero"`
+	// Only scheduled times up to here, inclusive.
+	To time.Time `json:"to,omitzero"`
 	// DryRun counts what would be replayed, and replays nothing.
 	DryRun bool `json:"dry_run,omitempty"`
 	// Limit is how many runs this request replays at most, and Cursor where it goes on: Replayed.Next of the one before.
-	Limit  int    `json:"limit,omitempty"`
+	Limit int `json:"limit,omitempty" schema:"max=1000,min=1"`
+	// The value of next in the previous response.
 	Cursor string `json:"cursor,omitempty"`
 }
 
@@ -102,6 +104,7 @@ type DeadLetterQuery struct {
 
 // DeadLetterCount is how many dead letters there are.
 type DeadLetterCount struct {
+	// How many there are, at most 10000.
 	Count int `json:"count"`
 	// More tells that there are more than were counted.
 	More bool `json:"more"`
@@ -111,7 +114,8 @@ type DeadLetterCount struct {
 type Replayed struct {
 	// Replayed are the runs that were queued again. Skipped were found, and retried or removed by somebody else meanwhile.
 	Replayed int `json:"replayed"`
-	Skipped  int `json:"skipped"`
+	// How many were retried or removed by somebody else meanwhile.
+	Skipped int `json:"skipped"`
 	// Next is the cursor for the next call; empty: all had their turn or, with Stopped, none.
 	Next string `json:"next,omitempty"`
 	// Stopped says why the call ended early, such as a quota that is used up; nil: it did not. The next call goes on at Next.

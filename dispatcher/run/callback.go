@@ -56,13 +56,14 @@ type CallbackState struct {
 	// HeartbeatAt is when the latest heartbeat came, nil if none did.
 	HeartbeatAt *time.Time `json:"heartbeat_at,omitempty"`
 	// Progress and Percent, 0 to 100, are what the latest heartbeat that said so said of the progress of the work.
-	Progress string `json:"progress,omitempty"`
-	Percent  *int   `json:"percent,omitempty"`
+	Progress string `json:"progress,omitempty" schema:"max=1024"`
+	// What the latest heartbeat with a number said.
+	Percent *int `json:"percent,omitempty" schema:"max=100,min=0"`
 }
 
 // CallbackReply is what a callback learns of the run.
 type CallbackReply struct {
-	Run   string `json:"run"`
+	Run   string `json:"run" schema:"RunID"`
 	State State  `json:"state"`
 	// Attempt is the one that the callback was of.
 	Attempt int `json:"attempt"`

@@ -27,13 +27,14 @@ const HeaderState = "Carillon-State"
 // CarriedState is the state of a job.
 type CarriedState struct {
 	// State is the value; null: there is none.
-	State json.RawMessage `json:"state"`
+	State json.RawMessage `json:"state" schema:"required"`
 	// Revision counts the changes; it is the ETag. 0: there was none yet.
 	Revision int64 `json:"revision" body:"-"`
 	// UpdatedAt is when it was written, nil if it never was.
 	UpdatedAt *time.Time `json:"updated_at,omitempty" body:"-"`
 	// Run is the run that returned it; empty: an operator set or cleared it, who is SetBy.
-	Run   string `json:"run,omitempty" body:"-"`
+	Run string `json:"run,omitempty" body:"-"`
+	// Who set or cleared it; left out if a run returned it.
 	SetBy string `json:"set_by,omitempty" body:"-"`
 	// DiscardedRun is the latest run whose state was discarded, because an operator had set or cleared the state since that
 	// run began; empty: none since a run last wrote it.

@@ -33,7 +33,7 @@ func (e FollowEvent) Mask() FollowMask { return 1 << max(slices.Index(FollowEven
 
 // Ref is a run that followed another one.
 type Ref struct {
-	Run string `json:"run"`
+	Run string `json:"run" schema:"RunID"`
 	App string `json:"app"`
 	// Job is the name of the job; a delivery to a target has that of the job that it belongs to, a dot and On.
 	Job   string      `json:"job"`

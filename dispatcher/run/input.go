@@ -18,7 +18,7 @@ type Input struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Missed is the id that the first of the missed fires would have as a run, if the run follows missed fires; empty: it
 	// follows none.
-	Missed string `json:"missed,omitempty"`
+	Missed string `json:"missed,omitempty" schema:"RunID"`
 	// Traceparent is the trace context of the request that asked for the run, for its latest retry, or for the backfill or bulk
 	// action that it is part of; empty: it had none. No target gets it.
 	Traceparent string `json:"traceparent,omitempty"`
@@ -37,18 +37,21 @@ type Cause struct {
 	// Backfill is the id of the backfill that the run is part of, and Range what it covers. A run that follows one of a
 	// backfill, or a follower of one, names the backfill too, without the range.
 	Backfill string `json:"backfill,omitempty"`
-	Range    *Range `json:"range,omitempty"`
+	// What the backfill covers, both ends inclusive.
+	Range *Range `json:"range,omitempty"`
 	// Run is the id of the run that this one follows, and On what happened to it, as a FollowEvent. Run is empty for missed
 	// fires that no run caught up.
-	Run string `json:"run,omitempty"`
-	On  string `json:"on,omitempty"`
+	Run string `json:"run,omitempty" schema:"RunID"`
+	// What happened to that run. For fires that were missed, run is left out if none caught them up.
+	On string `json:"on,omitempty" schema:"FollowEvent"`
 	// State, Class and Error are how the run that this one follows ended.
 	State State  `json:"state,omitempty"`
 	Class Class  `json:"class,omitempty"`
 	Error string `json:"error,omitempty"`
 	// Depth is how many runs come before the run in its chain: 1 for one that follows a run that follows none. MayFollow is how
 	// many runs may follow it, directly and through others; see Quotas.ChainRuns. Both are 0 for runs that follow none.
-	Depth     int `json:"depth,omitempty"`
+	Depth int `json:"depth,omitempty"`
+	// How many runs may follow this one of a chain, directly and through others; left out for none.
 	MayFollow int `json:"may_follow,omitempty"`
 	// Alert is the name of the alert of which the run delivers a notification.
 	Alert string `json:"alert,omitempty"`
@@ -59,8 +62,8 @@ func (c *Cause) OfBackfill() bool { return c != nil && c.Backfill != "" }
 
 // Range is a span of instants, both ends inclusive.
 type Range struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	From time.Time `json:"from" schema:"required"`
+	To   time.Time `json:"to" schema:"required"`
 }
 
 // Encode returns the input as databases store it, or what of its payload cannot be stored.

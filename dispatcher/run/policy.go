@@ -31,7 +31,7 @@ var ConcurrencyPolicies = []ConcurrencyPolicy{ConcurrencyAllow, ConcurrencyForbi
 type Retry struct {
 	// MaxAttempts is how many attempts may fail, including the first: 1 to MostAttempts. Attempts
 	// that were lost with their node, or throttled by the target, do not count.
-	MaxAttempts int `json:"max_attempts"`
+	MaxAttempts int `json:"max_attempts" schema:"max=100,min=1"`
 	// Base bounds the wait before the second attempt; the bound doubles for each further one. Each
 	// wait is drawn evenly between zero and its bound (full jitter).
 	Base input.Duration `json:"base"`
@@ -39,7 +39,7 @@ type Retry struct {
 	Cap input.Duration `json:"cap"`
 	// Delays are the waits, to the millisecond, in place of Base and its doubling; the last one
 	// repeats. There are fewer than MaxAttempts.
-	Delays []input.Duration `json:"delays,omitempty"`
+	Delays []input.Duration `json:"delays,omitempty" schema:"Duration,max=99"`
 	// MaxAge is the time after the first attempt began, or was deferred, in which a run may be attempted. A run
 	// that was only deferred until then is attempted once more.
 	MaxAge input.Duration `json:"max_age"`

@@ -13,10 +13,11 @@ import (
 // Run is the execution of one fire, or of a request to run a job by hand.
 type Run struct {
 	// ID is the run's key as text; see Key.String.
-	ID string `json:"id"`
+	ID string `json:"id" schema:"RunID"`
 	// App, Job and Trigger are names; Trigger is empty for a run that belongs to none, such as a manual one.
-	App     string `json:"app"`
-	Job     string `json:"job"`
+	App string `json:"app"`
+	Job string `json:"job"`
+	// Empty for a run that belongs to no trigger, such as a manual one.
 	Trigger string `json:"trigger"`
 	// Kind says what asked for the run.
 	Kind Kind `json:"kind"`
@@ -59,11 +60,11 @@ type Run struct {
 	Class Class `json:"class,omitempty"`
 	// Error is the failure in words, or why the run was cancelled or skipped, of at most 1024
 	// characters.
-	Error string `json:"error,omitempty"`
+	Error string `json:"error,omitempty" schema:"max=1024"`
 	// Missed are the fires that a catch-up run stands for, nil for other runs.
 	Missed *MissedRange `json:"missed,omitempty"`
 	// Parent is the run that a shard is part of, and Shard which part it is; empty and nil for other runs.
-	Parent string `json:"parent,omitempty"`
+	Parent string `json:"parent,omitempty" schema:"RunID"`
 	Shard  *Shard `json:"shard,omitempty"`
 	// Shards counts the shards of a broadcast, nil for other runs. It is set when a single run is read.
 	Shards *ShardCounts `json:"shards,omitempty"`
@@ -304,7 +305,7 @@ type Response struct {
 	// MessageID is the id that a queue or topic gave the message.
 	MessageID string `json:"message_id,omitempty"`
 	// Headers are a selection of the response's headers.
-	Headers map[string]string `json:"headers,omitempty"`
+	Headers map[string]string `json:"headers,omitempty" schema:"each_max=1024"`
 	// Body is its beginning, at most 64 KiB; invalid UTF-8 is replaced.
 	Body string `json:"body,omitempty"`
 	// BodyTruncated tells that the body was longer.
@@ -318,12 +319,13 @@ type Response struct {
 	// LogTail is the end of the function's log, with everything masked that looks like a secret.
 	LogTail string `json:"log_tail,omitempty"`
 	// CallbackResult is the message with which the target completed the run by its callback.
-	CallbackResult string `json:"callback_result,omitempty"`
+	CallbackResult string `json:"callback_result,omitempty" schema:"max=1024"`
 	// State is what the target returned as the state of the job; StateProblem says why a state that it returned was not
 	// stored.
-	State        json.RawMessage `json:"state,omitempty"`
-	StateProblem string          `json:"state_problem,omitempty"`
-	Phases       Phases          `json:"phases,omitzero"`
+	State json.RawMessage `json:"state,omitempty"`
+	// Why a state that the target returned was not stored.
+	StateProblem string `json:"state_problem,omitempty"`
+	Phases       Phases `json:"phases,omitzero"`
 }
 
 // Phases are how long the parts of an attempt took. 0 means that the part did not happen, as on a
@@ -334,14 +336,18 @@ type Phases struct {
 	TLS     input.Duration `json:"tls,omitempty"`
 	// FirstByte and LastByte of the response are measured from the start of the attempt.
 	FirstByte input.Duration `json:"first_byte,omitempty"`
-	LastByte  input.Duration `json:"last_byte,omitempty"`
+	// Counted from the attempt's start.
+	LastByte input.Duration `json:"last_byte,omitempty"`
 }
 
 // MissedRange is a range of missed instants, both ends inclusive.
 type MissedRange struct {
-	From  time.Time `json:"from"`
-	To    time.Time `json:"to"`
-	Count int       `json:"count"`
+	// The first missed scheduled time.
+	From time.Time `json:"from"`
+	// The last missed scheduled time.
+	To time.Time `json:"to"`
+	// Number of missed fires; 10000 means at least that many.
+	Count int `json:"count"`
 }
 
 // Repeatable reports whether another attempt may succeed. Of the statuses 4xx only those about timing

@@ -13,7 +13,7 @@ type Shard struct {
 	// Total is how many shards the broadcast has.
 	Total int `json:"total"`
 	// Endpoint is the id of the endpoint for which the shard was made. Another one gets the shard if that is gone.
-	Endpoint string `json:"endpoint,omitempty"`
+	Endpoint string `json:"endpoint,omitempty" schema:"Name"`
 }
 
 // ShardCounts are the shards of a parent, by what has become of them.
@@ -22,7 +22,8 @@ type ShardCounts struct {
 	Succeeded int `json:"succeeded"`
 	// Superseded are those that their endpoints refused as stale, and Failed those that have ended in another way.
 	Superseded int `json:"superseded"`
-	Failed     int `json:"failed"`
+	// Those that have ended in another way.
+	Failed int `json:"failed"`
 	// Live are those that have not ended.
 	Live int `json:"live"`
 }

@@ -27,21 +27,22 @@ type CalendarRule struct {
 	Only bool `json:"only,omitempty"`
 	// Dates are days: 2026-12-25, every year 12-25, or from/to, both inclusive:
 	// 2026-12-24/2027-01-02 or 12-24/01-02.
-	Dates []string `json:"dates,omitempty"`
+	Dates []string `json:"dates,omitempty" schema:"max=1000"`
 	// Weekdays are MON, TUE, WED, THU, FRI, SAT and SUN, and ranges such as MON-FRI.
 	Weekdays []string `json:"weekdays,omitempty"`
 	// DaysOfMonth are 1 to 31.
-	DaysOfMonth []int `json:"days_of_month,omitempty"`
+	DaysOfMonth []int `json:"days_of_month,omitempty" schema:"each_max=31,each_min=1"`
 	// From (inclusive) and To (exclusive) are times of day such as 22:00 and 06:00. The span
 	// crosses midnight if To is not after From. An empty one means midnight.
 	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"`
+	// Time of day such as 06:00, exclusive. If it is not after from, the period passes midnight.
+	To string `json:"to,omitempty"`
 	// Expression is a cron expression of dialect unix or quartz; it matches the second
 	// from each of its local times.
-	Expression string `json:"expression,omitempty"`
+	Expression string `json:"expression,omitempty" schema:"max=256"`
 	// ICalendar is iCalendar text (RFC 5545). Of its VEVENTs, DTSTART, DTEND (exclusive) and
 	// RRULE:FREQ=YEARLY are read. Events must be whole days.
-	ICalendar string `json:"icalendar,omitempty"`
+	ICalendar string `json:"icalendar,omitempty" schema:"max=65536"`
 }
 
 // Bounds of one calendar as it is written.

@@ -269,9 +269,10 @@ func (b Bounds) CheckDestination(app string, d AlertDestination) error {
 // subject, the notification as JSON, and attributes that subscribers can filter by.
 type AlertTopic struct {
 	// TopicARN, AssumeRole and Timeout are as those of SNS. The messages of an alert are a group of a FIFO topic.
-	TopicARN   string         `json:"topic_arn"`
-	AssumeRole *AssumeRole    `json:"assume_role,omitempty"`
-	Timeout    input.Duration `json:"timeout,omitempty"`
+	TopicARN   string      `json:"topic_arn" schema:"required"`
+	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
+	// Limit of one attempt, 100ms to 24h.
+	Timeout input.Duration `json:"timeout,omitempty"`
 }
 
 // SetDefaults gives a decoded topic the values of fields that its JSON leaves out.

@@ -22,36 +22,37 @@ type Auth struct {
 // BasicAuth is a name and a password (RFC 7617).
 type BasicAuth struct {
 	// Username is at most 256 characters, none of them a colon.
-	Username string `json:"username"`
-	Password Secret `json:"password"`
+	Username string `json:"username" schema:"required,max=256"`
+	Password Secret `json:"password" schema:"required"`
 }
 
 // BearerAuth is a token in Authorization (RFC 6750).
 type BearerAuth struct {
-	Token Secret `json:"token"`
+	Token Secret `json:"token" schema:"required"`
 }
 
 // APIKeyAuth is a key in a header or a query parameter.
 type APIKeyAuth struct {
 	// Header or Query names it; one of the two is set.
 	Header string `json:"header,omitempty"`
-	Query  string `json:"query,omitempty"`
-	Key    Secret `json:"key"`
+	// Name of the query parameter that carries the key, instead of a header.
+	Query string `json:"query,omitempty" schema:"max=128"`
+	Key   Secret `json:"key" schema:"required"`
 }
 
 // SigV4Auth signs requests with AWS Signature Version 4.
 type SigV4Auth struct {
 	// Service is "lambda" for function URLs, "execute-api" for API Gateway.
-	Service string `json:"service"`
-	Region  string `json:"region"`
+	Service string `json:"service" schema:"required"`
+	Region  string `json:"region" schema:"required"`
 	// Credentials sign; nil: the node's own, found as the AWS SDKs do.
 	Credentials *AWSCredentials `json:"credentials,omitempty"`
 }
 
 // AWSCredentials are an AWS access key.
 type AWSCredentials struct {
-	AccessKeyID     string  `json:"access_key_id"`
-	SecretAccessKey Secret  `json:"secret_access_key"`
+	AccessKeyID     string  `json:"access_key_id" schema:"required"`
+	SecretAccessKey Secret  `json:"secret_access_key" schema:"required"`
 	SessionToken    *Secret `json:"session_token,omitempty"`
 }
 

@@ -20,17 +20,17 @@ type Bounds struct {
 	// It is independent of App.Enabled, which the app's owner may change.
 	Suspended bool `json:"suspended"`
 	// SuspendedReason is shown to the app's owner; free text of at most 1024 characters.
-	SuspendedReason string `json:"suspended_reason"`
+	SuspendedReason string `json:"suspended_reason" schema:"max=1024"`
 	// Suspension says who suspended the app, and when. Read-only.
 	Suspension `body:"-"`
 	// Weight is how many turns the app gets for each turn of an app with weight 1 when fires of
 	// several apps wait for a node: 1 to MaxWeight; default 1.
-	Weight int `json:"weight"`
+	Weight int `json:"weight" schema:"default=1,max=100,min=0"`
 	// Quotas limit how much of the installation the app may use.
 	Quotas Quotas `json:"quotas"`
 	// Secrets are the references that jobs may use, each with * for any text, / included. One of a manager of secrets without
 	// key and version allows all of them. nil: those that DefaultSecrets returns, so none of a manager. Empty: none.
-	Secrets []string `json:"secrets"`
+	Secrets []string `json:"secrets" schema:"max=100"`
 	// Egress are the addresses that webhooks may call.
 	Egress EgressBounds `json:"egress"`
 	// Lambda are the functions and roles that jobs may use.
@@ -39,7 +39,7 @@ type Bounds struct {
 	SQS SQSBounds `json:"sqs"`
 	SNS SNSBounds `json:"sns"`
 	// SignAsNode are the services for which webhooks may sign requests with the AWS credentials of the node. Empty: none.
-	SignAsNode []SignatureBound `json:"sign_as_node"`
+	SignAsNode []SignatureBound `json:"sign_as_node" schema:"max=100"`
 
 	// Reserved are the beginnings of references that belong to other apps although the default of Secrets allows them:
 	// SECRET_A_B_KEY is of app a-b, not of app a. The store fills it in; it is empty if operators list Secrets.
@@ -57,38 +57,39 @@ type Suspension struct {
 // is added.
 type Quotas struct {
 	// Jobs are those declared at once, 1 to 1,000,000; default 10,000.
-	Jobs int `json:"jobs"`
+	Jobs int `json:"jobs" schema:"default=10000,max=1000000,min=0"`
 	// Triggers are those of all jobs of the app, 1 to 10,000,000; default 100,000.
-	Triggers int `json:"triggers"`
+	Triggers int `json:"triggers" schema:"default=100000,max=10000000,min=0"`
 	// WaitingRuns are the runs that wait for a node, a slot, a host, a callback or their next attempt, whatever asked for them,
 	// 1 to 10,000,000; default 100,000. Above it requests are refused, backfills wait,
 	// fires that would have to wait end, and what follows a run is set aside.
-	WaitingRuns int `json:"waiting_runs"`
+	WaitingRuns int `json:"waiting_runs" schema:"default=100000,max=10000000,min=0"`
 	// ChainRuns are those that may follow one run, directly and through others, shards included, 1 to 1,000,000; default 10,000.
 	// ChainDepth is how many of them may follow one after another, 1 to 1000; default 100.
-	ChainRuns  int `json:"chain_runs"`
-	ChainDepth int `json:"chain_depth"`
+	ChainRuns int `json:"chain_runs" schema:"default=10000,max=1000000,min=0"`
+	// Runs that may follow one after another.
+	ChainDepth int `json:"chain_depth" schema:"default=100,max=1000,min=0"`
 	// RequestsPerMinute are those to the API by tokens that are bound to apps, for each node, 1 to 1,000,000; default 6,000.
-	RequestsPerMinute int `json:"requests_per_minute"`
+	RequestsPerMinute int `json:"requests_per_minute" schema:"default=6000,max=1000000,min=0"`
 	// ManualRunsPerMinute are the requests to run or retry a job, 1 to 1,000,000; default 600.
-	ManualRunsPerMinute int `json:"manual_runs_per_minute"`
+	ManualRunsPerMinute int `json:"manual_runs_per_minute" schema:"default=600,max=1000000,min=0"`
 	// BytesKept are those of responses, and of what runs were given, in the history of the app, 1 MiB to 10 TiB; default 10 GiB.
 	// Above it, nodes record runs and attempts without the responses, followers get no result, backfills with a payload wait,
 	// and requests with a payload are refused.
-	BytesKept int64 `json:"bytes_kept"`
+	BytesKept int64 `json:"bytes_kept" schema:"default=1.073741824e+10,max=10995116277760,min=0"`
 	// Retention is the longest App.Retention, from MinRetention to MaxRetention; default DefaultMostRetention.
-	Retention input.Duration `json:"retention"`
+	Retention input.Duration `json:"retention" schema:"default=9600h0m0s"`
 }
 
 // EgressBounds are the addresses that webhooks of an app may call. All three must allow a call, and the node as well.
 type EgressBounds struct {
 	// Hosts are the names and addresses that a URL may hold: a host, or *.example.com for all names below. nil: any; empty: none.
-	Hosts []string `json:"hosts"`
+	Hosts []string `json:"hosts" schema:"max=100"`
 	// Ports are those that a URL may lead to. nil: any; empty: none.
-	Ports []int `json:"ports"`
+	Ports []int `json:"ports" schema:"each_max=65535,each_min=1,max=100"`
 	// Networks are those that may be dialled: NetworkPublic, which is every public address, or a CIDR, which alone opens a
 	// private network. nil: NetworkPublic, and what the node's --egress-private lists. Empty: none.
-	Networks []string `json:"networks"`
+	Networks []string `json:"networks" schema:"max=100"`
 }
 
 // NetworkPublic stands for all public addresses in EgressBounds.Networks.
@@ -98,33 +99,33 @@ const NetworkPublic = "public"
 // ? for any character, as in IAM policies. Empty: none.
 type LambdaBounds struct {
 	// Functions are matched with the function of a target as it is written there, without its qualifier.
-	Functions []string `json:"functions"`
+	Functions []string `json:"functions" schema:"max=100"`
 	// Roles are matched with assume_role.
-	Roles []string `json:"roles"`
+	Roles []string `json:"roles" schema:"max=100"`
 }
 
 // SQSBounds are the queues and roles that jobs of an app may use, as patterns of ARNs as in LambdaBounds. Empty: none.
 type SQSBounds struct {
 	// Queues are matched with queue_arn.
-	Queues []string `json:"queues"`
+	Queues []string `json:"queues" schema:"max=100"`
 	// Roles are matched with assume_role.
-	Roles []string `json:"roles"`
+	Roles []string `json:"roles" schema:"max=100"`
 }
 
 // SNSBounds are the topics and roles that jobs of an app may use, as patterns of ARNs as in LambdaBounds. Empty: none.
 type SNSBounds struct {
 	// Topics are matched with topic_arn.
-	Topics []string `json:"topics"`
+	Topics []string `json:"topics" schema:"max=100"`
 	// Roles are matched with assume_role.
-	Roles []string `json:"roles"`
+	Roles []string `json:"roles" schema:"max=100"`
 }
 
 // SignatureBound allows webhooks to be signed as the node (SigV4).
 type SignatureBound struct {
 	// Service is the service's name in the signature, such as execute-api.
-	Service string `json:"service"`
+	Service string `json:"service" schema:"required"`
 	// Hosts are those that may be called so, as in EgressBounds.Hosts; at least one.
-	Hosts []string `json:"hosts"`
+	Hosts []string `json:"hosts" schema:"required,max=100,min=1"`
 }
 
 // MaxWeight bounds Bounds.Weight.

@@ -97,12 +97,13 @@ func MetadataName(host string) bool {
 type TLS struct {
 	// CACertificates are the PEM certificates of the authorities to trust for the target, instead
 	// of those of the node's system.
-	CACertificates string `json:"ca_certificates,omitempty"`
+	CACertificates string `json:"ca_certificates,omitempty" schema:"max=65536"`
 	// ClientCertificate is the PEM chain that the node presents, ClientKey its PEM private key.
-	ClientCertificate string  `json:"client_certificate,omitempty"`
-	ClientKey         *Secret `json:"client_key,omitempty"`
+	ClientCertificate string `json:"client_certificate,omitempty" schema:"max=65536"`
+	// PEM private key of the client certificate.
+	ClientKey *Secret `json:"client_key,omitempty"`
 	// MinVersion is "1.2" or "1.3"; empty means 1.2.
-	MinVersion string `json:"min_version,omitempty"`
+	MinVersion string `json:"min_version,omitempty" schema:"enum=1.2|1.3"`
 }
 
 // TLSVersions are the values of MinVersion.

@@ -15,9 +15,10 @@ import (
 // EndpointGroup is a fleet of workers: several HTTP endpoints that do the same work. A job whose target is a group is
 // sent to one of them for each fire, by a strategy.
 type EndpointGroup struct {
-	// App and Name identify the group; they are chosen by the client and cannot change.
-	App  string `json:"app"`
-	Name string `json:"name"`
+	// App and Name identify the group; they are chosen by the client and cannot change. In a body they
+	// are optional, and equal to those in the path.
+	App  string `json:"app" schema:"Name"`
+	Name string `json:"name" schema:"Name"`
 	EndpointGroupSpec
 	EndpointGroupStatus `body:"-"`
 }
@@ -25,12 +26,12 @@ type EndpointGroup struct {
 // EndpointGroupSpec is what a person declares of an endpoint group.
 type EndpointGroupSpec struct {
 	// Description is free text of at most 1024 characters.
-	Description string `json:"description"`
+	Description string `json:"description" schema:"max=1024"`
 	// Kind is the protocol of the endpoints; empty means http. It cannot change.
 	Kind GroupKind `json:"kind,omitempty"`
 	XXLJobSettings
 	// Path is put between the URL of an endpoint and the path of a job; empty, or it begins with /.
-	Path string `json:"path,omitempty"`
+	Path string `json:"path,omitempty" schema:"max=2048"`
 	// Strategy is how an endpoint is chosen; empty means round_robin.
 	Strategy Strategy `json:"strategy,omitempty"`
 	// Signing, Auth and TLS are as those of Webhook, for all endpoints. A group of kind xxl_job has only TLS.
@@ -42,16 +43,16 @@ type EndpointGroupSpec struct {
 	// Probe is how endpoints are asked whether they are alive, and whether they are busy.
 	Probe Probe `json:"probe,omitzero"`
 	// Endpoints are those that are declared, by their ids; at most MaxEndpoints.
-	Endpoints map[string]StaticEndpoint `json:"endpoints,omitempty"`
+	Endpoints map[string]StaticEndpoint `json:"endpoints,omitempty" schema:"key=Name,max=500"`
 	// Registration lets endpoints register themselves; nil: none may.
 	Registration *Registration `json:"registration,omitempty"`
 	// DNS are the names whose addresses or services are endpoints, too, by names of their own; at most MaxDNSMembers. They
 	// stand for at most MaxEndpoints endpoints together.
-	DNS map[string]DNSMembers `json:"dns,omitempty"`
+	DNS map[string]DNSMembers `json:"dns,omitempty" schema:"key=Name,max=10"`
 	// HealthCheck asks endpoints at intervals whether they are healthy; nil: nobody asks.
 	HealthCheck *HealthCheck `json:"health_check,omitempty"`
 	// EjectAfter is after how many failures in a row an endpoint is ejected: tried after all others for some time; 0: never.
-	EjectAfter int `json:"eject_after"`
+	EjectAfter int `json:"eject_after" schema:"max=1000,min=0"`
 }
 
 // EndpointGroupStatus is what Carillon knows of an endpoint group.
@@ -65,9 +66,9 @@ type EndpointGroupStatus struct {
 // StaticEndpoint is an endpoint that the group declares.
 type StaticEndpoint struct {
 	// URL is absolute, http or https, with no query: where the path of the group goes on.
-	URL string `json:"url"`
+	URL string `json:"url" schema:"required,max=2048"`
 	// Weight is the endpoint's share with the strategies that know one, 1 to MaxEndpointWeight; 0 means 1.
-	Weight int `json:"weight,omitempty"`
+	Weight int `json:"weight,omitempty" schema:"default=1,max=100,min=1"`
 	// Backup endpoints are chosen only while no other is up.
 	Backup bool `json:"backup,omitempty"`
 	// Labels are for people and programs to tell endpoints apart.
@@ -78,9 +79,9 @@ type StaticEndpoint struct {
 type Registration struct {
 	// Networks are those that addresses of registered endpoints must be in, in CIDR notation; at least one. They are
 	// checked whenever an endpoint is dialled, so that a name cannot lead elsewhere.
-	Networks []string `json:"networks"`
+	Networks []string `json:"networks" schema:"required,max=100,min=1"`
 	// Ports are those that registered endpoints may listen on; at least one.
-	Ports []int `json:"ports"`
+	Ports []int `json:"ports" schema:"required,each_max=65535,each_min=1,max=100,min=1"`
 	// Heartbeat is how often an endpoint registers again; 0 means 30s.
 	Heartbeat input.Duration `json:"heartbeat,omitempty"`
 	// ExpireAfter is how long an endpoint stays after its last heartbeat; 0 means 90s, and it is at least twice Heartbeat.
@@ -91,12 +92,12 @@ type Registration struct {
 // their protocol says, so only Timeout holds for them.
 type Probe struct {
 	// AlivePath is asked by the strategy failover with GET, below the path of the group; empty means /healthz.
-	AlivePath string `json:"alive_path,omitempty"`
+	AlivePath string `json:"alive_path,omitempty" schema:"default=/healthz"`
 	// IdlePath is asked by the strategies busyover and global_busyover with GET, with the query parameter job, of which
 	// global_busyover sends none. 2xx: the endpoint is idle. Empty means /idle.
-	IdlePath string `json:"idle_path,omitempty"`
+	IdlePath string `json:"idle_path,omitempty" schema:"default=/idle"`
 	// Timeout bounds a probe; 0 means 3s.
-	Timeout input.Duration `json:"timeout,omitempty"`
+	Timeout input.Duration `json:"timeout,omitempty" schema:"default=3s"`
 }
 
 // Bounds of groups and endpoints.
@@ -130,7 +131,7 @@ func (r *Registration) SetDefaults() {
 // Endpoint is one of the endpoints that a group has now.
 type Endpoint struct {
 	// ID is chosen by who declares or registers it; see CheckName. It is unique within the group.
-	ID string `json:"id"`
+	ID string `json:"id" schema:"Name"`
 	StaticEndpoint
 	// Source says how the endpoint came.
 	Source EndpointSource `json:"source" body:"-"`

@@ -16,15 +16,17 @@ import (
 // DNSMembers are the endpoints that a name of DNS stands for. Nodes ask for them again whenever the answer expires.
 type DNSMembers struct {
 	// Name is what is asked for: absolute, in lower case and without the dot that may end it.
-	Name string `json:"name"`
+	Name string `json:"name" schema:"required,max=253"`
 	// Type is the type of the records; empty means A. Each address is an endpoint; each service of SRV is one, too.
 	Type DNSType `json:"type,omitempty"`
 	// Port is that of each address, 1 to 65535; services have their own.
-	Port int `json:"port,omitempty"`
+	Port int `json:"port,omitempty" schema:"max=65535,min=1"`
 	// Scheme is http or https; empty means http.
-	Scheme string `json:"scheme,omitempty"`
+	Scheme string `json:"scheme,omitempty" schema:"enum=http|https"`
 	// Weight and Backup are those of each address, as of StaticEndpoint; services have their own. 0 means 1.
-	Weight int  `json:"weight,omitempty"`
+	Weight int `json:"weight,omitempty" schema:"max=100,min=1"`
+	// As that of a declared endpoint, for each address. Of records of type SRV, those are backups that have
+	// not the best priority.
 	Backup bool `json:"backup,omitempty"`
 	// Labels are those of each endpoint.
 	Labels input.Labels `json:"labels,omitempty"`
@@ -197,7 +199,8 @@ type DNSStatus struct {
 	// Members is how many endpoints the name stands for now.
 	Members int `json:"members"`
 	// Refused is how many more it stands for that may not be called, and RefusedBecause why, each reason once.
-	Refused        int      `json:"refused,omitempty"`
+	Refused int `json:"refused,omitempty"`
+	// Why they may not be called, each reason once.
 	RefusedBecause []string `json:"refused_because,omitempty"`
 	// ResolvedAt is when the latest answer with members arrived; nil: there was none.
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`

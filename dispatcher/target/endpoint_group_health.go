@@ -18,9 +18,9 @@ type HealthCheck struct {
 	// Interval.
 	Timeout input.Duration `json:"timeout,omitempty"`
 	// HealthyThreshold is after how many healthy responses in a row an endpoint that was down is up again; 0 means 2.
-	HealthyThreshold int `json:"healthy_threshold,omitempty"`
+	HealthyThreshold int `json:"healthy_threshold,omitempty" schema:"max=10,min=1"`
 	// UnhealthyThreshold is after how many failures in a row an endpoint is down; 0 means 3.
-	UnhealthyThreshold int `json:"unhealthy_threshold,omitempty"`
+	UnhealthyThreshold int `json:"unhealthy_threshold,omitempty" schema:"max=10,min=1"`
 }
 
 // The defaults and bounds of health checks and ejections.
@@ -95,7 +95,9 @@ type GroupStatus struct {
 
 // EndpointStatus is what a node knows of an endpoint.
 type EndpointStatus struct {
-	ID    string        `json:"id"`
+	ID string `json:"id" schema:"Name"`
+	// suspect: it refused connections, or was ejected, and is tried after all others. down: it fails its
+	// health checks.
 	State EndpointState `json:"state"`
 	// Reason says why the endpoint is suspect or down.
 	Reason string `json:"reason,omitempty"`

@@ -14,21 +14,29 @@ import (
 // authenticated to, and how requests are signed, is the group's.
 type GroupTarget struct {
 	// Name is that of an endpoint group of the job's app.
-	Name string `json:"name"`
+	Name string `json:"name" schema:"Name,required"`
 	// Path follows the URL of the endpoint and the path of the group. It begins with / or ?, and may be a template.
-	Path string `json:"path,omitempty"`
+	Path string `json:"path,omitempty" schema:"max=2048"`
 	// Method, Headers, Body, Timeout, SuccessCodes, ExpectBody and CloudEvents are as those of Webhook. Timeout bounds
 	// the attempt with all endpoints that it tries.
-	Method       string            `json:"method,omitempty"`
-	Headers      map[string]string `json:"headers,omitempty"`
-	Body         string            `json:"body,omitempty"`
-	Timeout      input.Duration    `json:"timeout,omitempty"`
-	SuccessCodes []SuccessCode     `json:"success_codes,omitzero"`
-	ExpectBody   string            `json:"expect_body,omitempty"`
-	CloudEvents  CloudEvents       `json:"cloud_events,omitempty"`
+	Method string `json:"method,omitempty" schema:"enum=GET|HEAD|POST|PUT|PATCH|DELETE"`
+	// Values may be templates.
+	Headers map[string]string `json:"headers,omitempty" schema:"each_max=8192,max=50"`
+	// A template for the request body, as that of a webhook. If left out, the payload is the body.
+	Body string `json:"body,omitempty" schema:"max=262144"`
+	// Limit of one attempt with all endpoints that it tries, 100ms to 24h.
+	Timeout input.Duration `json:"timeout,omitempty"`
+	// As those of a webhook.
+	SuccessCodes []SuccessCode `json:"success_codes,omitzero" schema:"max=20"`
+	// As that of a webhook.
+	ExpectBody string `json:"expect_body,omitempty" schema:"max=1024"`
+	// As those of a webhook.
+	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
 	// Callback and TraceContext are as those of Webhook.
-	Callback     *CallbackPolicy `json:"callback,omitempty"`
-	TraceContext bool            `json:"trace_context,omitempty"`
+	Callback *CallbackPolicy `json:"callback,omitempty"`
+	// Whether the target gets the W3C trace context of the attempt, as the header traceparent. Set it for
+	// targets of your own, not for those of others.
+	TraceContext bool `json:"trace_context,omitempty"`
 	// Strategy replaces that of the group; empty: it does not.
 	Strategy Strategy `json:"strategy,omitempty"`
 	// HashKey is a template of at most 4 KiB: what the strategy consistent_hash hashes; empty: the names of app and

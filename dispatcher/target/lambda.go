@@ -16,7 +16,7 @@ import (
 type Lambda struct {
 	// Function is its name, ARN or partial ARN (ACCOUNT:function:NAME), with or without
 	// :QUALIFIER, which is a version or alias.
-	Function string `json:"function"`
+	Function string `json:"function" schema:"required"`
 	// Invocation is how it is invoked; empty means RequestResponse.
 	Invocation Invocation `json:"invocation,omitempty"`
 	// Region is the function's region; empty: that of its ARN, else the node's.
@@ -26,7 +26,7 @@ type Lambda struct {
 	// AssumeRole is a role to invoke the function as; nil: the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Concurrency is how many attempts of the job a node makes at once at most; 0: as many as of any job.
-	Concurrency int `json:"concurrency,omitempty"`
+	Concurrency int `json:"concurrency,omitempty" schema:"max=10000,min=0"`
 	// Timeout bounds one attempt. It should be longer than the function's own timeout: a function
 	// may go on after its attempt timed out.
 	Timeout input.Duration `json:"timeout,omitempty"`
@@ -40,9 +40,9 @@ type Lambda struct {
 // AssumeRole is a role to assume, for example in another account. The session is named after the app, has its external
 // id (App.AWSExternalID) and the tags SessionTagApp and SessionTagJob, so that the role's trust policy can demand them.
 type AssumeRole struct {
-	RoleARN string `json:"role_arn"`
+	RoleARN string `json:"role_arn" schema:"required"`
 	// SessionTags are passed on to the session, at most maxSessionTags.
-	SessionTags map[string]string `json:"session_tags,omitempty"`
+	SessionTags map[string]string `json:"session_tags,omitempty" schema:"each_max=256,max=48"`
 }
 
 // The tags of every session, by which policies tell apps and jobs apart. Jobs cannot declare tags of their prefix.

@@ -301,16 +301,16 @@ func subjectOf(text string) string {
 // has the message.
 type SQS struct {
 	// QueueARN is arn:aws:sqs:REGION:ACCOUNT:NAME. The name of a FIFO queue ends in .fifo.
-	QueueARN string `json:"queue_arn"`
+	QueueARN string `json:"queue_arn" schema:"required"`
 	// Body is a template that replaces the payload; it and its result have at most MaxPayload bytes. Empty: the payload is the
 	// body, and without one a description of the fire.
-	Body string `json:"body,omitempty"`
+	Body string `json:"body,omitempty" schema:"max=262144"`
 	// Attributes are attributes of the message: at most 9 texts of at most 8 KiB. They may be templates; one that is empty once
 	// it is filled in is left out.
-	Attributes map[string]string `json:"attributes,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty" schema:"each_max=8192,max=9"`
 	// MessageGroupID is the group of the message, up to 128 characters; it may be a template. Empty: APP/JOB for a FIFO queue,
 	// none for a standard queue.
-	MessageGroupID string `json:"message_group_id,omitempty"`
+	MessageGroupID string `json:"message_group_id,omitempty" schema:"max=1024"`
 	// AssumeRole is a role to send as; nil: the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Timeout bounds one attempt.
@@ -411,13 +411,18 @@ func resourceHost(arn string, role *AssumeRole) string {
 // topic has the message; SNS delivers it to the subscribers.
 type SNS struct {
 	// TopicARN is arn:aws:sns:REGION:ACCOUNT:NAME. The name of a FIFO topic ends in .fifo.
-	TopicARN string `json:"topic_arn"`
+	TopicARN string `json:"topic_arn" schema:"required"`
 	// Subject is the subject of mails; it may be a template, and is cut to 99 characters. Empty: none.
-	Subject string `json:"subject,omitempty"`
+	Subject string `json:"subject,omitempty" schema:"max=1024"`
 	// Body, Attributes and MessageGroupID are as those of SQS. A message has at most 256 KiB with its attributes.
-	Body           string            `json:"body,omitempty"`
-	Attributes     map[string]string `json:"attributes,omitempty"`
-	MessageGroupID string            `json:"message_group_id,omitempty"`
+	Body string `json:"body,omitempty" schema:"max=262144"`
+	// Attributes of the message, of type String. Values may be templates; one that is empty once it is filled
+	// in is left out. The attribute carillon is always there: it describes the attempt, as the object
+	// carillon in the event of a Lambda function does.
+	Attributes map[string]string `json:"attributes,omitempty" schema:"each_max=8192,max=9"`
+	// A template for the group of the message, up to 128 letters, digits and punctuation marks of ASCII.
+	// Default: APP/JOB for a FIFO topic, otherwise none.
+	MessageGroupID string `json:"message_group_id,omitempty" schema:"max=1024"`
 	// AssumeRole is a role to publish as; nil: the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Timeout bounds one attempt.

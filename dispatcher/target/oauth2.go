@@ -20,23 +20,23 @@ import (
 // (RFC 6749, section 4.4), and keeps until shortly before it expires.
 type OAuth2Auth struct {
 	// TokenURL is the token endpoint: absolute, http or https, not a template. The bounds of egress apply to it too.
-	TokenURL string `json:"token_url"`
+	TokenURL string `json:"token_url" schema:"required,max=2048"`
 	// ClientID is 1 to 256 visible characters of ASCII.
-	ClientID string `json:"client_id"`
+	ClientID string `json:"client_id" schema:"required,max=256"`
 	// ClientAuth is how the client proves who it is; empty means ClientAuthBasic.
-	ClientAuth OAuth2ClientAuth `json:"client_auth,omitempty"`
+	ClientAuth OAuth2ClientAuth `json:"client_auth,omitempty" schema:"default=basic"`
 	// ClientSecret is for ClientAuthBasic and ClientAuthPost.
 	ClientSecret *Secret `json:"client_secret,omitempty"`
 	// PrivateKey is for ClientAuthPrivateKeyJWT, in PEM; see ParseAssertionKey.
 	PrivateKey *Secret `json:"private_key,omitempty"`
 	// KeyID is sent as kid in the header of the JWT, at most 256 visible characters of ASCII; empty: it is not sent.
-	KeyID string `json:"key_id,omitempty"`
+	KeyID string `json:"key_id,omitempty" schema:"max=256"`
 	// Algorithm signs the JWT; empty means RS256.
-	Algorithm AssertionAlgorithm `json:"algorithm,omitempty"`
+	Algorithm AssertionAlgorithm `json:"algorithm,omitempty" schema:"default=RS256"`
 	// Scopes are those of the token, at most MaxScopes; empty: the authorization server chooses.
-	Scopes []string `json:"scopes,omitempty"`
+	Scopes []string `json:"scopes,omitempty" schema:"each_max=256,max=50,min=1"`
 	// Audience is sent as the parameter audience, at most maxURL characters; empty: it is not sent.
-	Audience string `json:"audience,omitempty"`
+	Audience string `json:"audience,omitempty" schema:"max=2048"`
 	// CACertificates are the PEM certificates of the authorities to trust for the token endpoint, instead of those of the
 	// node's system.
 	CACertificates string `json:"ca_certificates,omitempty"`

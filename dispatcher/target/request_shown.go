@@ -9,12 +9,13 @@ import (
 // ShownRequest is the request of a run as its job would send it now, for people: every secret is masked, and what was made with
 // one, such as a signature, too.
 type ShownRequest struct {
-	Run string `json:"run"`
+	Run string `json:"run" schema:"RunID"`
 	// Attempt is the attempt that the request would be of: the latest one of the run, or the first.
 	Attempt int `json:"attempt"`
 	// Revision is that of the job as it is now, RunRevision the one of the run: if they differ, the run may have sent another
 	// request.
-	Revision    int64 `json:"revision"`
+	Revision int64 `json:"revision"`
+	// Revision of the run. If it differs, the run may have sent another request.
 	RunRevision int64 `json:"run_revision"`
 	// Target is the kind of the target.
 	Target Kind `json:"target"`
@@ -22,16 +23,20 @@ type ShownRequest struct {
 	Problem string `json:"problem,omitempty"`
 	// Of a webhook or an endpoint group. Endpoint is the member of the group that the latest attempt went to; empty: none is
 	// known, and the URL has ENDPOINT in its place.
-	Method   string        `json:"method,omitempty"`
-	URL      string        `json:"url,omitempty"`
-	Endpoint string        `json:"endpoint,omitempty"`
-	Headers  []ShownHeader `json:"headers,omitempty"`
+	Method string `json:"method,omitempty"`
+	// Of a group without a known endpoint, ENDPOINT stands for its host.
+	URL string `json:"url,omitempty"`
+	// The member of the group that the attempt went to.
+	Endpoint string `json:"endpoint,omitempty"`
+	// In the order of their names.
+	Headers []ShownHeader `json:"headers,omitempty"`
 	// Of a Lambda function: its name or ARN, how it is invoked, and the client context.
 	Function      string `json:"function,omitempty"`
 	Invocation    string `json:"invocation,omitempty"`
 	ClientContext string `json:"client_context,omitempty"`
 	// Of a queue or topic: its ARN, and what comes with the message.
-	Queue           string            `json:"queue,omitempty"`
+	Queue string `json:"queue,omitempty"`
+	// ARN of the SNS topic.
 	Topic           string            `json:"topic,omitempty"`
 	Subject         string            `json:"subject,omitempty"`
 	Attributes      map[string]string `json:"attributes,omitempty"`

@@ -18,7 +18,7 @@ type Secret struct {
 	// SecretEnvPrefix; file:PATH, a file below the node's directory of secrets; or a secret of a
 	// manager: awssm:NAME, ssm:NAME or vault:PATH, each with [#KEY][@VERSION]. The node looks it
 	// up for the attempts that need it. See SecretReference.
-	Reference string `json:"reference,omitempty"`
+	Reference string `json:"reference,omitempty" schema:"max=1536"`
 	// Value is the secret itself, of at most MaxSecret bytes. It is
 	// stored encrypted and never returned.
 	Value input.Sensitive `json:"value,omitzero"`

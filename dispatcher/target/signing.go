@@ -13,7 +13,7 @@ import (
 type Signing struct {
 	// Secrets are 1 to MaxSigningSecrets secrets by name. A request has a signature for each, so
 	// receivers can verify while a secret is replaced. See ParseSigningKey.
-	Secrets map[string]Secret `json:"secrets"`
+	Secrets map[string]Secret `json:"secrets" schema:"required,max=5,min=1"`
 }
 
 // MaxSigningSecrets bounds the signatures of a request.

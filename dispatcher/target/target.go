@@ -258,6 +258,7 @@ func hostOf(text string) string {
 
 // TargetSummary says what a job calls.
 type TargetSummary struct {
+	// Empty for a kind that this version does not know.
 	Kind Kind `json:"kind"`
 	// Name is the host of a webhook, with its port unless that is the scheme's, or the name of the function, group, queue or
 	// topic.

@@ -20,14 +20,14 @@ import (
 // Webhook is an HTTP request to send.
 type Webhook struct {
 	// URL is absolute, http or https, of at most 2048 characters. Its path and query may be templates.
-	URL string `json:"url"`
+	URL string `json:"url" schema:"required,max=2048"`
 	// Method is GET, POST, PUT, PATCH, DELETE or HEAD; empty means POST.
-	Method string `json:"method,omitempty"`
+	Method string `json:"method,omitempty" schema:"enum=GET|HEAD|POST|PUT|PATCH|DELETE"`
 	// Headers are sent with the request: at most 50, each value at most 8 KiB. Values may be templates.
-	Headers map[string]string `json:"headers,omitempty"`
+	Headers map[string]string `json:"headers,omitempty" schema:"each_max=8192,max=50"`
 	// Body is a template that replaces the payload; it and its result have at most MaxPayload
 	// bytes. Empty: the payload is the body.
-	Body string `json:"body,omitempty"`
+	Body string `json:"body,omitempty" schema:"max=262144"`
 	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
 	Timeout input.Duration `json:"timeout,omitempty"`
 	// Signing signs the requests; nil: they are not signed.
@@ -37,9 +37,9 @@ type Webhook struct {
 	// TLS tunes https connections; nil: the defaults of the node's system.
 	TLS *TLS `json:"tls,omitempty"`
 	// SuccessCodes are the statuses that count as success; nil: 2xx. An empty list is refused.
-	SuccessCodes []SuccessCode `json:"success_codes,omitzero"`
+	SuccessCodes []SuccessCode `json:"success_codes,omitzero" schema:"max=20"`
 	// ExpectBody is a regular expression (RE2) that the body of a successful response must match.
-	ExpectBody string `json:"expect_body,omitempty"`
+	ExpectBody string `json:"expect_body,omitempty" schema:"max=1024"`
 	// CloudEvents makes each request a CloudEvent.
 	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
 	// Callback lets the target respond 202 and finish later; nil: 202 is a success.

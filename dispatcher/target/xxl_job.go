@@ -19,16 +19,16 @@ import (
 // XXLJobRun is what an executor of a group of kind xxl_job runs.
 type XXLJobRun struct {
 	// Handler is the name of a JobHandler (BEAN mode) of the executors.
-	Handler string `json:"handler"`
+	Handler string `json:"handler" schema:"required,max=255"`
 	// Param is the parameter of the run, which may be a template. Empty: the payload, of which a JSON string is sent
 	// without its quotes.
-	Param string `json:"param,omitempty"`
+	Param string `json:"param,omitempty" schema:"max=262144"`
 	// Blocking is what an executor does if it runs the job already; empty means queue.
 	Blocking ExecutorBlocking `json:"blocking,omitempty"`
 	// ExecutorTimeout is for how long a run may take until its executor interrupts it, in whole seconds; 0: for any time.
-	ExecutorTimeout input.Duration `json:"executor_timeout,omitempty"`
+	ExecutorTimeout input.Duration `json:"executor_timeout,omitempty" schema:"default=0s"`
 	// CallbackTimeout is how long after it accepted a run an executor may call back; 0 means DefaultCallbackTimeout.
-	CallbackTimeout input.Duration `json:"callback_timeout,omitempty"`
+	CallbackTimeout input.Duration `json:"callback_timeout,omitempty" schema:"default=1h"`
 }
 
 // ExecutorBlocking is what an executor does with a run of a job that it runs already.
@@ -162,12 +162,14 @@ func (c Call) ExecutorCallback() *run.Callback {
 // ExecutorLog is a part of the log of an attempt, as its executor keeps it.
 type ExecutorLog struct {
 	// Run and Attempt say what the log is of, and Endpoint is the executor that keeps it.
-	Run      string `json:"run"`
-	Attempt  int    `json:"attempt"`
+	Run     string `json:"run"`
+	Attempt int    `json:"attempt"`
+	// The executor that keeps the log.
 	Endpoint string `json:"endpoint"`
 	// FromLine and ToLine are the first and the last line of Content, from 1. ToLine is less than FromLine if there is none.
 	FromLine int `json:"from_line"`
-	ToLine   int `json:"to_line"`
+	// The last line of content, less than from_line if there is none.
+	ToLine int `json:"to_line"`
 	// Content is the text, with line ends.
 	Content string `json:"content"`
 	// End says that the attempt is over, so that no line follows.
@@ -189,7 +191,7 @@ var GroupKinds = []GroupKind{GroupHTTP, GroupXXLJob}
 // XXLJobSettings are those of a group of kind xxl_job. Other groups have none.
 type XXLJobSettings struct {
 	// AppName is the AppName of XXL-JOB that executors register under; empty: the name of the group.
-	AppName string `json:"app_name,omitempty"`
+	AppName string `json:"app_name,omitempty" schema:"max=255"`
 	// AccessToken is what executors and Carillon prove to one another that they belong together by. A group of kind
 	// xxl_job must have one.
 	AccessToken *Secret `json:"access_token,omitempty"`

@@ -25,15 +25,18 @@ type Explanation struct {
 	Revision int64 `json:"revision,omitempty"`
 	// DueAt is when the fire was or is due, nil if the schedule does not fire at At. NextAt is the
 	// next fire after At by the schedule in force, nil if there is none.
-	DueAt  *time.Time `json:"due_at,omitempty"`
+	DueAt *time.Time `json:"due_at,omitempty"`
+	// The next fire after it by the schedule that was in force.
 	NextAt *time.Time `json:"next_at,omitempty"`
 	// Steps are the decisions that led to the verdict, oldest first.
 	Steps []Step `json:"steps"`
 	// Run executes the fire. Misfire is the decision about a missed fire, and CatchUp the run that
 	// stands for it, if there is one.
-	Run     *run.Run            `json:"run,omitempty"`
+	Run *run.Run `json:"run,omitempty"`
+	// The misfire decision that covers this fire.
 	Misfire *dispatcher.Misfire `json:"misfire,omitempty"`
-	CatchUp *run.Run            `json:"catch_up,omitempty"`
+	// The catch-up run of that decision.
+	CatchUp *run.Run `json:"catch_up,omitempty"`
 }
 
 // Step is one decision on the way to a verdict.

@@ -32,8 +32,8 @@ type Page struct {
 	Items []Trigger `json:"items"`
 	// Leaks are the first hundred things that are held for runs which have ended, of the whole app, whatever the period. Only the
 	// first page has them.
-	Leaks []dispatcher.Leak `json:"leaks,omitempty"`
-	Next  string            `json:"next,omitempty"`
+	Leaks []dispatcher.Leak `json:"leaks,omitempty" schema:"max=100"`
+	Next  string            `json:"next,omitempty" schema:"Next"`
 }
 
 // Trigger compares the schedule of a trigger with the ledger, for all of a period or a part of it.
@@ -42,18 +42,23 @@ type Trigger struct {
 	Trigger string `json:"trigger"`
 	// From and To bound the scheduled times that were compared, both inclusive.
 	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	// Last scheduled time that was compared.
+	To time.Time `json:"to"`
 	// Scheduled counts the scheduled times. Each of them has a run, lies in a misfire decision, is
 	// open (not yet claimed or settled), or is a discrepancy.
 	Scheduled int `json:"scheduled"`
-	Runs      int `json:"runs"`
-	Misfired  int `json:"misfired"`
-	Open      int `json:"open"`
+	// How many of them have a run.
+	Runs int `json:"runs"`
+	// How many of them a misfire decision covers.
+	Misfired int `json:"misfired"`
+	// How many of them are due and not yet claimed or settled.
+	Open int `json:"open"`
 	// Backfilled counts the runs of backfills. They explain no scheduled time.
 	Backfilled int `json:"backfilled,omitempty"`
 	// Unexplained counts the discrepancies. Discrepancies are the first hundred of them.
-	Unexplained   int           `json:"unexplained"`
-	Discrepancies []Discrepancy `json:"discrepancies,omitempty"`
+	Unexplained int `json:"unexplained"`
+	// The first of them.
+	Discrepancies []Discrepancy `json:"discrepancies,omitempty" schema:"max=100"`
 	// Unchecked says why a part of the trigger's history was not compared.
 	Unchecked string `json:"unchecked,omitempty"`
 }

@@ -47,7 +47,7 @@ type Attention struct {
 	SetAside Newest[dispatcher.SetAside] `json:"set_aside"`
 	// Nodes are those that are not well, MaxAttention at most, and Rollback is one that is not settled. Tokens that are bound to
 	// apps see neither. Of nodes that vanished it has those whose latest heartbeat lies in AttentionSpan before At.
-	Nodes []NodeAttention `json:"nodes,omitempty"`
+	Nodes []NodeAttention `json:"nodes,omitempty" schema:"max=20"`
 	// MoreNodes counts the other nodes that are not well, such as those that vanished earlier and are not purged yet.
 	MoreNodes int                  `json:"more_nodes,omitempty"`
 	Rollback  *dispatcher.Rollback `json:"rollback,omitempty"`
@@ -56,7 +56,7 @@ type Attention struct {
 // Newest is the beginning of a list.
 type Newest[T any] struct {
 	// Items are MaxAttention at most.
-	Items []T `json:"items"`
+	Items []T `json:"items" schema:"max=20"`
 	// More tells that there are more.
 	More bool `json:"more,omitempty"`
 }
@@ -75,9 +75,9 @@ const (
 
 // OverdueTrigger is a trigger that no node has claimed although it is due.
 type OverdueTrigger struct {
-	App          string    `json:"app"`
-	Job          string    `json:"job"`
-	Trigger      string    `json:"trigger"`
+	App          string    `json:"app" schema:"Name"`
+	Job          string    `json:"job" schema:"Name"`
+	Trigger      string    `json:"trigger" schema:"Name"`
 	NextFireTime time.Time `json:"next_fire_time"`
 	DueAt        time.Time `json:"due_at"`
 	// Overdue is for how long it is due.
@@ -86,36 +86,41 @@ type OverdueTrigger struct {
 
 // QuarantinedTrigger is a trigger whose schedule cannot be evaluated.
 type QuarantinedTrigger struct {
-	App     string `json:"app"`
-	Job     string `json:"job"`
-	Trigger string `json:"trigger"`
+	App     string `json:"app" schema:"Name"`
+	Job     string `json:"job" schema:"Name"`
+	Trigger string `json:"trigger" schema:"Name"`
 	Error   string `json:"error"`
 }
 
 // StandingPause is a pause of an app, of a job, or of a trigger.
 type StandingPause struct {
-	App string `json:"app"`
+	App string `json:"app" schema:"Name"`
 	// Job is empty for a pause of an app, and Trigger for one of a job.
-	Job     string `json:"job,omitempty"`
-	Trigger string `json:"trigger,omitempty"`
+	Job string `json:"job,omitempty" schema:"Name"`
+	// Left out for a pause of a job.
+	Trigger string `json:"trigger,omitempty" schema:"Name"`
 	// AppPause is the id of a pause of an app, and Labels are those that it holds.
-	AppPause string       `json:"app_pause,omitempty"`
-	Labels   input.Labels `json:"labels,omitempty"`
+	AppPause string `json:"app_pause,omitempty"`
+	// Those of the jobs that it holds; left out if it holds all.
+	Labels input.Labels `json:"labels,omitempty"`
 	dispatcher.Pause
 }
 
 // OpenCircuit is a host for which runs of an app wait.
 type OpenCircuit struct {
-	App  string `json:"app"`
+	App  string `json:"app" schema:"Name"`
 	Host string `json:"host"`
 	// Jobs is how many jobs have runs that wait, and Job is one of them.
-	Jobs int    `json:"jobs"`
-	Job  string `json:"job"`
+	Jobs int `json:"jobs"`
+	// One of them.
+	Job string `json:"job" schema:"JobOrDelivery"`
 	// Runs is how many runs wait, at least if it is MaxWaitingRuns; Since is when the first of them was scheduled, and Error says
 	// of one of them how the host failed.
-	Runs  int       `json:"runs"`
+	Runs int `json:"runs"`
+	// When the first of them was scheduled.
 	Since time.Time `json:"since,omitzero"`
-	Error string    `json:"error,omitempty"`
+	// How the host failed, as one of them says.
+	Error string `json:"error,omitempty"`
 	// ProbeAt is when the next request goes there, as a probe.
 	ProbeAt time.Time `json:"probe_at"`
 }
@@ -123,6 +128,10 @@ type OpenCircuit struct {
 // NodeAttention is a node that is not well.
 type NodeAttention struct {
 	dispatcher.Node
+	// zones: it computes with an older release of time zone data than another node; old_zones: its release is
+	// more than 120 days old; dead: it vanished; paused: an operator or a rollback paused it; saturated: it
+	// begins attempts more than 1 s late; clock: its clock differs by more than 500 ms; certificate: that of
+	// its API ends within 14 days.
 	Reasons []dispatcher.NodeReason `json:"reasons"`
 }
 
@@ -155,21 +164,24 @@ func Unwell(nodes []dispatcher.Node, now time.Time) []NodeAttention {
 type (
 	// SilentGroup is an endpoint group that enabled jobs call and that has no endpoint for them.
 	SilentGroup struct {
-		App   string `json:"app"`
-		Group string `json:"group"`
+		App   string `json:"app" schema:"Name"`
+		Group string `json:"group" schema:"Name"`
 		// Draining is how many endpoints it has: operators drain all of them.
 		Draining int `json:"draining"`
 		// LeftAt is when the latest endpoint that had registered expired or left; nil: none has.
 		LeftAt *time.Time `json:"left_at,omitempty"`
 		// Jobs is how many enabled jobs call it, and Job is one of them.
-		Jobs int    `json:"jobs"`
-		Job  string `json:"job"`
+		Jobs int `json:"jobs"`
+		// One of them.
+		Job string `json:"job" schema:"Name"`
 	}
 
 	// CredentialFailure is a job whose attempts fail because of a secret.
 	CredentialFailure struct {
-		App    string           `json:"app"`
-		Job    string           `json:"job"`
+		App string `json:"app" schema:"Name"`
+		Job string `json:"job" schema:"JobOrDelivery"`
+		// unreadable: a node cannot read or use a secret; refused: the target responded 401 or 403; oauth2: the
+		// token endpoint gave no token; aws: the node has no credentials that AWS accepts.
 		Reason CredentialReason `json:"reason"`
 		// Runs is how many of the latest runs failed or wait so, at least if it is MaxCredentialRuns.
 		Runs int `json:"runs"`
@@ -178,7 +190,8 @@ type (
 		Class      run.Class `json:"class"`
 		HTTPStatus int       `json:"http_status,omitempty"`
 		Error      string    `json:"error,omitempty"`
-		At         time.Time `json:"at,omitzero"`
+		// When that run ended; left out while it is to be attempted again.
+		At time.Time `json:"at,omitzero"`
 		// Secrets are what the job or its group sends, by where it is declared: a reference, or "stored" for a value that the
 		// database keeps. There is never a value.
 		Secrets map[string]string `json:"secrets"`
@@ -186,20 +199,21 @@ type (
 
 	// EndingCertificate is a client certificate that nodes present to targets and that ends soon, or has ended.
 	EndingCertificate struct {
-		App string `json:"app"`
+		App string `json:"app" schema:"Name"`
 		// Job presents it; empty: Group does.
-		Job    string    `json:"job,omitempty"`
-		Group  string    `json:"group,omitempty"`
+		Job    string    `json:"job,omitempty" schema:"Name"`
+		Group  string    `json:"group,omitempty" schema:"Name"`
 		EndsAt time.Time `json:"ends_at"`
 	}
 
 	// LateRetention is history that should be gone.
 	LateRetention struct {
 		// App keeps less than others, and its history is looked at on its own; empty: no app keeps what there is.
-		App string `json:"app,omitempty"`
+		App string `json:"app,omitempty" schema:"Name"`
 		// Retention is how long it is kept, and Oldest where what there is begins, to within a day.
 		Retention input.Duration `json:"retention"`
-		Oldest    time.Time      `json:"oldest"`
+		// Where what there is begins, to within a day.
+		Oldest time.Time `json:"oldest"`
 		// Behind is for how long it should have been gone.
 		Behind input.Duration `json:"behind"`
 	}

@@ -13,13 +13,13 @@ import (
 type PreviewRequest struct {
 	dispatcher.Schedule
 	// App is the app of the calendar that the schedule names; needed only for that.
-	App string `json:"app,omitempty"`
+	App string `json:"app,omitempty" schema:"Name"`
 	// Identity is what H and jitter hash: app/job/trigger, as for the trigger of that name.
 	Identity string `json:"identity,omitempty"`
 	// From is exclusive, as the instant of a declaration is; nil means now.
 	From *time.Time `json:"from,omitempty"`
 	// Count is how many fire times are wanted, 1 to MaxPreview; 0 means DefaultPreview.
-	Count int `json:"count,omitempty"`
+	Count int `json:"count,omitempty" schema:"max=100,min=1"`
 }
 
 // Bounds of a preview.
@@ -40,9 +40,9 @@ type Preview struct {
 	dispatcher.Schedule
 	From time.Time `json:"from"`
 	// FireTimes are fewer than Count if the schedule ends.
-	FireTimes []time.Time `json:"fire_times"`
+	FireTimes []time.Time `json:"fire_times" schema:"Instant"`
 	// DueTimes are when each of them runs; given only if jitter moves them.
-	DueTimes []time.Time `json:"due_times,omitempty"`
+	DueTimes []time.Time `json:"due_times,omitempty" schema:"Instant"`
 }
 
 // Validate returns everything wrong with p, as Problems with JSON pointers, or nil. Preview

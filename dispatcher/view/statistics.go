@@ -28,8 +28,10 @@ type DayStatistics struct {
 	// Misfires counts the scheduled times that were missed.
 	Misfires int64 `json:"misfires"`
 	// LateMean and LateMost are how late fires began, over Started fires of triggers: those whose first attempt began.
-	Started  int64          `json:"started"`
+	Started int64 `json:"started"`
+	// How late these began.
 	LateMean input.Duration `json:"late_mean"`
+	// How late the latest of them began.
 	LateMost input.Duration `json:"late_most"`
 	// Final says that the day was counted again after all of it had ended. Until then, runs that take long are not in it.
 	Final bool `json:"final"`

@@ -25,7 +25,7 @@ type Strip struct {
 	// Timezone is that of the trigger's latest revision; empty: it has none, as a fixed delay.
 	Timezone string `json:"timezone,omitempty"`
 	// Cells are in the order of their scheduled times.
-	Cells []StripCell `json:"cells"`
+	Cells []StripCell `json:"cells" schema:"max=300"`
 	// Incomplete says why there are fewer cells than were asked for, although the trigger may have more scheduled times; empty:
 	// it has none.
 	Incomplete string `json:"incomplete,omitempty"`
@@ -38,17 +38,22 @@ type StripCell struct {
 	Until *time.Time `json:"until,omitempty"`
 	// What became of it, and Why in words: the reason that explain gives.
 	What CellKind `json:"what"`
-	Why  string   `json:"why"`
+	// The reason that explain gives.
+	Why string `json:"why"`
 	// Run is the run of the fire. Of a misfire, it is the catch-up run that stands for it. State, Class, Late and Took are its
 	// own: how late its latest attempt began after the scheduled time, and how long that took. They are left out until they
 	// are known.
-	Run   string         `json:"run,omitempty"`
-	State run.State      `json:"state,omitempty"`
-	Class run.Class      `json:"class,omitempty"`
-	Late  input.Duration `json:"late,omitempty"`
-	Took  input.Duration `json:"took,omitempty"`
+	Run string `json:"run,omitempty" schema:"RunID"`
+	// State of the run.
+	State run.State `json:"state,omitempty"`
+	// How its latest attempt failed.
+	Class run.Class `json:"class,omitempty"`
+	// How late its latest attempt began after its scheduled time.
+	Late input.Duration `json:"late,omitempty"`
+	// How long that took.
+	Took input.Duration `json:"took,omitempty"`
 	// Decision is that about a misfire.
-	Decision dispatcher.Decision `json:"decision,omitempty"`
+	Decision dispatcher.Decision `json:"decision,omitempty" schema:"enum=fire_once|skip"`
 	// Revision is that of the job in force at the time, 0 if there was none.
 	Revision int64 `json:"revision,omitempty"`
 }

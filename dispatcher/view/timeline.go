@@ -17,20 +17,22 @@ type Timeline struct {
 	// From and To bound the scheduled times, both inclusive. Now is the time of the page by the database's clock.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	Now  time.Time `json:"now"`
+	// Time of the page by the clock of the database.
+	Now time.Time `json:"now"`
 	// Step is the width of the stretches into which marks of a crowded row are grouped. They begin at Now, in both
 	// directions, so none holds both what happened and what is planned.
-	Step  input.Duration `json:"step"`
-	Items []TimelineRow  `json:"items"`
+	Step input.Duration `json:"step"`
+	// The jobs, by name.
+	Items []TimelineRow `json:"items"`
 	// Next is the cursor of the page after this one, empty for the last.
-	Next string `json:"next,omitempty"`
+	Next string `json:"next,omitempty" schema:"Next"`
 }
 
 // TimelineRow is one job of a timeline.
 type TimelineRow struct {
 	Job string `json:"job"`
 	// Marks are in the order of their times, at most MostTimelineMarks.
-	Marks []TimelineMark `json:"marks"`
+	Marks []TimelineMark `json:"marks" schema:"max=200"`
 	// More says that the row does not show everything: of what has run, it has the latest, and those that failed.
 	More bool `json:"more,omitempty"`
 }
@@ -40,22 +42,28 @@ type TimelineMark struct {
 	What TimelineKind `json:"what"`
 	// ScheduledAt is the scheduled time, the first one of several; Last is the last of several, and Count is how many there are.
 	// Of one, Count is 1 and Last is nil. A misfire counts its missed fires.
-	ScheduledAt time.Time  `json:"scheduled_at"`
-	Last        *time.Time `json:"last,omitempty"`
-	Count       int        `json:"count"`
+	ScheduledAt time.Time `json:"scheduled_at"`
+	// The last of several.
+	Last *time.Time `json:"last,omitempty"`
+	// How many runs or planned fires; of a misfire, how many were missed.
+	Count int `json:"count"`
 	// AtLeast says that there are Count or more: planned fires that are dense are not counted one by one.
 	AtLeast bool `json:"at_least,omitempty"`
 	// Trigger is empty for several of different triggers, and for a run that belongs to none.
 	Trigger string `json:"trigger,omitempty"`
 	// Run, Class and Error are of a single run; StartedAt is the first start of several, EndedAt the last end. They are nil until
 	// they happen.
-	Run       string     `json:"run,omitempty"`
-	State     run.State  `json:"state,omitempty"`
-	Class     run.Class  `json:"class,omitempty"`
+	Run string `json:"run,omitempty" schema:"RunID"`
+	// State of the run.
+	State run.State `json:"state,omitempty"`
+	// Of a single run.
+	Class run.Class `json:"class,omitempty"`
+	// Of several the first start.
 	StartedAt *time.Time `json:"started_at,omitempty"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	// Of several the last end.
+	EndedAt *time.Time `json:"ended_at,omitempty"`
 	// Decision is that about a misfire.
-	Decision dispatcher.Decision `json:"decision,omitempty"`
+	Decision dispatcher.Decision `json:"decision,omitempty" schema:"enum=fire_once|skip"`
 }
 
 // TimelineKind says what a mark of a timeline is.

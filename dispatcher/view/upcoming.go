@@ -13,9 +13,10 @@ import (
 type UpcomingFires struct {
 	// Step is the length of one step, and From is when the first begins.
 	Step input.Duration `json:"step"`
-	From time.Time      `json:"from"`
+	// When the first step begins.
+	From time.Time `json:"from"`
 	// Counts has one number for each step; empty while Computing without an earlier result.
-	Counts []int64 `json:"counts"`
+	Counts []int64 `json:"counts" schema:"max=288"`
 	// ComputedAt is when they were counted; nil: they never were.
 	ComputedAt *time.Time `json:"computed_at,omitempty"`
 	// Computing tells that they are being counted. Ask again in a few seconds.
