@@ -227,11 +227,12 @@ CALLS ?= 1000
 broken-servers:
 	@CARILLON_BROKEN_SERVERS=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestBrokenServers$$' ./dispatcher/invoke
 
-## docs: write the provider's pages from its schema and examples, and the hot statements into docs and testdata; make test checks them
+## docs: write openapi.json from the code, the provider's pages from its schema and examples, and the hot statements into docs and testdata; make test checks them
 .PHONY: docs
 docs:
 	go test -count=1 -run 'Pages' ./provider -update
 	go test -count=1 -run 'PageShows|HotStatements' ./dispatcher/store -update
+	go test -count=1 -run OpenAPIIsMade ./dispatcher/api -update
 
 # PLATFORMS=linux/amd64 builds for these only.
 RELEASE = go -C tools/release run .

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
+// listTokens lists tokens by name, also those that have expired, without their secrets.
 func (a *API) listTokens(r *request) (response, error) {
 	name := func(token access.APIToken) string { return token.Name }
 	return pagedByName(r, name, func(page input.Page) ([]access.APIToken, error) {
@@ -22,15 +23,18 @@ func (a *API) listTokens(r *request) (response, error) {
 	})
 }
 
-// ownToken returns the token that the request bears.
-func (a *API) ownToken(r *request) (response, error) { return response{body: r.Token}, nil }
+// getOwnToken gets the token that the request bears, without its secret. Every scope permits this. For a JSON
+// Web Token it returns the identity, with what the rules permit to it.
+func (a *API) getOwnToken(r *request) (response, error) { return response{body: r.Token}, nil }
 
+// getToken gets a token, without its secret.
 func (a *API) getToken(r *request) (response, error) {
 	token, err := a.store.Token(r.Context(), r.PathValue("token"))
 	return response{revision: token.Revision, body: token}, err
 }
 
-// putToken creates a token and returns its secret, or changes a token and leaves its secret as it is.
+// putToken creates a token and returns its secret, or changes a token. Your token needs every scope that this one
+// is to have. Only the response to the creation holds the secret; a change keeps id and secret.
 func (a *API) putToken(r *request) (response, error) {
 	token := access.APIToken{Name: r.PathValue("token")}
 	problems := r.Decode(&token)
@@ -78,6 +82,8 @@ func keepsAdmin(r *request, err error) error {
 		"carillon token create --name NAME --scope admin", name)
 }
 
+// deleteToken revokes a token, which stops working at once. 409 if no token would be left that works and has
+// the scope admin: revoke that one on the database.
 func (a *API) deleteToken(r *request) (response, error) {
 	res, err := a.remove(r, func(change input.Change) error {
 		return a.store.DeleteToken(r.Context(), r.PathValue("token"), change)
@@ -85,7 +91,9 @@ func (a *API) deleteToken(r *request) (response, error) {
 	return res, keepsAdmin(r, err)
 }
 
-// rotateToken gives a token another secret and returns it.
+// rotateToken gives a token another secret. The old secret works for the overlap, but not past the expiry
+// that the token had. There is one old secret at most: another rotation ends it. Your token needs every scope
+// of this one.
 func (a *API) rotateToken(r *request) (response, error) {
 	var rotation access.TokenRotation
 	rotation.SetDefaults()
@@ -126,8 +134,12 @@ func (a *API) rotateToken(r *request) (response, error) {
 // maxAuditWord is longer than any word of an entry that the API writes.
 const maxAuditWord = 512
 
-// listAudit lists the audit log. A token that is bound to apps gets the entries of those apps: what belongs to no app, or
-// to others, is for operators.
+// listAudit lists changes and refused changes, latest first. Who changed what, and whose change was refused.
+// A token that is bound to apps gets the entries of those apps. Values of secrets are shown as hash:xxxxxxxx:
+// the same value has the same hash in one installation. A page of large entries may contain fewer entries
+// than you asked for; continue with next until there is none. Entries may become visible up to a minute later
+// than others that were made after them, so a reader that follows the log reads the last two minutes again
+// and compares ids.
 func (a *API) listAudit(r *request) (response, error) {
 	query, err := r.auditQuery()
 	if err != nil {

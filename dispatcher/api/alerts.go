@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
+// listAlerts lists the alerts of an app by name.
 func (a *API) listAlerts(r *request) (response, error) {
 	name := func(alert alert.Alert) string { return alert.Name }
 	return pagedByName(r, name, func(page input.Page) ([]alert.Alert, error) {
@@ -18,11 +19,13 @@ func (a *API) listAlerts(r *request) (response, error) {
 	})
 }
 
+// getAlert gets an alert.
 func (a *API) getAlert(r *request) (response, error) {
 	alert, err := a.store.Alert(r.Context(), r.PathValue("app"), r.PathValue("alert"))
 	return response{revision: alert.Revision, body: alert}, err
 }
 
+// putAlert creates or replaces an alert. What the alert no longer watches ends as resolved.
 func (a *API) putAlert(r *request) (response, error) {
 	one := alert.Alert{App: r.PathValue("app"), Name: r.PathValue("alert")}
 	problems := r.Decode(&one)
@@ -31,12 +34,16 @@ func (a *API) putAlert(r *request) (response, error) {
 	return put(a, r, one, problems, a.store.PutAlert, func(stored alert.Alert) int64 { return stored.Revision })
 }
 
+// deleteAlert deletes an alert. Notifications that wait are not delivered. The events stay.
 func (a *API) deleteAlert(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		return a.store.DeleteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), change)
 	})
 }
 
+// muteAlert notifies nobody for a time. Transitions are recorded. What still holds when the mute ends is
+// notified then. It replaces the mute that stands.
+//
 // muteAlert has no condition, as all that follow: a mute and an acknowledgement are no revision.
 func (a *API) muteAlert(r *request) (response, error) {
 	var mute alert.Mute
@@ -51,6 +58,7 @@ func (a *API) muteAlert(r *request) (response, error) {
 	return response{revision: alert.Revision, body: alert}, err
 }
 
+// unmuteAlert lifts the mute of an alert. Mute windows of the definition stay.
 func (a *API) unmuteAlert(r *request) (response, error) {
 	if err := r.acceptable(nil); err != nil {
 		return response{}, err
@@ -59,6 +67,8 @@ func (a *API) unmuteAlert(r *request) (response, error) {
 	return response{revision: alert.Revision, body: alert}, err
 }
 
+// acknowledgeAlert says that somebody knows. Nobody is told again that the condition still holds. Its end is
+// notified. 409: nothing holds for the job.
 func (a *API) acknowledgeAlert(r *request) (response, error) {
 	var asked alert.Acknowledgement
 	problems := r.Decode(&asked)
@@ -74,10 +84,13 @@ func (a *API) acknowledgeAlert(r *request) (response, error) {
 
 // alertWithdrawal is a request to take back acknowledgements.
 type alertWithdrawal struct {
-	Job       string                `json:"job"`
+	Job string `json:"job" schema:"Name,required"`
+	// Left out: all of the job.
 	Condition target.AlertCondition `json:"condition,omitempty"`
 }
 
+// withdrawAcknowledgement takes back an acknowledgement. Without a condition, all of the job. Nobody is
+// notified. 409: nothing is acknowledged for the job.
 func (a *API) withdrawAcknowledgement(r *request) (response, error) {
 	var asked alertWithdrawal
 	problems := r.Decode(&asked)
@@ -90,7 +103,8 @@ func (a *API) withdrawAcknowledgement(r *request) (response, error) {
 	return response{body: newList(states)}, conflict(err, "list what is acknowledged with carillon alert firing")
 }
 
-// testAlert queues a notification that says that it is a test.
+// testAlert sends a test notification. Also while the alert is muted. The response is the run that delivers
+// it.
 func (a *API) testAlert(r *request) (response, error) {
 	if err := r.acceptable(nil); err != nil {
 		return response{}, err
@@ -113,6 +127,7 @@ func (r *request) acceptable(problems input.Problems) error {
 	return noCondition(r, "a mute, an acknowledgement or a test of an alert")
 }
 
+// listAlertStates lists what alerts know of jobs, by alert, job and condition.
 func (a *API) listAlertStates(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -137,6 +152,8 @@ func (a *API) listAlertStates(r *request) (response, error) {
 	})
 }
 
+// listAlertEvents lists transitions of alerts, latest first. They are kept as long as the history of the app,
+// also those of deleted alerts and jobs.
 func (a *API) listAlertEvents(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()

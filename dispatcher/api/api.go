@@ -124,7 +124,7 @@ func New(store Store, o Options) *API {
 		strays: newStrays(), callbacks: newCallbacks(o.Registerer), lines: limit.NewLines(10), forecasts: newForecasts(store, o.Logger)}
 	a.mux = a.newMux()
 	a.transfers = limit.Transfers(http.HandlerFunc(a.serve))
-	a.notFound = a.handle(route{gate.Route{Path: "/"}, (*API).unknownRoute})
+	a.notFound = a.handle(route{Route: gate.Route{Path: "/"}, serve: (*API).unknownRoute})
 	return a
 }
 
@@ -167,11 +167,11 @@ func Starting(o Options) http.Handler {
 	}
 	a := &API{opts: o, log: o.Logger, gate: gate.Starting(o.ofGate())}
 	mux := http.NewServeMux()
-	waiting := a.handle(route{gate.Route{Path: "/"}, func(*API, *request) (response, error) {
+	waiting := a.handle(route{Route: gate.Route{Path: "/"}, serve: func(*API, *request) (response, error) {
 		return response{}, input.Refuse(input.CodeUnavailable, "the node is waiting for its database; try again in a moment")
 	}})
 	mux.Handle("/", waiting)
-	for _, rt := range routes {
+	for _, rt := range routes() {
 		if slices.Contains([]string{"/livez", "/version", "/openapi.json"}, rt.Path) {
 			mux.Handle(rt.Method+" "+rt.Path, a.handle(rt))
 		}

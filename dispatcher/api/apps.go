@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
+// listApps lists apps by name. A token that is bound to apps sees only those apps.
 func (a *API) listApps(r *request) (response, error) {
 	read := func(page input.Page) ([]access.App, error) { return a.store.Apps(r.Context(), page) }
 	if bound := r.Token.Apps; len(bound) > 0 {
@@ -44,11 +45,15 @@ func (a *API) boundApps(ctx context.Context, names []string, page input.Page) ([
 	return apps, nil
 }
 
+// getApp gets an app.
 func (a *API) getApp(r *request) (response, error) {
 	app, err := a.store.App(r.Context(), r.PathValue("app"))
 	return response{revision: app.Revision, body: app}, err
 }
 
+// putApp creates or replaces an app. Bounds need the scope admin and a token that is bound to no app. A
+// change of them responds with the jobs that it breaks. Two apps whose names differ by - and _ only cannot
+// both exist: 409 with code name_taken.
 func (a *API) putApp(r *request) (response, error) {
 	app := access.App{Name: r.PathValue("app")}
 	problems := r.Decode(&app)
@@ -56,11 +61,14 @@ func (a *API) putApp(r *request) (response, error) {
 	return put(a, r, app, problems, a.store.PutApp, func(stored access.App) int64 { return stored.Revision })
 }
 
-// patchApp enables or disables an app and leaves the rest of it unchanged.
+// appPatch is all of an app that can be changed alone.
+type appPatch struct {
+	Enabled *bool `json:"enabled" schema:"required"`
+}
+
+// patchApp enables or disables an app.
 func (a *API) patchApp(r *request) (response, error) {
-	var patch struct {
-		Enabled *bool `json:"enabled"`
-	}
+	var patch appPatch
 	problems := r.Decode(&patch)
 	if patch.Enabled == nil {
 		decode.AddInvalid(&problems, &input.Problem{
@@ -95,6 +103,7 @@ func (a *API) patchApp(r *request) (response, error) {
 	}
 }
 
+// deleteApp deletes an app that has no jobs and no calendars.
 func (a *API) deleteApp(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
@@ -107,13 +116,21 @@ func (a *API) deleteApp(r *request) (response, error) {
 	})
 }
 
-func (a *API) listPauses(r *request) (response, error) {
+// listAppPauses lists the pauses of an app. Returns all that hold now, oldest first. Pauses of single jobs
+// and triggers are shown with these.
+func (a *API) listAppPauses(r *request) (response, error) {
 	pauses, err := a.store.AppPauses(r.Context(), r.PathValue("app"))
 	return response{body: newList(pauses)}, err
 }
 
-// pauseApp responds when all jobs have followed the pause, however many there are: from then on no fire of them is claimed.
-// It has no condition, because each pause is one of its own.
+// pauseApp pauses an app, or its jobs with some labels. The pause also holds jobs that are created, or get
+// the labels, while it lasts. A job is held while any pause holds it, one of its app or one of its own. Each
+// request adds a pause of its own, and takes no condition. When the response comes, no node claims a fire of
+// a job that is held; runs in flight finish, and manual runs work. Owed fires are handled as after a pause of
+// the job. An app has at most 100 pauses.
+//
+// pauseApp responds when all jobs have followed the pause, however many there are: from then on no fire of
+// them is claimed. It has no condition, because each pause is one of its own.
 func (a *API) pauseApp(r *request) (response, error) {
 	var asked dispatcher.AppPauseRequest
 	problems := r.DecodeIfAny(&asked)
@@ -134,7 +151,8 @@ func (a *API) pauseApp(r *request) (response, error) {
 	return response{status: http.StatusCreated, body: pause}, nil
 }
 
-func (a *API) endPause(r *request) (response, error) {
+// endAppPause ends a pause of an app. Jobs that no other pause holds go on. Takes no condition.
+func (a *API) endAppPause(r *request) (response, error) {
 	if err := noCondition(r, "a pause"); err != nil {
 		return response{}, err
 	}
@@ -161,13 +179,17 @@ func (a *API) followPauses(r *request) (pending bool) {
 	return false
 }
 
-// exportApp returns a disabled app with all that another installation needs of it.
+// exportApp exports a disabled app. Returns the app with its calendars, jobs, fire times and waiting runs, so
+// that another installation can go on with it. The app must be disabled, and no run of it may be in flight;
+// otherwise the response is 409. Values of stored secrets are left out.
 func (a *API) exportApp(r *request) (response, error) {
 	export, err := a.store.ExportApp(r.Context(), r.PathValue("app"))
 	return response{body: export}, conflict(err, "carillon app export disables the app and waits until it can be exported")
 }
 
-// importApp creates an app from an export.
+// importApp imports an app. Creates an app from an export, with all of it or nothing. It needs the scope
+// import. The app must not exist, and its quotas of jobs, triggers and waiting runs hold. Give the value of
+// each stored secret in place of stored. The body may have up to 64 MiB.
 func (a *API) importApp(r *request) (response, error) {
 	if err := a.admitImport(r); err != nil {
 		return response{}, err

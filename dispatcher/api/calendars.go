@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
+// listCalendars lists the calendars of an app by name.
 func (a *API) listCalendars(r *request) (response, error) {
 	name := func(c dispatcher.Calendar) string { return c.Name }
 	return pagedByName(r, name, func(page input.Page) ([]dispatcher.Calendar, error) {
@@ -16,11 +17,15 @@ func (a *API) listCalendars(r *request) (response, error) {
 	})
 }
 
+// getCalendar gets a calendar.
 func (a *API) getCalendar(r *request) (response, error) {
 	calendar, err := a.store.Calendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"))
 	return response{revision: calendar.Revision, body: calendar}, err
 }
 
+// putCalendar creates or replaces a calendar. In the same transaction, all triggers that use the calendar,
+// directly or through another calendar, get new fire times. The revisions of their jobs do not change. If a
+// fire is due at that moment and the calendar now excludes it, it is recorded as a misfire.
 func (a *API) putCalendar(r *request) (response, error) {
 	calendar := dispatcher.Calendar{App: r.PathValue("app"), Name: r.PathValue("calendar")}
 	problems := r.Decode(&calendar)
@@ -29,6 +34,9 @@ func (a *API) putCalendar(r *request) (response, error) {
 	return put(a, r, calendar, problems, a.store.PutCalendar, func(stored dispatcher.Calendar) int64 { return stored.Revision })
 }
 
+// deleteCalendar deletes a calendar. While a trigger or another calendar refers to it: returns 409 with code
+// calendar_in_use, or, with when_unused=true, 202, and the change that drops the last use deletes the
+// calendar. A PUT keeps it.
 func (a *API) deleteCalendar(r *request) (response, error) {
 	switch when := r.URL.Query().Get("when_unused"); when {
 	case "true":

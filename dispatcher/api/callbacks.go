@@ -30,7 +30,7 @@ type callbackFailure struct {
 type callbackHeartbeat struct {
 	// Progress and Percent say how far the work is.
 	Progress string `json:"progress"`
-	Percent  *int   `json:"percent"`
+	Percent  *int   `json:"percent" schema:"max=100,min=0"`
 }
 
 // What callbacks say; the values of a metric's label.
@@ -41,6 +41,11 @@ const (
 	callbackConflict = "conflict" // nothing waits for it
 )
 
+// completeRun ends a run that waits for its callback, as succeeded. The bearer token is the one of the
+// attempt, which its target got in Carillon-Callback-Token; it permits nothing else. A token with scope run
+// ends the attempt that waits. A repeated callback returns 200 again. 401: the token is of no attempt of this
+// run. 409: the attempt is over in another way, or the run is cancelled. 422: it returns a state, and the job
+// carried none when the attempt began.
 func (a *API) completeRun(r *request) (response, error) {
 	var said callbackCompletion
 	problems := r.DecodeIfAny(&said)
@@ -60,6 +65,10 @@ func (a *API) completeRun(r *request) (response, error) {
 	})
 }
 
+// failRun says that the attempt of a run that waits for its callback failed. The bearer token is the one of
+// the attempt, which its target got in Carillon-Callback-Token; it permits nothing else. A token with scope
+// run ends the attempt that waits. A repeated callback returns 200 again. 401: the token is of no attempt of
+// this run. 409: the attempt is over in another way, or the run is cancelled.
 func (a *API) failRun(r *request) (response, error) {
 	var said callbackFailure
 	problems := r.DecodeIfAny(&said)
@@ -69,6 +78,10 @@ func (a *API) failRun(r *request) (response, error) {
 	})
 }
 
+// extendRun moves the deadline of a run that waits for its callback, and says how far the work is. The bearer
+// token is the one of the attempt, which its target got in Carillon-Callback-Token; it permits nothing else.
+// A token with scope run ends the attempt that waits. A repeated callback returns 200 again. 401: the token
+// is of no attempt of this run. 409: the attempt is over in another way, or the run is cancelled.
 func (a *API) extendRun(r *request) (response, error) {
 	var said callbackHeartbeat
 	problems := r.DecodeIfAny(&said)

@@ -35,8 +35,10 @@ const (
 
 // executorReply is the body of each response to an executor.
 type executorReply struct {
-	Code int     `json:"code"`
-	Msg  *string `json:"msg"`
+	// 200: done; 500: not.
+	Code int `json:"code"`
+	// Why not.
+	Msg *string `json:"msg"`
 }
 
 // forExecutor turns a response into one that executors understand.
@@ -54,9 +56,11 @@ func forExecutor(res response) response {
 
 // registry is the body of a registration, and of its removal.
 type registry struct {
-	Group string `json:"registryGroup"`
-	Key   string `json:"registryKey"`
-	Value string `json:"registryValue"`
+	Group string `json:"registryGroup" schema:"required,enum=EXECUTOR"`
+	// The AppName of the executor, which is that of the group.
+	Key string `json:"registryKey" schema:"required"`
+	// The URL of the executor.
+	Value string `json:"registryValue" schema:"required"`
 }
 
 // readRegistry reads a registration, and checks that it is one of the group.
@@ -78,7 +82,7 @@ func (a *API) readRegistry(r *request) (endpoint target.Endpoint, err error) {
 	return endpoint, endpoint.Validate()
 }
 
-// registerExecutor takes the heartbeat of an executor.
+// registerExecutor takes the heartbeat of an executor of XXL-JOB.
 func (a *API) registerExecutor(r *request) (response, error) {
 	endpoint, err := a.readRegistry(r)
 	if err != nil {
@@ -92,7 +96,7 @@ func (a *API) registerExecutor(r *request) (response, error) {
 	return response{}, conflict(err, "give the group registration, with the networks and ports of the executors")
 }
 
-// deregisterExecutor takes the leave of an executor. One that is gone already may leave again.
+// deregisterExecutor takes the leave of an executor of XXL-JOB.
 func (a *API) deregisterExecutor(r *request) (response, error) {
 	endpoint, err := a.readRegistry(r)
 	if err != nil {
@@ -265,9 +269,12 @@ const (
 
 // executorResult is an element of the body of a callback.
 type executorResult struct {
-	LogID int64  `json:"logId"`
-	Code  int    `json:"handleCode"`
-	Msg   string `json:"handleMsg"`
+	// The number of the attempt.
+	LogID int64 `json:"logId" schema:"required"`
+	// 200: it succeeded; any other: it failed.
+	Code int `json:"handleCode"`
+	// The result, or why it failed.
+	Msg string `json:"handleMsg"`
 	// Result is in place of Code and Msg until version 2.2.
 	Result *executorReply `json:"executeResult,omitempty"`
 }
@@ -323,7 +330,11 @@ func (s *strays) settled(key strayKey, now time.Time) bool {
 	return known && now.Sub(since) >= strayTime
 }
 
-// callBackOfExecutor takes the results of attempts. What it took stays taken if the executor has to repeat the whole.
+// callBackOfExecutor takes the results of attempts from an executor of XXL-JOB. A result that no run waits
+// for is refused for two minutes, so that the executor repeats it, and accepted after that.
+//
+// callBackOfExecutor takes the results of attempts. What it took stays taken if the executor has to repeat
+// the whole.
 func (a *API) callBackOfExecutor(r *request) (response, error) {
 	var all []executorResult
 	if err := r.decodeOfExecutor(&all); err != nil {

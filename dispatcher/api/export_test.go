@@ -13,7 +13,7 @@ const CallbackPatience = callbackPatience
 // Routes lists all routes that the API serves. Body says of each that it takes one.
 func Routes() []gate.Route {
 	var all []gate.Route
-	for _, rt := range routes {
+	for _, rt := range routes() {
 		rt.Body = rt.Body || rt.Method == http.MethodPut || rt.Method == http.MethodPatch
 		all = append(all, rt.Route)
 	}

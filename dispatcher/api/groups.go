@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
+// listGroups lists the endpoint groups of an app by name.
 func (a *API) listGroups(r *request) (response, error) {
 	name := func(g target.EndpointGroup) string { return g.Name }
 	return pagedByName(r, name, func(page input.Page) ([]target.EndpointGroup, error) {
@@ -23,11 +24,14 @@ func (a *API) listGroups(r *request) (response, error) {
 	})
 }
 
+// getGroup gets an endpoint group.
 func (a *API) getGroup(r *request) (response, error) {
 	group, err := a.store.Group(r.Context(), r.PathValue("app"), r.PathValue("group"))
 	return response{revision: group.Revision, body: group}, err
 }
 
+// putGroup creates or replaces an endpoint group. Endpoints that the group declared and declares no more are
+// removed, as are registered ones that are outside its networks or ports. The others keep their drain.
 func (a *API) putGroup(r *request) (response, error) {
 	group := target.EndpointGroup{App: r.PathValue("app"), Name: r.PathValue("group")}
 	problems := r.Decode(&group)
@@ -36,6 +40,8 @@ func (a *API) putGroup(r *request) (response, error) {
 	return put(a, r, group, problems, a.store.PutGroup, func(stored target.EndpointGroup) int64 { return stored.Revision })
 }
 
+// deleteGroup deletes an endpoint group with its endpoints. While it is the target of a job: returns 409 with
+// code group_in_use.
 func (a *API) deleteGroup(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteGroup(r.Context(), r.PathValue("app"), r.PathValue("group"), change)
@@ -47,7 +53,14 @@ func (a *API) deleteGroup(r *request) (response, error) {
 	})
 }
 
-// registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the endpoint is.
+// registerEndpoint registers an endpoint, or renews its registration. Needs scope register or write. It is a
+// heartbeat: repeat it every registration.heartbeat; the endpoint goes at expires_at. It takes no condition.
+// A URL outside the networks or ports of the group returns 422 with code egress_denied; a name is accepted,
+// and its addresses are checked whenever it is dialled. A group that takes no registrations, or declares an
+// endpoint of that id, returns 409.
+//
+// registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the
+// endpoint is.
 func (a *API) registerEndpoint(r *request) (response, error) {
 	endpoint := target.Endpoint{ID: r.PathValue("endpoint")}
 	problems := r.Decode(&endpoint)
@@ -72,6 +85,8 @@ func (a *API) registerEndpoint(r *request) (response, error) {
 	return response{status: http.StatusCreated, body: stored}, nil
 }
 
+// deregisterEndpoint removes an endpoint that registered itself. Needs scope register or write, and takes no
+// condition. An endpoint that the group declares stays: change the group.
 func (a *API) deregisterEndpoint(r *request) (response, error) {
 	if err := noCondition(r, "an endpoint"); err != nil {
 		return response{}, err
@@ -104,6 +119,7 @@ type Fleet interface {
 	GroupStatus(ctx context.Context, group target.GroupVersion, egress target.EgressBounds) target.GroupStatus
 }
 
+// listEndpoints lists the endpoints that a group has now, by id.
 func (a *API) listEndpoints(r *request) (response, error) {
 	app, name := r.PathValue("app"), r.PathValue("group")
 	named, err := a.namedEndpoints(r, app, name)
@@ -167,8 +183,9 @@ func mergedPage(stored, named []target.Endpoint, page input.Page) []target.Endpo
 	return all[:min(len(all), page.Limit)]
 }
 
-// groupStatus tells what this node knows of a group.
-func (a *API) groupStatus(r *request) (response, error) {
+// getGroupStatus shows what the node that responds knows of a group and its endpoints. Each node resolves names
+// and checks endpoints for itself, so other nodes may see a group otherwise.
+func (a *API) getGroupStatus(r *request) (response, error) {
 	if a.opts.Fleet == nil {
 		return response{}, input.Refuse(input.CodeUnavailable, "the node makes no requests to endpoints")
 	}

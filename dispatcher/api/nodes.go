@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
+// listNodes lists nodes, including dead ones until they are cleaned up.
 func (a *API) listNodes(r *request) (response, error) {
 	nodes, err := a.store.Nodes(r.Context())
 	return response{body: newList(nodes)}, err
@@ -30,6 +31,9 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 	}
 }
 
+// getRollback gets the rollback of the database that waits for a decision; 404 if there is none. A rollback
+// means that the database lost commits, as after a restore from a backup or a failover to a replica that
+// lagged. Nodes that detect it pause themselves. You cannot resume them one by one.
 func (a *API) getRollback(r *request) (response, error) {
 	rollback, err := a.store.Rollback(r.Context())
 	if err == nil && rollback == nil {
@@ -46,6 +50,7 @@ func resolveRollback(choice dispatcher.RollbackChoice) func(*API, *request) (res
 	}
 }
 
+// getZones shows which time zone data the nodes compute with.
 func (a *API) getZones(r *request) (response, error) {
 	setting, err := a.store.ZoneSetting(r.Context())
 	if err != nil {
@@ -69,7 +74,8 @@ func (a *API) zoneStatus(r *request, setting dispatcher.ZoneSetting) (response, 
 	return response{body: status}, nil
 }
 
-// useZones makes all nodes compute with the data in the body. They have to know all zones that triggers may use now.
+// useZones makes all nodes compute with one release of time zone data. Each node switches in its next handler
+// round, and fires move once all have.
 func (a *API) useZones(r *request) (response, error) {
 	var given dispatcher.ZoneData
 	problems := r.Decode(&given)
@@ -94,7 +100,7 @@ func (a *API) useZones(r *request) (response, error) {
 	return a.zoneStatus(r, setting)
 }
 
-// resetZones makes each node compute with its own data.
+// resetZones makes each node compute with its own time zone data.
 func (a *API) resetZones(r *request) (response, error) {
 	setting, err := a.store.SetZones(r.Context(), "", nil, r.By())
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 // list is one page. Next is the cursor of the following one, left out after the last.
 type list[T any] struct {
 	Items []T    `json:"items"`
-	Next  string `json:"next,omitempty"`
+	Next  string `json:"next,omitempty" schema:"Next"`
 }
 
 // newList returns a list whose JSON is "items": [] rather than null for no items.

@@ -20,13 +20,16 @@ import (
 //go:embed openapi.json
 var openAPIDocument []byte
 
-// live says that the process is alive. It does not check the database: an unreachable database must
-// not make an orchestrator restart every node.
+// live checks that the process is alive.
+//
+// live says that the process is alive. It does not check the database: an unreachable database must not make
+// an orchestrator restart every node.
 func (a *API) live(*request) (response, error) {
-	return response{body: map[string]string{"status": "ok"}}, nil
+	return response{body: readiness{Status: "ok"}}, nil
 }
 
-// ready says whether the node can work: the database answers and the engine is ready.
+// ready checks that the node is ready. The node is ready if the database answers and the node is still
+// registered. A paused or draining node is ready too: it serves the API but claims nothing.
 func (a *API) ready(r *request) (response, error) {
 	const timeout = 5 * time.Second
 	// Other probes use what this one finds, so it does not end with its caller.
@@ -69,12 +72,13 @@ func (c *databaseCheck) check(ctx context.Context, now time.Time, ask func(conte
 	return c.err
 }
 
+// version gets the version of the server and of its time zone data.
 func (a *API) version(*request) (response, error) {
 	return response{body: dispatcher.ServerVersion{Version: a.opts.Version, Zones: schedule.ZonesVersion()}}, nil
 }
 
-// metrics serves the node's metrics in the Prometheus text format or, if the client accepts it, in that of OpenMetrics,
-// which has exemplars.
+// metrics gets the metrics of this node for Prometheus. Needs a token that is not bound to apps. Give it to
+// Prometheus as authorization.credentials_file.
 func (a *API) metrics(r *request) (response, error) {
 	return exposition(r, a.opts.Metrics)
 }
@@ -105,12 +109,18 @@ func exposition(r *request, from prometheus.Gatherer) (response, error) {
 	return response{body: json.RawMessage(text.Bytes()), header: map[string]string{"Content-Type": string(format)}}, nil
 }
 
+// openAPI gets this document.
 func (a *API) openAPI(*request) (response, error) {
 	return response{body: json.RawMessage(openAPIDocument)}, nil
 }
 
-// jobMetrics serves the metrics of jobs, to a token that is bound to apps those of their jobs. They are read from the database
-// when somebody asks, so every node tells the same, and a node that nobody asks keeps nothing.
+// jobMetrics gets the metrics of jobs for Prometheus. Every node tells the same, so scrape one. At most 1,000
+// jobs are shown, by app and name; carillon_job_unlisted counts the others. A token that is bound to apps
+// sees only their jobs.
+//
+// jobMetrics serves the metrics of jobs, to a token that is bound to apps those of their jobs. They are read
+// from the database when somebody asks, so every node tells the same, and a node that nobody asks keeps
+// nothing.
 func (a *API) jobMetrics(r *request) (response, error) {
 	var problems input.Problems
 	apps, err := a.overviewApps(r, &problems)

@@ -19,13 +19,15 @@ import (
 // problemDocument is the body of every error (RFC 9457). Type stays about:blank: clients branch on
 // the codes.
 type problemDocument struct {
-	Type      string         `json:"type"`
+	Type string `json:"type"`
+	// The text of the status.
 	Title     string         `json:"title"`
 	Status    int            `json:"status"`
 	RequestID string         `json:"request_id"`
-	Errors    input.Problems `json:"errors"`
+	Errors    input.Problems `json:"errors" schema:"min=1"`
 	// ChangedBy and ChangedAt tell who made the revision that a condition did not expect, and when.
-	ChangedBy string    `json:"changed_by,omitempty"`
+	ChangedBy string `json:"changed_by,omitempty"`
+	// With changed_by: when.
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 

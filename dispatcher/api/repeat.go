@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
+// listBackfills lists the backfills of an app, the latest first.
 func (a *API) listBackfills(r *request) (response, error) {
 	var problems input.Problems
 	page := r.page(&problems, func(cursor string) bool {
@@ -31,12 +32,16 @@ func (a *API) listBackfills(r *request) (response, error) {
 	})
 }
 
+// getBackfill gets a backfill with its progress.
 func (a *API) getBackfill(r *request) (response, error) {
 	found, err := a.store.Backfill(r.Context(), r.PathValue("app"), r.PathValue("backfill"))
 	return response{body: found}, err
 }
 
-// createBackfill counts the instants of the range, and begins the backfill unless that is all that is wanted.
+// createBackfill runs the instants of a range, or counts them. Begins a backfill: a run of kind backfill for
+// each instant at which the triggers would have fired, as they are declared now; what is edited later changes
+// none of them. With dry_run it only counts the instants. A job has one backfill at a time; another one is
+// refused with code state_conflict. It counts as one manual run in the quotas of the app.
 func (a *API) createBackfill(r *request) (response, error) {
 	app, name := r.PathValue("app"), r.PathValue("job")
 	asked := repeat.BackfillRequest{}
@@ -102,6 +107,7 @@ func changeBackfill(action repeat.BackfillAction) func(*API, *request) (response
 	}
 }
 
+// listBulkActions lists the bulk actions of an app, the latest first.
 func (a *API) listBulkActions(r *request) (response, error) {
 	var problems input.Problems
 	page := r.page(&problems, func(cursor string) bool {
@@ -117,12 +123,18 @@ func (a *API) listBulkActions(r *request) (response, error) {
 	})
 }
 
+// getBulkAction gets a bulk action with its progress.
 func (a *API) getBulkAction(r *request) (response, error) {
 	found, err := a.store.BulkAction(r.Context(), r.PathValue("app"), r.PathValue("bulk"))
 	return response{body: found}, err
 }
 
-// createBulkAction counts what the filter selects, and begins the action unless that is all that is wanted.
+// createBulkAction does one thing to all jobs or runs that a filter selects, or counts them. Begins a bulk
+// action. Nodes carry it out, some jobs or runs at a time, and go on after a node that died; each change is
+// in the audit log as one of who asked. It selects as it goes: what the filter selects only later may be left
+// out. What is so already, or changed meanwhile, is skipped. Runs that it asks for count as manual runs in
+// the quotas of the app, and it waits while a quota is used up. It needs the scope of the same request about
+// a single job or run: write to pause and resume jobs, run for the rest. With dry_run it only counts.
 func (a *API) createBulkAction(r *request) (response, error) {
 	var asked repeat.BulkRequest
 	problems := r.Decode(&asked)
@@ -161,7 +173,7 @@ func mayBulk(r *request, action repeat.BulkVerb) error {
 		string(action.Scope()), string(action))
 }
 
-// cancelBulkAction ends an action. What began it may end it.
+// cancelBulkAction ends a bulk action. What is done stays done. It needs the scope that the action needs.
 func (a *API) cancelBulkAction(r *request) (response, error) {
 	app, id := r.PathValue("app"), r.PathValue("bulk")
 	found, err := a.store.BulkAction(r.Context(), app, id)
@@ -178,6 +190,8 @@ func (a *API) cancelBulkAction(r *request) (response, error) {
 	return response{body: cancelled}, nil
 }
 
+// listDeadLetters lists runs that failed, timed out or were lost, latest scheduled time first. A run that is
+// retried is no dead letter until it fails again. Deliveries to targets that are told are runs, too.
 func (a *API) listDeadLetters(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -203,6 +217,11 @@ func (a *API) listDeadLetters(r *request) (response, error) {
 	})
 }
 
+// replayDeadLetters retries dead letters, a portion at a time, or counts them. Each run is retried as POST
+// /v1/runs/{run}/retry does: at once, under the same event id, with the job as it is now. If the response has
+// next, go on with another request that has it as cursor. Returns 409 while the app is disabled or suspended,
+// unless dry_run is set.
+//
 // replayDeadLetters retries a portion, so that a request ends soon however many dead letters there are.
 func (a *API) replayDeadLetters(r *request) (response, error) {
 	var replay repeat.DeadLetterReplay

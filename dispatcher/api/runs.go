@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
+// listRuns lists runs, latest scheduled time first.
 func (a *API) listRuns(r *request) (response, error) {
 	query, err := r.runQuery()
 	if err != nil {
@@ -26,6 +27,7 @@ func (a *API) listRuns(r *request) (response, error) {
 	})
 }
 
+// listMisfires lists misfire decisions, latest first.
 func (a *API) listMisfires(r *request) (response, error) {
 	query, err := r.runQuery()
 	if err != nil {
@@ -37,6 +39,7 @@ func (a *API) listMisfires(r *request) (response, error) {
 	})
 }
 
+// getRun gets a run with its attempts.
 func (a *API) getRun(r *request) (response, error) {
 	run, err := a.visibleRun(r)
 	return response{body: run}, err
@@ -66,6 +69,7 @@ func (r *request) shown(run run.Run) run.Run {
 	return run
 }
 
+// cancelRun cancels a live run; 409 if it is finished.
 func (a *API) cancelRun(r *request) (response, error) {
 	var accepted []run.Run
 	res, err := a.changeRun(r, a.store.CancelRun, func(run run.Run) (err error) {
@@ -78,10 +82,15 @@ func (a *API) cancelRun(r *request) (response, error) {
 	return res, err
 }
 
+// releaseRun frees the slots of a run that has ended; 409 if it has not, or has none. Nodes free slots by
+// themselves when they have given the request of an ended run up. If the request is still in flight, another
+// run of the job may overlap with it.
 func (a *API) releaseRun(r *request) (response, error) {
 	return a.changeRun(r, a.store.ReleaseRun, nil, "cancel a run that has not ended; GET /v1/apps/{app}/jobs/{job}/slots lists the slots")
 }
 
+// retryRun retries a finished run as its next attempt; 409 if it is not finished, or if its app is disabled
+// or suspended.
 func (a *API) retryRun(r *request) (response, error) {
 	return a.changeRun(r, a.store.RetryRun, func(one run.Run) error {
 		if one.State == run.Queued || one.State == run.Claimed {
@@ -127,8 +136,9 @@ func (a *API) checkEnabled(r *request, name string) error {
 		"enable it first, in Terraform or with PATCH /v1/apps/%s", input.Echo(name), name)
 }
 
-// requestOfRun shows the request of a run as its job would send it now.
-func (a *API) requestOfRun(r *request) (response, error) {
+// getRunRequest shows the request of a run as its job would send it now; 409 if its job is gone. Every secret
+// is masked, and so is what was made with one. No secret is read for it, and nothing is sent.
+func (a *API) getRunRequest(r *request) (response, error) {
 	run, err := a.visibleRun(r)
 	if err != nil {
 		return response{}, err
@@ -236,8 +246,8 @@ func (a *API) addGroup(r *request, call *target.Call, run run.Run) (*target.Endp
 // logMemory is what a log takes while it is read and sent, by estimate.
 const logMemory = 16 << 20
 
-// runLog reads the log of an attempt from the executor that has it.
-func (a *API) runLog(r *request) (response, error) {
+// getRunLog reads the log that an executor of XXL-JOB keeps of a run; 409 if none is known to have it.
+func (a *API) getRunLog(r *request) (response, error) {
 	run, err := a.visibleRun(r)
 	if err != nil {
 		return response{}, err

@@ -37,8 +37,11 @@ func (a *API) overviewApps(r *request, problems *input.Problems) ([]string, erro
 	return []string{app}, err
 }
 
-// listSummaries lists jobs over all apps.
-func (a *API) listSummaries(r *request) (response, error) {
+// listJobSummaries lists jobs of all apps by app and name, without their definitions. A token that is bound
+// to apps gets the jobs of those apps. A page looks at 100,000 jobs at most, at 2,000 with state or label,
+// and at 1,000 with result, so a page with filters may contain fewer jobs than you asked for, or none;
+// continue with next until there is none.
+func (a *API) listJobSummaries(r *request) (response, error) {
 	query, err := r.jobQuery()
 	if err != nil {
 		return response{}, err
@@ -88,8 +91,11 @@ func isJobCursor(text string) bool {
 	return ok
 }
 
-// attention shows what a person on call should look at.
-func (a *API) attention(r *request) (response, error) {
+// getAttention shows what a person on call should look at. Failures and misfires of the last 24 hours,
+// overdue triggers, triggers in error, pauses, alerts that fire, error budgets that burn, hosts that runs
+// wait for, groups without an endpoint, secrets that fail, certificates that end, and history that should be
+// gone: 20 of each at most. A token that is bound to apps gets those of its apps, without nodes and rollback.
+func (a *API) getAttention(r *request) (response, error) {
 	var problems input.Problems
 	apps, err := a.overviewApps(r, &problems)
 	if err != nil {
@@ -99,8 +105,14 @@ func (a *API) attention(r *request) (response, error) {
 	return response{body: found}, err
 }
 
-// upcomingFires shows how many fires are to come. They are counted by Run, because that may take some seconds.
-func (a *API) upcomingFires(r *request) (response, error) {
+// getUpcomingFires counts the fires to come, by five minutes. Nodes count the fires when somebody asks, and
+// again after five minutes. The count takes some seconds with many thousand triggers; until then the response
+// has the count before, or none, and computing. Of a fixed delay only the next fire counts; triggers that do
+// not fire now, such as paused ones, do not count.
+//
+// getUpcomingFires shows how many fires are to come. They are counted by Run, because that may take some
+// seconds.
+func (a *API) getUpcomingFires(r *request) (response, error) {
 	var problems input.Problems
 	hours := view.UpcomingHours
 	if text := r.URL.Query().Get("hours"); r.URL.Query().Has("hours") {
@@ -127,8 +139,10 @@ func (a *API) upcomingFires(r *request) (response, error) {
 // timelineAround is how much of the past and of the future a timeline has that names no time.
 const timelineAround = 6 * time.Hour
 
-// timeline shows what happened to the jobs of an app between two times, and what is planned.
-func (a *API) timeline(r *request) (response, error) {
+// getTimeline shows what happened to the jobs of an app between two times, and what is planned. Rows are jobs
+// in the order of their names. A row has at most 200 marks: those of a crowded row are grouped. Without from
+// and to: the six hours before now and the six after it.
+func (a *API) getTimeline(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
 	query := view.TimelineQuery{
@@ -170,8 +184,10 @@ func (a *API) timeline(r *request) (response, error) {
 	return response{body: page}, err
 }
 
-// statistics returns what the runs of each day came to: of one app or of all that the token may see.
-func (a *API) statistics(r *request) (response, error) {
+// getStatistics counts the runs and misfires of each UTC day. A run counts on the day of its scheduled time
+// if it ended within 24 hours of it, else on the day of its end. A token that is bound to apps gets those of
+// its apps. Days are kept for 400 days.
+func (a *API) getStatistics(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
 	query := view.StatisticsQuery{From: r.instant(&problems, "from"), To: r.instant(&problems, "to")}
@@ -199,8 +215,10 @@ func (a *API) statistics(r *request) (response, error) {
 	return response{body: found}, err
 }
 
-// preview uses the database's clock, as a declaration of the schedule would, and the calendars of
-// the app in the request.
+// preview previews the fire times of a schedule.
+//
+// preview uses the database's clock, as a declaration of the schedule would, and the calendars of the app in
+// the request.
 func (a *API) preview(r *request) (response, error) {
 	var asked view.PreviewRequest
 	problems := r.Decode(&asked)
@@ -399,8 +417,11 @@ func (f *forecasts) compile(ctx context.Context, t view.UpcomingTrigger, calenda
 
 func clock() time.Time { return time.Now() } //nolint:forbidigo // of this process
 
-// verify compares the ledger of an app with its schedules.
-func (a *API) verify(r *request) (response, error) {
+// verifyApp compares the ledger with the schedules. Compares the ledger of each trigger with the schedules
+// that were in force at the time. One call does a bounded amount of work: a trigger with many scheduled times
+// comes in parts, and a page may contain fewer jobs than you asked for. Continue with next until there is
+// none.
+func (a *API) verifyApp(r *request) (response, error) {
 	var problems input.Problems
 	query := verify.Query{
 		App: r.PathValue("app"), From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
@@ -419,8 +440,8 @@ func (a *API) verify(r *request) (response, error) {
 	return response{body: page}, err
 }
 
-// explain says what became of one scheduled time of a trigger.
-func (a *API) explain(r *request) (response, error) {
+// explainInstant explains what became of one scheduled time of a trigger.
+func (a *API) explainInstant(r *request) (response, error) {
 	var problems input.Problems
 	at := r.instant(&problems, "at")
 	if at.IsZero() && len(problems) == 0 {
@@ -441,8 +462,9 @@ func (a *API) explain(r *request) (response, error) {
 	return response{body: found}, err
 }
 
-// strip says what became of the latest scheduled times of one trigger, and which are next.
-func (a *API) strip(r *request) (response, error) {
+// getStrip shows the latest and the next scheduled times of a trigger, with what became of each. Each cell
+// says what explain says of its time. Several times in a row at which nothing was to run are one cell.
+func (a *API) getStrip(r *request) (response, error) {
 	var problems input.Problems
 	query := view.StripQuery{
 		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"),
