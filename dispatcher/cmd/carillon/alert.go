@@ -26,35 +26,15 @@ type alertCommand struct {
 }
 
 // alertListCommand lists alerts.
-type alertListCommand struct {
-	apiFlags
-	outputFlags
-	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
-}
+type alertListCommand struct{ appListFlags }
 
 // Run prints the alerts.
 func (l *alertListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := ofApps(ctx, api, l.App, func(app string) ([]alert.Alert, error) { return alertsOf(ctx, api, app) })
-	if err != nil {
-		return err
-	}
 	titles := "ALERT\tJOBS\tWATCHES\tNOTIFIES\tFIRING\tMUTED UNTIL\tREVISION"
-	return printList(l.outputFlags, c, all, titles, func(a alert.Alert) []any {
+	return listBy((*client.Client).Alerts).print(ctx, c, l.appListFlags, titles, func(a alert.Alert) []any {
 		return []any{a.App + "/" + a.Name, selectionOf(a), strings.Join(watchedBy(a), ", "), destinationOf(a), a.Firing, mutedUntil(a.Muted),
 			a.Revision}
 	})
-}
-
-// alertsOf reads the alerts of an app.
-func alertsOf(ctx context.Context, api *client.Client, app string) ([]alert.Alert, error) {
-	alerts, _, err := allPages(0, func(page input.Page) (client.List[alert.Alert], error) {
-		return api.Alerts(ctx, app, page)
-	})
-	return alerts, err
 }
 
 // selectionOf says which jobs an alert is about.
@@ -147,15 +127,7 @@ type alertShowCommand struct{ alertFlags }
 
 // Run prints the alert.
 func (s *alertShowCommand) Run(ctx context.Context, c console) error {
-	api, app, name, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	a, err := api.Alert(ctx, app, name)
-	if err != nil {
-		return err
-	}
-	return printObject(s.outputFlags, c, a, func(l *lines) {
+	return printNamed(ctx, c, s, (*client.Client).Alert, func(l *lines, a alert.Alert) {
 		l.add("alert", a.App+"/"+a.Name)
 		l.add("description", a.Description)
 		l.add("jobs", selectionOf(a))
@@ -198,42 +170,27 @@ type alertStateFlags struct {
 
 // alertFiringCommand lists what holds.
 type alertFiringCommand struct {
-	apiFlags
-	outputFlags
+	appListFlags
 	alertStateFlags
-	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
 }
 
 // Run prints the states.
 func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
-	api, err := f.client(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := ofApps(ctx, api, f.App, func(app string) ([]alert.State, error) {
-		query := alert.StateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true}
-		states, _, err := allPages(0, func(page input.Page) (client.List[alert.State], error) {
-			query.Page = page
-			return api.AlertStates(ctx, query)
-		})
-		return states, err
+	states := listOf[alert.State](func(api *client.Client, ctx context.Context, app string, page input.Page) (client.List[alert.State], error) {
+		return api.AlertStates(ctx, alert.StateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true, Page: page})
 	})
-	if err != nil {
-		return err
-	}
-	return printStates(f.outputFlags, c, all)
+	return states.print(ctx, c, f.appListFlags, stateTitles, stateRow)
 }
 
-// printStates prints states of alerts.
-func printStates(o outputFlags, c console, all []alert.State) error {
-	titles := "ALERT\tJOB\tCONDITION\tSINCE\tCOUNT\tNOTIFICATION\tACKNOWLEDGED BY\tRUN\tERROR"
-	return printList(o, c, all, titles, func(s alert.State) []any {
-		by := "-"
-		if s.Acknowledged != nil {
-			by = s.Acknowledged.By
-		}
-		return []any{s.App + "/" + s.Alert, s.Job, s.Condition, s.Since, s.Count, notificationOf(s), by, s.Run, s.Error}
-	})
+const stateTitles = "ALERT\tJOB\tCONDITION\tSINCE\tCOUNT\tNOTIFICATION\tACKNOWLEDGED BY\tRUN\tERROR"
+
+// stateRow is the row of a state of an alert.
+func stateRow(s alert.State) []any {
+	by := "-"
+	if s.Acknowledged != nil {
+		by = s.Acknowledged.By
+	}
+	return []any{s.App + "/" + s.Alert, s.Job, s.Condition, s.Since, s.Count, notificationOf(s), by, s.Run, s.Error}
 }
 
 // notificationOf says what became of the latest notification of a state.
@@ -350,7 +307,7 @@ func (a *alertAcknowledgeCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return printStates(a.outputFlags, c, states)
+	return printList(a.outputFlags, c, states, stateTitles, stateRow)
 }
 
 // alertUnacknowledgeCommand takes acknowledgements back.
@@ -366,7 +323,7 @@ func (a *alertUnacknowledgeCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return printStates(a.outputFlags, c, states)
+	return printList(a.outputFlags, c, states, stateTitles, stateRow)
 }
 
 // alertMuteCommand mutes an alert.

@@ -25,28 +25,12 @@ type calendarCommand struct {
 }
 
 // calendarListCommand lists calendars.
-type calendarListCommand struct {
-	apiFlags
-	outputFlags
-	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
-}
+type calendarListCommand struct{ appListFlags }
 
 // Run prints the calendars.
 func (l *calendarListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.Calendar, error) {
-		calendars, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
-			return api.Calendars(ctx, app, page)
-		})
-		return calendars, err
-	})
-	if err != nil {
-		return err
-	}
-	return printList(l.outputFlags, c, all, "CALENDAR\tRULES\tBASES\tZONE\tREVISION\tUPDATED AT", func(one dispatcher.Calendar) []any {
+	titles := "CALENDAR\tRULES\tBASES\tZONE\tREVISION\tUPDATED AT"
+	return listBy((*client.Client).Calendars).print(ctx, c, l.appListFlags, titles, func(one dispatcher.Calendar) []any {
 		return []any{one.App + "/" + one.Name, len(one.Rules), strings.Join(one.Bases, ","), one.Timezone, one.Revision, one.UpdatedAt}
 	})
 }
@@ -58,17 +42,13 @@ type calendarShowCommand struct {
 	Calendar string `arg:"" name:"app/calendar" help:"The calendar, such as billing/holidays."`
 }
 
+func (s *calendarShowCommand) open(ctx context.Context) (api *client.Client, app, calendar string, err error) {
+	return s.named(ctx, s.Calendar, "APP/CALENDAR")
+}
+
 // Run prints the calendar.
 func (s *calendarShowCommand) Run(ctx context.Context, c console) error {
-	api, app, name, err := s.named(ctx, s.Calendar, "APP/CALENDAR")
-	if err != nil {
-		return err
-	}
-	calendar, err := api.Calendar(ctx, app, name)
-	if err != nil {
-		return err
-	}
-	return printObject(s.outputFlags, c, calendar, func(l *lines) {
+	return printNamed(ctx, c, s, (*client.Client).Calendar, func(l *lines, calendar dispatcher.Calendar) {
 		l.add("calendar", calendar.App+"/"+calendar.Name)
 		l.add("description", calendar.Description)
 		l.add("time zone", calendar.Timezone)
@@ -126,9 +106,7 @@ func (f calendarFlags) ofApp(ctx context.Context, flags *apiFlags, spec *schedul
 		return nil
 	}
 	// A calendar may build on any other of its app.
-	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
-		return api.Calendars(ctx, f.App, page)
-	})
+	all, err := listBy((*client.Client).Calendars).all(ctx, api, f.App)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
@@ -42,13 +41,11 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 	if err != nil {
 		return tfconfig.Content{}, err
 	}
-	calendars, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
-		return api.Calendars(ctx, name, page)
-	})
+	calendars, err := listBy((*client.Client).Calendars).all(ctx, api, name)
 	if err != nil {
 		return tfconfig.Content{}, err
 	}
-	groups, err := groupsOf(ctx, api, name)
+	groups, err := listBy((*client.Client).Groups).all(ctx, api, name)
 	if err != nil {
 		return tfconfig.Content{}, err
 	}
@@ -62,9 +59,7 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 	if err != nil {
 		return tfconfig.Content{}, err
 	}
-	alerts, _, err := allPages(0, func(page input.Page) (client.List[alert.Alert], error) {
-		return api.Alerts(ctx, name, page)
-	})
+	alerts, err := listBy((*client.Client).Alerts).all(ctx, api, name)
 	return tfconfig.Content{App: app, Calendars: calendars, Groups: groups, Jobs: jobs, Alerts: alerts}, err
 }
 

@@ -21,38 +21,18 @@ type groupCommand struct {
 }
 
 // groupListCommand lists groups.
-type groupListCommand struct {
-	apiFlags
-	outputFlags
-	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
-}
+type groupListCommand struct{ appListFlags }
 
 // Run prints the groups.
 func (l *groupListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := ofApps(ctx, api, l.App, func(app string) ([]target.EndpointGroup, error) { return groupsOf(ctx, api, app) })
-	if err != nil {
-		return err
-	}
 	titles := "GROUP\tSTRATEGY\tDECLARED\tREGISTER FROM\tREVISION\tUPDATED AT"
-	return printList(l.outputFlags, c, all, titles, func(one target.EndpointGroup) []any {
+	return listBy((*client.Client).Groups).print(ctx, c, l.appListFlags, titles, func(one target.EndpointGroup) []any {
 		networks := "-"
 		if one.Registration != nil {
 			networks = strings.Join(one.Registration.Networks, ",")
 		}
 		return []any{one.App + "/" + one.Name, one.Strategy, len(one.Endpoints), networks, one.Revision, one.UpdatedAt}
 	})
-}
-
-// groupsOf reads the groups of an app.
-func groupsOf(ctx context.Context, api *client.Client, app string) ([]target.EndpointGroup, error) {
-	groups, _, err := allPages(0, func(page input.Page) (client.List[target.EndpointGroup], error) {
-		return api.Groups(ctx, app, page)
-	})
-	return groups, err
 }
 
 // groupFlags name a group.
@@ -72,15 +52,7 @@ type groupShowCommand struct{ groupFlags }
 
 // Run prints the group.
 func (s *groupShowCommand) Run(ctx context.Context, c console) error {
-	api, app, name, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	group, err := api.Group(ctx, app, name)
-	if err != nil {
-		return err
-	}
-	return printObject(s.outputFlags, c, group, func(l *lines) {
+	return printNamed(ctx, c, s, (*client.Client).Group, func(l *lines, group target.EndpointGroup) {
 		l.add("group", group.App+"/"+group.Name)
 		l.add("description", group.Description)
 		if group.Kind == target.GroupXXLJob {
@@ -125,15 +97,7 @@ type groupStatusCommand struct{ groupFlags }
 
 // Run prints the status of the group.
 func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
-	api, app, name, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	status, err := api.GroupStatus(ctx, app, name)
-	if err != nil {
-		return err
-	}
-	return printObject(s.outputFlags, c, status, func(l *lines) {
+	return printNamed(ctx, c, s, (*client.Client).GroupStatus, func(l *lines, status target.GroupStatus) {
 		l.add("node", status.Node)
 		for _, label := range slices.Sorted(maps.Keys(status.DNS)) {
 			one := status.DNS[label]

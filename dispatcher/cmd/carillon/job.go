@@ -32,9 +32,7 @@ type jobCommand struct {
 
 // jobListCommand lists jobs.
 type jobListCommand struct {
-	apiFlags
-	outputFlags
-	App   string            `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+	appListFlags
 	Label map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels."`
 }
 
@@ -48,28 +46,12 @@ func (l *jobListCommand) Validate() error {
 
 // Run prints the jobs.
 func (l *jobListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
-	apps, err := appsOr(ctx, api, l.App)
-	if err != nil {
-		return err
-	}
-	var all []dispatcher.Job
-	read := newProgress(c, "jobs")
-	for _, app := range apps {
-		jobs, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Job], error) {
-			page.Labels = l.Label
-			return api.Jobs(ctx, app, page)
-		})
-		if err != nil {
-			return err
-		}
-		all = append(all, jobs...)
-		read.say(len(all))
-	}
-	return printList(l.outputFlags, c, all, "JOB\tSTATE\tTRIGGERS\tNEXT FIRE\tWARNINGS", func(job dispatcher.Job) []any {
+	jobs := listOf[dispatcher.Job](func(api *client.Client, ctx context.Context, app string, page input.Page) (
+		client.List[dispatcher.Job], error) {
+		page.Labels = l.Label
+		return api.Jobs(ctx, app, page)
+	})
+	return jobs.print(ctx, c, l.appListFlags, "JOB\tSTATE\tTRIGGERS\tNEXT FIRE\tWARNINGS", func(job dispatcher.Job) []any {
 		return []any{job.App + "/" + job.Name, stateOfJob(job), len(job.Triggers), nextFire(job), len(job.Warnings)}
 	})
 }
@@ -124,55 +106,46 @@ type jobShowCommand struct{ jobFlags }
 
 // Run prints the job.
 func (s *jobShowCommand) Run(ctx context.Context, c console) error {
-	api, app, name, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	job, err := api.Job(ctx, app, name)
-	if err != nil {
-		return err
-	}
-	return printJob(s.outputFlags, c, job)
+	return printNamed(ctx, c, s, (*client.Client).Job, jobLines)
 }
 
-func printJob(o outputFlags, c console, job dispatcher.Job) error {
-	return printObject(o, c, job, func(l *lines) {
-		l.add("job", job.App+"/"+job.Name)
-		l.add("description", job.Description)
-		l.add("state", stateOfJob(job))
-		l.add("paused", pausedBy(job.Pause))
-		for _, pause := range job.Pauses {
-			l.add("pause "+pause.ID, pause.String())
-		}
-		l.add("target", targetOf(job.Target))
-		l.add("delivery", job.Delivery)
-		l.add("attempts", fmt.Sprintf("at most %d", max(job.Retry.MaxAttempts, 1)))
-		l.add("concurrency", concurrencyOf(job))
-		l.add("carries state", yesIf(job.CarryState))
-		l.add("objective", objectiveOf(job.Objective))
-		l.add("labels", job.Labels)
-		l.add("node labels", job.NodeLabels)
-		l.add("priority", job.Priority)
-		l.add("revision", fmt.Sprintf("%d of %s", job.Revision, input.FormatInstant(job.UpdatedAt)))
-		for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
-			t := job.Triggers[name]
-			l.paragraph()
-			l.add("trigger", name)
-			l.add("  schedule", strings.TrimSpace(t.Expression+" "+t.Timezone))
-			l.add("  state", stateCell(stateOfTrigger(t)))
-			l.add("  paused", pausedBy(t.Pause))
-			l.add("  error", t.Error)
-			l.add("  previous fire", t.PrevFireTime)
-			l.add("  next fire", t.NextFireTime)
-			l.add("  if missed", t.MisfirePolicy)
-		}
-		if len(job.Warnings) > 0 {
-			l.paragraph()
-		}
-		for _, warning := range job.Warnings {
-			l.add("warning", strings.TrimSpace(warning.Path+" "+warning.Message))
-		}
-	})
+// jobLines are what people see of a job.
+func jobLines(l *lines, job dispatcher.Job) {
+	l.add("job", job.App+"/"+job.Name)
+	l.add("description", job.Description)
+	l.add("state", stateOfJob(job))
+	l.add("paused", pausedBy(job.Pause))
+	for _, pause := range job.Pauses {
+		l.add("pause "+pause.ID, pause.String())
+	}
+	l.add("target", targetOf(job.Target))
+	l.add("delivery", job.Delivery)
+	l.add("attempts", fmt.Sprintf("at most %d", max(job.Retry.MaxAttempts, 1)))
+	l.add("concurrency", concurrencyOf(job))
+	l.add("carries state", yesIf(job.CarryState))
+	l.add("objective", objectiveOf(job.Objective))
+	l.add("labels", job.Labels)
+	l.add("node labels", job.NodeLabels)
+	l.add("priority", job.Priority)
+	l.add("revision", fmt.Sprintf("%d of %s", job.Revision, input.FormatInstant(job.UpdatedAt)))
+	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
+		t := job.Triggers[name]
+		l.paragraph()
+		l.add("trigger", name)
+		l.add("  schedule", strings.TrimSpace(t.Expression+" "+t.Timezone))
+		l.add("  state", stateCell(stateOfTrigger(t)))
+		l.add("  paused", pausedBy(t.Pause))
+		l.add("  error", t.Error)
+		l.add("  previous fire", t.PrevFireTime)
+		l.add("  next fire", t.NextFireTime)
+		l.add("  if missed", t.MisfirePolicy)
+	}
+	if len(job.Warnings) > 0 {
+		l.paragraph()
+	}
+	for _, warning := range job.Warnings {
+		l.add("warning", strings.TrimSpace(warning.Path+" "+warning.Message))
+	}
 }
 
 func stateOfTrigger(t dispatcher.Trigger) string {
@@ -237,28 +210,23 @@ type jobStateShowCommand struct{ jobFlags }
 
 // Run prints it.
 func (s *jobStateShowCommand) Run(ctx context.Context, c console) error {
-	api, app, name, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	state, err := api.CarriedState(ctx, app, name)
-	if err != nil {
-		return err
-	}
-	return s.print(c, state)
+	return printNamed(ctx, c, s, (*client.Client).CarriedState, s.show)
 }
 
 // print prints the state of a job.
 func (j *jobFlags) print(c console, state run.CarriedState) error {
-	return printObject(j.outputFlags, c, state, func(l *lines) {
-		l.add("job", j.Job)
-		l.add("state", string(state.State))
-		l.add("revision", state.Revision)
-		l.add("updated at", state.UpdatedAt)
-		l.add("returned by run", state.Run)
-		l.add("set by", state.SetBy)
-		l.add("discarded", discarded(state.DiscardedRun))
-	})
+	return printObject(j.outputFlags, c, state, func(l *lines) { j.show(l, state) })
+}
+
+// show adds the lines of the state of a job.
+func (j *jobFlags) show(l *lines, state run.CarriedState) {
+	l.add("job", j.Job)
+	l.add("state", string(state.State))
+	l.add("revision", state.Revision)
+	l.add("updated at", state.UpdatedAt)
+	l.add("returned by run", state.Run)
+	l.add("set by", state.SetBy)
+	l.add("discarded", discarded(state.DiscardedRun))
 }
 
 // discarded says whose state was discarded; empty: nobody's.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -20,36 +19,12 @@ type objectiveCommand struct {
 }
 
 // objectiveListCommand lists objectives.
-type objectiveListCommand struct {
-	apiFlags
-	outputFlags
-	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
-}
+type objectiveListCommand struct{ appListFlags }
 
 // Run prints them.
 func (o *objectiveListCommand) Run(ctx context.Context, c console) error {
-	api, err := o.client(ctx)
-	if err != nil {
-		return err
-	}
-	apps, err := appsOr(ctx, api, o.App)
-	if err != nil {
-		return err
-	}
-	var all []dispatcher.ObjectiveStatus
-	read := newProgress(c, "objectives")
-	for _, app := range apps {
-		found, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.ObjectiveStatus], error) {
-			return api.Objectives(ctx, app, page)
-		})
-		if err != nil {
-			return err
-		}
-		all = append(all, found...)
-		read.say(len(all))
-	}
 	titles := "JOB\tOBJECTIVE\tATTAINED\tBUDGET LEFT\tBURNS 1H\tBURNS 6H\tBURNS 3D"
-	return printList(o.outputFlags, c, all, titles, func(s dispatcher.ObjectiveStatus) []any {
+	return listBy((*client.Client).Objectives).print(ctx, c, o.appListFlags, titles, func(s dispatcher.ObjectiveStatus) []any {
 		return []any{s.App + "/" + s.Job, objectiveOf(&s.Objective), attained(s), percent(s.BudgetLeft), burnRate(s, "1h"), burnRate(s, "6h"),
 			burnRate(s, "3d")}
 	})
@@ -91,15 +66,7 @@ type objectiveShowCommand struct{ jobFlags }
 
 // Run prints it.
 func (o *objectiveShowCommand) Run(ctx context.Context, c console) error {
-	api, app, name, err := o.open(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := api.Objective(ctx, app, name)
-	if err != nil {
-		return err
-	}
-	return printObject(o.outputFlags, c, s, func(l *lines) {
+	return printNamed(ctx, c, o, (*client.Client).Objective, func(l *lines, s dispatcher.ObjectiveStatus) {
 		l.add("job", s.App+"/"+s.Job)
 		l.add("objective", objectiveOf(&s.Objective))
 		l.add("counted from", s.From)

@@ -20,6 +20,8 @@ type outputFlags struct {
 	Output string `short:"o" default:"table" enum:"table,json,jsonl" help:"table for people; json as the API has it, a list as {\"items\": [...]}; jsonl with one object a line."`
 }
 
+func (o outputFlags) form() outputFlags { return o }
+
 // The forms of output.
 const (
 	outputTable = "table"

@@ -54,21 +54,70 @@ func appsOr(ctx context.Context, api *client.Client, name string) ([]string, err
 	return names, err
 }
 
-// ofApps returns what there is of the named app, or without a name of all apps that the token may see.
-func ofApps[T any](ctx context.Context, api *client.Client, name string, list func(app string) ([]T, error)) ([]T, error) {
-	apps, err := appsOr(ctx, api, name)
+// appListFlags are those of commands that list what an app has, or all apps have.
+type appListFlags struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+}
+
+// listOf reads a page of what an app has.
+type listOf[T any] func(api *client.Client, ctx context.Context, app string, page input.Page) (client.List[T], error)
+
+// listBy lists by a method of the client, such as (*client.Client).Calendars.
+func listBy[T any](read func(*client.Client, context.Context, string, input.Page) (client.List[T], error)) listOf[T] {
+	return read
+}
+
+// all reads all pages.
+func (list listOf[T]) all(ctx context.Context, api *client.Client, app string) ([]T, error) {
+	all, _, err := allPages(0, func(page input.Page) (client.List[T], error) { return list(api, ctx, app, page) })
+	return all, err
+}
+
+// print prints what there is of the app, or without one of all apps that the token may see.
+func (list listOf[T]) print(ctx context.Context, c console, l appListFlags, titles string, row func(T) []any) error {
+	api, err := l.client(ctx)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	apps, err := appsOr(ctx, api, l.App)
+	if err != nil {
+		return err
 	}
 	var all []T
+	read := newProgress(c, "rows")
 	for _, app := range apps {
-		found, err := list(app)
+		found, err := list.all(ctx, api, app)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		all = append(all, found...)
+		read.say(len(all))
 	}
-	return all, nil
+	return printList(l.outputFlags, c, all, titles, row)
+}
+
+// opener are the flags of a command that name one thing of an app.
+type opener interface {
+	// open returns a client, and the names of the app and of the thing.
+	open(ctx context.Context) (api *client.Client, app, name string, err error)
+	form() outputFlags
+}
+
+// printNamed prints the thing that flags name, read by a method of the client such as (*client.Client).Calendar; show adds the
+// lines that people see of it.
+func printNamed[T any](ctx context.Context, c console, of opener,
+	get func(*client.Client, context.Context, string, string) (T, error), show func(*lines, T)) error {
+	api, app, name, err := of.open(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := get(api, ctx, app, name)
+	if err != nil {
+		return err
+	}
+	return printObject(of.form(), c, found, func(l *lines) { show(l, found) })
 }
 
 // cutPath splits an argument such as APP/JOB/TRIGGER; the last parts may be missing if fewer are required.

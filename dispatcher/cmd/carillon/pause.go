@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -82,26 +83,15 @@ func (p *pauseAddCommand) Run(ctx context.Context, c console) error {
 }
 
 // pauseListCommand lists pauses.
-type pauseListCommand struct {
-	apiFlags
-	outputFlags
-	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
-}
+type pauseListCommand struct{ appListFlags }
 
 // Run prints the pauses.
 func (l *pauseListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.AppPause, error) {
-		pauses, err := api.AppPauses(ctx, app)
-		return pauses.Items, err
+	pauses := listOf[dispatcher.AppPause](func(api *client.Client, ctx context.Context, app string, _ input.Page) (
+		client.List[dispatcher.AppPause], error) {
+		return api.AppPauses(ctx, app)
 	})
-	if err != nil {
-		return err
-	}
-	return printList(l.outputFlags, c, all, "APP\tPAUSE\tJOBS\tPAUSED BY\tSINCE\tUNTIL\tREASON", func(p dispatcher.AppPause) []any {
+	return pauses.print(ctx, c, l.appListFlags, "APP\tPAUSE\tJOBS\tPAUSED BY\tSINCE\tUNTIL\tREASON", func(p dispatcher.AppPause) []any {
 		until := any("it is removed")
 		if p.Until != nil {
 			until = *p.Until

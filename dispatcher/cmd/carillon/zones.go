@@ -10,7 +10,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -194,13 +193,11 @@ func triggersOfAPI(ctx context.Context, api *client.Client) ([]namedSpec, error)
 	}
 	var found []namedSpec
 	for _, app := range apps {
-		jobs, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Job], error) { return api.Jobs(ctx, app, page) })
+		jobs, err := listBy((*client.Client).Jobs).all(ctx, api, app)
 		if err != nil {
 			return nil, err
 		}
-		calendars, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
-			return api.Calendars(ctx, app, page)
-		})
+		calendars, err := listBy((*client.Client).Calendars).all(ctx, api, app)
 		if err == nil {
 			found, err = addTriggers(found, jobs, calendars)
 		}
