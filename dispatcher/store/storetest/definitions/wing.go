@@ -18,7 +18,7 @@ func Tests() fixture.Tests {
 	return fixture.In(func(f *fixture.Fixture) *wing { return &wing{f} },
 		definitionTests(), boundTests(), tokenTests(), sessionTests(), calendarTests(), unusedCalendarTests(), auditTests(),
 		importTests(), saltTests(), eventTests(), unchangedTests(), pendingTests(), renameTests(), switchTests(),
-		appPauseTests(), groupTests())
+		appPauseTests(), groupTests(), attributeTests())
 }
 
 // definitionTests are those of files without a table of their own.
