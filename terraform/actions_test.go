@@ -14,27 +14,26 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// operations reads from the sources which operations of AWS the readers of secrets call.
-func operations(t *testing.T) []string {
+// operations reads from the sources which operations of AWS the readers of secrets call: the second field of an awsRequest.
+func operations(t *testing.T) (found []string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "dispatcher", "secretmanager", "aws_*.go"))
+	files, err := filepath.Glob(filepath.Join("..", "dispatcher", "secretmanager", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []string
 	for _, path := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok || len(call.Args) < 3 {
+			request, ok := n.(*ast.CompositeLit)
+			if !ok || len(request.Elts) < 2 {
 				return true
 			}
-			method, _ := call.Fun.(*ast.SelectorExpr)
-			operation, _ := call.Args[2].(*ast.BasicLit)
-			if method != nil && method.Sel.Name == "call" && operation != nil {
+			typ, _ := request.Type.(*ast.Ident)
+			operation, _ := request.Elts[1].(*ast.BasicLit)
+			if typ != nil && typ.Name == "awsRequest" && operation != nil {
 				name, err := strconv.Unquote(operation.Value)
 				if err != nil {
 					t.Fatal(err)
@@ -44,8 +43,17 @@ func operations(t *testing.T) []string {
 			return true
 		})
 	}
+	if !slices.Contains(found, "GetSecretValue") {
+		t.Fatalf("the operations of AWS are not found in the sources of secretmanager; found %v", found)
+	}
 	slices.Sort(found)
 	return found
+}
+
+// It runs with every change, because a change that moves those sources need not run the step of the policies.
+func TestOperationsOfAWSAreFoundInTheSources(t *testing.T) {
+	t.Parallel()
+	operations(t)
 }
 
 // Nodes may do what their code does, and no more: a new operation needs a right in modules/iam and a line here.

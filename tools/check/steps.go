@@ -106,7 +106,7 @@ func testSteps() []step {
 			name: "processes", proves: "the programs do for their users what the pages say, from the first command to the last",
 			paths: slices.Concat(nodes(), []string{"docs/", "examples/", "dispatcher/console/", "dispatcher/tfconfig/",
 				"lambda/", "worker/", "test/xxljob/"}),
-			needs: []string{"tools/postgres.sh"}, prints: withTerraform(), minutes: 5, tests: marked,
+			needs: []string{"tools/postgres.sh", "tools/need.sh curl curl"}, prints: withTerraform(), minutes: 5, tests: marked,
 		},
 		{
 			name: "provider", proves: "terraform plans, applies and refuses each resource as its page says",
@@ -118,7 +118,7 @@ func testSteps() []step {
 			name: "terraform", proves: "modules and stories work with Terraform and OpenTofu",
 			paths: []string{"terraform/", "provider/", "examples/", "tools/opentofu/", "tools/opentofu.sh", "tools/terraform.sh"},
 			needs: []string{"tools/need.sh shellcheck shellcheck", "tools/need.sh cloud-init cloud-init",
-				"tools/need.sh systemd-analyze systemd", "tools/need.sh jq jq"},
+				"tools/need.sh systemd-analyze systemd", "tools/need.sh jq jq", "tools/need.sh bwrap bubblewrap"},
 			prints: withClients(), minutes: 4, tests: marked,
 		},
 		{

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -108,6 +113,88 @@ func TestTestsNameStepsThatExist(t *testing.T) {
 	for name, packages := range found {
 		t.Errorf("no step is called %q, which tests name: %v", name, packages)
 	}
+}
+
+// What a test demands on CI, its step installs: a machine of CI has it by chance only, because another step ran there before.
+func TestStepsInstallThePrograms(t *testing.T) {
+	t.Parallel()
+	found, err := findMarks(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range steps() {
+		for folder, tests := range found[s.name] {
+			calls := callsIn(t, filepath.Join(root, folder))
+			for _, program := range calls.programs(tests) {
+				if !slices.Contains(s.needs, "tools/need.sh "+program) {
+					t.Errorf("step %s: tests of %s need %s; add it to its needs", s.name, folder, program)
+				}
+			}
+		}
+	}
+}
+
+// calls are what the functions of the tests of a package call by name, and the programs that each needs itself.
+type calls struct {
+	of    map[string][]string
+	needs map[string][]string
+}
+
+func callsIn(t *testing.T, folder string) calls {
+	t.Helper()
+	c := calls{map[string][]string{}, map[string][]string{}}
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			function, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			name := function.Name.Name
+			ast.Inspect(function, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.Ident:
+					c.of[name] = append(c.of[name], n.Name)
+				case *ast.CallExpr:
+					if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Program" && len(n.Args) == 3 {
+						program, _ := strconv.Unquote(n.Args[1].(*ast.BasicLit).Value)
+						debian, _ := strconv.Unquote(n.Args[2].(*ast.BasicLit).Value)
+						c.needs[name] = append(c.needs[name], program+" "+debian)
+					}
+				}
+				return true
+			})
+		}
+	}
+	return c
+}
+
+// programs are those that tests need, by all that they call.
+func (c calls) programs(tests []string) (all []string) {
+	seen, next := map[string]bool{}, slices.Clone(tests)
+	for len(next) > 0 {
+		name := next[0]
+		next = next[1:]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		all = append(all, c.needs[name]...)
+		for _, called := range c.of[name] {
+			if c.of[called] != nil {
+				next = append(next, called)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func TestTouchedByFilesAndFolders(t *testing.T) {

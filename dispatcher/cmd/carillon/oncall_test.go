@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +143,10 @@ func targetDown(t *testing.T, n *stage) symptom {
 	job := webhookJob("night", "to-nowhere", gone.URL, map[string]string{"a": "* * * * * ?"})
 	job.Retry = run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-	until(t, "failed runs", func() bool { return len(n.allRuns("night")) >= 2 })
+	until(t, "two failed attempts to be counted", func() bool {
+		failed, _ := strconv.Atoi(scrape(t, n.process)[`carillon_attempts_total{app="night",state="failed"}`])
+		return failed >= 2
+	})
 	return n.at("to-nowhere", string(run.ClassConnectRefused))
 }
 
