@@ -189,11 +189,7 @@ type auditFlag struct {
 }
 
 func (f auditFlag) check() error {
-	if kept := f.AuditRetention.Std(); kept < access.MinAuditRetention || kept > input.MaxRetention {
-		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention,
-			access.MinAuditRetention, input.MaxRetention)
-	}
-	return nil
+	return between("audit-retention", f.AuditRetention.Std(), access.MinAuditRetention, input.MaxRetention)
 }
 
 // memberFlags are the node's name and its place among the nodes.
@@ -254,22 +250,13 @@ func (f intervalFlags) margin() time.Duration {
 }
 
 func (f intervalFlags) check() error {
-	var problems []error
-	for _, flag := range []struct {
-		name              string
-		value             input.Duration
-		shortest, longest time.Duration
-	}{
-		{"poll-window", f.PollWindow, 100 * time.Millisecond, time.Minute},
-		{"handler-interval", f.HandlerInterval, 100 * time.Millisecond, 5 * time.Minute},
-		{"heartbeat", f.Heartbeat, 100 * time.Millisecond, time.Minute},
-		{"claim-lead", f.ClaimLead, time.Millisecond, time.Second},
-		{"share-grace", f.ShareGrace, 100 * time.Millisecond, time.Minute},
-		{"drain-timeout", f.DrainTimeout, 0, 24 * time.Hour},
-	} {
-		if flag.value.Std() < flag.shortest || flag.value.Std() > flag.longest {
-			problems = append(problems, fmt.Errorf("--%s: %s is not between %s and %s", flag.name, flag.value, flag.shortest, flag.longest))
-		}
+	problems := []error{
+		between("poll-window", f.PollWindow.Std(), 100*time.Millisecond, time.Minute),
+		between("handler-interval", f.HandlerInterval.Std(), 100*time.Millisecond, 5*time.Minute),
+		between("heartbeat", f.Heartbeat.Std(), 100*time.Millisecond, time.Minute),
+		between("claim-lead", f.ClaimLead.Std(), time.Millisecond, time.Second),
+		between("share-grace", f.ShareGrace.Std(), 100*time.Millisecond, time.Minute),
+		between("drain-timeout", f.DrainTimeout.Std(), 0, 24*time.Hour),
 	}
 	if f.DeadAfter < 2*f.HandlerInterval || f.DeadAfter < 3*f.Heartbeat {
 		problems = append(problems, fmt.Errorf(
@@ -299,7 +286,7 @@ type poolFlags struct {
 }
 
 func (f poolFlags) check() error {
-	problems := []error{countBetween("workers", f.Workers, 1, 10_000), countBetween("queue", f.Queue, 1, 100_000)}
+	problems := []error{between("workers", f.Workers, 1, 10_000), between("queue", f.Queue, 1, 100_000)}
 	for flag, n := range map[string]int{"min-workers": f.MinWorkers, "app-workers": f.AppWorkers, "host-workers": f.HostWorkers} {
 		if n < 0 || n > f.Workers {
 			problems = append(problems, fmt.Errorf("--%s: %d is not between 1 and --workers, which is %d", flag, n, f.Workers))
@@ -315,12 +302,13 @@ type hostFlags struct {
 }
 
 func (f hostFlags) check() error {
-	return errors.Join(countBetween("breaker-failures", f.BreakerFailures, 0, 10_000), countBetween("host-rate", f.HostRate, 0, 100_000))
+	return errors.Join(between("breaker-failures", f.BreakerFailures, 0, 10_000), between("host-rate", f.HostRate, 0, 100_000))
 }
 
-func countBetween(flag string, n, least, most int) error {
+// between returns a problem with a flag that is out of its bounds.
+func between[N int | time.Duration](flag string, n, least, most N) error {
 	if n < least || n > most {
-		return fmt.Errorf("--%s: %d is not between %d and %d", flag, n, least, most)
+		return fmt.Errorf("--%s: %v is not between %v and %v", flag, n, least, most)
 	}
 	return nil
 }

@@ -31,10 +31,10 @@ type limitFlags struct {
 
 func (f limitFlags) check() error {
 	_, proxies := f.proxies()
-	return errors.Join(countBetween("api-connections", f.APIConnections, 8, 100_000),
-		countBetween("api-address-connections", f.APIAddressConnections, 4, 100_000),
-		countBetween("api-address-requests", f.APIAddressRequests, 60, 10_000_000),
-		countBetween("api-token-requests", f.APITokenRequests, 60, 10_000_000), proxies)
+	return errors.Join(between("api-connections", f.APIConnections, 8, 100_000),
+		between("api-address-connections", f.APIAddressConnections, 4, 100_000),
+		between("api-address-requests", f.APIAddressRequests, 60, 10_000_000),
+		between("api-token-requests", f.APITokenRequests, 60, 10_000_000), proxies)
 }
 
 // proxies returns the networks of trusted proxies.
