@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -22,13 +21,20 @@ import (
 // alerts is carillon_alert. A mute of an operator and what fires now are in the data source only: both change without Terraform.
 func alerts(c *connection) kind {
 	return &definition[alert.Alert]{
-		heading: heading{"alert", alertSchema, importNested("alert", "billing/on-call")}, conn: c,
-		expand: expandedBy[alert.Alert](alertRows), flatten: flattenedBy[alert.Alert](alertRows), check: alert.Alert.Validate,
+		heading: heading{"alert", alertRows, importNested("alert", "billing/on-call"),
+			"An alert: it tells people when jobs of its app fail, miss fires, are late, take too long, have not succeeded " +
+				"for a time or burn their error budget, and when that ends. Each transition is told once. Import it by `app/alert`.\n\n" +
+				"An alert selects jobs by `jobs`, by `labels`, or both. One that selects nothing is a **default of its app**: it applies to the " +
+				"jobs that no other alert selects, also to those that are declared later.\n\n" +
+				"Mutes by operators and acknowledgements are no part of the configuration. A plan neither shows nor ends them."},
+		conn: c, check: alert.Alert.Validate,
 		api: requests[alert.Alert]{
 			(*client.Client).PutAlert, (*client.Client).Alert, (*client.Client).DeleteAlert,
 			func(a alert.Alert) int64 { return a.Revision },
 		},
-		secrets: secretsOf[alert.Alert]{checkKeptOfAlert, webhookKnown},
+		secrets: secretsOf[alert.Alert]{func(written, old alert.Alert) error {
+			return atDestination(written.Destination.CheckKept(old.Destination))
+		}, webhookKnown},
 		bounds: func(bounds *target.Bounds, a alert.Alert) error {
 			return atDestination(bounds.CheckDestination(a.App, a.Destination))
 		},
@@ -166,17 +172,6 @@ var alertWebhookRows = binding.Of(binding.Fresh[target.AlertWebhook],
 	}),
 )
 
-func alertSchema() schema.Schema {
-	return schema.Schema{
-		MarkdownDescription: "An alert: it tells people when jobs of its app fail, miss fires, are late, take too long, have not succeeded " +
-			"for a time or burn their error budget, and when that ends. Each transition is told once. Import it by `app/alert`.\n\n" +
-			"An alert selects jobs by `jobs`, by `labels`, or both. One that selects nothing is a **default of its app**: it applies to the " +
-			"jobs that no other alert selects, also to those that are declared later.\n\n" +
-			"Mutes by operators and acknowledgements are no part of the configuration. A plan neither shows nor ends them.",
-		Attributes: alertRows.Attributes(),
-	}
-}
-
 // newAlertDataSource returns carillon_alert: an alert that somebody else declares, and what it knows now.
 func newAlertDataSource() datasource.DataSource {
 	return &dataSource{name: "alert", read: readAlert, schema: func() dataschema.Schema {
@@ -199,10 +194,6 @@ func readAlert(ctx context.Context, c *connection, diags *diag.Diagnostics, m bi
 		return m
 	}
 	return alertRows.Shown(diags, &a)
-}
-
-func checkKeptOfAlert(written, old alert.Alert) error {
-	return atDestination(written.Destination.CheckKept(old.Destination))
 }
 
 // atDestination returns problems of a destination with their pointers in its alert.

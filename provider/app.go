@@ -12,9 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -32,8 +30,10 @@ const appKind = "app"
 // apps is carillon_app.
 func apps(c *connection) kind {
 	return &definition[access.App]{
-		heading: heading{appKind, appSchema, importApp}, conn: c,
-		expand: expandedBy[access.App](appRows), flatten: flattenApp, check: access.App.Validate,
+		heading: heading{appKind, appRows, importApp,
+			"An app: a namespace of jobs that you enable and disable as a whole. " +
+				"Import it by name. You cannot destroy an app that still has jobs, calendars or endpoint groups."},
+		conn: c, check: access.App.Validate, shown: shownApp,
 		api: requests[access.App]{
 			put: (*client.Client).PutApp,
 			get: func(c *client.Client, ctx context.Context, _, name string) (access.App, error) {
@@ -124,14 +124,6 @@ var pauseRows = binding.Of(binding.Fresh[dispatcher.AppPause],
 		"null if somebody has to end it."),
 )
 
-func appSchema() schema.Schema {
-	return schema.Schema{
-		MarkdownDescription: "An app: a namespace of jobs that you enable and disable as a whole. " +
-			"Import it by name. You cannot destroy an app that still has jobs, calendars or endpoint groups.",
-		Attributes: appRows.Attributes(),
-	}
-}
-
 // warnOfBreaks warns of what a change of bounds breaks.
 func warnOfBreaks(diags *diag.Diagnostics, app access.App) {
 	if app.Breaks.None() {
@@ -164,12 +156,6 @@ func importApp(ctx context.Context, req resource.ImportStateRequest, resp *resou
 		return
 	}
 	resource.ImportStatePassthroughID(ctx, path.Root("name"), req, resp)
-}
-
-// flattenApp returns an app from the API. prior is the plan or state that it replaces.
-func flattenApp(_ context.Context, diags *diag.Diagnostics, app access.App, prior binding.Values) binding.Values {
-	app.Bounds = shownBounds(app, prior.Object("bounds"))
-	return appRows.Flatten(diags, &app, prior)
 }
 
 // newAppDataSource returns carillon_app: an app with its bounds.
@@ -297,19 +283,22 @@ var signatureRows = binding.Of(binding.Fresh[target.SignatureBound],
 		"requests, or `*.example.com` for all names below."),
 )
 
-// shownBounds returns the bounds of an app as prior has them: nil if it has none, and without the secrets where it leaves out the
+// shownApp returns an app with the bounds that prior has: none if it has none, and without the secrets where it leaves out the
 // default ones. A plan cannot add what the configuration leaves out.
-func shownBounds(app access.App, prior types.Object) *target.Bounds {
-	if prior.IsNull() || prior.IsUnknown() {
-		return nil
+func shownApp(app access.App, prior binding.Values) access.App {
+	written := prior.Object("bounds")
+	if written.IsNull() || written.IsUnknown() {
+		app.Bounds = nil
+		return app
 	}
 	standard := target.Bounds{}.WithDefaults(app.Name)
 	bounds := standard
 	if app.Bounds != nil {
 		bounds = *app.Bounds
 	}
-	if binding.In(prior).List("secrets").IsNull() && slices.Equal(bounds.Secrets, standard.Secrets) {
+	if binding.In(written).List("secrets").IsNull() && slices.Equal(bounds.Secrets, standard.Secrets) {
 		bounds.Secrets = nil
 	}
-	return &bounds
+	app.Bounds = &bounds
+	return app
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -21,9 +20,14 @@ import (
 // calendars is carillon_calendar.
 func calendars(c *connection) kind {
 	return &definition[dispatcher.Calendar]{
-		heading: heading{"calendar", calendarSchema, importNested("calendar", "billing/holidays")}, conn: c,
-		expand: expandedBy[dispatcher.Calendar](calendarRows), flatten: flattenedBy[dispatcher.Calendar](calendarRows),
-		check: dispatcher.Calendar.Validate,
+		heading: heading{"calendar", calendarRows, importNested("calendar", "billing/holidays"),
+			"A calendar: a named set of exclusions, such as holidays, freezes or opening hours, that triggers of " +
+				"its app refer to. It excludes an instant if one of its rules or bases does. Import it by `app/calendar`.\n\n" +
+				"When a calendar changes, the triggers that use it get new fire times at once. The revisions of their jobs stay.\n\n" +
+				"Terraform destroys a calendar before it updates the jobs that used it. Carillon therefore keeps a destroyed calendar until " +
+				"its last use is gone, so you remove a calendar together with its uses in one apply. If something outside of this " +
+				"configuration still names it, it stays as long."},
+		conn: c, check: dispatcher.Calendar.Validate,
 		api: requests[dispatcher.Calendar]{
 			put: putCalendar, get: (*client.Client).Calendar,
 			// Terraform destroys it before it updates the jobs that used it.
@@ -85,18 +89,6 @@ var ruleRows = binding.Of(binding.Fresh[schedule.CalendarRule],
 		}
 	}),
 )
-
-func calendarSchema() schema.Schema {
-	return schema.Schema{
-		MarkdownDescription: "A calendar: a named set of exclusions, such as holidays, freezes or opening hours, that triggers of " +
-			"its app refer to. It excludes an instant if one of its rules or bases does. Import it by `app/calendar`.\n\n" +
-			"When a calendar changes, the triggers that use it get new fire times at once. The revisions of their jobs stay.\n\n" +
-			"Terraform destroys a calendar before it updates the jobs that used it. Carillon therefore keeps a destroyed calendar until " +
-			"its last use is gone, so you remove a calendar together with its uses in one apply. If something outside of this " +
-			"configuration still names it, it stays as long.",
-		Attributes: calendarRows.Attributes(),
-	}
-}
 
 // putCalendar writes a calendar. One that waits for the end of its last use, as after -replace, stays instead of a new one.
 func putCalendar(

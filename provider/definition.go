@@ -24,11 +24,11 @@ import (
 type definition[T any] struct {
 	heading
 	conn    *connection
-	expand  func(context.Context, *binding.Expander, binding.Values) T
-	flatten func(ctx context.Context, diags *diag.Diagnostics, stored T, prior binding.Values) binding.Values
 	check   func(T) error // by the rules of the domain
 	api     requests[T]
 	secrets secretsOf[T]
+	// shown returns what the values of Terraform show of what the API has; prior are those that they replace.
+	shown func(stored T, prior binding.Values) T
 	// bounds returns problems with what the bounds of the app forbid.
 	bounds func(*target.Bounds, T) error
 	// planning is what else a plan checks and remembers.
@@ -74,9 +74,24 @@ func identityOf(v binding.Values) identity {
 	return id
 }
 
-func (d *definition[T]) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
+// expand returns what values of Terraform declare.
+func (d *definition[T]) expand(e *binding.Expander, v binding.Values) T {
+	one := d.rows.Fresh().(*T)
+	d.rows.Expand(e, "", v, one)
+	return *one
+}
+
+// flatten returns the values of what the API has. prior is the plan or state that they replace.
+func (d *definition[T]) flatten(diags *diag.Diagnostics, stored T, prior binding.Values) binding.Values {
+	if d.shown != nil {
+		stored = d.shown(stored, prior)
+	}
+	return d.rows.Flatten(diags, &stored, prior)
+}
+
+func (d *definition[T]) validate(_ context.Context, diags *diag.Diagnostics, config binding.Values) {
 	var e binding.Expander
-	declared := d.expand(ctx, &e, config)
+	declared := d.expand(&e, config)
 	if d.secrets.checkKept != nil { // a plan knows whether there is a stored value
 		declared = target.WithSecrets(declared, withOmitted(target.Secrets(declared)))
 	}
@@ -95,16 +110,20 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 		return change.plan
 	}
 	var e binding.Expander
-	declared := d.expand(ctx, &e, change.config)
+	declared := d.expand(&e, change.config)
 	before := d.before(change)
-	reportProblems(diags, d.missingSecrets(ctx, &e, declared, change.config, before))
+	reportProblems(diags, d.missingSecrets(&e, declared, change.config, before))
 	d.checkBounds(ctx, diags, &e, change.config, declared)
-	shown, changes := withRevision(change)
+	shown := change.plan.With("revision", change.state["revision"])
+	changes := change.isNew || !shown.Equal(change.state) // another way to write the same is none
+	if changes {
+		shown["revision"] = types.Int64Unknown()
+	}
 	if d.planning != nil {
 		d.planning(d.conn.Plan, ctx, diags, plan.Definition[T]{Declared: declared, E: &e, IsNew: change.isNew, Changes: changes})
 	}
 	if before != nil {
-		reportProblems(diags, d.keptSecrets(ctx, change.plan, change.config, *before))
+		reportProblems(diags, d.keptSecrets(change.plan, change.config, *before))
 	}
 	if diags.HasError() {
 		return change.plan
@@ -119,15 +138,6 @@ func (d *definition[T]) before(change change) *binding.Values {
 		return nil
 	}
 	return &change.state
-}
-
-// withRevision returns a plan with the revision of the state if there is no change, or only another way to write the same.
-func withRevision(change change) (plan binding.Values, changes bool) {
-	plan = change.plan.With("revision", change.state["revision"])
-	if changes = change.isNew || !plan.Equal(change.state); changes {
-		plan["revision"] = types.Int64Unknown()
-	}
-	return plan, changes
 }
 
 // checkBounds refuses a definition that is outside the bounds of its app, as far as both are known.
@@ -158,7 +168,7 @@ func (d *definition[T]) read(ctx context.Context, diags *diag.Diagnostics, state
 	if d.onRead != nil {
 		d.onRead(d.conn, diags, stored)
 	}
-	return d.flatten(ctx, diags, stored, state), true
+	return d.flatten(diags, stored, state), true
 }
 
 func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, change change) (model binding.Values, done bool) {
@@ -170,7 +180,7 @@ func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, ch
 		condition = client.Condition{Revision: identityOf(change.state).revision}
 	}
 	// Problems that could not be found at plan because values were unknown are reported before any request is made.
-	declared, problems := d.toWrite(ctx, change.plan, change.config, before)
+	declared, problems := d.toWrite(change.plan, change.config, before)
 	if reportProblems(diags, problems); diags.HasError() {
 		return model, false
 	}
@@ -182,17 +192,17 @@ func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, ch
 	if d.onWrite != nil {
 		d.onWrite(d.conn, diags, stored)
 	}
-	model = d.flatten(ctx, diags, stored, change.plan)
+	model = d.flatten(diags, stored, change.plan)
 	return model, !diags.HasError()
 }
 
 // toWrite returns what a plan declares, with the secrets that must be sent, and what is wrong with it. before is nil for a
 // new definition.
-func (d *definition[T]) toWrite(ctx context.Context, plan, config binding.Values, before *binding.Values) (T, input.Problems) {
+func (d *definition[T]) toWrite(plan, config binding.Values, before *binding.Values) (T, input.Problems) {
 	var e binding.Expander
-	declared := d.expand(ctx, &e, plan)
+	declared := d.expand(&e, plan)
 	if d.secrets.checkKept != nil {
-		declared = target.WithSecrets(declared, d.secretsToWrite(ctx, &e, declared, config, before))
+		declared = target.WithSecrets(declared, d.secretsToWrite(&e, declared, config, before))
 	}
 	return declared, e.ProblemsWith(d.check(declared))
 }
@@ -249,14 +259,14 @@ func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, st
 // secretsToWrite returns the secrets of a planned definition, by their pointers in it. A reference is written as it is. A value
 // is sent only if the secret is new or its value_version changed; otherwise the API is told to keep the stored one, which
 // Terraform does not know. e must have expanded declared, and before is nil for a new definition.
-func (d *definition[T]) secretsToWrite(ctx context.Context, e *binding.Expander, declared T, config binding.Values,
+func (d *definition[T]) secretsToWrite(e *binding.Expander, declared T, config binding.Values,
 	before *binding.Values) map[string]target.Secret {
 	var eBefore binding.Expander
 	var stored map[string]target.Secret
 	if before != nil {
-		stored = target.Secrets(d.expand(ctx, &eBefore, *before))
+		stored = target.Secrets(d.expand(&eBefore, *before))
 	}
-	planned, configured := target.Secrets(declared), target.Secrets(d.expand(ctx, &binding.Expander{}, config))
+	planned, configured := target.Secrets(declared), target.Secrets(d.expand(&binding.Expander{}, config))
 	for pointer, secret := range planned {
 		if secret.Reference != "" {
 			continue
@@ -273,12 +283,12 @@ func (d *definition[T]) secretsToWrite(ctx context.Context, e *binding.Expander,
 
 // missingSecrets returns a problem for each secret with neither reference nor value, unless the definition in the state has a
 // stored value that stays. e must have expanded declared.
-func (d *definition[T]) missingSecrets(ctx context.Context, e *binding.Expander, declared T, config binding.Values,
+func (d *definition[T]) missingSecrets(e *binding.Expander, declared T, config binding.Values,
 	before *binding.Values) input.Problems {
 	if d.secrets.checkKept == nil || !slices.Contains(slices.Collect(maps.Values(target.Secrets(declared))), target.Secret{}) {
 		return nil
 	}
-	secrets := d.secretsToWrite(ctx, e, declared, config, before)
+	secrets := d.secretsToWrite(e, declared, config, before)
 	var problems, missing input.Problems
 	problems.AddError("", d.check(target.WithSecrets(declared, secrets)))
 	for _, p := range e.AboutKnown(problems) {
@@ -291,19 +301,19 @@ func (d *definition[T]) missingSecrets(ctx context.Context, e *binding.Expander,
 
 // keptSecrets returns a problem for each secret that would keep its stored value although it is now sent to another server,
 // network or port. Each points to the value_version, which must change so that the value is sent again.
-func (d *definition[T]) keptSecrets(ctx context.Context, plan, config, state binding.Values) input.Problems {
+func (d *definition[T]) keptSecrets(plan, config, state binding.Values) input.Problems {
 	if d.secrets.checkKept == nil {
 		return nil
 	}
 	var e binding.Expander
-	declared, old := d.expand(ctx, &e, plan), d.expand(ctx, &binding.Expander{}, state)
+	declared, old := d.expand(&e, plan), d.expand(&binding.Expander{}, state)
 	stored := target.Secrets(old)
 	for pointer, secret := range stored {
 		if secret.Reference == "" {
 			stored[pointer] = target.Secret{Stored: true}
 		}
 	}
-	written := target.WithSecrets(declared, d.secretsToWrite(ctx, &e, declared, config, &state))
+	written := target.WithSecrets(declared, d.secretsToWrite(&e, declared, config, &state))
 	var problems input.Problems
 	problems.AddError("", d.secrets.checkKept(written, target.WithSecrets(old, stored)))
 	problems = slices.DeleteFunc(problems, func(p input.Problem) bool { return !d.secrets.destination(&e, p.Path) }) // known at apply
@@ -328,21 +338,6 @@ func withOmitted(secrets map[string]target.Secret) map[string]target.Secret {
 func webhookKnown(e *binding.Expander, pointer string) bool {
 	at, _, _ := strings.Cut(pointer, "/webhook/")
 	return e.AllKnown(at+"/webhook/url") && e.AllKnown(at+"/webhook/auth/oauth2/token_url")
-}
-
-// expandedBy and flattenedBy do what the rows of a kind of definition say.
-func expandedBy[T any](all *binding.Rows) func(context.Context, *binding.Expander, binding.Values) T {
-	return func(_ context.Context, e *binding.Expander, v binding.Values) T {
-		one := all.Fresh().(*T)
-		all.Expand(e, "", v, one)
-		return *one
-	}
-}
-
-func flattenedBy[T any](all *binding.Rows) func(context.Context, *diag.Diagnostics, T, binding.Values) binding.Values {
-	return func(_ context.Context, diags *diag.Diagnostics, one T, prior binding.Values) binding.Values {
-		return all.Flatten(diags, &one, prior)
-	}
 }
 
 // named is what definitions that belong to an app have in common.

@@ -35,11 +35,16 @@ type kind interface {
 // heading is what a resource says of itself.
 type heading struct {
 	kind        string // as messages call it; the type of the resource follows from it
-	schema      func() schema.Schema
+	rows        *binding.Rows
 	importState func(context.Context, resource.ImportStateRequest, *resource.ImportStateResponse)
+	text        string
 }
 
 func (h heading) about() heading { return h }
+
+func (h heading) schema() schema.Schema {
+	return schema.Schema{MarkdownDescription: h.text, Attributes: h.rows.Attributes()}
+}
 
 // change is what a plan, or its apply, makes of a definition.
 type change struct {

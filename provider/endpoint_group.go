@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -22,9 +21,14 @@ import (
 // groups is carillon_endpoint_group.
 func groups(c *connection) kind {
 	return &definition[target.EndpointGroup]{
-		heading: heading{plan.GroupKind, groupSchema, importNested("group", "billing/workers")}, conn: c,
-		expand: expandedBy[target.EndpointGroup](groupRows), flatten: flattenedBy[target.EndpointGroup](groupRows),
-		check: target.EndpointGroup.Validate,
+		heading: heading{plan.GroupKind, groupRows, importNested("group", "billing/workers"),
+			"An endpoint group: several HTTP endpoints that do the same work. A job whose `target` is the group " +
+				"sends each run to one of them. Endpoints are declared here, register themselves by heartbeat, or come from DNS. Import it by " +
+				"`app/group`.\n\n" +
+				"Endpoints that registered themselves or come from DNS are no part of the state: the data source `carillon_endpoints` shows them.\n\n" +
+				"A group that is the target of a job is not deleted. Terraform destroys a group before it updates the jobs that used it, so " +
+				"remove the uses in one apply and the group in the next one, or set `create_before_destroy` in its `lifecycle` block."},
+		conn: c, check: target.EndpointGroup.Validate,
 		api: requests[target.EndpointGroup]{
 			(*client.Client).PutGroup, (*client.Client).Group, (*client.Client).DeleteGroup,
 			func(g target.EndpointGroup) int64 { return g.Revision },
@@ -148,18 +152,6 @@ var healthCheckRows = binding.Of(binding.Fresh[target.HealthCheck],
 	countRow("unhealthy_threshold", func(h *target.HealthCheck) *int { return &h.UnhealthyThreshold }, binding.Default, fmt.Sprintf(
 		"How many failures in a row bring an endpoint down, `1` to `%d`.", target.MaxHealthThreshold)),
 )
-
-func groupSchema() schema.Schema {
-	return schema.Schema{
-		MarkdownDescription: "An endpoint group: several HTTP endpoints that do the same work. A job whose `target` is the group " +
-			"sends each run to one of them. Endpoints are declared here, register themselves by heartbeat, or come from DNS. Import it by " +
-			"`app/group`.\n\n" +
-			"Endpoints that registered themselves or come from DNS are no part of the state: the data source `carillon_endpoints` shows them.\n\n" +
-			"A group that is the target of a job is not deleted. Terraform destroys a group before it updates the jobs that used it, so " +
-			"remove the uses in one apply and the group in the next one, or set `create_before_destroy` in its `lifecycle` block.",
-		Attributes: groupRows.Attributes(),
-	}
-}
 
 // newEndpointsDataSource returns carillon_endpoints: the endpoints that a group has now.
 func newEndpointsDataSource() datasource.DataSource {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -183,16 +182,6 @@ var objectiveRows = binding.Of(binding.Fresh[dispatcher.Objective],
 	binding.Text("of", func(o *dispatcher.Objective) *string { return &o.Of }, binding.Required, "The share of fires that are to be "+
 		"in time, such as `99.9%`; from `50%` to `99.999%`."),
 )
-
-func jobSchema() schema.Schema {
-	return schema.Schema{
-		MarkdownDescription: "A job: a target to call, a payload to send, and named triggers that say when. " +
-			"Import it by `app/job`.\n\n" +
-			"Expressions, time zones, durations, URLs and headers are checked at plan by the rules of the API. " +
-			"An apply is refused if someone else changed the job after the plan was made.",
-		Attributes: jobRows.Attributes(),
-	}
-}
 
 var retryRows = binding.Of(binding.Fresh[run.Retry],
 	binding.Whole("max_attempts", func(r *run.Retry) *int { return &r.MaxAttempts }, binding.Default,

@@ -22,7 +22,7 @@ import (
 func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
 	var e binding.Expander
 	// The defaults of the app are known at plan.
-	job := r.expand(ctx, &e, jobs(nil).filled(ctx, config))
+	job := r.expand(&e, jobs(nil).filled(ctx, config))
 	var problems input.Problems
 	input.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
 	// ModifyPlan knows whether there is a stored value.
@@ -44,14 +44,14 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	var old *dispatcher.Job
 	var renames plan.Renaming
 	if !change.isNew {
-		stored := r.expand(ctx, &binding.Expander{}, state)
+		stored := r.expand(&binding.Expander{}, state)
 		renames = r.conn.Rename(ctx, diags, change.config, state, stored)
 		old = new(renames.Of(stored))
 	}
 	config := r.filled(ctx, change.config)
 	var e binding.Expander
-	job := r.expand(ctx, &e, config)
-	reportProblems(diags, r.missingSecrets(ctx, &e, job, change.config, r.before(change)))
+	job := r.expand(&e, config)
+	reportProblems(diags, r.missingSecrets(&e, job, change.config, r.before(change)))
 	checkTimezones(diags, &e, job)
 	r.checkBounds(ctx, diags, &e, config, job)
 	r.conn.CheckReferences(ctx, diags, &e, job)
@@ -67,13 +67,13 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	if old != nil {
 		replaced := !shown["app"].Equal(state["app"])
 		if !replaced && leadsElsewhere(shown, state) {
-			reportProblems(diags, r.keptSecrets(ctx, shown, config, state))
+			reportProblems(diags, r.keptSecrets(shown, config, state))
 		}
 		shown["state"], shown["revision"] = state["state"], state["revision"]
 		shown["next_fire_times"] = renames.Keys(ctx, state.Map("next_fire_times"))
 		if !replaced {
 			change := plan.JobChange{Before: *old, E: &binding.Expander{}, Renames: renames, Now: r.now()}
-			change.After = r.expand(ctx, change.E, shown)
+			change.After = r.expand(change.E, shown)
 			kept = r.conn.KeepsFires(ctx, diags, change)
 		}
 		if !renames.Any() && plan.SameButRenamedFrom(ctx, shown, state) {

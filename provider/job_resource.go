@@ -27,8 +27,12 @@ func jobs(c *connection) *jobResource {
 		c = unconfigured()
 	}
 	return &jobResource{now: clock, definition: definition[dispatcher.Job]{
-		heading: heading{"job", jobSchema, importNested("job", "billing/nightly-report")}, conn: c,
-		expand: expandedBy[dispatcher.Job](jobRows), check: dispatcher.Job.Validate,
+		heading: heading{"job", jobRows, importNested("job", "billing/nightly-report"),
+			"A job: a target to call, a payload to send, and named triggers that say when. " +
+				"Import it by `app/job`.\n\n" +
+				"Expressions, time zones, durations, URLs and headers are checked at plan by the rules of the API. " +
+				"An apply is refused if someone else changed the job after the plan was made."},
+		conn: c, check: dispatcher.Job.Validate,
 		api: requests[dispatcher.Job]{
 			(*client.Client).PutJob, (*client.Client).Job, (*client.Client).DeleteJob,
 			func(j dispatcher.Job) int64 { return j.Revision },
@@ -79,7 +83,7 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 		state = &change.state
 	}
 	// An invalid job is reported before any request is made.
-	job, problems := r.toWrite(ctx, change.plan, change.config, state)
+	job, problems := r.toWrite(change.plan, change.config, state)
 	if reportProblems(diags, problems); diags.HasError() {
 		return nil, false
 	}
@@ -120,7 +124,7 @@ func warnOfDeletion(diags *diag.Diagnostics, m binding.Values) {
 // rename gives the job of a state and its triggers the names that the configuration says, and returns the state after it.
 func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values) (after binding.Values,
 	renamed bool) {
-	stored := r.expand(ctx, &binding.Expander{}, state)
+	stored := r.expand(&binding.Expander{}, state)
 	renames, problems := plan.RenamingOf(config, state, stored)
 	if reportProblems(diags, problems); len(problems) > 0 || !renames.Any() {
 		return state, false

@@ -14,15 +14,16 @@ import (
 func TestPathsFollowListsAndMapsOfTheSchemas(t *testing.T) {
 	t.Parallel()
 	tokens := map[string]string{}
-	for _, kind := range []*binding.Rows{jobRows, alertRows, groupRows, appRows, calendarRows} {
+	kinds := []*binding.Rows{jobRows, alertRows, groupRows, appRows, calendarRows}
+	for _, kind := range kinds {
 		kind.Walk(func(_ *binding.Rows, a binding.Placed) {
 			if a.IsInput && (a.IsMap || a.IsList) && a.Name != a.Token && !strings.Contains(a.Token, "/") {
 				tokens[a.Name] = a.Token
 			}
 		})
 	}
-	for _, of := range []schema.Schema{appSchema(), alertSchema(), calendarSchema(), groupSchema(), jobSchema()} {
-		checkPaths(t, tokens, "", of.Attributes)
+	for _, kind := range kinds {
+		checkPaths(t, tokens, "", kind.Attributes())
 	}
 }
 

@@ -120,7 +120,6 @@ func TestInstantInThePastIsRefusedOnlyWhenNewOrChanged(t *testing.T) {
 
 func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	trigger := nullsOf(t, triggerRows)
 	trigger["expression"], trigger["timezone"] = types.StringUnknown(), types.StringValue("CEST")
 	trigger["misfire_after"] = textIn(t, triggerRows, "misfire_after", "1w")
@@ -130,7 +129,7 @@ func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 		"t": types.ObjectValueMust(triggerRows.Type.AttrTypes, trigger),
 	})
 	var e binding.Expander
-	job := jobs(nil).expand(ctx, &e, m)
+	job := jobs(nil).expand(&e, m)
 	var got []string
 	for _, p := range e.ProblemsWith(job.Validate()) {
 		got = append(got, p.Path+" "+p.Code)

@@ -122,7 +122,7 @@ type jobServer struct {
 const jobType = "carillon_job"
 
 func newJobServer(ctx context.Context) jobServer {
-	schema := jobSchema()
+	schema := jobs(nil).schema()
 	return jobServer{protocol.Of(ctx, schema), schema.Version}
 }
 

@@ -21,11 +21,11 @@ func TestLintKnowsTheSchemaOfTheProvider(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join("..", "dispatcher", "tfconfig", "schema.json")
 	all := map[string]tfconfig.Schema{}
-	for kind, of := range map[string]schema.Schema{
-		tfconfig.AlertType: alertSchema(), tfconfig.AppType: appSchema(), tfconfig.CalendarType: calendarSchema(),
-		tfconfig.GroupType: groupSchema(), tfconfig.JobType: jobSchema(),
+	for kind, of := range map[string]*binding.Rows{
+		tfconfig.AlertType: alertRows, tfconfig.AppType: appRows, tfconfig.CalendarType: calendarRows,
+		tfconfig.GroupType: groupRows, tfconfig.JobType: jobRows,
 	} {
-		all[kind] = lintSchema(t, of.Attributes)
+		all[kind] = lintSchema(t, of.Attributes())
 	}
 	text, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
