@@ -61,17 +61,12 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 	case len(response.Problems) > 0 && response.Problems[0].Path != "": // the definition itself is invalid
 		reportProblems(diags, response.Problems)
 	default:
-		diags.AddError(fmt.Sprintf("Carillon's API refused to %s (%d)", doing, response.Status), refusal(response))
+		explanation := response.Error()
+		if response.RequestID != "" { // by which the dispatcher's log knows the request
+			explanation += "\n\nRequest id: " + response.RequestID
+		}
+		diags.AddError(fmt.Sprintf("Carillon's API refused to %s (%d)", doing, response.Status), explanation)
 	}
-}
-
-// refusal explains a refused request. It adds the id by which the dispatcher's log knows the request.
-func refusal(response *client.Error) string {
-	text := response.Error()
-	if response.RequestID != "" {
-		text += "\n\nRequest id: " + response.RequestID
-	}
-	return text
 }
 
 // reportCreate adds the error of a create. importID is the id to import the thing by.

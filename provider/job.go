@@ -118,28 +118,24 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 			"UTC. A refresh keeps it when only time has passed, so that `terraform plan -refresh-only -detailed-exitcode` finds no "+
 			"drift. Unknown in the plan of a change of schedules, because fires may pass before it is applied; a warning of the plan "+
 			"shows them."),
-	binding.Rule(judgeCarryState), binding.Rule(judgeHashes),
-)
-
-// judgeCarryState leaves carry_state alone unless it is known how many runs there may be: the app may give the policy.
-func judgeCarryState(e *binding.Expander, at string, v binding.Values, _ any) {
-	if policy := v.Text("concurrency_policy"); policy.IsNull() || policy.IsUnknown() || v.Number("max_concurrency").IsUnknown() ||
-		!e.AllKnown(at+"/target") {
-		e.Incomplete = append(e.Incomplete, at+"/carry_state")
-	}
-}
-
-// judgeHashes leaves expressions with H alone while a name is unknown: H hashes both.
-func judgeHashes(e *binding.Expander, at string, v binding.Values, of any) {
-	if !v.Text("app").IsUnknown() && !v.Text("name").IsUnknown() {
-		return
-	}
-	for name, t := range of.(*dispatcher.Job).Triggers {
-		if schedule.UsesHash(t.Expression) {
-			e.Unknown = append(e.Unknown, at+input.Pointer("triggers", name, "expression"))
+	binding.Rule(func(e *binding.Expander, at string, v binding.Values, _ any) {
+		// The app may give the policy.
+		if policy := v.Text("concurrency_policy"); policy.IsNull() || policy.IsUnknown() || v.Number("max_concurrency").IsUnknown() ||
+			!e.AllKnown(at+"/target") {
+			e.Incomplete = append(e.Incomplete, at+"/carry_state")
 		}
-	}
-}
+	}),
+	binding.Rule(func(e *binding.Expander, at string, v binding.Values, of any) {
+		if !v.Text("app").IsUnknown() && !v.Text("name").IsUnknown() { // H hashes both
+			return
+		}
+		for name, t := range of.(*dispatcher.Job).Triggers {
+			if schedule.UsesHash(t.Expression) {
+				e.Unknown = append(e.Unknown, at+input.Pointer("triggers", name, "expression"))
+			}
+		}
+	}),
+)
 
 // fireTimes returns the next fires by trigger.
 func fireTimes(job *dispatcher.Job) attr.Value {
