@@ -1,12 +1,8 @@
 package provider
 
 import (
-	"context"
-	"fmt"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
-	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/carillon-dev/carillon/dispatcher/alert"
@@ -83,8 +79,12 @@ var alertRows = binding.Of(binding.Fresh[alert.Alert],
 		binding.EmptyIsNull),
 	binding.Shown("mute_reason", func(a *alert.Alert) string { return muteOf(a).Reason }, binding.InData, "Why; null if nobody said so.",
 		binding.EmptyIsNull),
-	binding.Shown("muted_until", func(a *alert.Alert) string { return unmutedAt(muteOf(a)) }, binding.InData, "When the mute "+
-		"ends; null if it has no end, or if there is none.", binding.EmptyIsNull),
+	binding.Shown("muted_until", func(a *alert.Alert) string {
+		if until := muteOf(a).Until; until != nil {
+			return until.UTC().Format(time.RFC3339Nano)
+		}
+		return ""
+	}, binding.InData, "When the mute ends; null if it has no end, or if there is none.", binding.EmptyIsNull),
 )
 
 // orFailure is for what is a condition, so that failure need not be the only one.
@@ -96,14 +96,6 @@ func muteOf(a *alert.Alert) alert.Mute {
 		return alert.Mute{}
 	}
 	return *a.Muted
-}
-
-// unmutedAt returns when a mute ends, as text; empty: it has no end.
-func unmutedAt(m alert.Mute) string {
-	if m.Until == nil {
-		return ""
-	}
-	return m.Until.UTC().Format(time.RFC3339Nano)
 }
 
 var failureRows = binding.Of(binding.Fresh[alert.Failures],
@@ -172,28 +164,11 @@ var alertWebhookRows = binding.Of(binding.Fresh[target.AlertWebhook],
 	}),
 )
 
-// newAlertDataSource returns carillon_alert: an alert that somebody else declares, and what it knows now.
-func newAlertDataSource() datasource.DataSource {
-	return &dataSource{name: "alert", read: readAlert, schema: func() dataschema.Schema {
-		return dataschema.Schema{
-			MarkdownDescription: "An alert: which jobs it selects, how many conditions hold now, and whether an operator has muted it. A plan " +
-				"fails if it does not exist.",
-			Attributes: alertRows.DataAttributes(),
-		}
-	}}
-}
-
-func readAlert(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
-	app, name := m.Text("app"), m.Text("name")
-	if !validNames(diags, app, name) {
-		return m
-	}
-	a, err := c.Alert(ctx, app.ValueString(), name.ValueString())
-	if err != nil {
-		c.report(diags, fmt.Sprintf("read alert %q", importID(app, name)), err)
-		return m
-	}
-	return alertRows.Shown(diags, &a)
+// alertSource is carillon_alert: an alert that somebody else declares, and what it knows now.
+var alertSource = dataSource{
+	name: "alert", attributes: alertRows.DataAttributes, read: readNamed("alert", alertRows, (*client.Client).Alert, nil),
+	text: "An alert: which jobs it selects, how many conditions hold now, and whether an operator has muted it. A plan " +
+		"fails if it does not exist.",
 }
 
 // atDestination returns problems of a destination with their pointers in its alert.

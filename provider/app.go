@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
-	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -72,7 +70,12 @@ var appRows = binding.Of(binding.Fresh[access.App],
 			"others. Default: Terraform does not manage the bounds. They stay as they are, also when you remove the block; a new app "+
 			"gets the default of each. The data source `carillon_app` shows them.", binding.AsValue, binding.Data("What operators allow "+
 			"the app, with the defaults; see the resource `carillon_app`.")),
-	binding.Within(defaultsOf, binding.Text("default_timezone", func(d *dispatcher.JobDefaults) *string { return &d.Timezone },
+	binding.Within(func(a *access.App) *dispatcher.JobDefaults {
+		if a.Defaults == nil {
+			a.Defaults = &dispatcher.JobDefaults{}
+		}
+		return a.Defaults
+	}, binding.Text("default_timezone", func(d *dispatcher.JobDefaults) *string { return &d.Timezone },
 		binding.Optional, "IANA time zone of triggers that name none and follow the wall clock, such as `Europe/Berlin`. Terraform "+
 			"resolves this and the other defaults when it plans a job, so a change of them changes the jobs that leave the value out, and the "+
 			"plan shows it. Default: none, so that each of these triggers must name its zone.", binding.Token("defaults/timezone"), binding.Data(
@@ -101,14 +104,6 @@ var appRows = binding.Of(binding.Fresh[access.App],
 		app.Defaults = app.Defaults.Normal()
 	}),
 )
-
-// defaultsOf returns the defaults of an app, which are attributes of their own in Terraform.
-func defaultsOf(app *access.App) *dispatcher.JobDefaults {
-	if app.Defaults == nil {
-		app.Defaults = &dispatcher.JobDefaults{}
-	}
-	return app.Defaults
-}
 
 var pauseRows = binding.Of(binding.Fresh[dispatcher.AppPause],
 	binding.Text("id", func(p *dispatcher.AppPause) *string { return &p.ID }, binding.InData, "Names the pause for `carillon pause "+
@@ -158,21 +153,15 @@ func importApp(ctx context.Context, req resource.ImportStateRequest, resp *resou
 	resource.ImportStatePassthroughID(ctx, path.Root("name"), req, resp)
 }
 
-// newAppDataSource returns carillon_app: an app with its bounds.
-func newAppDataSource() datasource.DataSource {
-	return &dataSource{name: "app", read: readApp, schema: func() dataschema.Schema {
-		return dataschema.Schema{
-			MarkdownDescription: "An app, with the bounds that operators have set and the external id for trust policies in AWS.",
-			Attributes:          appRows.DataAttributes(),
-		}
-	}}
+// appSource is carillon_app: an app with its bounds.
+var appSource = dataSource{
+	name: "app", attributes: appRows.DataAttributes, read: readApp,
+	text: "An app, with the bounds that operators have set and the external id for trust policies in AWS.",
 }
 
 func readApp(ctx context.Context, c *connection, diags *diag.Diagnostics, config binding.Values) binding.Values {
 	name := config.Text("name").ValueString()
-	var problems input.Problems
-	if input.CheckName(&problems, "/name", name); len(problems) > 0 {
-		reportProblems(diags, problems)
+	if !validNames(diags, config, "name") {
 		return config
 	}
 	app, err := c.App(ctx, name)

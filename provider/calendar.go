@@ -3,11 +3,6 @@ package provider
 import (
 	"context"
 	"errors"
-	"fmt"
-
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
-	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -106,26 +101,9 @@ func putCalendar(
 	return c.PutCalendar(ctx, calendar, client.Condition{Revision: stored.Revision})
 }
 
-// newCalendarDataSource returns carillon_calendar: a calendar that somebody else declares.
-func newCalendarDataSource() datasource.DataSource {
-	return &dataSource{name: "calendar", read: readCalendar, schema: func() dataschema.Schema {
-		return dataschema.Schema{
-			MarkdownDescription: "A calendar, so that a trigger can name one that another configuration declares. A plan fails if it does " +
-				"not exist.",
-			Attributes: calendarRows.DataAttributes(),
-		}
-	}}
-}
-
-func readCalendar(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
-	app, name := m.Text("app"), m.Text("name")
-	if !validNames(diags, app, name) {
-		return m
-	}
-	calendar, err := c.Calendar(ctx, app.ValueString(), name.ValueString())
-	if err != nil {
-		c.report(diags, fmt.Sprintf("read calendar %q", importID(app, name)), err)
-		return m
-	}
-	return calendarRows.Shown(diags, &calendar)
+// calendarSource is carillon_calendar: a calendar that somebody else declares.
+var calendarSource = dataSource{
+	name: "calendar", attributes: calendarRows.DataAttributes,
+	read: readNamed("calendar", calendarRows, (*client.Client).Calendar, nil),
+	text: "A calendar, so that a trigger can name one that another configuration declares. A plan fails if it does not exist.",
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -153,20 +152,17 @@ var healthCheckRows = binding.Of(binding.Fresh[target.HealthCheck],
 		"How many failures in a row bring an endpoint down, `1` to `%d`.", target.MaxHealthThreshold)),
 )
 
-// newEndpointsDataSource returns carillon_endpoints: the endpoints that a group has now.
-func newEndpointsDataSource() datasource.DataSource {
-	return &dataSource{name: "endpoints", schema: endpointsDataSchema, read: readEndpoints}
-}
-
-func endpointsDataSchema() dataschema.Schema {
-	attributes := endpointsRows.DataAttributes()
-	attributes["app"] = dataschema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."}
-	attributes["group"] = dataschema.StringAttribute{Required: true, MarkdownDescription: "Name of the endpoint group."}
-	return dataschema.Schema{
-		MarkdownDescription: "The endpoints that an endpoint group has now: those that the group declares, those that registered " +
-			"themselves, and those from DNS. They come and go, so each plan may read others.",
-		Attributes: attributes,
-	}
+// endpointsSource is carillon_endpoints: the endpoints that a group has now.
+var endpointsSource = dataSource{
+	name: "endpoints", read: readEndpoints,
+	text: "The endpoints that an endpoint group has now: those that the group declares, those that registered " +
+		"themselves, and those from DNS. They come and go, so each plan may read others.",
+	attributes: func() map[string]dataschema.Attribute {
+		attributes := endpointsRows.DataAttributes()
+		attributes["app"] = dataschema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."}
+		attributes["group"] = dataschema.StringAttribute{Required: true, MarkdownDescription: "Name of the endpoint group."}
+		return attributes
+	},
 }
 
 var endpointsRows = binding.Of(binding.Fresh[client.List[target.Endpoint]],
@@ -196,10 +192,7 @@ var liveEndpointRows = binding.Of(binding.Fresh[target.Endpoint],
 
 func readEndpoints(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
 	app, group := m.Text("app"), m.Text("group")
-	var problems input.Problems
-	input.CheckName(&problems, "/app", app.ValueString())
-	input.CheckName(&problems, "/group", group.ValueString())
-	if reportProblems(diags, problems); len(problems) > 0 {
+	if !validNames(diags, m, "app", "group") {
 		return m
 	}
 	var all client.List[target.Endpoint]

@@ -17,18 +17,35 @@ import (
 // Functions depend on nothing but their arguments: Terraform calls them at plan and again at apply, and both results
 // must be the same. What is to be counted from now is for the data source carillon_schedule.
 
+// pureFunction is a function, as Terraform's framework calls it.
+type pureFunction struct {
+	name string
+	is   function.Definition
+	run  func(context.Context, function.RunRequest, *function.RunResponse)
+}
+
+func (f pureFunction) Metadata(_ context.Context, _ function.MetadataRequest, resp *function.MetadataResponse) {
+	resp.Name = f.name
+}
+
+func (f pureFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
+	resp.Definition = f.is
+}
+
+// Run computes the result.
+func (f pureFunction) Run(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
+	f.run(ctx, req, resp)
+}
+
 // parameter is a text that a function takes.
 func parameter(name, description string) function.Parameter {
 	return function.StringParameter{Name: name, MarkdownDescription: description}
 }
 
-func expressionParameter() function.Parameter {
-	return parameter("expression", "The expression, as `trigger` of `carillon_job` takes it.")
-}
-
-func timezoneParameter() function.Parameter {
-	return parameter("timezone", "IANA time zone of the expression's wall clock, such as `Europe/Berlin` or `UTC`.")
-}
+var (
+	expressionParameter = parameter("expression", "The expression, as `trigger` of `carillon_job` takes it.")
+	timezoneParameter   = parameter("timezone", "IANA time zone of the expression's wall clock, such as `Europe/Berlin` or `UTC`.")
+)
 
 // parse reads a schedule that is declared at an instant. It does not take an empty zone, which would mean UTC.
 func parse(expression, timezone string, dialect schedule.Dialect, from time.Time) (*schedule.Schedule, *function.FuncError) {
@@ -42,34 +59,23 @@ func parse(expression, timezone string, dialect schedule.Dialect, from time.Time
 	return s, nil
 }
 
-// nextFiresFunction is next_fires.
-type nextFiresFunction struct{}
-
-func newNextFiresFunction() function.Function { return nextFiresFunction{} }
-
 // maxFires is how many fires next_fires returns at most.
 const maxFires = 100
 
-func (nextFiresFunction) Metadata(_ context.Context, _ function.MetadataRequest, resp *function.MetadataResponse) {
-	resp.Name = "next_fires"
-}
+var nextFires = pureFunction{name: "next_fires", run: runNextFires, is: function.Definition{
+	Summary: "When a schedule fires",
+	MarkdownDescription: "Returns the fire times of a schedule after an instant, in the zone of the schedule. Intervals count from the " +
+		"instant, as if the trigger were declared then. No calendar is considered; the data source `carillon_schedule` does that.",
+	Parameters: []function.Parameter{
+		expressionParameter, timezoneParameter,
+		parameter("from", "The instant, exclusive, in RFC 3339 with a time zone. With `plantimestamp()` it is the time of the plan."),
+		function.Int64Parameter{Name: "count", MarkdownDescription: fmt.Sprintf("How many fire times to return, 1 to %d. "+
+			"There are fewer if the schedule ends.", maxFires)},
+	},
+	Return: function.ListReturn{ElementType: types.StringType},
+}}
 
-func (nextFiresFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
-	resp.Definition = function.Definition{
-		Summary: "When a schedule fires",
-		MarkdownDescription: "Returns the fire times of a schedule after an instant, in the zone of the schedule. Intervals count from the " +
-			"instant, as if the trigger were declared then. No calendar is considered; the data source `carillon_schedule` does that.",
-		Parameters: []function.Parameter{
-			expressionParameter(), timezoneParameter(),
-			parameter("from", "The instant, exclusive, in RFC 3339 with a time zone. With `plantimestamp()` it is the time of the plan."),
-			function.Int64Parameter{Name: "count", MarkdownDescription: fmt.Sprintf("How many fire times to return, 1 to %d. "+
-				"There are fewer if the schedule ends.", maxFires)},
-		},
-		Return: function.ListReturn{ElementType: types.StringType},
-	}
-}
-
-func (nextFiresFunction) Run(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
+func runNextFires(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
 	var expression, timezone, from string
 	var count int64
 	if resp.Error = req.Arguments.Get(ctx, &expression, &timezone, &from, &count); resp.Error != nil {
@@ -104,26 +110,15 @@ func (nextFiresFunction) Run(ctx context.Context, req function.RunRequest, resp 
 // endOfTime is after the last fire of any schedule.
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// describeFunction is describe.
-type describeFunction struct{}
+var describe = pureFunction{name: "describe", run: runDescribe, is: function.Definition{
+	Summary: "A schedule in words",
+	MarkdownDescription: "Returns what an expression means, in plain English, such as `at 02:30 on Monday to Friday; Europe/Berlin`. " +
+		"An expression that is not valid is an error, so this also checks expressions, as in the condition of a variable.",
+	Parameters: []function.Parameter{expressionParameter, timezoneParameter},
+	Return:     function.StringReturn{},
+}}
 
-func newDescribeFunction() function.Function { return describeFunction{} }
-
-func (describeFunction) Metadata(_ context.Context, _ function.MetadataRequest, resp *function.MetadataResponse) {
-	resp.Name = "describe"
-}
-
-func (describeFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
-	resp.Definition = function.Definition{
-		Summary: "A schedule in words",
-		MarkdownDescription: "Returns what an expression means, in plain English, such as `at 02:30 on Monday to Friday; Europe/Berlin`. " +
-			"An expression that is not valid is an error, so this also checks expressions, as in the condition of a variable.",
-		Parameters: []function.Parameter{expressionParameter(), timezoneParameter()},
-		Return:     function.StringReturn{},
-	}
-}
-
-func (describeFunction) Run(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
+func runDescribe(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
 	var expression, timezone string
 	if resp.Error = req.Arguments.Get(ctx, &expression, &timezone); resp.Error != nil {
 		return
@@ -133,47 +128,31 @@ func (describeFunction) Run(ctx context.Context, req function.RunRequest, resp *
 		resp.Error = problem
 		return
 	}
-	resp.Error = resp.Result.Set(ctx, timeless(s.Describe(time.Unix(0, 0)), timezone))
-}
-
-// timeless removes from a description what is true of one time only: the offset of the zone, and the beginning of an
-// interval that the expression does not name.
-func timeless(description, timezone string) string {
-	what, _, _ := strings.Cut(description, "; "+timezone)
+	// What is true of one time only goes: the offset of the zone, and the beginning of an interval that the expression does not name.
+	what, _, _ := strings.Cut(s.Describe(time.Unix(0, 0)), "; "+timezone)
 	what, _, _ = strings.Cut(what, ", counted from ")
-	return what + "; " + timezone
-}
-
-// fromEventBridgeFunction is from_eventbridge.
-type fromEventBridgeFunction struct{}
-
-func newFromEventBridgeFunction() function.Function { return fromEventBridgeFunction{} }
-
-func (fromEventBridgeFunction) Metadata(_ context.Context, _ function.MetadataRequest, resp *function.MetadataResponse) {
-	resp.Name = "from_eventbridge"
+	resp.Error = resp.Result.Set(ctx, what+"; "+timezone)
 }
 
 // eventBridgeAttributes are what from_eventbridge returns.
-func eventBridgeAttributes() map[string]attr.Type {
-	return map[string]attr.Type{"expression": types.StringType, "dialect": types.StringType, "timezone": types.StringType}
+var eventBridgeAttributes = map[string]attr.Type{
+	"expression": types.StringType, "dialect": types.StringType, "timezone": types.StringType,
 }
 
-func (fromEventBridgeFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
-	resp.Definition = function.Definition{
-		Summary: "The trigger for a schedule of Amazon EventBridge",
-		MarkdownDescription: "Returns `expression`, `dialect` and `timezone` of a trigger that fires as a schedule of Amazon " +
-			"EventBridge Scheduler, or a rule of Amazon EventBridge, does. An expression that EventBridge would refuse is an error.",
-		Parameters: []function.Parameter{
-			parameter("expression", "`cron(...)`, `rate(...)` or `at(...)`, such as the `schedule_expression` of "+
-				"`aws_scheduler_schedule`."),
-			function.StringParameter{Name: "timezone", AllowNullValue: true, MarkdownDescription: "Its `schedule_expression_timezone`. " +
-				"With null or an empty text it is `UTC`, as for EventBridge; rules always have `UTC`."},
-		},
-		Return: function.ObjectReturn{AttributeTypes: eventBridgeAttributes()},
-	}
-}
+var fromEventBridge = pureFunction{name: "from_eventbridge", run: runFromEventBridge, is: function.Definition{
+	Summary: "The trigger for a schedule of Amazon EventBridge",
+	MarkdownDescription: "Returns `expression`, `dialect` and `timezone` of a trigger that fires as a schedule of Amazon " +
+		"EventBridge Scheduler, or a rule of Amazon EventBridge, does. An expression that EventBridge would refuse is an error.",
+	Parameters: []function.Parameter{
+		parameter("expression", "`cron(...)`, `rate(...)` or `at(...)`, such as the `schedule_expression` of "+
+			"`aws_scheduler_schedule`."),
+		function.StringParameter{Name: "timezone", AllowNullValue: true, MarkdownDescription: "Its `schedule_expression_timezone`. " +
+			"With null or an empty text it is `UTC`, as for EventBridge; rules always have `UTC`."},
+	},
+	Return: function.ObjectReturn{AttributeTypes: eventBridgeAttributes},
+}}
 
-func (fromEventBridgeFunction) Run(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
+func runFromEventBridge(ctx context.Context, req function.RunRequest, resp *function.RunResponse) {
 	var expression string
 	var zone types.String
 	if resp.Error = req.Arguments.Get(ctx, &expression, &zone); resp.Error != nil {
@@ -187,7 +166,7 @@ func (fromEventBridgeFunction) Run(ctx context.Context, req function.RunRequest,
 		resp.Error = problem
 		return
 	}
-	resp.Error = resp.Result.Set(ctx, types.ObjectValueMust(eventBridgeAttributes(), map[string]attr.Value{
+	resp.Error = resp.Result.Set(ctx, types.ObjectValueMust(eventBridgeAttributes, map[string]attr.Value{
 		"expression": types.StringValue(expression), "dialect": types.StringValue(string(schedule.DialectAWS)),
 		"timezone": types.StringValue(timezone),
 	}))

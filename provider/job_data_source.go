@@ -7,58 +7,31 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
-	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// newJobDataSource returns carillon_job: a job as it is now.
-func newJobDataSource() datasource.DataSource {
-	return &dataSource{name: "job", read: readJob, schema: func() schema.Schema {
-		return schema.Schema{
-			MarkdownDescription: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
-				"resource, each plan reads these again.",
-			Attributes: jobRows.DataAttributes(),
-		}
-	}}
+// jobSource is carillon_job: a job as it is now.
+var jobSource = dataSource{
+	name: "job", attributes: jobRows.DataAttributes, read: readNamed("job", jobRows, (*client.Client).Job, addObjective),
+	text: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
+		"resource, each plan reads these again.",
 }
 
-func readJob(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
-	app, name := m.Text("app"), m.Text("name")
-	if !validNames(diags, app, name) {
-		return m
+func addObjective(ctx context.Context, c *connection, diags *diag.Diagnostics, job dispatcher.Job, shown binding.Values) {
+	if job.Objective == nil {
+		return
 	}
-	job, err := c.Job(ctx, app.ValueString(), name.ValueString())
-	if err != nil {
-		c.report(diags, fmt.Sprintf("read job %q", importID(app, name)), err)
-		return m
+	switch status, err := c.Objective(ctx, job.App, job.Name); {
+	case err == nil:
+		shown["objective"] = objectiveStatusRows.ShownObject(diags, &status)
+	case !errors.Is(err, dispatcher.ErrNotFound): // otherwise it was taken away a moment ago
+		c.report(diags, fmt.Sprintf("read the objective of job %q", job.App+"/"+job.Name), err)
 	}
-	shown := jobRows.Shown(diags, &job)
-	if job.Objective != nil {
-		status, err := c.Objective(ctx, job.App, job.Name)
-		if err != nil && !errors.Is(err, dispatcher.ErrNotFound) { // it was taken away a moment ago
-			c.report(diags, fmt.Sprintf("read the objective of job %q", job.App+"/"+job.Name), err)
-			return m
-		}
-		if err == nil {
-			shown["objective"] = objectiveStatusRows.ShownObject(diags, &status)
-		}
-	}
-	return shown
-}
-
-// validNames reports whether app and name can be names. If not, it adds errors that say why.
-func validNames(diags *diag.Diagnostics, app, name types.String) bool {
-	var problems input.Problems
-	input.CheckName(&problems, "/app", app.ValueString())
-	input.CheckName(&problems, "/name", name.ValueString())
-	reportProblems(diags, problems)
-	return len(problems) == 0
 }
 
 // objectiveStatusRows are how a job does by its objective.
@@ -83,14 +56,12 @@ var objectiveStatusRows = binding.Of(binding.Fresh[dispatcher.ObjectiveStatus],
 	binding.Value("budget_left", types.Float64Type,
 		func(s *dispatcher.ObjectiveStatus) attr.Value { return types.Float64Value(s.BudgetLeft) }, binding.InData,
 		"The share of the error budget that is left, in percent. Below 0, more fires were late or missed than the objective allows."),
-	binding.Value("burn_rates", types.MapType{ElemType: types.Float64Type}, burnRates, binding.InData, "How fast the error budget "+
+	binding.Value("burn_rates", types.MapType{ElemType: types.Float64Type}, func(s *dispatcher.ObjectiveStatus) attr.Value {
+		rates := map[string]attr.Value{}
+		for span, rate := range s.BurnRates {
+			rates[span] = types.Float64Value(rate)
+		}
+		return types.MapValueMust(types.Float64Type, rates)
+	}, binding.InData, "How fast the error budget "+
 		"goes, over the last `5m`, `30m`, `1h`, `6h` and `3d`. `1` uses it up in 28 days."),
 )
-
-func burnRates(s *dispatcher.ObjectiveStatus) attr.Value {
-	rates := map[string]attr.Value{}
-	for span, rate := range s.BurnRates {
-		rates[span] = types.Float64Value(rate)
-	}
-	return types.MapValueMust(types.Float64Type, rates)
-}

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
-	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -16,15 +14,10 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// newNodesDataSource returns carillon_nodes: all nodes of the fleet.
-func newNodesDataSource() datasource.DataSource {
-	return &dataSource{name: "nodes", read: readNodes, schema: func() schema.Schema {
-		return schema.Schema{
-			MarkdownDescription: "The dispatcher nodes, including dead ones until Carillon purges them. Needs a token " +
-				"that is bound to no app.",
-			Attributes: nodesRows.DataAttributes(),
-		}
-	}}
+// nodesSource is carillon_nodes: all nodes of the fleet.
+var nodesSource = dataSource{
+	name: "nodes", attributes: nodesRows.DataAttributes, read: readNodes,
+	text: "The dispatcher nodes, including dead ones until Carillon purges them. Needs a token that is bound to no app.",
 }
 
 var nodesRows = binding.Of(binding.Fresh[client.List[dispatcher.Node]],

@@ -108,15 +108,25 @@ func (p *carillonProvider) Resources(context.Context) []func() resource.Resource
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{
-		newAlertDataSource, newAppDataSource, newCalendarDataSource, newEndpointsDataSource, newJobDataSource, newMisfiresDataSource,
-		newNodesDataSource, newRunDataSource, newRunsDataSource, newScheduleDataSource,
+	var all []func() datasource.DataSource
+	for _, one := range []dataSource{
+		alertSource, appSource, calendarSource, endpointsSource, jobSource, misfiresSource, nodesSource, runSource, runsSource, scheduleSource,
+	} {
+		all = append(all, func() datasource.DataSource {
+			fresh := one // Configure sets its connection
+			return &fresh
+		})
 	}
+	return all
 }
 
 // Functions lists the functions, which need Terraform 1.8 or OpenTofu 1.7.
 func (p *carillonProvider) Functions(context.Context) []func() function.Function {
-	return []func() function.Function{newDescribeFunction, newFromEventBridgeFunction, newNextFiresFunction}
+	return []func() function.Function{
+		func() function.Function { return describe },
+		func() function.Function { return fromEventBridge },
+		func() function.Function { return nextFires },
+	}
 }
 
 // connect checks the settings and returns the connection. With an unknown setting it returns a

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -17,18 +16,15 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// newRunDataSource returns carillon_run: one run with its attempts.
-func newRunDataSource() datasource.DataSource {
-	return &dataSource{name: "run", schema: runDataSchema, read: readRun}
-}
-
-func runDataSchema() schema.Schema {
-	attributes := singleRunRows.DataAttributes()
-	attributes["id"] = schema.StringAttribute{Required: true, MarkdownDescription: "Id of the run."}
-	return schema.Schema{
-		MarkdownDescription: "One run of a job with its attempts: their responses, and how long each phase took.",
-		Attributes:          attributes,
-	}
+// runSource is carillon_run: one run with its attempts.
+var runSource = dataSource{
+	name: "run", read: readRun,
+	text: "One run of a job with its attempts: their responses, and how long each phase took.",
+	attributes: func() map[string]schema.Attribute {
+		attributes := singleRunRows.DataAttributes()
+		attributes["id"] = schema.StringAttribute{Required: true, MarkdownDescription: "Id of the run."}
+		return attributes
+	},
 }
 
 var singleRunRows = binding.Of(binding.Fresh[run.Run], runRows,

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -19,11 +18,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/provider/binding"
 )
-
-// newRunsDataSource returns carillon_runs: the runs of an app that match a query.
-func newRunsDataSource() datasource.DataSource {
-	return &dataSource{name: "runs", schema: runsDataSchema, read: readRuns, validate: validateRuns}
-}
 
 // The numbers of runs that one read returns. A page of the API holds at most maxLimit.
 const (
@@ -56,28 +50,28 @@ func queryAttributes(what, timed string) map[string]schema.Attribute {
 	}
 }
 
-func runsDataSchema() schema.Schema {
-	attributes := queryAttributes("runs", "runs scheduled")
-	attributes["state"] = schema.StringAttribute{
-		Optional:            true,
-		Validators:          []validator.String{stringvalidator.OneOf(runStates()...)},
-		MarkdownDescription: "Only runs in this state: " + either(run.States) + ". Default: all.",
-	}
-	attributes["parent"] = schema.StringAttribute{
-		Optional: true,
-		MarkdownDescription: "Only the shards of the broadcast with this run id, the highest index first. " +
-			"Default: all runs except shards.",
-	}
-	maps.Copy(attributes, runsRows.DataAttributes())
-	return schema.Schema{MarkdownDescription: "The runs of an app, with the latest scheduled time first.", Attributes: attributes}
-}
-
-func runStates() []string {
-	states := make([]string, len(run.States))
-	for i, state := range run.States {
-		states[i] = string(state)
-	}
-	return states
+// runsSource is carillon_runs: the runs of an app that match a query.
+var runsSource = dataSource{
+	name: "runs", text: "The runs of an app, with the latest scheduled time first.", read: readRuns, validate: validateRuns,
+	attributes: func() map[string]schema.Attribute {
+		attributes := queryAttributes("runs", "runs scheduled")
+		var states []string
+		for _, state := range run.States {
+			states = append(states, string(state))
+		}
+		attributes["state"] = schema.StringAttribute{
+			Optional:            true,
+			Validators:          []validator.String{stringvalidator.OneOf(states...)},
+			MarkdownDescription: "Only runs in this state: " + either(run.States) + ". Default: all.",
+		}
+		attributes["parent"] = schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "Only the shards of the broadcast with this run id, the highest index first. " +
+				"Default: all runs except shards.",
+		}
+		maps.Copy(attributes, runsRows.DataAttributes())
+		return attributes
+	},
 }
 
 var runsRows = binding.Of(binding.Fresh[client.List[run.Run]],
@@ -185,18 +179,15 @@ func expandQuery(e *binding.Expander, m binding.Values) dispatcher.RunQuery {
 	return query
 }
 
-// newMisfiresDataSource returns carillon_misfires: the fires of an app that were missed.
-func newMisfiresDataSource() datasource.DataSource {
-	return &dataSource{name: "misfires", schema: misfiresDataSchema, read: readMisfires}
-}
-
-func misfiresDataSchema() schema.Schema {
-	attributes := queryAttributes("misfires", "misfires")
-	maps.Copy(attributes, misfiresRows.DataAttributes())
-	return schema.Schema{
-		MarkdownDescription: "The missed fires of an app, with the latest first: how many, when, and what was decided about them.",
-		Attributes:          attributes,
-	}
+// misfiresSource is carillon_misfires: the fires of an app that were missed.
+var misfiresSource = dataSource{
+	name: "misfires", read: readMisfires,
+	text: "The missed fires of an app, with the latest first: how many, when, and what was decided about them.",
+	attributes: func() map[string]schema.Attribute {
+		attributes := queryAttributes("misfires", "misfires")
+		maps.Copy(attributes, misfiresRows.DataAttributes())
+		return attributes
+	},
 }
 
 var misfiresRows = binding.Of(binding.Fresh[client.List[dispatcher.Misfire]],
