@@ -47,7 +47,12 @@ type JobChange struct {
 // warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
 // know when the job will run.
 func (p *Plan) KeepsFires(ctx context.Context, diags *diag.Diagnostics, change JobChange) bool {
-	before, after := change.Before, withOrigins(change.After, change.Before)
+	before, after := change.Before, change.After
+	after.Origin = before.Origin // origins decide about H and jitter
+	for name, t := range after.Triggers {
+		t.Origin = before.Triggers[name].Origin
+		after.Triggers[name] = t
+	}
 	names := scheduleChanges(before, after, nil)
 	keeps := len(names) == 0 && change.E.AllKnown("/triggers") && change.E.AllKnown("/enabled")
 	if !p.reads() || change.E.IsUnknown("/triggers") {
@@ -122,7 +127,7 @@ func (f *fireReport) section(name string) string {
 	if is != nil {
 		is = f.continuing(name, is)
 	}
-	if f.isDelay(name) {
+	if f.before.Triggers[name].IsDelay() || f.after.Triggers[name].IsDelay() {
 		return fmt.Sprintf("Trigger %s counts from the end of each run, so its fires are not known ahead.\n", name)
 	}
 	if was != nil && !foretells(was, f.before.Triggers[name]) {
@@ -217,11 +222,6 @@ func (f *fireReport) continuing(name string, is *schedule.Schedule) *schedule.Sc
 	return f.parse(kept, f.calendars.after, name)
 }
 
-// isDelay reports whether the trigger counts, or counted, from the end of a run.
-func (f *fireReport) isDelay(name string) bool {
-	return f.before.Triggers[name].IsDelay() || f.after.Triggers[name].IsDelay()
-}
-
 // zone is that of the trigger as planned, or of a removed one as it was.
 func (f *fireReport) zone(name string) *time.Location {
 	t, ok := f.after.Triggers[name]
@@ -281,16 +281,6 @@ func (p *Plan) withClocks(ctx context.Context, job, after dispatcher.Job, rename
 		there := stored.Triggers[name]
 		t.AnchorAt, t.NextFireTime, t.DueAt = there.AnchorAt, there.NextFireTime, there.DueAt
 		t.PrevFireTime, t.CountedFrom, t.Fired = there.PrevFireTime, there.CountedFrom, there.Fired
-		job.Triggers[name] = t
-	}
-	return job
-}
-
-// withOrigins returns a planned job with the origins of the one that it replaces, which decide about H and jitter.
-func withOrigins(job, before dispatcher.Job) dispatcher.Job {
-	job.Origin = before.Origin
-	for name, t := range job.Triggers {
-		t.Origin = before.Triggers[name].Origin
 		job.Triggers[name] = t
 	}
 	return job

@@ -60,12 +60,6 @@ func firesOf(budget *schedule.Budget, s *schedule.Schedule, from, to time.Time) 
 // fireChange is a fire that is removed (after is nil), added (before is nil) or moved.
 type fireChange struct{ before, after *fire }
 
-// within reports whether the fire, before or after its change, is not later than an instant.
-func (c fireChange) within(until time.Time) bool {
-	early := func(f *fire) bool { return f != nil && !f.at.After(until) }
-	return early(c.before) || early(c.after)
-}
-
 // compare returns how one list of fires becomes the other. A fire moves if the other list has one near
 // it in its place: the two follow each other when all that differ are put in order.
 func compare(before, after []fire) []fireChange {
@@ -121,9 +115,10 @@ type windowCount struct {
 
 func countWithin(changes []fireChange, until time.Time) windowCount {
 	var c windowCount
+	within := func(f *fire) bool { return f != nil && !f.at.After(until) }
 	for _, change := range changes {
 		switch {
-		case !change.within(until):
+		case !within(change.before) && !within(change.after):
 		case change.after == nil:
 			c.removed++
 		case change.before == nil:

@@ -35,9 +35,9 @@ type Plan struct {
 	// calendars are those of the plan by app/name, and nil if they do not change or are not fully known. Like groups, Terraform plans
 	// them before the jobs that refer to them.
 	calendars     known[*dispatcher.Calendar]
-	calendarsRead known[[]dispatcher.Calendar] // by app; nil: they cannot be read
-	groups        known[bool]                  // app/name of those that an apply of this plan leaves
-	groupsRead    known[[]string]              // names by app; nil: they cannot be read
+	calendarsRead known[[]dispatcher.Calendar]  // by app; nil: they cannot be read
+	groups        known[bool]                   // app/name of those that an apply of this plan leaves
+	groupsRead    known[[]target.EndpointGroup] // by app; nil: they cannot be read
 	jobs          knownJobs
 }
 

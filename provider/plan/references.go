@@ -143,21 +143,6 @@ func (p *Plan) OfGroup(_ context.Context, _ *diag.Diagnostics, of Definition[tar
 // GroupKind is what messages call an endpoint group.
 const GroupKind = "endpoint group"
 
-// groupsOf returns the names of the groups that an app has; nil if they cannot be read.
-func (p *Plan) groupsOf(ctx context.Context, app string) []string {
-	return p.groupsRead.once(app, func() []string {
-		groups := readAll(ctx, app, p.Groups)
-		if groups == nil {
-			return nil
-		}
-		names := make([]string, len(groups))
-		for i, group := range groups {
-			names[i] = group.Name
-		}
-		return names
-	})
-}
-
 // checkGroup refuses a job whose target is a group that neither exists nor is created by the same plan. What cannot be known
 // now, the API judges at apply.
 func (p *Plan) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
@@ -166,7 +151,12 @@ func (p *Plan) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *bindi
 		p.groups.has(job.App+"/"+group.Name) {
 		return
 	}
-	if names := p.groupsOf(ctx, job.App); names != nil && !slices.Contains(names, group.Name) {
+	groups := p.groupsRead.once(job.App, func() []target.EndpointGroup { return readAll(ctx, job.App, p.Groups) })
+	var names []string
+	for _, one := range groups {
+		names = append(names, one.Name)
+	}
+	if groups != nil && !slices.Contains(names, group.Name) {
 		unknown := reference{GroupKind, input.CodeGroupUnknown, job.App, group.Name, "/target/group/name"}.unknown(names)
 		p.paths.Report(diags, e.AboutKnown(input.Problems{unknown}))
 	}

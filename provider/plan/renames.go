@@ -157,24 +157,21 @@ func without(triggers, others map[string]dispatcher.Trigger) []string {
 // SameButRenamedFrom reports whether two jobs differ in nothing that the API stores.
 func SameButRenamedFrom(ctx context.Context, a, b binding.Values) bool {
 	without := func(v binding.Values) binding.Values {
-		return v.With("trigger", withoutRenamedFrom(ctx, v.Map("trigger")))
+		triggers := v.Map("trigger")
+		if triggers.IsNull() || triggers.IsUnknown() {
+			return v
+		}
+		stored := triggers.Elements()
+		for name, element := range stored {
+			if object, is := element.(types.Object); is && !object.IsNull() && !object.IsUnknown() {
+				attributes := object.Attributes()
+				attributes["renamed_from"] = types.StringNull()
+				stored[name] = types.ObjectValueMust(object.AttributeTypes(ctx), attributes)
+			}
+		}
+		return v.With("trigger", types.MapValueMust(triggers.ElementType(ctx), stored))
 	}
 	return without(a).Equal(without(b))
-}
-
-func withoutRenamedFrom(ctx context.Context, triggers types.Map) types.Map {
-	stored := triggers.Elements()
-	for name, element := range stored {
-		if object, is := element.(types.Object); is && !object.IsNull() && !object.IsUnknown() {
-			attributes := object.Attributes()
-			attributes["renamed_from"] = types.StringNull()
-			stored[name] = types.ObjectValueMust(object.AttributeTypes(ctx), attributes)
-		}
-	}
-	if triggers.IsNull() || triggers.IsUnknown() {
-		return triggers
-	}
-	return types.MapValueMust(triggers.ElementType(ctx), stored)
 }
 
 // InFiles returns the problems of a rename with the paths that the configuration has for what they point to.

@@ -73,12 +73,13 @@ func (p *Plan) WarnOfMistakes(diags *diag.Diagnostics, app, name string, found [
 		same := found[:n]
 		found = found[n:]
 		code, where := same[0].Code, ""
+		day, _, _ := strings.Cut(timeIn(same[0]), "T")
 		for _, p := range same {
 			where += " " + p.Path // what is found in another place, as at apply, was not told before
 		}
 		p.warn(diags, warning{
 			kind: code, title: cmp.Or(input.RowOf(code).Title, "Possible mistake"), thing: app + "/" + name,
-			key: where, at: same[0].Path, detail: p.summed(same), day: dayIn(same[0]), more: more,
+			key: where, at: same[0].Path, detail: p.summed(same), day: day, more: more,
 		})
 	}
 }
@@ -101,31 +102,19 @@ var timePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+`)
 // timeIn returns the first time in a message, which orders warnings by when they come true.
 func timeIn(p input.Problem) string { return timePattern.FindString(p.Message) }
 
-// dayIn returns its day.
-func dayIn(p input.Problem) string {
-	day, _, _ := strings.Cut(timeIn(p), "T")
-	return day
-}
-
 // WarnOfJob adds warnings of what the configuration of a job says, as far as it is known. e has expanded it.
 func (p *Plan) WarnOfJob(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job, now time.Time) {
 	if !p.reads() || diags.HasError() || e.IsUnknown("/app") || e.IsUnknown("/name") {
 		return
 	}
-	p.WarnOfMistakes(diags, job.App, job.Name, e.AboutKnown(mistakes(job, p.calendarsAfter(ctx, job), now.UTC())), "more jobs")
-	p.warnOfApp(diags, p.appOf(ctx, job.App))
-}
-
-// mistakes returns what the API would warn of if the job were declared now. With calendars nil, it does not know which fires they
-// exclude.
-func mistakes(job dispatcher.Job, calendars dispatcher.Calendars, now time.Time) input.Problems {
-	job.UpdatedAt = now
+	job.UpdatedAt = now.UTC() // as if it were declared now
 	job.Triggers = maps.Clone(job.Triggers)
 	for name, t := range job.Triggers {
-		t.AnchorAt = now
+		t.AnchorAt = now.UTC()
 		job.Triggers[name] = t
 	}
-	return job.Warn(calendars)
+	p.WarnOfMistakes(diags, job.App, job.Name, e.AboutKnown(job.Warn(p.calendarsAfter(ctx, job))), "more jobs")
+	p.warnOfApp(diags, p.appOf(ctx, job.App))
 }
 
 // WarnOfStops says that a job that was read, triggers of it or its app are paused, or no job of the app runs. Terraform manages no
@@ -145,21 +134,16 @@ func (p *Plan) WarnOfAppPauses(diags *diag.Diagnostics, pauses []dispatcher.AppP
 		if len(one.Labels) > 0 {
 			thing += " " + one.Labels.String()
 		}
-		what := one.What()
+		what, end := one.What(), "somebody ends the pause"
+		if one.Until != nil {
+			end = "then, unless somebody ends the pause before"
+		}
 		p.warn(diags, warning{
 			kind: "app paused", title: "Paused", thing: thing, key: one.ID, outside: true, more: "more pauses",
 			detail: fmt.Sprintf("%s are paused%s. None of their triggers runs until %s; Terraform does not.",
-				strings.ToUpper(what[:1])+what[1:], by(one.PausedBy, &one.PausedAt, one.Until, one.Reason), endOf(one.Until)),
+				strings.ToUpper(what[:1])+what[1:], by(one.PausedBy, &one.PausedAt, one.Until, one.Reason), end),
 		})
 	}
-}
-
-// endOf says who ends a pause.
-func endOf(until *time.Time) string {
-	if until == nil {
-		return "somebody ends the pause"
-	}
-	return "then, unless somebody ends the pause before"
 }
 
 // pauseWarning says by whom, since when and why a job, or triggers of it, are paused.
