@@ -35,8 +35,8 @@ func (f consoleFlags) consoleURL() (*url.URL, error) {
 	if f.ConsoleURL == "" {
 		return nil, nil
 	}
-	u, err := url.Parse(strings.TrimRight(f.ConsoleURL, "/"))
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	u := serverURL(strings.TrimRight(f.ConsoleURL, "/"))
+	if u == nil {
 		return nil, fmt.Errorf("--console-url (CARILLON_CONSOLE_URL): %q is not a URL such as https://carillon.example.com, without user, "+
 			"query and fragment", f.ConsoleURL)
 	}
@@ -59,7 +59,11 @@ func (o *Options) withConsole(served http.Handler, node consoleNode) (http.Handl
 	}
 	options := webconsole.Options{
 		API: node.api, Sessions: node.sessions, Reached: node.reached, Started: node.started,
-		URL: o.consoleURL, Definition: definition, ClientCertificates: o.clientCertificates,
+		URL: o.consoleURL, Definition: func(job dispatcher.Job) (string, error) {
+			var b strings.Builder
+			err := tfconfig.WriteJob(&b, job)
+			return b.String(), err
+		}, ClientCertificates: o.clientCertificates,
 		Version: o.Engine.Version, Logger: o.Log,
 	}
 	if o.login != nil {
@@ -76,13 +80,6 @@ func (o *Options) withConsole(served http.Handler, node consoleNode) (http.Handl
 		}
 		served.ServeHTTP(w, r)
 	}), nil
-}
-
-// definition returns a job as Terraform declares it.
-func definition(job dispatcher.Job) (string, error) {
-	var b strings.Builder
-	err := tfconfig.WriteJob(&b, job)
-	return b.String(), err
 }
 
 // oidcFlags let callers come with tokens of an OpenID Connect issuer in place of stored ones, and people sign in there.
@@ -201,16 +198,9 @@ type callbackFlag struct {
 
 // check refuses what is not the URL of an API.
 func (f callbackFlag) check() error {
-	if f.CallbackURL == "" {
-		return nil
-	}
-	u, err := url.Parse(f.CallbackURL)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if f.CallbackURL != "" && serverURL(f.CallbackURL) == nil {
 		return fmt.Errorf("--callback-url: %q is not a URL such as https://carillon.example.com, without user, query and fragment",
 			f.CallbackURL)
 	}
 	return nil
 }
-
-// callbackURL returns the URL without a slash at its end.
-func (f callbackFlag) callbackURL() string { return strings.TrimRight(f.CallbackURL, "/") }

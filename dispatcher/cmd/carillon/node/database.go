@@ -216,7 +216,7 @@ func passwordInURL(database string) string {
 	head, query, _ := strings.Cut(database, "?")
 	_, rest, _ := strings.Cut(head, "://")
 	authority, _, _ := strings.Cut(rest, "/")
-	if user, _, ok := cutLast(authority, "@"); ok && strings.Contains(user, ":") {
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 && strings.Contains(authority[:at], ":") {
 		return "password"
 	}
 	for part := range strings.SplitSeq(query, "&") {
@@ -253,13 +253,6 @@ func checkTokens(flag, database string) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-func cutLast(text, separator string) (before, after string, found bool) {
-	if i := strings.LastIndex(text, separator); i >= 0 {
-		return text[:i], text[i+len(separator):], true
-	}
-	return text, "", false
 }
 
 // login returns what the store needs to log in.

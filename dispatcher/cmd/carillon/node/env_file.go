@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -123,7 +124,7 @@ func (r *envReader) name() (name string, ok bool) {
 		r.problem(r.line, "this line assigns nothing; write NAME=value, or begin a comment with #")
 	case strings.HasPrefix(name, "export "):
 		r.problem(r.line, "leave out export: this is no shell script")
-	case !isVariable(name):
+	case !variableName.MatchString(name):
 		r.problem(r.line, "%q is not the name of a variable; write NAME=value without blanks before the =", name)
 	default:
 		r.rest = r.rest[strings.IndexByte(r.rest, '=')+1:]
@@ -133,14 +134,7 @@ func (r *envReader) name() (name string, ok bool) {
 	return "", false
 }
 
-func isVariable(name string) bool {
-	for i, c := range []byte(name) {
-		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return name != ""
-}
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // value reads what stands after the "=", with the line's end.
 func (r *envReader) value() (value string, ok bool) {

@@ -236,14 +236,12 @@ type credential struct{ file, variable, instead string }
 type Credentials []credential
 
 // credentials are the passwords and keys of a machine. A variable that gives the same in another way wins.
-func credentials() []credential {
-	return []credential{
-		{"database-password", "CARILLON_DATABASE_PASSWORD_FILE", "CARILLON_DATABASE_PASSWORD"},
-		{"secret-keys", "CARILLON_SECRET_KEYS_FILE", "CARILLON_SECRET_KEYS"},
-		{"tls-cert", "CARILLON_TLS_CERT", ""},
-		{"tls-key", "CARILLON_TLS_KEY", ""},
-		{"vault-token", "CARILLON_VAULT_TOKEN_FILE", "CARILLON_VAULT_TOKEN"},
-	}
+var credentials = []credential{
+	{"database-password", "CARILLON_DATABASE_PASSWORD_FILE", "CARILLON_DATABASE_PASSWORD"},
+	{"secret-keys", "CARILLON_SECRET_KEYS_FILE", "CARILLON_SECRET_KEYS"},
+	{"tls-cert", "CARILLON_TLS_CERT", ""},
+	{"tls-key", "CARILLON_TLS_KEY", ""},
+	{"vault-token", "CARILLON_VAULT_TOKEN_FILE", "CARILLON_VAULT_TOKEN"},
 }
 
 // credentialsDirectory names the directory into which systemd puts the credentials of a unit.
@@ -253,7 +251,7 @@ const credentialsDirectory = "CREDENTIALS_DIRECTORY"
 // systemd has copies, which its unit loads as carillon_NAME. The commands of root read the directory
 // "credentials" next to the settings.
 func (v Variables) LoadCredentials() (found Credentials, err error) {
-	for _, c := range credentials() {
+	for _, c := range credentials {
 		if v.isSet(c.variable) || c.instead != "" && v.isSet(c.instead) {
 			continue
 		}

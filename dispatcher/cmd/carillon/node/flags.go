@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -117,11 +118,11 @@ func (s *Flags) Serve(ctx context.Context, p Program, out io.Writer) error {
 	return Run(ctx, Options{
 		Console: s.Console, consoleURL: consoleURL, login: login,
 		Database: s.DatabaseFlag, notify: s.NotifyDatabase, Keys: keys, auditRetention: s.AuditRetention.Std(), Migrate: s.Migrate,
-		Listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), issuer: issuer, limits: s.limitFlags,
+		Listen: s.Listen, tls: files, clientCertificates: s.ClientCA != "" && s.ClientAuth != "optional", issuer: issuer, limits: s.limitFlags,
 		Log: log, Engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		Target: invoke.Options{
-			Version: p.Version, SecretDir: s.SecretDir, Egress: s.egress(), Managers: managers, Logger: log, CallbackURL: s.callbackURL(),
+			Version: p.Version, SecretDir: s.SecretDir, Egress: s.egress(), Managers: managers, Logger: log, CallbackURL: strings.TrimRight(s.CallbackURL, "/"),
 			NameServers: s.NameServers,
 		},
 	})
@@ -176,11 +177,6 @@ func (f listenFlags) files() (tlsFiles, error) {
 	files := tlsFiles{cert: f.TLSCert, key: f.TLSKey, clientCA: f.ClientCA}
 	_, _, err := files.load()
 	return files, err
-}
-
-// needsClientCertificate tells whether callers need one.
-func (f listenFlags) needsClientCertificate() bool {
-	return f.ClientCA != "" && f.ClientAuth != "optional"
 }
 
 // auditFlag is how long nodes keep the audit log.

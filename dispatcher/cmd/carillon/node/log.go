@@ -15,23 +15,21 @@ type logFlags struct {
 	LogFormat string `env:"CARILLON_LOG_FORMAT" default:"json" enum:"json,text" help:"Log format: json or text."`
 }
 
-// NewLogger returns a log of that level and form. Its times are in UTC.
+// NewLogger returns a log of that level and form. Its times are in UTC, so that the logs of several
+// nodes can be compared.
 func NewLogger(out io.Writer, level, format string) *slog.Logger {
 	var parsed slog.Level
 	_ = parsed.UnmarshalText([]byte(level)) // the flag is an enum
-	options := &slog.HandlerOptions{Level: parsed, ReplaceAttr: inUTC}
+	options := &slog.HandlerOptions{Level: parsed, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindTime {
+			a.Value = slog.TimeValue(a.Value.Time().UTC())
+		}
+		return a
+	}}
 	if format == "text" {
 		return slog.New(slog.NewTextHandler(out, options))
 	}
 	return slog.New(slog.NewJSONHandler(out, options))
-}
-
-// inUTC writes log times in UTC, so that the logs of several nodes can be compared.
-func inUTC(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindTime {
-		a.Value = slog.TimeValue(a.Value.Time().UTC())
-	}
-	return a
 }
 
 // logSink writes log lines from its own goroutine, so that no caller waits for the reader of the log: a full

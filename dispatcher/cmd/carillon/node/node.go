@@ -245,11 +245,21 @@ func (g groupView) GroupStatus(
 	return status
 }
 
-// dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,
-// before the engine starts.
+// dispatch runs the engine over the database until ctx ends. It waits while the database is unreachable, and calls opened once
+// it is open, before the engine starts.
 func dispatch(ctx context.Context, o Options, listen net.Addr, registry *prometheus.Registry,
 	opened func(*store.Store, *engine.Engine, *invoke.Invoker)) error {
-	s, err := awaitStore(ctx, o, registry)
+	var s *store.Store
+	err := backoff.Pauses{First: 100 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() (err error) {
+		s, err = openStore(ctx, o, registry)
+		return err
+	}, func(f backoff.Failure) bool {
+		if !db.Unreachable(f.Err) {
+			return false // it is an error of the flag
+		}
+		o.Log.WarnContext(ctx, "waiting for the database", "err", f.Err)
+		return true
+	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the process was stopped while it waited
@@ -275,21 +285,6 @@ func dispatch(ctx context.Context, o Options, listen net.Addr, registry *prometh
 	endTraces()
 	invoker.Close()
 	return nil
-}
-
-// awaitStore opens the database, and waits while it is unreachable. Any other error is an error of the flag.
-func awaitStore(ctx context.Context, o Options, metrics prometheus.Registerer) (s *store.Store, err error) {
-	err = backoff.Pauses{First: 100 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() (err error) {
-		s, err = openStore(ctx, o, metrics)
-		return err
-	}, func(f backoff.Failure) bool {
-		if !db.Unreachable(f.Err) {
-			return false
-		}
-		o.Log.WarnContext(ctx, "waiting for the database", "err", f.Err)
-		return true
-	})
-	return s, err
 }
 
 // switchable is a handler that is replaced while it serves.

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -107,24 +106,6 @@ func dialFirst(addresses []string) func(ctx context.Context, network, _ string) 
 // trustOnly trusts exactly the certificate in a file, whatever its names and its issuer: a node's certificate
 // seldom names the loopback address.
 func trustOnly(file string) (*tls.Config, error) {
-	leaf, err := leafOf(file)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter
-		VerifyConnection: func(state tls.ConnectionState) error {
-			if !state.PeerCertificates[0].Equal(leaf) {
-				return fmt.Errorf("the server has another certificate than %s; a node reads a new file within %s", input.Echo(file), tlsPoll)
-			}
-			return nil
-		},
-	}, nil
-}
-
-// leafOf reads the first certificate of a file, which is the server's own.
-func leafOf(file string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -133,5 +114,14 @@ func leafOf(file string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", input.Echo(file), err)
 	}
-	return chain[0], nil
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if !state.PeerCertificates[0].Equal(chain[0]) { // which is the server's own
+				return fmt.Errorf("the server has another certificate than %s; a node reads a new file within %s", input.Echo(file), tlsPoll)
+			}
+			return nil
+		},
+	}, nil
 }

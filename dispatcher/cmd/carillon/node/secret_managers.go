@@ -80,7 +80,7 @@ func (f vaultFlags) check() error {
 		}
 		return errors.Join(problems...)
 	}
-	if !isServerURL(f.VaultAddress) {
+	if serverURL(f.VaultAddress) == nil {
 		wrong("--vault-address (CARILLON_VAULT_ADDRESS): it is not a URL such as https://vault:8200, without user and query " +
 			"(not shown: it may hold a password)")
 	}
@@ -106,10 +106,13 @@ func (f vaultFlags) check() error {
 	return errors.Join(problems...)
 }
 
-// isServerURL reports whether a text is the URL of a server, without user and query.
-func isServerURL(text string) bool {
+// serverURL returns a text as the URL of a server, without user and query; nil if it is none.
+func serverURL(text string) *url.URL {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil && u.RawQuery+u.Fragment == ""
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery+u.Fragment != "" {
+		return nil
+	}
+	return u
 }
 
 // authorities returns those of Vault's certificate; nil for those of the machine.

@@ -109,21 +109,15 @@ func (r *running) notifySystemd(life context.Context, draining <-chan struct{}, 
 		case <-extend.C:
 			send(platform.SystemdExtend(startExtension))
 		case <-watchdog:
-			if err := r.stalled(time.Now()); err != nil {
-				log.ErrorContext(life, "the watchdog of systemd is not notified: the node is stuck", "err", err)
-				continue
+			if node := r.node.Load(); node != nil { // otherwise it waits for its database, and has no loops
+				if err := node.Stalled(time.Now()); err != nil {
+					log.ErrorContext(life, "the watchdog of systemd is not notified: the node is stuck", "err", err)
+					continue
+				}
 			}
 			send(platform.SystemdWatchdog)
 		}
 	}
-}
-
-// stalled returns nil while the loops of the node turn. A node that waits for its database has none.
-func (r *running) stalled(now time.Time) error {
-	if node := r.node.Load(); node != nil {
-		return node.Stalled(now)
-	}
-	return nil
 }
 
 // emfFlag are the lines of metrics in the log.

@@ -262,27 +262,14 @@ func (s *servedTLS) warnings(now time.Time) (all []string) {
 
 // register adds the metrics.
 func (s *servedTLS) register(metrics prometheus.Registerer) {
-	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "carillon_api_plaintext", Help: "Whether the API is served as plain HTTP at an address that is not a loopback address: 1 or 0.",
-	}, func() float64 {
-		if s.plaintext() {
-			return 1
-		}
-		return 0
-	}))
+	metrics.MustRegister(oneIf(s.plaintext, "carillon_api_plaintext",
+		"Whether the API is served as plain HTTP at an address that is not a loopback address: 1 or 0."))
 	if s.current.Load() == nil {
 		return
 	}
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "carillon_tls_certificate_expiry_timestamp_seconds",
 		Help: "When the first certificate of the API's chain expires, in Unix seconds.",
-	}, func() float64 { return float64(s.current.Load().expires.Unix()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "carillon_tls_files_broken",
-		Help: "Whether the TLS files have changed and cannot be used: 1 or 0. The API goes on with the old ones.",
-	}, func() float64 {
-		if s.broken.Load() {
-			return 1
-		}
-		return 0
-	}))
+	}, func() float64 { return float64(s.current.Load().expires.Unix()) }), oneIf(s.broken.Load, "carillon_tls_files_broken",
+		"Whether the TLS files have changed and cannot be used: 1 or 0. The API goes on with the old ones."))
 }

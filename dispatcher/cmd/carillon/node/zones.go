@@ -51,12 +51,16 @@ func zonesWarnings(now time.Time, host string) (all []string) {
 func registerZones(metrics prometheus.Registerer) {
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "carillon_zones_release_timestamp_seconds", Help: "The day of the release of the time zone data in use, in Unix seconds.",
-	}, func() float64 { return float64(schedule.CurrentZones().Released().Unix()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "carillon_zones_older_than_host", Help: "Whether the host has newer time zone data than the node uses: 1 or 0.",
-	}, func() float64 {
-		if newerOnHost(hostZoneinfo) != "" {
+	}, func() float64 { return float64(schedule.CurrentZones().Released().Unix()) }), oneIf(func() bool { return newerOnHost(hostZoneinfo) != "" },
+		"carillon_zones_older_than_host", "Whether the host has newer time zone data than the node uses: 1 or 0."))
+}
+
+// oneIf is a gauge that is 1 while something holds, and 0 otherwise.
+func oneIf(holds func() bool, name, help string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		if holds() {
 			return 1
 		}
 		return 0
-	}))
+	})
 }
