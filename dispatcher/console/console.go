@@ -125,23 +125,30 @@ func (c *Console) local(path string) string {
 // ServeHTTP serves one request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = c.localized(r)
-	setHeaders(w.Header())
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	// With no-referrer, browsers would send "Origin: null" with forms, and the protection refuse them where there is no Sec-Fetch-Site.
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
 	v := c.visit(w, r)
 	if v.secure() || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
 		// A browser reads it in responses over https only, so a forged header of a request changes nothing for others.
-		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	switch at := r.URL.Path; {
 	case at == "/":
-		w.Header().Set("Location", strings.TrimPrefix(base, "/"))
+		h.Set("Location", strings.TrimPrefix(base, "/"))
 		w.WriteHeader(http.StatusSeeOther)
 	case at == strings.TrimSuffix(base, "/"):
-		w.Header().Set("Location", strings.TrimPrefix(base, "/"))
+		h.Set("Location", strings.TrimPrefix(base, "/"))
 		w.WriteHeader(http.StatusPermanentRedirect)
 	case strings.TrimSuffix(path.Clean(r.URL.EscapedPath()), "/") != strings.TrimSuffix(r.URL.EscapedPath(), "/"):
 		v.fail(notFound("page", r.URL.Path)) // ServeMux would redirect, and not know of a prefix
 	case c.opts.API == nil && !strings.HasPrefix(at, base+"assets/"):
-		w.Header().Set("Retry-After", "2")
+		h.Set("Retry-After", "2")
 		v.render("starting", content{Data: outagePage{Since: c.opts.Started}, Status: http.StatusServiceUnavailable})
 	default:
 		c.admit(v, func() { c.mux.ServeHTTP(w, v.Request) })
@@ -157,15 +164,4 @@ func (c *Console) localized(r *http.Request) *http.Request {
 	copied := *r
 	copied.URL = &url.URL{Path: local, RawPath: c.local(r.URL.RawPath), RawQuery: r.URL.RawQuery}
 	return &copied
-}
-
-// setHeaders sets what all responses have.
-func setHeaders(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
-		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	// With no-referrer, browsers would send "Origin: null" with forms, and the protection refuse them where there is no Sec-Fetch-Site.
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cache-Control", "no-store")
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -159,9 +158,4 @@ func (v *visit) cannotSignIn() bool {
 	}
 	v.showOutage(errHeartbeat)
 	return true
-}
-
-// soon bounds what a page waits for the database.
-func (v *visit) soon() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(v.Context(), sessionPatience)
 }

@@ -243,34 +243,24 @@ func (b *boundPage) functions() template.FuncMap {
 		"nameText": func(prefix string, value any) string {
 			return b.visit.Texts.WordAndValue(prefix, kit.TextOf(value))
 		},
-		"may":   func(scope string, app ...string) bool { return b.visit.mayIn(scope, app...) },
+		"may": func(scope string, app ...string) bool {
+			return b.visit.may(access.Scope(scope), append(app, b.visit.PathValue("app"))[0]) // by default that of the page
+		},
 		"tone":  kit.Tone,
 		"stamp": input.FormatInstant,
 		"run":   func(id string) template.HTML { return b.visit.runHTML(id) },
 		"icon":  kit.Icon,
-		"form":  func(name string, otherwise ...string) string { return b.visit.form(name, otherwise...) },
+		"form": func(name string, otherwise ...string) string { // what was written into a field of the form that is shown again
+			if b.visit.problem != nil && b.visit.PostForm.Has(name) {
+				return b.visit.PostForm.Get(name)
+			}
+			return strings.Join(otherwise, "")
+		},
 		"asset": func(name string) string { return b.visit.root() + "assets/" + b.visit.console.assets.names[name] },
 		"list":  func(values ...any) []any { return values },
 		"dict":  kit.Dict,
 		"here":  func() string { return b.visit.here() },
 	}
-}
-
-// mayIn is may for templates.
-func (v *visit) mayIn(scope string, app ...string) bool {
-	of := v.PathValue("app")
-	if len(app) > 0 {
-		of = app[0]
-	}
-	return v.may(access.Scope(scope), of)
-}
-
-// form returns what was written into a field of the form that the page shows again.
-func (v *visit) form(name string, otherwise ...string) string {
-	if v.problem != nil && v.PostForm.Has(name) {
-		return v.PostForm.Get(name)
-	}
-	return strings.Join(otherwise, "")
 }
 
 //go:embed texts/*.json

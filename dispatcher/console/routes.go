@@ -63,12 +63,6 @@ type done struct {
 	content content
 }
 
-// screens lists all screens.
-func screens() []screen { return slices.Concat(watchScreens(), operateScreens()) }
-
-// actions lists all actions.
-func actions() []action { return slices.Concat(watchActions(), operateActions()) }
-
 // newMux serves screens, actions and what needs no session.
 func (c *Console) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
@@ -116,69 +110,39 @@ func (c *Console) inMenu(ofApp bool) []screen {
 	return found
 }
 
-// screenOf returns the screen of a name.
-func (c *Console) screenOf(name string) (screen, bool) {
-	at := slices.IndexFunc(c.screens, func(s screen) bool { return s.name == name })
-	if at < 0 {
-		return screen{}, false
-	}
-	return c.screens[at], true
-}
-
-// Paths of what the screens and the actions are about.
-const (
-	jobPath     = "apps/{app}/jobs/{job}"
-	triggerPath = jobPath + "/triggers/{trigger}"
-	runPath     = "runs/{run}"
-)
-
-// watchScreens are those that tell what happens: attention, jobs and runs, explanations, the timeline and the preview.
-func watchScreens() []screen {
-	return []screen{
-		{name: "attention", path: "", needs: access.ScopeRead, menu: 10, show: showAttention},
-		{name: "jobs", path: "jobs", needs: access.ScopeRead, menu: 20, show: showJobs},
-		{name: "timeline", path: "timeline", needs: access.ScopeRead, menu: 40, show: showTimeline},
-		{name: "preview", path: "preview", needs: access.ScopeRead, menu: 50, show: showPreview},
-		{name: "runs", path: "apps/{app}/runs", needs: access.ScopeRead, menu: 10, show: showRuns},
-		{name: "job", path: jobPath, needs: access.ScopeRead, show: showJob},
-		{name: "explain", path: triggerPath + "/explain", needs: access.ScopeRead, show: showExplain},
-		{name: "run", path: runPath, needs: access.ScopeRead, show: showRun},
-		{name: "run_job", path: jobPath + "/run", needs: access.ScopeRun, show: showRunJob},
-		{name: "cancel_run", path: runPath + "/cancel", needs: access.ScopeRun, show: showCancelRun},
-	}
-}
-
-// watchActions are those of jobs, triggers and runs.
-func watchActions() []action {
-	return []action{
-		{name: "run_job", path: jobPath + "/run", needs: access.ScopeRun, page: "run_job", do: runJob},
-		{name: "job", path: jobPath + "/pause", needs: access.ScopeWrite, page: "job", do: pauseJob},
-		{name: "job", path: jobPath + "/resume", needs: access.ScopeWrite, page: "job", do: resumeJob},
-		{name: "job", path: triggerPath + "/pause", needs: access.ScopeWrite, page: "job", do: pauseJob},
-		{name: "job", path: triggerPath + "/resume", needs: access.ScopeWrite, page: "job", do: resumeJob},
-		{name: "run", path: runPath + "/release", needs: access.ScopeRun, page: "run", do: releaseRun},
-		{name: "run", path: runPath + "/retry", needs: access.ScopeRun, page: "run", do: retryRun},
-		{name: "cancel_run", path: runPath + "/cancel", needs: access.ScopeRun, page: "cancel_run", do: cancelRun},
-		{name: "run", path: runPath + "/complete", needs: access.ScopeRun, page: "run", do: completeRun},
-		{name: "run", path: runPath + "/fail", needs: access.ScopeRun, page: "run", do: failRun},
-	}
-}
-
 const (
 	readScope  = access.ScopeRead
 	runScope   = access.ScopeRun
 	writeScope = access.ScopeWrite
 	adminScope = access.ScopeAdmin
+)
 
+// Paths of what the screens and the actions are about.
+const (
+	runPath      = "runs/{run}"
 	appPath      = "apps/{app}"
+	jobPath      = appPath + "/jobs/{job}"
+	triggerPath  = jobPath + "/triggers/{trigger}"
 	memberPath   = appPath + "/groups/{group}/endpoints/{endpoint}"
 	backfillPath = appPath + "/backfills/{backfill}"
 	alertPath    = appPath + "/alerts/{alert}"
 )
 
-// operateScreens are those of apps and what they hold besides jobs, of nodes, tokens and the audit log.
-func operateScreens() []screen {
-	return slices.Concat([]screen{
+// screens lists all screens: those that tell what happens, those of apps and what they hold besides jobs, and those that belong to
+// no app.
+func screens() []screen {
+	return []screen{
+		{name: "attention", path: "", needs: readScope, menu: 10, show: showAttention},
+		{name: "jobs", path: "jobs", needs: readScope, menu: 20, show: showJobs},
+		{name: "timeline", path: "timeline", needs: readScope, menu: 40, show: showTimeline},
+		{name: "preview", path: "preview", needs: readScope, menu: 50, show: showPreview},
+		{name: "runs", path: appPath + "/runs", needs: readScope, menu: 10, show: showRuns},
+		{name: "job", path: jobPath, needs: readScope, show: showJob},
+		{name: "explain", path: triggerPath + "/explain", needs: readScope, show: showExplain},
+		{name: "run", path: runPath, needs: readScope, show: showRun},
+		{name: "run_job", path: jobPath + "/run", needs: runScope, show: showRunJob},
+		{name: "cancel_run", path: runPath + "/cancel", needs: runScope, show: showCancelRun},
+
 		{name: "apps", path: "apps", needs: readScope, menu: 30, show: showApps},
 		{name: "app", path: appPath, needs: readScope, show: showApp},
 		{name: "confirm", path: appPath + "/pause", needs: writeScope, show: showAppPause},
@@ -198,12 +162,7 @@ func operateScreens() []screen {
 		{name: "bulk", path: appPath + "/bulk", needs: readScope, menu: 80, show: showBulkActions},
 		{name: "bulk_action", path: appPath + "/bulk/{bulk}", needs: readScope, show: showBulkAction},
 		{name: "bulk_new", path: appPath + "/new-bulk", needs: readScope, show: showNewBulkAction},
-	}, fleetScreens())
-}
 
-// fleetScreens are those that belong to no app.
-func fleetScreens() []screen {
-	return []screen{
 		{name: "statistics", path: "statistics", needs: readScope, menu: 70, show: showStatistics},
 		{name: "nodes", path: "nodes", needs: readScope, allApps: true, menu: 60, show: showNodes},
 		{name: "confirm", path: "nodes/{node}/pause", needs: adminScope, allApps: true, show: showNodeState("node_pause")},
@@ -220,9 +179,20 @@ func fleetScreens() []screen {
 	}
 }
 
-// operateActions are those of apps and what they hold besides jobs, of nodes and tokens.
-func operateActions() []action {
+// actions lists all actions, in the same order.
+func actions() []action {
 	return []action{
+		{name: "run_job", path: jobPath + "/run", needs: runScope, page: "run_job", do: runJob},
+		{name: "job", path: jobPath + "/pause", needs: writeScope, page: "job", do: pauseJob},
+		{name: "job", path: jobPath + "/resume", needs: writeScope, page: "job", do: resumeJob},
+		{name: "job", path: triggerPath + "/pause", needs: writeScope, page: "job", do: pauseJob},
+		{name: "job", path: triggerPath + "/resume", needs: writeScope, page: "job", do: resumeJob},
+		{name: "run", path: runPath + "/release", needs: runScope, page: "run", do: releaseRun},
+		{name: "run", path: runPath + "/retry", needs: runScope, page: "run", do: retryRun},
+		{name: "cancel_run", path: runPath + "/cancel", needs: runScope, page: "cancel_run", do: cancelRun},
+		{name: "run", path: runPath + "/complete", needs: runScope, page: "run", do: completeRun},
+		{name: "run", path: runPath + "/fail", needs: runScope, page: "run", do: failRun},
+
 		{name: "app_pause", path: appPath + "/pause", needs: writeScope, do: pauseApp},
 		{name: "app_resume", path: appPath + "/pauses/{pause}/end", needs: writeScope, do: endAppPause},
 		{name: "app_disable", path: appPath + "/disable", needs: writeScope, do: setApp(false, "app.notice.disabled")},

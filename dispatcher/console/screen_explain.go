@@ -50,8 +50,9 @@ func showExplain(v *visit) (content, error) {
 		result.Data = page
 		return result, nil
 	}
-	var at time.Time
-	if at, page.Problem = parsedTime(page.At); page.Problem != "" {
+	at, err := input.ParseInstant(page.At)
+	if err != nil {
+		page.Problem = err.Error()
 		result.Data = page
 		return result, nil
 	}
@@ -69,15 +70,6 @@ func showExplain(v *visit) (content, error) {
 	}
 	result.Data, result.Zone = page, page.Zone
 	return result, nil
-}
-
-// parsedTime returns the time that a form has, or what is wrong with it.
-func parsedTime(text string) (at time.Time, problem string) {
-	at, err := input.ParseInstant(text)
-	if err != nil {
-		problem = err.Error()
-	}
-	return at, problem
 }
 
 // zoneOf returns the zone of a trigger if times are to be shown in it; empty: they are not, or the trigger was deleted. Only that

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -84,7 +85,8 @@ func showJob(v *visit) (content, error) {
 	page := jobPage{Job: job, Follows: follows(job), runTable: runTable{zones: map[string]string{}}}
 	page.addTriggers(v)
 	page.addStrips(v)
-	page.addRuns(v)
+	page.Runs = kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: app, Job: name, Page: input.Page{Limit: runsOfJob}}))
+	page.addCharts(v)
 	page.addHealth(v)
 	page.addDetails(v)
 	return content{Title: v.Texts.Text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
@@ -139,12 +141,6 @@ func (p *jobPage) addStrips(v *visit) {
 				"apps", strip.App, "jobs", strip.Job, "triggers", strip.Trigger, "explain")
 		}))
 	}
-}
-
-// addRuns adds the latest runs, and the pictures of how long they took and how late they were.
-func (p *jobPage) addRuns(v *visit) {
-	p.Runs = kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: p.App, Job: p.Name, Page: input.Page{Limit: runsOfJob}}))
-	p.addCharts(v)
 }
 
 // Named returns the trigger of a name, nil if there is none.
@@ -233,7 +229,14 @@ func (p *jobPage) addCharts(v *visit) {
 			mark.Value, mark.Title = float64(max(d, 1)), title+", "+v.Texts.Text(key, "duration", v.Texts.Duration(d))
 			return append(all, mark)
 		}
-		switch began := beginning(r); {
+		began, first := r.StartedAt, r.FirstStartedAt
+		switch r.Attempt {
+		case 0: // one that waits has the time at which it was deferred
+			began = nil
+		case 1:
+			first = cmp.Or(first, r.StartedAt)
+		}
+		switch {
 		case began != nil && r.EndedAt != nil:
 			took = draw(took, "strip.took", r.EndedAt.Sub(*began))
 		case began != nil && mark.Class == kit.ShapeLive:
@@ -242,7 +245,7 @@ func (p *jobPage) addCharts(v *visit) {
 		if r.Kind != run.KindSchedule {
 			continue
 		}
-		switch first := firstStart(r); {
+		switch {
 		case first != nil:
 			late = draw(late, "strip.late", first.Sub(r.ScheduledAt))
 		case r.EndedAt == nil && v.Now.After(r.ScheduledAt):
@@ -251,22 +254,6 @@ func (p *jobPage) addCharts(v *visit) {
 	}
 	format := func(d time.Duration) string { return v.Texts.Duration(d) }
 	p.Durations, p.Lateness = kit.NewDurationBars(took, format), kit.NewDurationBars(late, format)
-}
-
-// beginning returns when the latest attempt of a run began, nil if none has: one that waits has the time at which it was deferred.
-func beginning(run run.Run) *time.Time {
-	if run.Attempt == 0 {
-		return nil
-	}
-	return run.StartedAt
-}
-
-// firstStart returns when the first attempt of a run began, nil if none has.
-func firstStart(run run.Run) *time.Time {
-	if run.FirstStartedAt == nil && run.Attempt == 1 {
-		return run.StartedAt
-	}
-	return run.FirstStartedAt
 }
 
 // jobHealth says in words whether a job does what it should: it is the top of its page. It is told by the latest runs.
@@ -337,7 +324,7 @@ func healthOf(runs []run.Run) jobHealth {
 			if h.Success == nil {
 				h.Success = r
 			}
-		case hasFailed(r):
+		case kit.ShapeOfRun(r.State) == kit.ShapeFailed || r.State == run.Retrying && r.Class != "": // or it goes on after a failed attempt
 			if h.Failure == nil || h.Failure.Attempt == 0 && r.Attempt > 0 && h.Success == nil {
 				h.Failure = r // one that was attempted says more than one that waits
 			}
@@ -352,11 +339,6 @@ func healthOf(runs []run.Run) jobHealth {
 		}
 	}
 	return h
-}
-
-// hasFailed tells whether a run failed, or whether it goes on because an attempt failed or could not be made.
-func hasFailed(r *run.Run) bool {
-	return kit.ShapeOfRun(r.State) == kit.ShapeFailed || r.State == run.Retrying && r.Class != ""
 }
 
 // wait adds a run that waits for a host.

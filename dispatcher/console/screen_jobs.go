@@ -59,22 +59,17 @@ func showJobs(v *visit) (content, error) {
 		Results: kit.FinalStates(), MayRun: v.token.May(access.ScopeRun),
 	}
 	if filter.App != "" && v.mayBulk(filter.App) == nil {
-		page.Bulk = v.linkQuery(filter.bulk(), "apps", filter.App, "new-bulk")
+		form := url.Values{}
+		for name, text := range map[string]string{
+			"state": filter.State, "result": filter.Result, "name": filter.Name, "host": filter.Host, "labels": filter.Label,
+		} {
+			if text != "" {
+				form.Set(name, text)
+			}
+		}
+		page.Bulk = v.linkQuery(form, "apps", filter.App, "new-bulk")
 	}
 	return v.filtered(content{Data: page, Refresh: true}, err)
-}
-
-// bulk returns the filter as the form of a bulk action has it.
-func (f jobsFilter) bulk() url.Values {
-	values := url.Values{}
-	for name, text := range map[string]string{
-		"state": f.State, "result": f.Result, "name": f.Name, "host": f.Host, "labels": f.Label,
-	} {
-		if text != "" {
-			values.Set(name, text)
-		}
-	}
-	return values
 }
 
 // first returns a link to the first page of a list; empty: this is it.

@@ -84,7 +84,7 @@ func showPreview(v *visit) (content, error) {
 		shown.Zone = page.Found.Timezone
 	}
 	if err != nil {
-		if !isProblem(err) {
+		if _, asked := errors.AsType[input.Problems](err); !asked { // otherwise the form is shown again with what was wrong in it
 			return content{}, err
 		}
 		problem := v.problemOf(err)
@@ -92,12 +92,6 @@ func showPreview(v *visit) (content, error) {
 		shown = content{Data: page, Status: problem.Status}
 	}
 	return shown, nil
-}
-
-// isProblem tells whether an error is about what was asked, so that the form is shown again with it.
-func isProblem(err error) bool {
-	var problems input.Problems
-	return errors.As(err, &problems)
 }
 
 // request returns what to ask the API.

@@ -127,7 +127,10 @@ func showRun(v *visit) (content, error) {
 		}))
 		page.Shards, page.MoreShards = &shards, v.more(shards.Value.Next)
 	}
-	page.addLog(v)
+	if attempt, err := strconv.Atoi(v.query("log")); err == nil && attempt >= 1 { // that is a request to the executor
+		log := kit.ReadPart(v.client.RunLog(v.Context(), run.ID, attempt, 1))
+		page.Log = &log
+	}
 	title := v.Texts.Text("run.title", "job", run.App+"/"+run.Job)
 	return content{Title: title, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
 }
@@ -151,16 +154,6 @@ func (p *runPage) addTries(v *visit) {
 	if p.Callback != nil && p.Callback.Endpoint != "" {
 		p.LogAttempt = p.Attempt
 	}
-}
-
-// addLog adds the log that the executor of an attempt keeps, if the URL asks for it: that is a request to the executor.
-func (p *runPage) addLog(v *visit) {
-	attempt, err := strconv.Atoi(v.query("log"))
-	if err != nil || attempt < 1 {
-		return
-	}
-	log := kit.ReadPart(v.client.RunLog(v.Context(), p.ID, attempt, 1))
-	p.Log = &log
 }
 
 // Began and Until are the ends of the picture of the stages.
@@ -234,12 +227,6 @@ type deadLettersPage struct {
 
 var deadLetterFields = []string{"job", "class", "state", "from", "to"}
 
-// deadLetters reads which dead letters a filter selects.
-func deadLetters(f *kit.Fields) repeat.DeadLetterReplay {
-	return repeat.DeadLetterReplay{Job: f.Text("job"), Class: run.Class(f.Text("class")),
-		State: run.State(f.Text("state")), From: f.Instant("from"), To: f.Instant("to")}
-}
-
 // given returns some fields that are not empty, for a link or a form.
 func given(f *kit.Fields, names ...string) url.Values {
 	values := url.Values{}
@@ -257,7 +244,8 @@ func showDeadLetters(v *visit) (content, error) {
 	replay.Set("action", string(repeat.BulkRetryRuns))
 	page := deadLettersPage{App: app, Filter: f.All(deadLetterFields...), States: repeat.DeadLetterStates,
 		Classes: slices.Sorted(slices.Values(run.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
-	query := deadLetters(f).Query(app)
+	query := repeat.DeadLetterReplay{Job: f.Text("job"), Class: run.Class(f.Text("class")),
+		State: run.State(f.Text("state")), From: f.Instant("from"), To: f.Instant("to")}.Query(app)
 	query.Page = v.page()
 	err := f.Err()
 	if err == nil {

@@ -12,19 +12,16 @@ import (
 type statisticsPage struct {
 	App    string
 	Days   []kit.DayRow
-	Spans  []int
+	Spans  []int // the numbers of days that a person can choose
 	Span   int
 	Until  time.Time
 	Chart  kit.DayChart
 	States []run.State
 }
 
-// statisticsSpans are the numbers of days that a person can choose.
-func statisticsSpans() []int { return []int{7, 30, 90} }
-
 func showStatistics(v *visit) (content, error) {
 	f := v.fields()
-	page := statisticsPage{App: f.Text("app"), Spans: statisticsSpans(), Span: f.Number("days", 30), States: countedStates()}
+	page := statisticsPage{App: f.Text("app"), Spans: []int{7, 30, 90}, Span: f.Number("days", 30), States: kit.FinalStates()}
 	page.Span = min(max(page.Span, 1), 90)
 	err := f.Err()
 	var found view.Statistics
@@ -41,10 +38,4 @@ func showStatistics(v *visit) (content, error) {
 	}
 	page.Chart = kit.ChartOfDays(page.Days, v.Now, page.Span)
 	return v.filtered(content{Data: page}, err)
-}
-
-// countedStates are the states that runs end in.
-func countedStates() []run.State {
-	return []run.State{run.Succeeded, run.Failed, run.TimedOut, run.Lost,
-		run.Cancelled, run.Skipped, run.Superseded}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -77,9 +78,11 @@ func (v *visit) findSession() (found bool, err error) {
 	if err != nil || len(value) != sessionBytes {
 		return false, nil // it is no cookie of ours
 	}
-	ctx, cancel := v.soon()
+	ctx, cancel := context.WithTimeout(v.Context(), sessionPatience)
 	defer cancel()
-	session, err := v.console.opts.Sessions.Session(ctx, sha256.Sum256(value), v.Now, !v.refreshes())
+	// A page that asks for itself again keeps no session alive, or a forgotten tab would for ever.
+	refreshes := v.Header.Get(refreshHeader) != "" || v.Header.Get("Sec-Fetch-Dest") == "empty"
+	session, err := v.console.opts.Sessions.Session(ctx, sha256.Sum256(value), v.Now, !refreshes)
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound) || err == nil && !v.rulesHold(session):
 		if wait := v.console.opts.API.AdmitUnknown(v.Request, v.Now); wait > 0 {
@@ -90,28 +93,18 @@ func (v *visit) findSession() (found bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	return true, v.use(session)
+	v.session, v.token = &session, session.Token
+	v.client, err = v.newClient(v.console.opts.API.As(v.Request, session.Token), "")
+	return true, err
 }
 
 // refreshHeader is what the script sends with the requests that no person makes.
 const refreshHeader = "Carillon-Refresh"
 
-// refreshes tells whether the page asks for itself again: that keeps no session alive, or a forgotten tab would for ever.
-func (v *visit) refreshes() bool {
-	return v.Header.Get(refreshHeader) != "" || v.Header.Get("Sec-Fetch-Dest") == "empty"
-}
-
 // rulesHold tells whether a session of an identity was permitted by the rules in force.
 func (v *visit) rulesHold(session access.Session) bool {
 	login := v.console.opts.Login
 	return session.Rules == "" || login != nil && session.Rules == login.Rules()
-}
-
-// use makes the visit one of a session.
-func (v *visit) use(session access.Session) (err error) {
-	v.session, v.token = &session, session.Token
-	v.client, err = v.newClient(v.console.opts.API.As(v.Request, session.Token), "")
-	return err
 }
 
 // newClient returns a client that speaks through a transport. It tries nothing twice: a person can.

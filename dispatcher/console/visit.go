@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -102,23 +103,7 @@ func (v *visit) sameWith(q url.Values) string { return "?" + q.Encode() }
 
 // may tells whether the token has a scope for an app; an empty app is what belongs to none.
 func (v *visit) may(scope access.Scope, app string) bool {
-	if !v.token.May(scope) {
-		return false
-	}
-	return len(v.token.Apps) == 0 || v.sees(app)
-}
-
-// sees tells whether the token is for an app.
-func (v *visit) sees(app string) bool {
-	if len(v.token.Apps) == 0 {
-		return true
-	}
-	for _, one := range v.token.Apps {
-		if one == app {
-			return true
-		}
-	}
-	return false
+	return v.token.May(scope) && (len(v.token.Apps) == 0 || slices.Contains(v.token.Apps, app))
 }
 
 // permits tells whether a page or an action is for the token.
@@ -185,11 +170,12 @@ func (v *visit) readForm() bool {
 
 // failForm shows the page of an action again, with what was wrong.
 func (v *visit) failForm(a action, err error) {
-	s, found := v.console.screenOf(a.page)
-	if away := v.databaseAway(err); away || !found {
+	at := slices.IndexFunc(v.console.screens, func(s screen) bool { return s.name == a.page })
+	if at < 0 || v.databaseAway(err) {
 		v.fail(err)
 		return
 	}
+	s := v.console.screens[at]
 	problem := v.problemOf(err)
 	v.problem = &problem
 	shown, showErr := s.show(v)

@@ -66,8 +66,13 @@ func NewDurationBars(values []Bar, format func(time.Duration) string) Bars {
 	}
 	top := ceilDuration(max(time.Duration(longest), time.Millisecond))
 	b := newBars(values, float64(top), format(top))
-	if len(values) > 0 && !values[0].At.IsZero() {
-		b.Ticks = endTicks(values[0].At, values[len(values)-1].At, barsWidth)
+	if len(values) > 0 && !values[0].At.IsZero() { // they follow one another at any times
+		const form = "2006-01-02 15:04"
+		first, last := values[0].At, values[len(values)-1].At
+		b.Ticks = []tick{{At: 0, Label: first.Format(form), Offset: offset(first)}}
+		if !last.Equal(first) {
+			b.Ticks = append(b.Ticks, tick{At: barsWidth, Label: last.Format(form), Offset: offset(last)})
+		}
 	}
 	return b
 }

@@ -259,17 +259,6 @@ func (t tick) Anchor() string {
 	return ""
 }
 
-// withOffsets sets the offsets of marks from their times.
-func withOffsets(ticks []tick, times []time.Time) []tick {
-	shown := ""
-	for i, at := range times {
-		if o := offset(at); o != shown {
-			ticks[i].Offset, shown = o, o
-		}
-	}
-	return ticks
-}
-
 // Span is what a horizontal axis shows.
 type Span struct {
 	From, To time.Time
@@ -299,7 +288,7 @@ func (s Span) ticks(zone *time.Location, most int, width float64) []tick {
 		form = "01-02"
 	}
 	var found []tick
-	var times []time.Time
+	shown := ""
 	for at := s.From.Truncate(unit); !at.After(s.To); at = at.Add(unit) {
 		local := at.In(zone)
 		sinceMidnight := time.Duration(local.Hour())*time.Hour + time.Duration(local.Minute())*time.Minute
@@ -310,19 +299,13 @@ func (s Span) ticks(zone *time.Location, most int, width float64) []tick {
 		if sinceMidnight == 0 && step < 24*time.Hour {
 			label = local.Format("01-02")
 		}
-		found, times = append(found, tick{At: s.X(at, width), Label: label}), append(times, local)
+		mark := tick{At: s.X(at, width), Label: label}
+		if o := offset(local); o != shown {
+			mark.Offset, shown = o, o
+		}
+		found = append(found, mark)
 	}
-	return withOffsets(found, times)
-}
-
-// endTicks returns marks with a date at the ends of an axis of a width, for values that follow one another at any times.
-func endTicks(first, last time.Time, width float64) []tick {
-	const form = "2006-01-02 15:04"
-	ticks := []tick{{At: 0, Label: first.Format(form), Offset: offset(first)}}
-	if !last.Equal(first) {
-		ticks = append(ticks, tick{At: width, Label: last.Format(form), Offset: offset(last)})
-	}
-	return ticks
+	return found
 }
 
 // onStep tells whether a local time is on a step from midnight, or from the first of its year for steps of days.
