@@ -8,7 +8,10 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillon-dev/carillon/lambda"
 )
@@ -72,7 +75,8 @@ func (w *Worker) serveJob(rw http.ResponseWriter, r *http.Request) {
 		refuse(rw, http.StatusBadRequest, "the body cannot be read, or is longer than 1 MiB")
 		return
 	}
-	if !w.signed(body, r.Header) {
+	signedBy := func(secret *standardwebhooks.Webhook) bool { return secret.Verify(body, r.Header) == nil }
+	if !w.o.Unsigned && !slices.ContainsFunc(w.signatures, signedBy) {
 		refuse(rw, http.StatusUnauthorized, "the request is not signed with a secret that the worker knows")
 		return
 	}
@@ -91,15 +95,6 @@ func (w *Worker) serveJob(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.end(event.Carillon.Job)
-}
-
-func (w *Worker) signed(body []byte, header http.Header) bool {
-	for _, signature := range w.signatures {
-		if signature.Verify(body, header) == nil {
-			return true
-		}
-	}
-	return w.o.Unsigned
 }
 
 // begin counts a request of a job, unless the worker cannot handle it.

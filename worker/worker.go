@@ -89,7 +89,9 @@ var endpointID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // New returns a worker. The error names everything that is wrong with the options.
 func New(o Options) (*Worker, error) {
-	o.ID = cmp.Or(o.ID, machineName())
+	host, _ := os.Hostname() // without one, check says that the ID is missing
+	host, _, _ = strings.Cut(strings.ToLower(host), ".")
+	o.ID = cmp.Or(o.ID, host)
 	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
 	if o.Client == nil {
 		o.Client = &http.Client{Timeout: requestTimeout}
@@ -143,13 +145,6 @@ func (o Options) check() (problems []error) {
 	}
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return problems
-}
-
-// machineName is the host name up to the first dot; empty if there is none.
-func machineName() string {
-	name, _ := os.Hostname()
-	name, _, _ = strings.Cut(strings.ToLower(name), ".")
-	return name
 }
 
 // Handle makes a handler do the work of a job, by its name. It panics if the job has a handler already.

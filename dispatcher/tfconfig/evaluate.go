@@ -40,7 +40,7 @@ func (s scope) value(expr hcl.Expression) cty.Value {
 			names[reference.RootName()] = cty.DynamicVal
 		}
 	}
-	value, diags := expr.Value(&hcl.EvalContext{Variables: names, Functions: functions()})
+	value, diags := expr.Value(&hcl.EvalContext{Variables: names, Functions: functions})
 	if diags.HasErrors() {
 		return cty.DynamicVal
 	}
@@ -88,26 +88,24 @@ func object(attributes map[string]cty.Value) cty.Value {
 }
 
 // functions are those of Terraform that need nothing but their arguments.
-func functions() map[string]function.Function {
-	return map[string]function.Function{
-		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "chomp": stdlib.ChompFunc, "chunklist": stdlib.ChunklistFunc,
-		"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
-		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "csvdecode": stdlib.CSVDecodeFunc,
-		"distinct": stdlib.DistinctFunc, "element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc,
-		"floor": stdlib.FloorFunc, "format": stdlib.FormatFunc, "formatdate": stdlib.FormatDateFunc,
-		"formatlist": stdlib.FormatListFunc, "indent": stdlib.IndentFunc, "join": stdlib.JoinFunc,
-		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "keys": stdlib.KeysFunc,
-		"lookup": stdlib.LookupFunc, "lower": stdlib.LowerFunc, "max": stdlib.MaxFunc, "merge": stdlib.MergeFunc,
-		"min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "range": stdlib.RangeFunc,
-		"reverse": stdlib.ReverseListFunc, "setproduct": stdlib.SetProductFunc, "setunion": stdlib.SetUnionFunc,
-		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "split": stdlib.SplitFunc, "substr": stdlib.SubstrFunc,
-		"timeadd": stdlib.TimeAddFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
-		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
-		"upper": stdlib.UpperFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
-		"tolist": stdlib.MakeToFunc(cty.List(cty.DynamicPseudoType)), "tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
-		"toset": stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)), "tostring": stdlib.MakeToFunc(cty.String),
-		"tonumber": stdlib.MakeToFunc(cty.Number), "tobool": stdlib.MakeToFunc(cty.Bool),
-	}
+var functions = map[string]function.Function{
+	"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "chomp": stdlib.ChompFunc, "chunklist": stdlib.ChunklistFunc,
+	"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
+	"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "csvdecode": stdlib.CSVDecodeFunc,
+	"distinct": stdlib.DistinctFunc, "element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc,
+	"floor": stdlib.FloorFunc, "format": stdlib.FormatFunc, "formatdate": stdlib.FormatDateFunc,
+	"formatlist": stdlib.FormatListFunc, "indent": stdlib.IndentFunc, "join": stdlib.JoinFunc,
+	"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "keys": stdlib.KeysFunc,
+	"lookup": stdlib.LookupFunc, "lower": stdlib.LowerFunc, "max": stdlib.MaxFunc, "merge": stdlib.MergeFunc,
+	"min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "range": stdlib.RangeFunc,
+	"reverse": stdlib.ReverseListFunc, "setproduct": stdlib.SetProductFunc, "setunion": stdlib.SetUnionFunc,
+	"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "split": stdlib.SplitFunc, "substr": stdlib.SubstrFunc,
+	"timeadd": stdlib.TimeAddFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
+	"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
+	"upper": stdlib.UpperFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
+	"tolist": stdlib.MakeToFunc(cty.List(cty.DynamicPseudoType)), "tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
+	"toset": stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)), "tostring": stdlib.MakeToFunc(cty.String),
+	"tonumber": stdlib.MakeToFunc(cty.Number), "tobool": stdlib.MakeToFunc(cty.Bool),
 }
 
 // appDefaults is how attributes of an app begin that are, without it, the app's defaults in the API.
@@ -129,13 +127,11 @@ func withDefaults(root *node) *node {
 
 // appOf returns the app that a resource declares. What is unknown has its default.
 func appOf(r *Resource) (access.App, error) {
-	var app access.App
-	app.SetDefaults()
+	app := standard[access.App]()
 	if defaults := r.root.part("defaults"); defaults != nil {
 		app.Defaults = &dispatcher.JobDefaults{}
 		if defaults.part("retry") != nil { // what a given policy leaves out has its default
-			app.Defaults.Retry = &run.Retry{}
-			app.Defaults.Retry.SetDefaults()
+			app.Defaults.Retry = new(standard[run.Retry]())
 		}
 	}
 	return app, decode(r.root.json(), &app)
@@ -149,37 +145,30 @@ func calendarOf(r *Resource) (dispatcher.Calendar, error) {
 
 // groupOf returns the endpoint group that a resource declares.
 func groupOf(r *Resource) (target.EndpointGroup, error) {
-	var group target.EndpointGroup
-	group.SetDefaults()
+	group := standard[target.EndpointGroup]()
 	if r.root.part("registration") != nil {
-		group.Registration = &target.Registration{}
-		group.Registration.SetDefaults()
+		group.Registration = new(standard[target.Registration]())
 	}
 	if r.root.part("health_check") != nil {
-		group.HealthCheck = &target.HealthCheck{}
-		group.HealthCheck.SetDefaults()
+		group.HealthCheck = new(standard[target.HealthCheck]())
 	}
 	return group, decode(r.root.json(), &group)
 }
 
 // alertOf returns the alert that a resource declares.
 func alertOf(r *Resource) (alert.Alert, error) {
-	var a alert.Alert
-	a.SetDefaults()
+	a := standard[alert.Alert]()
 	if r.root.part("failure") != nil {
-		a.Failure = &alert.Failures{}
-		a.Failure.SetDefaults()
+		a.Failure = new(standard[alert.Failures]())
 	}
 	if r.root.part("retry") != nil { // what a given policy leaves out has the default of any policy
 		a.Retry.SetDefaults()
 	}
 	if r.root.part("destination").part("webhook") != nil {
-		a.Destination.Webhook = &target.AlertWebhook{}
-		a.Destination.Webhook.SetDefaults()
+		a.Destination.Webhook = new(standard[target.AlertWebhook]())
 	}
 	if r.root.part("destination").part("sns") != nil {
-		a.Destination.SNS = &target.AlertTopic{}
-		a.Destination.SNS.SetDefaults()
+		a.Destination.SNS = new(standard[target.AlertTopic]())
 	}
 	return a, decode(r.root.json(), &a)
 }
@@ -189,8 +178,7 @@ const utc = "UTC"
 
 // jobOf returns the job that a resource declares, with the defaults of its app, which may be nil.
 func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error) {
-	var job dispatcher.Job
-	job.SetDefaults()
+	job := standard[dispatcher.Job]()
 	job.LeaveToApp()
 	all, _ := r.root.json().(map[string]any)
 	if _, is := all["retry"]; is {
@@ -216,8 +204,7 @@ func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error
 	}
 	job.Triggers = map[string]dispatcher.Trigger{}
 	for name, one := range triggers {
-		var t dispatcher.Trigger
-		t.SetDefaults()
+		t := standard[dispatcher.Trigger]()
 		t.LeaveToApp()
 		if err := decode(one, &t); err != nil {
 			return job, err
@@ -236,24 +223,19 @@ func targetDefaults(given any) target.Target {
 	all, _ := given.(map[string]any)
 	var to target.Target
 	if _, is := all["webhook"]; is {
-		to.Webhook = &target.Webhook{}
-		to.Webhook.SetDefaults()
+		to.Webhook = new(standard[target.Webhook]())
 	}
 	if _, is := all["lambda"]; is {
-		to.Lambda = &target.Lambda{}
-		to.Lambda.SetDefaults()
+		to.Lambda = new(standard[target.Lambda]())
 	}
 	if _, is := all["group"]; is {
-		to.Group = &target.GroupTarget{}
-		to.Group.SetDefaults()
+		to.Group = new(standard[target.GroupTarget]())
 	}
 	if _, is := all["sqs"]; is {
-		to.SQS = &target.SQS{}
-		to.SQS.SetDefaults()
+		to.SQS = new(standard[target.SQS]())
 	}
 	if _, is := all["sns"]; is {
-		to.SNS = &target.SNS{}
-		to.SNS.SetDefaults()
+		to.SNS = new(standard[target.SNS]())
 	}
 	return to
 }

@@ -31,7 +31,9 @@ func (r reader) add(at hcl.Range, code, format string, args ...any) {
 // block reads what a block holds into its node, whose parts get the API's names.
 func (r reader) block(n *node, body *hclsyntax.Body, schema Schema) *node {
 	n.parts = map[string]*node{}
-	for _, given := range slices.SortedFunc(maps.Values(body.Attributes), byPosition) {
+	for _, given := range slices.SortedFunc(maps.Values(body.Attributes), func(a, b *hclsyntax.Attribute) int {
+		return a.SrcRange.Start.Byte - b.SrcRange.Start.Byte
+	}) {
 		a, known := schema[given.Name]
 		switch {
 		case !known:
@@ -58,8 +60,6 @@ func (r reader) block(n *node, body *hclsyntax.Body, schema Schema) *node {
 	}
 	return n
 }
-
-func byPosition(a, b *hclsyntax.Attribute) int { return a.SrcRange.Start.Byte - b.SrcRange.Start.Byte }
 
 // unknown reports a name that the schema lacks. What was meant by it is unknown.
 func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {

@@ -95,10 +95,8 @@ func jobTree(job dispatcher.Job, defaults *dispatcher.JobDefaults) (map[string]a
 
 // appWithoutDefaults removes from the tree of an app what has its default.
 func appWithoutDefaults(tree map[string]any) map[string]any {
-	var app access.App
-	app.SetDefaults()
 	tree = flattenDefaults(tree)
-	remove(tree, app)
+	remove(tree, standard[access.App]())
 	retryWithoutDefaults(tree[appDefaults+"retry"])
 	return tree
 }
@@ -115,13 +113,10 @@ func calendarWithoutDefaults(tree map[string]any) map[string]any {
 
 // groupWithoutDefaults removes from the tree of an endpoint group what has its default.
 func groupWithoutDefaults(tree map[string]any) map[string]any {
-	var standard target.EndpointGroup
-	standard.SetDefaults()
-	remove(tree, standard)
-	remove(tree["probe"], standard.Probe)
-	var registration target.Registration
-	registration.SetDefaults()
-	remove(tree["registration"], registration)
+	group := standard[target.EndpointGroup]()
+	remove(tree, group)
+	remove(tree["probe"], group.Probe)
+	remove(tree["registration"], standard[target.Registration]())
 	endpoints, _ := tree["endpoints"].(map[string]any)
 	for _, endpoint := range endpoints {
 		remove(endpoint, target.StaticEndpoint{}.Resolved())
@@ -130,17 +125,13 @@ func groupWithoutDefaults(tree map[string]any) map[string]any {
 	for _, name := range names {
 		remove(name, target.DNSMembers{}.Resolved())
 	}
-	var check target.HealthCheck
-	check.SetDefaults()
-	remove(tree["health_check"], check)
+	remove(tree["health_check"], standard[target.HealthCheck]())
 	return tree
 }
 
 // alertWithoutDefaults removes from the tree of an alert what has its default.
 func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
-	var standard alert.Alert
-	standard.SetDefaults()
-	retry, err := treeOf(standard.Retry)
+	retry, err := treeOf(standard[alert.Alert]().Retry)
 	if err != nil {
 		return nil, err
 	}
@@ -151,32 +142,23 @@ func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
 	destination, failure := tree["destination"], tree["failure"]
 	remove(tree, alert.Alert{Spec: alert.Spec{Recovery: true}})
 	if failure != nil { // an empty one stands for the first failure
-		var f alert.Failures
-		f.SetDefaults()
-		remove(failure, f)
+		remove(failure, standard[alert.Failures]())
 		tree["failure"] = failure
 	}
 	all, _ := destination.(map[string]any)
-	var webhook target.AlertWebhook
-	webhook.SetDefaults()
-	remove(all["webhook"], webhook)
-	var topic target.AlertTopic
-	topic.SetDefaults()
-	remove(all["sns"], topic)
+	remove(all["webhook"], standard[target.AlertWebhook]())
+	remove(all["sns"], standard[target.AlertTopic]())
 	return tree, nil
 }
 
 // jobWithoutDefaults removes from the tree of a job what its app or Carillon gives it anyway.
 func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) error {
-	var standard dispatcher.Job
-	standard.SetDefaults()
-	standard.LeaveToApp()
-	var t dispatcher.Trigger
-	t.SetDefaults()
-	t.LeaveToApp()
-	standard.Triggers = map[string]dispatcher.Trigger{"any": t}
-	defaults.Fill(&standard)
-	retry, err := treeOf(standard.Retry)
+	job, trigger := standard[dispatcher.Job](), standard[dispatcher.Trigger]()
+	job.LeaveToApp()
+	trigger.LeaveToApp()
+	job.Triggers = map[string]dispatcher.Trigger{"any": trigger}
+	defaults.Fill(&job)
+	retry, err := treeOf(job.Retry)
 	if err != nil {
 		return err
 	}
@@ -187,10 +169,10 @@ func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) e
 	retryWithoutDefaults(tree["retry"])
 	all, _ := triggers.(map[string]any)
 	for _, one := range all {
-		remove(one, standard.Triggers["any"])
+		remove(one, job.Triggers["any"])
 	}
-	standard.Triggers = nil
-	remove(tree, standard)
+	job.Triggers = nil
+	remove(tree, job)
 	tree["target"], tree["triggers"] = targetWithoutDefaults(target, defaults), triggers
 	for _, event := range run.FollowEvents {
 		follow, _ := tree[string(event)].(map[string]any)
@@ -206,10 +188,8 @@ func retryWithoutDefaults(tree any) {
 	if !ok {
 		return
 	}
-	var standard run.Retry
-	standard.SetDefaults()
 	attempts := all["max_attempts"]
-	remove(all, standard)
+	remove(all, standard[run.Retry]())
 	all["max_attempts"] = attempts
 }
 
@@ -226,22 +206,21 @@ func targetWithoutDefaults(to any, defaults *dispatcher.JobDefaults) any {
 			})
 		}
 	}
-	var webhook target.Webhook
-	webhook.SetDefaults()
-	remove(all["webhook"], webhook)
-	var lambda target.Lambda
-	lambda.SetDefaults()
-	remove(all["lambda"], lambda)
-	var group target.GroupTarget
-	group.SetDefaults()
-	remove(all["group"], group)
-	var sqs target.SQS
-	sqs.SetDefaults()
-	remove(all["sqs"], sqs)
-	var sns target.SNS
-	sns.SetDefaults()
-	remove(all["sns"], sns)
+	remove(all["webhook"], standard[target.Webhook]())
+	remove(all["lambda"], standard[target.Lambda]())
+	remove(all["group"], standard[target.GroupTarget]())
+	remove(all["sqs"], standard[target.SQS]())
+	remove(all["sns"], standard[target.SNS]())
 	return to
+}
+
+// standard returns what has its defaults, and nothing else.
+func standard[T any, P interface {
+	*T
+	SetDefaults()
+}]() (one T) {
+	P(&one).SetDefaults()
+	return one
 }
 
 // remove deletes from a tree what an object of defaults says, too, and what is empty.

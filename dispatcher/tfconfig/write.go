@@ -46,9 +46,6 @@ func (c Content) Write(to io.Writer) error {
 	for _, group := range c.Groups {
 		w.labels[GroupType+"/"+group.Name] = label(group.Name)
 	}
-	for _, job := range c.Jobs {
-		w.labels[JobType+"/"+job.Name] = label(job.Name)
-	}
 	app := c.App
 	app.Bounds = nil
 	tree, err := treeOf(app)
