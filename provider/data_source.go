@@ -3,12 +3,16 @@ package provider
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider/binding"
@@ -100,4 +104,51 @@ func validNames(diags *diag.Diagnostics, config binding.Values, attributes ...st
 	}
 	reportProblems(diags, problems)
 	return len(problems) == 0
+}
+
+// nodesSource is carillon_nodes: all nodes of the fleet.
+var nodesSource = dataSource{
+	name: "nodes", attributes: nodesRows.DataAttributes, read: readNodes,
+	text: "The dispatcher nodes, including dead ones until Carillon purges them. Needs a token that is bound to no app.",
+}
+
+var nodesRows = binding.Of(binding.Fresh[client.List[dispatcher.Node]],
+	binding.Blocks("nodes", binding.Nested(func(l *client.List[dispatcher.Node]) *[]dispatcher.Node { return &l.Items }, nodeRows),
+		binding.InData, "The nodes.", binding.AlwaysThere),
+)
+
+var nodeRows = binding.Of(binding.Fresh[dispatcher.Node],
+	binding.Shown("id", func(n *dispatcher.Node) string { return n.ID.String() }, binding.InData, "Id of the node: 16 hexadecimal "+
+		"digits, random and new at each start."),
+	binding.Text("name", func(n *dispatcher.Node) *string { return &n.Name }, binding.InData, "Name of the node, by default that of "+
+		"its host. It is a label, so two nodes may share it."),
+	binding.Text("version", func(n *dispatcher.Node) *string { return &n.Version }, binding.InData, "Version of Carillon that the "+
+		"node runs."),
+	binding.Text("state", func(n *dispatcher.Node) *dispatcher.NodeState { return &n.State }, binding.InData,
+		"`active`, `paused`, `draining` or `dead`."),
+	binding.Instant("started_at", func(n *dispatcher.Node) **time.Time { return new(&n.StartedAt) }, binding.InData,
+		"When the node started, by the database's clock."),
+	binding.Instant("heartbeat_at", func(n *dispatcher.Node) **time.Time { return new(&n.HeartbeatAt) }, binding.InData,
+		"When the latest heartbeat arrived, by the database's clock."),
+	binding.Whole("in_flight", func(n *dispatcher.Node) *int { return &n.InFlight }, binding.InData, "How many runs the node was "+
+		"working on at its latest heartbeat."),
+	binding.Whole("fires", func(n *dispatcher.Node) *int { return &n.Fires }, binding.InData, "How many fires the node claimed in "+
+		"the minute before its latest heartbeat."),
+	binding.Map("labels", func(n *dispatcher.Node) *input.Labels { return &n.Labels }, binding.InData, "The labels that jobs may "+
+		"require with `node_labels`.", binding.ThereInData),
+	binding.Value("share", types.Float64Type, func(n *dispatcher.Node) attr.Value { return types.Float64Value(n.Share) },
+		binding.InData, "Share of the fleet's fires that the node claimed in that minute, from 0 to 1."),
+	binding.Duration("lag", func(n *dispatcher.Node) *input.Duration { return &n.Lag }, binding.InData, "The longest delay with "+
+		"which an attempt began between its last two heartbeats: a duration."),
+	binding.Shown("clock_offset", func(n *dispatcher.Node) string { return n.ClockOffset.String() }, binding.InData,
+		"How far the node's clock is ahead of the database's: a duration, negative if behind. It does not affect when jobs fire."),
+)
+
+func readNodes(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
+	list, err := c.Nodes(ctx)
+	if err != nil {
+		c.report(diags, "list the nodes", err)
+		return m
+	}
+	return nodesRows.Shown(diags, &list)
 }

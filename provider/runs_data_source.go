@@ -2,15 +2,18 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -224,4 +227,167 @@ func readMisfires(ctx context.Context, c *connection, diags *diag.Diagnostics, m
 	}
 	maps.Copy(m, misfiresRows.Shown(diags, &list))
 	return m
+}
+
+// runSource is carillon_run: one run with its attempts.
+var runSource = dataSource{
+	name: "run", read: readRun,
+	text: "One run of a job with its attempts: their responses, and how long each phase took.",
+	attributes: func() map[string]schema.Attribute {
+		attributes := singleRunRows.DataAttributes()
+		attributes["id"] = schema.StringAttribute{Required: true, MarkdownDescription: "Id of the run."}
+		return attributes
+	},
+}
+
+var singleRunRows = binding.Of(binding.Fresh[run.Run], runRows,
+	binding.Text("app", func(r *run.Run) *string { return &r.App }, binding.InData, "Name of the app."),
+	jsonTextRow("payload", func(r *run.Run) *json.RawMessage { return &r.Payload }, "What the run was given in place of the payload "+
+		"of its job, as JSON; null if it was given none."),
+	binding.Block("cause", binding.Nested(func(r *run.Run) **run.Cause { return &r.Cause }, causeRows), binding.InData,
+		"Why the run exists; null where its `kind` says all."),
+	binding.Block("shards", binding.Nested(func(r *run.Run) **run.ShardCounts { return &r.Shards }, shardCountsRows), binding.InData,
+		"How many shards the broadcast has, by their state; null for runs without shards."),
+	binding.Blocks("attempts", binding.Nested(func(r *run.Run) *[]run.Attempt { return &r.Attempts }, attemptRows), binding.InData,
+		"The attempts of the run that have ended, the first one first.", binding.AlwaysThere),
+)
+
+// jsonTextRow is JSON as it is written; null if there is none.
+func jsonTextRow[P any](name string, field func(P) *json.RawMessage, text string) *binding.Row {
+	return binding.Shown(name, func(of P) string { return string(*field(of)) }, binding.InData, text, binding.EmptyIsNull)
+}
+
+var attemptRows = binding.Of(binding.Fresh[run.Attempt],
+	binding.Whole("attempt", func(a *run.Attempt) *int { return &a.Attempt }, binding.InData, "Number of the attempt, from 1."),
+	binding.Shown("node", func(a *run.Attempt) string { return a.Node.String() }, binding.InData, "Id of the node that made the attempt."),
+	binding.Text("state", func(a *run.Attempt) *run.State { return &a.State }, binding.InData, "How the attempt ended."),
+	binding.Instant("started_at", func(a *run.Attempt) **time.Time { return new(&a.StartedAt) }, binding.InData, "When the attempt began."),
+	binding.Instant("ended_at", func(a *run.Attempt) **time.Time { return new(&a.EndedAt) }, binding.InData, "When the attempt ended."),
+	binding.Whole("http_status", func(a *run.Attempt) *int { return &a.HTTPStatus }, binding.InData, "Status of the response; null "+
+		"without a response.", binding.EmptyIsNull),
+	binding.Text("class", func(a *run.Attempt) *run.Class { return &a.Class }, binding.InData, "How the attempt failed, such as "+
+		"`timeout` or `http_5xx`; null if it did not fail.", binding.EmptyIsNull),
+	binding.Text("error", func(a *run.Attempt) *string { return &a.Error }, binding.InData, "The failure in words; null if there was "+
+		"none.", binding.EmptyIsNull),
+	binding.Block("response", binding.Nested(func(a *run.Attempt) **run.Response { return &a.Response }, responseRows), binding.InData,
+		"What Carillon keeps of the response; null if it keeps nothing."),
+)
+
+var responseRows = binding.Of(binding.Fresh[run.Response],
+	binding.Text("endpoint", func(r *run.Response) *string { return &r.Endpoint }, binding.InData, "Id of the endpoint of a group "+
+		"that the attempt went to; null for targets without a group, and if no endpoint got it.", binding.EmptyIsNull),
+	binding.Text("request_id", func(r *run.Response) *string { return &r.RequestID }, binding.InData, "The target's own id of the "+
+		"request; null if the response names none.", binding.EmptyIsNull),
+	binding.Text("message_id", func(r *run.Response) *string { return &r.MessageID }, binding.InData, "The id that a queue or topic "+
+		"gave the message; null for other targets.", binding.EmptyIsNull),
+	binding.Map("headers", func(r *run.Response) *map[string]string { return &r.Headers }, binding.InData, "Some of its headers, "+
+		"with names in lower case."),
+	binding.Text("body", func(r *run.Response) *string { return &r.Body }, binding.InData, "The first 64 KiB of the body."),
+	binding.Bool("body_truncated", func(r *run.Response) *bool { return &r.BodyTruncated }, binding.InData, "Whether the body was "+
+		"longer than that."),
+	binding.Text("function_error", func(r *run.Response) *string { return &r.FunctionError }, binding.InData,
+		"`Handled` or `Unhandled` if a Lambda function failed; otherwise null.", binding.EmptyIsNull),
+	binding.Text("executed_version", func(r *run.Response) *string { return &r.ExecutedVersion }, binding.InData,
+		"Version of the Lambda function that an alias led to; null for webhooks.", binding.EmptyIsNull),
+	binding.Text("log_tail", func(r *run.Response) *string { return &r.LogTail }, binding.InData, "The end of the Lambda function's "+
+		"log, without text that looks like a secret; null for webhooks.", binding.EmptyIsNull),
+	jsonTextRow("state", func(r *run.Response) *json.RawMessage { return &r.State }, "JSON that the target returned as the state of "+
+		"the job; null if it returned none."),
+	binding.Text("state_problem", func(r *run.Response) *string { return &r.StateProblem }, binding.InData, "Why a state that the "+
+		"target returned was not stored; null if it was, or if it returned none.", binding.EmptyIsNull),
+	binding.Text("callback_result", func(r *run.Response) *string { return &r.CallbackResult }, binding.InData,
+		"The message with which the target completed the run by its callback; null if there was none.", binding.EmptyIsNull),
+	binding.Part("phases", binding.Nested(func(r *run.Response) *run.Phases { return &r.Phases }, phasesRows), binding.InData,
+		"How long each phase of the request took; null for a phase that did not happen, such as connecting when a connection is reused."),
+)
+
+var phasesRows = binding.Of(binding.Fresh[run.Phases],
+	phaseRow("dns", func(p *run.Phases) input.Duration { return p.DNS }, "Resolving the host name."),
+	phaseRow("connect", func(p *run.Phases) input.Duration { return p.Connect }, "Connecting."),
+	phaseRow("tls", func(p *run.Phases) input.Duration { return p.TLS }, "The TLS handshake."),
+	phaseRow("first_byte", func(p *run.Phases) input.Duration { return p.FirstByte }, "From the start of the attempt to the first "+
+		"byte of the response."),
+	phaseRow("last_byte", func(p *run.Phases) input.Duration { return p.LastByte }, "From the start of the attempt to the last byte "+
+		"of the response."),
+)
+
+// phaseRow is how long a phase took; null if it did not happen.
+func phaseRow(name string, of func(*run.Phases) input.Duration, text string) *binding.Row {
+	return binding.Shown(name, func(p *run.Phases) string {
+		if d := of(p); d != 0 {
+			return d.String()
+		}
+		return ""
+	}, binding.InData, text, binding.EmptyIsNull)
+}
+
+var causeRows = binding.Of(binding.Fresh[run.Cause],
+	binding.Text("run", func(c *run.Cause) *string { return &c.Run }, binding.InData, "Id of the run that this one follows; null if "+
+		"it follows none.", binding.EmptyIsNull),
+	binding.Text("on", func(c *run.Cause) *string { return &c.On }, binding.InData, "What happened to that run, such as `failure`; "+
+		"null if it follows none.", binding.EmptyIsNull),
+	binding.Text("backfill", func(c *run.Cause) *string { return &c.Backfill }, binding.InData, "Id of the backfill that the run is "+
+		"part of; null for other runs.", binding.EmptyIsNull),
+	binding.Instant("from", func(c *run.Cause) **time.Time { return rangeOf(c, func(r *run.Range) *time.Time { return &r.From }) },
+		binding.InData, "First instant of the range of the backfill; null for other runs."),
+	binding.Instant("to", func(c *run.Cause) **time.Time { return rangeOf(c, func(r *run.Range) *time.Time { return &r.To }) },
+		binding.InData, "Last instant of the range of the backfill; null for other runs."),
+	binding.Text("alert", func(c *run.Cause) *string { return &c.Alert }, binding.InData, "The alert of which the run delivers a "+
+		"notification; null for other runs.", binding.EmptyIsNull),
+)
+
+// rangeOf returns an end of the range of a backfill, nil if there is none.
+func rangeOf(c *run.Cause, end func(*run.Range) *time.Time) **time.Time {
+	var at *time.Time
+	if c.Range != nil {
+		at = end(c.Range)
+	}
+	return &at
+}
+
+// shardRows are which part of a broadcast a run is.
+var shardRows = binding.Of(binding.Fresh[run.Shard],
+	binding.Whole("index", func(s *run.Shard) *int { return &s.Index }, binding.InData, "From 0 to `total` - 1: the place of its "+
+		"endpoint in the order of ids when the broadcast began."),
+	binding.Whole("total", func(s *run.Shard) *int { return &s.Total }, binding.InData, "How many shards the broadcast has."),
+	binding.Text("endpoint", func(s *run.Shard) *string { return &s.Endpoint }, binding.InData, "Id of the endpoint for which the "+
+		"shard was made. If that endpoint is gone, another one gets the shard; `response.endpoint` of each attempt says which.",
+		binding.EmptyIsNull),
+)
+
+var shardCountsRows = binding.Of(binding.Fresh[run.ShardCounts],
+	binding.Whole("total", func(c *run.ShardCounts) *int { return &c.Total }, binding.InData, "All shards."),
+	binding.Whole("succeeded", func(c *run.ShardCounts) *int { return &c.Succeeded }, binding.InData, "Shards that succeeded."),
+	binding.Whole("superseded", func(c *run.ShardCounts) *int { return &c.Superseded }, binding.InData, "Shards that their endpoints "+
+		"refused as stale."),
+	binding.Whole("failed", func(c *run.ShardCounts) *int { return &c.Failed }, binding.InData, "Shards that ended in another way."),
+	binding.Whole("live", func(c *run.ShardCounts) *int { return &c.Live }, binding.InData, "Shards that have not ended."),
+)
+
+// callbackStateRows are what is known of a run whose target says later how its attempt ended.
+var callbackStateRows = binding.Of(binding.Fresh[run.CallbackState],
+	binding.Text("endpoint", func(c *run.CallbackState) *string { return &c.Endpoint }, binding.InData, "Id of the endpoint of a "+
+		"group that accepted the attempt; null for targets without a group. Lists of runs do not have it.", binding.EmptyIsNull),
+	binding.Instant("deadline", func(c *run.CallbackState) **time.Time { return new(&c.Deadline) }, binding.InData,
+		"When the attempt times out without a callback. A heartbeat moves it."),
+	binding.Instant("heartbeat_at", func(c *run.CallbackState) **time.Time { return &c.HeartbeatAt }, binding.InData,
+		"When the latest heartbeat came; null before the first one."),
+	binding.Text("progress", func(c *run.CallbackState) *string { return &c.Progress }, binding.InData, "The text of the latest "+
+		"heartbeat that had one; null if none did.", binding.EmptyIsNull),
+	binding.Value("percent", types.Int64Type, func(c *run.CallbackState) attr.Value {
+		if c.Percent == nil {
+			return types.Int64Null()
+		}
+		return types.Int64Value(int64(*c.Percent)) // 0 is not none
+	}, binding.InData, "The progress from 0 to 100 that the latest heartbeat with a number reported; null if none did."),
+)
+
+func readRun(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
+	id := m.Text("id").ValueString()
+	found, err := c.Run(ctx, id)
+	if err != nil {
+		c.report(diags, fmt.Sprintf("read run %q", id), err)
+		return m
+	}
+	return singleRunRows.Shown(diags, &found)
 }

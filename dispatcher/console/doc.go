@@ -9,7 +9,7 @@
 //
 // # Where things are
 //
-// routes.go has the table of screens and actions. screen_NAME.go is a screen, templates/NAME.html its page, and
+// routes.go has the table of screens and actions. screen_NAME.go has those of a topic, templates/NAME.html is the page of a screen, and
 // texts/LANGUAGE.json hold all its words. Package kit has what pages are made of. Links are relative, so that the console works
 // below any path.
 package console
