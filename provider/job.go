@@ -117,7 +117,15 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 			"(nothing is scheduled). As of the latest change of the job; it does not follow what passes with time.", binding.Data(
 			"Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`.")),
 	revisionRow("job", ", including pauses by operators", func(j *dispatcher.Job) *int64 { return &j.Revision }),
-	binding.Value("next_fire_times", types.MapType{ElemType: timetypes.RFC3339Type{}}, fireTimes, binding.Computed,
+	binding.Value("next_fire_times", types.MapType{ElemType: timetypes.RFC3339Type{}}, func(job *dispatcher.Job) attr.Value {
+		next := map[string]attr.Value{}
+		for name, t := range job.Triggers {
+			if t.NextFireTime != nil {
+				next[name] = timetypes.NewRFC3339TimeValue(t.NextFireTime.UTC())
+			}
+		}
+		return types.MapValueMust(timetypes.RFC3339Type{}, next)
+	}, binding.Computed,
 		"The next fire time that each trigger had when the job, its calendars or the time zone data changed last, in RFC 3339 and "+
 			"UTC. A refresh keeps it when only time has passed, so that `terraform plan -refresh-only -detailed-exitcode` finds no "+
 			"drift. Unknown in the plan of a change of schedules, because fires may pass before it is applied; a warning of the plan "+
@@ -140,17 +148,6 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 		}
 	}),
 )
-
-// fireTimes returns the next fires by trigger.
-func fireTimes(job *dispatcher.Job) attr.Value {
-	next := map[string]attr.Value{}
-	for name, t := range job.Triggers {
-		if t.NextFireTime != nil {
-			next[name] = timetypes.NewRFC3339TimeValue(t.NextFireTime.UTC())
-		}
-	}
-	return types.MapValueMust(timetypes.RFC3339Type{}, next)
-}
 
 // followRow is the block of an event; after says which runs or fires it follows.
 func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Follow) *binding.Row {

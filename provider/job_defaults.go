@@ -22,22 +22,13 @@ import (
 // shownJob returns the model of a job that was read. It shows nothing of what the configuration leaves out and the app
 // gives: a plan cannot add blocks and elements of maps.
 func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values) binding.Values {
-	m := flattenFilled(diags, job, prior, c.DefaultsShown(ctx, job.App))
-	c.showLabels(ctx, diags, job.Labels, prior.Map("labels"), m)
-	return m
+	return c.flattenJob(diags, job, prior, c.DefaultsShown(ctx, job.App))
 }
 
-// writtenJob returns the model of a job that was written. What the plan leaves out, the app has given.
-func (c *connection) writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan binding.Values) binding.Values {
-	given := &dispatcher.JobDefaults{Retry: &job.Retry}
-	given.Headers, _ = job.Target.Headers()
-	m := flattenFilled(diags, job, plan, given)
-	c.showLabels(ctx, diags, job.Labels, plan.Map("labels"), m)
-	return m
-}
-
-// flattenFilled returns the model of a job without what prior leaves out and an app has given.
-func flattenFilled(diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values, given *dispatcher.JobDefaults) binding.Values {
+// flattenJob returns the model of a job without what prior leaves out and the app or the provider has given. Default labels that
+// prior does not write are in labels_all only.
+func (c *connection) flattenJob(diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values,
+	given *dispatcher.JobDefaults) binding.Values {
 	if given == nil {
 		given = &dispatcher.JobDefaults{}
 	}
@@ -61,6 +52,15 @@ func flattenFilled(diags *diag.Diagnostics, job dispatcher.Job, prior binding.Va
 	if m["retry"] = retryRows.Null(); !prior["retry"].IsNull() || !reflect.DeepEqual(job.Retry, *leftOut) {
 		m["retry"] = retryRows.ObjectOf(retryRows.Flatten(diags, &job.Retry, binding.In(prior["retry"])))
 	}
+	labels, written := map[string]string{}, prior.Map("labels").Elements()
+	for name, value := range job.Labels {
+		_, here := written[name]
+		if byDefault, is := c.labels[name]; here || !is || byDefault != value {
+			labels[name] = value
+		}
+	}
+	m["labels"] = binding.TextMap(diags, labels, prior.Map("labels"))
+	m["labels_all"] = binding.TextMap(diags, job.Labels, types.MapNull(types.StringType))
 	return m
 }
 
@@ -173,17 +173,4 @@ func (c *connection) plannedLabels(ctx context.Context, diags *diag.Diagnostics,
 	problems.AddError("/labels", all.Validate())
 	reportProblems(diags, problems)
 	return binding.TextMap(diags, all, types.MapNull(types.StringType))
-}
-
-// showLabels sets the labels of a job in its model. Default ones that prior does not write are in labels_all only.
-func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, labels input.Labels, prior types.Map, m binding.Values) {
-	own, written := map[string]string{}, prior.Elements()
-	for name, value := range labels {
-		_, here := written[name]
-		if given, isDefault := c.labels[name]; here || !isDefault || given != value {
-			own[name] = value
-		}
-	}
-	m["labels"] = binding.TextMap(diags, own, prior)
-	m["labels_all"] = binding.TextMap(diags, labels, types.MapNull(types.StringType))
 }

@@ -101,7 +101,9 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 		r.reportWrite(ctx, diags, change, err)
 		return change.state, renamed
 	}
-	model = r.conn.writtenJob(ctx, diags, job, change.plan)
+	given := &dispatcher.JobDefaults{Retry: &job.Retry} // what the plan leaves out, the app has given
+	given.Headers, _ = job.Target.Headers()
+	model = r.conn.flattenJob(diags, job, change.plan, given)
 	if times := change.plan["next_fire_times"]; !times.IsUnknown() {
 		model["next_fire_times"] = times // the schedules did not change; KeepMoving says why they stay
 	}
