@@ -76,15 +76,6 @@ func (c Content) Write(to io.Writer) error {
 		w.owner = job.Name
 		w.resource(JobType, job.Name, app.Name+"/"+job.Name, tree)
 	}
-	if err := w.alerts(c); err != nil {
-		return err
-	}
-	_, err = w.file.WriteTo(to)
-	return err
-}
-
-// alerts writes the alerts of an app.
-func (w *writer) alerts(c Content) error {
 	for _, alert := range c.Alerts {
 		tree, err := treeOf(alert.Resolved())
 		if err == nil {
@@ -94,9 +85,10 @@ func (w *writer) alerts(c Content) error {
 			return fmt.Errorf("alert %s: %w", alert.Name, err)
 		}
 		w.owner = alert.Name
-		w.resource(AlertType, alert.Name, c.App.Name+"/"+alert.Name, tree)
+		w.resource(AlertType, alert.Name, app.Name+"/"+alert.Name, tree)
 	}
-	return nil
+	_, err = w.file.WriteTo(to)
+	return err
 }
 
 // label returns the label of the resource of that name. Names may begin with a digit, labels may not.
