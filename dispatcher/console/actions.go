@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
@@ -102,38 +103,22 @@ func showCancelRun(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("cancel_run.title", "job", run.App+"/"+run.Job), Data: runPage{Run: run}}, nil
 }
 
-// cancelRun ends a run that has not ended.
-func cancelRun(v *visit) (done, error) {
-	run, err := v.client.CancelRun(v.Context(), v.PathValue("run"))
-	return toRun(v, run, "cancel_run.done", err)
+// changeRun returns the action that cancels, releases or retries a run.
+func changeRun(change func(*client.Client, context.Context, string) (run.Run, error), notice string) func(*visit) (done, error) {
+	return func(v *visit) (done, error) {
+		run, err := change(v.client, v.Context(), v.PathValue("run"))
+		return done{to: v.link("runs", run.ID), notice: notice}, err
+	}
 }
 
-// releaseRun frees the slots of a run that has ended.
-func releaseRun(v *visit) (done, error) {
-	run, err := v.client.ReleaseRun(v.Context(), v.PathValue("run"))
-	return toRun(v, run, "run.released", err)
-}
-
-// retryRun queues a run again.
-func retryRun(v *visit) (done, error) {
-	run, err := v.client.RetryRun(v.Context(), v.PathValue("run"))
-	return toRun(v, run, "run.retried", err)
-}
-
-// completeRun and failRun end a run in place of the callback that it waits for.
-func completeRun(v *visit) (done, error) {
-	reply, err := v.client.CompleteRun(v.Context(), v.PathValue("run"), v.PostForm.Get("message"))
-	return toRun(v, run.Run{ID: reply.Run}, "run.completed", err)
-}
-
-func failRun(v *visit) (done, error) {
-	reply, err := v.client.FailRun(v.Context(), v.PathValue("run"), v.PostForm.Get("message"))
-	return toRun(v, run.Run{ID: reply.Run}, "run.ended_failed", err)
-}
-
-// toRun leads to a run after a change of it.
-func toRun(v *visit, run run.Run, notice string, err error) (done, error) {
-	return done{to: v.link("runs", run.ID), notice: notice}, err
+// endRun returns the action that ends a run in place of the callback that it waits for.
+func endRun(
+	end func(_ *client.Client, _ context.Context, id, message string) (run.CallbackReply, error), notice string,
+) func(*visit) (done, error) {
+	return func(v *visit) (done, error) {
+		reply, err := end(v.client, v.Context(), v.PathValue("run"), v.PostForm.Get("message"))
+		return done{to: v.link("runs", reply.Run), notice: notice}, err
+	}
 }
 
 // confirmPage asks before something that cannot be undone, or that acts on many. Its form goes to the URL of the page itself, so

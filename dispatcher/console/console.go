@@ -124,7 +124,11 @@ func (c *Console) local(path string) string {
 
 // ServeHTTP serves one request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r = c.localized(r)
+	if local := c.local(r.URL.Path); local != r.URL.Path {
+		copied := *r
+		copied.URL = &url.URL{Path: local, RawPath: c.local(r.URL.RawPath), RawQuery: r.URL.RawQuery}
+		r = &copied
+	}
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
@@ -153,15 +157,4 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.admit(v, func() { c.mux.ServeHTTP(w, v.Request) })
 	}
-}
-
-// localized returns r without the prefix of a proxy.
-func (c *Console) localized(r *http.Request) *http.Request {
-	local := c.local(r.URL.Path)
-	if local == r.URL.Path {
-		return r
-	}
-	copied := *r
-	copied.URL = &url.URL{Path: local, RawPath: c.local(r.URL.RawPath), RawQuery: r.URL.RawQuery}
-	return &copied
 }

@@ -192,28 +192,21 @@ func (v *visit) menu(name string, ofApp bool) (items []menuItem) {
 		if !v.permits(s.needs, s.allApps) {
 			continue
 		}
-		item := menuItem{Name: s.name, Current: v.current(s, name), Link: v.root() + s.path}
+		item := menuItem{Name: s.name, Link: v.root() + s.path}
+		switch _, path, _ := strings.Cut(v.Pattern, base); {
+		case s.name == name:
+			item.Current = "page"
+		case s.path != "" && strings.HasPrefix(path, s.path+"/"):
+			item.Current = "true"
+		}
 		if ofApp {
 			item.Link = v.root() + strings.ReplaceAll(s.path, "{app}", url.PathEscape(v.PathValue("app")))
-		}
-		if !ofApp {
+		} else {
 			item.Key = key
 		}
 		items = append(items, item)
 	}
 	return items
-}
-
-// current returns how the menu marks a screen on the page of a name: as itself, as one above it, or not.
-func (v *visit) current(s screen, name string) string {
-	_, path, _ := strings.Cut(v.Pattern, base)
-	switch {
-	case s.name == name:
-		return "page"
-	case s.path != "" && strings.HasPrefix(path, s.path+"/"):
-		return "true"
-	}
-	return ""
 }
 
 // freeKey returns the first letter of a name that no earlier name has, and takes it.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
@@ -187,11 +188,14 @@ func actions() []action {
 		{name: "job", path: jobPath + "/resume", needs: writeScope, page: "job", do: resumeJob},
 		{name: "job", path: triggerPath + "/pause", needs: writeScope, page: "job", do: pauseJob},
 		{name: "job", path: triggerPath + "/resume", needs: writeScope, page: "job", do: resumeJob},
-		{name: "run", path: runPath + "/release", needs: runScope, page: "run", do: releaseRun},
-		{name: "run", path: runPath + "/retry", needs: runScope, page: "run", do: retryRun},
-		{name: "cancel_run", path: runPath + "/cancel", needs: runScope, page: "cancel_run", do: cancelRun},
-		{name: "run", path: runPath + "/complete", needs: runScope, page: "run", do: completeRun},
-		{name: "run", path: runPath + "/fail", needs: runScope, page: "run", do: failRun},
+		{name: "run", path: runPath + "/release", needs: runScope, page: "run", do: changeRun((*client.Client).ReleaseRun, "run.released")},
+		{name: "run", path: runPath + "/retry", needs: runScope, page: "run", do: changeRun((*client.Client).RetryRun, "run.retried")},
+		{name: "cancel_run", path: runPath + "/cancel", needs: runScope, page: "cancel_run",
+			do: changeRun((*client.Client).CancelRun, "cancel_run.done")},
+		{name: "run", path: runPath + "/complete", needs: runScope, page: "run",
+			do: endRun((*client.Client).CompleteRun, "run.completed")},
+		{name: "run", path: runPath + "/fail", needs: runScope, page: "run",
+			do: endRun((*client.Client).FailRun, "run.ended_failed")},
 
 		{name: "app_pause", path: appPath + "/pause", needs: writeScope, do: pauseApp},
 		{name: "app_resume", path: appPath + "/pauses/{pause}/end", needs: writeScope, do: endAppPause},
@@ -210,7 +214,8 @@ func actions() []action {
 		{name: "alert_test", path: alertPath + "/test", needs: runScope, page: "alert", do: testAlert},
 		{name: "bulk_start", path: appPath + "/bulk", needs: readScope, page: "bulk_new", do: startBulkAction},
 		{name: "bulk_cancel", path: appPath + "/bulk/{bulk}/cancel", needs: readScope, do: cancelBulkAction},
-		{name: "dead_letter_retry", path: appPath + "/dead-letters/{run}/retry", needs: runScope, do: retryDeadLetter},
+		{name: "dead_letter_retry", path: appPath + "/dead-letters/{run}/retry", needs: runScope,
+			do: changeRun((*client.Client).RetryRun, "dead_letters.notice.retried")},
 		{name: "node_pause", path: "nodes/{node}/pause", needs: adminScope, allApps: true,
 			do: setNode(dispatcher.NodePaused, "nodes.notice.paused")},
 		{name: "node_drain", path: "nodes/{node}/drain", needs: adminScope, allApps: true,

@@ -254,9 +254,3 @@ func showDeadLetters(v *visit) (content, error) {
 	page.More = v.more(page.Next)
 	return v.filtered(content{Data: page, Refresh: true}, err)
 }
-
-// retryDeadLetter replays a single run.
-func retryDeadLetter(v *visit) (done, error) {
-	run, err := v.client.RetryRun(v.Context(), v.PathValue("run"))
-	return done{to: v.link("runs", run.ID), notice: "dead_letters.notice.retried"}, err
-}

@@ -292,7 +292,11 @@ func (s Span) ticks(zone *time.Location, most int, width float64) []tick {
 	for at := s.From.Truncate(unit); !at.After(s.To); at = at.Add(unit) {
 		local := at.In(zone)
 		sinceMidnight := time.Duration(local.Hour())*time.Hour + time.Duration(local.Minute())*time.Minute
-		if at.Before(s.From) || !onStep(local, sinceMidnight, step) {
+		onStep := sinceMidnight%step == 0
+		if step >= 24*time.Hour { // days count from the first of the year
+			onStep = sinceMidnight == 0 && (local.YearDay()-1)%int(step/(24*time.Hour)) == 0
+		}
+		if at.Before(s.From) || !onStep {
 			continue
 		}
 		label := local.Format(form)
@@ -306,15 +310,6 @@ func (s Span) ticks(zone *time.Location, most int, width float64) []tick {
 		found = append(found, mark)
 	}
 	return found
-}
-
-// onStep tells whether a local time is on a step from midnight, or from the first of its year for steps of days.
-func onStep(local time.Time, sinceMidnight, step time.Duration) bool {
-	if step < 24*time.Hour {
-		return sinceMidnight%step == 0
-	}
-	days := int(step / (24 * time.Hour))
-	return sinceMidnight == 0 && (local.YearDay()-1)%days == 0
 }
 
 // step returns the shortest even step that gives at most a number of ticks.
