@@ -3,7 +3,6 @@ package binding
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
@@ -27,78 +26,51 @@ type listForm struct {
 	parse func(e *Expander, at, text string) int // nil: the text is the value
 }
 
-// Texts is a list of texts.
-func Texts[P any, S ~string](name string, field func(P) *[]S, of Presence, text string, options ...Option) *Row {
-	return newRow(name, of, text, listForm{
-		element: types.StringType,
+// listOf is the form of a list whose elements are shown by a function, and read from a text or a number.
+func listOf[P, E any](element attr.Type, field func(P) *[]E, show func(E) attr.Value, read func(string, int) E) listForm {
+	return listForm{
+		element: element,
 		get: func(of any) ([]attr.Value, bool) {
 			all := *field(of.(P))
 			elements := make([]attr.Value, len(all))
-			for i, s := range all {
-				elements[i] = types.StringValue(string(s))
+			for i, one := range all {
+				elements[i] = show(one)
 			}
 			return elements, all == nil
 		},
 		set: func(of any, count int, one func(int) (string, int)) {
-			all := make([]S, count)
+			all := make([]E, count)
 			for i := range all {
-				text, _ := one(i)
-				all[i] = S(text)
+				all[i] = read(one(i))
 			}
 			*field(of.(P)) = all
 		},
-	}, options)
+	}
+}
+
+// Texts is a list of texts.
+func Texts[P any, S ~string](name string, field func(P) *[]S, of Presence, text string, options ...Option) *Row {
+	return newRow(name, of, text, listOf(types.StringType, field,
+		func(s S) attr.Value { return types.StringValue(string(s)) }, func(s string, _ int) S { return S(s) }), options)
 }
 
 // Wholes is a list of whole numbers.
 func Wholes[P any](name string, field func(P) *[]int, of Presence, text string, options ...Option) *Row {
-	return newRow(name, of, text, listForm{
-		element: types.NumberType,
-		get: func(of any) ([]attr.Value, bool) {
-			all := *field(of.(P))
-			elements := make([]attr.Value, len(all))
-			for i, n := range all {
-				elements[i] = FlattenNumber(n)
-			}
-			return elements, all == nil
-		},
-		set: func(of any, count int, one func(int) (string, int)) {
-			all := make([]int, count)
-			for i := range all {
-				_, all[i] = one(i)
-			}
-			*field(of.(P)) = all
-		},
-	}, options)
+	return newRow(name, of, text, listOf(types.NumberType, field,
+		func(n int) attr.Value { return FlattenNumber(n) }, func(_ string, n int) int { return n }), options)
 }
 
 // Durations is a list of durations.
 func Durations[P any](name string, field func(P) *[]input.Duration, of Presence, text string, options ...Option) *Row {
-	return newRow(name, of, text, listForm{
-		element: types.StringType, keep: []planmodifier.List{keepEquivalentDelays{}},
-		keeps: sameDuration,
-		get: func(of any) ([]attr.Value, bool) {
-			all := *field(of.(P))
-			elements := make([]attr.Value, len(all))
-			for i, d := range all {
-				elements[i] = types.StringValue(FormatDuration(d))
-			}
-			return elements, all == nil
-		},
-		set: func(of any, count int, one func(int) (string, int)) {
-			all := make([]input.Duration, count)
-			for i := range all {
-				_, n := one(i)
-				all[i] = input.Duration(n)
-			}
-			*field(of.(P)) = all
-		},
-		parse: func(e *Expander, at, text string) int {
-			d, err := input.ParseDuration(text)
-			e.Problems.AddError(at, err)
-			return int(d)
-		},
-	}, options)
+	form := listOf(types.StringType, field, func(d input.Duration) attr.Value { return types.StringValue(FormatDuration(d)) },
+		func(_ string, n int) input.Duration { return input.Duration(n) })
+	form.keep, form.keeps = []planmodifier.List{keepEquivalentDelays{}}, sameDuration
+	form.parse = func(e *Expander, at, text string) int {
+		d, err := input.ParseDuration(text)
+		e.Problems.AddError(at, err)
+		return int(d)
+	}
+	return newRow(name, of, text, form, options)
 }
 
 func (l listForm) kind(*Row, bool) attr.Type { return types.ListType{ElemType: l.element} }
@@ -406,6 +378,3 @@ func (b blocksForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr
 	f.diags.Append(found...)
 	return all
 }
-
-// below returns the pointer of what contains an attribute.
-func below(at string) string { return at[:strings.LastIndexByte(at, '/')] }

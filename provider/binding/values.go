@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/big"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -289,30 +290,6 @@ func (w wholeForm) flatten(_ *flattener, r *Row, of any, _ attr.Value) attr.Valu
 	return FlattenNumber(n)
 }
 
-// Counter is a number that the API counts.
-func Counter[P any](name string, field func(P) *int64, text string, options ...Option) *Row {
-	return newRow(name, Computed, text, counterForm{func(of any) *int64 { return field(of.(P)) }}, options)
-}
-
-// counterForm is the form of what the API counts.
-type counterForm struct{ field func(any) *int64 }
-
-func (counterForm) kind(*Row, bool) attr.Type { return types.Int64Type }
-
-func (counterForm) resource(r *Row) schema.Attribute {
-	return schema.Int64Attribute{Computed: true, MarkdownDescription: r.text}
-}
-
-func (counterForm) dataSource(r *Row) dataschema.Attribute {
-	return dataschema.Int64Attribute{Computed: true, MarkdownDescription: r.data}
-}
-
-func (n counterForm) expand(*Expander, *Row, string, attr.Value, any) {}
-
-func (n counterForm) flatten(_ *flattener, _ *Row, of any, _ attr.Value) attr.Value {
-	return types.Int64Value(*n.field(of))
-}
-
 // shownForm is the form of what only the API decides, in a type of its own.
 type shownForm struct {
 	of  attr.Type
@@ -324,10 +301,19 @@ func Value[P any](name string, kind attr.Type, value func(P) attr.Value, of Pres
 	return newRow(name, of, text, shownForm{kind, func(of any) attr.Value { return value(of.(P)) }}, nil)
 }
 
+// Counter is a number that the API counts.
+func Counter[P any](name string, field func(P) *int64, text string, options ...Option) *Row {
+	value := func(of any) attr.Value { return types.Int64Value(*field(of.(P))) }
+	return newRow(name, Computed, text, shownForm{types.Int64Type, value}, options)
+}
+
 func (s shownForm) kind(*Row, bool) attr.Type { return s.of }
 
 func (s shownForm) resource(r *Row) schema.Attribute {
-	return schema.MapAttribute{Computed: true, ElementType: s.of.(types.MapType).ElemType, MarkdownDescription: r.text}
+	if of, is := s.of.(types.MapType); is {
+		return schema.MapAttribute{Computed: true, ElementType: of.ElemType, MarkdownDescription: r.text}
+	}
+	return schema.Int64Attribute{Computed: true, MarkdownDescription: r.text}
 }
 
 func (s shownForm) dataSource(r *Row) dataschema.Attribute {
@@ -413,5 +399,5 @@ func (versionForm) expand(e *Expander, _ *Row, at string, v attr.Value, _ any) {
 	if e.Versions == nil {
 		e.Versions = map[string]types.String{}
 	}
-	e.Versions[below(at)] = textOf(v)
+	e.Versions[at[:strings.LastIndexByte(at, '/')]] = textOf(v) // by the pointer of the secret
 }
