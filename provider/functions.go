@@ -37,14 +37,12 @@ func (f pureFunction) Run(ctx context.Context, req function.RunRequest, resp *fu
 	f.run(ctx, req, resp)
 }
 
-// parameter is a text that a function takes.
-func parameter(name, description string) function.Parameter {
-	return function.StringParameter{Name: name, MarkdownDescription: description}
-}
-
+// The texts that functions take.
 var (
-	expressionParameter = parameter("expression", "The expression, as `trigger` of `carillon_job` takes it.")
-	timezoneParameter   = parameter("timezone", "IANA time zone of the expression's wall clock, such as `Europe/Berlin` or `UTC`.")
+	expressionParameter = function.StringParameter{Name: "expression",
+		MarkdownDescription: "The expression, as `trigger` of `carillon_job` takes it."}
+	timezoneParameter = function.StringParameter{Name: "timezone",
+		MarkdownDescription: "IANA time zone of the expression's wall clock, such as `Europe/Berlin` or `UTC`."}
 )
 
 // parse reads a schedule that is declared at an instant. It does not take an empty zone, which would mean UTC.
@@ -68,7 +66,8 @@ var nextFires = pureFunction{name: "next_fires", run: runNextFires, is: function
 		"instant, as if the trigger were declared then. No calendar is considered; the data source `carillon_schedule` does that.",
 	Parameters: []function.Parameter{
 		expressionParameter, timezoneParameter,
-		parameter("from", "The instant, exclusive, in RFC 3339 with a time zone. With `plantimestamp()` it is the time of the plan."),
+		function.StringParameter{Name: "from", MarkdownDescription: "The instant, exclusive, in RFC 3339 with a time zone. With " +
+			"`plantimestamp()` it is the time of the plan."},
 		function.Int64Parameter{Name: "count", MarkdownDescription: fmt.Sprintf("How many fire times to return, 1 to %d. "+
 			"There are fewer if the schedule ends.", maxFires)},
 	},
@@ -144,8 +143,8 @@ var fromEventBridge = pureFunction{name: "from_eventbridge", run: runFromEventBr
 	MarkdownDescription: "Returns `expression`, `dialect` and `timezone` of a trigger that fires as a schedule of Amazon " +
 		"EventBridge Scheduler, or a rule of Amazon EventBridge, does. An expression that EventBridge would refuse is an error.",
 	Parameters: []function.Parameter{
-		parameter("expression", "`cron(...)`, `rate(...)` or `at(...)`, such as the `schedule_expression` of "+
-			"`aws_scheduler_schedule`."),
+		function.StringParameter{Name: "expression", MarkdownDescription: "`cron(...)`, `rate(...)` or `at(...)`, such as " +
+			"the `schedule_expression` of `aws_scheduler_schedule`."},
 		function.StringParameter{Name: "timezone", AllowNullValue: true, MarkdownDescription: "Its `schedule_expression_timezone`. " +
 			"With null or an empty text it is `UTC`, as for EventBridge; rules always have `UTC`."},
 	},
