@@ -81,12 +81,33 @@ const checkTimeout = 15 * time.Second
 // Examine checks what a node with these flags needs, as the node would use it. It changes nothing.
 func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Finding {
 	e := &examination{Flags: s, DoctorFlags: d, variables: v}
-	for _, check := range []func(context.Context){
-		e.checkConfiguration, e.checkDatabase, e.checkNotifications, e.checkRights, e.checkSchema, e.checkCapabilities, e.checkSetAside,
-		e.checkClock, e.checkSecrets, e.checkManagers, e.checkEgress, e.checkAWS, e.checkMemory, e.checkFiles, e.checkZones,
+	for _, check := range []struct {
+		name          string
+		needsDatabase bool
+		run           func(ctx context.Context, check string)
+	}{
+		{"configuration", false, e.checkConfiguration},
+		{"database", false, e.checkDatabase},
+		{"notifications", false, e.checkNotifications},
+		{"rights", true, e.checkRights},
+		{"schema", true, e.checkSchema},
+		{"capabilities", true, e.checkCapabilities},
+		{"set_aside", false, e.checkSetAside},
+		{"clock", true, e.checkClock},
+		{"secrets", false, e.checkSecrets},
+		{"managers", false, e.checkManagers},
+		{"egress", false, e.checkEgress},
+		{"aws", false, e.checkAWS},
+		{"memory", false, e.checkMemory},
+		{"files", false, e.checkFiles},
+		{"time zones", false, e.checkZones},
 	} {
+		if check.needsDatabase && e.database == nil {
+			e.skip(check.name, "the database was not reached")
+			continue
+		}
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-		check(ctx)
+		check.run(ctx, check.name)
 		cancel()
 	}
 	if e.database != nil {
@@ -96,8 +117,7 @@ func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Findi
 }
 
 // checkConfiguration is what serve --check does, and a warning for each variable that no flag reads.
-func (e *examination) checkConfiguration(context.Context) {
-	const check = "configuration"
+func (e *examination) checkConfiguration(_ context.Context, check string) {
 	if err := e.Flags.Check(); err != nil {
 		for problem := range strings.SplitSeq(err.Error(), "\n") {
 			e.add(check, HealthFail, problem, "correct the flag or the variable")
@@ -121,8 +141,7 @@ func withoutQuery(target string) string {
 }
 
 // checkSecrets tells whether stored secrets can be read, and lists what jobs can refer to, by name.
-func (e *examination) checkSecrets(ctx context.Context) {
-	const check = "secrets"
+func (e *examination) checkSecrets(ctx context.Context, check string) {
 	keys, err := e.Keys(ctx)
 	switch {
 	case err != nil:
@@ -163,8 +182,7 @@ func (e *examination) checkSecrets(ctx context.Context) {
 }
 
 // checkManagers reads the secrets that --secret-reference names, as jobs would refer to them.
-func (e *examination) checkManagers(ctx context.Context) {
-	const check = "managers"
+func (e *examination) checkManagers(ctx context.Context, check string) {
 	managers, err := e.managers()
 	if err != nil {
 		e.skip(check, "their flags are invalid")
@@ -210,8 +228,7 @@ const exampleName = "example.com"
 
 // checkEgress connects to targets as a webhook would, and requires that the metadata of the machine is out of
 // reach for jobs.
-func (e *examination) checkEgress(ctx context.Context) {
-	const check = "egress"
+func (e *examination) checkEgress(ctx context.Context, check string) {
 	egress := e.egress()
 	if reached, err := egress.Connect(ctx, "http://169.254.169.254/latest/meta-data/"); err == nil {
 		e.fail(check, fmt.Errorf("a job could read the metadata of this machine at %s", reached),
@@ -240,8 +257,7 @@ func (e *examination) checkEgress(ctx context.Context) {
 }
 
 // checkAWS tells who AWS takes this node for. Targets of AWS and rds-iam need that.
-func (e *examination) checkAWS(ctx context.Context) {
-	const check = "aws"
+func (e *examination) checkAWS(ctx context.Context, check string) {
 	needed := e.DatabaseAuth == rdsIAM
 	found, err := platform.IdentifyAWS(ctx)
 	detail := fmt.Sprintf("credentials of %s, region %q", found.Source, found.Region)
@@ -261,8 +277,7 @@ func (e *examination) checkAWS(ctx context.Context) {
 }
 
 // checkMemory tells the limit that a node sets itself.
-func (e *examination) checkMemory(context.Context) {
-	const check = "memory"
+func (e *examination) checkMemory(_ context.Context, check string) {
 	limit, limited := platform.ContainerMemory("/")
 	switch given := os.Getenv("GOMEMLIMIT"); {
 	case given != "":
@@ -275,8 +290,7 @@ func (e *examination) checkMemory(context.Context) {
 }
 
 // checkFiles tells whether the files that may be open are enough for the workers.
-func (e *examination) checkFiles(context.Context) {
-	const check = "files"
+func (e *examination) checkFiles(_ context.Context, check string) {
 	files := limit.Files()
 	if files == 0 {
 		e.ok(check, "this machine does not tell how many may be open")
@@ -291,8 +305,7 @@ func (e *examination) checkFiles(context.Context) {
 }
 
 // checkZones tells which time zone data a node would use, and whether they may be too old.
-func (e *examination) checkZones(context.Context) {
-	const check = "time zones"
+func (e *examination) checkZones(_ context.Context, check string) {
 	warnings := zonesWarnings(time.Now(), hostZoneinfo)
 	for _, warning := range warnings {
 		e.add(check, HealthWarn, warning, "")

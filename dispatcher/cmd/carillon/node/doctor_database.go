@@ -17,8 +17,7 @@ import (
 )
 
 // checkDatabase connects, and tells how long that took.
-func (e *examination) checkDatabase(ctx context.Context) {
-	const check = "database"
+func (e *examination) checkDatabase(ctx context.Context, check string) {
 	if err := e.DatabaseFlag.Check(); err != nil {
 		e.skip(check, "its flags are invalid")
 		return
@@ -40,8 +39,7 @@ func (e *examination) checkDatabase(ctx context.Context) {
 }
 
 // checkNotifications connects to the server that notifications come from, if it is another.
-func (e *examination) checkNotifications(ctx context.Context) {
-	const check = "notifications"
+func (e *examination) checkNotifications(ctx context.Context, check string) {
 	if e.NotifyDatabase == "" || e.notifyFlag.check(e.DatabaseFlag) != nil {
 		return
 	}
@@ -80,12 +78,7 @@ func (e *examination) databaseAction(err error) string {
 }
 
 // checkRights tells whether the user may do all that a node does.
-func (e *examination) checkRights(ctx context.Context) {
-	const check = "rights"
-	if e.database == nil {
-		e.skip(check, "the database was not reached")
-		return
-	}
+func (e *examination) checkRights(ctx context.Context, check string) {
 	err := e.database.Rights(ctx)
 	switch {
 	case err != nil && isPostgres(e.Database):
@@ -98,12 +91,7 @@ func (e *examination) checkRights(ctx context.Context) {
 }
 
 // checkSchema compares the schema with this version.
-func (e *examination) checkSchema(ctx context.Context) {
-	const check = "schema"
-	if e.database == nil {
-		e.skip(check, "the database was not reached")
-		return
-	}
+func (e *examination) checkSchema(ctx context.Context, check string) {
 	v, err := e.database.Schema(ctx)
 	migrate := "run carillon migrate, or leave out --no-migrate"
 	switch {
@@ -135,13 +123,8 @@ var withoutCapability = map[db.Capability]string{
 }
 
 // checkCapabilities tells what the database lacks of what PostgreSQL has. A node works without.
-func (e *examination) checkCapabilities(ctx context.Context) {
-	const check = "capabilities"
-	switch {
-	case e.database == nil:
-		e.skip(check, "the database was not reached")
-		return
-	case !isPostgres(e.Database):
+func (e *examination) checkCapabilities(ctx context.Context, check string) {
+	if !isPostgres(e.Database) {
 		return
 	}
 	has, err := e.database.Capabilities(ctx, e.without())
@@ -172,13 +155,8 @@ const (
 )
 
 // checkClock compares the clock of this machine with the database's.
-func (e *examination) checkClock(ctx context.Context) {
-	const check = "clock"
-	switch {
-	case e.database == nil:
-		e.skip(check, "the database was not reached")
-		return
-	case !isPostgres(e.Database):
+func (e *examination) checkClock(ctx context.Context, check string) {
+	if !isPostgres(e.Database) {
 		e.ok(check, "the database uses the clock of this machine")
 		return
 	}
@@ -209,8 +187,7 @@ const shownAside = 3
 
 // checkSetAside tells of rows that made their batches fail, and of ends of runs that could not be followed. No other row waits for
 // them.
-func (e *examination) checkSetAside(ctx context.Context) {
-	const check = "set_aside"
+func (e *examination) checkSetAside(ctx context.Context, check string) {
 	if e.database == nil || !e.schema {
 		e.skip(check, "the database has no schema to read")
 		return
