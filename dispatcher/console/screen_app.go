@@ -83,6 +83,18 @@ func (v *visit) page() input.Page {
 	return input.Page{Limit: pageLength, Cursor: v.query("cursor")}
 }
 
+// listPage is a page of a list.
+type listPage[T any] struct {
+	client.List[T]
+	App    string            // empty: the list is of all apps
+	More   string            // the URL of the next page; empty: this is the last
+	Filter map[string]string // as it was given
+}
+
+func listOf[T any](v *visit, list client.List[T], filter map[string]string) listPage[T] {
+	return listPage[T]{list, v.PathValue("app"), v.more(list.Next), filter}
+}
+
 // showAppSwitch asks before an app is disabled.
 func showAppSwitch(v *visit) (content, error) {
 	app, err := v.client.App(v.Context(), v.PathValue("app"))
@@ -139,28 +151,14 @@ func endAppPause(v *visit) (done, error) {
 	return done{to: v.link("apps", name), notice: "app.notice.resumed", values: []any{"app", name}}, err
 }
 
-// appsPage is the list of apps.
-type appsPage struct {
-	client.List[access.App]
-	// More is the URL of the next page; empty: this is the last.
-	More string
-}
-
 func showApps(v *visit) (content, error) {
 	list, err := v.client.Apps(v.Context(), input.Page{Limit: 100, Cursor: v.query("cursor")})
-	return content{Data: appsPage{List: list, More: v.more(list.Next)}}, err
-}
-
-// groupsPage is the list of the endpoint groups of an app.
-type groupsPage struct {
-	client.List[target.EndpointGroup]
-	App, More string
+	return content{Data: listOf(v, list, nil)}, err
 }
 
 func showGroups(v *visit) (content, error) {
-	app := v.PathValue("app")
-	list, err := v.client.Groups(v.Context(), app, v.page())
-	return content{Data: groupsPage{list, app, v.more(list.Next)}}, err
+	list, err := v.client.Groups(v.Context(), v.PathValue("app"), v.page())
+	return content{Data: listOf(v, list, nil)}, err
 }
 
 // groupPage is one endpoint group with its members, as the node that shows the page sees them.

@@ -3,23 +3,14 @@ package console
 import (
 	"net/url"
 
-	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
-// backfillsPage is the list of the backfills of an app.
-type backfillsPage struct {
-	client.List[repeat.Backfill]
-	App, More string
-	Filter    map[string]string
-}
-
 func showBackfills(v *visit) (content, error) {
-	app, f := v.PathValue("app"), v.fields()
-	list, err := v.client.Backfills(v.Context(), repeat.BackfillQuery{App: app, Job: f.Text("job"), Page: v.page()})
-	page := backfillsPage{list, app, v.more(list.Next), f.All("job")}
-	return v.filtered(content{Data: page, Refresh: true}, err)
+	f := v.fields()
+	list, err := v.client.Backfills(v.Context(), repeat.BackfillQuery{App: v.PathValue("app"), Job: f.Text("job"), Page: v.page()})
+	return v.filtered(content{Data: listOf(v, list, f.All("job")), Refresh: true}, err)
 }
 
 // backfillPage is one backfill with its progress.

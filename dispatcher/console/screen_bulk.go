@@ -15,16 +15,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// bulkListPage is the list of the bulk actions of an app.
-type bulkListPage struct {
-	client.List[repeat.BulkAction]
-	App, More string
-}
-
 func showBulkActions(v *visit) (content, error) {
-	app := v.PathValue("app")
-	list, err := v.client.BulkActions(v.Context(), app, v.page())
-	return content{Data: bulkListPage{list, app, v.more(list.Next)}, Refresh: true}, err
+	list, err := v.client.BulkActions(v.Context(), v.PathValue("app"), v.page())
+	return content{Data: listOf(v, list, nil), Refresh: true}, err
 }
 
 // bulkActionPage is one bulk action with its progress.

@@ -7,21 +7,13 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// calendarsPage is the list of the calendars of an app.
-type calendarsPage struct {
-	client.List[dispatcher.Calendar]
-	App, More string
-}
-
 func showCalendars(v *visit) (content, error) {
-	app := v.PathValue("app")
-	list, err := v.client.Calendars(v.Context(), app, v.page())
-	return content{Data: calendarsPage{list, app, v.more(list.Next)}}, err
+	list, err := v.client.Calendars(v.Context(), v.PathValue("app"), v.page())
+	return content{Data: listOf(v, list, nil)}, err
 }
 
 // The bounds of the search for fires that a calendar excluded.

@@ -163,13 +163,6 @@ func showStatistics(v *visit) (content, error) {
 	return v.filtered(content{Data: page}, err)
 }
 
-// auditPage is a page of the audit log.
-type auditPage struct {
-	client.List[access.AuditEntry]
-	More   string
-	Filter map[string]string
-}
-
 func showAudit(v *visit) (content, error) {
 	f := v.fields()
 	names := []string{"app", "actor", "action", "subject", "refused", "from", "to", "order"}
@@ -181,13 +174,12 @@ func showAudit(v *visit) (content, error) {
 	if refused, err := strconv.ParseBool(f.Text("refused")); err == nil {
 		query.Refused = &refused
 	}
-	page := auditPage{Filter: f.All(names...)}
+	var list client.List[access.AuditEntry]
 	err := f.Err()
 	if err == nil {
-		page.List, err = v.client.Audit(v.Context(), query)
+		list, err = v.client.Audit(v.Context(), query)
 	}
-	page.More = v.more(page.Next)
-	return v.filtered(content{Data: page}, err)
+	return v.filtered(content{Data: listOf(v, list, f.All(names...))}, err)
 }
 
 // auditEntryPage is one entry with what was before and after it.

@@ -194,33 +194,23 @@ func (p runPage) Lateness() *time.Duration {
 	return &late
 }
 
-// misfiresPage is the list of the misfire decisions of an app.
-type misfiresPage struct {
-	client.List[dispatcher.Misfire]
-	App, More string
-	Filter    map[string]string
-}
-
 func showMisfires(v *visit) (content, error) {
-	app, f := v.PathValue("app"), v.fields()
-	query := dispatcher.RunQuery{App: app, Job: f.Text("job"), Trigger: f.Text("trigger"), From: f.Instant("from"), To: f.Instant("to"),
-		Page: v.page()}
-	page := misfiresPage{App: app, Filter: f.All("job", "trigger", "from", "to")}
+	f := v.fields()
+	query := dispatcher.RunQuery{App: v.PathValue("app"), Job: f.Text("job"), Trigger: f.Text("trigger"), From: f.Instant("from"),
+		To: f.Instant("to"), Page: v.page()}
+	var list client.List[dispatcher.Misfire]
 	err := f.Err()
 	if err == nil {
-		page.List, err = v.client.Misfires(v.Context(), query)
+		list, err = v.client.Misfires(v.Context(), query)
 	}
-	page.More = v.more(page.Next)
-	return v.filtered(content{Data: page, Refresh: true}, err)
+	return v.filtered(content{Data: listOf(v, list, f.All("job", "trigger", "from", "to")), Refresh: true}, err)
 }
 
 // deadLettersPage is the list of the dead letters of an app.
 type deadLettersPage struct {
-	client.List[run.Run]
-	App, More string
-	Filter    map[string]string
-	States    []run.State
-	Classes   []run.Class
+	listPage[run.Run]
+	States  []run.State
+	Classes []run.Class
 	// Replay is the URL of the page that replays all that the filter selects.
 	Replay string
 }
@@ -242,15 +232,15 @@ func showDeadLetters(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	replay := given(f, deadLetterFields...)
 	replay.Set("action", string(repeat.BulkRetryRuns))
-	page := deadLettersPage{App: app, Filter: f.All(deadLetterFields...), States: repeat.DeadLetterStates,
-		Classes: slices.Sorted(slices.Values(run.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
 	query := repeat.DeadLetterReplay{Job: f.Text("job"), Class: run.Class(f.Text("class")),
 		State: run.State(f.Text("state")), From: f.Instant("from"), To: f.Instant("to")}.Query(app)
 	query.Page = v.page()
+	var list client.List[run.Run]
 	err := f.Err()
 	if err == nil {
-		page.List, err = v.client.DeadLetters(v.Context(), query)
+		list, err = v.client.DeadLetters(v.Context(), query)
 	}
-	page.More = v.more(page.Next)
+	page := deadLettersPage{listPage: listOf(v, list, f.All(deadLetterFields...)), States: repeat.DeadLetterStates,
+		Classes: slices.Sorted(slices.Values(run.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
 	return v.filtered(content{Data: page, Refresh: true}, err)
 }
