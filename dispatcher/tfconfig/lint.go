@@ -182,17 +182,6 @@ func (l *linter) alert(r *Resource) error {
 	return nil
 }
 
-// unknownGroup returns the problem of a job that calls a group that no file declares, though one declares the app. The
-// group may be there anyway: another module may have it.
-func (l *linter) unknownGroup(r *Resource, job dispatcher.Job) error {
-	name, known := r.root.part("target").part("group").part("name").text()
-	if !known || name == "" || l.unnamedGroups || l.named[GroupType+"/"+job.App+"/"+name] != nil {
-		return nil
-	}
-	return input.Problems{{Path: "/target/group/name", Code: input.CodeGroupUnknown, Message: "no file declares group " +
-		input.Echo(name) + " of app " + job.App + "; declare it, or check the name"}}
-}
-
 // boundsOf returns the bounds of an app; nil: they are not declared here, or not fully known.
 func (l *linter) boundsOf(name string) *target.Bounds {
 	app, declared := l.apps[name]
@@ -221,8 +210,11 @@ func (l *linter) job(r *Resource) error {
 	if bounds := l.boundsOf(job.App); bounds != nil {
 		l.report(r, false, job.CheckBounds(bounds))
 	}
-	if declared {
-		l.report(r, true, l.unknownGroup(r, job))
+	group, given := r.root.part("target").part("group").part("name").text()
+	if declared && given && group != "" && !l.unnamedGroups && l.named[GroupType+"/"+job.App+"/"+group] == nil {
+		// It may be there anyway: another module may have it.
+		l.report(r, true, input.Problems{{Path: "/target/group/name", Code: input.CodeGroupUnknown, Message: "no file declares group " +
+			input.Echo(group) + " of app " + job.App + "; declare it, or check the name"}})
 	}
 	for name := range job.Triggers {
 		if !r.root.part("triggers").part(name).allKnown() {

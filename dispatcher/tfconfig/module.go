@@ -146,24 +146,16 @@ func (l *loader) file(path string, text []byte) {
 				l.locals[name] = attribute.Expr
 			}
 		case block.Type == "variable" && len(block.Labels) == 1:
-			l.variables[block.Labels[0]] = defaultOf(block)
+			l.variables[block.Labels[0]] = cty.DynamicVal // without a default, and for null, which a caller replaces
+			if attribute := block.Body.Attributes["default"]; attribute != nil {
+				if value, diags := attribute.Expr.Value(nil); !diags.HasErrors() && !value.IsNull() {
+					l.variables[block.Labels[0]] = value
+				}
+			}
 		case block.Type == "resource" && len(block.Labels) == 2 && Schemas()[block.Labels[0]] != nil:
 			l.blocks = append(l.blocks, block)
 		}
 	}
-}
-
-// defaultOf returns the default of a variable. Without one, and for null, which a caller replaces, it is unknown.
-func defaultOf(block *hclsyntax.Block) cty.Value {
-	attribute, ok := block.Body.Attributes["default"]
-	if !ok {
-		return cty.DynamicVal
-	}
-	value, diags := attribute.Expr.Value(nil)
-	if diags.HasErrors() || value.IsNull() {
-		return cty.DynamicVal
-	}
-	return value
 }
 
 // values reads the files whose values Terraform takes by itself: terraform.tfvars, then the others by name.
