@@ -41,19 +41,7 @@ func showRuns(v *visit) (content, error) {
 		App: page.App, Job: page.Job, Trigger: page.Trigger, State: run.State(page.State),
 		Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
 	}
-	for _, bound := range []struct {
-		field, given string
-		at           *time.Time
-	}{{"from", page.From, &query.From}, {"to", page.To, &query.To}} {
-		if bound.given == "" {
-			continue
-		}
-		at, err := input.ParseInstant(bound.given)
-		if err != nil {
-			page.Problems = append(page.Problems, bound.field+": "+err.Error())
-		}
-		*bound.at = at
-	}
+	page.Problems = v.readBounds(&query.From, &query.To)
 	result := content{Title: v.Texts.Text("runs.of", "app", page.App), Refresh: true}
 	if len(page.Problems) == 0 {
 		found, err := v.client.Runs(v.Context(), query)

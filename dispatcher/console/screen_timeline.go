@@ -73,21 +73,7 @@ func showTimeline(v *visit) (content, error) {
 // readSpan reads the time that the URL names.
 func (p *timelinePage) readSpan(v *visit) {
 	p.From, p.To = v.Now.Add(-timelinePast).Truncate(time.Minute), v.Now.Add(timelineNext).Truncate(time.Minute)
-	for _, bound := range []struct {
-		field string
-		at    *time.Time
-	}{{"from", &p.From}, {"to", &p.To}} {
-		given := v.query(bound.field)
-		if given == "" {
-			continue
-		}
-		at, err := input.ParseInstant(given)
-		if err != nil {
-			p.Problems = append(p.Problems, bound.field+": "+err.Error())
-			continue
-		}
-		*bound.at = at
-	}
+	p.Problems = v.readBounds(&p.From, &p.To)
 	if v.query("from") != "" && v.query("to") == "" {
 		p.To = p.From.Add(timelinePast + timelineNext)
 	}

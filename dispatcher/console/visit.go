@@ -91,6 +91,27 @@ func (v *visit) by() input.Change {
 // query returns a value of the URL's query.
 func (v *visit) query(name string) string { return v.URL.Query().Get(name) }
 
+// readBounds reads the times that the URL names as from and to, and returns what is wrong with them. One that is not given, or not
+// a time, stays as it is.
+func (v *visit) readBounds(from, to *time.Time) (problems []string) {
+	for _, bound := range []struct {
+		field string
+		at    *time.Time
+	}{{"from", from}, {"to", to}} {
+		given := v.query(bound.field)
+		if given == "" {
+			continue
+		}
+		at, err := input.ParseInstant(given)
+		if err != nil {
+			problems = append(problems, bound.field+": "+err.Error())
+			continue
+		}
+		*bound.at = at
+	}
+	return problems
+}
+
 // more returns the URL of this page with another cursor; empty without one.
 func (v *visit) more(cursor string) string {
 	if cursor == "" {
