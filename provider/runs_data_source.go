@@ -55,7 +55,8 @@ func queryAttributes(what, timed string) map[string]schema.Attribute {
 
 // runsSource is carillon_runs: the runs of an app that match a query.
 var runsSource = dataSource{
-	name: "runs", text: "The runs of an app, with the latest scheduled time first.", read: readRuns, validate: validateRuns,
+	name: "runs", text: "The runs of an app, with the latest scheduled time first.", validate: validateRuns,
+	read: readQuery("runs", runsRows, expandRunQuery, (*client.Client).Runs),
 	attributes: func() map[string]schema.Attribute {
 		attributes := queryAttributes("runs", "runs scheduled")
 		var states []string
@@ -140,20 +141,24 @@ func validateRuns(diags *diag.Diagnostics, config binding.Values) {
 	reportProblems(diags, e.ProblemsWith(problems.Err()))
 }
 
-func readRuns(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
-	var e binding.Expander
-	query := expandRunQuery(&e, m)
-	// ValidateConfig could not check values that were unknown then.
-	if reportProblems(diags, e.Problems); diags.HasError() {
-		return m
+// readQuery returns the reading of what an app has that matches a query.
+func readQuery[T any](what string, rows *binding.Rows, expand func(*binding.Expander, binding.Values) dispatcher.RunQuery,
+	list func(*client.Client, context.Context, dispatcher.RunQuery) (client.List[T], error)) reading {
+	return func(ctx context.Context, c *connection, diags *diag.Diagnostics, config binding.Values) binding.Values {
+		var e binding.Expander
+		query := expand(&e, config)
+		// Values could not be checked while they were unknown.
+		if reportProblems(diags, e.Problems); diags.HasError() {
+			return config
+		}
+		found, err := list(c.Client, ctx, query)
+		if err != nil {
+			c.report(diags, fmt.Sprintf("list the %s of app %q", what, query.App), err)
+			return config
+		}
+		maps.Copy(config, rows.Shown(diags, &found))
+		return config
 	}
-	list, err := c.Runs(ctx, query)
-	if err != nil {
-		c.report(diags, fmt.Sprintf("list the runs of app %q", query.App), err)
-		return m
-	}
-	maps.Copy(m, runsRows.Shown(diags, &list))
-	return m
 }
 
 func expandRunQuery(e *binding.Expander, m binding.Values) dispatcher.RunQuery {
@@ -184,7 +189,12 @@ func expandQuery(e *binding.Expander, m binding.Values) dispatcher.RunQuery {
 
 // misfiresSource is carillon_misfires: the fires of an app that were missed.
 var misfiresSource = dataSource{
-	name: "misfires", read: readMisfires,
+	name: "misfires",
+	read: readQuery("misfires", misfiresRows, func(e *binding.Expander, v binding.Values) dispatcher.RunQuery {
+		query := expandQuery(e, v)
+		input.CheckName(&e.Problems, "/app", query.App)
+		return query
+	}, (*client.Client).Misfires),
 	text: "The missed fires of an app, with the latest first: how many, when, and what was decided about them.",
 	attributes: func() map[string]schema.Attribute {
 		attributes := queryAttributes("misfires", "misfires")
@@ -212,22 +222,6 @@ var misfireRows = binding.Of(binding.Fresh[dispatcher.Misfire],
 	binding.Instant("decided_at", func(m *dispatcher.Misfire) **time.Time { return new(&m.DecidedAt) }, binding.InData,
 		"When it was decided."),
 )
-
-func readMisfires(ctx context.Context, c *connection, diags *diag.Diagnostics, m binding.Values) binding.Values {
-	var e binding.Expander
-	query := expandQuery(&e, m)
-	input.CheckName(&e.Problems, "/app", query.App)
-	if reportProblems(diags, e.Problems); diags.HasError() {
-		return m
-	}
-	list, err := c.Misfires(ctx, query)
-	if err != nil {
-		c.report(diags, fmt.Sprintf("list the misfires of app %q", query.App), err)
-		return m
-	}
-	maps.Copy(m, misfiresRows.Shown(diags, &list))
-	return m
-}
 
 // runSource is carillon_run: one run with its attempts.
 var runSource = dataSource{
