@@ -1,12 +1,9 @@
 package console
 
 import (
-	"time"
-
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // explainPage says what became of one scheduled time of a trigger, and why.
@@ -18,28 +15,9 @@ type explainPage struct {
 	At string
 	// Problem says what is wrong with At.
 	Problem string
-	// Found is the explanation as the command line prints it, nil if no time is given.
-	Found *explained
-}
-
-// explained is an explanation; its type belongs to a package that the console does not know.
-type explained struct {
-	At       time.Time
-	Verdict  string
-	Reason   string
-	Revision int64
-	DueAt    *time.Time
-	NextAt   *time.Time
-	Steps    []explainedStep
-	Run      *run.Run
-	Misfire  *dispatcher.Misfire
-	CatchUp  *run.Run
-}
-
-// explainedStep is one decision on the way.
-type explainedStep struct {
-	At   time.Time
-	What string
+	// Found is the explanation as the command line prints it, nil if no time is given. Its type belongs to a package that the
+	// console does not know.
+	Found any
 }
 
 // showExplain explains the time that the query names.
@@ -61,13 +39,7 @@ func showExplain(v *visit) (content, error) {
 		return content{}, err
 	}
 	page.Zone = v.zoneOf(page.App, page.Job, page.Trigger)
-	page.Found = &explained{
-		At: found.At, Verdict: string(found.Verdict), Reason: found.Reason, Revision: found.Revision, DueAt: found.DueAt, NextAt: found.NextAt,
-		Run: found.Run, Misfire: found.Misfire, CatchUp: found.CatchUp,
-	}
-	for _, step := range found.Steps {
-		page.Found.Steps = append(page.Found.Steps, explainedStep{At: step.At, What: step.What})
-	}
+	page.Found = found
 	result.Data, result.Zone = page, page.Zone
 	return result, nil
 }
