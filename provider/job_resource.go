@@ -1,12 +1,18 @@
 package provider
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -16,7 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/provider/plan"
 )
 
-// jobResource is carillon_job. What it validates and plans is in job_plan.go.
+// jobResource is carillon_job.
 type jobResource struct {
 	definition[dispatcher.Job]
 	now func() time.Time // decides whether an instant is in the past
@@ -147,4 +153,149 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 	}
 	state = state.With("trigger", renames.Renamed(ctx, state.Map("trigger")))
 	return r.conn.shownJob(ctx, diags, job, state), true
+}
+
+// validate adds what the domain says about the known values of a configuration.
+func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
+	var e binding.Expander
+	// The defaults of the app are known at plan.
+	job := r.expand(&e, jobs(nil).filled(ctx, config))
+	var problems input.Problems
+	input.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
+	// ModifyPlan knows whether there is a stored value.
+	problems.AddError("", target.WithSecrets(job, withOmitted(target.Secrets(job))).Validate())
+	if from, known := plan.RenamedFrom(config); known {
+		problems.AddError("", from.Check(job.Triggers))
+	}
+	if text, err := json.Marshal(target.ForWire(job)); err == nil {
+		const most = 10
+		problems.AddError("", input.CheckJSONText(text, most))
+	}
+	reportProblems(diags, e.ProblemsWith(problems.Err()))
+}
+
+// planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
+// attributes as unknown only if something else changes. After an error the plan is as it was.
+func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values {
+	shown, state := maps.Clone(change.plan), change.state
+	var old *dispatcher.Job
+	var renames plan.Renaming
+	if !change.isNew {
+		stored := r.expand(&binding.Expander{}, state)
+		renames = r.conn.Rename(ctx, diags, change.config, state, stored)
+		old = new(renames.Of(stored))
+	}
+	config := r.filled(ctx, change.config)
+	var e binding.Expander
+	job := r.expand(&e, config)
+	reportProblems(diags, r.missingSecrets(&e, job, change.config, r.before(change)))
+	checkTimezones(diags, &e, job)
+	r.checkBounds(ctx, diags, &e, config, job)
+	r.conn.CheckReferences(ctx, diags, &e, job)
+	r.resolveTriggers(diags, old, declared{config, job, &e}, shown)
+	if diags.HasError() {
+		return change.plan
+	}
+	shown["id"] = plannedID(shown.Text("app"), shown.Text("name"))
+	shown["concurrency_policy"] = config["concurrency_policy"]
+	shown["labels_all"] = r.conn.plannedLabels(ctx, diags, shown.Map("labels"))
+	r.conn.WarnOfJob(ctx, diags, &e, job, r.now())
+	var kept bool
+	if old != nil {
+		replaced := !shown["app"].Equal(state["app"])
+		if !replaced && leadsElsewhere(shown, state) {
+			reportProblems(diags, r.keptSecrets(shown, config, state))
+		}
+		shown["state"], shown["revision"] = state["state"], state["revision"]
+		shown["next_fire_times"] = renames.Keys(ctx, state.Map("next_fire_times"))
+		if !replaced {
+			change := plan.JobChange{Before: *old, E: &binding.Expander{}, Renames: renames, Now: r.now()}
+			change.After = r.expand(change.E, shown)
+			kept = r.conn.KeepsFires(ctx, diags, change)
+		}
+		if !renames.Any() && plan.SameButRenamedFrom(ctx, shown, state) {
+			return shown // no change, or only another way to write the same
+		}
+	}
+	shown["state"], shown["revision"] = types.StringUnknown(), types.Int64Unknown()
+	if !kept {
+		// The next fires of a new schedule may pass before it is applied, and Terraform does not accept
+		// another value then. The warning about fires shows them.
+		shown["next_fire_times"] = types.MapUnknown(timetypes.RFC3339Type{})
+	}
+	return shown
+}
+
+// leadsElsewhere reports whether a job may send its secrets elsewhere than before. Most plans of most jobs do not.
+func leadsElsewhere(plan, state binding.Values) bool {
+	return slices.ContainsFunc([]string{"target", "on_success", "on_failure", "on_misfire"}, func(name string) bool {
+		return !plan[name].Equal(state[name])
+	})
+}
+
+// checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.
+func checkTimezones(diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
+	if e.IsUnknown("/app") {
+		return
+	}
+	var problems input.Problems
+	problems.AddError("", job.CheckTimezones())
+	for i := range problems {
+		problems[i].Message += "; or give the app a default_timezone"
+	}
+	reportProblems(diags, e.AboutKnown(problems))
+}
+
+// declared is a job as its configuration and the defaults of its app declare it.
+type declared struct {
+	config binding.Values
+	job    dispatcher.Job    // it was expanded from config,
+	e      *binding.Expander // by this
+}
+
+// resolveTriggers plans what the API will resolve for each trigger that is completely known.
+// Attributes that the configuration leaves out are resolved again, so the plan also undoes a
+// change that was made to them outside of Terraform. old is the job in the state, nil for a
+// new one.
+func (r *jobResource) resolveTriggers(diags *diag.Diagnostics, old *dispatcher.Job, of declared, plan binding.Values) {
+	job := of.job
+	job.Enabled = job.Enabled && of.e.AllKnown("/enabled") // a disabled job may have instants in the past
+	triggers, configured := plan.Map("trigger").Elements(), of.config.Map("trigger").Elements()
+	for name := range job.Triggers {
+		m, filled := binding.In(triggers[name]), binding.In(configured[name])
+		if len(m) == 0 || len(filled) == 0 {
+			continue
+		}
+		m["misfire_policy"] = filled["misfire_policy"]
+		if !filled["timezone"].IsNull() {
+			m["timezone"] = filled["timezone"]
+		}
+		if of.e.AllKnown(input.Pointer("triggers", name)) {
+			t, err := r.resolve(old, job, name)
+			var problems input.Problems
+			problems.AddError("", err)
+			reportProblems(diags, problems)
+			m["dialect"], m["timezone"] = binding.OrNull(t.Dialect), binding.OrNull(t.Timezone)
+			m["gap"], m["overlap"] = binding.OrNull(t.Gap), binding.OrNull(t.Overlap)
+		}
+		triggers[name] = triggerRows.ObjectOf(m)
+	}
+	if !plan["trigger"].IsUnknown() && !diags.HasError() {
+		plan["trigger"] = types.MapValueMust(triggerRows.Type, triggers)
+	}
+}
+
+// resolve returns a trigger as the API will store it. It applies a job that has this trigger
+// alone, because the rest may be unknown. Unknown names of app and job are replaced too: only
+// the hash of H depends on them, and an expression with H then counts as unknown.
+func (r *jobResource) resolve(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
+	alone := dispatcher.Job{
+		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), JobSpec: dispatcher.JobSpec{Enabled: job.Enabled,
+			Target: target.Target{Webhook: &target.Webhook{
+				URL: "https://example.com/", Method: target.Methods[0], Timeout: target.DefaultTimeout,
+			}},
+			Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]}},
+	}
+	applied, _, err := dispatcher.Apply(old, alone, dispatcher.Prior{}, nil, r.now())
+	return applied.Triggers[name], err
 }
