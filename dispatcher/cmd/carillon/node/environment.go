@@ -336,7 +336,8 @@ func zonesWarnings(now time.Time, host string) (all []string) {
 func registerZones(metrics prometheus.Registerer) {
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "carillon_zones_release_timestamp_seconds", Help: "The day of the release of the time zone data in use, in Unix seconds.",
-	}, func() float64 { return float64(schedule.CurrentZones().Released().Unix()) }), oneIf(func() bool { return newerOnHost(hostZoneinfo) != "" },
+	}, func() float64 { return float64(schedule.CurrentZones().Released().Unix()) }))
+	metrics.MustRegister(oneIf(func() bool { return newerOnHost(hostZoneinfo) != "" },
 		"carillon_zones_older_than_host", "Whether the host has newer time zone data than the node uses: 1 or 0."))
 }
 

@@ -122,8 +122,8 @@ func (s *Flags) Serve(ctx context.Context, p Program, out io.Writer) error {
 		Log: log, Engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		Target: invoke.Options{
-			Version: p.Version, SecretDir: s.SecretDir, Egress: s.egress(), Managers: managers, Logger: log, CallbackURL: strings.TrimRight(s.CallbackURL, "/"),
-			NameServers: s.NameServers,
+			Version: p.Version, SecretDir: s.SecretDir, Egress: s.egress(), Managers: managers, Logger: log,
+			CallbackURL: strings.TrimRight(s.CallbackURL, "/"), NameServers: s.NameServers,
 		},
 	})
 }
