@@ -14,19 +14,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Expander turns Terraform values into fields of the domain; flatten.go holds the way back.
+// Expander turns Terraform values into fields of the domain; a flattener goes the way back.
 // A null value gives the zero value, or the default that is passed. Each value is named by the
 // JSON pointer that the API uses for it, so that problems from both sides can be compared.
 // The zero expander is ready to use.
 type Expander struct {
-	// problems are the values that do not have the form of their type, such as a bad duration.
+	// Problems are the values that do not have the form of their type, such as a bad duration.
 	Problems input.Problems
-	// unknown are the pointers of values that Terraform learns only during apply.
+	// Unknown are the pointers of values that Terraform learns only during apply.
 	Unknown []string
-	// incomplete are the pointers of values whose rules cannot be checked as a whole because a
+	// Incomplete are the pointers of values whose rules cannot be checked as a whole because a
 	// part is unknown. Rules about their known parts still hold.
 	Incomplete []string
-	// versions are the value_version attributes of secrets, by the pointer of the secret. The
+	// Versions are the value_version attributes of secrets, by the pointer of the secret. The
 	// domain has no such field: only Terraform needs it.
 	Versions map[string]types.String
 }
