@@ -108,22 +108,52 @@ func (w WiderRow) Scan(dest ...any) error {
 
 // Collect returns all rows of a query; the rows are closed when it returns.
 func Collect[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
-	ctx, cancel := Bound(ctx, OtherTimeout)
-	defer cancel()
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
 	var all []T
-	err = each(rows, func(row Scanner) error {
+	err := EachRow(ctx, q, func(row Scanner) error {
 		one, err := scan(row)
 		all = append(all, one)
 		return err
-	})
+	}, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	return all, nil
+}
+
+// EachRow calls scan for each row of a query; the rows are closed when it returns.
+func EachRow(ctx context.Context, q Querier, scan func(Scanner) error, query string, args ...any) error {
+	ctx, cancel := Bound(ctx, OtherTimeout)
+	defer cancel()
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	return each(rows, scan)
+}
+
+// ReadMap returns the rows of a query of two columns, the second by the first.
+func ReadMap[K comparable, V any](ctx context.Context, q Querier, query string, args ...any) (map[K]V, error) {
+	all := map[K]V{}
+	err := EachRow(ctx, q, func(row Scanner) error {
+		var key K
+		var value V
+		err := row.Scan(&key, &value)
+		all[key] = value
+		return err
+	}, query, args...)
+	return all, err
+}
+
+// ReadRow scans the first row of a query, and returns false if there is none.
+func ReadRow(ctx context.Context, q Querier, into []any, query string, args ...any) (found bool, err error) {
+	err = EachRow(ctx, q, func(row Scanner) error {
+		if found {
+			return nil
+		}
+		found = true
+		return row.Scan(into...)
+	}, query, args...)
+	return found && err == nil, err
 }
 
 // each calls scan for each of rows, which are closed when it returns.

@@ -42,21 +42,21 @@ type Swept struct {
 func SweepAlerts(ctx context.Context, t *dispatch.Tx, app int64, limit int) (done Swept, err error) {
 	// $1 id
 	const pending = `SELECT name, alerts_swept_to FROM apps WHERE id = $1 AND alerts_swept_to IS NOT NULL`
-	at, found, err := db.First(ctx, t, func(row db.Scanner) (at [2]string, err error) { return at, row.Scan(&at[0], &at[1]) },
-		pending+t.ForUpdate(), app)
+	var name, from string
+	found, err := db.ReadRow(ctx, t, []any{&name, &from}, pending+t.ForUpdate(), app)
 	if err != nil || !found {
 		return done, err
 	}
 	// $1 app, $2 last name of the portion before, $3 limit
 	const next = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 AND deleted_at IS NULL ORDER BY name LIMIT $3`
 	var ids []int64
-	last := at[1]
-	_, err = db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
+	last := from
+	err = db.EachRow(ctx, t, func(row db.Scanner) error {
 		var id int64
 		err := row.Scan(&id, &last)
 		ids = append(ids, id)
-		return struct{}{}, err
-	}, next, app, at[1], limit)
+		return err
+	}, next, app, from, limit)
 	if err != nil {
 		return done, err
 	}
@@ -72,7 +72,7 @@ func SweepAlerts(ctx context.Context, t *dispatch.Tx, app int64, limit int) (don
 	if _, err := t.ExecContext(ctx, `UPDATE apps SET alerts_swept_to = $2 WHERE id = $1`, app, cursor); err != nil {
 		return done, err
 	}
-	t.Notify(dispatcher.Notification{App: at[0]})
+	t.Notify(dispatcher.Notification{App: name})
 	return done, nil
 }
 

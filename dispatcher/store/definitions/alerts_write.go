@@ -164,14 +164,7 @@ func (j *Judgement) triggerNames(ctx context.Context) (map[string]string, error)
 	}
 	// From $1 on: ids
 	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.id, t.name FROM b JOIN triggers AS t ON t.id = b.id`
-	byID := map[int64]string{}
-	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
-		var id int64
-		var name string
-		err := row.Scan(&id, &name)
-		byID[id] = name
-		return struct{}{}, err
-	}, read, j.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
+	byID, err := db.ReadMap[int64, string](ctx, j, read, j.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
 	names := make(map[string]string, len(runs))
 	for run, id := range runs {
 		names[run] = byID[id]

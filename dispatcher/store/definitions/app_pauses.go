@@ -290,12 +290,12 @@ func holdJobs(ctx context.Context, t *dispatch.Tx, ids []int64, held []bool) err
 	triggers := t.Rows(0, 1, "", columns...) + ` SELECT t.id, b.held FROM b JOIN triggers AS t ON t.job_id = b.id ORDER BY t.id`
 	var clocks []int64
 	var off []int32
-	if _, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
+	if err := db.EachRow(ctx, t, func(row db.Scanner) error {
 		var id int64
 		var held bool
 		err := row.Scan(&id, &held)
 		clocks, off = append(clocks, id), append(off, dispatch.Number(held)*dispatch.OffPauses)
-		return struct{}{}, err
+		return err
 	}, triggers, t.Batch(ids, held)...); err != nil || len(clocks) == 0 {
 		return err
 	}

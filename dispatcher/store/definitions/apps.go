@@ -68,9 +68,8 @@ func writtenDefaults(app access.App) (*string, error) {
 func (s *Store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDefaults, error) {
 	// $1 id
 	const read = `SELECT defaults FROM apps WHERE id = $1 AND deleted_at IS NULL`
-	stored, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (text *string, err error) { return text, row.Scan(&text) },
-		read, run.AppID(app))
-	if err != nil {
+	var stored *string
+	if _, err := db.ReadRow(ctx, s.db.Read, []any{&stored}, read, run.AppID(app)); err != nil {
 		return nil, err
 	}
 	return readDefaults(app, stored)
@@ -178,10 +177,10 @@ func (s *Store) loadApp(ctx context.Context, from Source, name string) (b access
 	var importing bool
 	var stored string
 	// $1 id. A deleted app keeps its bounds.
-	_, found, err := db.First(ctx, from, func(row db.Scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&b.Revision, &b.Enabled, &importing, &stored)
-	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, importing_until IS NOT NULL, bounds
-		FROM apps WHERE id = $1`+from.Lock, run.AppID(name))
+	// $1 id
+	const read = `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled,
+		importing_until IS NOT NULL, bounds FROM apps WHERE id = $1`
+	found, err := db.ReadRow(ctx, from, []any{&b.Revision, &b.Enabled, &importing, &stored}, read+from.Lock, run.AppID(name))
 	if err == nil && importing {
 		err = importGoesOn(name)
 	}

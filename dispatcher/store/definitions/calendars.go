@@ -110,13 +110,13 @@ func appCalendars(ctx context.Context, q db.Querier, app string) (revision int64
 		WHERE a.id = $1 AND a.deleted_at IS NULL ORDER BY c.name`
 	found := false
 	scan := scanCalendar(app)
-	_, err = db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
+	err = db.EachRow(ctx, q, func(row db.Scanner) error {
 		var there bool
 		calendar, err := scan(db.WiderRow{Scanner: row, Before: []any{&revision, &there}})
 		if found = true; there {
 			all = append(all, calendar)
 		}
-		return struct{}{}, err
+		return err
 	}, list, run.AppID(app))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", app)
@@ -383,11 +383,10 @@ func triggersOfCalendar(ctx context.Context, q db.Querier, app, name string) (us
 	// $1 app, $2 calendar
 	const byTriggers = `SELECT j.name, t.name, COUNT(*) OVER () FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
 		WHERE t.app_id = $1 AND t.calendar = $2 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY j.name, t.name LIMIT 1`
-	users, _, err = db.First(ctx, q, func(row db.Scanner) (u dispatcher.Users, err error) {
-		var job, trigger string
-		err = row.Scan(&job, &trigger, &u.Count)
-		u.First = "job " + input.Echo(job) + " trigger " + input.Echo(trigger)
-		return u, err
-	}, byTriggers, run.AppID(app), name)
+	var job, trigger string
+	found, err := db.ReadRow(ctx, q, []any{&job, &trigger, &users.Count}, byTriggers, run.AppID(app), name)
+	if found {
+		users.First = "job " + input.Echo(job) + " trigger " + input.Echo(trigger)
+	}
 	return users, err
 }

@@ -131,8 +131,7 @@ func countEndpoints(ctx context.Context, q db.Querier, group int64, id string, n
 	// $1 group, $2 id, $3 now
 	const count = `SELECT COUNT(*), COUNT(CASE WHEN id = $2 THEN 1 END) > 0 FROM endpoints
 		WHERE group_id = $1 AND (expires_at IS NULL OR expires_at > $3)`
-	_, _, err = db.First(ctx, q, func(row db.Scanner) (struct{}, error) { return struct{}{}, row.Scan(&others, &there) },
-		count, group, id, now.UnixMilli())
+	_, err = db.ReadRow(ctx, q, []any{&others, &there}, count, group, id, now.UnixMilli())
 	if there {
 		others--
 	}

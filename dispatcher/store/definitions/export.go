@@ -74,9 +74,7 @@ func (s *Store) exported(ctx context.Context, tx db.Querier, name string) (expor
 	// $1 app
 	const identity = `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.salt
 		FROM apps AS a CROSS JOIN installation AS i WHERE a.id = $1`
-	if _, _, err = db.First(ctx, tx, func(row db.Scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&export.Installation, &export.Salt)
-	}, identity, run.AppID(name)); err != nil {
+	if _, err = db.ReadRow(ctx, tx, []any{&export.Installation, &export.Salt}, identity, run.AppID(name)); err != nil {
 		return export, err
 	}
 	if _, export.Calendars, err = appCalendars(ctx, tx, name); err != nil {

@@ -168,15 +168,7 @@ func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names [
 	// $1 app, from $2 on: names
 	query := s.db.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name, j.id FROM b JOIN jobs AS j ON j.name = b.name
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0`
-	ids := map[string]int64{}
-	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
-		var name string
-		var id int64
-		err := row.Scan(&name, &id)
-		ids[name] = id
-		return struct{}{}, err
-	}, query, append([]any{run.AppID(app)}, s.db.Batch(names)...)...)
-	return ids, err
+	return db.ReadMap[string, int64](ctx, q, query, append([]any{run.AppID(app)}, s.db.Batch(names)...)...)
 }
 
 // writeFollowers replaces the rows of followers for a job, whose row is written. What is asked for by alerts stays.

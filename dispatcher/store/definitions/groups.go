@@ -228,14 +228,11 @@ func unusedGroup(ctx context.Context, t *dispatch.Tx, app, name string) error {
 	// $1 app, $2 group
 	const users = `SELECT name, COUNT(*) OVER () FROM jobs
 		WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
-	found, _, err := db.First(ctx, t, func(row db.Scanner) (u dispatcher.Users, err error) {
-		err = row.Scan(&u.First, &u.Count)
-		u.First = "job " + input.Echo(u.First)
-		return u, err
-	}, users, run.AppID(app), name)
-	if err != nil {
+	var found dispatcher.Users
+	if _, err := db.ReadRow(ctx, t, []any{&found.First, &found.Count}, users, run.AppID(app), name); err != nil {
 		return err
 	}
+	found.First = "job " + input.Echo(found.First)
 	return found.Check("group", name)
 }
 

@@ -133,11 +133,11 @@ func (s *Store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]d
 	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, c.state
 		FROM b JOIN triggers AS t ON t.id = b.id JOIN trigger_clock AS c ON c.id = t.id`
 	for some := range slices.Chunk(ids, movesAtOnce) {
-		_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+		err := db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
 			var t dispatch.TriggerRow
 			err := row.Scan(&t.ID, &t.Name, &t.Enabled, &t.Paused, &t.State)
 			states[t.ID] = t
-			return struct{}{}, err
+			return err
 		}, query, s.db.Batch(some)...)
 		if err != nil {
 			return nil, err

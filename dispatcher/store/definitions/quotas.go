@@ -41,11 +41,7 @@ func countJobs(ctx context.Context, t *dispatch.Tx, app string, jobs, triggers i
 func usedBy(ctx context.Context, q db.Querier, app string) (used target.Usage, err error) {
 	// $1 app
 	const counted = `SELECT jobs, triggers FROM app_usage WHERE app_id = $1`
-	used, _, err = db.First(ctx, q, func(row db.Scanner) (u target.Usage, err error) {
-		err = row.Scan(&u.Jobs, &u.Triggers)
-		return u, err
-	}, counted, run.AppID(app))
-	if err != nil {
+	if _, err = db.ReadRow(ctx, q, []any{&used.Jobs, &used.Triggers}, counted, run.AppID(app)); err != nil {
 		err = fmt.Errorf("read how many jobs app %s has: %w", app, err)
 	}
 	return used, err
@@ -82,9 +78,8 @@ func CountManual(ctx context.Context, t *dispatch.Tx, name string, payload []byt
 			manual_runs = CASE WHEN app_usage.minute = excluded.minute THEN app_usage.manual_runs + 1 ELSE 1 END
 		RETURNING manual_runs, waiting_runs, counted_at`
 	var manual, waiting, counted int64
-	if _, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&manual, &waiting, &counted)
-	}, count, run.AppID(name), now-now%time.Minute.Milliseconds()); err != nil {
+	_, err = db.ReadRow(ctx, t, []any{&manual, &waiting, &counted}, count, run.AppID(name), now-now%time.Minute.Milliseconds())
+	if err != nil {
 		return fmt.Errorf("count manual runs of app %s: %w", name, err)
 	}
 	if manual > int64(quotas.ManualRunsPerMinute) {
@@ -111,9 +106,7 @@ func WaitingRunsOf(ctx context.Context, t *dispatch.Tx, app string, most int) (w
 	var counted int64
 	// $1 app
 	const known = `SELECT waiting_runs, counted_at FROM app_usage WHERE app_id = $1`
-	_, found, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&waiting, &counted)
-	}, known, run.AppID(app))
+	found, err := db.ReadRow(ctx, t, []any{&waiting, &counted}, known, run.AppID(app))
 	if err != nil {
 		return 0, fmt.Errorf("read how many runs of app %s wait: %w", app, err)
 	}

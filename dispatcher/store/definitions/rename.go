@@ -76,9 +76,9 @@ func (s *Store) loadRename(ctx context.Context, from Source, app, name string, r
 	// $1 app, $2 name. What was deleted is kept as long as any app keeps its history, by whole days.
 	const taken = `SELECT j.deleted_at, j.deleted_at + (SELECT max(a.retention) FROM apps AS a) + 86400000
 		FROM jobs AS j WHERE j.app_id = $1 AND j.name = $2`
-	holder, found, err := db.First(ctx, from, func(row db.Scanner) (h dispatcher.NameHolder, err error) {
-		return h, row.Scan(db.OptionalColumn(&h.DeletedAt), db.OptionalColumn(&h.KeptUntil))
-	}, taken, run.AppID(app), rename.Name)
+	var holder dispatcher.NameHolder
+	found, err := db.ReadRow(ctx, from, []any{db.OptionalColumn(&holder.DeletedAt), db.OptionalColumn(&holder.KeptUntil)}, taken,
+		run.AppID(app), rename.Name)
 	if err != nil {
 		return b, err
 	}
@@ -88,26 +88,13 @@ func (s *Store) loadRename(ctx context.Context, from Source, app, name string, r
 	// $1 job
 	const leaders = `SELECT DISTINCT j.id, j.followers FROM followers AS f JOIN jobs AS j ON j.id = f.job_id
 		WHERE f.follower_id = $1 AND f.kind = 4 ORDER BY j.id`
-	if b.leaders, err = textsByID(ctx, from, leaders, b.Old.Key()); err != nil {
+	if b.leaders, err = db.ReadMap[int64, string](ctx, from, leaders, b.Old.Key()); err != nil {
 		return b, err
 	}
 	// $1 app
 	const alerts = `SELECT id, definition FROM alerts WHERE app_id = $1 AND deleted_at IS NULL ORDER BY id`
-	b.alerts, err = textsByID(ctx, from, alerts, run.AppID(app))
+	b.alerts, err = db.ReadMap[int64, string](ctx, from, alerts, run.AppID(app))
 	return b, err
-}
-
-// textsByID returns texts by their ids, as a query returns both.
-func textsByID(ctx context.Context, q db.Querier, query string, args ...any) (map[int64]string, error) {
-	texts := map[int64]string{}
-	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
-		var id int64
-		var text string
-		err := row.Scan(&id, &text)
-		texts[id] = text
-		return struct{}{}, err
-	}, query, args...)
-	return texts, err
 }
 
 // decide returns what becomes of the job at now, and of the jobs and alerts that name it. The jobs keep their revisions: nothing that
@@ -267,9 +254,7 @@ func origin(name string, n int) string {
 func priorJob(ctx context.Context, q db.Querier, app, name string) (prior dispatcher.Prior, err error) {
 	// $1 app, $2 name
 	const deleted = `SELECT revision, origin FROM jobs WHERE app_id = $1 AND name = $2`
-	_, found, err := db.First(ctx, q, func(row db.Scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&prior.Revision, &prior.Origin)
-	}, deleted, run.AppID(app), name)
+	found, err := db.ReadRow(ctx, q, []any{&prior.Revision, &prior.Origin}, deleted, run.AppID(app), name)
 	if err != nil || found {
 		return prior, err
 	}

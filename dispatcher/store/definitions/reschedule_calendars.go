@@ -109,15 +109,14 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, plan movePlan, ids 
 	query := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + dispatch.TriggerColumns + `, j.name, j.origin, j.enabled` +
 		dispatch.TheseTriggers + `
 		JOIN jobs AS j ON j.id = t.job_id`
-	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
+	return db.EachRow(ctx, q, func(row db.Scanner) error {
 		job := dispatcher.Job{App: plan.next.app}
 		t, err := dispatch.ScanTrigger(db.WiderRow{Scanner: row, After: []any{&job.Name, &job.Origin, &job.Enabled}})
 		if err == nil {
 			plan.moves[t.ID] = moveFor(t, job, plan.next, now)
 		}
-		return struct{}{}, err
+		return err
 	}, query, s.db.Batch(ids)...)
-	return err
 }
 
 // moveFor returns what becomes of a trigger of job at now. One that does not fire stays as it is.
@@ -138,12 +137,12 @@ func lockClocks(ctx context.Context, t *dispatch.Tx, ids []int64) (map[int64]clo
 		coalesce(c.next_fire_time, -1), c.state` + dispatch.TheseTriggers + ` WHERE t.deleted_at IS NULL ORDER BY c.id` +
 		db.LockOf(t.ForUpdate(), "c")
 	keys := make(map[int64]clockKey, len(ids))
-	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
+	err := db.EachRow(ctx, t, func(row db.Scanner) error {
 		var id int64
 		var key clockKey
 		err := row.Scan(&id, &key.revision, &key.calendars, &key.prev, &key.next, &key.state)
 		keys[id] = key
-		return struct{}{}, err
+		return err
 	}, query, t.Batch(ids)...)
 	return keys, err
 }
@@ -166,9 +165,8 @@ func (s *Store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)
 func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	archive, found, err := db.First(ctx, s.db.Read, func(row db.Scanner) (archive []byte, err error) {
-		return archive, row.Scan(&archive)
-	}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
+	var archive []byte
+	found, err := db.ReadRow(ctx, s.db.Read, []any{&archive}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
 	if err == nil && !found {
 		err = dispatcher.NotFound("time zone data", sum)
 	}

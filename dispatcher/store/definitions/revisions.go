@@ -127,9 +127,8 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	var kept, from int64
 	var bounds string
 	// $1 id
-	_, found, err := db.First(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&kept, &from, &bounds, &record.DisabledNow)
-	}, `SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, run.AppID(app))
+	found, err := db.ReadRow(ctx, s.db.Read, []any{&kept, &from, &bounds, &record.DisabledNow},
+		`SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, run.AppID(app))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", app)
 	}
@@ -150,13 +149,9 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	// $1 app, $2 its subject, $3 at
 	const switched = `SELECT at, action FROM audit_log WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at <= $3
 		ORDER BY at DESC LIMIT 1`
-	record.Enabled = true
-	_, _, err = db.First(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
-		var action string
-		err := row.Scan(db.OptionalColumn(&record.Changed), &action)
-		record.Enabled = action == "enable"
-		return struct{}{}, err
-	}, switched, app, "app "+app, at.UnixMilli())
+	action := "enable" // of an app that nobody has switched
+	_, err = db.ReadRow(ctx, s.db.Read, []any{db.OptionalColumn(&record.Changed), &action}, switched, app, "app "+app, at.UnixMilli())
+	record.Enabled = action == "enable"
 	return record, err
 }
 
@@ -182,7 +177,7 @@ func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time
 		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
 		ORDER BY t.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
 	var records []dispatcher.TriggerHistory
-	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+	err := db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
 		var next *int64
 		var name, trigger, job, app, quarantined string
 		var r revisionRow
@@ -194,7 +189,7 @@ func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time
 		}
 		last := &records[len(records)-1]
 		last.Revisions = append(last.Revisions, r.TriggerRevision)
-		return struct{}{}, err
+		return err
 	}, list, job, since.UnixMilli()-settledLate)
 	return records, err
 }

@@ -69,22 +69,17 @@ func loadShared(ctx context.Context, from Source, job dispatcher.Job) (app acces
 func followApp(ctx context.Context, t *dispatch.Tx, app int64, limit int) (followed int, err error) {
 	// $1 id
 	const pending = `SELECT enabled, switched_to FROM apps WHERE id = $1 AND switched_to IS NOT NULL`
-	type cursor struct {
-		enabled bool
-		at      int64
-	}
-	from, found, err := db.First(ctx, t, func(row db.Scanner) (c cursor, err error) {
-		err = row.Scan(&c.enabled, &c.at)
-		return c, err
-	}, pending+t.ForUpdate(), app)
+	var enabled bool
+	var from int64
+	found, err := db.ReadRow(ctx, t, []any{&enabled, &from}, pending+t.ForUpdate(), app)
 	if err != nil || !found {
 		return 0, err
 	}
 	// $1 app, $2 id of the last trigger of the portion before, $3 limit
 	const next = `SELECT id FROM triggers WHERE app_id = $1 AND id > $2 ORDER BY id LIMIT $3`
-	ids, err := db.Collect(ctx, t, db.ScanInt, next, app, from.at, limit)
+	ids, err := db.Collect(ctx, t, db.ScanInt, next, app, from, limit)
 	if err == nil {
-		err = dispatch.SwitchClocks(ctx, t, ids, dispatch.OffApp, !from.enabled)
+		err = dispatch.SwitchClocks(ctx, t, ids, dispatch.OffApp, !enabled)
 	}
 	if err != nil {
 		return 0, err

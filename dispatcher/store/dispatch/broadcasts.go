@@ -299,7 +299,7 @@ func CancelShards(ctx context.Context, t *Tx, parents []run.Key, now int64, why 
 	}
 	var all []Ending
 	var inFlight []*Contender
-	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
+	err := db.EachRow(ctx, t, func(row db.Scanner) error {
 		c := &Contender{}
 		err := row.Scan(&c.Held.JobID, db.InstantColumn(&c.Held.ScheduledAt), &c.Held.TriggerID, db.KindColumn(&c.Held.Key), &c.Node,
 			&c.Held.Token, &c.Held.Attempt)
@@ -308,7 +308,7 @@ func CancelShards(ctx context.Context, t *Tx, parents []run.Key, now int64, why 
 			inFlight = append(inFlight, c)
 			t.Notify(dispatcher.Notification{Run: c.Held.String(), Token: c.Held.Token, Attempt: c.Held.Attempt})
 		}
-		return struct{}{}, err
+		return err
 	}, t.Hot.Broadcast.Shards, parentArgs(t, parents)...)
 	if err != nil || len(all) == 0 {
 		return err

@@ -167,36 +167,31 @@ func FollowLabels(ctx context.Context, t *Tx, labels string, limit int) (followe
 	}
 	// $1 labels
 	const pending = `SELECT served, switched_to FROM label_sets WHERE node_labels = $1 AND switched_to IS NOT NULL`
-	type cursor struct {
-		served bool
-		at     int64
-	}
-	from, found, err := db.First(ctx, t, func(row db.Scanner) (c cursor, err error) {
-		err = row.Scan(&c.served, &c.at)
-		return c, err
-	}, pending+t.ForUpdate(), labels)
+	var served bool
+	var from int64
+	found, err := db.ReadRow(ctx, t, []any{&served, &from}, pending+t.ForUpdate(), labels)
 	if err != nil || !found {
 		return 0, err
 	}
-	if from.at == 0 {
+	if from == 0 {
 		nodes, err := liveLabels(ctx, t)
 		if err != nil {
 			return 0, err
 		}
-		from.served = has(nodes, labels)
+		served = has(nodes, labels)
 	}
 	// $1 labels, $2 id of the last trigger of the portion before, $3 limit
 	const next = `SELECT id FROM triggers WHERE node_labels = $1 AND node_labels <> '' AND id > $2 ORDER BY id LIMIT $3`
-	ids, err := db.Collect(ctx, t, db.ScanInt, next, labels, from.at, limit)
+	ids, err := db.Collect(ctx, t, db.ScanInt, next, labels, from, limit)
 	if err == nil {
-		err = SwitchClocks(ctx, t, ids, OffLabels, !from.served)
+		err = SwitchClocks(ctx, t, ids, OffLabels, !served)
 	}
 	if err != nil {
 		return 0, err
 	}
 	// $1 labels, $2 served, $3 cursor
 	const move = `UPDATE label_sets SET served = $2, switched_to = $3 WHERE node_labels = $1`
-	_, err = t.ExecContext(ctx, move, labels, from.served, FollowedTo(ids, limit))
+	_, err = t.ExecContext(ctx, move, labels, served, FollowedTo(ids, limit))
 	return len(ids), err
 }
 

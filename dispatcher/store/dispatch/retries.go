@@ -175,13 +175,10 @@ func (s *Store) NextRetry(ctx context.Context, from, after time.Time) (dispatche
 	const earliest = `SELECT ` + retry + `>= $1 ORDER BY next_attempt_at LIMIT 1),
 		` + retry + `> $2 ORDER BY next_attempt_at LIMIT 1),
 		EXISTS (SELECT 1 FROM host_waits)`
-	times, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (dispatcher.RetryTimes, error) {
-		var least, next *int64
-		var waits bool
-		err := row.Scan(&least, &next, &waits)
-		return dispatcher.RetryTimes{Least: db.Zeroable(db.Optional(least)), Next: db.Zeroable(db.Optional(next)), Waits: waits}, err
-	}, earliest, db.OrZero(from), after.UnixMilli())
-	return times, err
+	var least, next *int64
+	var waits bool
+	_, err := db.ReadRow(ctx, s.db.Read, []any{&least, &next, &waits}, earliest, db.OrZero(from), after.UnixMilli())
+	return dispatcher.RetryTimes{Least: db.Zeroable(db.Optional(least)), Next: db.Zeroable(db.Optional(next)), Waits: waits}, err
 }
 
 // noteWaits keeps, for the runs c that wait for their host, what they wait for. What several nodes know of a host's pauses

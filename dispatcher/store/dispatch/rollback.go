@@ -57,12 +57,10 @@ type Rollback struct {
 }
 
 // Unsettled reads the rollback that is not settled yet.
-func Unsettled(ctx context.Context, q db.Querier) (Rollback, bool, error) {
+func Unsettled(ctx context.Context, q db.Querier) (r Rollback, found bool, err error) {
 	const read = `SELECT rolled_back_at, rollback_reason, rollback_choice, rollback_skip_to FROM installation WHERE rolled_back_at IS NOT NULL`
-	return db.First(ctx, q, func(row db.Scanner) (r Rollback, err error) {
-		err = row.Scan(db.InstantColumn(&r.At), &r.Reason, &r.Choice, db.InstantColumn(&r.SkipTo))
-		return r, err
-	}, read)
+	found, err = db.ReadRow(ctx, q, []any{db.InstantColumn(&r.At), &r.Reason, &r.Choice, db.InstantColumn(&r.SkipTo)}, read)
+	return r, found, err
 }
 
 // LockRollback is unsettled, and keeps others from declaring or settling a rollback until the

@@ -302,26 +302,22 @@ func notKept(shown *dispatcher.SetAside, now time.Time, why error) {
 func setAside(ctx context.Context, t *Tx, row AsideRow, shown *dispatcher.SetAside) (fresh bool, err error) {
 	// $1 work, $2 item
 	const known = `SELECT tries, try_at FROM set_aside WHERE work = $1 AND item = $2`
-	type entry struct{ tries, tryAt int64 }
-	before, found, err := db.First(ctx, t, func(r db.Scanner) (e entry, err error) {
-		err = r.Scan(&e.tries, &e.tryAt)
-		return e, err
-	}, known+t.ForUpdate(), row.Work, row.Item)
+	var tries int
+	var tryAt int64
+	found, err := db.ReadRow(ctx, t, []any{&tries, &tryAt}, known+t.ForUpdate(), row.Work, row.Item)
 	if err != nil {
 		return false, err
 	}
-	if found && before.tryAt > t.At.UnixMilli() && row.key.Kind == "" {
-		shown.Tries, shown.TryAt = int(before.tries), db.Instant(before.tryAt)
+	if found && tryAt > t.At.UnixMilli() && row.key.Kind == "" {
+		shown.Tries, shown.TryAt = tries, db.Instant(tryAt)
 		return false, nil
 	}
-	shown.Tries = int(before.tries) + 1
+	shown.Tries = tries + 1
 	shown.TryAt = t.At.Add(AsidePauses.After(shown.Tries))
 	// $1 job, $2 app
 	const names = `SELECT a.name, COALESCE(j.name, ''), a.id FROM apps AS a LEFT JOIN jobs AS j ON j.app_id = a.id AND j.id = $1
 		WHERE a.id = $2 OR j.id = $1`
-	_, _, err = db.First(ctx, t, func(r db.Scanner) (struct{}, error) { return struct{}{}, r.Scan(&shown.App, &shown.Job, &row.App) },
-		names, row.Job, row.App)
-	if err != nil {
+	if _, err = db.ReadRow(ctx, t, []any{&shown.App, &shown.Job, &row.App}, names, row.Job, row.App); err != nil {
 		return false, err
 	}
 	// $1 work, $2 item, $3 app, $4 job, $5 to $7 key of the run, $8 and $9 where and what it was, $10 tries, $11 since, $12 when it is
@@ -356,9 +352,7 @@ func (s *Store) QuarantineAlone(ctx context.Context, work dispatcher.Work, trigg
 		// $1 trigger
 		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id
 			WHERE t.id = $1`
-		_, _, err = db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
-			return struct{}{}, row.Scan(&shown.App, &shown.Job, &shown.Item)
-		}, names, triggerID)
+		_, err = db.ReadRow(ctx, t, []any{&shown.App, &shown.Job, &shown.Item}, names, triggerID)
 		return err
 	})
 	switch {
@@ -395,9 +389,7 @@ func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason str
 		// $1 trigger
 		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
 			JOIN apps AS a ON a.id = t.app_id WHERE t.id = $1`
-		_, _, err = db.First(ctx, t, func(row db.Scanner) (struct{}, error) { return struct{}{}, row.Scan(&app, &job, &trigger) }, names,
-			run.TriggerID)
-		if err != nil {
+		if _, err = db.ReadRow(ctx, t, []any{&app, &job, &trigger}, names, run.TriggerID); err != nil {
 			return err
 		}
 		return t.AuditChange(ctx, AuditEntry{Action: "disable", App: app, Subject: "job " + job + " trigger " + trigger, Revision: revision,

@@ -93,16 +93,15 @@ type asideLive struct {
 }
 
 // lockAside locks a live run.
-func lockAside(ctx context.Context, t *Tx, key run.Key) (asideLive, bool, error) {
+func lockAside(ctx context.Context, t *Tx, key run.Key) (run asideLive, there bool, err error) {
 	// $1 to $3 key
 	const read = `SELECT r.job_id, r.node, r.token, r.state, NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = r.node AND o.state <> 'dead')
 			OR r.state IN ('retrying', 'waiting_callback', 'waiting_shards'),
 			EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = r.job_id AND j.deleted_at IS NOT NULL)
 		FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
-	return db.First(ctx, t, func(row db.Scanner) (run asideLive, err error) {
-		err = row.Scan(&run.job, &run.node, &run.token, &run.state, &run.dead, &run.gone)
-		return run, err
-	}, read+db.LockOf(t.ForUpdate(), "r"), KeyArgs(key)[:3]...)
+	there, err = db.ReadRow(ctx, t, []any{&run.job, &run.node, &run.token, &run.state, &run.dead, &run.gone},
+		read+db.LockOf(t.ForUpdate(), "r"), KeyArgs(key)[:3]...)
+	return run, there, err
 }
 
 // asideEntry is a row of set_aside.

@@ -290,12 +290,12 @@ type lockedJob struct {
 // locked.
 func lockJobs(ctx context.Context, t *Tx, ids []int64) (map[int64]lockedJob, error) {
 	jobs := make(map[int64]lockedJob, len(ids))
-	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
+	err := db.EachRow(ctx, t, func(row db.Scanner) error {
 		var id int64
 		var j lockedJob
 		err := row.Scan(&id, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit, &j.atEndpoint)
 		jobs[id] = j
-		return struct{}{}, err
+		return err
 	}, t.Hot.Slots.LockJobs, t.Batch(ids)...)
 	return jobs, err
 }

@@ -312,14 +312,13 @@ func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question
 
 // runs adds live runs.
 func (r *reading) runs(ctx context.Context, query string, add func(*Contender) *Contender, args ...any) error {
-	_, err := db.Collect(ctx, r.t, func(row db.Scanner) (struct{}, error) {
+	return db.EachRow(ctx, r.t, func(row db.Scanner) error {
 		c := &Contender{Contender: dispatcher.Contender{Live: true}}
 		err := row.Scan(&c.Held.JobID, db.InstantColumn(&c.ScheduledAt), &c.TriggerID, db.KindColumn(&c.Key), &c.Node,
 			&c.Held.Token, &c.Held.Attempt)
 		add(c)
-		return struct{}{}, err
+		return err
 	}, query, args...)
-	return err
 }
 
 // asks adds runs that are about to begin, and which their node still holds.
@@ -384,7 +383,7 @@ func (r *reading) waits() {
 // lives and has not said that the attempt is over.
 func (r *reading) slots(ctx context.Context, query string) error {
 	taken := map[int64]int{}
-	_, err := db.Collect(ctx, r.t, func(row db.Scanner) (struct{}, error) {
+	return db.EachRow(ctx, r.t, func(row db.Scanner) error {
 		c := &Contender{}
 		var state dispatcher.NodeState
 		var shards int
@@ -399,14 +398,13 @@ func (r *reading) slots(ctx context.Context, query string) error {
 		default:
 			c.Held.Key = c.Key
 			r.stale = append(r.stale, c)
-			return struct{}{}, err
+			return err
 		}
 		r.add(c)
 		if c.endpoint == "" {
 			taken[c.Held.JobID]++
 			r.most = max(r.most, taken[c.Held.JobID])
 		}
-		return struct{}{}, err
+		return err
 	}, query, r.t.Batch(r.jobs)...)
-	return err
 }

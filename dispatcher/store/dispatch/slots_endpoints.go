@@ -212,7 +212,7 @@ func leftSlots(f db.Flavor) string {
 func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher.SlotKey, limit int) (
 	left dispatcher.LeftSlots, err error,
 ) {
-	_, err = db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+	err = db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
 		var key dispatcher.SlotKey
 		var token run.Token
 		var gone bool
@@ -225,7 +225,7 @@ func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher
 		if place == limit {
 			left.Last, left.More = key, true
 		}
-		return struct{}{}, err
+		return err
 	}, s.Hot.Slots.Left, int64(node), after.JobID, after.ScheduledAt.UnixMilli(), after.TriggerID, int64(after.Code()),
 		after.Endpoint, int64(limit))
 	if err != nil {
@@ -303,16 +303,9 @@ func noteSkipped(ctx context.Context, t *Tx, skips []Ending) error {
 	for i, one := range skips {
 		ids[i] = one.Held.JobID
 	}
-	apps := map[int64]string{}
 	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT DISTINCT j.id, a.name FROM b JOIN jobs AS j ON j.id = b.id
 		JOIN apps AS a ON a.id = j.app_id`
-	_, err := db.Collect(ctx, t, func(row db.Scanner) (struct{}, error) {
-		var id int64
-		var app string
-		err := row.Scan(&id, &app)
-		apps[id] = app
-		return struct{}{}, err
-	}, query, t.Batch(ids)...)
+	apps, err := db.ReadMap[int64, string](ctx, t, query, t.Batch(ids)...)
 	if err != nil {
 		return fmt.Errorf("read the apps of skipped runs: %w", err)
 	}

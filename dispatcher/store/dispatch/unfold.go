@@ -97,14 +97,11 @@ func List(t *Tx, ids []int64) any { return t.Batch(append([]int64{}, ids...))[0]
 // openArgs returns the parameters of unfoldStatements.open: the days of the fires of claims, and the claims.
 func openArgs(ctx context.Context, q db.Querier, f db.Flavor, span string, tokens []int64) ([]any, error) {
 	list := f.Batch(tokens)[0]
-	days, _, err := db.First(ctx, q, func(row db.Scanner) (days [2]*int64, err error) {
-		err = row.Scan(&days[0], &days[1])
-		return days, err
-	}, span, list)
-	if err != nil || days[0] == nil {
+	var first, last *int64
+	if _, err := db.ReadRow(ctx, q, []any{&first, &last}, span, list); err != nil || first == nil {
 		return []any{int64(0), int64(0), list}, err
 	}
-	return []any{db.Day(*days[0]), db.Day(*days[1]) + db.DayMillis, list}, nil
+	return []any{db.Day(*first), db.Day(*last) + db.DayMillis, list}, nil
 }
 
 // unfold is UnfoldClaims in a transaction of its own.

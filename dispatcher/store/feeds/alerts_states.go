@@ -183,9 +183,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		var salt run.Salt
 		// $1 id
 		const read = `SELECT j.revision, a.salt FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1`
-		if _, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
-			return struct{}{}, row.Scan(&revision, &salt)
-		}, read, attached); err != nil {
+		if _, err := db.ReadRow(ctx, t, []any{&revision, &salt}, read, attached); err != nil {
 			return err
 		}
 		n := target.AlertNotification{App: app, Alert: name, Description: alert.Description, Condition: target.AlertFailure,

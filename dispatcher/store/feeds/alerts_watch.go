@@ -209,7 +209,7 @@ func readSuccesses(ctx context.Context, j *definitions.Judgement, facts map[int6
 			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
 				ORDER BY r.scheduled_at DESC LIMIT ` + factsWithin + `) AS r
 			WHERE r.state IS NULL AND r.kind < 16 AND ` + notOfBackfill + ` LIMIT 1) FROM b`
-	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
+	return db.EachRow(ctx, j, func(row db.Scanner) error {
 		var job int64
 		var ended *time.Time
 		err := row.Scan(&job, db.OptionalColumn(&ended))
@@ -217,9 +217,8 @@ func readSuccesses(ctx context.Context, j *definitions.Judgement, facts map[int6
 			one.LastSuccess = *ended
 			facts[job] = one
 		}
-		return struct{}{}, err
+		return err
 	}, read, j.Batch(jobs, since)...)
-	return err
 }
 
 // readRunning finds the oldest attempt of each job, apart from those of backfills, which alerts leave out. Those that are in a
@@ -230,7 +229,7 @@ func readRunning(ctx context.Context, j *definitions.Judgement, facts map[int64]
 			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + notOfBackfill + `
 				AND r.state IN ('claimed', 'running', 'waiting_callback')
 		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.ClaimedFires() + `) AS f ON f.job_id = b.id`
-	_, err := db.Collect(ctx, j, func(row db.Scanner) (struct{}, error) {
+	return db.EachRow(ctx, j, func(row db.Scanner) error {
 		var job int64
 		var key run.Key
 		var since time.Time
@@ -239,9 +238,8 @@ func readRunning(ctx context.Context, j *definitions.Judgement, facts map[int64]
 			one.Oldest, one.OldestSince = key, since
 			facts[job] = one
 		}
-		return struct{}{}, err
+		return err
 	}, read, j.Batch(jobs)...)
-	return err
 }
 
 // readBurns reads how fast the error budgets of jobs burn, by the counts of the latest hours only.

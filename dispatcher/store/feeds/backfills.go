@@ -325,7 +325,7 @@ func existing(ctx context.Context, f db.Flavor, q db.Querier, page []repeat.Back
 			WHERE r.kind IN (1, 3, 5)
 		UNION ALL SELECT r.scheduled_at, r.trigger_id, r.kind, 'live' FROM b JOIN live_runs AS r ON r` + of + ` WHERE r.kind IN (1, 3, 5)
 		UNION ALL SELECT r.scheduled_at, r.trigger_id, 1, 'claimed' FROM b JOIN (` + f.ClaimedFires() + `) AS r ON r` + of
-	_, err := db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
+	err := db.EachRow(ctx, q, func(row db.Scanner) error {
 		var one repeat.BackfillInstant
 		var key run.Key
 		var state string
@@ -334,7 +334,7 @@ func existing(ctx context.Context, f db.Flavor, q db.Querier, page []repeat.Back
 			all[one] = &knownRuns{}
 		}
 		all[one].add(key.Kind, state)
-		return struct{}{}, err
+		return err
 	}, list, append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, f.Batch(at, trigger)...)...)
 	return all, err
 }
@@ -361,14 +361,7 @@ func (s *Store) Backfilled(ctx context.Context, job int64, from, to time.Time) (
 	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 5`
 	const list = `SELECT x.trigger_id, count(*) FROM (SELECT r.trigger_id FROM runs` + of + ` UNION ALL
 		SELECT r.trigger_id FROM live_runs` + of + `) AS x GROUP BY x.trigger_id`
-	counts := map[int64]int{}
-	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
-		var trigger int64
-		var count int
-		err := row.Scan(&trigger, &count)
-		counts[trigger] = count
-		return struct{}{}, err
-	}, list, job, from.UnixMilli(), to.UnixMilli())
+	counts, err := db.ReadMap[int64, int](ctx, s.db.Read, list, job, from.UnixMilli(), to.UnixMilli())
 	if err != nil {
 		return nil, fmt.Errorf("count the backfilled runs of a job: %w", err)
 	}

@@ -263,14 +263,12 @@ func documentOf(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd) (di
 		WHERE m.from_at = $1 AND m.trigger_id = $2`
 	p := &document.Parent
 	p.Missed = &run.MissedRange{From: e.Key.ScheduledAt}
-	_, _, err := db.First(ctx, t, func(row db.Scanner) (struct{}, error) {
-		var catchUp *time.Time
-		err := row.Scan(db.InstantColumn(&p.Missed.To), &p.Missed.Count, &p.Decision, &p.Reason, db.OptionalColumn(&catchUp))
-		if catchUp != nil {
-			p.Run = run.Key{TriggerID: e.Key.TriggerID, ScheduledAt: *catchUp, Kind: run.KindCatchUp}.String()
-		}
-		return struct{}{}, err
-	}, misfires, e.Key.ScheduledAt.UnixMilli(), e.Key.TriggerID)
+	var catchUp *time.Time
+	_, err := db.ReadRow(ctx, t, []any{db.InstantColumn(&p.Missed.To), &p.Missed.Count, &p.Decision, &p.Reason, db.OptionalColumn(&catchUp)},
+		misfires, e.Key.ScheduledAt.UnixMilli(), e.Key.TriggerID)
+	if catchUp != nil {
+		p.Run = run.Key{TriggerID: e.Key.TriggerID, ScheduledAt: *catchUp, Kind: run.KindCatchUp}.String()
+	}
 	return document, err
 }
 

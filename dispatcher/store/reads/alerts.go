@@ -109,8 +109,7 @@ func (s *Store) addDelivery(ctx context.Context, q db.Querier, track definitions
 	const run = `SELECT state, class, error FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
 		UNION ALL SELECT coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, '') FROM runs
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	_, _, err := db.First(ctx, q, func(row db.Scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&state.Notification.State, &state.Notification.Class, &state.Notification.Error)
-	}, run, dispatch.KeyArgs(key)[:3]...)
+	_, err := db.ReadRow(ctx, q, []any{&state.Notification.State, &state.Notification.Class, &state.Notification.Error}, run,
+		dispatch.KeyArgs(key)[:3]...)
 	return err
 }

@@ -168,14 +168,7 @@ func addFollowers(ctx context.Context, q db.Querier, f db.Flavor, r *run.Run, ke
 	states := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT b.trigger_id, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON` +
 		db.OfBatch(f) + db.Within + ` UNION ALL SELECT b.trigger_id, r.state FROM b JOIN live_runs AS r ON` + db.OfBatch(f)
 	args := append([]any{db.Day(at), db.Day(at) + db.DayMillis}, f.Batch(k.At, k.Trigger, k.Kind)...)
-	found := map[int64]run.State{}
-	_, err = db.Collect(ctx, q, func(row db.Scanner) (struct{}, error) {
-		var id int64
-		var state run.State
-		err := row.Scan(&id, &state)
-		found[id] = state
-		return struct{}{}, err
-	}, states, args...)
+	found, err := db.ReadMap[int64, run.State](ctx, q, states, args...)
 	for _, c := range candidates {
 		if c.State = found[c.key.TriggerID]; c.State != "" {
 			r.FollowedBy = append(r.FollowedBy, c.Ref)

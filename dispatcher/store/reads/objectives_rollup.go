@@ -83,11 +83,8 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 		more = false
 		// $1 job. What a PUT changes of it waits for this step.
 		const of = `SELECT o.within, o.checked_to, o.pending_after FROM objectives AS o WHERE o.job_id = $1`
-		type row struct{ within, checked, pendingAfter int64 }
-		o, found, err := db.First(ctx, t, func(r db.Scanner) (o row, err error) {
-			err = r.Scan(&o.within, &o.checked, &o.pendingAfter)
-			return o, err
-		}, of+db.LockOf(t.ForUpdate(), "o"), job)
+		var o struct{ within, checked, pendingAfter int64 }
+		found, err := db.ReadRow(ctx, t, []any{&o.within, &o.checked, &o.pendingAfter}, of+db.LockOf(t.ForUpdate(), "o"), job)
 		if err != nil || !found || o.checked >= target {
 			return err
 		}

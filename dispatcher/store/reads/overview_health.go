@@ -93,14 +93,13 @@ func (s *Store) addSuccesses(ctx context.Context, rows []summaryRow, jobs []disp
 	// From $1 on: jobs. The latest days come first, because each day has an index of its own.
 	successes := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id, coalesce(` +
 		latest(` AND r.scheduled_at >= `+strconv.FormatInt(recent, 10)) + `, ` + latest(``) + `) FROM b`
-	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+	return db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
 		var id int64
 		var ended *time.Time
 		err := row.Scan(&id, db.OptionalColumn(&ended))
 		jobs[at[id]].LastSuccess = ended
-		return struct{}{}, err
+		return err
 	}, successes, s.db.Batch(ids)...)
-	return err
 }
 
 // isCredential is the condition that a run r failed because of a secret; see view.CredentialReasonOf.
@@ -212,12 +211,12 @@ func (l *looker) groupsOf(ctx context.Context, jobs []definitions.JobRow) (map[i
 	read := l.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT g.id, ` + definitions.GroupColumns +
 		` FROM b JOIN endpoint_groups AS g ON g.id = b.id
 		WHERE g.deleted_at IS NULL`
-	_, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (struct{}, error) {
+	err := db.EachRow(ctx, l.db.Read, func(row db.Scanner) error {
 		var id int64
 		group, err := db.EvenUnreadable(definitions.ScanGroup(""),
 			func(*target.EndpointGroup, error) {})(db.WiderRow{Scanner: row, Before: []any{&id}})
 		groups[id] = group
-		return struct{}{}, err
+		return err
 	}, read, l.db.Batch(slices.Compact(ids))...)
 	return groups, err
 }

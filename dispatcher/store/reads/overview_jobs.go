@@ -154,12 +154,11 @@ func (s *Store) summariesOf(ctx context.Context, list *SummaryList, app string) 
 func (s *Store) lookOn(ctx context.Context, list *SummaryList, app string) error {
 	var args definitions.StatementArgs
 	last := `SELECT j.app, j.name` + list.Candidates(app, &args) + ` LIMIT 1 OFFSET ` + args.Add(list.left-1)
-	next, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (string, error) {
-		var app, job string
-		err := row.Scan(&app, &job)
-		return dispatcher.JobCursor(app, job), err
-	}, last, args...)
-	list.next = next
+	var lastApp, lastJob string
+	found, err := db.ReadRow(ctx, s.db.Read, []any{&lastApp, &lastJob}, last, args...)
+	if found {
+		list.next = dispatcher.JobCursor(lastApp, lastJob)
+	}
 	return err
 }
 
@@ -238,16 +237,15 @@ func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 	// From $1 on: jobs
 	fires := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.job_id, count(*), min(CASE WHEN c.off = 0 THEN c.next_fire_time END)
 		FROM b JOIN triggers AS t ON t.job_id = b.id JOIN trigger_clock AS c ON c.id = t.id WHERE t.deleted_at IS NULL GROUP BY t.job_id`
-	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+	return db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
 		var id int64
 		var triggers int
 		var next *time.Time
 		err := row.Scan(&id, &triggers, db.OptionalColumn(&next))
 		job := &jobs[at[id]]
 		job.Triggers, job.NextFireTime = triggers, next
-		return struct{}{}, err
+		return err
 	}, fires, s.db.Batch(ids)...)
-	return err
 }
 
 // A run as one text, which readLatest reads: of those that are over, and of the others.
@@ -293,11 +291,11 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 	// From $1 on: jobs
 	latest := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT b.id, ` + latestEndOf(summarizedEnd, `b.id`, recent) + `, ` +
 		latestOf(summarizedLive, `live_runs`, `b.id`, ``) + ` FROM b`
-	_, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+	err := db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
 		var id int64
 		var ended, live *string
 		if err := row.Scan(&id, &ended, &live); err != nil {
-			return struct{}{}, err
+			return err
 		}
 		job := &jobs[at[id]]
 		for _, text := range []*string{ended, live} {
@@ -306,14 +304,14 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 			}
 			run, err := readLatest(*text)
 			if err != nil {
-				return struct{}{}, err
+				return err
 			}
 			if run.EndedAt != nil {
 				job.Result = run.State
 			}
 			job.consider(run)
 		}
-		return struct{}{}, nil
+		return nil
 	}, latest, s.db.Batch(ids)...)
 	if err != nil {
 		return err
@@ -321,14 +319,13 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 	// From $1 on: jobs. A fire that has ended stays in its claim until the others have; then the history has it, too.
 	claimed := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.scheduled_at, f.trigger_id
 		FROM (` + s.db.ClaimedFires() + `) AS f JOIN b ON b.id = f.job_id`
-	_, err = db.Collect(ctx, s.db.Read, func(row db.Scanner) (struct{}, error) {
+	return db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
 		var id int64
 		key := run.Key{Kind: run.KindSchedule}
 		err := row.Scan(&id, db.InstantColumn(&key.ScheduledAt), &key.TriggerID)
 		jobs[at[id]].consider(dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: run.Claimed})
-		return struct{}{}, err
+		return err
 	}, claimed, s.db.Batch(ids)...)
-	return err
 }
 
 // consider makes a run the latest of its job, if it was scheduled after the one that is known.

@@ -21,16 +21,13 @@ import (
 // is left out, as if the list had been read before.
 func (s *Store) ClaimedNow(ctx context.Context) (string, error) {
 	span := `SELECT min(f.scheduled_at), max(f.scheduled_at) FROM (` + s.db.ClaimedFires() + `) AS f`
-	days, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (days [2]*int64, err error) {
-		err = row.Scan(&days[0], &days[1])
-		return days, err
-	}, span)
-	if err != nil {
+	var first, last *int64
+	if _, err := db.ReadRow(ctx, s.db.Read, []any{&first, &last}, span); err != nil {
 		return "", err
 	}
 	from, to := int64(0), int64(0)
-	if days[0] != nil {
-		from, to = db.Day(*days[0]), db.Day(*days[1])+db.DayMillis
+	if first != nil {
+		from, to = db.Day(*first), db.Day(*last)+db.DayMillis
 	}
 	within := func(name string) string {
 		return fmt.Sprintf(` AND %s.scheduled_at >= %d AND %[1]s.scheduled_at < %[3]d`, name, from, to)

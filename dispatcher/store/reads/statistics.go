@@ -113,17 +113,14 @@ const (
 // noteFailures notes the latest failure of each app. more: the next call goes on.
 func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err error) {
 	since := now.Add(-view.AttentionSpan).UnixMilli()
-	type portion struct{ at, count, to int64 }
 	// $1 name of the cursor, $2 since when, $3 how many
 	const (
 		at  = `coalesce((SELECT l.cursor FROM locks AS l WHERE l.name = $1), 0)`
 		end = `SELECT ` + at + `, count(*), coalesce(max(r.ended_at), 0) FROM (SELECT r.ended_at FROM runs AS r WHERE ` + db.IsDead + `
 			AND r.kind < 16 AND r.ended_at >= $2 AND r.ended_at >= ` + at + ` ORDER BY r.ended_at LIMIT $3) AS r`
 	)
-	p, _, err := db.First(ctx, s.db.Read, func(row db.Scanner) (p portion, err error) {
-		err = row.Scan(&p.at, &p.count, &p.to)
-		return p, err
-	}, end, lockFailures, since, failuresAtOnce)
+	var p struct{ at, count, to int64 }
+	_, err = db.ReadRow(ctx, s.db.Read, []any{&p.at, &p.count, &p.to}, end, lockFailures, since, failuresAtOnce)
 	if err != nil || p.count == 0 {
 		return false, err
 	}
