@@ -213,6 +213,16 @@ func ListColumn(l *[]string) any {
 	}, func(words []string) string { return strings.Join(words, ",") }}
 }
 
+// KeyRefs are where the columns scheduled_at, trigger_id and kind of a run are scanned into, and those after them.
+func KeyRefs(k *run.Key, after ...any) []any {
+	return append([]any{InstantColumn(&k.ScheduledAt), &k.TriggerID, KindColumn(k)}, after...)
+}
+
+// ContenderRefs are where ContenderColumns are scanned into, and the columns after them.
+func ContenderRefs(r *run.HeldRun, node *run.NodeID, after ...any) []any {
+	return append(append([]any{&r.JobID}, KeyRefs(&r.Key, node, &r.Token, &r.Attempt)...), after...)
+}
+
 // KindColumn holds the kind and the shard of a key.
 func KindColumn(k *run.Key) any { return kindScanner{k} }
 

@@ -353,10 +353,7 @@ func removeImportedRuns(ctx context.Context, t *dispatch.Tx, app string) (int, e
 	// $1 app, $2 limit
 	const some = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
 		WHERE j.app_id = $1 LIMIT $2`
-	keys, err := db.Collect(ctx, t, func(row db.Scanner) (key run.Key, err error) {
-		err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
-		return key, err
-	}, some, run.AppID(app), MostImported/rowsOfRun)
+	keys, err := db.Collect(ctx, t, dispatch.ScanRunKey, some, run.AppID(app), MostImported/rowsOfRun)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 app
 	const (
 		runs = `DELETE FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3

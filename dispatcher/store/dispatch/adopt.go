@@ -158,8 +158,7 @@ func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args
 		found = nil
 		_, err := s.db.Execute(ctx, by, args, func(row db.Scanner) error {
 			var one dispatcher.Adoptable
-			err := row.Scan(db.InstantColumn(&one.ScheduledAt), &one.TriggerID, db.KindColumn(&one.Key), &one.JobID, &one.Revision,
-				db.InstantColumn(&one.DueAt), &one.AppID, &one.More)
+			err := row.Scan(db.KeyRefs(&one.Key, &one.JobID, &one.Revision, db.InstantColumn(&one.DueAt), &one.AppID, &one.More)...)
 			found = append(found, one)
 			return err
 		})

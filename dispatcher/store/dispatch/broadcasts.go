@@ -193,7 +193,7 @@ func EndpointsOf(ctx context.Context, q db.Querier, parent run.Key) (endpoints [
 
 // ScanRunKey scans scheduled instant, trigger and kind.
 func ScanRunKey(row db.Scanner) (key run.Key, err error) {
-	err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
+	err = row.Scan(db.KeyRefs(&key)...)
 	return key, err
 }
 
@@ -301,8 +301,7 @@ func CancelShards(ctx context.Context, t *Tx, parents []run.Key, now int64, why 
 	var inFlight []*Contender
 	err := db.EachRow(ctx, t, func(row db.Scanner) error {
 		c := &Contender{}
-		err := row.Scan(&c.Held.JobID, db.InstantColumn(&c.Held.ScheduledAt), &c.Held.TriggerID, db.KindColumn(&c.Held.Key), &c.Node,
-			&c.Held.Token, &c.Held.Attempt)
+		err := row.Scan(db.ContenderRefs(&c.Held, &c.Node)...)
 		all = append(all, Ending{Contender: c, Why: why})
 		if c.Held.Token != 0 {
 			inFlight = append(inFlight, c)

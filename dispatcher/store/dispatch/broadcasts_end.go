@@ -49,7 +49,7 @@ func EndedShards(ctx context.Context, q db.Querier, parent run.Key) ([]EndedShar
 	const list = `SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
 		FROM runs AS r WHERE` + ofParent + ` ORDER BY r.kind`
 	return db.Collect(ctx, q, func(row db.Scanner) (one EndedShard, err error) {
-		err = row.Scan(db.InstantColumn(&one.key.ScheduledAt), &one.key.TriggerID, db.KindColumn(&one.key), &one.State, &one.class, &one.reason)
+		err = row.Scan(db.KeyRefs(&one.key, &one.State, &one.class, &one.reason)...)
 		return one, err
 	}, list, KeyArgs(parent)...)
 }

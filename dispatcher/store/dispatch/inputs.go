@@ -194,7 +194,7 @@ type given struct {
 
 func scanGiven(row db.Scanner) (one given, err error) {
 	var text string
-	if err := row.Scan(db.InstantColumn(&one.key.ScheduledAt), &one.key.TriggerID, db.KindColumn(&one.key), &text); err != nil {
+	if err := row.Scan(db.KeyRefs(&one.key, &text)...); err != nil {
 		return one, err
 	}
 	if one.input, err = run.DecodeInput(text); err != nil {

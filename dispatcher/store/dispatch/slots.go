@@ -479,7 +479,7 @@ func AddFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.R
 
 func scanFirstStart(row db.Scanner) (first firstAttempt, err error) {
 	var key run.Key
-	err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), db.InstantColumn(&first.at))
+	err = row.Scan(db.KeyRefs(&key, db.InstantColumn(&first.at))...)
 	first.run = key.String()
 	return first, err
 }

@@ -314,8 +314,8 @@ func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question
 func (r *reading) runs(ctx context.Context, query string, add func(*Contender) *Contender, args ...any) error {
 	return db.EachRow(ctx, r.t, func(row db.Scanner) error {
 		c := &Contender{Contender: dispatcher.Contender{Live: true}}
-		err := row.Scan(&c.Held.JobID, db.InstantColumn(&c.ScheduledAt), &c.TriggerID, db.KindColumn(&c.Key), &c.Node,
-			&c.Held.Token, &c.Held.Attempt)
+		err := row.Scan(db.ContenderRefs(&c.Held, &c.Node)...)
+		c.Key = c.Held.Key
 		add(c)
 		return err
 	}, query, args...)
@@ -351,7 +351,6 @@ func (r *reading) asks(q question) func(*Contender) *Contender {
 
 // add adds a contender, unless it is there already, and returns what is there.
 func (r *reading) add(c *Contender) *Contender {
-	c.Held.Key = c.Key
 	key := contenderKey{c.Key, c.endpoint}
 	if old := r.byKey[key]; old != nil {
 		return old
@@ -387,8 +386,8 @@ func (r *reading) slots(ctx context.Context, query string) error {
 		c := &Contender{}
 		var state dispatcher.NodeState
 		var shards int
-		err := row.Scan(&c.Held.JobID, db.InstantColumn(&c.ScheduledAt), &c.TriggerID, db.KindColumn(&c.Key), &c.Node, &c.Held.Token,
-			&c.Held.Attempt, &c.Live, &c.slotNode, &c.slotToken, &state, &shards, &c.endpoint)
+		err := row.Scan(db.ContenderRefs(&c.Held, &c.Node, &c.Live, &c.slotNode, &c.slotToken, &state, &shards, &c.endpoint)...)
+		c.Key = c.Held.Key
 		c.Slot = c.slotNode != waitingNode
 		c.Busy = c.slotNode > 0 && state != dispatcher.NodeDead || shards > 0
 		switch {
@@ -396,7 +395,6 @@ func (r *reading) slots(ctx context.Context, query string) error {
 		case c.Busy:
 			c.Held.Token = c.slotToken
 		default:
-			c.Held.Key = c.Key
 			r.stale = append(r.stale, c)
 			return err
 		}

@@ -218,8 +218,7 @@ func cancelWaiting(ctx context.Context, t *dispatch.Tx, id int64) error {
 		ORDER BY r.scheduled_at, r.trigger_id` + db.LockOf(t.ForUpdate(), "r")
 	all, err := db.Collect(ctx, t, func(row db.Scanner) (dispatch.Ending, error) {
 		c := &dispatch.Contender{}
-		err := row.Scan(&c.Held.JobID, db.InstantColumn(&c.Held.ScheduledAt), &c.Held.TriggerID, db.KindColumn(&c.Held.Key), &c.Node,
-			&c.Held.Token, &c.Held.Attempt)
+		err := row.Scan(db.ContenderRefs(&c.Held, &c.Node)...)
 		return dispatch.Ending{Contender: c, Why: "the backfill was cancelled"}, err
 	}, of, id)
 	if err != nil || len(all) == 0 {

@@ -30,19 +30,17 @@ func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found
 	// $1 number, $2 app
 	const find = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.callback FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 		WHERE r.callback_id = $1 AND r.state = 'waiting_callback' AND j.app_id = $2`
-	found, there, err := db.First(ctx, s.db.Read, func(row db.Scanner) (f run.AwaitedAttempt, err error) {
-		var key run.Key
-		var text string
-		if err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &f.Attempt, &text); err != nil {
-			return f, err
-		}
-		note, err := dispatch.ReadCallbackNote(text)
-		f.Run, f.Group = key.String(), note.Group
-		return f, err
-	}, find, id, run.AppID(app))
+	var key run.Key
+	var text string
+	there, err := db.ReadRow(ctx, s.db.Read, db.KeyRefs(&key, &found.Attempt, &text), find, id, run.AppID(app))
 	if err == nil && !there {
 		err = dispatcher.NotFound("callback", fmt.Sprint(id))
 	}
+	if err != nil {
+		return found, err
+	}
+	note, err := dispatch.ReadCallbackNote(text)
+	found.Run, found.Group = key.String(), note.Group
 	return found, err
 }
 
@@ -74,13 +72,8 @@ func findCalledBack(ctx context.Context, t *dispatch.Tx, r run.Run, attempt int,
 		FROM live_runs AS r
 		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 	var note *string
-	c, _, err = db.First(ctx, t, func(row db.Scanner) (c calledBack, err error) {
-		var node run.NodeID
-		err = row.Scan(&c.held.JobID, db.InstantColumn(&c.held.ScheduledAt), &c.held.TriggerID, db.KindColumn(&c.held.Key), &node,
-			&c.held.Token, &c.held.Attempt, &c.state, &c.deadline, &c.claimed, &note)
-		return c, err
-	}, of, key...)
-	if err != nil {
+	into := db.ContenderRefs(&c.held, new(run.NodeID), &c.state, &c.deadline, &c.claimed, &note)
+	if _, err := db.ReadRow(ctx, t, into, of, key...); err != nil {
 		return c, err
 	}
 	if note != nil {

@@ -151,12 +151,8 @@ func cancelRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error 
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 	const of = `SELECT` + db.ContenderColumns + ` FROM live_runs AS r
 		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
-	held, live, err := db.First(ctx, t, func(row db.Scanner) (held run.HeldRun, err error) {
-		var node run.NodeID
-		err = row.Scan(&held.JobID, db.InstantColumn(&held.ScheduledAt), &held.TriggerID, db.KindColumn(&held.Key), &node, &held.Token,
-			&held.Attempt)
-		return held, err
-	}, of, key...)
+	var held run.HeldRun
+	live, err := db.ReadRow(ctx, t, db.ContenderRefs(&held, new(run.NodeID)), of, key...)
 	if err != nil {
 		return err
 	}

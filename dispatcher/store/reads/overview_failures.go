@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
 // examinedFailures is how many of the latest failures of all apps are looked through.
@@ -66,9 +67,7 @@ func (l *looker) readFailures(ctx context.Context) error {
 			CASE WHEN ` + isCredential + ` THEN coalesce(r.error, '') ELSE '' END FROM runs AS r
 		WHERE ` + db.IsDead + ` AND r.kind < 16 AND r.ended_at >= $1 ORDER BY r.ended_at DESC LIMIT ` + strconv.Itoa(examinedFailures+1)
 	failures, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (f failure, err error) {
-		err = row.Scan(db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.job, db.InstantColumn(&f.endedAt),
-			&f.class,
-			&f.httpStatus, &f.error)
+		err = row.Scan(db.KeyRefs(&f.key, &f.job, db.InstantColumn(&f.endedAt), &f.class, &f.httpStatus, &f.error)...)
 		return f, err
 	}, latest, l.since.UnixMilli())
 	if err != nil || len(failures) == 0 {
@@ -129,10 +128,7 @@ func (l *looker) latestFailures() []run.Key {
 // notedFailures returns the keys of the latest failures that the handler noted, one of each app.
 func (l *looker) notedFailures(ctx context.Context) ([]run.Key, error) {
 	args := definitions.StatementArgs{l.since.UnixMilli()}
-	return db.Collect(ctx, l.db.Read, func(row db.Scanner) (key run.Key, err error) {
-		err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
-		return key, err
-	}, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f WHERE f.ended_at >= $1`+
+	return db.Collect(ctx, l.db.Read, dispatch.ScanRunKey, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f WHERE f.ended_at >= $1`+
 		l.ofApps(`f.app_id`, &args)+` ORDER BY f.ended_at DESC LIMIT `+strconv.Itoa(shownMost), args...)
 }
 

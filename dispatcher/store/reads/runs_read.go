@@ -377,8 +377,7 @@ func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (slot dispatcher.Slot, err error) {
 		var key run.Key
 		var node run.NodeID
-		err = row.Scan(db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &slot.Endpoint, &node,
-			db.InstantColumn(&slot.Since), &slot.Ended)
+		err = row.Scan(db.KeyRefs(&key, &slot.Endpoint, &node, db.InstantColumn(&slot.Since), &slot.Ended)...)
 		slot.Run = key.String()
 		if node != 0 {
 			slot.Node = &node
