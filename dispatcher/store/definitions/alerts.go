@@ -279,25 +279,22 @@ func (s *Store) alertWithValues(ctx context.Context, q db.Querier, alert *alert.
 	return &opened, nil
 }
 
-// auditAlert adds a change of an alert to the audit log.
+// auditAlert adds a change of an alert to the audit log. The values of its secrets are replaced by hashes; nil is none.
 func auditAlert(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *alert.Alert) error {
-	return auditSides(ctx, t, c, [2]*alert.Alert{before, after}, auditedAlert)
-}
-
-// auditedAlert returns what the audit log shows of an alert. The values of its secrets are replaced by hashes; nil is none.
-func auditedAlert(ctx context.Context, t *dispatch.Tx, alert *alert.Alert) (any, error) {
-	if alert == nil {
-		return nil, nil
-	}
-	hashes, err := hashed(ctx, t, target.Secrets(alert.Destination))
-	if err != nil {
-		return nil, err
-	}
-	shown := *alert
-	shown.Destination = target.WithSecrets(shown.Destination, hashes)
-	parts, err := dispatch.PartsOf(target.ForWire(shown))
-	dispatch.Without(parts, "revision", "created_at", "updated_at", "firing", "muted", "warnings")
-	return parts, err
+	return auditSides(ctx, t, c, [2]*alert.Alert{before, after}, func(alert *alert.Alert) (any, error) {
+		if alert == nil {
+			return nil, nil
+		}
+		hashes, err := hashed(ctx, t, target.Secrets(alert.Destination))
+		if err != nil {
+			return nil, err
+		}
+		shown := *alert
+		shown.Destination = target.WithSecrets(shown.Destination, hashes)
+		parts, err := dispatch.PartsOf(target.ForWire(shown))
+		dispatch.Without(parts, "revision", "created_at", "updated_at", "firing", "muted", "warnings")
+		return parts, err
+	})
 }
 
 // WriteMute stores an operator's mute of an alert; nil: there is none.

@@ -69,8 +69,14 @@ func Judge(ctx context.Context, t *dispatch.Tx, ids []int64) (*Judgement, error)
 	if err := j.readAlerts(ctx); err != nil {
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
-	if err := j.readTracks(ctx, ids); err != nil {
+	// From $1 on: ids
+	tracks := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + TrackColumns + ` FROM b JOIN alert_states AS s ON s.job_id = b.id`
+	all, err := db.Collect(ctx, j, ScanTrack, tracks, j.Batch(ids)...)
+	if err != nil {
 		return nil, fmt.Errorf("read states of alerts: %w", err)
+	}
+	for _, one := range all {
+		j.Tracks[one.ID] = one.Track
 	}
 	return j, nil
 }
@@ -166,17 +172,6 @@ func ScanTrack(row db.Scanner) (k KeyedTrack, err error) {
 	}
 	k.AlertID, k.JobID, k.Condition, k.Firing = key.AlertID, key.JobID, key.Condition, firing
 	return k, nil
-}
-
-// readTracks reads the states of the jobs.
-func (j *Judgement) readTracks(ctx context.Context, ids []int64) error {
-	// From $1 on: ids
-	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT ` + TrackColumns + ` FROM b JOIN alert_states AS s ON s.job_id = b.id`
-	all, err := db.Collect(ctx, j, ScanTrack, read, j.Batch(ids)...)
-	for _, one := range all {
-		j.Tracks[one.ID] = one.Track
-	}
-	return err
 }
 
 // TrackOf returns the state of a condition of an alert for a job; there may be nothing to be known of it yet.

@@ -44,18 +44,6 @@ func heldPauses(ctx context.Context, q db.Querier, app string) ([]dispatcher.App
 	return pauses, nil
 }
 
-// pausesAround returns the pauses that an app had at an instant, and those that it has now.
-func pausesAround(ctx context.Context, q db.Querier, app string, at time.Time) ([]dispatcher.AppPause, error) {
-	// $1 app, $2 instant, $3 limit
-	const around = `SELECT ` + PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
-		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2 AND p.paused_at <= $2) ORDER BY p.paused_at, p.id LIMIT $3`
-	pauses, err := db.Collect(ctx, q, ScanAppPause, around, run.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
-	if err != nil {
-		return nil, fmt.Errorf("read pauses of app %s at %s: %w", app, input.FormatInstant(at), err)
-	}
-	return pauses, nil
-}
-
 // AppPauses returns the pauses that an app has now.
 func (s *Store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPause, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
@@ -172,15 +160,6 @@ func endPauses(ctx context.Context, t *dispatch.Tx, app string) error {
 		err = errors.Join(err, endPause(ctx, t, pause))
 	}
 	return err
-}
-
-// exportedPauses returns the pauses of an app as another installation takes them.
-func exportedPauses(ctx context.Context, q db.Querier, app string) (all []dispatcher.AppPauseRequest, err error) {
-	pauses, err := heldPauses(ctx, q, app)
-	for _, pause := range pauses {
-		all = append(all, pause.AppPauseRequest)
-	}
-	return all, err
 }
 
 // importPauses adds the pauses of an export before its jobs, which then follow them at once. Those whose time is over are
@@ -320,7 +299,9 @@ func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int
 	ended := 0
 	for _, over := range append(ofApps, ofJobs...) {
 		err := dispatcher.WithoutPanic(func() error { return over.end(ctx) })
-		if s.ofPause(ctx, err) {
+		// Somebody else has changed it; the next round looks again.
+		changed := errors.Is(err, dispatcher.ErrNotFound) || errors.Is(err, dispatcher.ErrPrecondition)
+		if !changed && s.dispatch.OfStored(ctx, err) {
 			if err = s.dispatch.SetAside(ctx, over.row, err, now); err == nil {
 				continue
 			}
@@ -328,7 +309,7 @@ func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int
 		switch {
 		case err == nil:
 			ended++
-		case !errors.Is(err, dispatcher.ErrNotFound) && !errors.Is(err, dispatcher.ErrPrecondition): // it changed; the next round looks again
+		case !changed:
 			errs = append(errs, err)
 		}
 	}
@@ -361,11 +342,6 @@ func (s *Store) overAppPauses(ctx context.Context, limit int, now time.Time) (al
 		}})
 	}
 	return all, nil
-}
-
-// ofPause tells whether an error of the end of a pause is about what is stored, and not that somebody else was faster.
-func (s *Store) ofPause(ctx context.Context, err error) bool {
-	return s.dispatch.OfStored(ctx, err) && !errors.Is(err, dispatcher.ErrNotFound) && !errors.Is(err, dispatcher.ErrPrecondition)
 }
 
 // pausesActor is who ends a pause whose time is over, as the audit log names it.

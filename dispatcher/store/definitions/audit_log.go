@@ -157,9 +157,9 @@ func auditConditions(query access.AuditQuery, args *StatementArgs) (string, erro
 
 // auditSides adds a change to the audit log, with what is shown of what was before and of what is after.
 func auditSides[T any](ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, sides [2]T,
-	shown func(context.Context, *dispatch.Tx, T) (any, error)) (err error) {
-	if c.Before, err = shown(ctx, t, sides[0]); err == nil {
-		c.After, err = shown(ctx, t, sides[1])
+	shown func(T) (any, error)) (err error) {
+	if c.Before, err = shown(sides[0]); err == nil {
+		c.After, err = shown(sides[1])
 	}
 	if err != nil {
 		return fmt.Errorf("audit %s %s: %w", c.Action, c.Subject, err)
@@ -167,24 +167,21 @@ func auditSides[T any](ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntr
 	return t.AuditChange(ctx, c)
 }
 
-// auditedGroup returns what the audit log shows of a group: what was declared. The values of its secrets are replaced by
-// hashes; nil is none.
-func auditedGroup(ctx context.Context, t *dispatch.Tx, group *target.EndpointGroup) (any, error) {
-	if group == nil {
-		return nil, nil
-	}
-	hashes, err := hashed(ctx, t, target.Secrets(*group))
-	if err != nil {
-		return nil, err
-	}
-	parts, err := dispatch.PartsOf(target.ForWire(target.WithSecrets(*group, hashes)))
-	dispatch.Without(parts, "revision", "created_at", "updated_at")
-	return parts, err
-}
-
-// auditGroup adds a change of a group to the audit log.
+// auditGroup adds a change of a group to the audit log: what was declared. The values of its secrets are replaced by hashes; nil is
+// none.
 func auditGroup(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *target.EndpointGroup) error {
-	return auditSides(ctx, t, c, [2]*target.EndpointGroup{before, after}, auditedGroup)
+	return auditSides(ctx, t, c, [2]*target.EndpointGroup{before, after}, func(group *target.EndpointGroup) (any, error) {
+		if group == nil {
+			return nil, nil
+		}
+		hashes, err := hashed(ctx, t, target.Secrets(*group))
+		if err != nil {
+			return nil, err
+		}
+		parts, err := dispatch.PartsOf(target.ForWire(target.WithSecrets(*group, hashes)))
+		dispatch.Without(parts, "revision", "created_at", "updated_at")
+		return parts, err
+	})
 }
 
 // hashed returns secrets with hashes in place of their values.
@@ -204,35 +201,36 @@ func hashed(ctx context.Context, t *dispatch.Tx, secrets map[string]target.Secre
 	return secrets, nil
 }
 
-// auditedJob returns what the audit log shows of a job: what was declared and what is paused. The values of its secrets
-// are replaced by hashes; nil is none.
-func auditedJob(ctx context.Context, t *dispatch.Tx, job *dispatcher.Job) (any, error) {
-	if job == nil {
-		return nil, nil
-	}
-	shown := *job
-	hashes, err := hashed(ctx, t, target.Secrets(*job))
-	if err != nil {
-		return nil, err
-	}
-	parts, err := dispatch.PartsOf(target.ForWire(target.WithSecrets(shown, hashes)))
-	if err != nil {
-		return nil, err
-	}
-	dispatch.Without(parts, "state", "revision", "created_at", "updated_at", "warnings")
-	triggers := map[string]map[string]json.RawMessage{}
-	if err := json.Unmarshal(parts["triggers"], &triggers); err != nil {
-		return nil, err
-	}
-	for _, trigger := range triggers {
-		dispatch.Without(trigger, "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at", "counted_from", "fired")
-	}
-	parts["triggers"], err = json.Marshal(triggers)
-	return parts, err
+// auditJob adds a change of a job to the audit log: what was declared and what is paused. The values of its secrets are replaced by
+// hashes; nil is none.
+func auditJob(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *dispatcher.Job) error {
+	return auditSides(ctx, t, c, [2]*dispatcher.Job{before, after}, func(job *dispatcher.Job) (any, error) {
+		if job == nil {
+			return nil, nil
+		}
+		hashes, err := hashed(ctx, t, target.Secrets(*job))
+		if err != nil {
+			return nil, err
+		}
+		parts, err := dispatch.PartsOf(target.ForWire(target.WithSecrets(*job, hashes)))
+		if err != nil {
+			return nil, err
+		}
+		dispatch.Without(parts, "state", "revision", "created_at", "updated_at", "warnings")
+		triggers := map[string]map[string]json.RawMessage{}
+		if err := json.Unmarshal(parts["triggers"], &triggers); err != nil {
+			return nil, err
+		}
+		for _, trigger := range triggers {
+			dispatch.Without(trigger, "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at", "counted_from", "fired")
+		}
+		parts["triggers"], err = json.Marshal(triggers)
+		return parts, err
+	})
 }
 
 // auditedApp returns what the audit log shows of an app; nil is none.
-func auditedApp(_ context.Context, _ *dispatch.Tx, app *access.App) (any, error) {
+func auditedApp(app *access.App) (any, error) {
 	if app == nil {
 		return nil, nil
 	}
@@ -246,19 +244,9 @@ func auditApp(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before
 	return auditSides(ctx, t, c, [2]*access.App{before, after}, auditedApp)
 }
 
-// auditedCalendar returns what the audit log shows of a calendar; nil if it is none.
-func auditedCalendar(_ context.Context, _ *dispatch.Tx, calendar dispatcher.Calendar) (any, error) {
-	if calendar.Revision == 0 {
-		return nil, nil
-	}
-	parts, err := dispatch.PartsOf(calendar)
-	dispatch.Without(parts, "revision", "created_at", "updated_at")
-	return parts, err
-}
-
 // auditImport adds the import of an app to the audit log: the app, and the names of what came with it.
 func auditImport(ctx context.Context, t *dispatch.Tx, export access.Export, app access.App) error {
-	shown, err := auditedApp(ctx, t, &app)
+	shown, err := auditedApp(&app)
 	if err != nil {
 		return fmt.Errorf("audit import app %s: %w", app.Name, err)
 	}
@@ -279,7 +267,14 @@ func auditImport(ctx context.Context, t *dispatch.Tx, export access.Export, app 
 
 // auditCalendar adds a change of a calendar to the audit log. One without revision is none.
 func auditCalendar(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after dispatcher.Calendar) error {
-	return auditSides(ctx, t, c, [2]dispatcher.Calendar{before, after}, auditedCalendar)
+	return auditSides(ctx, t, c, [2]dispatcher.Calendar{before, after}, func(calendar dispatcher.Calendar) (any, error) {
+		if calendar.Revision == 0 {
+			return nil, nil
+		}
+		parts, err := dispatch.PartsOf(calendar)
+		dispatch.Without(parts, "revision", "created_at", "updated_at")
+		return parts, err
+	})
 }
 
 // withValues returns a copy of a job with the values of its stored secrets, as far as the keys open them; nil if job is.
@@ -310,21 +305,12 @@ func replacedValues[T any](stored, given T, old *T) *T {
 	if old != nil {
 		kept = target.Secrets(*old)
 	}
-	stored = target.WithSecrets(stored, keptValues(target.Secrets(given), kept))
-	return &stored
-}
-
-// keptValues returns given with the values of those secrets that were stored before.
-func keptValues(given, before map[string]target.Secret) map[string]target.Secret {
-	for path, secret := range given {
-		if value, was := before[path]; secret.Stored && was {
-			given[path] = value
+	secrets := target.Secrets(given)
+	for path, secret := range secrets {
+		if value, was := kept[path]; secret.Stored && was {
+			secrets[path] = value
 		}
 	}
-	return given
-}
-
-// auditJob adds a change of a job to the audit log.
-func auditJob(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *dispatcher.Job) error {
-	return auditSides(ctx, t, c, [2]*dispatcher.Job{before, after}, auditedJob)
+	stored = target.WithSecrets(stored, secrets)
+	return &stored
 }

@@ -102,8 +102,9 @@ func (s *Store) SetCarriedState(ctx context.Context, app, name string, state jso
 		if err != nil {
 			return err
 		}
-		if err := allowState(t.By, before); err != nil {
-			return err
+		// A state that was cleared is absent, although its revision goes on.
+		if by := t.By; by.IfAbsent && string(before.State) != "null" || by.IfRevision != 0 && by.IfRevision != before.Revision {
+			return fmt.Errorf("revision is %d: %w", before.Revision, dispatcher.ErrPrecondition)
 		}
 		if state == nil && string(before.State) == "null" {
 			stored = before
@@ -122,14 +123,6 @@ func (s *Store) SetCarriedState(ctx context.Context, app, name string, state jso
 		return t.Audit(ctx, action, app, "job "+name, stored.Revision)
 	})
 	return stored, err
-}
-
-// allowState checks the conditions of a change: a state that was cleared is absent, although its revision goes on.
-func allowState(by input.Change, before run.CarriedState) error {
-	if by.IfAbsent && string(before.State) != "null" || by.IfRevision != 0 && by.IfRevision != before.Revision {
-		return fmt.Errorf("revision is %d: %w", before.Revision, dispatcher.ErrPrecondition)
-	}
-	return nil
 }
 
 // setState sets the state of a job, as who changes it says, or clears it if it is nil.

@@ -229,8 +229,12 @@ func declareEndpoints(ctx context.Context, t *dispatch.Tx, group target.Endpoint
 		return input.Problems{{Path: "/endpoints", Code: input.CodeTooMany, Message: fmt.Sprintf(
 			"group would have %d endpoints with the %d that are registered; the maximum is %d", n+registered, registered, target.MaxEndpoints)}}
 	}
-	if err := removeEndpoints(ctx, t, key, gone); err != nil {
-		return err
+	if len(gone) > 0 {
+		// $1 group, from $2 on: the ids
+		remove := t.Rows(0, 2, "", db.Col("id", db.Text)) + ` DELETE FROM endpoints WHERE group_id = $1 AND id IN (SELECT id FROM b)`
+		if _, err := t.ExecContext(ctx, remove, append([]any{key}, t.Batch(gone)...)...); err != nil {
+			return err
+		}
 	}
 	if err := writeDeclared(ctx, t, key, group.Endpoints); err != nil || group.Registration == nil {
 		return err
@@ -238,17 +242,6 @@ func declareEndpoints(ctx context.Context, t *dispatch.Tx, group target.Endpoint
 	// $1 group, $2 milliseconds. What is registered already stays as long as it was to, and then by the new time.
 	const lasts = `UPDATE endpoints SET expire_after = $2 WHERE group_id = $1 AND source = 'registered' AND expire_after <> $2`
 	_, err = t.ExecContext(ctx, lasts, key, db.ToMillis(group.Registration.ExpireAfter))
-	return err
-}
-
-// removeEndpoints removes endpoints of a group by their ids.
-func removeEndpoints(ctx context.Context, t *dispatch.Tx, group int64, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	// $1 group, from $2 on: the ids
-	remove := t.Rows(0, 2, "", db.Col("id", db.Text)) + ` DELETE FROM endpoints WHERE group_id = $1 AND id IN (SELECT id FROM b)`
-	_, err := t.ExecContext(ctx, remove, append([]any{group}, t.Batch(ids)...)...)
 	return err
 }
 
@@ -279,18 +272,6 @@ func noteLeft(ctx context.Context, t *dispatch.Tx, groups []int64) error {
 	// $1 now, from $2 on: the ids
 	note := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
 	_, err := t.ExecContext(ctx, note, append([]any{t.At.UnixMilli()}, t.Batch(groups)...)...)
-	return err
-}
-
-// notifyGroups notifies all nodes of changes of groups, by their ids.
-func notifyGroups(ctx context.Context, t *dispatch.Tx, groups []int64) error {
-	// From $1 on: the ids
-	names := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT DISTINCT a.name, g.name FROM b
-		JOIN endpoint_groups AS g ON g.id = b.id JOIN apps AS a ON a.id = g.app_id`
-	changed, err := db.Collect(ctx, t, func(row db.Scanner) (n dispatcher.Notification, err error) {
-		return n, row.Scan(&n.App, &n.Group)
-	}, names, t.Batch(groups)...)
-	t.Notifications = append(t.Notifications, changed...)
 	return err
 }
 
@@ -355,7 +336,15 @@ func (s *Store) removeExpired(ctx context.Context, endpoints []expiredEndpoint, 
 		if err := noteLeft(ctx, t, left); err != nil {
 			return err
 		}
-		return notifyGroups(ctx, t, left)
+		// From $1 on: the ids
+		names := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT DISTINCT a.name, g.name FROM b
+			JOIN endpoint_groups AS g ON g.id = b.id JOIN apps AS a ON a.id = g.app_id`
+		return db.EachRow(ctx, t, func(row db.Scanner) error {
+			var n dispatcher.Notification
+			err := row.Scan(&n.App, &n.Group)
+			t.Notify(n)
+			return err
+		}, names, t.Batch(left)...)
 	})
 	if err != nil {
 		return 0, err

@@ -24,13 +24,6 @@ import (
 // runs do.
 const left = `r.state = 'claimed' AND r.node IN (SELECT id FROM nodes WHERE state = 'dead')`
 
-// inFlight are the runs of an app that a node works on, and those whose attempt a target has accepted. $1 app
-func inFlight(f db.Flavor) string {
-	return `SELECT r.scheduled_at FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
-			WHERE j.app_id = $1 AND (r.callback IS NOT NULL OR r.state NOT IN ('queued', 'retrying') AND NOT (` + left + `))
-		UNION ALL SELECT r.scheduled_at FROM (` + dispatch.AnyClaim(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
-}
-
 // waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it. A run
 // that waits for its host is attempted over there when the host's next probe is due here. Runs of a job or trigger that is
 // deleted would end at their next attempt, so they stay. Shards stay, too: their parent, which waits because it was retried,
@@ -89,8 +82,12 @@ func (s *Store) exported(ctx context.Context, tx db.Querier, name string) (expor
 	if export.Jobs, err = s.exportedJobs(ctx, tx, name); err != nil {
 		return export, err
 	}
-	if export.Pauses, err = exportedPauses(ctx, tx, name); err != nil {
+	pauses, err := heldPauses(ctx, tx, name)
+	if err != nil {
 		return export, err
+	}
+	for _, pause := range pauses {
+		export.Pauses = append(export.Pauses, pause.AppPauseRequest)
 	}
 	export.Waiting, err = db.Collect(ctx, tx, func(row db.Scanner) (r access.ExportedRun, err error) {
 		var key run.Key
@@ -151,7 +148,11 @@ func (s *Store) movable(ctx context.Context, tx db.Querier, app access.App) erro
 		}
 		return err
 	}
-	running, err := db.Collect(ctx, tx, db.ScanInt, inFlight(s.db.Flavor), run.AppID(app.Name))
+	// The runs that a node works on, and those whose attempt a target has accepted. $1 app
+	inFlight := `SELECT r.scheduled_at FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
+			WHERE j.app_id = $1 AND (r.callback IS NOT NULL OR r.state NOT IN ('queued', 'retrying') AND NOT (` + left + `))
+		UNION ALL SELECT r.scheduled_at FROM (` + dispatch.AnyClaim(s.db.Flavor) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
+	running, err := db.Collect(ctx, tx, db.ScanInt, inFlight, run.AppID(app.Name))
 	if err == nil && len(running) > 0 {
 		err = fmt.Errorf("%d of its runs are in flight; try again when they have ended: %w", len(running), dispatcher.ErrConflict)
 	}

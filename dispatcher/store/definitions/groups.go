@@ -15,16 +15,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// encodeGroup returns what a group's row holds as JSON: all that was declared, besides its description.
-func encodeGroup(spec target.EndpointGroupSpec) (string, error) {
-	text, err := json.Marshal(struct {
-		target.EndpointGroupSpec
-		Description struct{} `json:"description,omitzero"`
-		EjectAfter  int      `json:"eject_after,omitempty"`
-	}{EndpointGroupSpec: spec, EjectAfter: spec.EjectAfter})
-	return string(text), err
-}
-
 // GroupColumns are a group without the name of its app.
 const GroupColumns = `name, description, definition, revision, created_at, updated_at`
 
@@ -165,7 +155,12 @@ func (s *Store) writeGroup(ctx context.Context, t *dispatch.Tx, old *target.Endp
 	}
 	given, sealed := s.sealSecrets(ownerGroup(group))
 	group = target.WithSecrets(group, given)
-	definition, err := encodeGroup(group.EndpointGroupSpec)
+	// All that was declared, besides its description.
+	definition, err := json.Marshal(struct {
+		target.EndpointGroupSpec
+		Description struct{} `json:"description,omitzero"`
+		EjectAfter  int      `json:"eject_after,omitempty"`
+	}{EndpointGroupSpec: group.EndpointGroupSpec, EjectAfter: group.EjectAfter})
 	if err != nil {
 		return stored, err
 	}
@@ -180,7 +175,7 @@ func (s *Store) writeGroup(ctx context.Context, t *dispatch.Tx, old *target.Endp
 			created_at = CASE WHEN endpoint_groups.deleted_at IS NULL THEN endpoint_groups.created_at ELSE excluded.created_at END
 		RETURNING ` + GroupColumns
 	owner := ownerGroup(group)
-	stored, _, err = db.First(ctx, t, ScanGroup(group.App), put, owner.id, run.AppID(group.App), group.Name, group.Description, definition,
+	stored, _, err = db.First(ctx, t, ScanGroup(group.App), put, owner.id, run.AppID(group.App), group.Name, group.Description, string(definition),
 		t.At.UnixMilli(), db.OrNullAt(group.TLS.CertificateEnd()), len(group.DNS) > 0)
 	if err == nil {
 		err = writeSecrets(ctx, t, before, owner, sealed)

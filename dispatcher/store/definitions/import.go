@@ -153,16 +153,6 @@ type imported struct {
 	runs      map[run.Key]bool
 }
 
-// exportedCalendars returns the calendars of an export, and what is wrong with them together.
-func exportedCalendars(export access.Export) (dispatcher.Calendars, error) {
-	all := dispatcher.CompileCalendars(export.Calendars)
-	var problems input.Problems
-	for i, calendar := range export.Calendars {
-		problems.AddError(input.Pointer("calendars", fmt.Sprint(i)), all.Check(calendar.Name))
-	}
-	return all, problems.Err()
-}
-
 func importCalendar(ctx context.Context, t *dispatch.Tx, app string, calendar dispatcher.Calendar) (revision int64, err error) {
 	calendar.App = app
 	text, err := encodeCalendar(calendar)

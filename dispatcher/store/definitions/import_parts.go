@@ -90,11 +90,16 @@ func (s *Store) BeginImport(ctx context.Context, export access.Export, change in
 	}
 	change.IfAbsent, change.IfRevision = true, 0
 	i := &AppImport{s: s, export: export, change: change}
-	var err error
-	if i.calendars.calendars, err = exportedCalendars(export); err != nil {
+	i.calendars.calendars = dispatcher.CompileCalendars(export.Calendars)
+	var problems input.Problems
+	for n, calendar := range export.Calendars {
+		problems.AddError(input.Pointer("calendars", strconv.Itoa(n)), i.calendars.calendars.Check(calendar.Name))
+	}
+	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	if _, err = s.removeCutOff(ctx, export.App.Name, change.Now); err != nil {
+	_, err := s.removeCutOff(ctx, export.App.Name, change.Now)
+	if err != nil {
 		return nil, err
 	}
 	for more := true; more && err == nil; {

@@ -179,7 +179,13 @@ func (j *JobRow) decodeTriggers() error {
 func (s *Store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	return s.shownJob(ctx, s.db.Read, app, name)
+	job, err := s.FindJob(ctx, s.db.Read, app, name, "")
+	if err != nil {
+		return job, err
+	}
+	shown := []dispatcher.JobVersion{{Job: job}}
+	err = s.addShown(ctx, s.db.Read, app, shown)
+	return shown[0].Job, err
 }
 
 // Jobs returns a page of the jobs of an app, by name.

@@ -206,17 +206,6 @@ func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job disp
 	return retireTriggers(ctx, t, job, removed)
 }
 
-// shownJob is FindJob with Warnings, and with the pauses of its app that hold the job.
-func (s *Store) shownJob(ctx context.Context, q db.Querier, app, name string) (dispatcher.Job, error) {
-	job, err := s.FindJob(ctx, q, app, name, "")
-	if err != nil {
-		return job, err
-	}
-	shown := []dispatcher.JobVersion{{Job: job}}
-	err = s.addShown(ctx, q, app, shown)
-	return shown[0].Job, err
-}
-
 // addWarnings adds to jobs of one app their warnings.
 func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	bare := make([]dispatcher.Job, len(jobs))

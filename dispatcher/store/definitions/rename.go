@@ -271,9 +271,13 @@ func priorJob(ctx context.Context, q db.Querier, app, name string) (prior dispat
 // priorTriggers adds to prior what is left of triggers that old, which is nil for a new job, does not have and job has, and
 // their origins.
 func priorTriggers(ctx context.Context, q db.Querier, old *dispatcher.Job, job dispatcher.Job, prior *dispatcher.Prior) error {
+	var had map[string]dispatcher.Trigger
+	if old != nil {
+		had = old.Triggers
+	}
 	var added []string
 	for _, name := range db.SortedKeys(job.Triggers) {
-		if old == nil || !hasTrigger(*old, name) {
+		if _, has := had[name]; !has {
 			added = append(added, name)
 		}
 	}
@@ -313,11 +317,6 @@ func priorTriggers(ctx context.Context, q db.Querier, old *dispatcher.Job, job d
 		}
 	}
 	return nil
-}
-
-func hasTrigger(job dispatcher.Job, name string) bool {
-	_, has := job.Triggers[name]
-	return has
 }
 
 // takeNames lets a job that is imported have its name and those of its triggers: deleted ones with other ids are called by

@@ -263,7 +263,11 @@ func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 		return done, err
 	}
 	if page.last == 0 {
-		return done, s.noteZones(ctx, now)
+		return done, s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+			// All fire times are by this program's zones. $1 zones, $2 now
+			_, err := t.ExecContext(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.At.UnixMilli())
+			return err
+		})
 	}
 	done.Last, done.More = page.last, true
 	done.Moved, err = s.writeRescheduled(ctx, page.triggers, now, func(ctx context.Context, t *dispatch.Tx, won []int64) error {
@@ -277,15 +281,6 @@ func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 		return remember(ctx, t, dispatcher.CauseZones, won)
 	})
 	return done, err
-}
-
-// noteZones notes that all fire times are by this program's zones.
-func (s *Store) noteZones(ctx context.Context, now time.Time) error {
-	return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
-		// $1 zones, $2 now
-		_, err := t.ExecContext(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.At.UnixMilli())
-		return err
-	})
 }
 
 // SkipRolledBack skips a page of what was due before a rollback was resolved, and settles the

@@ -112,22 +112,18 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, plan movePlan, ids 
 	return db.EachRow(ctx, q, func(row db.Scanner) error {
 		job := dispatcher.Job{App: plan.next.app}
 		t, err := dispatch.ScanTrigger(db.WiderRow{Scanner: row, After: []any{&job.Name, &job.Origin, &job.Enabled}})
-		if err == nil {
-			plan.moves[t.ID] = moveFor(t, job, plan.next, now)
+		if err != nil {
+			return err
 		}
-		return err
+		job.Triggers = map[string]dispatcher.Trigger{t.Name: t.Trigger}
+		triggers, missed := dispatcher.RescheduleForCalendar(job, plan.next.Changed, plan.next.Before, plan.next.After, now)
+		to, concerned := triggers[t.Name]
+		if !concerned { // it does not fire, and stays as it is
+			to = t.Trigger
+		}
+		plan.moves[t.ID] = movedTo(t, to, missed)
+		return nil
 	}, query, s.db.Batch(ids)...)
-}
-
-// moveFor returns what becomes of a trigger of job at now. One that does not fire stays as it is.
-func moveFor(t dispatch.TriggerRow, job dispatcher.Job, next Replacement, now time.Time) move {
-	job.Triggers = map[string]dispatcher.Trigger{t.Name: t.Trigger}
-	triggers, missed := dispatcher.RescheduleForCalendar(job, next.Changed, next.Before, next.After, now)
-	to, concerned := triggers[t.Name]
-	if !concerned {
-		to = t.Trigger
-	}
-	return movedTo(t, to, missed)
 }
 
 // lockClocks locks the clocks of triggers that were not deleted, and returns them as they are.

@@ -143,8 +143,12 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		record.Suspended = access.App{Name: app, AppSpec: access.AppSpec{Bounds: given}}.SuspendedMessage()
 	}
 	record.Since = db.Instant(max(from, db.Day(record.Now.UnixMilli()-kept)))
-	if record.Pauses, err = pausesAround(ctx, s.db.Read, app, at); err != nil {
-		return record, err
+	// $1 app, $2 instant, $3 limit
+	const around = `SELECT ` + PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
+		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2 AND p.paused_at <= $2) ORDER BY p.paused_at, p.id LIMIT $3`
+	record.Pauses, err = db.Collect(ctx, s.db.Read, ScanAppPause, around, run.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
+	if err != nil {
+		return record, fmt.Errorf("read pauses of app %s at %s: %w", app, input.FormatInstant(at), err)
 	}
 	// $1 app, $2 its subject, $3 at
 	const switched = `SELECT at, action FROM audit_log WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at <= $3

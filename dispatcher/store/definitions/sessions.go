@@ -146,19 +146,15 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 	}
 	if used && now.Sub(session.UsedAt) >= access.SessionRenewal {
 		session.UsedAt = now.UTC().Truncate(time.Millisecond)
-		err = s.useSession(ctx, session.ID, session.UsedAt)
+		// Of requests at the same time one writes.
+		err = s.dispatch.Change(ctx, input.Change{Now: session.UsedAt}, func(ctx context.Context, t *dispatch.Tx) error {
+			// $1 id, $2 now, $3 the latest use that is to be recorded again
+			const use = `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at <= $3`
+			_, err := t.Affect(ctx, use, session.ID, t.At.UnixMilli(), t.At.Add(-access.SessionRenewal).UnixMilli())
+			return err
+		})
 	}
 	return session, err
-}
-
-// useSession records the use of a session. Of requests at the same time one writes.
-func (s *Store) useSession(ctx context.Context, id string, now time.Time) error {
-	return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
-		// $1 id, $2 now, $3 the latest use that is to be recorded again
-		const use = `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at <= $3`
-		_, err := t.Affect(ctx, use, id, t.At.UnixMilli(), t.At.Add(-access.SessionRenewal).UnixMilli())
-		return err
-	})
 }
 
 // EndSession ends a session.

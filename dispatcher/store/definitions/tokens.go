@@ -223,18 +223,15 @@ func (s *Store) DeleteToken(ctx context.Context, name string, change input.Chang
 	return err
 }
 
-// auditToken adds a change of a token to the audit log.
+// auditToken adds a change of a token to the audit log. One without id is none.
 func auditToken(ctx context.Context, t *dispatch.Tx, action string, before, after access.APIToken) error {
 	c := dispatch.AuditEntry{Action: action, Subject: "token " + cmp.Or(after.Name, before.Name), Revision: after.Revision}
-	return auditSides(ctx, t, c, [2]access.APIToken{before, after}, auditedToken)
-}
-
-// auditedToken returns what the audit log shows of a token. One without id is none.
-func auditedToken(_ context.Context, _ *dispatch.Tx, token access.APIToken) (any, error) {
-	if token.ID == "" {
-		return nil, nil
-	}
-	parts, err := dispatch.PartsOf(token)
-	dispatch.Without(parts, "created_at", "last_used_at", "revision")
-	return parts, err
+	return auditSides(ctx, t, c, [2]access.APIToken{before, after}, func(token access.APIToken) (any, error) {
+		if token.ID == "" {
+			return nil, nil
+		}
+		parts, err := dispatch.PartsOf(token)
+		dispatch.Without(parts, "created_at", "last_used_at", "revision")
+		return parts, err
+	})
 }

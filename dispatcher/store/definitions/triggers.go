@@ -82,18 +82,13 @@ func writeTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, shar
 	if _, err := t.ExecContext(ctx, put, t.Batch(values...)...); err != nil {
 		return err
 	}
-	return writeClocks(ctx, t, rows, shared.keep)
-}
-
-// writeClocks writes the clocks of triggers, in whose off the bits of keep stay as they are.
-func writeClocks(ctx context.Context, t *dispatch.Tx, rows []dispatch.TriggerRow, keep int) error {
-	columns, values := dispatch.ClockFields.Batch(rows)
-	written := dispatch.ClockFields.Written()
-	// $1 bits to keep, from $2 on: the fields of a clock
-	put := t.Rows(0, 2, "", columns...) + ` INSERT INTO trigger_clock AS c (` + written.Names("") + `) SELECT ` + written.Names("b.") + `
+	columns, values = dispatch.ClockFields.Batch(rows)
+	written = dispatch.ClockFields.Written()
+	// $1 bits of off that stay as they are, from $2 on: the fields of a clock
+	put = t.Rows(0, 2, "", columns...) + ` INSERT INTO trigger_clock AS c (` + written.Names("") + `) SELECT ` + written.Names("b.") + `
 		FROM b WHERE 1 = 1
 		ON CONFLICT (id) DO UPDATE SET ` + dispatch.ClockFields.Update() + `, off = (c.off & $1) | excluded.off`
-	_, err := t.ExecContext(ctx, put, append([]any{keep}, t.Batch(values...)...)...)
+	_, err := t.ExecContext(ctx, put, append([]any{shared.keep}, t.Batch(values...)...)...)
 	return err
 }
 
