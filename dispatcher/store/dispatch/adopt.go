@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
@@ -43,21 +42,17 @@ const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attem
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', c.why
 	FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
-// adoptRuns gives the node what was chosen. It knows the job as it is now. What is known of an accepted attempt stays until
-// its end is recorded: a node that adopts the run from this one then still knows that there is nothing to call.
-// $1 node, $2 token
-func adoptRuns(f db.Flavor) string {
-	return ` UPDATE live_runs AS r SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
-		attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0, http_status = 0, class = '', error = ''
-	FROM c WHERE` + db.OfChosen(f) + ` RETURNING ` + adoptedColumns
-}
-
 // adoptOf is a statement that adopts those live runs r of the batch that meet conditions, after other steps. What another
 // node is adopting is passed over.
 // $1 node, $2 token, $3 now, from $4 on: db.AdoptColumns
 func adoptOf(f db.Flavor, columns, conditions string, before ...string) db.Statement {
+	// The run knows the job as it is now. What is known of an accepted attempt stays until its end is recorded: a node that adopts the
+	// run from this one then still knows that there is nothing to call.
+	adopt := ` UPDATE live_runs AS r SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
+		attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0, http_status = 0, class = '', error = ''
+	FROM c WHERE` + db.OfChosen(f) + ` RETURNING ` + adoptedColumns
 	choose := columns + ` FROM b` + f.EachRun(conditions) + ` JOIN jobs AS j ON j.id = r.job_id WHERE` + stillMay
-	return f.Steps(3, f.Rows(3, 4, "", db.AdoptColumns...), choose, db.LockedThere, 1, append(before, adoptRuns(f))...)
+	return f.Steps(3, f.Rows(3, 4, "", db.AdoptColumns...), choose, db.LockedThere, 1, append(before, adopt)...)
 }
 
 // stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
@@ -133,13 +128,20 @@ const whichIdle = `(r.state IN ('running', 'retrying', 'waiting_callback', 'wait
 func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	names, served, err := s.adoptLists(ctx, query.Apps, query.Labels)
+	names := append([]string{}, query.Apps...)
+	served, err := s.servedLabels(ctx, query.Labels)
 	idle, dead := !query.Retries && query.WaitsFor == 0, []int64(nil)
 	if err == nil && idle {
 		dead, err = s.unfoldAbandoned(ctx, query.Limit, query.Now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
+	}
+	for len(names) < len(served) { // both are columns of db.LookColumns
+		names = append(names, "")
+	}
+	for len(served) < len(names) {
+		served = append(served, "")
 	}
 	found, err := s.adoptable(ctx, query, s.LookArgs(query, names, served))
 	if err == nil && len(found) == 0 && len(dead) > 0 {
@@ -176,16 +178,11 @@ func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args
 		if err == nil && len(found) == query.Limit {
 			err = look(s.Hot.RetriesByTurns)
 		} else {
-			sortByDue(found)
+			db.SortBy(found, func(run dispatcher.Adoptable) run.Key { return run.Key })
+			slices.SortStableFunc(found, func(a, b dispatcher.Adoptable) int { return a.DueAt.Compare(b.DueAt) })
 		}
 	}
 	return found, err
-}
-
-// sortByDue sorts runs that may be adopted by when they are due.
-func sortByDue(found []dispatcher.Adoptable) {
-	db.SortBy(found, func(run dispatcher.Adoptable) run.Key { return run.Key })
-	slices.SortStableFunc(found, func(a, b dispatcher.Adoptable) int { return a.DueAt.Compare(b.DueAt) })
 }
 
 // LookArgs are the parameters of lookFor.
@@ -249,21 +246,6 @@ func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs
 	}
 	args := append([]any{int64(query.Node), int64(query.Token), db.OrZero(query.Now)}, s.db.Batch(at, trigger, kind, wait)...)
 	return s.readHeld(ctx, db.OtherTimeout, newAdoptedRow(), adopt, args)
-}
-
-// adoptLists returns db.LookColumns for a node of these apps and labels.
-func (s *Store) adoptLists(ctx context.Context, apps []string, labels input.Labels) (names, served []string, err error) {
-	if served, err = s.servedLabels(ctx, labels); err != nil {
-		return nil, nil, err
-	}
-	names = append([]string{}, apps...)
-	for len(names) < len(served) {
-		names = append(names, "")
-	}
-	for len(served) < len(names) {
-		served = append(served, "")
-	}
-	return names, served, nil
 }
 
 // A dead node of which nothing is left is not looked at each time: next to a long snapshot that would cost as much as

@@ -36,15 +36,6 @@ const shardsInFlight = `SELECT 1 FROM live_runs AS x WHERE x.scheduled_at = r.sc
 const anyShard = `SELECT 1 FROM live_runs AS x WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id
 		AND x.kind >= 16 AND x.kind % 16 = r.kind LIMIT 1 OFFSET 0`
 
-// shardsOf joins the live shards r of runs of the batch.
-func shardsOf(f db.Flavor) string {
-	const of = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind >= 16 AND r.kind % 16 = b.kind`
-	if _, lateral := f.(*db.Postgres); lateral { // a query of its own, as in db.EachRun
-		return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE` + of + ` OFFSET 0) AS r`
-	}
-	return ` JOIN live_runs AS r ON` + of
-}
-
 // DoneAttempt is the attempt of a run that waits for shards, if none is left.
 // $1 scheduled instant, $2 trigger, $3 kind
 const DoneAttempt = `SELECT r.attempt FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3
@@ -73,13 +64,18 @@ func broadcastStatementsOf(f db.Flavor) broadcastStatements {
 	)
 	chooseDone := `SELECT` + ChosenEnd(End{at: `b.now`, status: `0`, State: `b.state`, Class: `b.class`, Message: `b.error`}) +
 		` FROM b JOIN live_runs AS r ON` + db.Fence(f) + isSpread
+	const ofParent = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind >= 16 AND r.kind % 16 = b.kind`
+	shards := ` JOIN live_runs AS r ON` + ofParent
+	if _, lateral := f.(*db.Postgres); lateral { // a query of its own, as in db.EachRun
+		shards = ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE` + ofParent + ` OFFSET 0) AS r`
+	}
 	return broadcastStatements{
 		Insert: f.Rows(0, 3, "", append(db.KeyColumns[:5:5], db.Col("job_id", db.Bigint))...) + `
 	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, attempt, state, has_input)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, ` + AppOf("b.job_id") + `, CAST($1 AS BIGINT), 0, 0, 0, 'queued',
 		CAST($2 AS BOOLEAN) FROM b WHERE 1 = 1
 	ON CONFLICT DO NOTHING`,
-		Shards: f.Rows(0, 1, "", db.KeyColumns[:3]...) + ` SELECT` + db.ContenderColumns + ` FROM b` + shardsOf(f) + inOrder,
+		Shards: f.Rows(0, 1, "", db.KeyColumns[:3]...) + ` SELECT` + db.ContenderColumns + ` FROM b` + shards + inOrder,
 		KeepSlot: f.Rows(0, 1, "", db.SlotColumns...) + ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
 	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, s.endpoint, b.node, b.token, s.since FROM b
 	JOIN slots AS s ON s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at AND s.trigger_id = b.trigger_id AND s.kind = b.kind % 16
@@ -96,15 +92,6 @@ func broadcastStatementsOf(f db.Flavor) broadcastStatements {
 // KeyArgs are the parameters that name a run: scheduled instant, trigger, kind.
 func KeyArgs(key run.Key) []any {
 	return []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Code())}
-}
-
-// parentArgs are the three columns of a batch of runs.
-func parentArgs(f db.Flavor, keys []run.Key) []any {
-	k := db.NewKeys(len(keys))
-	for _, key := range db.SortedBy(keys, func(key run.Key) run.Key { return key }) {
-		k.Add(key, 0, 0)
-	}
-	return f.Batch(k.At, k.Trigger, k.Kind)
 }
 
 // Broadcast spreads a run that a node holds.
@@ -297,6 +284,10 @@ func CancelShards(ctx context.Context, t *Tx, parents []run.Key, now int64, why 
 	if len(parents) == 0 {
 		return nil
 	}
+	k := db.NewKeys(len(parents))
+	for _, key := range db.SortedBy(parents, func(key run.Key) run.Key { return key }) {
+		k.Add(key, 0, 0)
+	}
 	var all []Ending
 	var inFlight []*Contender
 	err := db.EachRow(ctx, t, func(row db.Scanner) error {
@@ -308,7 +299,7 @@ func CancelShards(ctx context.Context, t *Tx, parents []run.Key, now int64, why 
 			t.Notify(dispatcher.Notification{Run: c.Held.String(), Token: c.Held.Token, Attempt: c.Held.Attempt})
 		}
 		return err
-	}, t.Hot.Broadcast.Shards, parentArgs(t, parents)...)
+	}, t.Hot.Broadcast.Shards, t.Batch(k.At, k.Trigger, k.Kind)...)
 	if err != nil || len(all) == 0 {
 		return err
 	}

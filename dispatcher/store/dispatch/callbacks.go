@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
@@ -25,26 +24,6 @@ type CallbackNote struct {
 	Message   string `json:"message,omitempty"`
 	// State is the revision of the state that the attempt was given; nil: its job carries none.
 	State *int64 `json:"state,omitempty"`
-}
-
-// newCallbackNote is the note of an attempt whose target accepted it.
-func newCallbackNote(r dispatcher.Record) CallbackNote {
-	within := r.Next.Callback.Within
-	if within == 0 {
-		within = run.DefaultCallbackTimeout.Std()
-	}
-	return CallbackNote{
-		Started: r.Outcome.StartedAt.UnixMilli(), Status: r.Outcome.HTTPStatus, Within: within.Milliseconds(), Group: r.Next.Callback.Group,
-		State: r.Next.Callback.StateRevision,
-	}
-}
-
-// callbackIDOf returns the number by which a target names an attempt; nil: it names none.
-func callbackIDOf(next *dispatcher.NextAttempt) *int64 {
-	if id := next.Callback.ID; id != 0 {
-		return &id
-	}
-	return nil
 }
 
 // Column is the text of a note that a row has.

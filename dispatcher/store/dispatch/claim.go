@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
@@ -372,6 +373,8 @@ func (s *Store) Release(ctx context.Context, runs []run.HeldRun) error {
 	if err != nil {
 		return fmt.Errorf("release %d runs: %w", len(runs), err)
 	}
-	// Other nodes may adopt them now.
-	return s.announce(ctx, dispatcher.Notification{Adopt: true})
+	return s.Change(ctx, input.Change{}, func(_ context.Context, t *Tx) error {
+		t.Notify(dispatcher.Notification{Adopt: true}) // other nodes may adopt them now
+		return nil
+	})
 }

@@ -81,11 +81,6 @@ func endingOf(f db.Flavor, choose string, before ...string) db.Statement {
 	return f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), choose, db.SkipLockedRows, 1, append(before, followedEndSteps(f, "")...)...)
 }
 
-// endingUnfollowed is endingOf for runs that nothing is to follow.
-func endingUnfollowed(f db.Flavor, choose string, before ...string) db.Statement {
-	return f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), choose, db.SkipLockedRows, 1, append(before, EndSteps(f, "")...)...)
-}
-
 // endBatch bounds what one statement ends; the next round ends the rest.
 const endBatch = 1000
 
@@ -203,11 +198,6 @@ func insertPending(condition string) string {
 	SELECT c.of_end, c.of_trigger, c.of_at, c.of_kind, c.of_job, j.app_id, c.over, c.of_started, c.of_status,
 		coalesce(c.of_state, 'succeeded'), coalesce(c.of_class, ''), coalesce(c.of_error, '')
 	FROM c JOIN jobs AS j ON j.id = c.of_job AND j.follows <> 0 WHERE ` + condition + ` AND ` + wantedEnd + ` ON CONFLICT DO NOTHING`
-}
-
-// notRecorded tells the runs c that are not in the history: what is recorded again is not followed again.
-func notRecorded(f db.Flavor) string {
-	return `NOT EXISTS (SELECT 1 FROM runs AS r WHERE` + db.OfChosen(f) + `)`
 }
 
 // insertPendingMisfires makes pending ends of the decisions c about missed fires.

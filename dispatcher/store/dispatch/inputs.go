@@ -62,7 +62,13 @@ func QueueRuns(ctx context.Context, t *Tx, runs []QueuedRun) ([]run.Key, error) 
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	batch := queueBatch(t, runs)
+	k := db.NewKeys(len(runs))
+	jobs, revisions, has := make([]int64, 0, len(runs)), make([]int64, 0, len(runs)), make([]bool, 0, len(runs))
+	for _, run := range db.SortedBy(runs, func(r QueuedRun) run.Key { return r.Key }) {
+		k.Add(run.Key, 0, 0)
+		jobs, revisions, has = append(jobs, run.JobID), append(revisions, run.Revision), append(has, run.Input != nil)
+	}
+	batch := append([]any{db.Day(k.At[0]), db.Day(k.At[len(k.At)-1]) + db.DayMillis}, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, has)...)
 	queued, err := db.Collect(ctx, t, ScanRunKey, t.Hot.Queue.Insert, batch...)
 	if err != nil || len(queued) == 0 {
 		return nil, wrapQueue(len(runs), err)
@@ -114,7 +120,15 @@ func WriteInputs(ctx context.Context, t *Tx, runs []QueuedRun) error {
 	if _, err := t.ExecContext(ctx, t.Hot.Queue.Input, t.Batch(k.At, k.Trigger, k.Kind, inputs)...); err != nil {
 		return fmt.Errorf("write %d inputs of runs: %w", len(inputs), err)
 	}
-	return countInputs(ctx, t, jobs, bytes)
+	// $1 day, from $2 on: jobs and bytes
+	count := t.Rows(0, 2, "", db.Col("job_id", db.Bigint), db.Col("bytes", db.Bigint)) + ` INSERT INTO app_bytes (app_id, day, bytes)
+		SELECT j.app_id, CAST($1 AS BIGINT), CAST(SUM(b.bytes) AS BIGINT) FROM b JOIN jobs AS j ON j.id = b.job_id WHERE 1 = 1
+		GROUP BY j.app_id ORDER BY j.app_id
+		ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
+	if _, err := t.ExecContext(ctx, count, append([]any{db.Day(t.At.UnixMilli())}, t.Batch(jobs, bytes)...)...); err != nil {
+		return fmt.Errorf("count the bytes of %d inputs: %w", len(jobs), err)
+	}
+	return nil
 }
 
 // WriteRequester adds the trace context of the request that retries a run to what the run was given, so that its next attempts
@@ -141,18 +155,6 @@ func wrapQueue(runs int, err error) error {
 	return nil
 }
 
-// queueBatch returns the bounds of the days of runs, and QueuedColumns.
-func queueBatch(t *Tx, runs []QueuedRun) []any {
-	k := db.NewKeys(len(runs))
-	jobs, revisions, has := make([]int64, 0, len(runs)), make([]int64, 0, len(runs)), make([]bool, 0, len(runs))
-	for _, run := range db.SortedBy(runs, func(r QueuedRun) run.Key { return r.Key }) {
-		k.Add(run.Key, 0, 0)
-		jobs, revisions, has = append(jobs, run.JobID), append(revisions, run.Revision), append(has, run.Input != nil)
-	}
-	bounds := []any{db.Day(k.At[0]), db.Day(k.At[len(k.At)-1]) + db.DayMillis}
-	return append(bounds, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, has)...)
-}
-
 // InputsOf returns the inputs of those of runs that have one. A shard has that of its parent.
 func InputsOf(
 	ctx context.Context, f db.Flavor, q db.Querier, keys []run.Key,
@@ -173,45 +175,24 @@ func InputsOf(
 	query := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.input
 		FROM b JOIN run_inputs AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + db.Within
 	bounds := []any{db.Day(slices.Min(k.At)), db.Day(slices.Max(k.At)) + db.DayMillis}
-	found, err := db.Collect(ctx, q, scanGiven, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
+	inputs := make(map[run.Key]run.Input, len(keys))
+	err := db.EachRow(ctx, q, func(row db.Scanner) error {
+		var of run.Key
+		var text string
+		if err := row.Scan(db.KeyRefs(&of, &text)...); err != nil {
+			return err
+		}
+		given, err := run.DecodeInput(text)
+		if err != nil {
+			given = run.Input{Err: db.AsUnreadable(fmt.Errorf("run %s: %w", of, err))}
+		}
+		for _, key := range shards[of] {
+			inputs[key] = given
+		}
+		return nil
+	}, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the inputs of %d runs: %w", len(keys), err)
 	}
-	inputs := make(map[run.Key]run.Input, len(found))
-	for _, one := range found {
-		for _, key := range shards[one.key] {
-			inputs[key] = one.input
-		}
-	}
 	return inputs, nil
-}
-
-// given is what a run was given.
-type given struct {
-	key   run.Key
-	input run.Input
-}
-
-func scanGiven(row db.Scanner) (one given, err error) {
-	var text string
-	if err := row.Scan(db.KeyRefs(&one.key, &text)...); err != nil {
-		return one, err
-	}
-	if one.input, err = run.DecodeInput(text); err != nil {
-		one.input = run.Input{Err: db.AsUnreadable(fmt.Errorf("run %s: %w", one.key, err))}
-	}
-	return one, nil
-}
-
-// countInputs adds what runs were given to what their apps keep.
-func countInputs(ctx context.Context, t *Tx, jobs, bytes []int64) error {
-	// $1 day, from $2 on: jobs and bytes
-	add := t.Rows(0, 2, "", db.Col("job_id", db.Bigint), db.Col("bytes", db.Bigint)) + ` INSERT INTO app_bytes (app_id, day, bytes)
-		SELECT j.app_id, CAST($1 AS BIGINT), CAST(SUM(b.bytes) AS BIGINT) FROM b JOIN jobs AS j ON j.id = b.job_id WHERE 1 = 1
-		GROUP BY j.app_id ORDER BY j.app_id
-		ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
-	if _, err := t.ExecContext(ctx, add, append([]any{db.Day(t.At.UnixMilli())}, t.Batch(jobs, bytes)...)...); err != nil {
-		return fmt.Errorf("count the bytes of %d inputs: %w", len(jobs), err)
-	}
-	return nil
 }

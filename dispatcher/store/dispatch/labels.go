@@ -76,11 +76,6 @@ type labelSet struct {
 	served bool
 }
 
-func scanLabelSet(row db.Scanner) (l labelSet, err error) {
-	err = row.Scan(&l.labels, &l.served)
-	return l, err
-}
-
 // noteServed notes which sets of labels the live nodes have, after nodes have come or gone, and lets clocks follow:
 // some at once, the others in the handler. It also removes the sets that no job requires any more.
 func (s *Store) noteServed(ctx context.Context) error {
@@ -92,7 +87,10 @@ func (s *Store) noteServed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sets, err := db.Collect(ctx, t, scanLabelSet, `SELECT node_labels, served FROM label_sets ORDER BY node_labels`)
+		sets, err := db.Collect(ctx, t, func(row db.Scanner) (l labelSet, err error) {
+			err = row.Scan(&l.labels, &l.served)
+			return l, err
+		}, `SELECT node_labels, served FROM label_sets ORDER BY node_labels`)
 		if err != nil {
 			return err
 		}

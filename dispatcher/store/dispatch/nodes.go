@@ -136,11 +136,6 @@ type renewedNode struct {
 	pausedByRollback, rolledBack bool
 }
 
-func scanRenewed(row db.Scanner) (n renewedNode, err error) {
-	n.Node, err = ScanNode(db.WiderRow{Scanner: row, After: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
-	return n, err
-}
-
 // Heartbeat renews the row of a node, and returns its state and the live nodes.
 func (s *Store) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.NodeReport,
 	now time.Time) (dispatcher.HeartbeatReply, error) {
@@ -199,7 +194,10 @@ func (s *Store) renew(ctx context.Context, id run.NodeID, report dispatcher.Node
 	args := []any{id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(),
 		db.OrNullAt(report.LongSince), db.OrZero(now), db.OrNullAt(report.CertificateEndsAt)}
 	for _, part := range s.Hot.Heartbeat.Parts {
-		some, err := db.Collect(ctx, s.db.Heartbeats, scanRenewed, part, args...)
+		some, err := db.Collect(ctx, s.db.Heartbeats, func(row db.Scanner) (n renewedNode, err error) {
+			n.Node, err = ScanNode(db.WiderRow{Scanner: row, After: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
+			return n, err
+		}, part, args...)
 		if err != nil || len(some) == 0 && len(all) == 0 {
 			return nil, err
 		}

@@ -35,8 +35,10 @@ func recordStatementsOf(f db.Flavor) recordStatements {
 func recordsOf(f db.Flavor, before func(condition string) []string) recordStatements {
 	batch := f.Rows(0, 3, "", db.FireColumns...)
 	ended := f.Steps(0, batch+f.ClaimFence(), chooseFires, "", 1, append(before(allChosen), insertEnded(""))...)
+	// What is recorded again is not followed again.
+	notRecorded := `NOT EXISTS (SELECT 1 FROM runs AS r WHERE` + db.OfChosen(f) + `)`
 	ended.OrElse = f.Steps(0, batch+f.ClaimFence(), chooseFires, "", 1,
-		append(before(notRecorded(f)), insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))...).Parts
+		append(before(notRecorded), insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))...).Parts
 	// A fire that ends in place of its next attempt, and is recorded again, may be followed again: under the same keys, so that
 	// nothing is queued twice. To look for it in the history would cost each batch more.
 	again := slices.Concat([]string{insertFailed, noteWaits}, before(`NOT `+goesOn),
@@ -113,10 +115,18 @@ func (s *Store) Record(ctx context.Context, records []dispatcher.Record) error {
 	return nil
 }
 
-// recordPart stores some records. Responses are stored first, so that an ended run has its response. One that cannot be stored does
-// not keep the outcome back.
+// recordPart stores some records, sorted: by their claims, or else among the live runs, or else as late results. Responses are stored
+// first, so that an ended run has its response. One that cannot be stored does not keep the outcome back.
 func (s *Store) recordPart(ctx context.Context, records []dispatcher.Record) error {
-	return errors.Join(s.recordResponses(ctx, records), s.recordOutcomes(ctx, records))
+	responsesErr := s.recordResponses(ctx, records)
+	fires, others := s.Claims.split(records)
+	ended, again := partRetries(fires)
+	fencedEnded, err := s.recordFires(ctx, s.recordBy(ended).Ended, ended)
+	fencedAgain, againErr := s.recordFires(ctx, s.recordBy(again).Again, again)
+	if len(fencedEnded)+len(fencedAgain) > 0 {
+		others = db.SortedBy(append(append(others, fencedEnded...), fencedAgain...), recordKey)
+	}
+	return errors.Join(responsesErr, err, againErr, s.recordLive(ctx, others))
 }
 
 // recordAlone stores a record that failed alone without its response, which may be the reason; or else it sets the run aside.
@@ -134,18 +144,6 @@ func (s *Store) recordAlone(ctx context.Context, record dispatcher.Record, why e
 }
 
 func recordKey(r dispatcher.Record) run.Key { return r.Key }
-
-// recordOutcomes stores records, sorted: by their claims, or else among the live runs, or else as late results.
-func (s *Store) recordOutcomes(ctx context.Context, records []dispatcher.Record) error {
-	fires, others := s.Claims.split(records)
-	ended, again := partRetries(fires)
-	fencedEnded, err := s.recordFires(ctx, s.recordBy(ended).Ended, ended)
-	fencedAgain, againErr := s.recordFires(ctx, s.recordBy(again).Again, again)
-	if len(fencedEnded)+len(fencedAgain) > 0 {
-		others = db.SortedBy(append(append(others, fencedEnded...), fencedAgain...), recordKey)
-	}
-	return errors.Join(err, againErr, s.recordLive(ctx, others))
-}
 
 // recordFires records fires of claims. It returns all of them if some claims were taken meanwhile.
 func (s *Store) recordFires(ctx context.Context, by db.Statement, records []dispatcher.Record) (fenced []dispatcher.Record, err error) {
@@ -254,19 +252,6 @@ func (o *outcomes) columns() []any {
 	return []any{o.node, o.started, o.ended, o.status, o.state, o.class, o.message}
 }
 
-// leaveOutUsual replaces columns of texts by NULL if they say of each run what the history says by NULL. The database then has no
-// texts to read, most of the time.
-func (o *outcomes) leaveOutUsual() {
-	for _, column := range []struct {
-		texts *[]string
-		usual string
-	}{{&o.state, string(run.Succeeded)}, {&o.class, ""}, {&o.message, ""}} {
-		if !slices.ContainsFunc(*column.texts, func(text string) bool { return text != column.usual }) {
-			*column.texts = nil
-		}
-	}
-}
-
 // attempts returns the columns of a batch of records of live runs, db.RecordColumns.
 func attempts(records []dispatcher.Record) []any {
 	k, o := db.NewKeys(len(records)), outcomesOf(records)
@@ -288,7 +273,15 @@ func fires(records []dispatcher.Record) []any {
 	}
 	o := outcomesOf(records)
 	if records[0].Next == nil {
-		o.leaveOutUsual()
+		// The database has no texts to read, most of the time, if those columns are NULL that say of each run what the history says by NULL.
+		for _, column := range []struct {
+			texts *[]string
+			usual string
+		}{{&o.state, string(run.Succeeded)}, {&o.class, ""}, {&o.message, ""}} {
+			if !slices.ContainsFunc(*column.texts, func(text string) bool { return text != column.usual }) {
+				*column.texts = nil
+			}
+		}
 	}
 	return append([]any{at, trigger, token, job, revision, claimed}, o.columns()...)
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -144,8 +145,15 @@ func nextAttempts(records []dispatcher.Record) []any {
 	callbackID, callback := make([]*int64, len(records)), make([]*string, len(records))
 	for i, r := range records {
 		last := r.Next.Until
-		if r.Next.Callback != nil {
-			last, callbackID[i], callback[i] = r.Next.At, callbackIDOf(r.Next), newCallbackNote(r).Column()
+		if accepted := r.Next.Callback; accepted != nil {
+			last = r.Next.At
+			if accepted.ID != 0 {
+				callbackID[i] = &accepted.ID
+			}
+			callback[i] = CallbackNote{
+				Started: r.Outcome.StartedAt.UnixMilli(), Status: r.Outcome.HTTPStatus, Group: accepted.Group, State: accepted.StateRevision,
+				Within: cmp.Or(accepted.Within, run.DefaultCallbackTimeout.Std()).Milliseconds(),
+			}.Column()
 		}
 		at, until = append(at, r.Next.At.UnixMilli()), append(until, last.UnixMilli())
 		counts, notAttempted = append(counts, Number(r.Next.CountsAsFailure)), append(notAttempted, Number(r.Next.NotAttempted))
@@ -231,7 +239,10 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 		SELECT w.*, row_number() OVER (PARTITION BY w.app_id, w.host ORDER BY w.probe_at, w.id) AS nth FROM host_waits AS w` + probed + `
 			AND w.probe_at <= $1 AND ` + wanted + ` AND ($3 = 0 OR w.app_id` + s.db.In(2) + `)
 		) AS w WHERE nth <= ` + dueOfHost + ` ORDER BY probe_at, id LIMIT ` + dueHosts
-	waits, err := db.Collect(ctx, s.db.Read, scanHostWait, due, args...)
+	waits, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (w dispatcher.HostWait, err error) {
+		err = row.Scan(&w.ID, &w.AppID, &w.JobID, &w.Host, db.DurationColumn((*input.Duration)(&w.Pause)), db.InstantColumn(&w.ProbeAt))
+		return w, err
+	}, due, args...)
 	if err != nil || len(waits) == 0 {
 		return nil, err
 	}
@@ -256,13 +267,6 @@ func (s *Store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, no
 		AND attempt = 0 AND next_attempt_at <= $1`
 	_, err := db.Affect(ctx, s.db.Write, release, now.UnixMilli(), s.db.List(all))
 	return err
-}
-
-func scanHostWait(row db.Scanner) (wait dispatcher.HostWait, err error) {
-	var pause int64
-	err = row.Scan(&wait.ID, &wait.AppID, &wait.JobID, &wait.Host, &pause, db.InstantColumn(&wait.ProbeAt))
-	wait.Pause = time.Duration(pause) * time.Millisecond
-	return wait, err
 }
 
 // TakeProbe takes the next probe of a wait, unless somebody else did.

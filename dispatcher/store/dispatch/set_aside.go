@@ -201,13 +201,6 @@ func (a *Asides) Report(ctx context.Context, row dispatcher.SetAside) {
 		"run", row.Run, "item", row.Item, "tries", row.Tries, "try_at", row.TryAt, "err", row.Problem)
 }
 
-// reportQuarantine tells people of a trigger that was quarantined because its work failed alone.
-func (a *Asides) reportQuarantine(ctx context.Context, trigger dispatcher.SetAside) {
-	a.apps.Of(trigger.App)[trigger.Work].Inc()
-	a.log.ErrorContext(ctx, "trigger quarantined; the rest of its batch goes on", "work", string(trigger.Work), "app", trigger.App,
-		"job", trigger.Job, "trigger", trigger.Item, "err", trigger.Problem)
-}
-
 // JobItem names a job that is set aside.
 func JobItem(id int64) string { return "job " + strconv.FormatInt(id, 10) }
 
@@ -361,7 +354,9 @@ func (s *Store) QuarantineAlone(ctx context.Context, work dispatcher.Work, trigg
 	case err != nil:
 		return fmt.Errorf("quarantine trigger %d: %w", triggerID, errors.Join(why, err))
 	case done:
-		s.Asides.reportQuarantine(ctx, shown)
+		s.Asides.apps.Of(shown.App)[shown.Work].Inc()
+		s.Asides.log.ErrorContext(ctx, "trigger quarantined; the rest of its batch goes on", "work", string(shown.Work), "app", shown.App,
+			"job", shown.Job, "trigger", shown.Item, "err", shown.Problem)
 	}
 	return nil
 }

@@ -36,11 +36,6 @@ func heldSlots(f db.Flavor) string {
 		LEFT JOIN nodes AS o ON o.id = s.node`
 }
 
-// waitingRuns are the live runs that wait for a slot, of which a job has as many as its queue_limit allows.
-func waitingRuns(f db.Flavor) string {
-	return ` SELECT` + db.ContenderColumns + ` FROM b` + f.RunsOf(`b.waits`, `r.job_id = b.id`, ` OFFSET 0`)
-}
-
 // From $1 on: db.SlotColumns
 const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
 	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.endpoint, b.node, b.token, b.now FROM b WHERE 1 = 1
@@ -110,10 +105,11 @@ func slotStatementsOf(f db.Flavor) slotStatements {
 		LockJobs: jobs + lockBounds + db.LockOf(f.ForUpdate(), "j") + f.LockRows(db.SkipLockedRows),
 		Held:     jobs + heldSlots(f),
 		Asking:   keys + ` SELECT` + db.ContenderColumns + ` FROM b JOIN live_runs AS r ON` + db.Fence(f),
-		Waiting:  f.Rows(0, 1, "-1 AS waits", db.IDColumns...) + waitingRuns(f),
-		Edges:    f.Edges(),
-		Gone:     f.Rows(0, 1, "", db.WaitedColumns...) + goneEndpoints,
-		Free:     slots + freeSlots, Leave: slots + backSlots,
+		Waiting: f.Rows(0, 1, "-1 AS waits", db.IDColumns...) + ` SELECT` + db.ContenderColumns +
+			` FROM b` + f.RunsOf(`b.waits`, `r.job_id = b.id`, ` OFFSET 0`),
+		Edges: f.Edges(),
+		Gone:  f.Rows(0, 1, "", db.WaitedColumns...) + goneEndpoints,
+		Free:  slots + freeSlots, Leave: slots + backSlots,
 		Wait: keys + waitRuns + db.Fence(f), Wake: keys + wakeRuns + db.OfBatch(f) + ` AND r.node = -1`,
 		Grant: slots + grantSlots,
 		slotEnds: slotEnds{
@@ -239,7 +235,16 @@ func (s *Store) GrantWaiting(ctx context.Context) error {
 	}
 	contended = WithoutAsides(s.Asides, dispatcher.WorkSlots, contended, JobItem, db.WallClock())
 	for part := range slices.Chunk(contended, slotsAtOnce) {
-		err := InParts(ctx, s.OfStored, part, func(some []int64) error { return s.grantWaiting(ctx, some) }, func(job int64, why error) error {
+		err := InParts(ctx, s.OfStored, part, func(some []int64) error {
+			return s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
+				jobs, err := lockJobs(ctx, t, some)
+				if err != nil || len(jobs) == 0 {
+					return err
+				}
+				_, err = s.arbitrate(ctx, t, jobs, question{gone: true})
+				return err
+			})
+		}, func(job int64, why error) error {
 			return s.SetJobAside(ctx, dispatcher.WorkSlots, job, why, time.Time{})
 		})
 		if err != nil {
@@ -247,18 +252,6 @@ func (s *Store) GrantWaiting(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// grantWaiting grants free slots of some jobs.
-func (s *Store) grantWaiting(ctx context.Context, some []int64) error {
-	return s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
-		jobs, err := lockJobs(ctx, t, some)
-		if err != nil || len(jobs) == 0 {
-			return err
-		}
-		_, err = s.arbitrate(ctx, t, jobs, question{gone: true})
-		return err
-	})
 }
 
 // jobsOf returns the jobs of runs, each once, in the order in which they are locked.
@@ -435,12 +428,6 @@ func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (b
 	return n > 0, err
 }
 
-// firstAttempt is when the first attempt of a run began.
-type firstAttempt struct {
-	run string // its id
-	at  time.Time
-}
-
 // AddFirstStarts adds to those runs of a page that were attempted again, or wait for that, when their first attempts began.
 func AddFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.Run) error {
 	of := make(map[string]*run.Run, len(runs))
@@ -465,21 +452,17 @@ func AddFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.R
 		FROM b JOIN attempts AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind
 			AND r.attempt = 1` + db.Within
 	bounds := []any{db.Day(slices.Min(k.At)), db.Day(slices.Max(k.At)) + db.DayMillis}
-	found, err := db.Collect(ctx, q, scanFirstStart, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
+	err := db.EachRow(ctx, q, func(row db.Scanner) error {
+		var key run.Key
+		var at time.Time
+		err := row.Scan(db.KeyRefs(&key, db.InstantColumn(&at))...)
+		if run := of[key.String()]; run != nil {
+			run.FirstStartedAt = &at
+		}
+		return err
+	}, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
 	if err != nil {
 		return fmt.Errorf("read the first attempts of %d runs: %w", len(of), err)
 	}
-	for _, one := range found {
-		if run := of[one.run]; run != nil {
-			run.FirstStartedAt = &one.at
-		}
-	}
 	return nil
-}
-
-func scanFirstStart(row db.Scanner) (first firstAttempt, err error) {
-	var key run.Key
-	err = row.Scan(db.KeyRefs(&key, db.InstantColumn(&first.at))...)
-	first.run = key.String()
-	return first, err
 }

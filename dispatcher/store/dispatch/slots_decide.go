@@ -176,7 +176,14 @@ func (s *Store) writeDecisions(ctx context.Context, t *Tx, c arbitration) error 
 		}
 		now = at.UnixMilli()
 	}
-	granted := append(c.begin[:len(c.begin):len(c.begin)], waitsForEndpoints(c.wait)...)
+	granted := c.begin[:len(c.begin):len(c.begin)]
+	for _, waiting := range c.wait {
+		if waiting.endpoint != "" { // its slot of the endpoint tells what it waits for
+			slot := *waiting
+			slot.Node, slot.Held.Token = waitingNode, 0
+			granted = append(granted, &slot)
+		}
+	}
 	if err := CancelShards(ctx, t, KeysOfEndings(c.cancel, c.skip), now, "the run that it is part of has ended"); err != nil {
 		return fmt.Errorf("cancel shards: %w", err)
 	}

@@ -180,18 +180,6 @@ func countWaiting(contenders []*Contender) (n int) {
 	return n
 }
 
-// waitsForEndpoints returns, of runs that wait, the slots of endpoints that tell what they wait for.
-func waitsForEndpoints(waiting []*Contender) (slots []*Contender) {
-	for _, c := range waiting {
-		if c.endpoint != "" {
-			slot := *c
-			slot.Node, slot.Held.Token = waitingNode, 0
-			slots = append(slots, &slot)
-		}
-	}
-	return slots
-}
-
 // leftSlots are the slots of a page that a node has, although it does not work on their runs under the token of the slot, and the
 // last of the page. A run that the node does work on, by what the database knows, is for reclaim. The page follows the
 // primary key, so that it needs no index of nodes, which each slot that is granted or left would have to change.

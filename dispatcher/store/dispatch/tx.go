@@ -76,14 +76,6 @@ func (t *Tx) Affect(ctx context.Context, statement string, args ...any) (int64, 
 	return db.Affect(ctx, t, statement, args...)
 }
 
-// announce notifies all nodes of what a statement without a transaction of its own has changed.
-func (s *Store) announce(ctx context.Context, notification dispatcher.Notification) error {
-	return s.Change(ctx, input.Change{}, func(_ context.Context, t *Tx) error {
-		t.Notify(notification)
-		return nil
-	})
-}
-
 // Notify adds a notification, which all nodes get once the change is committed.
 func (t *Tx) Notify(notification dispatcher.Notification) {
 	t.Notifications = append(t.Notifications, notification)
@@ -230,14 +222,9 @@ func StatementsOf(f db.Flavor) Statements {
 	all := common(f)
 	if _, parts := f.(*db.SQLite); parts {
 		all.inParts(f)
-	} else {
-		all.inOne(f)
+		return all
 	}
-	return all
-}
-
-// inOne adds the statements that are one, with what they write in common table expressions.
-func (all *Statements) inOne(f db.Flavor) {
+	// One statement each, with what they write in common table expressions.
 	all.Heartbeat = db.Writing(`WITH me AS (` + renewHeartbeat(db.PostgresMillis) + `)
 		SELECT * FROM me UNION ALL ` + otherNodes + ` AND EXISTS (SELECT 1 FROM me)`)
 	won := f.Rows(3, 5, claimExtra, db.ClaimColumns...) + db.Chosen(advance+` RETURNING `+claimedRow+`, b.live`) + `, g AS (` +
@@ -248,9 +235,10 @@ func (all *Statements) inOne(f db.Flavor) {
 		UNION ALL SELECT * FROM l`)
 	all.Settle = db.Writing(f.Rows(3, 5, settleExtra, db.SettleColumns...) + db.Chosen(advanceSettled+` RETURNING `+settledRow) +
 		`, m AS (` + insertDecisions + `), e AS (` + insertPendingMisfires + `)` + insertCaughtUp)
+	return all
 }
 
-// inParts adds the same where only the last part of a statement can write, so that each has several.
+// inParts adds the statements of SQLite that write more than one table: only the last part of a statement can write, so each has several.
 func (all *Statements) inParts(f db.Flavor) {
 	all.Heartbeat = db.WritingAt(7, renewHeartbeat(db.SQLiteMillis), otherNodes)
 	claim, settle := f.Rows(3, 5, claimExtra, db.ClaimColumns...), f.Rows(3, 5, settleExtra, db.SettleColumns...)
@@ -290,13 +278,14 @@ func common(f db.Flavor) Statements {
 		FailLost:       endingOf(f, begunByDeadNodes(f), insertLost),
 		LoseBegun: f.Steps(1, f.Rows(1, 2, "", db.KeyColumns...), chooseBegun(f), db.LockToDelete, 1,
 			append([]string{insertLost}, followedEndSteps(f, "")...)...),
-		GiveUp:       endingOf(f, expiredRetries),
-		RollbackSkip: endingUnfollowed(f, SkippableRuns, insertLost),
-		Slots:        slotStatementsOf(f),
-		Broadcast:    broadcastStatementsOf(f),
-		Queue:        queueStatementsOf(f),
-		TakeLocks:    f.Rows(1, 5, "", db.NameColumns...) + takeLocks,
-		GiveBack:     f.Rows(0, 1, "", db.LockColumns...) + freeLocks,
-		MarkDead:     [3]string{asker + clampHeartbeats, asker + purgeNodes, asker + markDeadNodes},
+		GiveUp: endingOf(f, expiredRetries),
+		RollbackSkip: f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), SkippableRuns, db.SkipLockedRows, 1,
+			append([]string{insertLost}, EndSteps(f, "")...)...),
+		Slots:     slotStatementsOf(f),
+		Broadcast: broadcastStatementsOf(f),
+		Queue:     queueStatementsOf(f),
+		TakeLocks: f.Rows(1, 5, "", db.NameColumns...) + takeLocks,
+		GiveBack:  f.Rows(0, 1, "", db.LockColumns...) + freeLocks,
+		MarkDead:  [3]string{asker + clampHeartbeats, asker + purgeNodes, asker + markDeadNodes},
 	}
 }
