@@ -82,21 +82,18 @@ func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done
 		notified, err := s.lookAtStates(ctx, part, now)
 		done.Notified += notified
 		return err
-	}, func(state dueState, why error) error { return s.setStateAside(ctx, state, why, now) })
-	done.Looked, done.More = done.Looked+len(states), done.More || len(states) == limit
-	return err
-}
-
-// setStateAside sets a state of an alert aside, and defers the next look at it.
-func (s *Store) setStateAside(ctx context.Context, state dueState, why error, now time.Time) error {
-	item := "alert state " + strconv.FormatInt(state.id, 10)
-	if err := s.dispatch.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkAlerts, Item: item, Job: state.job}, why, now); err != nil {
+	}, func(state dueState, why error) error {
+		item := "alert state " + strconv.FormatInt(state.id, 10)
+		if err := s.dispatch.SetAside(ctx, dispatch.AsideRow{Work: dispatcher.WorkAlerts, Item: item, Job: state.job}, why, now); err != nil {
+			return err
+		}
+		// $1 work, $2 item, $3 state. The next look at it waits as long.
+		const deferLook = `UPDATE alert_states SET check_at = (SELECT x.try_at FROM set_aside AS x WHERE x.work = $1 AND x.item = $2)
+			WHERE id = $3`
+		_, err := db.Affect(ctx, s.db.Write, deferLook, dispatcher.WorkAlerts, item, state.id)
 		return err
-	}
-	// $1 work, $2 item, $3 state
-	const deferLook = `UPDATE alert_states SET check_at = (SELECT x.try_at FROM set_aside AS x WHERE x.work = $1 AND x.item = $2)
-		WHERE id = $3`
-	_, err := db.Affect(ctx, s.db.Write, deferLook, dispatcher.WorkAlerts, item, state.id)
+	})
+	done.Looked, done.More = done.Looked+len(states), done.More || len(states) == limit
 	return err
 }
 

@@ -332,24 +332,20 @@ func existing(ctx context.Context, f db.Flavor, q db.Querier, page []repeat.Back
 		if all[one] == nil {
 			all[one] = &knownRuns{}
 		}
-		all[one].add(key.Kind, state)
+		switch k := all[one]; state {
+		case "live":
+			k.live = true
+		case "claimed":
+			k.claimed = true
+		default:
+			k.ended = true
+			k.succeeded = k.succeeded || state == string(run.Succeeded)
+			k.fired = k.fired || key.Kind == run.KindSchedule
+			k.backfill = k.backfill || key.Kind == run.KindBackfill
+		}
 		return err
 	}, list, append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, f.Batch(at, trigger)...)...)
 	return all, err
-}
-
-func (k *knownRuns) add(kind run.Kind, state string) {
-	switch state {
-	case "live":
-		k.live = true
-	case "claimed":
-		k.claimed = true
-	default:
-		k.ended = true
-		k.succeeded = k.succeeded || state == string(run.Succeeded)
-		k.fired = k.fired || kind == run.KindSchedule
-		k.backfill = k.backfill || kind == run.KindBackfill
-	}
 }
 
 // Backfilled counts the runs of backfills of a job, by trigger.

@@ -50,7 +50,8 @@ func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 			fed.NextAt = *row.TryAt
 			return nil
 		}
-		if at := row.stepAt(t.At); row.inPortions() && row.State == repeat.BackfillRunning && t.At.Before(at) {
+		inPortions := row.Pace > 0 && row.Pace < input.Duration(portion)
+		if at := row.stepAt(t.At); inPortions && row.State == repeat.BackfillRunning && t.At.Before(at) {
 			fed.NextAt = at
 			return nil
 		}
@@ -240,8 +241,6 @@ func (b backfill) paced(now time.Time) time.Time {
 	}
 	return last
 }
-
-func (b backfill) inPortions() bool { return b.Pace > 0 && b.Pace < input.Duration(portion) }
 
 // stepAt returns when the next step queues runs of a backfill that has a pace.
 func (b backfill) stepAt(now time.Time) time.Time {

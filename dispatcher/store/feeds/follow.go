@@ -100,7 +100,12 @@ func followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd)
 		return done, err
 	}
 	done.Queued = len(queued) + notified
-	return done, f.countAdded(ctx, t)
+	for _, name := range db.SortedKeys(f.rooms) { // last, because it locks the rows of apps
+		if err := definitions.AddWaiting(ctx, t, name, f.rooms[name].added); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
 }
 
 // removePending removes pending ends that are locked.

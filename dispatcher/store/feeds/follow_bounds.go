@@ -58,8 +58,11 @@ func roomOf(ctx context.Context, t *dispatch.Tx, f *following, name string) (*fo
 		return nil, err
 	}
 	if room.waiting >= int64(room.quotas.WaitingRuns) {
-		if room.setAside, err = countSetAside(ctx, t, name, room.quotas.WaitingRuns); err != nil {
-			return nil, err
+		// $1 app, $2 limit
+		const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e WHERE e.app_id = $1 AND e.try_at > 0 LIMIT $2) AS aside`
+		room.setAside, _, err = db.First(ctx, t, db.ScanInt, count, run.AppID(name), room.quotas.WaitingRuns+1)
+		if err != nil {
+			return nil, fmt.Errorf("count the ends of app %s that are set aside: %w", name, err)
 		}
 	}
 	kept, err := definitions.BytesKept(ctx, t, name, db.Day(t.At.UnixMilli()))
@@ -68,30 +71,12 @@ func roomOf(ctx context.Context, t *dispatch.Tx, f *following, name string) (*fo
 	return room, err
 }
 
-// countSetAside counts the ends of an app that are set aside, as far as one above most.
-func countSetAside(ctx context.Context, t *dispatch.Tx, app string, most int) (int64, error) {
-	// $1 app, $2 limit
-	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e WHERE e.app_id = $1 AND e.try_at > 0 LIMIT $2) AS aside`
-	aside, _, err := db.First(ctx, t, db.ScanInt, count, run.AppID(app), most+1)
-	if err != nil {
-		err = fmt.Errorf("count the ends of app %s that are set aside: %w", app, err)
-	}
-	return aside, err
-}
-
-// refuses returns why no end of an app may be set aside, as a Problem; nil: there is room, or there will be.
-func (r *followRoom) refuses(app string) error {
-	if r.waiting+r.added < int64(r.quotas.WaitingRuns) || r.setAside <= int64(r.quotas.WaitingRuns) {
-		return nil
-	}
-	return target.WaitingRunsReached(app, r.waiting+r.added, r.quotas.WaitingRuns)
-}
-
 // take adds the runs that follow an end.
 func (f *following) take(room *followRoom, e *dispatch.PendingEnd, runs []dispatch.QueuedRun, link error) {
 	reason := dispatch.SkipChain
-	if link == nil {
-		link, reason = room.refuses(e.App), dispatch.SkipWaiting
+	waiting, most := room.waiting+room.added, room.quotas.WaitingRuns
+	if link == nil && waiting >= int64(most) && room.setAside > int64(most) { // else there is room to set it aside, or will be
+		link, reason = target.WaitingRunsReached(e.App, waiting, most), dispatch.SkipWaiting
 	}
 	switch {
 	case link != nil:
@@ -106,16 +91,6 @@ func (f *following) take(room *followRoom, e *dispatch.PendingEnd, runs []dispat
 		room.added += int64(len(runs))
 		f.runs = append(f.runs, runs...)
 	}
-}
-
-// countAdded counts the runs that were queued. It comes last in its transaction, because it locks the rows of apps.
-func (f *following) countAdded(ctx context.Context, t *dispatch.Tx) error {
-	for _, name := range db.SortedKeys(f.rooms) {
-		if err := definitions.AddWaiting(ctx, t, name, f.rooms[name].added); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // failRefused enters runs into the history that were not queued, unless there is a run of their key.

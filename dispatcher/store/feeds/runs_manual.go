@@ -103,7 +103,12 @@ func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 		return dispatch.RetryBroadcast(ctx, t, r.ID, key, r.Shards)
 	}
 	if n := len(r.Attempts); n > 0 {
-		if err := insertAttempt(ctx, t, key[:3:3], r.Attempts[n-1]); err != nil {
+		a := r.Attempts[n-1]
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 node, $6 started, $7 ended, $8 status, $9 state, $10 class, $11 error
+		const insert = `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,
+			state, class, error) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
+		if _, err := t.ExecContext(ctx, insert, append(key[:3:3], a.Attempt, a.Node, a.StartedAt.UnixMilli(), a.EndedAt.UnixMilli(),
+			a.HTTPStatus, a.State, a.Class, a.Error)...); err != nil {
 			return err
 		}
 	}
@@ -223,17 +228,6 @@ func (s *Store) changeRunIn(ctx context.Context, t *dispatch.Tx, id, action stri
 	}
 	return r, unfolded, t.AuditChange(ctx, dispatch.AuditEntry{Action: action, App: r.App, Subject: "run " + id, Revision: r.Revision,
 		Before: dispatch.AuditedRun(before), After: dispatch.AuditedRun(r)})
-}
-
-// insertAttempt writes the row of an attempt that is over. key is that of its run.
-func insertAttempt(ctx context.Context, t *dispatch.Tx, key []any, a run.Attempt) error {
-	// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 node, $6 started, $7 ended,
-	// $8 status, $9 state, $10 class, $11 error
-	const insert = `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,
-		state, class, error) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
-	_, err := t.ExecContext(ctx, insert, append(key, a.Attempt, a.Node, a.StartedAt.UnixMilli(), a.EndedAt.UnixMilli(),
-		a.HTTPStatus, a.State, a.Class, a.Error)...)
-	return err
 }
 
 // RunInputs returns the inputs of runs, and which notifications of alerts wait or are overtaken.
