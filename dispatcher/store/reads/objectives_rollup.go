@@ -91,7 +91,10 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 		const has = `SELECT 1 FROM jobs WHERE id = $1 AND deleted_at IS NULL AND objective <> ''`
 		if _, wanted, err := db.First(ctx, t, db.ScanInt, has, job); err != nil || !wanted {
 			if err == nil {
-				err = dropObjective(ctx, t, job)
+				err = definitions.ForgetCounts(ctx, t, job)
+			}
+			if err == nil {
+				_, err = t.ExecContext(ctx, `DELETE FROM objectives WHERE job_id = $1`, job)
 			}
 			return err
 		}
@@ -121,15 +124,6 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 		failpoint.Hit(failpoint.AfterObjective)
 	}
 	return more, err
-}
-
-// dropObjective removes what is left of the objective of a job that has none any more.
-func dropObjective(ctx context.Context, t *dispatch.Tx, job int64) error {
-	if err := definitions.ForgetCounts(ctx, t, job); err != nil {
-		return err
-	}
-	_, err := t.ExecContext(ctx, `DELETE FROM objectives WHERE job_id = $1`, job)
-	return err
 }
 
 // span is a time of which the fires of some triggers are counted: from is inclusive, to is not.

@@ -34,14 +34,20 @@ func (l *looker) failed(ctx context.Context) error {
 			return fmt.Errorf("job by job: %w", err)
 		}
 	}
-	noted, err := l.notedFailures(ctx)
+	args := definitions.StatementArgs{l.since.UnixMilli()}
+	noted, err := db.Collect(ctx, l.db.Read, dispatch.ScanRunKey, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f
+		WHERE f.ended_at >= $1`+l.ofApps(`f.app_id`, &args)+` ORDER BY f.ended_at DESC LIMIT `+strconv.Itoa(shownMost), args...)
 	if err != nil {
 		return fmt.Errorf("by what was noted: %w", err)
 	}
-	found, err := l.failuresOf(ctx, append(keys, noted...))
-	if err != nil {
-		return err
+	var found []run.Run
+	if keys = append(keys, noted...); len(keys) > 0 {
+		if found, err = db.Collect(ctx, l.db.Read, scanRun, RunQuery(l.endedOfKeys()), l.keysBatch(keys)...); err != nil {
+			return err
+		}
 	}
+	// What was noted may have been retried since.
+	found = slices.DeleteFunc(found, func(r run.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) })
 	l.found.Failed = begin(fairShares(append(found, ofJobs...)))
 	slices.SortStableFunc(l.found.Failed.Items, laterEnd)
 	return nil
@@ -123,23 +129,6 @@ func (l *looker) latestFailures() []run.Key {
 		keys = append(keys, one.key)
 	}
 	return keys
-}
-
-// notedFailures returns the keys of the latest failures that the handler noted, one of each app.
-func (l *looker) notedFailures(ctx context.Context) ([]run.Key, error) {
-	args := definitions.StatementArgs{l.since.UnixMilli()}
-	return db.Collect(ctx, l.db.Read, dispatch.ScanRunKey, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f WHERE f.ended_at >= $1`+
-		l.ofApps(`f.app_id`, &args)+` ORDER BY f.ended_at DESC LIMIT `+strconv.Itoa(shownMost), args...)
-}
-
-// failuresOf returns the runs of keys that are in the history and failed.
-func (l *looker) failuresOf(ctx context.Context, keys []run.Key) ([]run.Run, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	runs, err := db.Collect(ctx, l.db.Read, scanRun, RunQuery(l.endedOfKeys()), l.keysBatch(keys)...)
-	// What was noted may have been retried since.
-	return slices.DeleteFunc(runs, func(r run.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) }), err
 }
 
 // laterEnd orders runs by their ends, the latest first.

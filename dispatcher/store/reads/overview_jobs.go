@@ -147,16 +147,12 @@ func (s *Store) summariesOf(ctx context.Context, list *SummaryList, app string) 
 	if filters == "" {
 		return nil
 	}
-	return s.lookOn(ctx, list, app)
-}
-
-// lookOn finds out whether a page looked at all jobs, and sets where the next goes on if not.
-func (s *Store) lookOn(ctx context.Context, list *SummaryList, app string) error {
-	var args definitions.StatementArgs
+	// Did the page look at all jobs? If not, the next goes on after the last of them.
+	args = nil
 	last := `SELECT j.app, j.name` + list.Candidates(app, &args) + ` LIMIT 1 OFFSET ` + args.Add(list.left-1)
 	var lastApp, lastJob string
-	found, err := db.ReadRow(ctx, s.db.Read, []any{&lastApp, &lastJob}, last, args...)
-	if found {
+	left, err := db.ReadRow(ctx, s.db.Read, []any{&lastApp, &lastJob}, last, args...)
+	if left {
 		list.next = dispatcher.JobCursor(lastApp, lastJob)
 	}
 	return err

@@ -270,8 +270,12 @@ func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, 
 	if r.Attempts, err = db.Collect(ctx, q, scan, attempts, args...); err != nil {
 		return r, err
 	}
-	if latest, ok := latestAttempt(r); ok {
-		r.Attempts = append(r.Attempts, latest)
+	listed := slices.ContainsFunc(r.Attempts, func(a run.Attempt) bool { return a.Attempt == r.Attempt })
+	if !listed && r.Attempt != 0 && r.EndedAt != nil && r.StartedAt != nil && r.Node != nil { // the run's own row holds its latest
+		r.Attempts = append(r.Attempts, run.Attempt{
+			Attempt: r.Attempt, Node: *r.Node, State: r.State, StartedAt: *r.StartedAt, EndedAt: *r.EndedAt,
+			HTTPStatus: r.HTTPStatus, Class: r.Class, Error: r.Error,
+		})
 	}
 	if err := addResponses(ctx, q, &r, args, &unread); err != nil {
 		return r, err
@@ -296,19 +300,6 @@ func scanAttempt(row db.Scanner) (run.Attempt, error) {
 		}
 	}
 	return a, nil
-}
-
-// latestAttempt returns the attempt that a run's own row holds, if it has ended and is not
-// among those that have rows.
-func latestAttempt(r run.Run) (run.Attempt, bool) {
-	listed := slices.ContainsFunc(r.Attempts, func(a run.Attempt) bool { return a.Attempt == r.Attempt })
-	if listed || r.Attempt == 0 || r.EndedAt == nil || r.StartedAt == nil || r.Node == nil {
-		return run.Attempt{}, false
-	}
-	return run.Attempt{
-		Attempt: r.Attempt, Node: *r.Node, State: r.State, StartedAt: *r.StartedAt, EndedAt: *r.EndedAt,
-		HTTPStatus: r.HTTPStatus, Class: r.Class, Error: r.Error,
-	}, true
 }
 
 // addResponses adds to the attempts of a run what is kept of their responses, and to a run that waits for a callback which

@@ -55,7 +55,10 @@ func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (fou
 	}
 	list := `SELECT s.day, s.state, sum(s.runs), sum(s.attempts), sum(s.started), sum(s.late_sum), max(s.late_most)
 		FROM run_statistics AS s WHERE 1 = 1` + w.Text + of + ` GROUP BY s.day, s.state ORDER BY s.day, s.state`
-	rows, err := db.Collect(ctx, s.db.Read, scanCounted, list, w.Args...)
+	rows, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (c countedDay, err error) {
+		err = row.Scan(&c.day, &c.state, &c.runs, &c.attempts, &c.started, &c.lateSum, &c.lateMost)
+		return c, err
+	}, list, w.Args...)
 	found.Days = daysOf(rows, final)
 	return found, err
 }
@@ -65,11 +68,6 @@ type countedDay struct {
 	day                                        int64
 	state                                      string
 	runs, attempts, started, lateSum, lateMost int64
-}
-
-func scanCounted(row db.Scanner) (c countedDay, err error) {
-	err = row.Scan(&c.day, &c.state, &c.runs, &c.attempts, &c.started, &c.lateSum, &c.lateMost)
-	return c, err
 }
 
 // daysOf puts together the counts of states, which are in the order of their days.
@@ -233,8 +231,12 @@ func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target in
 			dispatch.List(t, without)); err != nil {
 			return err
 		}
-		if err := closeDay(ctx, t, pass, to); err != nil {
-			return err
+		if pass.final && to == db.Day(to) {
+			// What the first pass counted of the day, and days that are not kept. $1 the end of the day, $2 the first day that is kept
+			const closed = `DELETE FROM run_statistics WHERE day < $1 AND NOT final OR day < $2`
+			if _, err := t.ExecContext(ctx, closed, to, to-view.StatisticsKept.Milliseconds()); err != nil {
+				return err
+			}
 		}
 		more, counted = to < target, 1
 		// $1 name, $2 up to when
@@ -353,14 +355,3 @@ const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) 
 		FROM runs AS r LEFT JOIN attempts AS a ON r.attempt > 1 AND a.scheduled_at = r.scheduled_at AND a.trigger_id = r.trigger_id
 			AND a.kind = r.kind AND a.attempt = 1
 		WHERE r.kind < 16 AND `
-
-// closeDay removes, once the second pass has done with a day, what the first counted of it, and days that are not kept.
-func closeDay(ctx context.Context, t *dispatch.Tx, pass statisticsPass, to int64) error {
-	if !pass.final || to != db.Day(to) {
-		return nil
-	}
-	// $1 the end of the day, $2 the first day that is kept
-	const closed = `DELETE FROM run_statistics WHERE day < $1 AND NOT final OR day < $2`
-	_, err := t.ExecContext(ctx, closed, to, to-view.StatisticsKept.Milliseconds())
-	return err
-}

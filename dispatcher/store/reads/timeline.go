@@ -101,15 +101,6 @@ type timelineRun struct {
 	view.TimelineMark
 }
 
-func scanTimelineRun(row db.Scanner) (r timelineRun, err error) {
-	var key run.Key
-	r.What, r.Count = view.MarkRun, 1
-	err = row.Scan(&r.job, &r.Trigger, db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &r.State, &r.Class,
-		db.OptionalColumn(&r.StartedAt), db.OptionalColumn(&r.EndedAt))
-	r.ScheduledAt, r.Run = key.ScheduledAt, key.String()
-	return r, err
-}
-
 // addTimelineRuns adds the latest runs of each job, those that failed, and those that are not over. Of a run that is in two of
 // these lists, or that moves from one to the other meanwhile, one mark is made.
 func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery) error {
@@ -130,7 +121,14 @@ func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 			FROM (` + s.db.ClaimedFires() + `) AS f WHERE f.job_id IN (SELECT b.id FROM b) AND f.scheduled_at >= $1 AND f.scheduled_at <= $2
 		) AS r LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		ORDER BY r.job_id, r.scheduled_at DESC, r.trigger_id, r.kind`
-	runs, err := db.Collect(ctx, s.db.Read, scanTimelineRun, list,
+	runs, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (r timelineRun, err error) {
+		var key run.Key
+		r.What, r.Count = view.MarkRun, 1
+		err = row.Scan(&r.job, &r.Trigger, db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &r.State, &r.Class,
+			db.OptionalColumn(&r.StartedAt), db.OptionalColumn(&r.EndedAt))
+		r.ScheduledAt, r.Run = key.ScheduledAt, key.String()
+		return r, err
+	}, list,
 		append([]any{query.From.UnixMilli(), query.To.UnixMilli()}, s.db.Batch(ids)...)...)
 	if err != nil {
 		return fmt.Errorf("runs: %w", err)
