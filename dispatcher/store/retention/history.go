@@ -20,11 +20,6 @@ import (
 // The statements of Purge. Expired means: before $1, the start of a UTC day. A run is kept from its end on, so one
 // that was scheduled long ago and has ended only now, as a catch-up, is as young as its end.
 
-// expiredRuns selects those of a table.
-func expiredRuns(table string) string {
-	return `SELECT r.scheduled_at, r.trigger_id, r.kind FROM ` + table + ` AS r WHERE r.scheduled_at < $1 AND r.ended_at < $1`
-}
-
 // $2 limit
 const oldestRuns = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind LIMIT $2`
 
@@ -46,7 +41,9 @@ const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT sche
 
 // removeOldest removes runs that are older than every retention, of whatever app, where no partition is dropped with them.
 func (t *Purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-	keys, err := t.removable(ctx, tx, size, expiredRuns(t.db.Unpartitioned())+oldestRuns, func(most int) []any { return []any{before, most} })
+	expired := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM ` + t.db.Unpartitioned() +
+		` AS r WHERE r.scheduled_at < $1 AND r.ended_at < $1` + oldestRuns
+	keys, err := t.removable(ctx, tx, size, expired, func(most int) []any { return []any{before, most} })
 	if err != nil {
 		return 0, err
 	}
@@ -183,12 +180,6 @@ const (
 	switches   = `a.action IN ('enable', 'disable') AND a.subject = 'app ' || a.app`
 	appOfEntry = `coalesce((SELECT o.id FROM apps AS o WHERE o.name = a.app), 0)`
 )
-
-// ofJobs are those of the jobs of a batch b.
-func (e expiring) ofJobs(with string) expiring {
-	e.with, e.from = with, `b JOIN `+e.table+` AS a ON a.job_id = b.id`
-	return e
-}
 
 // columns are those of the key.
 func (e expiring) columns() []string { return strings.Split(e.key, ", ") }

@@ -85,11 +85,14 @@ func (t *Purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 	start := max(db.Day(app.from)-sweepOverlap, 0)
 	s := app.sweep
 	if s.to == 0 || s.to > before { // none is under way, or the retention is longer now
-		first, err := t.firstDay(ctx)
+		earliest, found, err := db.First(ctx, t.db.Read, db.ScanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
 		if err != nil {
 			return err
 		}
-		s = sweep{from: min(max(start, first), before-db.DayMillis), to: before} // its last part takes misfires along
+		s = sweep{from: before - db.DayMillis, to: before} // its last part takes misfires along
+		if found {
+			s.from = min(max(start, db.Day(earliest)), s.from)
+		}
 	}
 	begun, err := s, error(nil)
 	for looks := 0; s.from < s.to && err == nil && !t.over(); {
@@ -100,7 +103,9 @@ func (t *Purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 		err = t.sweepPage(ctx, app.app, &s, &looks)
 	}
 	if s != begun && s.from < s.to {
-		err = errors.Join(err, t.noteSweep(ctx, app.app, s))
+		// $1 app, $2 from, $3 to, $4 after
+		err = errors.Join(err, t.noteSweep(ctx, `UPDATE apps SET sweep_from = $2, sweep_to = $3, sweep_after = $4 WHERE id = $1`,
+			app.app, s.from, s.to, s.after))
 	}
 	if err != nil || t.over() {
 		return err
@@ -115,16 +120,9 @@ func (t *Purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 	if err != nil || t.over() {
 		return err
 	}
-	return t.swept(ctx, app.app, s)
-}
-
-// firstDay returns the first day of which there are runs; the end of time if there are none.
-func (t *Purge) firstDay(ctx context.Context) (int64, error) {
-	earliest, found, err := db.First(ctx, t.db.Read, db.ScanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
-	if err != nil || !found {
-		return 1<<63 - 1, err
-	}
-	return db.Day(earliest), nil
+	// Nothing of the app is left from before its sweep, so that the next sweep begins there. $1 app, $2 before
+	return t.noteSweep(ctx, `UPDATE apps SET history_from = CASE WHEN history_from < $2 THEN $2 ELSE history_from END,
+		sweep_from = 0, sweep_to = 0, sweep_after = '' WHERE id = $1`, app.app, s.to)
 }
 
 // expiredLate are those that ended late since a sweep began, of an app. From then on they are found by their jobs.
@@ -165,7 +163,8 @@ func (t *Purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) 
 // removeOf removes expired history of some jobs: runs of a part of a sweep and, with its last part, misfires.
 func (t *Purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
 	if part.to == before {
-		misfires := expiredMisfires.ofJobs(t.db.Rows(0, 3, "", db.IDColumns...))
+		misfires := expiredMisfires
+		misfires.with, misfires.from = t.db.Rows(0, 3, "", db.IDColumns...), `b JOIN `+misfires.table+` AS a ON a.job_id = b.id`
 		if err := t.repeat(ctx, t.size, before, t.removeRows(misfires, &t.Result.Misfires, t.db.Batch(jobs)...)); err != nil || t.over() {
 			return err
 		}
@@ -210,24 +209,10 @@ func (t *Purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, b
 	return slices.DeleteFunc(found, func(one runsOfJob) bool { return one.runs == 0 }), err
 }
 
-// noteSweep notes how far the sweep of an app is.
-func (t *Purge) noteSweep(ctx context.Context, app int64, s sweep) error {
+// noteSweep notes in the row of an app how far its sweep is.
+func (t *Purge) noteSweep(ctx context.Context, note string, args ...any) error {
 	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		// $1 app, $2 from, $3 to, $4 after
-		_, err := tx.ExecContext(ctx, `UPDATE apps SET sweep_from = $2, sweep_to = $3, sweep_after = $4 WHERE id = $1`,
-			app, s.from, s.to, s.after)
-		return err
-	})
-	t.stopped = t.stopped || !done
-	return err
-}
-
-// swept notes that nothing of an app is left from before its sweep, so that the next sweep begins there.
-func (t *Purge) swept(ctx context.Context, app int64, s sweep) error {
-	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		// $1 app, $2 before
-		_, err := tx.ExecContext(ctx, `UPDATE apps SET history_from = CASE WHEN history_from < $2 THEN $2 ELSE history_from END,
-			sweep_from = 0, sweep_to = 0, sweep_after = '' WHERE id = $1`, app, s.to)
+		_, err := tx.ExecContext(ctx, note, args...)
 		return err
 	})
 	t.stopped = t.stopped || !done
