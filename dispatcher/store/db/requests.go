@@ -43,12 +43,9 @@ func (d *DB) Enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// requestConns is how many connections requests have in a node whose pool has conns: three of five.
-func requestConns(conns int32) int32 { return max(2, conns*3/5) }
-
 func (p *Postgres) apart(ctx context.Context) (apart, error) {
 	config := p.config.Copy()
-	config.MaxConns, config.MinConns = requestConns(config.MaxConns), 0
+	config.MaxConns, config.MinConns = max(2, config.MaxConns*3/5), 0 // three of five of the connections that a node has
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return apart{}, err
