@@ -120,6 +120,14 @@ func Collect[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error
 	return all, nil
 }
 
+// ReadRows returns all rows of a query. refs returns where the columns of one are scanned into.
+func ReadRows[T any](ctx context.Context, q Querier, refs func(*T) []any, query string, args ...any) ([]T, error) {
+	return Collect(ctx, q, func(row Scanner) (one T, err error) {
+		err = row.Scan(refs(&one)...)
+		return one, err
+	}, query, args...)
+}
+
 // EachRow calls scan for each row of a query; the rows are closed when it returns.
 func EachRow(ctx context.Context, q Querier, scan func(Scanner) error, query string, args ...any) error {
 	ctx, cancel := Bound(ctx, OtherTimeout)

@@ -95,11 +95,9 @@ func (j *Judgement) lockJobs(ctx context.Context, ids []int64) error {
 			CASE WHEN j.updated_at > a.updated_at THEN j.updated_at ELSE a.updated_at END,
 			j.alert_late_after, j.objective <> ''
 		FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
-	all, err := db.Collect(ctx, j, func(row db.Scanner) (job JudgedJob, err error) {
-		err = row.Scan(&job.ID, &job.AppID, &job.App, &job.Salt, &job.name, db.LabelsColumn(&job.Labels), &job.Deleted, &job.follows,
-			&job.Watched,
-			db.InstantColumn(&job.ChangedAt), &job.LateAfter, &job.objective)
-		return job, err
+	all, err := db.ReadRows(ctx, j, func(job *JudgedJob) []any {
+		return []any{&job.ID, &job.AppID, &job.App, &job.Salt, &job.name, db.LabelsColumn(&job.Labels), &job.Deleted, &job.follows,
+			&job.Watched, db.InstantColumn(&job.ChangedAt), &job.LateAfter, &job.objective}
 	}, read, j.Batch(ids)...)
 	for i := range all {
 		j.Jobs[all[i].ID] = &all[i]

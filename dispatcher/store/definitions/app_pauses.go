@@ -220,9 +220,8 @@ func followPauses(ctx context.Context, t *dispatch.Tx, app string, limit int) (f
 	// $1 app, $2 id of the last job of the portion before, $3 limit
 	const next = `SELECT j.id, j.labels, j.app_paused, (SELECT count(*) FROM triggers AS t WHERE t.job_id = j.id)
 		FROM jobs AS j WHERE j.app_id = $1 AND j.id > $2 AND j.part_of = 0 AND j.deleted_at IS NULL ORDER BY j.id LIMIT $3`
-	jobs, err := db.Collect(ctx, t, func(row db.Scanner) (j pausable, err error) {
-		err = row.Scan(&j.id, db.LabelsColumn(&j.labels), &j.held, &j.triggers)
-		return j, err
+	jobs, err := db.ReadRows(ctx, t, func(j *pausable) []any {
+		return []any{&j.id, db.LabelsColumn(&j.labels), &j.held, &j.triggers}
 	}, next, id, from, limit)
 	if err != nil {
 		return 0, false, err
@@ -327,10 +326,8 @@ func (s *Store) overAppPauses(ctx context.Context, limit int, now time.Time) (al
 	// $1 now, $2 limit
 	const over = `SELECT a.name, p.id FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.until_at IS NOT NULL AND p.ended_at IS NULL AND p.until_at <= $1 ORDER BY p.until_at LIMIT $2`
-	pauses, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (p dispatcher.AppPause, err error) {
-		err = row.Scan(&p.App, &p.ID)
-		return p, err
-	}, over, now.UnixMilli(), limit+s.dispatch.Asides.Count(dispatcher.WorkPauses))
+	pauses, err := db.ReadRows(ctx, s.db.Read, func(p *dispatcher.AppPause) []any { return []any{&p.App, &p.ID} },
+		over, now.UnixMilli(), limit+s.dispatch.Asides.Count(dispatcher.WorkPauses))
 	if err != nil {
 		return nil, fmt.Errorf("look for pauses of apps that are over: %w", err)
 	}
@@ -361,10 +358,8 @@ func (s *Store) overJobPauses(ctx context.Context, limit int, now time.Time) (al
 				WHERE t.pause_until IS NOT NULL AND t.pause_until <= $1 AND t.deleted_at IS NULL AND j.deleted_at IS NULL
 			LIMIT $2`
 	)
-	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (p paused, err error) {
-		err = row.Scan(&p.app, &p.job, &p.trigger, &p.revision)
-		return p, err
-	}, over, now.UnixMilli(), limit+s.dispatch.Asides.Count(dispatcher.WorkPauses))
+	found, err := db.ReadRows(ctx, s.db.Read, func(p *paused) []any { return []any{&p.app, &p.job, &p.trigger, &p.revision} },
+		over, now.UnixMilli(), limit+s.dispatch.Asides.Count(dispatcher.WorkPauses))
 	if err != nil {
 		return nil, fmt.Errorf("look for pauses of jobs that are over: %w", err)
 	}

@@ -299,9 +299,8 @@ func (s *Store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (
 		return 0, err
 	}
 	most := limit + s.dispatch.Asides.Count(dispatcher.WorkEndpoints)
-	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (e expiredEndpoint, err error) {
-		return e, row.Scan(&e.group, &e.app, &e.id)
-	}, expiredEndpoints, now.UnixMilli(), most)
+	found, err := db.ReadRows(ctx, s.db.Read, func(e *expiredEndpoint) []any { return []any{&e.group, &e.app, &e.id} },
+		expiredEndpoints, now.UnixMilli(), most)
 	if err == nil {
 		found = dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkEndpoints, found, expiredEndpoint.item, now)
 		err = dispatch.InParts(ctx, s.dispatch.OfStored, found[:min(len(found), limit)], func(part []expiredEndpoint) error {

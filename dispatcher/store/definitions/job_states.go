@@ -45,9 +45,8 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 			j.revision, j.state
 		FROM jobs AS j
 		JOIN apps AS a ON a.id = j.app_id WHERE j.id > $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.id LIMIT $2`
-	jobs, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (j stateRow, err error) {
-		err = row.Scan(&j.ID, &j.App, &j.Name, &j.Origin, &j.Enabled, &j.Paused, &j.AppPaused, &j.triggers, &j.origins, &j.Revision, &j.State)
-		return j, err
+	jobs, err := db.ReadRows(ctx, s.db.Read, func(j *stateRow) []any {
+		return []any{&j.ID, &j.App, &j.Name, &j.Origin, &j.Enabled, &j.Paused, &j.AppPaused, &j.triggers, &j.origins, &j.Revision, &j.State}
 	}, page, after, limit)
 	if err != nil {
 		return rolled, err

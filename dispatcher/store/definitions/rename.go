@@ -294,8 +294,8 @@ func priorTriggers(ctx context.Context, q db.Querier, old *dispatcher.Job, job d
 		dispatcher.Trigger
 		name string
 	}
-	rows, err := db.Collect(ctx, q, func(row db.Scanner) (e earlier, err error) {
-		return e, row.Scan(&e.name, &e.Origin, db.OptionalColumn(&e.PrevFireTime))
+	rows, err := db.ReadRows(ctx, q, func(e *earlier) []any {
+		return []any{&e.name, &e.Origin, db.OptionalColumn(&e.PrevFireTime)}
 	}, all, job.Key())
 	if err != nil {
 		return fmt.Errorf("read the triggers that job %s/%s had: %w", job.App, job.Name, err)

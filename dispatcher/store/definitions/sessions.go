@@ -82,10 +82,8 @@ func endSurplusSessions(ctx context.Context, t *dispatch.Tx, created string) ([]
 		apps  string
 		count int
 	}
-	groups, err := db.Collect(ctx, t, func(row db.Scanner) (g group, err error) {
-		err = row.Scan(&g.apps, &g.count)
-		return g, err
-	}, `SELECT apps, count(*) FROM sessions GROUP BY apps ORDER BY count(*) DESC, apps`)
+	groups, err := db.ReadRows(ctx, t, func(g *group) []any { return []any{&g.apps, &g.count} },
+		`SELECT apps, count(*) FROM sessions GROUP BY apps ORDER BY count(*) DESC, apps`)
 	if err != nil || len(groups) == 0 {
 		return nil, err
 	}

@@ -48,10 +48,8 @@ func EndBroadcast(ctx context.Context, t *Tx, parent run.Key) (ended bool, err e
 func EndedShards(ctx context.Context, q db.Querier, parent run.Key) ([]EndedShard, error) {
 	const list = `SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
 		FROM runs AS r WHERE` + ofParent + ` ORDER BY r.kind`
-	return db.Collect(ctx, q, func(row db.Scanner) (one EndedShard, err error) {
-		err = row.Scan(db.KeyRefs(&one.key, &one.State, &one.class, &one.reason)...)
-		return one, err
-	}, list, KeyArgs(parent)...)
+	return db.ReadRows(ctx, q, func(one *EndedShard) []any { return db.KeyRefs(&one.key, &one.State, &one.class, &one.reason) },
+		list, KeyArgs(parent)...)
 }
 
 // mostShardsNamed is of how many shards the error of a broadcast says why they failed.

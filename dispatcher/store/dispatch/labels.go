@@ -52,10 +52,7 @@ func RequireLabels(ctx context.Context, t *Tx, labels input.Labels) (served bool
 // resume at any time.
 func liveLabels(ctx context.Context, t *Tx) ([]input.Labels, error) {
 	const live = `SELECT DISTINCT labels FROM nodes WHERE state <> 'dead'`
-	return db.Collect(ctx, t, func(row db.Scanner) (l input.Labels, err error) {
-		err = row.Scan(db.LabelsColumn(&l))
-		return l, err
-	}, live)
+	return db.ReadRows(ctx, t, func(l *input.Labels) []any { return []any{db.LabelsColumn(l)} }, live)
 }
 
 // has tells whether one of the nodes has all labels of a set.
@@ -87,10 +84,8 @@ func (s *Store) noteServed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sets, err := db.Collect(ctx, t, func(row db.Scanner) (l labelSet, err error) {
-			err = row.Scan(&l.labels, &l.served)
-			return l, err
-		}, `SELECT node_labels, served FROM label_sets ORDER BY node_labels`)
+		sets, err := db.ReadRows(ctx, t, func(l *labelSet) []any { return []any{&l.labels, &l.served} },
+			`SELECT node_labels, served FROM label_sets ORDER BY node_labels`)
 		if err != nil {
 			return err
 		}

@@ -239,9 +239,8 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 		SELECT w.*, row_number() OVER (PARTITION BY w.app_id, w.host ORDER BY w.probe_at, w.id) AS nth FROM host_waits AS w` + probed + `
 			AND w.probe_at <= $1 AND ` + wanted + ` AND ($3 = 0 OR w.app_id` + s.db.In(2) + `)
 		) AS w WHERE nth <= ` + dueOfHost + ` ORDER BY probe_at, id LIMIT ` + dueHosts
-	waits, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (w dispatcher.HostWait, err error) {
-		err = row.Scan(&w.ID, &w.AppID, &w.JobID, &w.Host, db.DurationColumn((*input.Duration)(&w.Pause)), db.InstantColumn(&w.ProbeAt))
-		return w, err
+	waits, err := db.ReadRows(ctx, s.db.Read, func(w *dispatcher.HostWait) []any {
+		return []any{&w.ID, &w.AppID, &w.JobID, &w.Host, db.DurationColumn((*input.Duration)(&w.Pause)), db.InstantColumn(&w.ProbeAt)}
 	}, due, args...)
 	if err != nil || len(waits) == 0 {
 		return nil, err

@@ -384,8 +384,8 @@ func (s *Store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	item := func(l leakToMend) string { return l.key.String() }
-	leaks, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (f leakToMend, err error) {
-		return f, row.Scan(&f.kind, db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.job)
+	leaks, err := db.ReadRows(ctx, s.db.Read, func(f *leakToMend) []any {
+		return []any{&f.kind, db.InstantColumn(&f.key.ScheduledAt), &f.key.TriggerID, db.KindColumn(&f.key), &f.job}
 	}, leaksToMend, limit+s.Asides.Count(dispatcher.WorkRetry))
 	if err == nil && len(leaks) > 0 {
 		if now, err = s.db.OrClock(ctx, now); err == nil {

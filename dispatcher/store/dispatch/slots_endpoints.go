@@ -128,9 +128,8 @@ func (r *reading) gone(ctx context.Context) error {
 	for _, of := range waited {
 		jobs, endpoints = append(jobs, of.job), append(endpoints, of.endpoint)
 	}
-	gone, err := db.Collect(ctx, r.t, func(row db.Scanner) (of slotKey, err error) {
-		return of, row.Scan(&of.job, &of.endpoint)
-	}, r.t.Hot.Slots.Gone, r.t.Batch(jobs, endpoints)...)
+	gone, err := db.ReadRows(ctx, r.t, func(of *slotKey) []any { return []any{&of.job, &of.endpoint} },
+		r.t.Hot.Slots.Gone, r.t.Batch(jobs, endpoints)...)
 	for _, of := range gone {
 		for _, c := range slices.Clone(r.all[of]) {
 			if c.slotNode == waitingNode {

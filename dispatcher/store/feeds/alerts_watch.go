@@ -71,10 +71,8 @@ type dueState struct{ id, job int64 }
 func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 now, $2 limit
 	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
-	states, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (d dueState, err error) {
-		err = row.Scan(&d.id, &d.job)
-		return d, err
-	}, due, now.UnixMilli(), limit)
+	states, err := db.ReadRows(ctx, s.db.Read, func(d *dueState) []any { return []any{&d.id, &d.job} },
+		due, now.UnixMilli(), limit)
 	if err != nil || len(states) == 0 {
 		return err
 	}

@@ -93,10 +93,7 @@ func (f *feeding) countEnded(ctx context.Context, t *dispatch.Tx) error {
 				AND r.kind = 5) AS state,
 			EXISTS (SELECT 1 FROM live_runs AS l WHERE l.scheduled_at = f.scheduled_at AND l.trigger_id = f.trigger_id AND l.kind = 5) AS live
 		FROM backfill_runs AS f WHERE f.backfill_id = $1) AS x WHERE x.state IS NOT NULL OR NOT x.live`
-	all, err := db.Collect(ctx, t, func(row db.Scanner) (r endedRun, err error) {
-		err = row.Scan(&r.at, &r.trigger, &r.state)
-		return r, err
-	}, ended, f.id)
+	all, err := db.ReadRows(ctx, t, func(r *endedRun) []any { return []any{&r.at, &r.trigger, &r.state} }, ended, f.id)
 	if err != nil || len(all) == 0 {
 		return err
 	}

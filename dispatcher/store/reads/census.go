@@ -48,9 +48,8 @@ func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 	if err != nil {
 		return c, fmt.Errorf("count what there is: %w", err)
 	}
-	rows, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (one censusRow, err error) {
-		err = row.Scan(&one.what, &one.state, &one.count, &one.at)
-		return one, err
+	rows, err := db.ReadRows(ctx, s.db.Read, func(one *censusRow) []any {
+		return []any{&one.what, &one.state, &one.count, &one.at}
 	}, censusCounts, int64(limit), overdue.UnixMilli(), now.Add(-expiredLately).UnixMilli(),
 		now.Add(-view.ForgottenAfter).UnixMilli(), now.Add(-dispatch.AsideSeen).UnixMilli())
 	if err != nil {

@@ -146,10 +146,7 @@ func (s *objectiveStep) countTriggers(ctx context.Context, checked int64) (int64
 	const cursors = `SELECT o.trigger_id, o.rolled_to, CASE WHEN c.delayed AND c.next_fire_time IS NULL AND c.state = 'waiting'
 			THEN coalesce(c.prev_fire_time, 0) + 1 ELSE c.next_fire_time END FROM objective_triggers AS o
 		LEFT JOIN trigger_clock AS c ON c.id = o.trigger_id WHERE o.job_id = $1 ORDER BY o.trigger_id`
-	triggers, err := db.Collect(ctx, s, func(row db.Scanner) (c cursor, err error) {
-		err = row.Scan(&c.trigger, &c.at, &c.owed)
-		return c, err
-	}, cursors, s.job)
+	triggers, err := db.ReadRows(ctx, s, func(c *cursor) []any { return []any{&c.trigger, &c.at, &c.owed} }, cursors, s.job)
 	if err != nil {
 		return 0, err
 	}
@@ -204,10 +201,7 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 	}
 	missed := batch + ` SELECT m.to_at, m.count FROM misfires AS m
 		WHERE m.job_id = $1 AND m.from_at >= $2 AND m.from_at < $3 AND m.trigger_id IN (SELECT id FROM b)`
-	misfires, err := db.Collect(ctx, s, func(row db.Scanner) (m [2]int64, err error) {
-		err = row.Scan(&m[0], &m[1])
-		return m, err
-	}, missed, args...)
+	misfires, err := db.ReadRows(ctx, s, func(m *[2]int64) []any { return []any{&m[0], &m[1]} }, missed, args...)
 	if err != nil {
 		return fmt.Errorf("read misfires: %w", err)
 	}
@@ -265,10 +259,8 @@ func (s *objectiveStep) countPending(ctx context.Context, after int64) (next int
 	// $1 job, $2 instant, $3 limit
 	const page = `SELECT p.scheduled_at, p.trigger_id, p.kind FROM objective_pending AS p WHERE p.job_id = $1 AND p.scheduled_at > $2
 		ORDER BY p.scheduled_at, p.trigger_id, p.kind LIMIT $3`
-	keys, err := db.Collect(ctx, s, func(row db.Scanner) (k [3]int64, err error) {
-		err = row.Scan(&k[0], &k[1], &k[2])
-		return k, err
-	}, page, s.job, after, pendingAtOnce+dispatcher.MaxTriggers)
+	keys, err := db.ReadRows(ctx, s, func(k *[3]int64) []any { return []any{&k[0], &k[1], &k[2]} },
+		page, s.job, after, pendingAtOnce+dispatcher.MaxTriggers)
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}

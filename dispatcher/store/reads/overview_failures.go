@@ -72,9 +72,8 @@ func (l *looker) readFailures(ctx context.Context) error {
 	latest := `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.ended_at, coalesce(r.class, ''), r.http_status,
 			CASE WHEN ` + isCredential + ` THEN coalesce(r.error, '') ELSE '' END FROM runs AS r
 		WHERE ` + db.IsDead + ` AND r.kind < 16 AND r.ended_at >= $1 ORDER BY r.ended_at DESC LIMIT ` + strconv.Itoa(examinedFailures+1)
-	failures, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (f failure, err error) {
-		err = row.Scan(db.KeyRefs(&f.key, &f.job, db.InstantColumn(&f.endedAt), &f.class, &f.httpStatus, &f.error)...)
-		return f, err
+	failures, err := db.ReadRows(ctx, l.db.Read, func(f *failure) []any {
+		return db.KeyRefs(&f.key, &f.job, db.InstantColumn(&f.endedAt), &f.class, &f.httpStatus, &f.error)
 	}, latest, l.since.UnixMilli())
 	if err != nil || len(failures) == 0 {
 		return err
@@ -92,10 +91,8 @@ func (l *looker) readFailures(ctx context.Context) error {
 	}
 	// From $1 on: jobs
 	ofJobs := l.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT j.id, j.app_id, j.deleted_at IS NOT NULL FROM b JOIN jobs AS j ON j.id = b.id`
-	found, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (j job, err error) {
-		err = row.Scan(&j.id, &j.app, &j.deleted)
-		return j, err
-	}, ofJobs, l.db.Batch(slices.Compact(jobs))...)
+	found, err := db.ReadRows(ctx, l.db.Read, func(j *job) []any { return []any{&j.id, &j.app, &j.deleted} },
+		ofJobs, l.db.Batch(slices.Compact(jobs))...)
 	if err != nil {
 		return err
 	}

@@ -236,9 +236,8 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 	// As purge.retentions: the history of a deleted app is kept as long as that of others.
 	const list = `SELECT a.name, a.retention, a.history_from, a.sweep_from, a.created_at, a.deleted_at IS NOT NULL FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id)`
-	apps, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (k kept, err error) {
-		err = row.Scan(&k.name, &k.retention, &k.from, &k.sweptTo, &k.createdAt, &k.deleted)
-		return k, err
+	apps, err := db.ReadRows(ctx, s.db.Read, func(k *kept) []any {
+		return []any{&k.name, &k.retention, &k.from, &k.sweptTo, &k.createdAt, &k.deleted}
 	}, list)
 	if err != nil || len(apps) == 0 {
 		return nil, err

@@ -193,10 +193,8 @@ func (s *Store) LatestFires(ctx context.Context, job, trigger int64, from, to ti
 	list := `SELECT r.scheduled_at FROM (SELECT r.scheduled_at FROM (` + ended + `)` + fires +
 		` UNION SELECT r.scheduled_at FROM (` + live + `)` + fires + ` UNION ` + claimed + `) AS r ORDER BY r.scheduled_at DESC LIMIT ` +
 		strconv.Itoa(limit)
-	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (at time.Time, err error) {
-		err = row.Scan(db.InstantColumn(&at))
-		return at, err
-	}, list, job, trigger, from.UnixMilli(), to.UnixMilli())
+	return db.ReadRows(ctx, s.db.Read, func(at *time.Time) []any { return []any{db.InstantColumn(at)} },
+		list, job, trigger, from.UnixMilli(), to.UnixMilli())
 }
 
 // RunsAt returns the runs of some keys, latest first. Those that do not exist are left out.

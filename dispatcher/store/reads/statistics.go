@@ -55,9 +55,8 @@ func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (fou
 	}
 	list := `SELECT s.day, s.state, sum(s.runs), sum(s.attempts), sum(s.started), sum(s.late_sum), max(s.late_most)
 		FROM run_statistics AS s WHERE 1 = 1` + w.Text + of + ` GROUP BY s.day, s.state ORDER BY s.day, s.state`
-	rows, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (c countedDay, err error) {
-		err = row.Scan(&c.day, &c.state, &c.runs, &c.attempts, &c.started, &c.lateSum, &c.lateMost)
-		return c, err
+	rows, err := db.ReadRows(ctx, s.db.Read, func(c *countedDay) []any {
+		return []any{&c.day, &c.state, &c.runs, &c.attempts, &c.started, &c.lateSum, &c.lateMost}
 	}, list, w.Args...)
 	found.Days = daysOf(rows, final)
 	return found, err

@@ -28,10 +28,8 @@ const (
 // removeExpired deletes jobs some time after their completion, where that was declared. They are
 // looked at again under their locks: anyone who changes a job or runs it meanwhile comes first.
 func (t *Purge) removeExpired(ctx context.Context, present int64) error {
-	jobs, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (j dispatcher.Job, err error) {
-		err = row.Scan(&j.App, &j.Name)
-		return j, err
-	}, expiredJobs, present, purgeExpired+t.dispatch.Asides.Count(dispatcher.WorkPurge))
+	jobs, err := db.ReadRows(ctx, t.db.Read, func(j *dispatcher.Job) []any { return []any{&j.App, &j.Name} },
+		expiredJobs, present, purgeExpired+t.dispatch.Asides.Count(dispatcher.WorkPurge))
 	item := func(job dispatcher.Job) string { return dispatch.JobItem(job.Key()) }
 	for _, job := range dispatch.WithoutAsides(t.dispatch.Asides, dispatcher.WorkPurge, jobs, item, t.present()) {
 		if t.stopped || ctx.Err() != nil {

@@ -242,9 +242,8 @@ func (t *Purge) retentions(ctx context.Context, now time.Time) (apps []keeping, 
 	}
 	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL, a.sweep_from, a.sweep_to, a.sweep_after FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id) ORDER BY a.retention DESC, a.id`
-	apps, err = db.Collect(ctx, t.db.Read, func(row db.Scanner) (r keeping, err error) {
-		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted, &r.sweep.from, &r.sweep.to, &r.sweep.after)
-		return r, err
+	apps, err = db.ReadRows(ctx, t.db.Read, func(r *keeping) []any {
+		return []any{&r.app, &r.kept, &r.from, &r.deleted, &r.sweep.from, &r.sweep.to, &r.sweep.after}
 	}, list)
 	return apps, now.UnixMilli(), err
 }

@@ -202,10 +202,8 @@ func (t *Purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, b
 	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
 	counts := t.db.Rows(0, 5, "", db.IDColumns...) + ` SELECT b.id, (SELECT count(*) FROM
 		(SELECT 1 FROM runs AS r WHERE r.job_id = b.id` + db.ExpiredIn + ` LIMIT $4) AS counted) FROM b`
-	found, err := db.Collect(ctx, t.db.Read, func(row db.Scanner) (one runsOfJob, err error) {
-		err = row.Scan(&one.job, &one.runs)
-		return one, err
-	}, counts, append([]any{before, part.from, part.to, t.size}, t.db.Batch(jobs)...)...)
+	found, err := db.ReadRows(ctx, t.db.Read, func(one *runsOfJob) []any { return []any{&one.job, &one.runs} },
+		counts, append([]any{before, part.from, part.to, t.size}, t.db.Batch(jobs)...)...)
 	return slices.DeleteFunc(found, func(one runsOfJob) bool { return one.runs == 0 }), err
 }
 
