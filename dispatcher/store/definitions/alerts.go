@@ -250,7 +250,7 @@ func (s *Store) DeleteAlert(ctx context.Context, app, name string, change input.
 func removeAlert(ctx context.Context, t *dispatch.Tx, alert alert.Alert) error {
 	id := dispatcher.AlertID(alert.App, alert.Name)
 	// $1 alert
-	if _, err := t.ExecContext(ctx, `DELETE FROM alert_states WHERE alert_id = $1`, id); err != nil {
+	if err := t.Exec(ctx, `DELETE FROM alert_states WHERE alert_id = $1`, id); err != nil {
 		return err
 	}
 	if err := deleteAttached(ctx, t, alert.Attached().Key()); err != nil {
@@ -258,7 +258,7 @@ func removeAlert(ctx context.Context, t *dispatch.Tx, alert alert.Alert) error {
 	}
 	// $1 now, $2 alert
 	const remove = `UPDATE alerts SET deleted_at = $1, updated_at = $1, muted = NULL WHERE id = $2`
-	if _, err := t.ExecContext(ctx, remove, t.At.UnixMilli(), id); err != nil {
+	if err := t.Exec(ctx, remove, t.At.UnixMilli(), id); err != nil {
 		return err
 	}
 	return followAlertsOf(ctx, t, alert.App)
@@ -308,8 +308,7 @@ func WriteMute(ctx context.Context, t *dispatch.Tx, alert alert.Alert, mute *ale
 		encoded = new(string(text))
 	}
 	// $1 alert, $2 mute
-	_, err := t.ExecContext(ctx, `UPDATE alerts SET muted = $2 WHERE id = $1`, dispatcher.AlertID(alert.App, alert.Name), encoded)
-	return err
+	return t.Exec(ctx, `UPDATE alerts SET muted = $2 WHERE id = $1`, dispatcher.AlertID(alert.App, alert.Name), encoded)
 }
 
 // alertWarnings returns what of an alert selects no job. It is no error: a job may be declared later.

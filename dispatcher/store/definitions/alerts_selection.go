@@ -24,7 +24,7 @@ const sweptAtOnce = 500
 func followAlertsOf(ctx context.Context, t *dispatch.Tx, app string) error {
 	// $1 app
 	const begin = `UPDATE apps SET alerts_swept_to = '' WHERE id = $1`
-	if _, err := t.ExecContext(ctx, begin, run.AppID(app)); err != nil {
+	if err := t.Exec(ctx, begin, run.AppID(app)); err != nil {
 		return err
 	}
 	_, err := SweepAlerts(ctx, t, run.AppID(app), sweptAtOnce)
@@ -69,7 +69,7 @@ func SweepAlerts(ctx context.Context, t *dispatch.Tx, app int64, limit int) (don
 		cursor = &last
 	}
 	// $1 app, $2 cursor
-	if _, err := t.ExecContext(ctx, `UPDATE apps SET alerts_swept_to = $2 WHERE id = $1`, app, cursor); err != nil {
+	if err := t.Exec(ctx, `UPDATE apps SET alerts_swept_to = $2 WHERE id = $1`, app, cursor); err != nil {
 		return done, err
 	}
 	t.Notify(dispatcher.Notification{App: name})
@@ -203,7 +203,7 @@ func (j *Judgement) writeFollows(ctx context.Context) error {
 	// From $1 on: id, bit, late
 	write := j.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("bit", db.Integer), db.Col("late", db.Bigint)) + ` UPDATE jobs AS j
 		SET follows = (j.follows & ~8) | b.bit, alert_late_after = b.late FROM b WHERE j.id = b.id`
-	if _, err := j.ExecContext(ctx, write, j.Batch(ids, bits, late)...); err != nil {
+	if err := j.Exec(ctx, write, j.Batch(ids, bits, late)...); err != nil {
 		return fmt.Errorf("let %d jobs follow alerts: %w", len(ids), err)
 	}
 	return nil
@@ -218,7 +218,7 @@ func endAlertsOf(ctx context.Context, t *dispatch.Tx, job int64) error {
 	}
 	if _, err = followAlerts(ctx, t, []int64{job}, false); db.IsUnreadable(err) {
 		// $1 job, $2 now. What watches alerts ends what is known, and sets aside what cannot be read.
-		_, err = t.ExecContext(ctx, `UPDATE alert_states SET check_at = $2 WHERE job_id = $1`, job, t.At.UnixMilli())
+		err = t.Exec(ctx, `UPDATE alert_states SET check_at = $2 WHERE job_id = $1`, job, t.At.UnixMilli())
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func (j *Judgement) writeTracks(ctx context.Context) error {
 	if len(gone) > 0 {
 		// From $1 on: ids
 		remove := `DELETE FROM alert_states WHERE id` + j.In(1)
-		if _, err := j.ExecContext(ctx, remove, dispatch.List(j.Tx, gone)); err != nil {
+		if err := j.Exec(ctx, remove, dispatch.List(j.Tx, gone)); err != nil {
 			return err
 		}
 	}
@@ -73,8 +73,7 @@ func (j *Judgement) writeTracks(ctx context.Context) error {
 		SELECT b.id, b.alert_id, b.job_id, b.of_condition, b.firing = 1, b.armed = 1, b.kept_back = 1, b.check_at, b.track FROM b WHERE 1 = 1
 		ON CONFLICT (id) DO UPDATE SET firing = excluded.firing, armed = excluded.armed, kept_back = excluded.kept_back,
 			check_at = excluded.check_at, track = excluded.track`
-	_, err := j.ExecContext(ctx, put, j.Batch(ids, alerts, jobs, conditions, firing, armed, kept, check, texts)...)
-	return err
+	return j.Exec(ctx, put, j.Batch(ids, alerts, jobs, conditions, firing, armed, kept, check, texts)...)
 }
 
 // writeEvents adds the transitions to the history.
@@ -97,8 +96,7 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 	// From $1 on: eventWritten
 	put := j.Rows(0, 1, "", eventWritten...) + ` INSERT INTO alert_events (app_id, at, id, alert, job, event)
 		SELECT b.app_id, b.at, b.id, b.alert, b.job, b.event FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
-	_, err := j.ExecContext(ctx, put, j.Batch(apps, at, ids, alerts, jobs, events)...)
-	return err
+	return j.Exec(ctx, put, j.Batch(apps, at, ids, alerts, jobs, events)...)
 }
 
 // queueNotifications queues the runs that deliver the transitions which are to be told. The key of a run follows from its

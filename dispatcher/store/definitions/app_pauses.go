@@ -96,7 +96,7 @@ func insertPause(ctx context.Context, t *dispatch.Tx, app string, asked dispatch
 	}
 	// $1 app, $2 id, $3 labels, $4 reason, $5 by whom, $6 now, $7 until when
 	const insert = `INSERT INTO app_pauses (app_id, id, labels, reason, paused_by, paused_at, until_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`
-	if _, err := t.ExecContext(ctx, insert, run.AppID(app), pause.ID, pause.Labels.String(), pause.Reason, pause.PausedBy,
+	if err := t.Exec(ctx, insert, run.AppID(app), pause.ID, pause.Labels.String(), pause.Reason, pause.PausedBy,
 		t.At.UnixMilli(), db.OrNullAt(pause.Until)); err != nil {
 		return pause, err
 	}
@@ -109,7 +109,7 @@ func insertPause(ctx context.Context, t *dispatch.Tx, app string, asked dispatch
 func startFollowing(ctx context.Context, t *dispatch.Tx, app string) error {
 	// $1 app
 	const start = `UPDATE apps SET paused_to = 0 WHERE id = $1`
-	_, err := t.ExecContext(ctx, start, run.AppID(app))
+	err := t.Exec(ctx, start, run.AppID(app))
 	t.Notify(dispatcher.Notification{App: app})
 	return err
 }
@@ -145,7 +145,7 @@ func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Ch
 func endPause(ctx context.Context, t *dispatch.Tx, pause dispatcher.AppPause) error {
 	// $1 app, $2 id, $3 now, $4 by whom
 	const end = `UPDATE app_pauses SET ended_at = $3, ended_by = $4 WHERE app_id = $1 AND id = $2 AND ended_at IS NULL`
-	if _, err := t.ExecContext(ctx, end, run.AppID(pause.App), pause.ID, t.At.UnixMilli(), t.By.Actor); err != nil {
+	if err := t.Exec(ctx, end, run.AppID(pause.App), pause.ID, t.At.UnixMilli(), t.By.Actor); err != nil {
 		return fmt.Errorf("end pause %s/%s: %w", pause.App, pause.ID, err)
 	}
 	return t.AuditChange(ctx, dispatch.AuditEntry{
@@ -248,7 +248,7 @@ func followPauses(ctx context.Context, t *dispatch.Tx, app string, limit int) (f
 	}
 	// $1 app, $2 cursor
 	const move = `UPDATE apps SET paused_to = $2 WHERE id = $1`
-	_, err = t.ExecContext(ctx, move, id, cursor)
+	err = t.Exec(ctx, move, id, cursor)
 	return followed, more, err
 }
 
@@ -261,7 +261,7 @@ func holdJobs(ctx context.Context, t *dispatch.Tx, ids []int64, held []bool) err
 	columns := []db.Column{db.Col("id", db.Bigint), db.Col("held", db.Boolean)}
 	// From $1 on: id, whether it is held
 	ofJobs := t.Rows(0, 1, "", columns...) + ` UPDATE jobs AS j SET app_paused = b.held FROM b WHERE j.id = b.id`
-	if _, err := t.ExecContext(ctx, ofJobs, t.Batch(ids, held)...); err != nil {
+	if err := t.Exec(ctx, ofJobs, t.Batch(ids, held)...); err != nil {
 		return err
 	}
 	// From $1 on: id of the job, whether it is held
@@ -280,8 +280,7 @@ func holdJobs(ctx context.Context, t *dispatch.Tx, ids []int64, held []bool) err
 	// $1 the reason, from $2 on: id, the reason or 0
 	write := t.Rows(0, 2, "", db.Col("id", db.Bigint), db.Col("off", db.Integer)) + ` UPDATE trigger_clock AS c
 		SET off = (c.off & ~CAST($1 AS integer)) | b.off FROM b WHERE c.id = b.id`
-	_, err := t.ExecContext(ctx, write, append([]any{dispatch.OffPauses}, t.Batch(clocks, off)...)...)
-	return err
+	return t.Exec(ctx, write, append([]any{dispatch.OffPauses}, t.Batch(clocks, off)...)...)
 }
 
 // ExpirePauses ends the pauses whose time is over: each app, and each job, in a transaction of its own.

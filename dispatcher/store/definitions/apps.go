@@ -316,7 +316,7 @@ func (s *Store) DeleteApp(ctx context.Context, name string, change input.Change)
 		}
 		// $1 now, $2 id
 		const remove = `UPDATE apps SET deleted_at = $1, updated_at = $1 WHERE id = $2`
-		if _, err := t.ExecContext(ctx, remove, t.At.UnixMilli(), run.AppID(name)); err != nil {
+		if err := t.Exec(ctx, remove, t.At.UnixMilli(), run.AppID(name)); err != nil {
 			return err
 		}
 		if err := endPauses(ctx, t, name); err != nil {

@@ -316,7 +316,7 @@ func dropCalendar(ctx context.Context, t *dispatch.Tx, calendar dispatcher.Calen
 	app, name := calendar.App, calendar.Name
 	// $1 now, $2 app, $3 name
 	const remove = `UPDATE calendars SET deleted_at = $1, updated_at = $1, removal_requested_at = NULL WHERE app_id = $2 AND name = $3`
-	if _, err := t.ExecContext(ctx, remove, t.At.UnixMilli(), run.AppID(app), name); err != nil {
+	if err := t.Exec(ctx, remove, t.At.UnixMilli(), run.AppID(app), name); err != nil {
 		return fmt.Errorf("delete calendar %s/%s: %w", app, name, err)
 	}
 	_, err := rememberCalendar(ctx, t, app, name, nil)

@@ -140,7 +140,7 @@ func setState(ctx context.Context, t *dispatch.Tx, job int64, state json.RawMess
 		ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, revision = carried_states.revision + 1,
 			updated_at = excluded.updated_at, actor = excluded.actor, scheduled_at = NULL, trigger_id = NULL, kind = NULL,
 			discarded_scheduled_at = NULL, discarded_trigger_id = NULL, discarded_kind = NULL`
-	if _, err := t.ExecContext(ctx, write, job, value, t.At.UnixMilli(), t.By.Actor); err != nil {
+	if err := t.Exec(ctx, write, job, value, t.At.UnixMilli(), t.By.Actor); err != nil {
 		return fmt.Errorf("set the state: %w", err)
 	}
 	return nil

@@ -192,7 +192,7 @@ func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draini
 		}
 		// $1 group, $2 id, $3 draining
 		const drain = `UPDATE endpoints SET draining = $3 WHERE group_id = $1 AND id = $2`
-		if _, err := t.ExecContext(ctx, drain, key, id, draining); err != nil {
+		if err := t.Exec(ctx, drain, key, id, draining); err != nil {
 			return err
 		}
 		stored.Draining = draining
@@ -232,7 +232,7 @@ func declareEndpoints(ctx context.Context, t *dispatch.Tx, group target.Endpoint
 	if len(gone) > 0 {
 		// $1 group, from $2 on: the ids
 		remove := t.Rows(0, 2, "", db.Col("id", db.Text)) + ` DELETE FROM endpoints WHERE group_id = $1 AND id IN (SELECT id FROM b)`
-		if _, err := t.ExecContext(ctx, remove, append([]any{key}, t.Batch(gone)...)...); err != nil {
+		if err := t.Exec(ctx, remove, append([]any{key}, t.Batch(gone)...)...); err != nil {
 			return err
 		}
 	}
@@ -241,8 +241,7 @@ func declareEndpoints(ctx context.Context, t *dispatch.Tx, group target.Endpoint
 	}
 	// $1 group, $2 milliseconds. What is registered already stays as long as it was to, and then by the new time.
 	const lasts = `UPDATE endpoints SET expire_after = $2 WHERE group_id = $1 AND source = 'registered' AND expire_after <> $2`
-	_, err = t.ExecContext(ctx, lasts, key, db.ToMillis(group.Registration.ExpireAfter))
-	return err
+	return t.Exec(ctx, lasts, key, db.ToMillis(group.Registration.ExpireAfter))
 }
 
 // writeDeclared writes the rows of endpoints that a group declares. One that was registered under an id gives way.
@@ -263,16 +262,14 @@ func writeDeclared(ctx context.Context, t *dispatch.Tx, group int64, endpoints m
 		SELECT $1, b.id, b.url, b.weight, b.backup, b.labels, 'static', $2 FROM b WHERE 1 = 1
 		ON CONFLICT (group_id, id) DO UPDATE SET url = excluded.url, weight = excluded.weight, backup = excluded.backup,
 			labels = excluded.labels, source = excluded.source, expires_at = NULL, expire_after = 0`
-	_, err := t.ExecContext(ctx, put, append([]any{group, t.At.UnixMilli()}, t.Batch(ids, urls, weights, backups, labels)...)...)
-	return err
+	return t.Exec(ctx, put, append([]any{group, t.At.UnixMilli()}, t.Batch(ids, urls, weights, backups, labels)...)...)
 }
 
 // noteLeft notes that endpoints of groups that had registered expired or left.
 func noteLeft(ctx context.Context, t *dispatch.Tx, groups []int64) error {
 	// $1 now, from $2 on: the ids
 	note := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
-	_, err := t.ExecContext(ctx, note, append([]any{t.At.UnixMilli()}, t.Batch(groups)...)...)
-	return err
+	return t.Exec(ctx, note, append([]any{t.At.UnixMilli()}, t.Batch(groups)...)...)
 }
 
 // expiredEndpoint is an endpoint that did not register again in time.

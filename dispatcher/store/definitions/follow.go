@@ -174,7 +174,7 @@ func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names [
 // writeFollowers replaces the rows of followers for a job, whose row is written. What is asked for by alerts stays.
 func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all []dispatcher.Follower) error {
 	// $1 job
-	if _, err := t.ExecContext(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
+	if err := t.Exec(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
 		return err
 	}
 	encoded, err := encodeFollowers(job)
@@ -183,7 +183,7 @@ func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all
 	}
 	// $1 job, $2 mask, $3 followers
 	const ofJob = `UPDATE jobs SET follows = (follows & 8) | $2, followers = $3 WHERE id = $1`
-	if _, err := t.ExecContext(ctx, ofJob, job.Key(), int(job.FollowMask()), encoded); err != nil || len(all) == 0 {
+	if err := t.Exec(ctx, ofJob, job.Key(), int(job.FollowMask()), encoded); err != nil || len(all) == 0 {
 		return err
 	}
 	var jobs, ids []int64
@@ -198,14 +198,13 @@ func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all
 		db.Col("kind", db.Integer),
 		db.Col("result", db.Boolean)) + ` INSERT INTO followers (job_id, event, follower_id, kind, result)
 		SELECT b.job_id, b.event, b.follower_id, b.kind, b.result FROM b`
-	_, err = t.ExecContext(ctx, insert, t.Batch(jobs, events, ids, kinds, results)...)
-	return err
+	return t.Exec(ctx, insert, t.Batch(jobs, events, ids, kinds, results)...)
 }
 
 // removeFollows removes what follows a job that is deleted.
 func removeFollows(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	// $1 job
-	if _, err := t.ExecContext(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
+	if err := t.Exec(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
 		return err
 	}
 	for event := range job.EachFollow() {
@@ -278,7 +277,7 @@ func (s *Store) writeAttached(ctx context.Context, t *dispatch.Tx, owner int64, 
 	row.partOf = owner
 	// From $1 on: the fields of a job
 	put := jobFields.Insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.Update() + `, deleted_at = NULL`
-	if _, err := t.ExecContext(ctx, put, jobFields.Values(&row)...); err != nil {
+	if err := t.Exec(ctx, put, jobFields.Values(&row)...); err != nil {
 		return job.Target, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 	}
 	t.Notify(dispatcher.Notification{JobID: job.Key()})
@@ -287,8 +286,7 @@ func (s *Store) writeAttached(ctx context.Context, t *dispatch.Tx, owner int64, 
 
 // parkAttached takes its name from a deleted job that had it, and has another id.
 func parkAttached(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
-	_, err := t.ExecContext(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key())
-	return err
+	return t.Exec(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key())
 }
 
 // deleteAttached deletes the job that made deliveries, if there is one. What of it is under way ends as that of any job that

@@ -233,7 +233,7 @@ func unusedGroup(ctx context.Context, t *dispatch.Tx, app, name string) error {
 
 func removeGroup(ctx context.Context, t *dispatch.Tx, id int64) error {
 	// $1 group
-	if _, err := t.ExecContext(ctx, `DELETE FROM endpoints WHERE group_id = $1`, id); err != nil {
+	if err := t.Exec(ctx, `DELETE FROM endpoints WHERE group_id = $1`, id); err != nil {
 		return err
 	}
 	if err := removeSecrets(ctx, t, id); err != nil {
@@ -241,8 +241,7 @@ func removeGroup(ctx context.Context, t *dispatch.Tx, id int64) error {
 	}
 	// $1 now, $2 group. It holds no versions of secrets: nothing is stored.
 	const remove = `UPDATE endpoint_groups SET deleted_at = $1, updated_at = $1, left_at = NULL, secret_versions = '{}' WHERE id = $2`
-	_, err := t.ExecContext(ctx, remove, t.At.UnixMilli(), id)
-	return err
+	return t.Exec(ctx, remove, t.At.UnixMilli(), id)
 }
 
 // groupWithValues returns a copy of a group with the values of its stored secrets, as far as the keys open them; nil if group

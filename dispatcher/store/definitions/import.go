@@ -261,7 +261,7 @@ func (s *Store) importJob(ctx context.Context, t *dispatch.Tx, one access.Export
 		WHERE c.id = b.id AND c.delayed AND c.next_fire_time IS NULL AND c.state = 'waiting' AND c.prev_fire_time IS NOT NULL`
 	ids := triggerIDs(job)
 	slices.Sort(ids)
-	if _, err := t.ExecContext(ctx, end, append([]any{t.At.UnixMilli()}, t.Batch(ids)...)...); err != nil {
+	if err := t.Exec(ctx, end, append([]any{t.At.UnixMilli()}, t.Batch(ids)...)...); err != nil {
 		return err
 	}
 	return remember(ctx, t, dispatcher.CauseImport, ids)
@@ -300,7 +300,7 @@ func importRuns(ctx context.Context, t *dispatch.Tx, jobs map[string]dispatcher.
 	for _, run := range runs {
 		job := jobs[run.Job]
 		key := run.Key(job)
-		if _, err := t.ExecContext(ctx, forget, append(dispatch.KeyArgs(key), job.Key())...); err != nil {
+		if err := t.Exec(ctx, forget, append(dispatch.KeyArgs(key), job.Key())...); err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
 		_, added, err := db.First(ctx, t, db.ScanInt, put, append(dispatch.KeyArgs(key), job.Key(), job.Revision, run.Attempt, run.Failures,

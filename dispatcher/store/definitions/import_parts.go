@@ -343,7 +343,7 @@ func (s *Store) removePart(ctx context.Context, t *dispatch.Tx, app string) (mor
 	// $1 now, $2 id
 	const remove = `UPDATE apps SET deleted_at = $1, updated_at = $1, importing_until = NULL, alerts_swept_to = NULL, paused_to = NULL
 		WHERE id = $2`
-	if _, err := t.ExecContext(ctx, remove, t.At.UnixMilli(), run.AppID(app)); err != nil {
+	if err := t.Exec(ctx, remove, t.At.UnixMilli(), run.AppID(app)); err != nil {
 		return false, err
 	}
 	apps, err := appNames(ctx, locked(t))
@@ -367,10 +367,10 @@ func removeImportedRuns(ctx context.Context, t *dispatch.Tx, app string) (int, e
 	)
 	for _, key := range keys {
 		if err == nil {
-			_, err = t.ExecContext(ctx, inputs, dispatch.KeyArgs(key)...)
+			err = t.Exec(ctx, inputs, dispatch.KeyArgs(key)...)
 		}
 		if err == nil {
-			_, err = t.ExecContext(ctx, runs, append(dispatch.KeyArgs(key), run.AppID(app))...)
+			err = t.Exec(ctx, runs, append(dispatch.KeyArgs(key), run.AppID(app))...)
 		}
 	}
 	return len(keys), err

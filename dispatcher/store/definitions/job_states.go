@@ -22,8 +22,7 @@ func writeState(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	if job.State == dispatcher.JobComplete {
 		completed = db.OrNull(t.At)
 	}
-	_, err := t.ExecContext(ctx, write, job.Key(), job.State, completed)
-	return err
+	return t.Exec(ctx, write, job.Key(), job.State, completed)
 }
 
 // stateRow is a job as its state is worked out from.
@@ -231,7 +230,7 @@ func writeObjective(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) err
 // ForgetCounts removes what was counted of a job, and its cursors.
 func ForgetCounts(ctx context.Context, t *dispatch.Tx, job int64) error {
 	for _, table := range []string{"objective_triggers", "objective_pending", "objective_counts"} {
-		if _, err := t.ExecContext(ctx, `DELETE FROM `+table+` WHERE job_id = $1`, job); err != nil {
+		if err := t.Exec(ctx, `DELETE FROM `+table+` WHERE job_id = $1`, job); err != nil {
 			return err
 		}
 	}

@@ -373,7 +373,7 @@ func dropJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	id := job.Key()
 	// $1 now, $2 id
 	const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]', trigger_origins = '', follows = 0 WHERE id = $2`
-	if _, err := t.ExecContext(ctx, remove, t.At.UnixMilli(), id); err != nil {
+	if err := t.Exec(ctx, remove, t.At.UnixMilli(), id); err != nil {
 		return err
 	}
 	if err := removeSecrets(ctx, t, id); err != nil {

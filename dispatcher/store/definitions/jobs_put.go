@@ -188,7 +188,7 @@ func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job disp
 	}
 	// From $1 on: the fields of a job
 	put := jobFields.Insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.Update() + `, deleted_at = NULL`
-	if _, err := t.ExecContext(ctx, put, jobFields.Values(&row)...); err != nil {
+	if err := t.Exec(ctx, put, jobFields.Values(&row)...); err != nil {
 		return err
 	}
 	if err := errors.Join(writeState(ctx, t, job), writeObjective(ctx, t, job)); err != nil {

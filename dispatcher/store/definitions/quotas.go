@@ -31,7 +31,7 @@ func countJobs(ctx context.Context, t *dispatch.Tx, app string, jobs, triggers i
 	// $1 app, $2 jobs, $3 triggers
 	const count = `INSERT INTO app_usage (app_id, jobs, triggers) VALUES ($1, $2, $3)
 		ON CONFLICT (app_id) DO UPDATE SET jobs = app_usage.jobs + excluded.jobs, triggers = app_usage.triggers + excluded.triggers`
-	if _, err := t.ExecContext(ctx, count, run.AppID(app), jobs, triggers); err != nil {
+	if err := t.Exec(ctx, count, run.AppID(app), jobs, triggers); err != nil {
 		return fmt.Errorf("count the jobs of app %s: %w", app, err)
 	}
 	return nil
@@ -126,7 +126,7 @@ func countWaitingRuns(ctx context.Context, t *dispatch.Tx, app string, most int)
 	waiting, _, err = db.First(ctx, t, db.ScanInt, count, run.AppID(app), most+1)
 	if err == nil {
 		// $1 app, $2 count, $3 now
-		_, err = t.ExecContext(ctx, `INSERT INTO app_usage (app_id, waiting_runs, counted_at) VALUES ($1, $2, $3)
+		err = t.Exec(ctx, `INSERT INTO app_usage (app_id, waiting_runs, counted_at) VALUES ($1, $2, $3)
 			ON CONFLICT (app_id) DO UPDATE SET waiting_runs = excluded.waiting_runs, counted_at = excluded.counted_at`,
 			run.AppID(app), waiting, t.At.UnixMilli())
 	}
@@ -165,7 +165,7 @@ func AddWaiting(ctx context.Context, t *dispatch.Tx, app string, runs int64) err
 	// $1 app, $2 runs
 	const add = `INSERT INTO app_usage (app_id, waiting_runs) VALUES ($1, $2)
 		ON CONFLICT (app_id) DO UPDATE SET waiting_runs = app_usage.waiting_runs + excluded.waiting_runs`
-	if _, err := t.ExecContext(ctx, add, run.AppID(app), runs); err != nil {
+	if err := t.Exec(ctx, add, run.AppID(app), runs); err != nil {
 		return fmt.Errorf("count the waiting runs of app %s: %w", app, err)
 	}
 	return nil
@@ -205,13 +205,13 @@ func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []st
 			const add = `INSERT INTO app_bytes (app_id, day, bytes) VALUES ($1, $2, $3)
 				ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
 			if added[app] > 0 {
-				if _, err := t.ExecContext(ctx, add, run.AppID(app), today, added[app]); err != nil {
+				if err := t.Exec(ctx, add, run.AppID(app), today, added[app]); err != nil {
 					return fmt.Errorf("count the bytes of app %s: %w", app, err)
 				}
 			}
 			// $1 app, $2 day
 			const forget = `DELETE FROM app_bytes WHERE app_id = $1 AND day < $2`
-			if _, err := t.ExecContext(ctx, forget, run.AppID(app), today-input.MaxRetention.Milliseconds()); err != nil {
+			if err := t.Exec(ctx, forget, run.AppID(app), today-input.MaxRetention.Milliseconds()); err != nil {
 				return fmt.Errorf("forget old bytes of app %s: %w", app, err)
 			}
 			if kept[app], err = BytesKept(ctx, t, app, today); err != nil {
@@ -341,7 +341,7 @@ func reserveNames(ctx context.Context, t *dispatch.Tx, name string, apps []strin
 		slices.Sort(longer)
 		// $1 id, $2 names
 		const write = `UPDATE apps SET longer_names = $2 WHERE id = $1`
-		if _, err := t.ExecContext(ctx, write, run.AppID(app), strings.Join(longer, ",")); err != nil {
+		if err := t.Exec(ctx, write, run.AppID(app), strings.Join(longer, ",")); err != nil {
 			return err
 		}
 		t.Notify(dispatcher.Notification{App: app})

@@ -151,14 +151,14 @@ func writeRename(ctx context.Context, t *dispatch.Tx, c renameChange) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.leaders)) {
 		// $1 id, $2 followers
-		if _, err := t.ExecContext(ctx, `UPDATE jobs SET followers = $2 WHERE id = $1`, id, c.leaders[id]); err != nil {
+		if err := t.Exec(ctx, `UPDATE jobs SET followers = $2 WHERE id = $1`, id, c.leaders[id]); err != nil {
 			return err
 		}
 		t.Notify(dispatcher.Notification{JobID: id})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.alerts)) {
 		// $1 id, $2 definition
-		if _, err := t.ExecContext(ctx, `UPDATE alerts SET definition = $2 WHERE id = $1`, id, c.alerts[id]); err != nil {
+		if err := t.Exec(ctx, `UPDATE alerts SET definition = $2 WHERE id = $1`, id, c.alerts[id]); err != nil {
 			return fmt.Errorf("in alerts: %w", err)
 		}
 	}
@@ -174,7 +174,7 @@ func writeNames(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	// $1 id, $2 name, $3 origin, $4 names of triggers, $5 their origins, $6 revision, $7 now
 	const ofJob = `UPDATE jobs SET name = $2, origin = $3, trigger_names = $4, trigger_origins = $5, revision = $6, updated_at = $7
 		WHERE id = $1`
-	if _, err := t.ExecContext(ctx, ofJob, row.ID, job.Name, job.Origin, row.triggers, row.origins, job.Revision,
+	if err := t.Exec(ctx, ofJob, row.ID, job.Name, job.Origin, row.triggers, row.origins, job.Revision,
 		t.At.UnixMilli()); err != nil {
 		return err
 	}
@@ -191,11 +191,10 @@ func writeNames(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	for _, name := range row.TriggerNames {
 		ids, origins = append(ids, job.TriggerKey(name)), append(origins, job.Triggers[name].Origin)
 	}
-	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.Batch(ids)...)...); err != nil {
+	if err := t.Exec(ctx, ofClocks, append([]any{job.Revision}, t.Batch(ids)...)...); err != nil {
 		return err
 	}
-	_, err = t.ExecContext(ctx, ofTriggers, append([]any{job.Revision}, t.Batch(ids, row.TriggerNames, origins)...)...)
-	return err
+	return t.Exec(ctx, ofTriggers, append([]any{job.Revision}, t.Batch(ids, row.TriggerNames, origins)...)...)
 }
 
 // auditedName is what the audit log shows of a rename.
@@ -327,7 +326,7 @@ func takeNames(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) (prior i
 	if prior, _, err = db.First(ctx, t, db.ScanInt, latest, job.Key(), run.AppID(job.App), job.Name); err != nil {
 		return 0, err
 	}
-	if _, err = t.ExecContext(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key()); err != nil {
+	if err = t.Exec(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key()); err != nil {
 		return 0, err
 	}
 	return prior, parkTriggers(ctx, t, job)
@@ -349,8 +348,7 @@ func parkTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error
 	park := t.Rows(0, 2, "", db.Col("id", db.Bigint), db.Col("name", db.Text)) + ` UPDATE triggers AS t SET origin = ` + ownTriggerOrigin + `,
 			name = ` + ownTriggerOrigin + ` || '~' FROM b
 		WHERE t.job_id = $1 AND t.name = b.name AND t.id <> b.id AND t.deleted_at IS NOT NULL`
-	_, err := t.ExecContext(ctx, park, append([]any{job.Key()}, t.Batch(ids, names)...)...)
-	return err
+	return t.Exec(ctx, park, append([]any{job.Key()}, t.Batch(ids, names)...)...)
 }
 
 // ownOrigin is the origin of a row, in its own words or by its name, and ownTriggerOrigin that of a row of triggers AS t.

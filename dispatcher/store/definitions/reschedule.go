@@ -114,8 +114,7 @@ func writeErrors(ctx context.Context, t *dispatch.Tx, moves map[int64]move, won 
 	// From $1 on: id, error
 	write := t.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("error", db.Text)) + ` UPDATE triggers AS t SET error = b.error
 		FROM b WHERE t.id = b.id`
-	_, err := t.ExecContext(ctx, write, t.Batch(ids, problems)...)
-	return err
+	return t.Exec(ctx, write, t.Batch(ids, problems)...)
 }
 
 // rescheduledTrigger is what becomes of a trigger, and what it is called.
@@ -265,8 +264,7 @@ func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 	if page.last == 0 {
 		return done, s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 			// All fire times are by this program's zones. $1 zones, $2 now
-			_, err := t.ExecContext(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.At.UnixMilli())
-			return err
+			return t.Exec(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.At.UnixMilli())
 		})
 	}
 	done.Last, done.More = page.last, true

@@ -180,7 +180,7 @@ func (s *Store) SetZones(ctx context.Context, release string, archive []byte, ch
 		}
 		set = dispatcher.ZoneSetting{}
 		if archive == nil {
-			_, err = t.ExecContext(ctx, `DELETE FROM zone_data`)
+			err = t.Exec(ctx, `DELETE FROM zone_data`)
 		} else {
 			sum, at := sha256.Sum256(archive), t.At
 			set = dispatcher.ZoneSetting{Release: release, Sum: hex.EncodeToString(sum[:]), SetAt: &at, SetBy: change.Actor}
@@ -188,7 +188,7 @@ func (s *Store) SetZones(ctx context.Context, release string, archive []byte, ch
 			const write = `INSERT INTO zone_data (one, sum, release, archive, set_at, set_by) VALUES (1, $1, $2, $3, $4, $5)
 				ON CONFLICT (one) DO UPDATE SET sum = excluded.sum, release = excluded.release, archive = excluded.archive,
 				set_at = excluded.set_at, set_by = excluded.set_by`
-			_, err = t.ExecContext(ctx, write, set.Sum, release, archive, at.UnixMilli(), change.Actor)
+			err = t.Exec(ctx, write, set.Sum, release, archive, at.UnixMilli(), change.Actor)
 		}
 		if err != nil {
 			return fmt.Errorf("write time zone data: %w", err)
@@ -208,10 +208,9 @@ func (s *Store) NoteZones(ctx context.Context, id run.NodeID, release string) er
 		if _, differs, err := db.First(ctx, t, db.ScanInt, other, id, release); err != nil || !differs {
 			return err
 		}
-		if _, err := t.ExecContext(ctx, `UPDATE installation SET zones = ''`); err != nil {
+		if err := t.Exec(ctx, `UPDATE installation SET zones = ''`); err != nil {
 			return err
 		}
-		_, err := t.ExecContext(ctx, `UPDATE nodes SET zones = $2 WHERE id = $1`, id, release)
-		return err
+		return t.Exec(ctx, `UPDATE nodes SET zones = $2 WHERE id = $1`, id, release)
 	})
 }

@@ -78,10 +78,10 @@ func remember(ctx context.Context, t *dispatch.Tx, cause dispatcher.Cause, ids [
 	insert := t.Rows(1, 4, "", db.IDColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.Names("") + `)
 		SELECT ` + revisionFields.Selected("t.") + dispatch.TheseTriggers + ` JOIN jobs AS j ON j.id = t.job_id`
 	now := t.At.UnixMilli()
-	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.Batch(ids)...)...); err != nil {
+	if err := t.Exec(ctx, end, append([]any{now}, t.Batch(ids)...)...); err != nil {
 		return fmt.Errorf("end revisions of %d triggers: %w", len(ids), err)
 	}
-	if _, err := t.ExecContext(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.Batch(ids)...)...); err != nil {
+	if err := t.Exec(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.Batch(ids)...)...); err != nil {
 		return fmt.Errorf("write revisions of %d triggers: %w", len(ids), err)
 	}
 	return nil
@@ -100,8 +100,8 @@ func rememberCalendar(ctx context.Context, t *dispatch.Tx, app, name string, def
 	if revision, _, err = db.First(ctx, t, db.ScanInt, count, id); err != nil {
 		return 0, err
 	}
-	if _, err = t.ExecContext(ctx, end, id, name, now); err == nil {
-		_, err = t.ExecContext(ctx, insert, id, name, now, revision, definition)
+	if err = t.Exec(ctx, end, id, name, now); err == nil {
+		err = t.Exec(ctx, insert, id, name, now, revision, definition)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write revision of calendar %s/%s: %w", app, name, err)

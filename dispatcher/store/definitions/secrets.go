@@ -111,7 +111,7 @@ func writeSecrets(ctx context.Context, t *dispatch.Tx, before map[string]target.
 			continue
 		}
 		// $1 owner, $2 path
-		if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE owner_id = $1 AND path = $2`, owner.id, path); err != nil {
+		if err := t.Exec(ctx, `DELETE FROM secrets WHERE owner_id = $1 AND path = $2`, owner.id, path); err != nil {
 			return fmt.Errorf("remove secret %s: %w", path, err)
 		}
 	}
@@ -139,8 +139,7 @@ func writeJobSecrets(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, j
 // removeSecrets removes all secrets of an owner.
 func removeSecrets(ctx context.Context, t *dispatch.Tx, owner int64) error {
 	// $1 owner
-	_, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE owner_id = $1`, owner)
-	return err
+	return t.Exec(ctx, `DELETE FROM secrets WHERE owner_id = $1`, owner)
 }
 
 // writeVersions replaces the versions of those secrets that were stored now.
@@ -168,16 +167,14 @@ func writeVersions(ctx context.Context, t *dispatch.Tx, owner secretOwner, seale
 		return err
 	}
 	// $1 versions, $2 owner
-	_, err = t.ExecContext(ctx, `UPDATE `+owner.table+` SET secret_versions = $1 WHERE id = $2`, string(encoded), owner.id)
-	return err
+	return t.Exec(ctx, `UPDATE `+owner.table+` SET secret_versions = $1 WHERE id = $2`, string(encoded), owner.id)
 }
 
 func putSealed(ctx context.Context, t *dispatch.Tx, r sealedRow) error {
 	// $1 owner, $2 path, $3 key, $4 data key, $5 ciphertext
 	const put = `INSERT INTO secrets (owner_id, path, key_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (owner_id, path) DO UPDATE SET key_id = excluded.key_id, data_key = excluded.data_key, ciphertext = excluded.ciphertext`
-	_, err := t.ExecContext(ctx, put, r.ownerID, r.path, r.KeyID, r.DataKey, r.Ciphertext)
-	return err
+	return t.Exec(ctx, put, r.ownerID, r.path, r.KeyID, r.DataKey, r.Ciphertext)
 }
 
 // openSecrets puts the values of stored secrets into jobs. One that does not open stays as it
@@ -411,8 +408,7 @@ func (s *Store) writeCallbackKey(ctx context.Context, t *dispatch.Tx, key []byte
 		text = ""
 	}
 	// $1 key
-	_, err := t.ExecContext(ctx, `UPDATE installation SET callback_key = $1`, text)
-	return err
+	return t.Exec(ctx, `UPDATE installation SET callback_key = $1`, text)
 }
 
 // rewrapCallbackKey brings the key under the current key-encryption key, and returns how many it has changed.

@@ -86,7 +86,7 @@ func followApp(ctx context.Context, t *dispatch.Tx, app int64, limit int) (follo
 	}
 	// $1 id, $2 cursor
 	const move = `UPDATE apps SET switched_to = $2 WHERE id = $1`
-	_, err = t.ExecContext(ctx, move, app, dispatch.FollowedTo(ids, limit))
+	err = t.Exec(ctx, move, app, dispatch.FollowedTo(ids, limit))
 	return len(ids), err
 }
 
@@ -256,7 +256,7 @@ func writePauses(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error 
 	// $1 id, $2 paused, $3 revision, $4 now, $5 pause, $6 since when, $7 until when
 	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4, pause = $5, paused_at = $6, pause_until = $7 WHERE id = $1`
 	jobID := job.Key()
-	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.At.UnixMilli(), dispatch.PauseColumn(&job.Pause),
+	if err := t.Exec(ctx, ofJob, jobID, job.Paused, job.Revision, t.At.UnixMilli(), dispatch.PauseColumn(&job.Pause),
 		db.OrNullAt(job.PausedAt), db.OrNullAt(job.PausedUntil)); err != nil {
 		return err
 	}
@@ -284,9 +284,8 @@ func writePauses(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error 
 		}
 		off = append(off, int32(ownOff("", trigger.Paused, job.Paused)))
 	}
-	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.Batch(ids, off)...)...); err != nil {
+	if err := t.Exec(ctx, ofClocks, append([]any{job.Revision}, t.Batch(ids, off)...)...); err != nil {
 		return err
 	}
-	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.Batch(ids, paused, pauses, since, until)...)...)
-	return err
+	return t.Exec(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.Batch(ids, paused, pauses, since, until)...)...)
 }

@@ -79,7 +79,7 @@ func writeTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, shar
 	put := t.Rows(0, 1, "", columns...) + ` INSERT INTO triggers (` + written.Names("") + `) SELECT ` + written.Names("b.") + `
 		FROM b WHERE 1 = 1
 		ON CONFLICT (id) DO UPDATE SET ` + dispatch.TriggerFields.Update() + `, deleted_at = NULL`
-	if _, err := t.ExecContext(ctx, put, t.Batch(values...)...); err != nil {
+	if err := t.Exec(ctx, put, t.Batch(values...)...); err != nil {
 		return err
 	}
 	columns, values = dispatch.ClockFields.Batch(rows)
@@ -88,8 +88,7 @@ func writeTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, shar
 	put = t.Rows(0, 2, "", columns...) + ` INSERT INTO trigger_clock AS c (` + written.Names("") + `) SELECT ` + written.Names("b.") + `
 		FROM b WHERE 1 = 1
 		ON CONFLICT (id) DO UPDATE SET ` + dispatch.ClockFields.Update() + `, off = (c.off & $1) | excluded.off`
-	_, err := t.ExecContext(ctx, put, append([]any{shared.keep}, t.Batch(values...)...)...)
-	return err
+	return t.Exec(ctx, put, append([]any{shared.keep}, t.Batch(values...)...)...)
 }
 
 // retireTriggers ends triggers of a job; the ledger keeps their names, and their clocks keep when they fired last.
@@ -101,10 +100,10 @@ func retireTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, tri
 	retire := t.Rows(0, 3, "", db.IDColumns...) + ` UPDATE triggers AS t SET deleted_at = $2, revision = $1 FROM b WHERE t.id = b.id`
 	job.Triggers = triggers
 	ids := triggerIDs(job)
-	if _, err := t.ExecContext(ctx, stop, append([]any{job.Revision}, t.Batch(ids)...)...); err != nil {
+	if err := t.Exec(ctx, stop, append([]any{job.Revision}, t.Batch(ids)...)...); err != nil {
 		return err
 	}
-	if _, err := t.ExecContext(ctx, retire, append([]any{job.Revision, t.At.UnixMilli()}, t.Batch(ids)...)...); err != nil {
+	if err := t.Exec(ctx, retire, append([]any{job.Revision, t.At.UnixMilli()}, t.Batch(ids)...)...); err != nil {
 		return err
 	}
 	return remember(ctx, t, dispatcher.CauseDelete, ids)

@@ -116,7 +116,7 @@ func (s *Store) Broadcast(ctx context.Context, r run.HeldRun, endpoints []string
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 token
 		const leave = `UPDATE slots SET node = 0, token = 0
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4 AND token = $5`
-		if _, err := t.ExecContext(ctx, leave, key...); err != nil {
+		if err := t.Exec(ctx, leave, key...); err != nil {
 			return err
 		}
 		t.Notify(dispatcher.Notification{Adopt: true})
@@ -140,17 +140,15 @@ func spread(ctx context.Context, t *Tx, run run.HeldRun, endpoints []string, lis
 	if first == 0 {
 		// $1 to $3 key, $4 job
 		const wake = `UPDATE live_runs AS r SET node = 0 WHERE` + ofParent + ` AND r.job_id = $4 AND r.node = -2`
-		_, err = t.ExecContext(ctx, wake, key...)
-		return err
+		return t.Exec(ctx, wake, key...)
 	}
 	k, jobs := db.NewKeys(len(endpoints)), make([]int64, len(endpoints))
 	for i := range endpoints {
 		k.Add(run.OfIndex(i), 0, 0)
 		jobs[i] = run.JobID
 	}
-	_, err = t.ExecContext(ctx, t.Hot.Broadcast.Insert,
+	return t.Exec(ctx, t.Hot.Broadcast.Insert,
 		append([]any{run.Revision, run.HasInput}, t.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, jobs)...)...)
-	return err
 }
 
 // BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made.
@@ -304,7 +302,7 @@ func CancelShards(ctx context.Context, t *Tx, parents []run.Key, now int64, why 
 		return err
 	}
 	if len(inFlight) > 0 {
-		if _, err := t.ExecContext(ctx, t.Hot.Broadcast.KeepSlot, slotArgs(t, inFlight)...); err != nil {
+		if err := t.Exec(ctx, t.Hot.Broadcast.KeepSlot, slotArgs(t, inFlight)...); err != nil {
 			return err
 		}
 	}

@@ -144,7 +144,7 @@ func RetryBroadcast(ctx context.Context, t *Tx, id string, args []any, counts *r
 		{`UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
 			AND r.next_fire_time IS NULL`, parent[:3]},
 	} {
-		if _, err := t.ExecContext(ctx, step.statement, step.args...); err != nil {
+		if err := t.Exec(ctx, step.statement, step.args...); err != nil {
 			return err
 		}
 	}

@@ -347,7 +347,7 @@ func InsertMisfires(ctx context.Context, t *Tx, missed []dispatcher.Misfire) err
 		reason, catch_up, node, decided_at)
 		SELECT b.from_at, b.to_at, b.trigger_id, b.job_id, b.missed, b.decision, b.reason, b.run_at, 0, b.decided_at FROM b WHERE 1 = 1
 		ON CONFLICT DO NOTHING`
-	if _, err := t.ExecContext(ctx, insert, batch...); err != nil {
+	if err := t.Exec(ctx, insert, batch...); err != nil {
 		return fmt.Errorf("insert %d misfires: %w", len(from), err)
 	}
 	// From $1 on: db.MisfireColumns
@@ -355,7 +355,7 @@ func InsertMisfires(ctx context.Context, t *Tx, missed []dispatcher.Misfire) err
 		attempt, http_status, state, class, error)
 		SELECT b.decided_at, b.trigger_id, b.from_at, 0, b.job_id, j.app_id, 0, 0, '', '', '' FROM b
 		JOIN jobs AS j ON j.id = b.job_id AND j.follows <> 0 WHERE (j.follows & 12) <> 0 ON CONFLICT DO NOTHING`
-	if _, err := t.ExecContext(ctx, follow, batch...); err != nil {
+	if err := t.Exec(ctx, follow, batch...); err != nil {
 		return fmt.Errorf("follow %d misfires: %w", len(from), err)
 	}
 	return NotifyEnds(ctx, t)
@@ -386,7 +386,7 @@ func queueSettled(ctx context.Context, t *Tx, settled []dispatcher.Misfire) erro
 	wait := t.Rows(0, 1, "", db.SettledColumns...) + ` UPDATE live_runs AS r SET state = 'retrying', next_attempt_at = b.due,
 		revision = (SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)
 		FROM b WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind`
-	if _, err := t.ExecContext(ctx, wait, t.Batch(k.At, k.Trigger, k.Kind, dueAt)...); err != nil {
+	if err := t.Exec(ctx, wait, t.Batch(k.At, k.Trigger, k.Kind, dueAt)...); err != nil {
 		return fmt.Errorf("queue %d runs of pending fires: %w", len(queued), err)
 	}
 	return nil

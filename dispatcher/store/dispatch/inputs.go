@@ -117,7 +117,7 @@ func WriteInputs(ctx context.Context, t *Tx, runs []QueuedRun) error {
 	if len(inputs) == 0 {
 		return nil
 	}
-	if _, err := t.ExecContext(ctx, t.Hot.Queue.Input, t.Batch(k.At, k.Trigger, k.Kind, inputs)...); err != nil {
+	if err := t.Exec(ctx, t.Hot.Queue.Input, t.Batch(k.At, k.Trigger, k.Kind, inputs)...); err != nil {
 		return fmt.Errorf("write %d inputs of runs: %w", len(inputs), err)
 	}
 	// $1 day, from $2 on: jobs and bytes
@@ -125,7 +125,7 @@ func WriteInputs(ctx context.Context, t *Tx, runs []QueuedRun) error {
 		SELECT j.app_id, CAST($1 AS BIGINT), CAST(SUM(b.bytes) AS BIGINT) FROM b JOIN jobs AS j ON j.id = b.job_id WHERE 1 = 1
 		GROUP BY j.app_id ORDER BY j.app_id
 		ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
-	if _, err := t.ExecContext(ctx, count, append([]any{db.Day(t.At.UnixMilli())}, t.Batch(jobs, bytes)...)...); err != nil {
+	if err := t.Exec(ctx, count, append([]any{db.Day(t.At.UnixMilli())}, t.Batch(jobs, bytes)...)...); err != nil {
 		return fmt.Errorf("count the bytes of %d inputs: %w", len(jobs), err)
 	}
 	return nil

@@ -39,7 +39,7 @@ func RequireLabels(ctx context.Context, t *Tx, labels input.Labels) (served bool
 		// It may go again in between, if no job required it until now.
 		nodes, err := liveLabels(ctx, t)
 		if err == nil {
-			_, err = t.ExecContext(ctx, add, labels.String(), has(nodes, labels.String()))
+			err = t.Exec(ctx, add, labels.String(), has(nodes, labels.String()))
 		}
 		if err != nil {
 			return false, fmt.Errorf("note labels %s: %w", labels, err)
@@ -113,7 +113,7 @@ func switchSets(ctx context.Context, t *Tx, sets []labelSet) error {
 	}
 	note := t.Rows(0, 1, "", db.Col("labels", db.Text), db.Col("served", db.Boolean)) + ` UPDATE label_sets AS s
 		SET served = b.served, switched_to = 0 FROM b WHERE s.node_labels = b.labels`
-	if _, err := t.ExecContext(ctx, note, t.Batch(labels, served)...); err != nil {
+	if err := t.Exec(ctx, note, t.Batch(labels, served)...); err != nil {
 		return err
 	}
 	for left := FollowAtOnce; left > 0 && len(labels) > 0; labels = labels[1:] {
@@ -137,8 +137,7 @@ func dropUnused(ctx context.Context, t *Tx) error {
 	}
 	drop := t.Rows(0, 1, "", db.Col("labels", db.Text)) + ` DELETE FROM label_sets AS s
 		WHERE s.node_labels IN (SELECT labels FROM b) AND` + unused
-	_, err = t.ExecContext(ctx, drop, t.Batch(sets)...)
-	return err
+	return t.Exec(ctx, drop, t.Batch(sets)...)
 }
 
 // SwitchedSets returns some sets of labels whose triggers do not all follow them yet.
@@ -184,7 +183,7 @@ func FollowLabels(ctx context.Context, t *Tx, labels string, limit int) (followe
 	}
 	// $1 labels, $2 served, $3 cursor
 	const move = `UPDATE label_sets SET served = $2, switched_to = $3 WHERE node_labels = $1`
-	_, err = t.ExecContext(ctx, move, labels, served, FollowedTo(ids, limit))
+	err = t.Exec(ctx, move, labels, served, FollowedTo(ids, limit))
 	return len(ids), err
 }
 
@@ -250,8 +249,7 @@ func SwitchClocks(ctx context.Context, t *Tx, ids []int64, reason int, off bool)
 	// $1 reason, $2 the same or 0, from $3 on: ids
 	write := t.Rows(0, 3, "", db.IDColumns...) + ` UPDATE trigger_clock AS c SET off = (c.off & ~CAST($1 AS integer)) | CAST($2 AS integer)
 		FROM b WHERE c.id = b.id AND (c.off & CAST($1 AS integer)) <> CAST($2 AS integer)`
-	_, err := t.ExecContext(ctx, write, append([]any{reason, set}, t.Batch(ids)...)...)
-	return err
+	return t.Exec(ctx, write, append([]any{reason, set}, t.Batch(ids)...)...)
 }
 
 // PendingMost bounds how many switches one call lets go on.

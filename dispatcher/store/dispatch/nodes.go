@@ -90,7 +90,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		}
 		if t.Single() {
 			// Over SQLite there is one node, by intent: it holds the lock file, so anyone else in the table is gone, and its runs are free.
-			if _, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead'`); err != nil {
+			if err := t.Exec(ctx, `UPDATE nodes SET state = 'dead'`); err != nil {
 				return err
 			}
 		}
@@ -102,7 +102,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		if rolledBack && row.State == dispatcher.NodeActive {
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
-		_, err = t.ExecContext(ctx, nodeFields.Insert("nodes"), nodeFields.Values(&row)...)
+		err = t.Exec(ctx, nodeFields.Insert("nodes"), nodeFields.Values(&row)...)
 		t.Notify(dispatcher.Notification{Nodes: true})
 		return err
 	})
@@ -210,7 +210,7 @@ func (s *Store) renew(ctx context.Context, id run.NodeID, report dispatcher.Node
 func (s *Store) Deregister(ctx context.Context, id run.NodeID) error {
 	err := s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
 		// $1 id
-		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0, deregistered = TRUE WHERE id = $1`, id)
+		err := t.Exec(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0, deregistered = TRUE WHERE id = $1`, id)
 		t.Notify(dispatcher.Notification{Nodes: true})
 		return err
 	})

@@ -414,7 +414,7 @@ func KeepReturned(ctx context.Context, t *Tx, held run.HeldRun, state json.RawMe
 	// $1 job, $2 scheduled instant, $3 trigger, $4 kind, $5 now, $6 state, $7 revision
 	const of = `WITH c AS (SELECT CAST($1 AS BIGINT) AS of_job, CAST($2 AS BIGINT) AS of_at, CAST($3 AS BIGINT) AS of_trigger,
 		CAST($4 AS SMALLINT) AS of_kind, CAST($5 AS BIGINT) AS of_end, CAST($6 AS TEXT) AS of_returned, CAST($7 AS BIGINT) AS of_seen)`
-	if _, err := t.ExecContext(ctx, of+keepState, held.JobID, held.ScheduledAt.UnixMilli(), held.TriggerID, int64(held.Key.Code()),
+	if err := t.Exec(ctx, of+keepState, held.JobID, held.ScheduledAt.UnixMilli(), held.TriggerID, int64(held.Key.Code()),
 		t.At.UnixMilli(), string(state), seen); err != nil {
 		return fmt.Errorf("store the state that run %s returned: %w", held.Key, err)
 	}

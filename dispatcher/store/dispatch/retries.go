@@ -296,7 +296,7 @@ func (s *Store) HostResponded(ctx context.Context, id int64, now time.Time) erro
 // the node that held the lock before.
 func (s *Store) DropHostWait(ctx context.Context, id int64) (dropped bool, err error) {
 	err = s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
-		if _, err := t.ExecContext(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.LockRows(db.LockToDelete), id); err != nil {
+		if err := t.Exec(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.LockRows(db.LockToDelete), id); err != nil {
 			return err
 		}
 		const drop = `DELETE FROM host_waits WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM live_runs WHERE waits_for = $1 AND waits_for <> 0)`

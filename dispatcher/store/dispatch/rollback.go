@@ -66,7 +66,7 @@ func Unsettled(ctx context.Context, q db.Querier) (r Rollback, found bool, err e
 // LockRollback is unsettled, and keeps others from declaring or settling a rollback until the
 // transaction ends.
 func LockRollback(ctx context.Context, t *Tx) (Rollback, bool, error) {
-	if _, err := t.ExecContext(ctx, `UPDATE installation SET rolled_back_at = rolled_back_at WHERE rolled_back_at IS NOT NULL`); err != nil {
+	if err := t.Exec(ctx, `UPDATE installation SET rolled_back_at = rolled_back_at WHERE rolled_back_at IS NOT NULL`); err != nil {
 		return Rollback{}, false, err
 	}
 	return Unsettled(ctx, t)
@@ -131,8 +131,7 @@ func (s *Store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 			return SettleRollback(ctx, t)
 		}
 		// $1 choice, $2 now
-		_, err = t.ExecContext(ctx, `UPDATE installation SET rollback_choice = $1, rollback_skip_to = $2`, choice, t.At.UnixMilli())
-		return err
+		return t.Exec(ctx, `UPDATE installation SET rollback_choice = $1, rollback_skip_to = $2`, choice, t.At.UnixMilli())
 	})
 	return done, err
 }
@@ -142,14 +141,14 @@ func SettleRollback(ctx context.Context, t *Tx) error {
 	// $1 now
 	const settle = `UPDATE installation SET rolled_back_at = NULL, rollback_reason = '', rollback_choice = '', rollback_skip_to = 0,
 		rollback_settled_at = CASE WHEN $1 > rollback_settled_at THEN $1 ELSE rollback_settled_at + 1 END`
-	if _, err := t.ExecContext(ctx, settle, t.At.UnixMilli()); err != nil {
+	if err := t.Exec(ctx, settle, t.At.UnixMilli()); err != nil {
 		return fmt.Errorf("settle the rollback: %w", err)
 	}
 	for _, statement := range []string{
 		`UPDATE nodes SET state = 'active' WHERE paused_by_rollback AND state = 'paused'`,
 		`UPDATE nodes SET paused_by_rollback = FALSE WHERE paused_by_rollback`,
 	} {
-		if _, err := t.ExecContext(ctx, statement); err != nil {
+		if err := t.Exec(ctx, statement); err != nil {
 			return fmt.Errorf("settle the rollback: %w", err)
 		}
 	}
@@ -162,19 +161,19 @@ func SettleRollback(ctx context.Context, t *Tx) error {
 // actions.
 func DropRolledBack(ctx context.Context, t *Tx, r Rollback, reason string) error {
 	// $1 when it was noticed
-	if _, err := t.ExecContext(ctx, `DELETE FROM pending_ends WHERE ended_at <= $1 OR kind = 0`, r.At.UnixMilli()); err != nil {
+	if err := t.Exec(ctx, `DELETE FROM pending_ends WHERE ended_at <= $1 OR kind = 0`, r.At.UnixMilli()); err != nil {
 		return fmt.Errorf("drop what follows ends from before the rollback: %w", err)
 	}
 	// $1 why, $2 when it was noticed
 	const cancel = `UPDATE backfills SET state = 'cancelling', error = $1 WHERE ended_at IS NULL AND created_at <= $2`
-	if _, err := t.ExecContext(ctx, cancel, reason, r.At.UnixMilli()); err != nil {
+	if err := t.Exec(ctx, cancel, reason, r.At.UnixMilli()); err != nil {
 		return fmt.Errorf("cancel backfills from before the rollback: %w", err)
 	}
 	t.Notify(dispatcher.Notification{Backfill: true})
 	// $1 why, $2 when it was noticed, $3 now
 	const end = `UPDATE bulk_actions SET state = 'cancelled', problem = $1, waits = '', ended_at = $3
 		WHERE ended_at IS NULL AND created_at <= $2`
-	if _, err := t.ExecContext(ctx, end, reason, r.At.UnixMilli(), t.At.UnixMilli()); err != nil {
+	if err := t.Exec(ctx, end, reason, r.At.UnixMilli(), t.At.UnixMilli()); err != nil {
 		return fmt.Errorf("cancel bulk actions from before the rollback: %w", err)
 	}
 	return nil

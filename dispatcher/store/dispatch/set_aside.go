@@ -320,7 +320,7 @@ func setAside(ctx context.Context, t *Tx, row AsideRow, shown *dispatcher.SetAsi
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (work, item) DO UPDATE SET node = excluded.node, state = excluded.state, tries = excluded.tries,
 			try_at = excluded.try_at, problem = excluded.problem`
-	_, err = t.ExecContext(ctx, note, row.Work, row.Item, row.App, row.Job, db.OrZero(row.key.ScheduledAt), row.key.TriggerID,
+	err = t.Exec(ctx, note, row.Work, row.Item, row.App, row.Job, db.OrZero(row.key.ScheduledAt), row.key.TriggerID,
 		row.key.Code(), row.node, row.state, shown.Tries, t.At.UnixMilli(), shown.TryAt.UnixMilli(), shown.Problem)
 	return true, err
 }
@@ -414,11 +414,11 @@ func putInError(ctx context.Context, t *Tx, triggerID, revision int64, reason st
 	}
 	// $1 trigger, $2 reason
 	const explain = `UPDATE triggers SET error = $2 WHERE id = $1`
-	if _, err = t.ExecContext(ctx, explain, triggerID, Storable(reason)); err != nil {
+	if err = t.Exec(ctx, explain, triggerID, Storable(reason)); err != nil {
 		return 0, false, err
 	}
 	// $1 job
 	const ofJob = `UPDATE jobs SET state = 'ERROR', completed_at = NULL WHERE id = $1`
-	_, err = t.ExecContext(ctx, ofJob, jobID)
+	err = t.Exec(ctx, ofJob, jobID)
 	return of, err == nil, err
 }

@@ -67,7 +67,7 @@ func hideRun(ctx context.Context, t *Tx, failed failedRun, all bool) (*dispatche
 		state = CASE WHEN state IN ('retrying', 'waiting_callback', 'waiting_shards') THEN 'queued' ELSE state END
 		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5`
 	why := Storable("set aside, tried again at " + input.FormatInstant(shown.TryAt) + ": " + shown.Problem)
-	if _, err = t.ExecContext(ctx, hide, append(KeyArgs(failed.key), why, run.job)...); err != nil {
+	if err = t.Exec(ctx, hide, append(KeyArgs(failed.key), why, run.job)...); err != nil {
 		return nil, err
 	}
 	if !all {
@@ -75,7 +75,7 @@ func hideRun(ctx context.Context, t *Tx, failed failedRun, all bool) (*dispatche
 	}
 	// $1 to $3 key, $4 job. Its slots go to other runs of the job in the handler's next round.
 	const leave = `DELETE FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
-	if _, err = t.ExecContext(ctx, leave, append(KeyArgs(failed.key), run.job)...); err != nil || !run.gone {
+	if err = t.Exec(ctx, leave, append(KeyArgs(failed.key), run.job)...); err != nil || !run.gone {
 		return &shown, err
 	}
 	if err = endAside(ctx, t, failed.key); err == nil {
@@ -189,7 +189,7 @@ func retryAside(ctx context.Context, t *Tx, entry asideEntry) (again bool, err e
 		return false, err
 	}
 	// $1 work, $2 item
-	_, err = t.ExecContext(ctx, `DELETE FROM set_aside WHERE work = $1 AND item = $2`, entry.Work, entry.Item)
+	err = t.Exec(ctx, `DELETE FROM set_aside WHERE work = $1 AND item = $2`, entry.Work, entry.Item)
 	return false, err
 }
 
@@ -238,13 +238,11 @@ func EndAsides(ctx context.Context, t *Tx, job int64) error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	_, err = t.ExecContext(ctx, `DELETE FROM set_aside WHERE job_id = $1`, job)
-	return err
+	return t.Exec(ctx, `DELETE FROM set_aside WHERE job_id = $1`, job)
 }
 
 // ForgetAside forgets that a run was set aside, which ends now.
 func ForgetAside(ctx context.Context, t *Tx, id string) error {
 	// $1 run
-	_, err := t.ExecContext(ctx, `DELETE FROM set_aside WHERE item = $1 AND kind > 0`, id)
-	return err
+	return t.Exec(ctx, `DELETE FROM set_aside WHERE item = $1 AND kind > 0`, id)
 }

@@ -146,7 +146,7 @@ func (s *Store) Acquire(ctx context.Context, runs []run.HeldRun) (granted []run.
 func (s *Store) ReleaseSlots(ctx context.Context, runs []run.HeldRun) error {
 	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *Tx, jobs map[int64]lockedJob,
 		some []run.HeldRun) (func(), error) {
-		if _, err := t.ExecContext(ctx, t.Hot.Slots.Leave, s.slotsOf(some)...); err != nil {
+		if err := t.Exec(ctx, t.Hot.Slots.Leave, s.slotsOf(some)...); err != nil {
 			return nil, err
 		}
 		_, err := s.arbitrate(ctx, t, jobs, question{})

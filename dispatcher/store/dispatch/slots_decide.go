@@ -216,7 +216,7 @@ func (s *Store) writeDecisions(ctx context.Context, t *Tx, c arbitration) error 
 // Take runs the parts of a hot statement in the transaction.
 func Take(ctx context.Context, t *Tx, hot db.Statement, args ...any) error {
 	for _, part := range hot.Parts {
-		if _, err := t.ExecContext(ctx, part, args...); err != nil {
+		if err := t.Exec(ctx, part, args...); err != nil {
 			return err
 		}
 	}

@@ -71,6 +71,12 @@ func (s *Store) Change(ctx context.Context, by input.Change, do func(context.Con
 // execute runs a statement in some transaction, and returns how many rows it affected.
 type execute func(ctx context.Context, statement string, args ...any) (int64, error)
 
+// Exec runs a statement.
+func (t *Tx) Exec(ctx context.Context, statement string, args ...any) error {
+	_, err := t.ExecContext(ctx, statement, args...)
+	return err
+}
+
 // Affect runs a statement, and returns how many rows it affected.
 func (t *Tx) Affect(ctx context.Context, statement string, args ...any) (int64, error) {
 	return db.Affect(ctx, t, statement, args...)

@@ -86,7 +86,7 @@ func unfold(ctx context.Context, t *Tx, tokens []int64, skip bool) (done []int64
 		return nil, 0, err
 	}
 	if made, err = t.Affect(ctx, t.Hot.Unfold.Insert, args...); err == nil {
-		_, err = t.ExecContext(ctx, t.Hot.Unfold.delete, List(t, done))
+		err = t.Exec(ctx, t.Hot.Unfold.delete, List(t, done))
 	}
 	return done, made, err
 }
@@ -316,7 +316,7 @@ func (s *Store) divideIn(ctx context.Context, t *Tx, token int64, skip bool) (un
 			return 0, 0, nil, fmt.Errorf("divide claim %d: %w", token, err)
 		}
 	}
-	_, err = t.ExecContext(ctx, t.Hot.Unfold.delete, List(t, found))
+	err = t.Exec(ctx, t.Hot.Unfold.delete, List(t, found))
 	return 1, made, bad, err
 }
 
@@ -326,12 +326,12 @@ func (s *Store) unfoldFire(ctx context.Context, t *Tx, fire run.HeldRun) error {
 	insert := `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, attempt, state)
 		SELECT $1, $2, 1, $3, ` + AppOf("$3") + `, $4, c.node, c.token, c.claimed_at, 1, 'claimed' FROM claims AS c WHERE c.token = $5
 		ON CONFLICT DO NOTHING`
-	if _, err := t.ExecContext(ctx, `SAVEPOINT fire`); err != nil {
+	if err := t.Exec(ctx, `SAVEPOINT fire`); err != nil {
 		return err
 	}
-	_, err := t.ExecContext(ctx, insert, fire.ScheduledAt.UnixMilli(), fire.TriggerID, fire.JobID, fire.Revision, int64(fire.Token))
+	err := t.Exec(ctx, insert, fire.ScheduledAt.UnixMilli(), fire.TriggerID, fire.JobID, fire.Revision, int64(fire.Token))
 	if s.OfStored(ctx, err) {
-		if _, back := t.ExecContext(ctx, `ROLLBACK TO SAVEPOINT fire`); back != nil {
+		if back := t.Exec(ctx, `ROLLBACK TO SAVEPOINT fire`); back != nil {
 			return back
 		}
 	}
@@ -346,15 +346,14 @@ func claimFire(ctx context.Context, t *Tx, of int64, fire run.HeldRun) error {
 			CAST($3 AS BIGINT) AS run_at, CAST($4 AS BIGINT) AS job_id, CAST($5 AS BIGINT) AS revision, c.claimed_at,
 			CASE WHEN EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = c.node AND o.state <> 'dead') THEN 0 ELSE c.node END AS node
 			FROM claims AS c WHERE c.token = $6) AS c`
-	_, err := t.ExecContext(ctx, insert, int64(fire.Token), fire.TriggerID, fire.ScheduledAt.UnixMilli(), fire.JobID, fire.Revision, of)
-	return err
+	return t.Exec(ctx, insert, int64(fire.Token), fire.TriggerID, fire.ScheduledAt.UnixMilli(), fire.JobID, fire.Revision, of)
 }
 
 // unfoldOrDivide unfolds claims in a transaction, or else divides each as divide does, and returns those that may be gone.
 func (s *Store) unfoldOrDivide(ctx context.Context, t *Tx, tokens []int64) (gone []int64, err error) {
 	_, err = db.Collect(ctx, t, db.ScanInt, t.Hot.Unfold.lock, List(t, tokens)) // a lock from after the savepoint would go with it
 	if err == nil {
-		_, err = t.ExecContext(ctx, `SAVEPOINT claims`)
+		err = t.Exec(ctx, `SAVEPOINT claims`)
 	}
 	if err == nil {
 		gone, _, err = unfold(ctx, t, tokens, false)
@@ -363,7 +362,7 @@ func (s *Store) unfoldOrDivide(ctx context.Context, t *Tx, tokens []int64) (gone
 		return gone, err
 	}
 	why := err
-	_, err = t.ExecContext(ctx, `ROLLBACK TO SAVEPOINT claims`)
+	err = t.Exec(ctx, `ROLLBACK TO SAVEPOINT claims`)
 	for _, token := range tokens {
 		var bad []run.HeldRun
 		if err == nil {
@@ -397,7 +396,7 @@ func EndClaimed(ctx context.Context, t *Tx, id string, class run.Class, why stri
 		WHERE r.scheduled_at = $2 AND r.trigger_id = $3)`
 	args := []any{t.At.UnixMilli(), key.ScheduledAt.UnixMilli(), key.TriggerID, string(class), why}
 	for _, step := range []string{noteEnd, insertCancelled, insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`)} {
-		if _, err := t.ExecContext(ctx, chosen+step, args...); err != nil {
+		if err := t.Exec(ctx, chosen+step, args...); err != nil {
 			return fmt.Errorf("end run %s of a claim: %w", key, err)
 		}
 	}
@@ -408,7 +407,7 @@ func EndClaimed(ctx context.Context, t *Tx, id string, class run.Class, why stri
 	for _, token := range tokens {
 		t.Notify(dispatcher.Notification{Run: id, Token: run.Token(token), Attempt: 1})
 		if err == nil { // $1 item
-			_, err = t.ExecContext(ctx, `DELETE FROM set_aside WHERE work = 'unfold' AND item = $1`, claimItem(token))
+			err = t.Exec(ctx, `DELETE FROM set_aside WHERE work = 'unfold' AND item = $1`, claimItem(token))
 		}
 	}
 	return err

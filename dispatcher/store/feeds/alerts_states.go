@@ -146,7 +146,7 @@ func (s *Store) changeMute(ctx context.Context, app, name string, mute *alert.Mu
 			if err == nil {
 				// What is kept back is looked at again, because it is now kept back until another time. $1 alert, $2 now
 				const look = `UPDATE alert_states SET check_at = $2 WHERE alert_id = $1 AND kept_back`
-				_, err = t.ExecContext(ctx, look, dispatcher.AlertID(app, name), t.At.UnixMilli())
+				err = t.Exec(ctx, look, dispatcher.AlertID(app, name), t.At.UnixMilli())
 			}
 			if err != nil {
 				return alert, fmt.Errorf("%s alert %s/%s: %w", action, app, name, err)

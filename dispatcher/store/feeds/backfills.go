@@ -144,7 +144,7 @@ func (s *Store) CreateBackfill(
 		// $1 backfill, $2 app, $3 job, $4 what was asked for, $5 schedules, $6 instants, $7 by whom, $8 trace context, $9 now
 		const insert = `INSERT INTO backfills (id, app_id, job_id, spec, schedules, state, total, created_by, traceparent, created_at)
 			VALUES ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9)`
-		if _, err := t.ExecContext(ctx, insert, id, run.AppID(app), job.Key(), spec, schedules, plan.Total, dispatch.Storable(t.By.Actor),
+		if err := t.Exec(ctx, insert, id, run.AppID(app), job.Key(), spec, schedules, plan.Total, dispatch.Storable(t.By.Actor),
 			t.By.Traceparent, t.At.UnixMilli()); err != nil {
 			return fmt.Errorf("create backfill of job %s: %w", name, err)
 		}
@@ -194,7 +194,7 @@ func (s *Store) ChangeBackfill(
 		Write: func(ctx context.Context, t *dispatch.Tx, b backfill, changed repeat.Backfill) (repeat.Backfill, error) {
 			// $1 backfill, $2 state. A step that failed is tried again at once.
 			const set = `UPDATE backfills SET state = $2, waits = '', tries = 0, try_at = 0 WHERE id = $1`
-			if _, err := t.ExecContext(ctx, set, b.id, string(changed.State)); err != nil {
+			if err := t.Exec(ctx, set, b.id, string(changed.State)); err != nil {
 				return changed, fmt.Errorf("%s backfill %s: %w", action, id, err)
 			}
 			if changed.State == repeat.BackfillCancelling {

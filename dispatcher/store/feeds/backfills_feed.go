@@ -118,8 +118,7 @@ func (f *feeding) countEnded(ctx context.Context, t *dispatch.Tx) error {
 	// $1 backfill, from $2 on: two of db.KeyColumns
 	forget := t.Rows(0, 2, "", db.KeyColumns[:2]...) + ` DELETE FROM backfill_runs
 		WHERE backfill_id = $1 AND (scheduled_at, trigger_id) IN (SELECT b.scheduled_at, b.trigger_id FROM b)`
-	_, err = t.ExecContext(ctx, forget, append([]any{f.id}, t.Batch(at, trigger)...)...)
-	return err
+	return t.Exec(ctx, forget, append([]any{f.id}, t.Batch(at, trigger)...)...)
 }
 
 // queueNext queues runs of the next instants, as many as concurrency and pace let it. exhausted tells that there are no more.
@@ -294,7 +293,7 @@ func (f *feeding) queueAll(ctx context.Context, t *dispatch.Tx, fresh, again []d
 	// $1 backfill, from $2 on: two of db.KeyColumns
 	note := t.Rows(0, 2, "", db.KeyColumns[:2]...) + ` INSERT INTO backfill_runs (backfill_id, scheduled_at, trigger_id)
 		SELECT $1, b.scheduled_at, b.trigger_id FROM b`
-	if _, err := t.ExecContext(ctx, note, append([]any{f.id}, t.Batch(at, trigger)...)...); err != nil {
+	if err := t.Exec(ctx, note, append([]any{f.id}, t.Batch(at, trigger)...)...); err != nil {
 		return err
 	}
 	if pace := time.Duration(f.Pace); pace > 0 {
@@ -327,7 +326,7 @@ func bringBack(ctx context.Context, t *dispatch.Tx, r dispatch.QueuedRun) error 
 	t.Notify(dispatcher.Notification{Adopt: true})
 	for _, step := range []string{dispatch.KeepLatest(dispatch.IsRun), dispatch.BackToLive(0) + dispatch.IsRun,
 		`DELETE FROM runs AS r WHERE` + dispatch.IsRun} {
-		if _, err := t.ExecContext(ctx, step, key...); err != nil {
+		if err := t.Exec(ctx, step, key...); err != nil {
 			return err
 		}
 	}
@@ -354,7 +353,6 @@ func (f *feeding) write(ctx context.Context, t *dispatch.Tx, exhausted bool) err
 	// $1 backfill, $2 state, $3 why, $4 to $8 counts, $9 and $10 cursor, $11 pace, $12 when it ended, $13 why it waits
 	const write = `UPDATE backfills SET state = $2, error = $3, queued = $4, skipped = $5, succeeded = $6, failed = $7, cancelled = $8,
 		cursor_at = $9, cursor_trigger = $10, next_at = $11, ended_at = $12, waits = $13, tries = 0, try_at = 0 WHERE id = $1`
-	_, err := t.ExecContext(ctx, write, f.id, string(f.State), dispatch.Storable(f.Error), f.Queued, f.Skipped, f.Succeeded, f.Failed,
+	return t.Exec(ctx, write, f.id, string(f.State), dispatch.Storable(f.Error), f.Queued, f.Skipped, f.Succeeded, f.Failed,
 		f.Cancelled, at, trigger, f.nextAt, db.OrNullAt(ended), f.waits)
-	return err
 }

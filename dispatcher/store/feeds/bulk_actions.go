@@ -177,7 +177,7 @@ func (s *Store) CreateBulkAction(
 		const insert = `INSERT INTO bulk_actions (id, app_id, spec, state, total, more, created_by, token_id, address, request_id,
 				traceparent, created_at)
 			VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $8, $9, $10, $11)`
-		if _, err := t.ExecContext(ctx, insert, id, run.AppID(app), dispatch.Storable(string(text)), count.Total, count.More,
+		if err := t.Exec(ctx, insert, id, run.AppID(app), dispatch.Storable(string(text)), count.Total, count.More,
 			dispatch.Storable(t.By.Actor), t.By.TokenID, dispatch.Storable(t.By.Address), dispatch.Storable(t.By.RequestID), t.By.Traceparent,
 			t.At.UnixMilli()); err != nil {
 			return fmt.Errorf("create bulk action in app %s: %w", app, err)

@@ -120,8 +120,7 @@ func removePending(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingE
 	remove := t.Rows(0, 1, "", db.Col("ended_at", db.Bigint), db.Col("trigger_id", db.Bigint), db.Col("scheduled_at", db.Bigint),
 		db.Col("kind", db.Integer)) + ` DELETE FROM pending_ends
 		WHERE (ended_at, trigger_id, scheduled_at, kind) IN (SELECT b.ended_at, b.trigger_id, b.scheduled_at, b.kind FROM b)`
-	_, err := t.ExecContext(ctx, remove, t.Batch(ended, trigger, at, kind)...)
-	return err
+	return t.Exec(ctx, remove, t.Batch(ended, trigger, at, kind)...)
 }
 
 // causesOf returns why runs exist that ended, as far as backfills and chains tell.

@@ -217,9 +217,8 @@ func keepResult(ctx context.Context, t *dispatch.Tx, key []any, attempt int, res
 	if err != nil {
 		return err
 	}
-	_, err = t.ExecContext(ctx, `INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response) VALUES ($1, $2, $3, $4, $5)
+	return t.Exec(ctx, `INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (scheduled_at, trigger_id, kind, attempt) DO UPDATE SET response = excluded.response`, append(args, string(raw))...)
-	return err
 }
 
 // FailRun notes that an attempt failed, and makes its run due: the node that adopts it records the failure.
@@ -286,6 +285,5 @@ func writeNote(ctx context.Context, t *dispatch.Tx, key []any, note dispatch.Cal
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 note, $6 when it is due
 	const write = `UPDATE live_runs SET callback = $5, next_attempt_at = coalesce(NULLIF(CAST($6 AS BIGINT), 0), next_attempt_at)
 		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
-	_, err := t.ExecContext(ctx, write, append(key[:4:4], note.Column(), due)...)
-	return err
+	return t.Exec(ctx, write, append(key[:4:4], note.Column(), due)...)
 }

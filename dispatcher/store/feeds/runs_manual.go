@@ -107,7 +107,7 @@ func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 node, $6 started, $7 ended, $8 status, $9 state, $10 class, $11 error
 		const insert = `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,
 			state, class, error) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
-		if _, err := t.ExecContext(ctx, insert, append(key[:3:3], a.Attempt, a.Node, a.StartedAt.UnixMilli(), a.EndedAt.UnixMilli(),
+		if err := t.Exec(ctx, insert, append(key[:3:3], a.Attempt, a.Node, a.StartedAt.UnixMilli(), a.EndedAt.UnixMilli(),
 			a.HTTPStatus, a.State, a.Class, a.Error)...); err != nil {
 			return err
 		}
@@ -121,8 +121,7 @@ func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 		const queue = `UPDATE live_runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
 			failures = 0, next_attempt_at = NULL, retry_until = NULL, waits_for = 0, http_status = 0, class = '', error = '',
 			has_input = ` + dispatch.HasInput + `, revision = ` + now + ofRun
-		_, err := t.ExecContext(ctx, queue, key...)
-		return err
+		return t.Exec(ctx, queue, key...)
 	}
 	for _, step := range []string{
 		`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, app_id, kind, revision, node, token, attempt, state, has_input)
@@ -131,7 +130,7 @@ func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 			FROM runs AS r` + ofRun,
 		`DELETE FROM runs AS r` + ofRun,
 	} {
-		if _, err := t.ExecContext(ctx, step, key...); err != nil {
+		if err := t.Exec(ctx, step, key...); err != nil {
 			return err
 		}
 	}
@@ -139,8 +138,7 @@ func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const waitForEnd = `UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
 		AND r.next_fire_time IS NULL`
-	_, err := t.ExecContext(ctx, waitForEnd, key[:3]...)
-	return err
+	return t.Exec(ctx, waitForEnd, key[:3]...)
 }
 
 // CancelRun ends a live run as cancelled.

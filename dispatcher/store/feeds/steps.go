@@ -58,9 +58,8 @@ func (s *Store) setStepAside(ctx context.Context, table string, id int64, why er
 		tries++
 		at = t.At.Add(stepPauses.After(int(tries)))
 		// $1 object, $2 tries, $3 when it is tried again, $4 why
-		_, err = t.ExecContext(ctx, `UPDATE `+table+` SET tries = $2, try_at = $3, waits = $4 WHERE id = $1`, id, tries,
+		return t.Exec(ctx, `UPDATE `+table+` SET tries = $2, try_at = $3, waits = $4 WHERE id = $1`, id, tries,
 			at.UnixMilli(), dispatch.Storable(dispatch.Shortened(why.Error(), mostStepText)))
-		return err
 	})
 	if err != nil {
 		return at, fmt.Errorf("note why the step failed: %w", err)

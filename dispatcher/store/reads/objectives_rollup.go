@@ -94,7 +94,7 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 				err = definitions.ForgetCounts(ctx, t, job)
 			}
 			if err == nil {
-				_, err = t.ExecContext(ctx, `DELETE FROM objectives WHERE job_id = $1`, job)
+				err = t.Exec(ctx, `DELETE FROM objectives WHERE job_id = $1`, job)
 			}
 			return err
 		}
@@ -116,7 +116,7 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 			checked-- // the rest of what is pending is for the next step
 		}
 		// $1 job, $2 up to when, $3 where to go on with what is pending
-		_, err = t.ExecContext(ctx, `UPDATE objectives SET checked_to = $2, pending_after = $3 WHERE job_id = $1`, job, checked, after)
+		err = t.Exec(ctx, `UPDATE objectives SET checked_to = $2, pending_after = $3 WHERE job_id = $1`, job, checked, after)
 		failpoint.Hit(failpoint.InObjective)
 		return err
 	})
@@ -135,7 +135,7 @@ func (s *objectiveStep) countTriggers(ctx context.Context, checked int64) (int64
 	// $1 job, $2 up to when fires of the others are counted
 	const known = `INSERT INTO objective_triggers (job_id, trigger_id, rolled_to)
 		SELECT t.job_id, t.id, CAST($2 AS BIGINT) FROM triggers AS t WHERE t.job_id = $1 ON CONFLICT DO NOTHING`
-	if _, err := s.ExecContext(ctx, known, s.job, checked); err != nil {
+	if err := s.Exec(ctx, known, s.job, checked); err != nil {
 		return 0, err
 	}
 	type cursor struct {
@@ -183,7 +183,7 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 		UNION SELECT f.job_id, f.scheduled_at, f.trigger_id, 1 FROM (` + s.ClaimedFires() + `) AS f
 		WHERE f.job_id = $1 AND f.scheduled_at >= $2 AND f.scheduled_at < $3 AND f.trigger_id IN (SELECT id FROM b)
 		ON CONFLICT DO NOTHING`
-	if _, err := s.ExecContext(ctx, pending, args...); err != nil {
+	if err := s.Exec(ctx, pending, args...); err != nil {
 		return fmt.Errorf("note fires that have not ended: %w", err)
 	}
 	ended := batch + ` SELECT r.scheduled_at, ` + firstStart + `, coalesce(r.state, 'succeeded')
@@ -211,8 +211,7 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 	// $1 job, $2 up to when, $3 on: triggers
 	move := s.Rows(0, 3, "", db.IDColumns...) + ` UPDATE objective_triggers SET rolled_to = $2
 		WHERE job_id = $1 AND trigger_id IN (SELECT id FROM b)`
-	_, err = s.ExecContext(ctx, move, append([]any{s.job, of.to}, s.Batch(triggers)...)...)
-	return err
+	return s.Exec(ctx, move, append([]any{s.job, of.to}, s.Batch(triggers)...)...)
 }
 
 // firstStart is when the first attempt of a run r began, whose row is a if another attempt followed.
@@ -312,8 +311,7 @@ func (s *objectiveStep) resolve(ctx context.Context, keys [][3]int64) error {
 	// $1 job, from $2 on: the fires
 	remove := s.Rows(0, 2, "", db.FireKeyColumns...) + ` DELETE FROM objective_pending WHERE job_id = $1
 		AND (scheduled_at, trigger_id, kind) IN (SELECT b.scheduled_at, b.trigger_id, b.kind FROM b)`
-	_, err := s.ExecContext(ctx, remove, append([]any{s.job}, s.Batch(at, trigger, kind)...)...)
-	return err
+	return s.Exec(ctx, remove, append([]any{s.job}, s.Batch(at, trigger, kind)...)...)
 }
 
 // writeCounts adds what was counted, and removes what is older than anything that is shown.
@@ -335,12 +333,11 @@ func (s *objectiveStep) writeCounts(ctx context.Context) error {
 			GROUP BY b.minutes, b.from_at ORDER BY b.minutes, b.from_at
 			ON CONFLICT (job_id, minutes, from_at) DO UPDATE SET good = c.good + excluded.good, late = c.late + excluded.late,
 				missed = c.missed + excluded.missed`
-		if _, err := s.ExecContext(ctx, add, append([]any{s.job}, s.Batch(minutes, from, good, late, missed)...)...); err != nil {
+		if err := s.Exec(ctx, add, append([]any{s.job}, s.Batch(minutes, from, good, late, missed)...)...); err != nil {
 			return fmt.Errorf("add counts: %w", err)
 		}
 	}
 	// $1 job, $2 end of the buckets, $3 end of the hours
 	const purge = `DELETE FROM objective_counts WHERE job_id = $1 AND (minutes = 5 AND from_at < $2 OR minutes = 60 AND from_at < $3)`
-	_, err := s.ExecContext(ctx, purge, s.job, s.target-keptBuckets, s.target-keptHours)
-	return err
+	return s.Exec(ctx, purge, s.job, s.target-keptBuckets, s.target-keptHours)
 }

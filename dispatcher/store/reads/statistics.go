@@ -129,11 +129,11 @@ func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err
 	}
 	next = max(next, from)
 	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
-		if _, err := t.ExecContext(ctx, noteLatest, from, p.to); err != nil {
+		if err := t.Exec(ctx, noteLatest, from, p.to); err != nil {
 			return err
 		}
 		// $1 since when
-		if _, err := t.ExecContext(ctx, `DELETE FROM app_failures WHERE ended_at < $1`, since); err != nil {
+		if err := t.Exec(ctx, `DELETE FROM app_failures WHERE ended_at < $1`, since); err != nil {
 			return err
 		}
 		return dispatch.MoveCursor(ctx, t, lockFailures, p.at, next)
@@ -226,21 +226,20 @@ func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target in
 		if err != nil || from >= target {
 			return err
 		}
-		if _, err := t.ExecContext(ctx, countRuns(` AND NOT j.app_id`+t.In(5)), from, to, db.Day(from), pass.final,
+		if err := t.Exec(ctx, countRuns(` AND NOT j.app_id`+t.In(5)), from, to, db.Day(from), pass.final,
 			dispatch.List(t, without)); err != nil {
 			return err
 		}
 		if pass.final && to == db.Day(to) {
 			// What the first pass counted of the day, and days that are not kept. $1 the end of the day, $2 the first day that is kept
 			const closed = `DELETE FROM run_statistics WHERE day < $1 AND NOT final OR day < $2`
-			if _, err := t.ExecContext(ctx, closed, to, to-view.StatisticsKept.Milliseconds()); err != nil {
+			if err := t.Exec(ctx, closed, to, to-view.StatisticsKept.Milliseconds()); err != nil {
 				return err
 			}
 		}
 		more, counted = to < target, 1
 		// $1 name, $2 up to when
-		_, err = t.ExecContext(ctx, `UPDATE locks SET cursor = $2 WHERE name = $1`, pass.cursor, to)
-		return err
+		return t.Exec(ctx, `UPDATE locks SET cursor = $2 WHERE name = $1`, pass.cursor, to)
 	})
 	return more, counted, err
 }
@@ -250,7 +249,7 @@ func nextPortion(ctx context.Context, t *dispatch.Tx, pass statisticsPass, targe
 	// $1 name, $2 the day of the first call
 	const begin = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $2)
 		ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor WHERE l.cursor = 0`
-	if _, err := t.ExecContext(ctx, begin, pass.cursor, db.Day(t.At.UnixMilli())); err != nil {
+	if err := t.Exec(ctx, begin, pass.cursor, db.Day(t.At.UnixMilli())); err != nil {
 		return 0, 0, err
 	}
 	// $1 name
@@ -284,7 +283,7 @@ func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 		err := s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 			from, to, err := nextPortion(ctx, t, pass, target)
 			if err == nil && from < target {
-				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.In(5)), from, to, db.Day(from), pass.final, dispatch.List(t, ids))
+				err = t.Exec(ctx, countRuns(` AND j.app_id`+t.In(5)), from, to, db.Day(from), pass.final, dispatch.List(t, ids))
 			}
 			return cmp.Or(err, errNotKept)
 		})
