@@ -83,7 +83,9 @@ func openPostgres(ctx context.Context, a Address, o Options, watch ConnectionWat
 		encodeArrays(conn.TypeMap())
 		return p.check(ctx, conn)
 	}
-	statements := newStatementCounter()
+	statements := statementCounter{prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "carillon_database_statements_total", Help: "Statements that this node sent to PostgreSQL.",
+	})}
 	if o.Metrics != nil {
 		config.ConnConfig.Tracer = statements
 	}

@@ -98,13 +98,6 @@ func (s statementCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pg
 
 func (s statementCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// newStatementCounter returns the counter.
-func newStatementCounter() statementCounter {
-	return statementCounter{prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "carillon_database_statements_total", Help: "Statements that this node sent to PostgreSQL.",
-	})}
-}
-
 // poolGauge tells how many connections are in use.
 func poolGauge(pool *pgxpool.Pool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -152,7 +152,9 @@ func canPartition(ctx context.Context, db *sql.DB) (bool, error) {
 		`DROP TABLE %[1]s_1`,
 	} {
 		if _, err := tx.ExecContext(ctx, fmt.Sprintf(statement, table)); err != nil {
-			if !Lacks(err) || privilege(err) {
+			var refused *pgconn.PgError
+			privilege := errors.As(err, &refused) && refused.Code == "42501" // which another user may have
+			if !Lacks(err) || privilege {
 				return false, fmt.Errorf("try whether the database has %s: %w", DayPartitions, err)
 			}
 			_ = tx.Rollback() // frees the connection
@@ -162,12 +164,6 @@ func canPartition(ctx context.Context, db *sql.DB) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// privilege tells whether a user may not do what another user could.
-func privilege(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == "42501"
 }
 
 // LockNotAvailable is the code of a statement that waited for a lock for too long.

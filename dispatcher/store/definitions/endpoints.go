@@ -89,7 +89,13 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 				return b, err
 			}
 			b.Bounds = owner.Bounds
-			b.Others, b.There, err = countEndpoints(ctx, from, run.GroupID(app, group), endpoint.ID, change.Now)
+			// The endpoints that the group has now, without this one. $1 group, $2 id, $3 now
+			const count = `SELECT COUNT(*), COUNT(CASE WHEN id = $2 THEN 1 END) > 0 FROM endpoints
+				WHERE group_id = $1 AND (expires_at IS NULL OR expires_at > $3)`
+			_, err = db.ReadRow(ctx, from, []any{&b.Others, &b.There}, count, run.GroupID(app, group), endpoint.ID, change.Now.UnixMilli())
+			if b.There {
+				b.Others--
+			}
 			return b, err
 		},
 		Decide: func(b dispatcher.EndpointBefore, _ time.Time) (target.EndpointGroup, error) {
@@ -124,18 +130,6 @@ func (s *Store) renewEndpoint(ctx context.Context, group int64, e target.Endpoin
 		add(e.Labels.String()) + `
 		RETURNING ` + endpointColumns
 	return db.First(ctx, s.db.Write, scanEndpoint, renew, args...)
-}
-
-// countEndpoints counts the endpoints that a group has at now, without one, and tells whether that is there.
-func countEndpoints(ctx context.Context, q db.Querier, group int64, id string, now time.Time) (others int, there bool, err error) {
-	// $1 group, $2 id, $3 now
-	const count = `SELECT COUNT(*), COUNT(CASE WHEN id = $2 THEN 1 END) > 0 FROM endpoints
-		WHERE group_id = $1 AND (expires_at IS NULL OR expires_at > $3)`
-	_, err = db.ReadRow(ctx, q, []any{&others, &there}, count, group, id, now.UnixMilli())
-	if there {
-		others--
-	}
-	return others, there, err
 }
 
 // writeRegistered writes the row of an endpoint that registers. One that has expired begins again, whether it has been

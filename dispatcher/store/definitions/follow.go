@@ -201,20 +201,6 @@ func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all
 	return t.Exec(ctx, insert, t.Batch(jobs, events, ids, kinds, results)...)
 }
 
-// removeFollows removes what follows a job that is deleted.
-func removeFollows(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
-	// $1 job
-	if err := t.Exec(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
-		return err
-	}
-	for event := range job.EachFollow() {
-		if err := deleteAttached(ctx, t, job.Attached(event).Key()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // mostUsersNamed is how many of the jobs that name another one an error names.
 const mostUsersNamed = 5
 

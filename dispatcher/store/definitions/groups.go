@@ -200,7 +200,14 @@ func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.
 			err = t.Allow(group.Revision)
 		}
 		if err == nil {
-			err = unusedGroup(ctx, t, app, name)
+			// $1 app, $2 group
+			const users = `SELECT name, COUNT(*) OVER () FROM jobs
+				WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
+			var found dispatcher.Users
+			_, err = db.ReadRow(ctx, t, []any{&found.First, &found.Count}, users, run.AppID(app), name)
+			if found.First = "job " + input.Echo(found.First); err == nil {
+				err = found.Check("group", name)
+			}
 		}
 		if err != nil {
 			return err
@@ -216,19 +223,6 @@ func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.
 		return auditGroup(ctx, t, dispatch.AuditEntry{Action: "delete", App: app, Subject: "group " + name, Revision: group.Revision}, before,
 			nil)
 	})
-}
-
-// unusedGroup returns an error that is ErrInUse, and names a user, while jobs name a group.
-func unusedGroup(ctx context.Context, t *dispatch.Tx, app, name string) error {
-	// $1 app, $2 group
-	const users = `SELECT name, COUNT(*) OVER () FROM jobs
-		WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
-	var found dispatcher.Users
-	if _, err := db.ReadRow(ctx, t, []any{&found.First, &found.Count}, users, run.AppID(app), name); err != nil {
-		return err
-	}
-	found.First = "job " + input.Echo(found.First)
-	return found.Check("group", name)
 }
 
 func removeGroup(ctx context.Context, t *dispatch.Tx, id int64) error {

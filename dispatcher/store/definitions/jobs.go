@@ -379,8 +379,14 @@ func dropJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	if err := removeSecrets(ctx, t, id); err != nil {
 		return err
 	}
-	if err := removeFollows(ctx, t, job); err != nil {
+	// $1 job
+	if err := t.Exec(ctx, `DELETE FROM followers WHERE job_id = $1`, id); err != nil {
 		return err
+	}
+	for event := range job.EachFollow() {
+		if err := deleteAttached(ctx, t, job.Attached(event).Key()); err != nil {
+			return err
+		}
 	}
 	if err := countJobs(ctx, t, job.App, -1, -len(job.Triggers)); err != nil {
 		return err

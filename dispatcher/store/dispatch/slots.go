@@ -146,7 +146,11 @@ func (s *Store) Acquire(ctx context.Context, runs []run.HeldRun) (granted []run.
 func (s *Store) ReleaseSlots(ctx context.Context, runs []run.HeldRun) error {
 	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *Tx, jobs map[int64]lockedJob,
 		some []run.HeldRun) (func(), error) {
-		if err := t.Exec(ctx, t.Hot.Slots.Leave, s.slotsOf(some)...); err != nil {
+		slots := make([]*Contender, len(some))
+		for i, run := range some {
+			slots[i] = &Contender{Held: run}
+		}
+		if err := t.Exec(ctx, t.Hot.Slots.Leave, slotArgs(t, slots)...); err != nil {
 			return nil, err
 		}
 		_, err := s.arbitrate(ctx, t, jobs, question{})
@@ -262,15 +266,6 @@ func jobsOf(runs []run.HeldRun) []int64 {
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
-}
-
-// slotsOf returns the batch of the slots that runs have, without their nodes.
-func (s *Store) slotsOf(runs []run.HeldRun) []any {
-	all := make([]*Contender, len(runs))
-	for i, run := range runs {
-		all[i] = &Contender{Held: run}
-	}
-	return slotArgs(s.db.Flavor, all)
 }
 
 // lockedJob is what bounds the runs of a job, and those at each endpoint.

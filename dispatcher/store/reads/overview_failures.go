@@ -29,8 +29,12 @@ func (l *looker) failed(ctx context.Context) error {
 	keys := l.latestFailures()
 	var ofJobs []run.Run
 	if l.furtherFailures && len(l.apps) > 0 && len(keys) < shownMost {
+		var w db.Conditions
+		w.Add("r.kind < 16 AND r.scheduled_at >= %s", l.since.UnixMilli())
+		args := definitions.StatementArgs(w.Args)
+		page := l.ofJobs(`1 = 1`+l.ofApps(`j.app_id`, &args)) + l.db.DeadOfEach(w.Text, latestRuns+` LIMIT `+strconv.Itoa(shownMost))
 		var err error
-		if ofJobs, err = l.failedOfEach(ctx); err != nil {
+		if ofJobs, err = db.Collect(ctx, l.db.Read, scanRun, RunQuery(page), args...); err != nil {
 			return fmt.Errorf("job by job: %w", err)
 		}
 	}
@@ -151,15 +155,6 @@ func fairShares(runs []run.Run) []run.Run {
 		runs[i] = one.Run
 	}
 	return runs
-}
-
-// failedOfEach looks for failures job by job.
-func (l *looker) failedOfEach(ctx context.Context) ([]run.Run, error) {
-	var w db.Conditions
-	w.Add("r.kind < 16 AND r.scheduled_at >= %s", l.since.UnixMilli())
-	args := definitions.StatementArgs(w.Args)
-	page := l.ofJobs(`1 = 1`+l.ofApps(`j.app_id`, &args)) + l.db.DeadOfEach(w.Text, latestRuns+` LIMIT `+strconv.Itoa(shownMost))
-	return db.Collect(ctx, l.db.Read, scanRun, RunQuery(page), args...)
 }
 
 const (
