@@ -185,6 +185,14 @@ func First[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error),
 	return all[0], true, nil
 }
 
+// OrNotFound returns the error of a query for a thing, which is ErrNotFound if it was not found.
+func OrNotFound(found bool, err error, kind, name string) error {
+	if err == nil && !found {
+		return dispatcher.NotFound(kind, name)
+	}
+	return err
+}
+
 // Affect runs a statement and returns how many rows it affected.
 func Affect(ctx context.Context, q Querier, statement string, args ...any) (int64, error) {
 	result, err := q.ExecContext(ctx, statement, args...)

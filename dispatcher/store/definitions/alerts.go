@@ -92,10 +92,7 @@ func readAlert(ctx context.Context, q db.Querier, app, name, lock string) (a ale
 	const one = `SELECT ` + AlertColumns + `, ` + countFiring + ` FROM alerts AS a WHERE a.id = $1 AND a.deleted_at IS NULL`
 	scan := db.EvenUnreadable(scanShownAlert(app), func(_ *alert.Alert, is error) { why = is })
 	a, found, err := db.First(ctx, q, scan, one+db.LockOf(lock, "a"), dispatcher.AlertID(app, name))
-	if err == nil && !found {
-		err = dispatcher.NotFound("alert", app+"/"+name)
-	}
-	return a, why, err
+	return a, why, db.OrNotFound(found, err, "alert", app+"/"+name)
 }
 
 // Alerts returns a page of the alerts of an app, by name.

@@ -124,10 +124,7 @@ func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Ch
 		const find = `SELECT ` + PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 			WHERE p.app_id = $1 AND p.id = $2 AND p.ended_at IS NULL`
 		pause, found, err := db.First(ctx, t, ScanAppPause, find, run.AppID(app), id)
-		if err == nil && !found {
-			err = dispatcher.NotFound("pause", app+"/"+id)
-		}
-		if err != nil {
+		if err = db.OrNotFound(found, err, "pause", app+"/"+id); err != nil {
 			return err
 		}
 		if err := endPause(ctx, t, pause); err != nil {

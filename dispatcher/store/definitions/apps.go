@@ -124,10 +124,7 @@ func ReadApp(ctx context.Context, q db.Querier, name, lock string) (access.App, 
 	// $1 id
 	app, found, err := db.First(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock,
 		run.AppID(name))
-	if err == nil && !found {
-		err = dispatcher.NotFound("app", name)
-	}
-	return app, err
+	return app, db.OrNotFound(found, err, "app", name)
 }
 
 // LockApp returns an app for a change, which no other change may meet. The app may be one that cannot be read. ErrConflict: another

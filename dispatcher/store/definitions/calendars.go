@@ -72,10 +72,7 @@ func (s *Store) Calendar(ctx context.Context, app, name string) (dispatcher.Cale
 	// $1 app, $2 name
 	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
 	found, ok, err := db.First(ctx, s.db.Read, scanCalendar(app), one, run.AppID(app), name)
-	if err == nil && !ok {
-		err = dispatcher.NotFound("calendar", app+"/"+name)
-	}
-	if err != nil {
+	if err = db.OrNotFound(ok, err, "calendar", app+"/"+name); err != nil {
 		return dispatcher.Calendar{}, err
 	}
 	return found, found.Err
@@ -118,10 +115,7 @@ func appCalendars(ctx context.Context, q db.Querier, app string) (revision int64
 		}
 		return err
 	}, list, run.AppID(app))
-	if err == nil && !found {
-		err = dispatcher.NotFound("app", app)
-	}
-	return revision, all, err
+	return revision, all, db.OrNotFound(found, err, "app", app)
 }
 
 // AppCalendars returns all calendars of an app, and the revision of the lot.

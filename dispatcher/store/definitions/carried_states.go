@@ -57,10 +57,7 @@ func carriedState(ctx context.Context, q db.Querier, app, job string) (run.Carri
 	const of = `SELECT ` + carriedColumns + ` FROM jobs AS j LEFT JOIN carried_states AS s ON s.job_id = j.id
 		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL`
 	found, there, err := db.First(ctx, q, scanCarriedState, of, run.AppID(app), job)
-	if err == nil && !there {
-		err = dispatcher.NotFound("job", app+"/"+job)
-	}
-	return found.CarriedState, err
+	return found.CarriedState, db.OrNotFound(there, err, "job", app+"/"+job)
 }
 
 // CarriedStatesByID returns the states of jobs that have one, or had.

@@ -178,9 +178,7 @@ func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draini
 		const one = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3)`
 		var found bool
 		stored, found, err = db.First(ctx, t, scanEndpoint, one+t.ForUpdate(), key, id, t.At.UnixMilli())
-		if err == nil && !found {
-			err = dispatcher.NotFound("endpoint", app+"/"+group+"/"+id)
-		}
+		err = db.OrNotFound(found, err, "endpoint", app+"/"+group+"/"+id)
 		if err != nil || stored.Draining == draining {
 			return err
 		}

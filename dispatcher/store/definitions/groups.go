@@ -56,10 +56,7 @@ func readGroup(ctx context.Context, q db.Querier, app, name, lock string) (group
 	const one = `SELECT ` + GroupColumns + ` FROM endpoint_groups WHERE id = $1 AND deleted_at IS NULL`
 	scan := db.EvenUnreadable(ScanGroup(app), func(_ *target.EndpointGroup, is error) { why = is })
 	group, found, err := db.First(ctx, q, scan, one+lock, run.GroupID(app, name))
-	if err == nil && !found {
-		err = dispatcher.NotFound("group", app+"/"+name)
-	}
-	return group, why, err
+	return group, why, db.OrNotFound(found, err, "group", app+"/"+name)
 }
 
 // Groups returns a page of the groups of an app, by name.

@@ -163,10 +163,7 @@ func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
 	defer cancel()
 	var archive []byte
 	found, err := db.ReadRow(ctx, s.db.Read, []any{&archive}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
-	if err == nil && !found {
-		err = dispatcher.NotFound("time zone data", sum)
-	}
-	return archive, err
+	return archive, db.OrNotFound(found, err, "time zone data", sum)
 }
 
 // SetZones makes all nodes compute with an archive, or each with its own data. The nodes find it in their next round.

@@ -129,10 +129,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	// $1 id
 	found, err := db.ReadRow(ctx, s.db.Read, []any{&kept, &from, &bounds, &record.DisabledNow},
 		`SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, run.AppID(app))
-	if err == nil && !found {
-		err = dispatcher.NotFound("app", app)
-	}
-	if err != nil {
+	if err = db.OrNotFound(found, err, "app", app); err != nil {
 		return record, err
 	}
 	given, err := ReadBounds(app, bounds, "")

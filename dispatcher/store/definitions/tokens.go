@@ -166,10 +166,7 @@ func (s *Store) Token(ctx context.Context, name string) (access.APIToken, error)
 func findToken(ctx context.Context, q db.Querier, name, lock string) (access.APIToken, error) {
 	// $1 name
 	token, found, err := db.First(ctx, q, scanToken, `SELECT `+tokenColumns+` FROM api_tokens WHERE name = $1`+lock, name)
-	if err == nil && !found {
-		err = dispatcher.NotFound("token", name)
-	}
-	return token, err
+	return token, db.OrNotFound(found, err, "token", name)
 }
 
 // TokenByHash returns the token with a hash, be it that of its secret or of the one before.

@@ -154,10 +154,7 @@ func spread(ctx context.Context, t *Tx, run run.HeldRun, endpoints []string, lis
 // BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made.
 func (s *Store) BroadcastEndpoints(ctx context.Context, key run.Key) ([]string, error) {
 	endpoints, found, err := EndpointsOf(ctx, s.db.Read, key.Parent())
-	if err == nil && !found {
-		err = dispatcher.NotFound("broadcast", key.Parent().String())
-	}
-	return endpoints, err
+	return endpoints, db.OrNotFound(found, err, "broadcast", key.Parent().String())
 }
 
 // EndpointsOf returns the endpoints of the shards of a run; found is false if it has none.

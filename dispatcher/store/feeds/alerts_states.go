@@ -71,10 +71,7 @@ func (s *Store) changeStates(ctx context.Context, app, name string, c stateChang
 		// $1 app, $2 name
 		const find = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
 		job, there, err := db.First(ctx, t, db.ScanInt, find, run.AppID(app), jobName)
-		if err == nil && !there {
-			err = dispatcher.NotFound("job", app+"/"+jobName)
-		}
-		if err != nil {
+		if err = db.OrNotFound(there, err, "job", app+"/"+jobName); err != nil {
 			return err
 		}
 		j, err := definitions.Judge(ctx, t, []int64{job})

@@ -66,10 +66,7 @@ func findBackfill(ctx context.Context, q db.Querier, app, id, lock string) (back
 	}
 	// $1 backfill, $2 app
 	found, ok, err := db.First(ctx, q, scanBackfill, backfillRows+`f.id = $1 AND f.app_id = $2`+db.LockOf(lock, "f"), key, run.AppID(app))
-	if err == nil && !ok {
-		err = dispatcher.NotFound("backfill", id)
-	}
-	return found, err
+	return found, db.OrNotFound(ok, err, "backfill", id)
 }
 
 // Backfill returns a backfill.

@@ -59,10 +59,7 @@ func findBulk(ctx context.Context, q db.Querier, app, id, lock string) (bulkActi
 	}
 	// $1 bulk action, $2 app
 	found, ok, err := db.First(ctx, q, scanBulk, bulkRows+`b.id = $1 AND b.app_id = $2`+db.LockOf(lock, "b"), key, run.AppID(app))
-	if err == nil && !ok {
-		err = dispatcher.NotFound("bulk action", id)
-	}
-	return found, err
+	return found, db.OrNotFound(ok, err, "bulk action", id)
 }
 
 // BulkAction returns a bulk action.

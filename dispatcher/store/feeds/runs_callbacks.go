@@ -33,10 +33,7 @@ func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found
 	var key run.Key
 	var text string
 	there, err := db.ReadRow(ctx, s.db.Read, db.KeyRefs(&key, &found.Attempt, &text), find, id, run.AppID(app))
-	if err == nil && !there {
-		err = dispatcher.NotFound("callback", fmt.Sprint(id))
-	}
-	if err != nil {
+	if err = db.OrNotFound(there, err, "callback", fmt.Sprint(id)); err != nil {
 		return found, err
 	}
 	note, err := dispatch.ReadCallbackNote(text)

@@ -209,10 +209,7 @@ func (s *Store) JobKey(ctx context.Context, app, name string) (int64, error) {
 // idOf returns the id that a query finds, or ErrNotFound of what is shown so.
 func (s *Store) idOf(ctx context.Context, kind, shown, query string, args ...any) (int64, error) {
 	id, found, err := db.First(ctx, s.db.Read, db.ScanInt, query, args...)
-	if err == nil && !found {
-		err = dispatcher.NotFound(kind, shown)
-	}
-	return id, err
+	return id, db.OrNotFound(found, err, kind, shown)
 }
 
 // Run returns a run with its attempts.
