@@ -47,8 +47,6 @@ func optionalRun(at, trigger, kind *int64) string {
 
 // CarriedState returns the state of a job.
 func (s *Store) CarriedState(ctx context.Context, app, job string) (run.CarriedState, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	return carriedState(ctx, s.db.Read, app, job)
 }
 

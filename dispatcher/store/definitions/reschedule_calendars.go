@@ -159,8 +159,6 @@ func (s *Store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)
 
 // ZoneArchive returns the data of the setting with a sum.
 func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	var archive []byte
 	found, err := db.ReadRow(ctx, s.db.Read, []any{&archive}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
 	return archive, db.OrNotFound(found, err, "time zone data", sum)

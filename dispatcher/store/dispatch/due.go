@@ -202,8 +202,6 @@ const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM trigger_clock AS 
 
 // Upcoming counts the triggers that are due by until.
 func (s *Store) Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	query := s.db.Rows(0, 4, "", DueLists...) + upcomingTriggers
 	args := append([]any{until.UnixMilli(), int64(limit), int64(len(apps))}, s.db.Batch(DueListsOf(apps, nil, nil)...)...)
 	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, query, args...)
@@ -220,8 +218,6 @@ const awaitedCallbacks = ` SELECT count(*) FROM (SELECT 1 FROM live_runs AS r JO
 
 // AwaitedCallbacks counts the runs that wait for a callback.
 func (s *Store) AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	args := append([]any{int64(limit), int64(len(apps))}, s.db.Batch(DueListsOf(apps, nil, nil)...)...)
 	n, _, err := db.First(ctx, s.db.Read, db.ScanInt, s.db.Rows(0, 3, "", DueLists...)+awaitedCallbacks, args...)
 	if err != nil {

@@ -324,8 +324,6 @@ var leaks = `SELECT l.kind_of_leak, l.job, l.scheduled_at, l.trigger_id, l.kind,
 
 // Leaks returns what is held for runs of an app that have ended, or keeps runs of it from going on.
 func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit int) ([]dispatcher.Leak, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (leak dispatcher.Leak, err error) {
 		var key run.Key
 		var node run.NodeID

@@ -71,8 +71,6 @@ func findBackfill(ctx context.Context, q db.Querier, app, id, lock string) (back
 
 // Backfill returns a backfill.
 func (s *Store) Backfill(ctx context.Context, app, id string) (repeat.Backfill, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	found, err := findBackfill(ctx, s.db.Read, app, id, "")
 	return found.Backfill, err
 }
@@ -347,8 +345,6 @@ func existing(ctx context.Context, f db.Flavor, q db.Querier, page []repeat.Back
 
 // Backfilled counts the runs of backfills of a job, by trigger.
 func (s *Store) Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	// $1 job, $2 from, $3 to. Shards do not count.
 	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 5`
 	const list = `SELECT x.trigger_id, count(*) FROM (SELECT r.trigger_id FROM runs` + of + ` UNION ALL

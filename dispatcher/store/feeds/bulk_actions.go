@@ -64,8 +64,6 @@ func findBulk(ctx context.Context, q db.Querier, app, id, lock string) (bulkActi
 
 // BulkAction returns a bulk action.
 func (s *Store) BulkAction(ctx context.Context, app, id string) (repeat.BulkAction, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	found, err := findBulk(ctx, s.db.Read, app, id, "")
 	return found.BulkAction, err
 }

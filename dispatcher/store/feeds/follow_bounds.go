@@ -233,8 +233,6 @@ func (s *Store) pageOf(ctx context.Context, query dispatcher.FollowQuery) (page 
 	if len(query.After) > 0 {
 		return endsPage{query, true}, true, nil
 	}
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	ends, _, err := db.First(ctx, s.db.Read, db.ScanInt, mayFollow, db.OrZero(query.From), query.Limit+1)
 	return endsPage{query, ends > int64(query.Limit)}, ends > 0, err
 }

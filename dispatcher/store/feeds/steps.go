@@ -31,8 +31,6 @@ func orNothing(at int64) *time.Time {
 
 // openSteps returns the objects of a table that have not ended.
 func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenSteps, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.OpenSteps, err error) {
 		var at int64
 		err = row.Scan(&one.ID, &at)

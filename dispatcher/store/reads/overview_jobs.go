@@ -335,8 +335,6 @@ func (j *summaryRow) consider(run dispatcher.RunSummary) {
 func (s *Store) UpcomingTriggers(ctx context.Context, apps []string, until time.Time, after int64, limit int) (
 	[]view.UpcomingTrigger, error,
 ) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	l := looker{Store: s}
 	for _, app := range apps {
 		l.apps = append(l.apps, run.AppID(app))

@@ -177,8 +177,6 @@ const lookedThrough = 2000
 
 // LatestFires returns the scheduled times of a trigger's runs among the latest runs of its job, latest first.
 func (s *Store) LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	// $1 job, $2 trigger, $3 from, $4 to
 	const (
 		within = ` r.job_id = $1 AND r.scheduled_at >= $3 AND r.scheduled_at <= $4`

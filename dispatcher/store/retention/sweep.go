@@ -197,8 +197,6 @@ type runsOfJob struct {
 // jobs that fill it: where each would look again at all jobs from the first on, it would pass what a snapshot keeps of
 // the runs that the batches before have removed.
 func (t *Purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, before int64) ([]runsOfJob, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
 	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
 	counts := t.db.Rows(0, 5, "", db.IDColumns...) + ` SELECT b.id, (SELECT count(*) FROM
 		(SELECT 1 FROM runs AS r WHERE r.job_id = b.id` + db.ExpiredIn + ` LIMIT $4) AS counted) FROM b`
