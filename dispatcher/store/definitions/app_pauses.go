@@ -27,8 +27,7 @@ const PauseColumns = `p.id, a.name, p.labels, p.reason, p.until_at, p.paused_by,
 // ScanAppPause reads PauseColumns.
 func ScanAppPause(row db.Scanner) (p dispatcher.AppPause, err error) {
 	err = row.Scan(&p.ID, &p.App, db.LabelsColumn(&p.Labels), &p.Reason, db.OptionalColumn(&p.Until), &p.PausedBy,
-		db.InstantColumn(&p.PausedAt),
-		db.OptionalColumn(&p.EndedAt), &p.EndedBy, &p.Pending)
+		db.InstantColumn(&p.PausedAt), db.OptionalColumn(&p.EndedAt), &p.EndedBy, &p.Pending)
 	return p, err
 }
 

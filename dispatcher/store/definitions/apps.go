@@ -27,8 +27,7 @@ func scanApp(row db.Scanner) (access.App, error) {
 	var stored, longer string
 	var defaults *string
 	err := row.Scan(&app.Name, &app.Description, &app.Enabled, db.DurationColumn(&app.Retention), &defaults, &stored, &longer,
-		&app.AWSExternalID,
-		&app.Revision, db.InstantColumn(&app.CreatedAt), db.InstantColumn(&app.UpdatedAt), &app.Importing)
+		&app.AWSExternalID, &app.Revision, db.InstantColumn(&app.CreatedAt), db.InstantColumn(&app.UpdatedAt), &app.Importing)
 	if err != nil {
 		return app, err
 	}

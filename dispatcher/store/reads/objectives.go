@@ -85,8 +85,7 @@ type measuredBand struct {
 func scanMeasured(row db.Scanner) (b measuredBand, err error) {
 	var good, late, missed *int64
 	err = row.Scan(&b.ID, &b.Job.App, &b.Job.Name, definitions.ObjectiveColumn(&b.Job.Objective), db.InstantColumn(&b.From),
-		db.InstantColumn(&b.To),
-		&b.Pending, &b.band, &good, &late, &missed)
+		db.InstantColumn(&b.To), &b.Pending, &b.band, &good, &late, &missed)
 	if err != nil {
 		return b, err
 	}

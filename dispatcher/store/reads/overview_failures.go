@@ -26,7 +26,11 @@ func (l *looker) failed(ctx context.Context) error {
 	if err := l.readFailures(ctx); err != nil {
 		return err
 	}
-	keys := l.latestFailures()
+	var keys []run.Key
+	latest := byTurns(l.failures, func(f failure) int64 { return f.app })
+	for _, one := range latest[:min(len(latest), shownMost)] {
+		keys = append(keys, one.key)
+	}
 	var ofJobs []run.Run
 	if l.furtherFailures && len(l.apps) > 0 && len(keys) < shownMost {
 		var w db.Conditions
@@ -52,7 +56,10 @@ func (l *looker) failed(ctx context.Context) error {
 	}
 	// What was noted may have been retried since.
 	found = slices.DeleteFunc(found, func(r run.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) })
-	l.found.Failed = begin(fairShares(append(found, ofJobs...)))
+	found = append(found, ofJobs...)
+	slices.SortStableFunc(found, laterEnd)
+	found = slices.CompactFunc(found, func(a, b run.Run) bool { return a.ID == b.ID })
+	l.found.Failed = begin(byTurns(found, func(r run.Run) string { return r.App }))
 	slices.SortStableFunc(l.found.Failed.Items, laterEnd)
 	return nil
 }
@@ -113,48 +120,28 @@ func (l *looker) readFailures(ctx context.Context) error {
 	return nil
 }
 
-// latestFailures returns the keys of the latest failures, in the order of their places among those of their apps.
-func (l *looker) latestFailures() []run.Key {
-	type placed struct {
-		key   run.Key
-		place int
-	}
-	all, places := make([]placed, len(l.failures)), map[int64]int{}
-	for i, f := range l.failures {
-		all[i] = placed{f.key, places[f.app]}
-		places[f.app]++
-	}
-	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
-	var keys []run.Key
-	for _, one := range all[:min(len(all), shownMost)] {
-		keys = append(keys, one.key)
-	}
-	return keys
-}
-
 // laterEnd orders runs by their ends, the latest first.
 func laterEnd(a, b run.Run) int {
 	return cmp.Or(db.Zeroable(b.EndedAt).Compare(db.Zeroable(a.EndedAt)), cmp.Compare(a.ID, b.ID))
 }
 
-// fairShares orders different runs such that the latest of each app come first, then of each the one before, and so on.
-func fairShares(runs []run.Run) []run.Run {
-	slices.SortStableFunc(runs, laterEnd)
-	runs = slices.CompactFunc(runs, func(a, b run.Run) bool { return a.ID == b.ID })
+// byTurns orders items, such that the first of each app come first, then of each the second, and so on.
+func byTurns[T any, A comparable](items []T, app func(T) A) []T {
 	type placed struct {
-		run.Run
+		item  T
 		place int
 	}
-	all, places := make([]placed, len(runs)), map[string]int{}
-	for i, run := range runs {
-		all[i] = placed{run, places[run.App]}
-		places[run.App]++
+	all, places := make([]placed, len(items)), map[A]int{}
+	for i, item := range items {
+		all[i] = placed{item, places[app(item)]}
+		places[app(item)]++
 	}
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
+	sorted := make([]T, len(all))
 	for i, one := range all {
-		runs[i] = one.Run
+		sorted[i] = one.item
 	}
-	return runs
+	return sorted
 }
 
 const (

@@ -39,8 +39,7 @@ type summaryRow struct {
 
 func scanSummary(row db.Scanner) (j summaryRow, err error) {
 	err = row.Scan(&j.id, &j.App, &j.Name, &j.Description, db.LabelsColumn(&j.Labels), &j.State, &j.Enabled, &j.Paused,
-		dispatch.PauseColumn(&j.Pause),
-		&j.AppPaused, &j.Revision, &j.Target.Kind, &j.Target.Name)
+		dispatch.PauseColumn(&j.Pause), &j.AppPaused, &j.Revision, &j.Target.Kind, &j.Target.Name)
 	return j, err
 }
 

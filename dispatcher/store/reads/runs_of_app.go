@@ -247,8 +247,7 @@ func scanMisfire(row db.Scanner) (dispatcher.Misfire, error) {
 	var catchUp *time.Time
 	var node run.NodeID
 	err := row.Scan(&m.App, &m.Job, &m.Trigger, &m.JobID, &m.TriggerID, db.InstantColumn(&m.From), db.InstantColumn(&m.To), &m.Count,
-		&m.Decision,
-		&m.Reason, db.OptionalColumn(&catchUp), &node, db.InstantColumn(&m.DecidedAt))
+		&m.Decision, &m.Reason, db.OptionalColumn(&catchUp), &node, db.InstantColumn(&m.DecidedAt))
 	if catchUp != nil {
 		m.Run = run.Key{TriggerID: m.TriggerID, ScheduledAt: *catchUp, Kind: run.KindCatchUp}.String()
 	}
