@@ -77,14 +77,13 @@ func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w db.C
 	if err != nil {
 		return nil, err
 	}
-	if job != 0 || !many {
-		return s.lookBack(ctx, query, w, firstSpan, look)
+	var found walked
+	if job == 0 && many {
+		if found, err = s.walkDead(ctx, query, w, replayable); err != nil {
+			return nil, err
+		}
 	}
-	found, err := s.walkDead(ctx, query, w, replayable)
-	if err != nil {
-		return nil, err
-	}
-	return s.restOfPage(ctx, query, w, found, look)
+	return s.lookBack(ctx, query, w, found, look)
 }
 
 // CountDeadLetters counts the runs that failed for good.

@@ -1,6 +1,7 @@
 package reads
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -53,14 +54,13 @@ func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of db.
 		list, args := s.JobsQuery(w, claimed, app, many, most)
 		return db.Collect(ctx, s.db.Read, scanRun, list, args...)
 	}
-	if !many {
-		return s.lookBack(ctx, query, of, firstSpan, look)
+	var found walked
+	if many {
+		if found, err = s.walkRuns(ctx, query, of, claimed); err != nil {
+			return nil, err
+		}
 	}
-	found, err := s.walkRuns(ctx, query, of, claimed)
-	if err != nil {
-		return nil, err
-	}
-	return s.restOfPage(ctx, query, of, found, look)
+	return s.lookBack(ctx, query, of, found, look)
 }
 
 // addApp adds the condition that a run r, one of few that are not over, is of an app. If the app has many jobs, it is looked up row by
@@ -84,15 +84,20 @@ func UnendedOfApp(w db.Conditions, claimed string, app int64, many bool, limit s
 // look finds runs of an app, job by job, that meet conditions, the latest first and at most so many.
 type look func(w db.Conditions, most int) ([]run.Run, error)
 
-// lookBack returns a page of the runs of an app, of which it looks through a span of time first.
-func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, span time.Duration, look look) (
-	[]run.Run, error,
-) {
+// lookBack returns a page of the runs of an app: what a walk has found of it, and what look finds before that, in a span of time first.
+func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, found walked, look look) ([]run.Run, error) {
+	page, span := found.runs, cmp.Or(found.span, firstSpan)
+	if found.all || len(page) == query.Page.Limit {
+		return page, nil
+	}
+	if found.rest != nil {
+		of.Add("r.scheduled_at < %s", *found.rest)
+		query.To = db.Instant(*found.rest - 1)
+	}
 	latest, err := s.latestInstant(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	var page []run.Run
 	for before := time.Duration(0); ; before, span = span, span*spanGrowth {
 		w, from := of, latest.Add(-span)
 		if before > 0 {
@@ -102,12 +107,12 @@ func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of db.C
 		if !last {
 			w.Add("r.scheduled_at >= %s", from.UnixMilli())
 		}
-		found, err := look(w, query.Page.Limit-len(page))
+		further, err := look(w, query.Page.Limit-len(page))
 		if err != nil {
 			return nil, fmt.Errorf("look for runs of app %s, of which %d are found, back to %s; name a job, or an earlier time "+
-				"to look back from: %w", input.Echo(query.App), len(page), input.FormatInstant(from), err)
+				"to look back from: %w", input.Echo(query.App), len(page)-len(found.runs), input.FormatInstant(from), err)
 		}
-		page = append(page, found...)
+		page = append(page, further...)
 		if last || len(page) == query.Page.Limit {
 			return page, nil
 		}

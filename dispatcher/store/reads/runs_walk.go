@@ -70,10 +70,12 @@ func (s *Store) walkEnd(ctx context.Context, w db.Conditions, rows int, at strin
 	return end, nil
 }
 
-// walked is what a walk found of a page, and before which time it has yet to be looked for the rest of it, how far back first.
+// walked is what a walk found of a page, and before which time it has yet to be looked for the rest of it, how far back first. The zero
+// value is that of no walk.
 type walked struct {
 	runs []run.Run
-	rest *int64 // nil: nowhere
+	all  bool // there are no others
+	rest *int64
 	span time.Duration
 }
 
@@ -100,9 +102,7 @@ func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of db.C
 	w.Add("r.scheduled_at >= %s AND "+ofAppID, rest, run.AppID(query.App))
 	page := unionOfRuns(`SELECT * FROM (`+db.EndedRuns+`) AS r WHERE 1 = 1`+w.Text+limit, claimed, w.Text, limit)
 	found.runs, err = db.Collect(ctx, s.db.Read, scanRun, RunQuery(page), w.Args...)
-	if rest > query.From.UnixMilli() {
-		found.rest = &rest
-	}
+	found.all, found.rest = rest <= query.From.UnixMilli(), &rest
 	// Each look costs a search for each job. The fewer runs of the app the walk came past, the further back the page reaches.
 	further := time.Duration(min(4*query.Page.Limit/(len(found.runs)+1)+1, spanGrowth))
 	found.span = max(firstSpan, further*latest.Sub(db.Instant(rest)))
@@ -128,7 +128,7 @@ func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of db.C
 	}
 	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
 	w.Add("r.scheduled_at >= %s AND "+ofApp, from, run.AppID(query.App))
-	found.span = firstSpan
+	found.all = found.rest == nil
 	found.runs, err = db.Collect(ctx, s.db.Read, scanRun, RunQuery(db.DeadRuns+w.Text+limit), w.Args...)
 	return found, err
 }
@@ -167,17 +167,4 @@ func (s *Store) countPastDead(ctx context.Context, query repeat.DeadLetterQuery,
 	}
 	end, err := s.walkEnd(ctx, keys, s.Walks.Counted, `r.scheduled_at`, `runs AS r WHERE `+db.IsDead)
 	return int(counted), end == nil, err
-}
-
-// restOfPage completes a page that a walk began: look finds what is before it.
-func (s *Store) restOfPage(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, found walked, look look) (
-	[]run.Run, error,
-) {
-	if found.rest == nil || len(found.runs) == query.Page.Limit {
-		return found.runs, nil
-	}
-	of.Add("r.scheduled_at < %s", *found.rest)
-	query.To, query.Page.Limit = db.Instant(*found.rest-1), query.Page.Limit-len(found.runs)
-	rest, err := s.lookBack(ctx, query, of, found.span, look)
-	return append(found.runs, rest...), err
 }
