@@ -171,12 +171,14 @@ func HeldKey(r run.HeldRun) run.Key { return r.Key }
 // List returns the parameter that flavor.in speaks of.
 func (d *DB) List(ids []int64) any { return d.Batch(append([]int64{}, ids...))[0] }
 
-// Dated is batch for runs in the order of their instants, which the first column holds, after
-// the bounds of their days: from the first inclusive, to the second exclusive.
-func (d *DB) Dated(columns ...any) []any {
+// Dated is batch for runs, whose instants the first column holds, after the bounds of their days: from the first inclusive, to the second
+// exclusive.
+func (d *DB) Dated(columns ...any) []any { return DatedIn(d.Flavor, columns...) }
+
+// DatedIn is DB.Dated for a flavor.
+func DatedIn(f Flavor, columns ...any) []any {
 	at := columns[0].([]int64)
-	first, last := Day(at[0]), Day(at[len(at)-1])
-	return append([]any{first, last + DayMillis}, d.Batch(columns...)...)
+	return append([]any{Day(slices.Min(at)), Day(slices.Max(at)) + DayMillis}, f.Batch(columns...)...)
 }
 
 // SortedBy returns items in the order of their runs, in which all statements lock them.

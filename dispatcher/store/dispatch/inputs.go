@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -68,7 +67,7 @@ func QueueRuns(ctx context.Context, t *Tx, runs []QueuedRun) ([]run.Key, error) 
 		k.Add(run.Key, 0, 0)
 		jobs, revisions, has = append(jobs, run.JobID), append(revisions, run.Revision), append(has, run.Input != nil)
 	}
-	batch := append([]any{db.Day(k.At[0]), db.Day(k.At[len(k.At)-1]) + db.DayMillis}, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, has)...)
+	batch := db.DatedIn(t, k.At, k.Trigger, k.Kind, jobs, revisions, has)
 	queued, err := db.Collect(ctx, t, ScanRunKey, t.Hot.Queue.Insert, batch...)
 	if err != nil || len(queued) == 0 {
 		return nil, wrapQueue(len(runs), err)
@@ -174,7 +173,6 @@ func InputsOf(
 	// $1 first day, $2 end of the last, from $3 on: the keys
 	query := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.input
 		FROM b JOIN run_inputs AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + db.Within
-	bounds := []any{db.Day(slices.Min(k.At)), db.Day(slices.Max(k.At)) + db.DayMillis}
 	inputs := make(map[run.Key]run.Input, len(keys))
 	err := db.EachRow(ctx, q, func(row db.Scanner) error {
 		var of run.Key
@@ -190,7 +188,7 @@ func InputsOf(
 			inputs[key] = given
 		}
 		return nil
-	}, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
+	}, query, db.DatedIn(f, k.At, k.Trigger, k.Kind)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the inputs of %d runs: %w", len(keys), err)
 	}

@@ -444,7 +444,6 @@ func AddFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.R
 	query := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.started_at
 		FROM b JOIN attempts AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind
 			AND r.attempt = 1` + db.Within
-	bounds := []any{db.Day(slices.Min(k.At)), db.Day(slices.Max(k.At)) + db.DayMillis}
 	err := db.EachRow(ctx, q, func(row db.Scanner) error {
 		var key run.Key
 		var at time.Time
@@ -453,7 +452,7 @@ func AddFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.R
 			run.FirstStartedAt = &at
 		}
 		return err
-	}, query, append(bounds, f.Batch(k.At, k.Trigger, k.Kind)...)...)
+	}, query, db.DatedIn(f, k.At, k.Trigger, k.Kind)...)
 	if err != nil {
 		return fmt.Errorf("read the first attempts of %d runs: %w", len(of), err)
 	}

@@ -339,7 +339,7 @@ func existing(ctx context.Context, f db.Flavor, q db.Querier, page []repeat.Back
 			k.backfill = k.backfill || key.Kind == run.KindBackfill
 		}
 		return err
-	}, list, append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, f.Batch(at, trigger)...)...)
+	}, list, db.DatedIn(f, at, trigger)...)
 	return all, err
 }
 

@@ -121,7 +121,7 @@ func (t *Purge) expired(keys []expiredKey) []any {
 	for _, k := range keys {
 		at, trigger, kind = append(at, k.at), append(trigger, k.trigger), append(kind, k.kind)
 	}
-	return append([]any{db.Day(at[0]), db.Day(at[len(at)-1]) + db.DayMillis}, t.db.Batch(at, trigger, kind)...)
+	return t.db.Dated(at, trigger, kind)
 }
 
 // expiring are rows a of a table that go by themselves. Each step of Purge that removes rows divides its batches until a row that cannot
