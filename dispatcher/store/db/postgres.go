@@ -116,7 +116,11 @@ func (p *Postgres) check(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil || !inUse || !p.Has.Has(Identity) {
 		return err
 	}
-	return noteIdentity(ctx, conn)
+	identity, err := identityOf(ctx, conn)
+	if err == nil {
+		_, err = conn.Exec(ctx, setIdentity, pgx.QueryExecModeExec, identity)
+	}
+	return err
 }
 
 // PoolConfig returns how connections to an address are made.
@@ -137,14 +141,9 @@ func PoolConfig(a Address) (*pgxpool.Config, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
 	}
 	withKeepAlive(config)
-	config.BeforeConnect = beforeConnect(a)
-	return config, nil
-}
-
-// beforeConnect reads the files that a URL names again for each connection, and gets its password: passwords
-// that are tokens, and certificates, last for hours only.
-func beforeConnect(a Address) func(context.Context, *pgx.ConnConfig) error {
-	return func(ctx context.Context, config *pgx.ConnConfig) error {
+	// The files that a URL names are read again for each connection, which also gets its password then: passwords that are tokens, and
+	// certificates, last for hours only.
+	config.BeforeConnect = func(ctx context.Context, config *pgx.ConnConfig) error {
 		now, err := pgxpool.ParseConfig(a.url)
 		if err != nil {
 			return errors.New("files that the database's URL names cannot be read any more") // the message of ParseConfig may hold the URL
@@ -155,6 +154,7 @@ func beforeConnect(a Address) func(context.Context, *pgx.ConnConfig) error {
 		config.Password, config.TLSConfig, config.Fallbacks = now.ConnConfig.Password, now.ConnConfig.TLSConfig, now.ConnConfig.Fallbacks
 		return a.Login.enter(ctx, config)
 	}
+	return config, nil
 }
 
 func (p *Postgres) Now(ctx context.Context, q Querier) (time.Time, error) {

@@ -42,16 +42,6 @@ func identityOf(ctx context.Context, conn *pgx.Conn) (identity string, err error
 	return identity, nil
 }
 
-// noteIdentity notes that the database which nodes use has another identity now, and is whole.
-func noteIdentity(ctx context.Context, conn *pgx.Conn) error {
-	identity, err := identityOf(ctx, conn)
-	if err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, setIdentity, pgx.QueryExecModeExec, identity)
-	return err
-}
-
 // $1 identity
 const setIdentity = `UPDATE installation SET database_identity = $1 WHERE database_identity <> $1`
 

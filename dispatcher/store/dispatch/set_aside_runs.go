@@ -52,12 +52,24 @@ func (s *Store) setRunAside(ctx context.Context, run failedRun, now time.Time) e
 // hideRun is setRunAside in a transaction. It returns the row that is set aside; nil: none is. Without all, the run keeps its slots, and
 // does not end if its job was deleted.
 func hideRun(ctx context.Context, t *Tx, failed failedRun, all bool) (*dispatcher.SetAside, error) {
-	run, found, err := lockAside(ctx, t, failed.key)
-	free := run.dead && failed.token == 0 || failed.token != 0 && run.token == int64(failed.token)
-	if err != nil || !found || run.node == asideNode || !free {
+	// $1 to $3 key
+	const read = `SELECT r.job_id, r.node, r.token, r.state, NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = r.node AND o.state <> 'dead')
+			OR r.state IN ('retrying', 'waiting_callback', 'waiting_shards'),
+			EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = r.job_id AND j.deleted_at IS NOT NULL)
+		FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	var live struct {
+		job, node, token int64
+		state            run.State
+		dead             bool // its node is, or there is none
+		gone             bool // its job is deleted
+	}
+	found, err := db.ReadRow(ctx, t, []any{&live.job, &live.node, &live.token, &live.state, &live.dead, &live.gone},
+		read+db.LockOf(t.ForUpdate(), "r"), KeyArgs(failed.key)[:3]...)
+	free := live.dead && failed.token == 0 || failed.token != 0 && live.token == int64(failed.token)
+	if err != nil || !found || live.node == asideNode || !free {
 		return nil, err
 	}
-	row := AsideRow{Work: failed.work, Item: failed.key.String(), Job: run.job, key: failed.key, node: run.node, state: run.state}
+	row := AsideRow{Work: failed.work, Item: failed.key.String(), Job: live.job, key: failed.key, node: live.node, state: live.state}
 	shown := dispatcher.SetAside{Work: failed.work, Run: row.Item, Problem: ProblemOf(failed.why)}
 	if _, err = setAside(ctx, t, row, &shown); err != nil {
 		return nil, err
@@ -67,7 +79,7 @@ func hideRun(ctx context.Context, t *Tx, failed failedRun, all bool) (*dispatche
 		state = CASE WHEN state IN ('retrying', 'waiting_callback', 'waiting_shards') THEN 'queued' ELSE state END
 		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5`
 	why := Storable("set aside, tried again at " + input.FormatInstant(shown.TryAt) + ": " + shown.Problem)
-	if err = t.Exec(ctx, hide, append(KeyArgs(failed.key), why, run.job)...); err != nil {
+	if err = t.Exec(ctx, hide, append(KeyArgs(failed.key), why, live.job)...); err != nil {
 		return nil, err
 	}
 	if !all {
@@ -75,33 +87,13 @@ func hideRun(ctx context.Context, t *Tx, failed failedRun, all bool) (*dispatche
 	}
 	// $1 to $3 key, $4 job. Its slots go to other runs of the job in the handler's next round.
 	const leave = `DELETE FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
-	if err = t.Exec(ctx, leave, append(KeyArgs(failed.key), run.job)...); err != nil || !run.gone {
+	if err = t.Exec(ctx, leave, append(KeyArgs(failed.key), live.job)...); err != nil || !live.gone {
 		return &shown, err
 	}
 	if err = endAside(ctx, t, failed.key); err == nil {
 		err = ForgetAside(ctx, t, row.Item)
 	}
 	return nil, err
-}
-
-// asideLive is a live run as it was when it was to be set aside.
-type asideLive struct {
-	job, node, token int64
-	state            run.State
-	dead             bool // its node is, or there is none
-	gone             bool // its job is deleted
-}
-
-// lockAside locks a live run.
-func lockAside(ctx context.Context, t *Tx, key run.Key) (run asideLive, there bool, err error) {
-	// $1 to $3 key
-	const read = `SELECT r.job_id, r.node, r.token, r.state, NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = r.node AND o.state <> 'dead')
-			OR r.state IN ('retrying', 'waiting_callback', 'waiting_shards'),
-			EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = r.job_id AND j.deleted_at IS NOT NULL)
-		FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
-	there, err = db.ReadRow(ctx, t, []any{&run.job, &run.node, &run.token, &run.state, &run.dead, &run.gone},
-		read+db.LockOf(t.ForUpdate(), "r"), KeyArgs(key)[:3]...)
-	return run, there, err
 }
 
 // asideEntry is a row of set_aside.

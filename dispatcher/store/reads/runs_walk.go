@@ -24,15 +24,6 @@ type Walks struct {
 	Span              time.Duration // how far back a walk through all runs goes: PostgreSQL plans for each day of it
 }
 
-// usualWalks are those of a database. PostgreSQL looks into the index of each day for each job, SQLite into one for all days.
-func usualWalks(byDay bool) Walks {
-	w := Walks{Jobs: 2_000, CountedJobs: 2_000, Rows: 10_000, Counted: 100_000, Span: 3 * 24 * time.Hour}
-	if byDay {
-		w.Jobs, w.CountedJobs = 200, 200
-	}
-	return w
-}
-
 // ofAppID is the condition that the job of a run r is one of the app whose id the %s stands for. It is looked up row by row: else
 // a database may read all jobs of the app first.
 const ofAppID = `(SELECT of.app_id FROM jobs AS of WHERE of.id = r.job_id) = %s`

@@ -2,6 +2,8 @@
 package reads
 
 import (
+	"time"
+
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
@@ -17,5 +19,10 @@ type Store struct {
 
 // New returns a store over the database d.
 func New(dispatch *dispatch.Store, definitions *definitions.Store, d *db.DB) *Store {
-	return &Store{dispatch: dispatch, definitions: definitions, db: d, Walks: usualWalks(d.ByDay())}
+	s := &Store{dispatch: dispatch, definitions: definitions, db: d,
+		Walks: Walks{Jobs: 2_000, CountedJobs: 2_000, Rows: 10_000, Counted: 100_000, Span: 3 * 24 * time.Hour}}
+	if d.ByDay() { // PostgreSQL looks into the index of each day for each job, SQLite into one for all days
+		s.Walks.Jobs, s.Walks.CountedJobs = 200, 200
+	}
+	return s
 }
