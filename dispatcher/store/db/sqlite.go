@@ -51,12 +51,8 @@ func OpenSQLite(ctx context.Context, a Address, o Options) (_ *DB, err error) {
 		return nil, errors.Join(err, guard.Close())
 	}
 	defer func() {
-		if err == nil || !created {
-			return
-		}
-		// A database that could not be made, as on a full disk: the next start would take its file for one of which everything was lost.
-		if info, wrong := os.Stat(a.Path); wrong == nil && info.Size() == 0 {
-			err = errors.Join(err, os.Remove(a.Path))
+		if err != nil && created {
+			err = errors.Join(err, removeEmpty(a.Path))
 		}
 	}()
 	// Closing the database removes the log. It is there after a crash, or while a node is at work.
@@ -306,6 +302,15 @@ func checkKind(path string) error {
 		return fmt.Errorf("%s is a directory; name a file in it, such as %s", path, filepath.Join(path, "carillon.db"))
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file (%s); name the file of a database, or one that does not exist yet", path, info.Mode().Type())
+	}
+	return nil
+}
+
+// removeEmpty removes the file of a database that could not be made, as on a full disk: the next start would take it for a
+// database of which everything was lost.
+func removeEmpty(path string) error {
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+		return os.Remove(path)
 	}
 	return nil
 }

@@ -244,10 +244,7 @@ func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, 
 	}
 	args := dispatch.KeyArgs(key)
 	r, found, err := db.First(ctx, q, scanRun, RunQuery(OneRun(s.db.Flavor)), args...)
-	if err != nil || !found {
-		if err == nil {
-			err = dispatcher.NotFound("run", id)
-		}
+	if err = db.OrNotFound(found, err, "run", id); err != nil {
 		return r, err
 	}
 	var unread []error

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -85,14 +86,12 @@ func (t *Purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 	start := max(db.Day(app.from)-sweepOverlap, 0)
 	s := app.sweep
 	if s.to == 0 || s.to > before { // none is under way, or the retention is longer now
-		earliest, found, err := db.First(ctx, t.db.Read, db.ScanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
-		if err != nil {
+		earliest := int64(math.MaxInt64) // there are no runs
+		if _, err := db.ReadRow(ctx, t.db.Read, []any{&earliest}, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`); err != nil {
 			return err
 		}
-		s = sweep{from: before - db.DayMillis, to: before} // its last part takes misfires along
-		if found {
-			s.from = min(max(start, db.Day(earliest)), s.from)
-		}
+		// Its last part takes misfires along.
+		s = sweep{from: min(max(start, db.Day(earliest)), before-db.DayMillis), to: before}
 	}
 	begun, err := s, error(nil)
 	for looks := 0; s.from < s.to && err == nil && !t.over(); {
