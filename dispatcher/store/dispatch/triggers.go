@@ -65,7 +65,7 @@ var TriggerFields = db.Fields[TriggerRow]{
 }
 
 // ClockFields are the columns of trigger_clock AS c: what each fire rewrites, and copies of what a poll or a
-// claim compares. off is written by writeClocks, which knows what an update of it leaves alone; ended_at is for
+// claim compares. off is written by writeTriggers, which knows what an update of it leaves alone; ended_at is for
 // the end of a run to write.
 var ClockFields = db.Fields[TriggerRow]{
 	{Name: "id", Type: db.Bigint, Ref: func(t *TriggerRow) any { return &t.ID }, Use: db.OnlyNew},
