@@ -43,11 +43,7 @@ const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT sche
 func (t *Purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
 	expired := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM ` + t.db.Unpartitioned() +
 		` AS r WHERE r.scheduled_at < $1 AND r.ended_at < $1` + oldestRuns
-	keys, err := t.removable(ctx, tx, size, expired, func(most int) []any { return []any{before, most} })
-	if err != nil {
-		return 0, err
-	}
-	return len(keys), t.removeRuns(ctx, tx, keys)
+	return t.removeSelected(ctx, tx, size, expired, func(most int) []any { return []any{before, most} })
 }
 
 // expiredKey is the key of a run that is to go.
@@ -68,9 +64,9 @@ func (k expiredKey) item() string {
 	return "history of run " + key.String()
 }
 
-// removable returns the keys of at most size runs that a query selects, without those that are set aside. args are its parameters,
-// with a limit.
-func (t *Purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
+// removeSelected deletes at most size runs that a query selects, without those that are set aside, and returns how many. args are the
+// parameters of the query, with a limit.
+func (t *Purge) removeSelected(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) (int, error) {
 	keys, err := db.Collect(ctx, tx, scanKey, query, args(size+t.dispatch.Asides.Count(dispatcher.WorkPurge))...)
 	keys = dispatch.WithoutAsides(t.dispatch.Asides, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
 	keys = keys[:min(len(keys), size)]
@@ -84,7 +80,10 @@ func (t *Purge) removable(ctx context.Context, tx *sql.Tx, size int, query strin
 		row.Job, _, err = db.First(ctx, t.db.Read, db.ScanInt, of, keys[0].at, keys[0].trigger, keys[0].kind)
 		return row, true, err
 	}
-	return keys, err
+	if err != nil {
+		return 0, err
+	}
+	return len(keys), t.removeRuns(ctx, tx, keys)
 }
 
 // present is now, as rows that are set aside are looked at by.

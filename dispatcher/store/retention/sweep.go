@@ -110,11 +110,7 @@ func (t *Purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 		return err
 	}
 	err = t.repeat(ctx, t.size, s.to, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-		keys, err := t.removable(ctx, tx, size, expiredLate, func(most int) []any { return []any{before, most, app.app, start} })
-		if err != nil {
-			return 0, err
-		}
-		return len(keys), t.removeRuns(ctx, tx, keys)
+		return t.removeSelected(ctx, tx, size, expiredLate, func(most int) []any { return []any{before, most, app.app, start} })
 	})
 	if err != nil || t.over() {
 		return err
@@ -175,12 +171,8 @@ func (t *Purge) removeOf(ctx context.Context, jobs []int64, part sweep, before i
 			group, runs = append(group, found[0].job), runs+found[0].runs
 		}
 		err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			keys, err := t.removable(ctx, tx, size, t.db.Rows(0, 5, "", db.IDColumns...)+t.db.ExpiredOfJobs(),
+			return t.removeSelected(ctx, tx, size, t.db.Rows(0, 5, "", db.IDColumns...)+t.db.ExpiredOfJobs(),
 				func(most int) []any { return append([]any{before, part.from, part.to, most}, t.db.Batch(group)...) })
-			if err != nil {
-				return 0, err
-			}
-			return len(keys), t.removeRuns(ctx, tx, keys)
 		})
 	}
 	return err
