@@ -172,8 +172,8 @@ func (s *Store) writeGroup(ctx context.Context, t *dispatch.Tx, old *target.Endp
 			created_at = CASE WHEN endpoint_groups.deleted_at IS NULL THEN endpoint_groups.created_at ELSE excluded.created_at END
 		RETURNING ` + GroupColumns
 	owner := ownerGroup(group)
-	stored, _, err = db.First(ctx, t, ScanGroup(group.App), put, owner.id, run.AppID(group.App), group.Name, group.Description, string(definition),
-		t.At.UnixMilli(), db.OrNullAt(group.TLS.CertificateEnd()), len(group.DNS) > 0)
+	stored, _, err = db.First(ctx, t, ScanGroup(group.App), put, owner.id, run.AppID(group.App), group.Name, group.Description,
+		string(definition), t.At.UnixMilli(), db.OrNullAt(group.TLS.CertificateEnd()), len(group.DNS) > 0)
 	if err == nil {
 		err = writeSecrets(ctx, t, before, owner, sealed)
 	}
