@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -317,6 +318,7 @@ func (f *faulty) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]ru
 }
 
 func (f *faulty) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
+	query.After = maps.Clone(query.After) // a call that was overtaken reads it when the node has gone on, as no real one does
 	return call(ctx, f, "Adoptable", func(ctx context.Context) ([]dispatcher.Adoptable, error) {
 		query.Now = f.present(query.Now)
 		return f.Store.Adoptable(ctx, query)
