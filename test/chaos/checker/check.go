@@ -114,13 +114,19 @@ func orZero(at *int64) int64 {
 // instant formats an instant for people.
 func instant(at int64) string { return time.UnixMilli(at).UTC().Format("15:04:05.000") }
 
-func (j *judge) name(f fire) string {
-	t := j.triggersByID[f.trigger]
+// name names a fire by its job and its time.
+func (h *record) name(f fire) string {
+	var of trigger
+	for _, t := range h.triggers {
+		if t.id == f.trigger {
+			of = t
+		}
+	}
 	kind := ""
 	if f.kind == catchUp {
 		kind = " (catch-up)"
 	}
-	return fmt.Sprintf("%s/%s at %s%s", t.app, t.job, instant(f.at), kind)
+	return fmt.Sprintf("%s/%s at %s%s", of.app, of.job, instant(f.at), kind)
 }
 
 // segment is a time in which one schedule of a trigger was in force.

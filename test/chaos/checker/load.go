@@ -25,6 +25,7 @@ type record struct {
 	rolledBack    []rolledBack
 	poisoned      poisoned
 	moves         []history.Move
+	moved         []evidence
 	hits          []history.Hit
 	faults        []history.Fault
 	declared      []history.Declaration

@@ -95,6 +95,7 @@ func (h *record) join(there ledger) {
 	var all ledger
 	var left []attempt
 	for from, l := range map[string]ledger{here: h.ledger, history.Elsewhere: there} {
+		h.moved = append(h.moved, evidenceOf(from, l, moved)...)
 		for _, m := range l.misfires {
 			if _, gone := h.away(from, m.decided); !gone || !moved[m.trigger] {
 				all.misfires = append(all.misfires, m)
@@ -120,6 +121,28 @@ func (h *record) join(there ledger) {
 		}
 	}
 	h.runs, h.misfires, h.attempts = all.runs, all.misfires, append(all.attempts, unknown(left, all)...)
+}
+
+// evidence is what the ledger of one installation says of a fire of the app that moved, for who has to find out why it is wrong.
+type evidence struct {
+	fire
+	text string
+}
+
+func evidenceOf(from string, l ledger, moved map[int64]bool) (all []evidence) {
+	for _, r := range l.runs {
+		if moved[r.trigger] {
+			all = append(all, evidence{r.fire, fmt.Sprintf("in %s: run of node %x, attempt %d, %s %s, claimed %s, started %s, ended %s, live %t",
+				from, r.node, r.attempt, r.state, r.class, instant(orZero(r.claimed)), instant(orZero(r.started)), instant(orZero(r.ended)), r.live)})
+		}
+	}
+	for _, a := range l.attempts {
+		if moved[a.trigger] {
+			all = append(all, evidence{a.fire, fmt.Sprintf("in %s: attempt %d of node %x, %s %s, from %s to %s, late %t", from, a.attempt, a.node,
+				a.state, a.class, instant(a.began), instant(a.ended), a.late != nil)})
+		}
+	}
+	return all
 }
 
 // unknown returns those of the attempts that were left behind which no ledger has: nobody made them again.

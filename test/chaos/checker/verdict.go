@@ -111,6 +111,12 @@ func (v *verdict) print(w io.Writer, h *record) {
 			fmt.Fprintf(w, "%s: %s\n", f, one)
 		}
 	}
+	for _, e := range h.moved {
+		name := h.name(e.fire) + ":"
+		if slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(v.found))...), func(one string) bool { return strings.HasPrefix(one, name) }) {
+			fmt.Fprintln(w, "ledger:", name, e.text)
+		}
+	}
 	fmt.Fprintf(w, "chaos: faults=%d expected=%d runs=%d misfires=%d", len(h.faults), v.expected, scheduledRuns, v.misfired)
 	for _, f := range faults {
 		fmt.Fprintf(w, " %s=%d", f, len(v.found[f]))
