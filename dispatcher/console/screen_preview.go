@@ -197,9 +197,8 @@ func showExplain(v *visit) (content, error) {
 		result.Data = page
 		return result, nil
 	}
-	at, err := input.ParseInstant(page.At)
-	if err != nil {
-		page.Problem = err.Error()
+	var at time.Time
+	if at, page.Problem = parsedTime(page.At); page.Problem != "" {
 		result.Data = page
 		return result, nil
 	}
@@ -211,6 +210,15 @@ func showExplain(v *visit) (content, error) {
 	page.Found = found
 	result.Data, result.Zone = page, page.Zone
 	return result, nil
+}
+
+// parsedTime returns the time that a form has, or what is wrong with it.
+func parsedTime(text string) (at time.Time, problem string) {
+	at, err := input.ParseInstant(text)
+	if err != nil {
+		return at, err.Error()
+	}
+	return at, ""
 }
 
 // zoneOf returns the zone of a trigger if times are to be shown in it; empty: they are not, or the trigger was deleted. Only that

@@ -31,7 +31,7 @@ type alertListCommand struct{ appListFlags }
 // Run prints the alerts.
 func (l *alertListCommand) Run(ctx context.Context, c console) error {
 	titles := "ALERT\tJOBS\tWATCHES\tNOTIFIES\tFIRING\tMUTED UNTIL\tREVISION"
-	return listBy((*client.Client).Alerts).print(ctx, c, l.appListFlags, titles, func(a alert.Alert) []any {
+	return listBy((*client.Client).Alerts).show(ctx, c, l.appListFlags, titles, func(a alert.Alert) []any {
 		return []any{a.App + "/" + a.Name, selectionOf(a), strings.Join(watchedBy(a), ", "), destinationOf(a), a.Firing, mutedUntil(a.Muted),
 			a.Revision}
 	})
@@ -179,7 +179,7 @@ func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
 	states := listOf[alert.State](func(api *client.Client, ctx context.Context, app string, page input.Page) (client.List[alert.State], error) {
 		return api.AlertStates(ctx, alert.StateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true, Page: page})
 	})
-	return states.print(ctx, c, f.appListFlags, stateTitles, stateRow)
+	return states.show(ctx, c, f.appListFlags, stateTitles, stateRow)
 }
 
 const stateTitles = "ALERT\tJOB\tCONDITION\tSINCE\tCOUNT\tNOTIFICATION\tACKNOWLEDGED BY\tRUN\tERROR"

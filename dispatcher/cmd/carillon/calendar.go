@@ -30,7 +30,7 @@ type calendarListCommand struct{ appListFlags }
 // Run prints the calendars.
 func (l *calendarListCommand) Run(ctx context.Context, c console) error {
 	titles := "CALENDAR\tRULES\tBASES\tZONE\tREVISION\tUPDATED AT"
-	return listBy((*client.Client).Calendars).print(ctx, c, l.appListFlags, titles, func(one dispatcher.Calendar) []any {
+	return listBy((*client.Client).Calendars).show(ctx, c, l.appListFlags, titles, func(one dispatcher.Calendar) []any {
 		return []any{one.App + "/" + one.Name, len(one.Rules), strings.Join(one.Bases, ","), one.Timezone, one.Revision, one.UpdatedAt}
 	})
 }

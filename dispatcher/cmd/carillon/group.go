@@ -26,7 +26,7 @@ type groupListCommand struct{ appListFlags }
 // Run prints the groups.
 func (l *groupListCommand) Run(ctx context.Context, c console) error {
 	titles := "GROUP\tSTRATEGY\tDECLARED\tREGISTER FROM\tREVISION\tUPDATED AT"
-	return listBy((*client.Client).Groups).print(ctx, c, l.appListFlags, titles, func(one target.EndpointGroup) []any {
+	return listBy((*client.Client).Groups).show(ctx, c, l.appListFlags, titles, func(one target.EndpointGroup) []any {
 		networks := "-"
 		if one.Registration != nil {
 			networks = strings.Join(one.Registration.Networks, ",")

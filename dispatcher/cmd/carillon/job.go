@@ -51,7 +51,7 @@ func (l *jobListCommand) Run(ctx context.Context, c console) error {
 		page.Labels = l.Label
 		return api.Jobs(ctx, app, page)
 	})
-	return jobs.print(ctx, c, l.appListFlags, "JOB\tSTATE\tTRIGGERS\tNEXT FIRE\tWARNINGS", func(job dispatcher.Job) []any {
+	return jobs.show(ctx, c, l.appListFlags, "JOB\tSTATE\tTRIGGERS\tNEXT FIRE\tWARNINGS", func(job dispatcher.Job) []any {
 		return []any{job.App + "/" + job.Name, stateOfJob(job), len(job.Triggers), nextFire(job), len(job.Warnings)}
 	})
 }

@@ -24,7 +24,7 @@ type objectiveListCommand struct{ appListFlags }
 // Run prints them.
 func (o *objectiveListCommand) Run(ctx context.Context, c console) error {
 	titles := "JOB\tOBJECTIVE\tATTAINED\tBUDGET LEFT\tBURNS 1H\tBURNS 6H\tBURNS 3D"
-	return listBy((*client.Client).Objectives).print(ctx, c, o.appListFlags, titles, func(s dispatcher.ObjectiveStatus) []any {
+	return listBy((*client.Client).Objectives).show(ctx, c, o.appListFlags, titles, func(s dispatcher.ObjectiveStatus) []any {
 		return []any{s.App + "/" + s.Job, objectiveOf(&s.Objective), attained(s), percent(s.BudgetLeft), burnRate(s, "1h"), burnRate(s, "6h"),
 			burnRate(s, "3d")}
 	})

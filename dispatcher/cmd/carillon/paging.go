@@ -75,8 +75,8 @@ func (list listOf[T]) all(ctx context.Context, api *client.Client, app string) (
 	return all, err
 }
 
-// print prints what there is of the app, or without one of all apps that the token may see.
-func (list listOf[T]) print(ctx context.Context, c console, l appListFlags, titles string, row func(T) []any) error {
+// show prints what there is of the app, or without one of all apps that the token may see.
+func (list listOf[T]) show(ctx context.Context, c console, l appListFlags, titles string, row func(T) []any) error {
 	api, err := l.client(ctx)
 	if err != nil {
 		return err

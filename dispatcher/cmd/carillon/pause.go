@@ -91,7 +91,7 @@ func (l *pauseListCommand) Run(ctx context.Context, c console) error {
 		client.List[dispatcher.AppPause], error) {
 		return api.AppPauses(ctx, app)
 	})
-	return pauses.print(ctx, c, l.appListFlags, "APP\tPAUSE\tJOBS\tPAUSED BY\tSINCE\tUNTIL\tREASON", func(p dispatcher.AppPause) []any {
+	return pauses.show(ctx, c, l.appListFlags, "APP\tPAUSE\tJOBS\tPAUSED BY\tSINCE\tUNTIL\tREASON", func(p dispatcher.AppPause) []any {
 		until := any("it is removed")
 		if p.Until != nil {
 			until = *p.Until
