@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -293,7 +293,7 @@ func (e executorResult) outcome() (code int, msg string) {
 // strays are callbacks that no run waits for: since when this node knows them, or that they are done with.
 type strays struct {
 	mu   sync.Mutex
-	seen *limit.Recent[strayKey, time.Time]
+	seen *cache.Cache[strayKey, time.Time]
 }
 
 type strayKey struct {
@@ -301,7 +301,7 @@ type strayKey struct {
 	id  int64
 }
 
-func newStrays() *strays { return &strays{seen: limit.NewRecent[strayKey, time.Time](maxStrays)} }
+func newStrays() *strays { return &strays{seen: cache.New[strayKey, time.Time](maxStrays)} }
 
 // done notes that the run of a callback is over, so that the callback may come again.
 func (s *strays) done(key strayKey) {

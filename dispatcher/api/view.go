@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/api/gate"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -281,7 +281,7 @@ type forecasts struct {
 	wanted chan *forecast
 
 	mu   sync.Mutex
-	apps *limit.Recent[string, *forecast]
+	apps *cache.Cache[string, *forecast]
 }
 
 // forecast is the count of upcoming fires of some apps.
@@ -295,7 +295,7 @@ type forecast struct {
 
 func newForecasts(store Store, log *slog.Logger) *forecasts {
 	return &forecasts{store: store, log: log, wanted: make(chan *forecast, maxForecasts),
-		apps: limit.NewRecent[string, *forecast](maxForecasts)}
+		apps: cache.New[string, *forecast](maxForecasts)}
 }
 
 // latest returns the latest count, and has the fires counted again if it is old.

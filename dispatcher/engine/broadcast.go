@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
-	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -19,9 +18,8 @@ import (
 // node adopts its shards. The node that records the last of them ends the run, and if it dies before that, the handler of
 // another one does.
 type broadcasts struct {
-	mu    sync.Mutex
-	known plan.Generations[*knownBroadcast] // by trigger
-	done  *pile[run.Key]                    // parents of shards that have ended
+	known *cache.Cache[int64, *knownBroadcast] // by trigger
+	done  *pile[run.Key]                       // parents of shards that have ended
 }
 
 // knownBroadcast are the endpoints of the shards of a run, which never change.
@@ -35,7 +33,7 @@ const mostBroadcastBytes = 4 << 20
 
 func newBroadcasts() *broadcasts {
 	size := func(k *knownBroadcast) int { return 200 + 80*len(k.endpoints) }
-	return &broadcasts{known: plan.NewGenerations(mostBroadcastBytes, size), done: newPile[run.Key]()}
+	return &broadcasts{known: cache.Sized[int64](mostBroadcastBytes, size), done: newPile[run.Key]()}
 }
 
 // recorded notes the parents of the shards among records that have ended.
@@ -81,11 +79,13 @@ func (e *Engine) spread(ctx context.Context, a *attempt) result {
 
 // addShard adds to the call of a shard which part of its broadcast it is. It asks the database until it answers.
 func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call) error {
-	endpoints, known := e.broadcasts.get(r.Parent())
-	if !known {
+	parent := r.Parent()
+	known, ok := e.broadcasts.known.Get(parent.TriggerID)
+	if !ok || known.parent != parent {
+		known = &knownBroadcast{parent: parent}
 		missing := false
 		read := loop.UntilDone(ctx, e.log.Logger, "read broadcast", 1, func() (err error) {
-			endpoints, err = e.store.BroadcastEndpoints(ctx, r.Key)
+			known.endpoints, err = e.store.BroadcastEndpoints(ctx, r.Key)
 			if missing = errors.Is(err, dispatcher.ErrNotFound); missing {
 				return nil // another try would not change it
 			}
@@ -93,33 +93,18 @@ func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call)
 		})
 		switch {
 		case missing:
-			return fmt.Errorf("run %s, which this is a part of, is not in the database any more", r.Parent())
+			return fmt.Errorf("run %s, which this is a part of, is not in the database any more", parent)
 		case !read:
 			return errCutOff
 		}
-		e.broadcasts.put(r.Parent(), endpoints)
+		e.broadcasts.known.Put(parent.TriggerID, known)
 	}
-	shard := run.Shard{Index: r.Shard - 1, Total: len(endpoints)}
-	if shard.Index < len(endpoints) {
-		shard.Endpoint = endpoints[shard.Index]
+	shard := run.Shard{Index: r.Shard - 1, Total: len(known.endpoints)}
+	if shard.Index < len(known.endpoints) {
+		shard.Endpoint = known.endpoints[shard.Index]
 	}
 	call.Shard = &shard
 	return nil
-}
-
-func (b *broadcasts) get(parent run.Key) ([]string, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if one, ok := b.known.Get(parent.TriggerID); ok && one.parent == parent {
-		return one.endpoints, true
-	}
-	return nil, false
-}
-
-func (b *broadcasts) put(parent run.Key, endpoints []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.known.Put(parent.TriggerID, &knownBroadcast{parent, endpoints})
 }
 
 // broadcastLoop ends broadcasts whose last shard this node has recorded, until ctx ends.

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 )
 
 // Rates counts requests for each key, such as an address. A key may make some requests per minute, and as many at once
@@ -11,7 +13,7 @@ import (
 type Rates[K comparable] struct {
 	mu sync.Mutex
 	// A key that is forgotten has a full bucket again, which it has anyway unless very many keys came in between.
-	buckets *Recent[K, bucket]
+	buckets *cache.Cache[K, bucket]
 }
 
 // bucket is what a key may still do.
@@ -22,7 +24,7 @@ type bucket struct {
 
 // NewRates returns a Rates that remembers most keys at most.
 func NewRates[K comparable](most int) *Rates[K] {
-	return &Rates[K]{buckets: NewRecent[K, bucket](most)}
+	return &Rates[K]{buckets: cache.New[K, bucket](most)}
 }
 
 // Take counts a request of key, which may make perMinute, and returns 0. If it has made too many, Take counts nothing and
@@ -88,59 +90,4 @@ func (l *Lines) May(kind string, now time.Time) (withheld int, may bool) {
 	withheld = l.withheld[kind]
 	l.withheld[kind] = 0
 	return withheld, true
-}
-
-// Recent keeps values by key, and forgets those that were not stored for the longest time.
-type Recent[K comparable, V any] struct {
-	mu sync.Mutex
-	// When recent has half of most, it becomes older, and what was older is forgotten.
-	recent, older map[K]V
-	most          int
-}
-
-// NewRecent returns a Recent of most keys at most.
-func NewRecent[K comparable, V any](most int) *Recent[K, V] {
-	return &Recent[K, V]{recent: map[K]V{}, most: max(2, most)}
-}
-
-// Get returns the value of a key.
-func (r *Recent[K, V]) Get(key K) (value V, found bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if value, found = r.recent[key]; !found {
-		value, found = r.older[key]
-	}
-	return value, found
-}
-
-// Put stores the value of a key.
-func (r *Recent[K, V]) Put(key K, value V) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, there := r.recent[key]; !there && len(r.recent) >= r.most/2 {
-		r.older, r.recent = r.recent, make(map[K]V)
-	}
-	r.recent[key] = value
-}
-
-// Delete forgets a key.
-func (r *Recent[K, V]) Delete(key K) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.recent, key)
-	delete(r.older, key)
-}
-
-// Clear forgets everything.
-func (r *Recent[K, V]) Clear() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.recent, r.older = map[K]V{}, nil
-}
-
-// Len returns how many values are kept; one that is stored again may count twice.
-func (r *Recent[K, V]) Len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.recent) + len(r.older)
 }

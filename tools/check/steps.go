@@ -49,7 +49,7 @@ func domain() []string {
 // Folders that several steps have to do with.
 func firing() []string {
 	return append(domain(), "dispatcher/engine/", "dispatcher/store/", "dispatcher/invoke/", "dispatcher/schedule/", "dispatcher/failpoint/",
-		"dispatcher/backoff/", "dispatcher/routing/", "dispatcher/dns/", "dispatcher/series/", "migrations/")
+		"dispatcher/backoff/", "dispatcher/cache/", "dispatcher/routing/", "dispatcher/dns/", "dispatcher/series/", "migrations/")
 }
 
 func nodes() []string {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -64,9 +65,9 @@ type limits struct {
 	places                       *limit.Places
 	lines                        *limit.Lines
 
-	quotas *limit.Recent[string, quota]
+	quotas *cache.Cache[string, quota]
 	// known are hashes of Authorization headers that were valid.
-	known *limit.Recent[[32]byte, struct{}]
+	known *cache.Cache[[32]byte, struct{}]
 
 	limited      *prometheus.CounterVec
 	unauthorized prometheus.Counter
@@ -98,7 +99,7 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 		Limits: o, addresses: limit.NewRates[netip.Addr](maxAddresses), probes: limit.NewRates[netip.Addr](maxAddresses),
 		badTokens: limit.NewRates[netip.Addr](maxAddresses), callers: limit.NewRates[string](maxCallers),
 		memory: limit.NewMemory(o.Memory), arriving: limit.NewMemory(o.Memory / 2), places: limit.NewPlaces(), lines: limit.NewLines(10),
-		quotas: limit.NewRecent[string, quota](maxCallers), known: limit.NewRecent[[32]byte, struct{}](maxCallers),
+		quotas: cache.New[string, quota](maxCallers), known: cache.New[[32]byte, struct{}](maxCallers),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_api_requests_limited_total", Help: "Requests to the API that were refused for now, by reason.",
 		}, []string{"reason"}),

@@ -10,7 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
-	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 )
 
 // tokenCache remembers for a moment which tokens there are, so that they cost no query each, and unknown ones that come
@@ -18,7 +18,7 @@ import (
 type tokenCache struct {
 	store  Store
 	kept   time.Duration
-	tokens *limit.Recent[[32]byte, cachedToken]
+	tokens *cache.Cache[[32]byte, cachedToken]
 }
 
 // cachedToken is a look-up: of a token, or in vain.
@@ -29,7 +29,7 @@ type cachedToken struct {
 }
 
 func newTokenCache(store Store, kept time.Duration) *tokenCache {
-	return &tokenCache{store: store, kept: kept, tokens: limit.NewRecent[[32]byte, cachedToken](maxCallers)}
+	return &tokenCache{store: store, kept: kept, tokens: cache.New[[32]byte, cachedToken](maxCallers)}
 }
 
 // byHash returns the token with a hash, as the database has it or had it a moment ago.

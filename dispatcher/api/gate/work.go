@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
 const (
@@ -26,7 +26,7 @@ type work struct {
 	turns int // of each app
 
 	mu   sync.Mutex
-	apps *limit.Recent[string, *appWork]
+	apps *cache.Cache[string, *appWork]
 }
 
 // appWork is the work on the requests of one app.
@@ -41,7 +41,7 @@ type appWork struct {
 
 // newWork lets half of the processors work for one app.
 func newWork() *work {
-	return &work{turns: max(1, runtime.GOMAXPROCS(0)/2), apps: limit.NewRecent[string, *appWork](maxCallers)}
+	return &work{turns: max(1, runtime.GOMAXPROCS(0)/2), apps: cache.New[string, *appWork](maxCallers)}
 }
 
 // turn is the work on one request. It is nil for a request that counts for no app.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -34,7 +35,7 @@ type jobCache struct {
 	Installation string
 
 	mu   sync.Mutex
-	jobs Generations[*preparedJob]
+	jobs *cache.Cache[int64, *preparedJob]
 	// changed is when an app was last forgotten, by its name: a job that was read before may have other bounds now.
 	changed map[string]time.Time
 }
@@ -52,7 +53,7 @@ type preparedJob struct {
 }
 
 func newJobCache(store jobReader) *jobCache {
-	return &jobCache{store: store, jobs: NewGenerations(mostJobBytes, (*preparedJob).size), changed: map[string]time.Time{}}
+	return &jobCache{store: store, jobs: cache.Sized[int64](mostJobBytes, (*preparedJob).size), changed: map[string]time.Time{}}
 }
 
 // size is an estimate of the memory that a job takes.
@@ -120,7 +121,7 @@ func (j *jobCache) fetch(ctx context.Context, ids []int64) ([]*preparedJob, erro
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, id := range ids {
-		j.jobs.drop(id)
+		j.jobs.Delete(id)
 	}
 	for _, d := range jobs {
 		j.jobs.Put(d.ID, d)
@@ -132,7 +133,7 @@ func (j *jobCache) fetch(ctx context.Context, ids []int64) ([]*preparedJob, erro
 func (j *jobCache) DropApp(app string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.jobs.dropIf(func(d *preparedJob) bool { return d.App == app })
+	j.jobs.DeleteFunc(func(d *preparedJob) bool { return d.App == app })
 	j.changed[app] = time.Now()
 }
 
@@ -147,14 +148,14 @@ func (j *jobCache) outdated(d *preparedJob) bool {
 func (j *jobCache) Drop(id int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.jobs.drop(id)
+	j.jobs.Delete(id)
 }
 
-// Clear forgets everything, as triggerCache.Clear does.
+// Clear forgets everything, as Definitions.Forget does.
 func (j *jobCache) Clear() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.jobs.dropIf(func(*preparedJob) bool { return true })
+	j.jobs.Clear()
 }
 
 func prepare(v dispatcher.JobVersion) *preparedJob {
@@ -288,7 +289,7 @@ type groupCache struct {
 	store GroupReader
 
 	mu     sync.Mutex
-	groups Generations[*knownGroup] // by id
+	groups *cache.Cache[int64, *knownGroup] // by id
 	// reads are those under way, by the id of the group: fires wait for the one that there is. One that began before a
 	// change of the group is not among them any more.
 	reads map[int64]*groupRead
@@ -326,7 +327,7 @@ type groupRead struct {
 }
 
 func newGroupCache(store GroupReader) *groupCache {
-	return &groupCache{store: store, groups: NewGenerations(mostGroupBytes, (*knownGroup).size), reads: map[int64]*groupRead{}}
+	return &groupCache{store: store, groups: cache.Sized[int64](mostGroupBytes, (*knownGroup).size), reads: map[int64]*groupRead{}}
 }
 
 // size is an estimate of the memory that a group takes.
@@ -392,7 +393,7 @@ func (g *groupCache) read(ctx context.Context, id int64, read *groupRead, name s
 		delete(g.reads, id)
 	}
 	if known, ok := g.groups.Get(id); !read.forgotten && (!ok || !known.readAt.After(read.began)) {
-		if g.groups.drop(id); err == nil {
+		if g.groups.Delete(id); err == nil {
 			g.groups.Put(id, &knownGroup{GroupVersion: &version, readAt: read.began, changed: read.changed, pace: read.pace})
 		}
 	}
@@ -418,7 +419,7 @@ func (g *groupCache) Change(app, name string) {
 func (g *groupCache) dropIf(match func(app string) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.groups.dropIf(func(k *knownGroup) bool { return match(k.App) })
+	g.groups.DeleteFunc(func(k *knownGroup) bool { return match(k.App) })
 	for id, read := range g.reads {
 		if match(read.app) {
 			read.forgotten = true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -19,7 +20,7 @@ type Definitions struct {
 	store     definitionStore
 	Jobs      *jobCache
 	Groups    *groupCache
-	Triggers  *triggerCache
+	Triggers  *cache.Cache[int64, *KnownTrigger]
 	calendars *calendarCache
 	schedules *schedule.Cache
 	// known is called with the app of each trigger that is planned.
@@ -38,7 +39,8 @@ type definitionStore interface {
 // NewDefinitions returns empty caches. They call known with the app of each trigger that is planned.
 func NewDefinitions(store definitionStore, of Node, known func(app string)) *Definitions {
 	return &Definitions{Node: of, store: store, Jobs: newJobCache(store), Groups: newGroupCache(store),
-		Triggers: newTriggerCache(mostKnownTriggers), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000), known: known}
+		Triggers: cache.New[int64, *KnownTrigger](mostKnownTriggers), calendars: newCalendarCache(store),
+		schedules: schedule.NewCache(10_000), known: known}
 }
 
 // Forget forgets everything: after a rollback of the database, a revision may mean something else.
@@ -94,7 +96,7 @@ func (d *Definitions) prepare(ctx context.Context, all []candidate, remember boo
 			d.known(job.App) // its series begin at 0 before its first fire counts
 			due = append(due, next)
 			if one.known == nil && remember {
-				d.Triggers.put(one.ID, known)
+				d.Triggers.Put(one.ID, known)
 			}
 		case errors.As(err, &unread):
 			return nil, err
@@ -192,7 +194,7 @@ func (c *calendarCache) of(ctx context.Context, app string, revision int64) (int
 	return found.revision, found.all, nil
 }
 
-// clear forgets everything, as triggerCache.Clear does.
+// clear forgets everything, as Forget does.
 func (c *calendarCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,40 +224,6 @@ func (k *KnownTrigger) current(due dispatcher.DueTrigger) bool {
 	return k.revision == due.Revision && k.calendars >= due.CalendarRevision && k.Zones == schedule.CurrentZones()
 }
 
-// triggerCache remembers definitions of triggers by id.
-type triggerCache struct {
-	mu    sync.Mutex
-	known Generations[*KnownTrigger]
-}
-
-func newTriggerCache(most int) *triggerCache {
-	return &triggerCache{known: NewGenerations(most, func(*KnownTrigger) int { return 1 })}
-}
-
-// get returns what is remembered of a trigger, unless it is outdated.
-func (c *triggerCache) get(due dispatcher.DueTrigger) (*KnownTrigger, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k, ok := c.known.Get(due.ID)
-	if !ok || !k.current(due) {
-		return nil, false
-	}
-	return k, true
-}
-
-func (c *triggerCache) put(id int64, k *KnownTrigger) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known.Put(id, k)
-}
-
-// Clear forgets everything: a database that lost commits may give a revision away a second time.
-func (c *triggerCache) Clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known.dropIf(func(*KnownTrigger) bool { return true })
-}
-
 // candidate is a trigger on the way into the timeline: known, or with its definition as it was read.
 type candidate struct {
 	dispatcher.DueTrigger
@@ -278,7 +246,7 @@ func (d *Definitions) recognize(ctx context.Context, triggers []dispatcher.DueTr
 	unknown := map[int64]dispatcher.DueTrigger{}
 	var ids []int64
 	for _, trigger := range triggers {
-		if known, ok := d.Triggers.get(trigger); ok {
+		if known, ok := d.Triggers.Get(trigger.ID); ok && known.current(trigger) {
 			all = append(all, candidate{DueTrigger: trigger, known: known})
 			continue
 		}
@@ -298,62 +266,4 @@ func (d *Definitions) recognize(ctx context.Context, triggers []dispatcher.DueTr
 		}
 	}
 	return all, nil
-}
-
-// Generations is a bounded map that forgets what was not used for longest, half of its room at a time:
-// what is used moves to the recent generation, and when that has grown to half of the room, it becomes the
-// older one, and the older one goes. So what was put or used last is never dropped. It is not safe for
-// concurrent use.
-type Generations[V any] struct {
-	half          int // of the room
-	size          int // of recent
-	sizeOf        func(V) int
-	recent, older map[int64]V
-}
-
-// NewGenerations returns a cache of at most most in the unit of sizeOf, and of what one more value takes.
-func NewGenerations[V any](most int, sizeOf func(V) int) Generations[V] {
-	return Generations[V]{half: most / 2, sizeOf: sizeOf, recent: map[int64]V{}, older: map[int64]V{}}
-}
-
-// Get returns a value, and keeps it for longer.
-func (g *Generations[V]) Get(id int64) (V, bool) {
-	if v, ok := g.recent[id]; ok {
-		return v, true
-	}
-	v, ok := g.older[id]
-	if ok {
-		delete(g.older, id)
-		g.Put(id, v)
-	}
-	return v, ok
-}
-
-// Put stores a value, in place of the one before.
-func (g *Generations[V]) Put(id int64, v V) {
-	g.drop(id)
-	if g.size > g.half {
-		g.older, g.recent, g.size = g.recent, map[int64]V{}, 0
-	}
-	g.recent[id] = v
-	g.size += g.sizeOf(v)
-}
-
-func (g *Generations[V]) drop(id int64) {
-	if old, ok := g.recent[id]; ok {
-		g.size -= g.sizeOf(old)
-		delete(g.recent, id)
-	}
-	delete(g.older, id)
-}
-
-// dropIf drops all values that match.
-func (g *Generations[V]) dropIf(match func(V) bool) {
-	for _, generation := range []map[int64]V{g.recent, g.older} {
-		for id, v := range generation {
-			if match(v) {
-				g.drop(id)
-			}
-		}
-	}
 }
