@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/series"
@@ -300,7 +301,7 @@ type appMetrics struct {
 	// credentials counts attempts that failed because of a secret.
 	credentials map[view.CredentialReason]prometheus.Counter
 	lateness    timed
-	lines       lineBudget
+	lines       *limit.Lines
 }
 
 // attemptStates are the states in which an attempt can end. The target of one that waits for a callback accepted it; the end
@@ -328,6 +329,7 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 		m := &appMetrics{
 			attempts: map[run.State]prometheus.Counter{}, missed: map[dispatcher.Decision]prometheus.Counter{},
 			credentials: map[view.CredentialReason]prometheus.Counter{}, lateness: newTimed(lateness.WithLabelValues(app), notable),
+			lines: limit.NewLines(linesPerSecond, time.Second),
 		}
 		for _, reason := range view.CredentialReasons {
 			m.credentials[reason] = credentials.WithLabelValues(app, string(reason))
@@ -421,7 +423,7 @@ func (e *Engine) ended(ctx context.Context, a *attempt) {
 	}
 	switch a.outcome.State {
 	case run.Failed, run.TimedOut, run.Lost:
-		e.logFailure(ctx, a, &of.lines)
+		e.logFailure(ctx, a, of.lines)
 	}
 }
 
@@ -434,8 +436,8 @@ func (e *Engine) timeAttempt(a *attempt) {
 
 // logFailure logs an attempt that failed, if its app has a line left. What the target said stays out: it may have any text
 // in it, and the run has it.
-func (e *Engine) logFailure(ctx context.Context, a *attempt, lines *lineBudget) {
-	log, left := lines.take(a.outcome.EndedAt)
+func (e *Engine) logFailure(ctx context.Context, a *attempt, lines *limit.Lines) {
+	left, log := lines.May("attempt failed", a.outcome.EndedAt)
 	if left > 0 {
 		e.log.InfoContext(ctx, "failed attempts not logged", "app", cmp.Or(a.call.App, a.run.Queue.App), "count", left)
 	}
@@ -457,27 +459,3 @@ func (e *Engine) logFailure(ctx context.Context, a *attempt, lines *lineBudget) 
 // linesPerSecond is how many failed attempts of an app a node logs in a second. A target that is down can fail thousands,
 // and the log shall tell of other apps, too.
 const linesPerSecond = 10
-
-// lineBudget bounds lines of the log by the second.
-type lineBudget struct {
-	mu     sync.Mutex
-	second int64
-	taken  int
-	left   int // not logged since the last line
-}
-
-// take tells whether a line may be logged now, and how many were left out since the line before.
-func (b *lineBudget) take(now time.Time) (log bool, left int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if second := now.Unix(); second != b.second {
-		b.second, b.taken = second, 0
-	}
-	if b.taken == linesPerSecond {
-		b.left++
-		return false, 0
-	}
-	b.taken++
-	left, b.left = b.left, 0
-	return true, left
-}

@@ -110,21 +110,21 @@ func TestExemplarsAreBoundedBySecond(t *testing.T) {
 
 func TestLinesOfFailedAttemptsAreBoundedBySecond(t *testing.T) {
 	t.Parallel()
-	var b lineBudget
+	lines := newAppMetrics(prometheus.NewRegistry()).Of("billing").lines
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	logged := 0
 	for range 1000 {
-		if log, left := b.take(now); log && left == 0 {
+		if left, log := lines.May("attempt failed", now); log && left == 0 {
 			logged++
 		}
 	}
 	if logged != linesPerSecond {
 		t.Errorf("%d lines in a second, want %d", logged, linesPerSecond)
 	}
-	if log, left := b.take(now.Add(time.Second)); !log || left != 1000-linesPerSecond {
+	if left, log := lines.May("attempt failed", now.Add(time.Second)); !log || left != 1000-linesPerSecond {
 		t.Errorf("in the next second: logged %v, %d left out before, want true, %d", log, left, 1000-linesPerSecond)
 	}
-	if log, left := b.take(now.Add(time.Second)); !log || left != 0 {
+	if left, log := lines.May("attempt failed", now.Add(time.Second)); !log || left != 0 {
 		t.Errorf("then: logged %v, %d left out, want true, 0", log, left)
 	}
 }

@@ -51,7 +51,7 @@ func TestRatesKeepABoundedNumberOfKeys(t *testing.T) {
 
 func TestLinesTellHowManyWereWithheld(t *testing.T) {
 	t.Parallel()
-	l := limit.NewLines(2)
+	l := limit.NewLines(2, time.Minute)
 	written := 0
 	for range 100 {
 		if _, may := l.May("x", noon()); may {

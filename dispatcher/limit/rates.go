@@ -10,6 +10,9 @@ import (
 
 // Rates counts requests for each key, such as an address. A key may make some requests per minute, and as many at once
 // after a quiet minute. The zero value is not usable; see NewRates.
+//
+// A Limiter of x/time/rate would need its rate and burst set at each request, because the rate of a token may change, and
+// says how long to wait only for a reservation, which a refused request must give back. What is left of that is longer.
 type Rates[K comparable] struct {
 	mu sync.Mutex
 	// A key that is forgotten has a full bucket again, which it has anyway unless very many keys came in between.
@@ -30,27 +33,26 @@ func NewRates[K comparable](most int) *Rates[K] {
 // Take counts a request of key, which may make perMinute, and returns 0. If it has made too many, Take counts nothing and
 // returns how long key is to wait.
 func (r *Rates[K]) Take(key K, perMinute int, now time.Time) (wait time.Duration) {
-	return r.take(key, perMinute, 1, now)
+	return r.take(key, perMinute, time.Minute, 1, now)
 }
 
 // Wait is Take without counting.
 func (r *Rates[K]) Wait(key K, perMinute int, now time.Time) (wait time.Duration) {
-	return r.take(key, perMinute, 0, now)
+	return r.take(key, perMinute, time.Minute, 0, now)
 }
 
-func (r *Rates[K]) take(key K, perMinute int, count float64, now time.Time) time.Duration {
+func (r *Rates[K]) take(key K, most int, per time.Duration, count float64, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	most := float64(perMinute)
 	b, found := r.buckets.Get(key)
 	if !found {
 		if count == 0 {
 			return 0
 		}
-		b = bucket{left: most, at: now}
+		b = bucket{left: float64(most), at: now}
 	}
-	perSecond := most / time.Minute.Seconds()
-	b.left = min(most, b.left+max(0, now.Sub(b.at).Seconds())*perSecond)
+	perSecond := float64(most) / per.Seconds()
+	b.left = min(float64(most), b.left+max(0, now.Sub(b.at).Seconds())*perSecond)
 	b.at = now
 	if b.left < 1 {
 		r.buckets.Put(key, b)
@@ -64,23 +66,24 @@ func (r *Rates[K]) take(key K, perMinute int, count float64, now time.Time) time
 // Len returns how many keys are remembered.
 func (r *Rates[K]) Len() int { return r.buckets.Len() }
 
-// Lines bounds lines in a log: each kind of line may come some times in a minute.
+// Lines bounds lines in a log: each kind of line may come some times in a span of time.
 type Lines struct {
-	rates     *Rates[string]
-	perMinute int
+	rates *Rates[string]
+	most  int
+	per   time.Duration
 
 	mu       sync.Mutex
 	withheld map[string]int
 }
 
-// NewLines returns a Lines that allows perMinute lines of each kind. Kinds are constants, so they are not bounded.
-func NewLines(perMinute int) *Lines {
-	return &Lines{rates: NewRates[string](64), perMinute: perMinute, withheld: map[string]int{}}
+// NewLines returns a Lines that allows most lines of each kind in per. Kinds are constants, so they are not bounded.
+func NewLines(most int, per time.Duration) *Lines {
+	return &Lines{rates: NewRates[string](64), most: most, per: per, withheld: map[string]int{}}
 }
 
 // May tells whether a line of a kind may be written at now, and how many were withheld since the one before.
 func (l *Lines) May(kind string, now time.Time) (withheld int, may bool) {
-	may = l.rates.Take(kind, l.perMinute, now) == 0
+	may = l.rates.take(kind, l.most, l.per, 1, now) == 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !may {

@@ -137,7 +137,7 @@ func newServer(ctx context.Context, inner net.Listener, o Options, registry *pro
 	for _, reason := range []string{limit.ReasonNode, limit.ReasonAddress, limit.ReasonIdle, limit.ReasonWaiting} {
 		refused.WithLabelValues(reason)
 	}
-	lines := limit.NewLines(6)
+	lines := limit.NewLines(6, time.Minute)
 	proxies, _ := o.limits.proxies() // Check has tried
 	listener := limit.Listen(inner, limit.ListenerOptions{
 		Most: most, PerAddress: perAddress, Shared: proxies,

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
@@ -55,7 +56,7 @@ func TestFilesThatTheWarningAsksForAreEnough(t *testing.T) {
 func TestServerReportsAreLoggedByWhatTheyTellOf(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	log := slog.NewLogLogger(serverLog{NewLogger(&out, "info", "text").Handler(), limit.NewLines(3)}, slog.LevelDebug)
+	log := slog.NewLogLogger(serverLog{NewLogger(&out, "info", "text").Handler(), limit.NewLines(3, time.Minute)}, slog.LevelDebug)
 	log.Print("http: TLS handshake error from 192.0.2.1:4711: EOF")
 	for range 10 {
 		log.Print("http: Accept error: accept tcp [::]:8080: accept4: too many open files; retrying in 5ms")
