@@ -25,6 +25,9 @@ import (
 const mostResponse = 512 << 10
 
 // AWS calls services of AWS in a region with the credentials of a configuration.
+//
+// The SDK's own clients of the three services would add 2.1 MB to a binary of 45.5 MB, for four operations. Their retries are
+// not wanted either: who asks for a secret pauses by itself after a failure, and uses the value that it had.
 type AWS struct {
 	config aws.Config
 }
