@@ -42,7 +42,7 @@ func (p Pauses) Repeat(ctx context.Context, do func() error, again func(Failure)
 		if err == nil {
 			return nil
 		}
-		wait := jittered(p.After(tries))
+		wait := Jittered(p.After(tries))
 		if again != nil && !again(Failure{err, tries, wait}) {
 			return err
 		}
@@ -64,9 +64,9 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// jittered returns half of a pause or more. It draws from the source of ids, which simulations replace
+// Jittered returns half of a pause or more. It draws from the source of ids, which simulations replace
 // by one that repeats.
-func jittered(pause time.Duration) time.Duration {
+func Jittered(pause time.Duration) time.Duration {
 	if pause < 2 {
 		return pause
 	}

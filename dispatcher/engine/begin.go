@@ -195,10 +195,10 @@ func (b *batcher[T]) fill(ctx context.Context, first T) []T {
 type pile[T any] struct {
 	mu    sync.Mutex
 	items []T
-	wake  chan struct{} // has a value when there are items
+	wake  loop.Signal // has a value when there are items
 }
 
-func newPile[T any]() *pile[T] { return &pile[T]{wake: make(chan struct{}, 1)} }
+func newPile[T any]() *pile[T] { return &pile[T]{wake: loop.NewSignal()} }
 
 // add adds items and wakes the loop.
 func (p *pile[T]) add(items ...T) {
@@ -208,7 +208,7 @@ func (p *pile[T]) add(items ...T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.items = append(p.items, items...)
-	loop.Wake(p.wake)
+	p.wake.Notify()
 }
 
 // take removes and returns all items.

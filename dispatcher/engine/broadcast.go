@@ -136,6 +136,6 @@ func (e *Engine) endBroadcasts(ctx context.Context) {
 		return err
 	})
 	if slices.ContainsFunc(parents, func(key run.Key) bool { return key.Kind == run.KindBackfill }) {
-		loop.Wake(e.wakeBackfill)
+		e.wakeBackfill.Notify()
 	}
 }

@@ -73,7 +73,7 @@ type shardServers struct {
 	mu      sync.Mutex
 	hits    map[string][]shardHit // by event id
 	count   int
-	came    chan struct{}
+	came    loop.Signal
 	servers map[string]*httptest.Server
 }
 
@@ -92,7 +92,7 @@ func (w *shardServers) serve(t *testing.T, id string) {
 		w.hits[event] = append(w.hits[event], shardHit{id, h.Get("Carillon-Shard-Index"), h.Get("Carillon-Shard-Total"), h.Get("Carillon-Run")})
 		w.count++
 		w.mu.Unlock()
-		loop.Wake(w.came)
+		w.came.Notify()
 	})
 	server := httptest.NewUnstartedServer(handler)
 	address, err := freeport.Address(t.Context()) // which no other program gets while the endpoint is dead
@@ -151,7 +151,7 @@ func TestBroadcastCoversEachShardOnce(t *testing.T) {
 
 func testBroadcastFleet(t *testing.T, database string, nodes int) {
 	t.Helper()
-	w := &shardServers{hits: map[string][]shardHit{}, came: make(chan struct{}, 1), servers: map[string]*httptest.Server{}}
+	w := &shardServers{hits: map[string][]shardHit{}, came: loop.NewSignal(), servers: map[string]*httptest.Server{}}
 	opened, err := store.Open(t.Context(), database, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
 		t.Fatal(err)

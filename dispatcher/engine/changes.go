@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -19,7 +20,7 @@ type changes struct {
 	everything bool
 	jobs       map[int64]bool
 	nodes      bool
-	wake       chan struct{}
+	wake       loop.Signal
 }
 
 const (
@@ -30,7 +31,7 @@ const (
 )
 
 func newChanges() *changes {
-	return &changes{jobs: map[int64]bool{}, wake: make(chan struct{}, 1)}
+	return &changes{jobs: map[int64]bool{}, wake: loop.NewSignal()}
 }
 
 // note adds what a notification tells.
@@ -44,7 +45,7 @@ func (c *changes) note(add func(c *changes)) {
 	if c.everything {
 		clear(c.jobs)
 	}
-	loop.Wake(c.wake)
+	c.wake.Notify()
 }
 
 // take returns what was noted since the last call.
@@ -73,17 +74,17 @@ func (e *Engine) hear(n dispatcher.Notification) {
 			e.pool.Cancel(pool.Attempt(run, n.Token, n.Attempt))
 		}
 	case n.Adopt:
-		loop.Wake(e.wakeAdopt)
+		e.wakeAdopt.Notify()
 	case n.Ends:
-		loop.Wake(e.wakeFollow)
+		e.wakeFollow.Notify()
 	case n.Backfill:
-		loop.Wake(e.wakeBackfill)
+		e.wakeBackfill.Notify()
 	case n.Bulk:
-		loop.Wake(e.wakeBulk)
+		e.wakeBulk.Notify()
 	case n.Callback:
 		e.retries.remind(reminder{at: e.clock.Now()}, e.clock.Until)
 	case n.Nodes:
-		loop.Wake(e.wakeAdopt) // the runs of a node that left
+		e.wakeAdopt.Notify() // the runs of a node that left
 		e.changes.note(func(c *changes) { c.nodes = true })
 	case n.JobID != 0:
 		e.plan.Jobs.Drop(n.JobID)
@@ -109,23 +110,23 @@ func (e *Engine) changeLoop(ctx context.Context) {
 	e.every(ctx, "changes", pace{interval: time.Minute, wake: e.changes.wake}, func(ctx context.Context, now time.Time) error {
 		everything, nodes, jobs := e.changes.take()
 		if nodes {
-			loop.Sleep(ctx, loop.RandomBelow(e.opts.Heartbeat/10+1)) // not all nodes at once
-			loop.Wake(e.wakeHeartbeat)
+			backoff.Sleep(ctx, loop.RandomBelow(e.opts.Heartbeat/10+1)) // not all nodes at once
+			e.wakeHeartbeat.Notify()
 		}
 		var err error
 		switch {
 		case everything:
 			e.plan.LabelSets.Changed()
 			e.plan.Floors.Reset()
-			loop.Wake(e.wakePoll)
-			loop.Wake(e.wakeAdopt)
+			e.wakePoll.Notify()
+			e.wakeAdopt.Notify()
 		case len(jobs) > 0:
 			e.plan.LabelSets.Changed()
 			err = e.plan.PlanChanged(ctx, jobs, now)
-			loop.Wake(e.wakeAdopt) // a fixed delay may go on
+			e.wakeAdopt.Notify() // a fixed delay may go on
 		}
 		if everything || nodes || len(jobs) > 0 {
-			loop.Sleep(ctx, changesPause)
+			backoff.Sleep(ctx, changesPause)
 		}
 		return err
 	})

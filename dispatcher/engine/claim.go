@@ -136,7 +136,7 @@ func (e *Engine) advances(due []*plan.Entry, now time.Time) (claimable []*plan.E
 			}
 			e.pool.Release(d.Queue)
 			e.plan.LostFires.Store(true)
-			loop.Wake(e.wakePoll)
+			e.wakePoll.Notify()
 			continue
 		}
 		var then time.Time

@@ -76,12 +76,12 @@ type outcomes struct {
 
 // signals wake the loops.
 type signals struct {
-	wakePoll      chan struct{} // definitions or the node's share changed: read the window now
-	wakeAdopt     chan struct{} // runs may wait to be adopted
-	wakeFollow    chan struct{} // runs ended that something follows
-	wakeBackfill  chan struct{} // a backfill may go on
-	wakeBulk      chan struct{} // there is a bulk action
-	wakeHeartbeat chan struct{} // nodes came or went
+	wakePoll      loop.Signal // definitions or the node's share changed: read the window now
+	wakeAdopt     loop.Signal // runs may wait to be adopted
+	wakeFollow    loop.Signal // runs ended that something follows
+	wakeBackfill  loop.Signal // a backfill may go on
+	wakeBulk      loop.Signal // there is a bulk action
+	wakeHeartbeat loop.Signal // nodes came or went
 	changes       *changes
 	// broken are triggers whose next fire could not be found when they were to be claimed.
 	broken *pile[brokenTrigger]
@@ -103,10 +103,8 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 			attempts: sync.Pool{New: func() any { return &attempt{} }},
 		},
 		signals: signals{
-			wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1), wakeFollow: make(chan struct{}, 1),
-			wakeBackfill:  make(chan struct{}, 1),
-			wakeBulk:      make(chan struct{}, 1),
-			wakeHeartbeat: make(chan struct{}, 1), changes: newChanges(), broken: newPile[brokenTrigger](),
+			wakePoll: loop.NewSignal(), wakeAdopt: loop.NewSignal(), wakeFollow: loop.NewSignal(), wakeBackfill: loop.NewSignal(),
+			wakeBulk: loop.NewSignal(), wakeHeartbeat: loop.NewSignal(), changes: newChanges(), broken: newPile[brokenTrigger](),
 		},
 	}
 	e.pool = pool.New(o.Pool, pool.Work[plan.Detail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.Until})

@@ -40,7 +40,7 @@ func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 			failpoint.Hit(failpoint.AfterFollow)
 		}
 		if done.Queued > 0 {
-			loop.Wake(e.wakeAdopt)
+			e.wakeAdopt.Notify()
 		}
 		if !done.More {
 			e.plan.Floors.Ends.End(look, time.Time{}, now.Add(-plan.RetriesMargin))
@@ -74,7 +74,7 @@ func (e *Engine) followed(r plan.Held, outcome run.Outcome) bool {
 func (e *Engine) wakeFollowers(records []dispatcher.Record) {
 	for i := range records {
 		if records[i].Followed {
-			loop.Wake(e.wakeFollow)
+			e.wakeFollow.Notify()
 			return
 		}
 	}

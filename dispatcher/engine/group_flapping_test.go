@@ -32,7 +32,7 @@ type flock struct {
 	live     string // the URL of an endpoint without its path
 	dead     string // one that refuses connections
 	got      atomic.Int64
-	came     chan struct{}
+	came     loop.Signal
 	flaps    int
 	expiring time.Duration
 }
@@ -44,10 +44,10 @@ const mostTimesCalm = 1.2
 
 func newFlock(tb testing.TB) (f *flock, stop func()) {
 	tb.Helper()
-	f = &flock{tb: tb, came: make(chan struct{}, 1)}
+	f = &flock{tb: tb, came: loop.NewSignal()}
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		f.got.Add(1)
-		loop.Wake(f.came)
+		f.came.Notify()
 	}))
 	tb.Cleanup(server.Close)
 	refusing, err := freeport.Address(tb.Context())

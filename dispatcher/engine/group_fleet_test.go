@@ -37,7 +37,7 @@ type workers struct {
 	events map[string]string // the endpoint that got an event last, by event id
 	again  []string          // events that came again, although neither endpoint nor node that had them died
 	ending bool              // the nodes stop, and another may send what one of them was sending
-	came   chan struct{}
+	came   loop.Signal
 }
 
 // dies is the endpoint that dies, and with it the requests that it has.
@@ -58,7 +58,7 @@ func (w *workers) start(t *testing.T, id string) *httptest.Server {
 		}
 		w.events[event] = id
 		w.mu.Unlock()
-		loop.Wake(w.came)
+		w.came.Notify()
 	}))
 	t.Cleanup(server.Close)
 	return server
@@ -156,7 +156,7 @@ func TestFleetOfEndpointsGetsEachFireOnce(t *testing.T) {
 
 func testFleet(t *testing.T, database string, nodes int) {
 	t.Helper()
-	w := &workers{counts: map[string]int{}, events: map[string]string{}, came: make(chan struct{}, 1)}
+	w := &workers{counts: map[string]int{}, events: map[string]string{}, came: loop.NewSignal()}
 	const perSecond = 100
 	s, stop := startFleet(t, database, nodes)
 	change := input.Change{Actor: "test"}

@@ -39,7 +39,7 @@ type arrivals struct {
 	mu    sync.Mutex
 	at    map[string]map[string]string // group, fire: endpoint
 	again map[string]int               // group: requests for a fire that had arrived
-	came  chan struct{}
+	came  loop.Signal
 	// held keeps the requests to the group of that name in flight until heldFires are there.
 	held    string
 	release chan struct{}
@@ -60,7 +60,7 @@ func (a *arrivals) serve(t *testing.T, id string, busy func(url string) bool) st
 		}
 		group, fire := strings.Split(r.URL.Path, "/")[1], r.Header.Get("Carillon-Trigger")+" "+r.Header.Get("Carillon-Scheduled-At")
 		a.arrive(group, fire, id)
-		loop.Wake(a.came)
+		a.came.Notify()
 		if group == a.held {
 			select {
 			case <-a.release:
@@ -261,7 +261,7 @@ func TestStrategiesDistributeTheFiresOfThreeNodes(t *testing.T) {
 	t.Parallel()
 	s, stop := startFleet(t, pgtest.New(t), strategyNodes)
 	a := &arrivals{
-		at: map[string]map[string]string{}, again: map[string]int{}, came: make(chan struct{}, 1), held: "held", release: make(chan struct{}),
+		at: map[string]map[string]string{}, again: map[string]int{}, came: loop.NewSignal(), held: "held", release: make(chan struct{}),
 	}
 	urls := map[string]string{}
 	for n := range 5 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/chores"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
@@ -13,7 +14,7 @@ import (
 // pace is when a loop makes its step.
 type pace struct {
 	interval time.Duration
-	wake     <-chan struct{}
+	wake     loop.Signal
 	mine     func(time.Time) bool // whether an interval is this node's turn; nil: each is
 }
 
@@ -29,9 +30,9 @@ func (e *Engine) every(ctx context.Context, name string, p pace, step func(conte
 		pause := loop.ShortestPause
 		if err := step(ctx, e.clock.Now()); err != nil && ctx.Err() == nil {
 			e.log.Failed(ctx, name, err)
-			pause += loop.Jittered(min(p.interval, time.Second)) / 2 // nodes do not all come back at once
+			pause += backoff.Jittered(min(p.interval, time.Second)) / 2 // nodes do not all come back at once
 		}
-		loop.Sleep(ctx, pause)
+		backoff.Sleep(ctx, pause)
 		for asked := false; !asked && ctx.Err() == nil; loop.Turned(ctx) {
 			select {
 			case <-ctx.Done():
@@ -66,7 +67,7 @@ func (e *Engine) handlerLoop(ctx context.Context) {
 		if err := e.chores.Round(ctx, e.clock.Now()); ctx.Err() == nil {
 			e.log.Failed(ctx, "handler", err)
 		}
-		loop.Sleep(ctx, max(loop.Spread(e.opts.Handler)-time.Since(begun), loop.ShortestPause))
+		backoff.Sleep(ctx, max(loop.Spread(e.opts.Handler)-time.Since(begun), loop.ShortestPause))
 	}
 }
 
@@ -97,7 +98,7 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 	e.every(ctx, "sweep", pace{interval: e.opts.Grace}, func(ctx context.Context, now time.Time) error {
 		// Not at each loss: where nodes contend, that would be one poll after the other.
 		if e.plan.LostFires.Swap(false) {
-			loop.Wake(e.wakePoll)
+			e.wakePoll.Notify()
 		}
 		return e.plan.Sweep(ctx, now)
 	})
@@ -115,7 +116,7 @@ func (e *Engine) aheadLoop(ctx context.Context) {
 		switch {
 		case err != nil:
 			e.log.Failed(ctx, "look up triggers", err)
-			loop.Sleep(ctx, plan.LeasePause)
+			backoff.Sleep(ctx, plan.LeasePause)
 			continue
 		case more:
 			continue
@@ -162,7 +163,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 func (e *Engine) hasRoom() {
 	for _, a := range []*chores.Adoption{e.idle, e.retries.adoption} {
 		if a.Clogged.Load() {
-			loop.Wake(a.Wake)
+			a.Wake.Notify()
 		}
 	}
 }
@@ -171,7 +172,7 @@ func (e *Engine) hasRoom() {
 // leaves long attempts to them. Which of these runs are long is not known before they are adopted.
 func (e *Engine) letNewerAdopt(ctx context.Context, graces int) {
 	if e.fleet.Yields() {
-		loop.Sleep(ctx, time.Duration(graces)*e.opts.Grace)
+		backoff.Sleep(ctx, time.Duration(graces)*e.opts.Grace)
 	}
 }
 
@@ -195,7 +196,7 @@ func (e *Engine) purgeLoop(ctx context.Context) {
 				e.log.Failed(ctx, "purge history", err)
 			}
 		}
-		loop.Sleep(ctx, pause)
+		backoff.Sleep(ctx, pause)
 	}
 }
 

@@ -30,7 +30,7 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 		return err
 	}
 	e.fleet.Joined(id, state, sent)
-	loop.Wake(e.wakeHeartbeat) // to know the other nodes
+	e.wakeHeartbeat.Notify() // to know the other nodes
 	e.log.InfoContext(ctx, "node registered", "node", id.String(), "name", e.opts.Name)
 	return nil
 }
@@ -81,10 +81,10 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 		e.plan.Floors.Reset() // it may not have heard of changes
 	}
 	if activated || moved {
-		loop.Wake(e.wakePoll)
+		e.wakePoll.Notify()
 	}
 	if activated {
-		loop.Wake(e.wakeAdopt)
+		e.wakeAdopt.Notify()
 	}
 	return nil
 }

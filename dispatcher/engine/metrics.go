@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -240,7 +241,7 @@ const usageSamples = 60
 func (e *Engine) usageLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		e.metrics.usage.add(e.pool.Use())
-		loop.Sleep(ctx, loop.Spread(time.Second))
+		backoff.Sleep(ctx, loop.Spread(time.Second))
 	}
 }
 

@@ -23,7 +23,7 @@ type retries struct {
 	mu    sync.Mutex
 	own   []reminder // earliest first
 	alarm *time.Timer
-	wake  chan struct{}
+	wake  loop.Signal
 	// The waits for hosts of which it is time for a probe by this node, and when it last looked for those of others.
 	probes   []int64
 	probedAt time.Time
@@ -50,9 +50,9 @@ func (r reminder) compare(other reminder) int {
 const mostReminders = 10_000
 
 func newRetries() *retries {
-	r := &retries{wake: make(chan struct{}, 1)}
+	r := &retries{wake: loop.NewSignal()}
 	r.adoption = chores.NewAdoption(dispatcher.AdoptQuery{Retries: true}, r.wake)
-	r.alarm = time.AfterFunc(time.Hour, func() { loop.Wake(r.wake) })
+	r.alarm = time.AfterFunc(time.Hour, func() { r.wake.Notify() })
 	r.alarm.Stop()
 	return r
 }

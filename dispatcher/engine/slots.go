@@ -54,7 +54,7 @@ func (e *Engine) takeSlot(ctx context.Context, a *attempt) result {
 	if acquired := e.slots.requests.request(ctx, a.run.HeldRun); !acquired {
 		a.hasSlot = ctx.Err() != nil // the run may have got one
 		if a.run.Detail.Delayed {
-			loop.Wake(e.wakeAdopt) // if the run was skipped, no record schedules the trigger's next fire
+			e.wakeAdopt.Notify() // if the run was skipped, no record schedules the trigger's next fire
 		}
 		e.metrics.slots.WithLabelValues(claimLost).Inc()
 		return refused
@@ -181,7 +181,7 @@ func (e *Engine) occupy(ctx context.Context, a *attempt, endpoint string, ifFree
 	case grant.Endpoint == "":
 		a.over, a.hasSlot = true, a.hasSlot || ctx.Err() != nil // the run may have got one
 		if a.run.Detail.Delayed {
-			loop.Wake(e.wakeAdopt) // if the run was skipped, no record schedules the trigger's next fire
+			e.wakeAdopt.Notify() // if the run was skipped, no record schedules the trigger's next fire
 		}
 		if a.run.Shard > 0 {
 			e.broadcasts.done.add(a.run.Parent()) // if it was the last one, no record ends the parent
@@ -206,7 +206,7 @@ func (e *Engine) occupy(ctx context.Context, a *attempt, endpoint string, ifFree
 type waitingRuns struct {
 	mu   sync.Mutex
 	apps map[string]*waitingOfApp
-	wake chan struct{}
+	wake loop.Signal
 }
 
 // waitingOfApp is what a node knows of an app of which it has given places.
@@ -222,7 +222,7 @@ type waitingOfApp struct {
 const recount = time.Second
 
 func newWaitingRuns() *waitingRuns {
-	return &waitingRuns{apps: map[string]*waitingOfApp{}, wake: make(chan struct{}, 1)}
+	return &waitingRuns{apps: map[string]*waitingOfApp{}, wake: loop.NewSignal()}
 }
 
 // take gives a run of an app a waiting place, or returns why it gets none, as a Problem.
@@ -240,7 +240,7 @@ func (w *waitingRuns) take(app string, most int, now time.Time) error {
 		a.given++
 	}
 	if a.counted+a.given >= int64(most) && plan.Passed(a.at, now, recount) {
-		loop.Wake(w.wake)
+		w.wake.Notify()
 	}
 	if over {
 		return target.WaitingRunsReached(app, a.counted, most)

@@ -25,7 +25,7 @@ const stepsInTurn = 20
 
 // stepLoop makes steps of all that is open until ctx ends. step returns when the object goes on; zero: once something wakes the loop.
 func (e *Engine) stepLoop(
-	ctx context.Context, name string, woken chan struct{}, open func(context.Context) ([]dispatcher.OpenSteps, error),
+	ctx context.Context, name string, woken loop.Signal, open func(context.Context) ([]dispatcher.OpenSteps, error),
 	step func(ctx context.Context, id int64, now time.Time) (time.Time, error),
 ) {
 	mine := func(now time.Time) bool {
@@ -43,7 +43,7 @@ func (e *Engine) stepLoop(
 			again.Stop()
 		}
 		if !next.IsZero() {
-			again = time.AfterFunc(e.clock.Until(next), func() { loop.Wake(woken) })
+			again = time.AfterFunc(e.clock.Until(next), func() { woken.Notify() })
 		}
 		return err
 	})
@@ -78,7 +78,7 @@ func (e *Engine) backfilled(records []dispatcher.Record) {
 	if slices.ContainsFunc(records, func(r dispatcher.Record) bool {
 		return r.Kind == run.KindBackfill && r.Shard == 0 && r.Next == nil
 	}) {
-		loop.Wake(e.wakeBackfill)
+		e.wakeBackfill.Notify()
 	}
 }
 
@@ -98,7 +98,7 @@ func (e *Engine) feedBackfill(ctx context.Context, id int64, now time.Time) (tim
 		}
 		failpoint.Hit(failpoint.AfterBackfill)
 		if fed.Queued > 0 {
-			loop.Wake(e.wakeAdopt)
+			e.wakeAdopt.Notify()
 		}
 		if !fed.More {
 			return fed.NextAt, nil
@@ -122,7 +122,7 @@ func (e *Engine) moveBulkAction(ctx context.Context, id int64, now time.Time) (t
 			return cmp.Or(step.TryAt, now.Add(time.Second)), err
 		}
 		if step.Adopt {
-			loop.Wake(e.wakeAdopt)
+			e.wakeAdopt.Notify()
 		}
 		if !step.More {
 			if step.Waits > 0 {

@@ -34,7 +34,7 @@ type adoptStore interface {
 // In each portion the apps take turns, and each app goes on from where it was, or begins again when it came to its end.
 type Adoption struct {
 	query   dispatcher.AdoptQuery
-	Wake    chan<- struct{}
+	Wake    loop.Signal
 	seen    time.Time                      // what was due by then is part of the backlog
 	After   map[int64]dispatcher.Adoptable // of apps whose backlog is looked through, the last run that was looked at
 	refused bool                           // some of it, up to there, had no place
@@ -43,7 +43,7 @@ type Adoption struct {
 }
 
 // NewAdoption returns an Adoption that has looked for nothing yet. It wakes the loop that looks, by wake.
-func NewAdoption(query dispatcher.AdoptQuery, wake chan<- struct{}) *Adoption {
+func NewAdoption(query dispatcher.AdoptQuery, wake loop.Signal) *Adoption {
 	return &Adoption{query: query, Wake: wake, After: map[int64]dispatcher.Adoptable{}}
 }
 
@@ -73,7 +73,7 @@ func (a *Adopter) Due(ctx context.Context, of *Adoption, from, now time.Time) er
 		clear(of.After)
 		of.Backlog, of.refused = of.refused, false
 	case !refused:
-		loop.Wake(of.Wake)
+		of.Wake.Notify()
 	}
 	return err
 }

@@ -94,7 +94,7 @@ type Parts struct {
 }
 
 // Wakes wake the loops that go on with what a chore has found.
-type Wakes struct{ Poll, Adopt, Follow, Retry chan<- struct{} }
+type Wakes struct{ Poll, Adopt, Follow, Retry loop.Signal }
 
 // New returns the chores of a node that follows no time zone data yet.
 func New(parts Parts) *Chores {

@@ -53,7 +53,7 @@ func (c *Chores) markDeadNodes(ctx context.Context, heartbeat time.Time) error {
 	}
 	if dead > 0 {
 		c.Log.WarnContext(ctx, "nodes marked dead", "count", dead)
-		loop.Wake(c.Wakes.Adopt)
+		c.Wakes.Adopt.Notify()
 	}
 	failpoint.Hit(failpoint.UnderLock)
 	return c.takeOver(ctx)
@@ -288,8 +288,8 @@ func (c *Chores) mendLeaks(ctx context.Context, now time.Time) error {
 func (c *Chores) retrySetAside(ctx context.Context, now time.Time) error {
 	retried, err := c.Store.RetrySetAside(ctx, handlerPage, now)
 	if retried > 0 {
-		loop.Wake(c.Wakes.Adopt)
-		loop.Wake(c.Wakes.Retry)
+		c.Wakes.Adopt.Notify()
+		c.Wakes.Retry.Notify()
 	}
 	return err
 }

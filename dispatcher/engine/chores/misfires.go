@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
@@ -79,7 +80,7 @@ func (c *Chores) settle(ctx context.Context, apps []string, from, now time.Time)
 		}
 		queries = slices.DeleteFunc(queries, func(of settling) bool { return of.done })
 		if settled == 0 && len(queries) > 0 {
-			loop.Sleep(waiting, plan.LeasePause)
+			backoff.Sleep(waiting, plan.LeasePause)
 		}
 	}
 	if len(queries) == 0 {
@@ -139,7 +140,7 @@ func (c *Chores) settlePage(ctx context.Context, of *settling, now time.Time) (f
 	c.Pool.Submit(runs)
 	c.Pool.Release(slices.Collect(maps.Values(places))...)
 	c.Claims.Close(drawn...)
-	loop.Wake(c.Wakes.Poll) // the fires after the settled ones may be due before the next poll
+	c.Wakes.Poll.Notify() // the fires after the settled ones may be due before the next poll
 	return first, len(missed), nil
 }
 
@@ -179,7 +180,7 @@ func (c *Chores) settleMissed(ctx context.Context, missed []plan.Entry, now time
 			held = c.Claims.Reconcile(ctx, batch.Node, batch.Token, err)
 		}
 		c.reportSettled(ctx, batch, missed, len(held))
-		loop.Wake(c.Wakes.Follow) // something may follow missed fires
+		c.Wakes.Follow.Notify() // something may follow missed fires
 		for _, r := range c.Plan.HeldBy(batch.Node, held) {
 			r.Due, r.Detail.Schedule = now, schedules[r.TriggerID] // its scheduled time is long past
 			if r.Kind == run.KindCatchUp {
@@ -201,7 +202,7 @@ func (c *Chores) reportSettled(ctx context.Context, batch dispatcher.SettleBatch
 		}
 		c.Missed(missed[i].Queue.App, step.Decision, step.Count)
 		if _, delayed := missed[i].Schedule.FixedDelay(); delayed && step.CatchUp.IsZero() {
-			loop.Wake(c.Wakes.Adopt) // no run ends that would schedule its next fire
+			c.Wakes.Adopt.Notify() // no run ends that would schedule its next fire
 		}
 	}
 	c.metrics.misfires.Add(float64(decisions))

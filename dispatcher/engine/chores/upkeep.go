@@ -31,7 +31,7 @@ func (c *Chores) watchAlerts(ctx context.Context, _ time.Time) error {
 		if done.Notified > 0 {
 			failpoint.Hit(failpoint.AfterAlertWatch)
 			c.Log.InfoContext(ctx, "alerts notified", "node", c.Fleet.ID().String(), "count", done.Notified)
-			loop.Wake(c.Wakes.Adopt)
+			c.Wakes.Adopt.Notify()
 		}
 		if late = last; !done.More {
 			return nil

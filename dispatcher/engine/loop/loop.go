@@ -34,13 +34,16 @@ func Persist(ctx context.Context, ask func() error, again func(backoff.Failure) 
 	}, again)
 }
 
-// Sleep waits, or returns early when ctx ends.
-func Sleep(ctx context.Context, d time.Duration) { backoff.Sleep(ctx, d) }
+// Signal makes a loop go round once more. One pending wake-up is enough.
+type Signal chan struct{}
 
-// Wake makes a loop go round once more. One pending wake-up is enough.
-func Wake(ch chan<- struct{}) {
+// NewSignal returns a signal that is not set.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Notify wakes the loop, now or when it waits next.
+func (s Signal) Notify() {
 	select {
-	case ch <- struct{}{}:
+	case s <- struct{}{}:
 	default:
 	}
 }
@@ -49,9 +52,6 @@ func Wake(ch chan<- struct{}) {
 func Spread(interval time.Duration) time.Duration {
 	return interval - interval/10 + RandomBelow(interval/5+1)
 }
-
-// Jittered returns half of a pause or more, up to all of it.
-func Jittered(pause time.Duration) time.Duration { return pause/2 + RandomBelow(pause/2+1) }
 
 // RandomBelow returns a random part of a pause, which is more than 0. It draws from the source of
 // ids, which simulations replace by one that repeats.

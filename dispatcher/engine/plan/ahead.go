@@ -19,8 +19,8 @@ type ahead struct {
 	byID   map[int64]dispatcher.DueTrigger
 	heap   aheadHeap // may hold what is out of date
 	full   bool      // a poll found no room
-	refill chan<- struct{}
-	Wake   chan struct{} // the head may be earlier than before, or the timeline has room
+	refill loop.Signal
+	Wake   loop.Signal // the head may be earlier than before, or the timeline has room
 }
 
 const (
@@ -33,8 +33,8 @@ const (
 	Soon = time.Second
 )
 
-func newAhead(refill chan<- struct{}) *ahead {
-	return &ahead{byID: map[int64]dispatcher.DueTrigger{}, refill: refill, Wake: make(chan struct{}, 1)}
+func newAhead(refill loop.Signal) *ahead {
+	return &ahead{byID: map[int64]dispatcher.DueTrigger{}, refill: refill, Wake: loop.NewSignal()}
 }
 
 // Add adds a fire, in place of an older one of its trigger. It returns false if there is no room.
@@ -52,7 +52,7 @@ func (a *ahead) Add(due dispatcher.DueTrigger) bool {
 	a.byID[due.ID] = due
 	heap.Push(&a.heap, aheadFire{due.DueAt, due.ID})
 	if a.heap[0].id == due.ID {
-		loop.Wake(a.Wake)
+		a.Wake.Notify()
 	}
 	return true
 }
@@ -80,7 +80,7 @@ func (a *ahead) take(until time.Time, limit int) []dispatcher.DueTrigger {
 	}
 	if a.full && len(a.byID) <= mostAhead/2 {
 		a.full = false
-		loop.Wake(a.refill)
+		a.refill.Notify()
 	}
 	return next
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -23,7 +24,7 @@ type Planner struct {
 	LabelSets labelSets
 	Overdue   overdue
 	// wakePoll has the window read again.
-	wakePoll chan<- struct{}
+	wakePoll loop.Signal
 	// lostFires tells that own fires were lost since the last sweep.
 	LostFires atomic.Bool
 	sweeps    int
@@ -57,7 +58,7 @@ type Node struct {
 }
 
 // New returns a planner by definitions. It has the window read by wakePoll.
-func New(store Store, of *Definitions, wakePoll chan<- struct{}) *Planner {
+func New(store Store, of *Definitions, wakePoll loop.Signal) *Planner {
 	p := &Planner{Definitions: of, store: store, Timeline: newTimeline(), Ahead: newAhead(wakePoll), Floors: newFloors(of.Options),
 		wakePoll: wakePoll}
 	p.Timeline.refill = p.Ahead.Wake

@@ -218,7 +218,7 @@ func (p *Planner) PlanChanged(ctx context.Context, jobs []int64, now time.Time) 
 	seen, err := p.plan(ctx, query, everything(p.Options.Apps), p.Fleet.fires)
 	if err != nil || !seen.complete {
 		p.Floors.Reset()
-		loop.Wake(p.wakePoll)
+		p.wakePoll.Notify()
 		return err
 	}
 	for _, f := range []*floor{&p.Floors.Window, &p.Floors.near, &p.Floors.far} {

@@ -20,9 +20,9 @@ type timeline struct {
 	due     *pool.FairQueue[*Entry]
 	onTime  int // of due, those that do not catch up
 	byID    map[int64]*Entry
-	Changed chan struct{} // the head may be earlier than before
-	full    bool          // there was no room for a fire
-	refill  chan<- struct{}
+	Changed loop.Signal // the head may be earlier than before
+	full    bool        // there was no room for a fire
+	refill  loop.Signal
 
 	// taken are the entries whose claims are under way, or were won during a poll: a trigger that
 	// the poll read meanwhile may be from before the claim.
@@ -39,7 +39,7 @@ const mostPlanned = 40_000
 
 func newTimeline() *timeline {
 	return &timeline{
-		due: pool.NewFairQueue[*Entry](), byID: map[int64]*Entry{}, taken: map[int64]*Entry{}, Changed: make(chan struct{}, 1),
+		due: pool.NewFairQueue[*Entry](), byID: map[int64]*Entry{}, taken: map[int64]*Entry{}, Changed: loop.NewSignal(),
 	}
 }
 
@@ -69,7 +69,7 @@ func (t *timeline) add(planned Entry) bool {
 	t.byID[e.ID] = e
 	heap.Push(&t.heap, e)
 	if e.index == 0 {
-		loop.Wake(t.Changed)
+		t.Changed.Notify()
 	}
 	return true
 }
@@ -119,7 +119,7 @@ func (t *timeline) Take(until time.Time, limit int, admit func(pool.QueueKey) po
 	t.claiming = due
 	if t.full && len(t.byID) <= mostPlanned/2 {
 		t.full = false
-		loop.Wake(t.refill)
+		t.refill.Notify()
 	}
 	return due
 }

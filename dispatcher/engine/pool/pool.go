@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -90,7 +91,7 @@ type Work[T any] struct {
 // Pool executes runs. It is safe for concurrent use.
 type Pool[T any] struct {
 	work    Work[T]
-	freed   chan struct{}
+	freed   loop.Signal
 	onFreed func() // see OnFreed
 
 	mu      sync.Mutex
@@ -108,7 +109,7 @@ type Pool[T any] struct {
 func New[T any](options Options, work Work[T]) *Pool[T] {
 	o := options.withDefaults()
 	p := &Pool[T]{
-		work: work, freed: make(chan struct{}, 1), onFreed: func() {},
+		work: work, freed: loop.NewSignal(), onFreed: func() {},
 		shares: newShares(o), queue: NewFairQueue[*Run[T]](), late: map[int64]int{},
 		workers: workers[T]{least: o.MinWorkers, allowed: o.MinWorkers, most: o.Workers},
 		running: map[*Run[T]]bool{}, owned: map[AttemptKey]bool{},
@@ -162,7 +163,7 @@ func (p *Pool[T]) Release(queues ...QueueKey) {
 // releaseClaimed gives back the place of a claimed run. p.mu is held.
 func (p *Pool[T]) releaseClaimed(job *share, late bool) {
 	if p.shares.release(job, late, claimed) || p.shares.all.taken[claimed] == 0 {
-		notify(p.freed)
+		p.freed.Notify()
 		p.onFreed()
 	}
 }
@@ -302,13 +303,5 @@ func (p *Pool[T]) dequeued(runs []*Run[T]) {
 		if p.late[run.TriggerID]--; p.late[run.TriggerID] == 0 {
 			delete(p.late, run.TriggerID)
 		}
-	}
-}
-
-// notify sends without blocking. One pending notification is enough.
-func notify(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
 	}
 }
