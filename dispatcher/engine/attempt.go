@@ -87,7 +87,11 @@ func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
 	case errors.Is(context.Cause(ctx), pool.ErrCutOff):
 		return refused // the database did not answer in time
 	case errors.Is(err, plan.ErrSuspended):
-		e.queueAgain(ctx, a.run.HeldRun)
+		// The app was suspended after the node had won the run. No node adopts it until the suspension is lifted.
+		loop.UntilDone(ctx, e.log.Logger, "hand back runs of a suspended app", 1, func() error {
+			return e.store.Release(ctx, []run.HeldRun{a.run.HeldRun})
+		})
+		e.pool.Disown(pool.KeyOf(a.run.HeldRun))
 		return finished
 	case errors.Is(err, errCutOff):
 		a.outcome = notAttempted(run.Cancelled, run.ClassCancelled, err, time.Now())
@@ -204,14 +208,6 @@ func (e *Engine) letGo(ctx context.Context, a *attempt) {
 		return
 	}
 	e.pool.Disown(pool.KeyOf(a.run.HeldRun))
-}
-
-// queueAgain queues a run of an app that was suspended after the node had won it. No node adopts it until the suspension
-// is lifted.
-func (e *Engine) queueAgain(ctx context.Context, r run.HeldRun) {
-	runs := []run.HeldRun{r}
-	loop.UntilDone(ctx, e.log.Logger, "hand back runs of a suspended app", 1, func() error { return e.store.Release(ctx, runs) })
-	e.pool.Disown(pool.KeyOf(r))
 }
 
 // inDatabaseTime returns an outcome with its times by the database's clock.

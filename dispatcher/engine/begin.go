@@ -211,6 +211,18 @@ func (p *pile[T]) add(items ...T) {
 	p.wake.Notify()
 }
 
+// serve calls do, which takes the items, whenever there are some, until ctx ends.
+func (p *pile[T]) serve(ctx context.Context, do func(context.Context)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+			do(ctx)
+		}
+	}
+}
+
 // take removes and returns all items.
 func (p *pile[T]) take() []T {
 	p.mu.Lock()

@@ -28,13 +28,11 @@ type knownBroadcast struct {
 	endpoints []string
 }
 
+// size is an estimate of the memory that a broadcast takes.
+func (k *knownBroadcast) size() int { return 200 + 80*len(k.endpoints) }
+
 // mostBroadcastBytes bounds the endpoints of broadcasts that a node remembers, by an estimate of what they take.
 const mostBroadcastBytes = 4 << 20
-
-func newBroadcasts() *broadcasts {
-	size := func(k *knownBroadcast) int { return 200 + 80*len(k.endpoints) }
-	return &broadcasts{known: cache.Sized[int64](mostBroadcastBytes, size), done: newPile[run.Key]()}
-}
 
 // recorded notes the parents of the shards among records that have ended.
 func (b *broadcasts) recorded(records []dispatcher.Record) {
@@ -105,18 +103,6 @@ func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call)
 	}
 	call.Shard = &shard
 	return nil
-}
-
-// broadcastLoop ends broadcasts whose last shard this node has recorded, until ctx ends.
-func (e *Engine) broadcastLoop(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.broadcasts.done.wake:
-			e.endBroadcasts(ctx)
-		}
-	}
 }
 
 // endBroadcasts ends those of the broadcasts of which shards have ended that have no other shards.

@@ -113,16 +113,6 @@ var (
 // that the attempt failed, make a node adopt the run: it calls nothing, and records how the attempt ended as if its target
 // had just responded so. So retries, slots and fixed delays need no way of their own.
 
-// untilCallback returns until when a run waits whose target accepted an attempt.
-func untilCallback(o run.Outcome) *dispatcher.NextAttempt {
-	callback := *o.Callback
-	if callback.Within <= 0 {
-		callback.Within = run.DefaultCallbackTimeout.Std()
-	}
-	callback.Within = min(callback.Within, run.MostCallbackWait)
-	return &dispatcher.NextAttempt{At: o.EndedAt.Add(callback.Within).Truncate(time.Millisecond), Callback: &callback}
-}
-
 // endAccepted records the end of an attempt that its target accepted. It is a step of an attempt, for runs that were adopted
 // for it.
 func (e *Engine) endAccepted(ctx context.Context, a *attempt) result {

@@ -30,10 +30,6 @@ const (
 	mostJobsRead = 1000
 )
 
-func newChanges() *changes {
-	return &changes{jobs: map[int64]bool{}, wake: loop.NewSignal()}
-}
-
 // note adds what a notification tells.
 func (c *changes) note(add func(c *changes)) {
 	c.mu.Lock()

@@ -173,16 +173,11 @@ type brokenTrigger struct {
 
 // brokenLoop puts triggers into state error that the claim loop, which must not wait, could not evaluate.
 func (e *Engine) brokenLoop(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.broken.wake:
-		}
+	e.broken.serve(ctx, func(ctx context.Context) {
 		for _, one := range e.broken.take() {
 			e.plan.Quarantine(ctx, one.DueTrigger, one.reason)
 		}
-	}
+	})
 }
 
 // oldClaim is the age at which a node unfolds a claim of its own: those of its runs that still execute get rows of

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/engine/chores"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
@@ -104,7 +105,8 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		},
 		signals: signals{
 			wakePoll: loop.NewSignal(), wakeAdopt: loop.NewSignal(), wakeFollow: loop.NewSignal(), wakeBackfill: loop.NewSignal(),
-			wakeBulk: loop.NewSignal(), wakeHeartbeat: loop.NewSignal(), changes: newChanges(), broken: newPile[brokenTrigger](),
+			wakeBulk: loop.NewSignal(), wakeHeartbeat: loop.NewSignal(),
+			changes: &changes{jobs: map[int64]bool{}, wake: loop.NewSignal()}, broken: newPile[brokenTrigger](),
 		},
 	}
 	e.pool = pool.New(o.Pool, pool.Work[plan.Detail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.Until})
@@ -125,8 +127,11 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		},
 	})
 	e.pool.OnFreed(e.hasRoom)
-	e.outcomes = outcomes{delays: newDelays(), gone: goneTargets{newPile[dispatcher.Record]()},
-		broadcasts: newBroadcasts(), waiting: newWaitingRuns()}
+	e.outcomes = outcomes{
+		delays: &delays{expected: map[int64]bool{}, ended: newPile[int64]()}, gone: goneTargets{newPile[dispatcher.Record]()},
+		broadcasts: &broadcasts{cache.Sized[int64](mostBroadcastBytes, (*knownBroadcast).size), newPile[run.Key]()},
+		waiting:    newWaitingRuns(),
+	}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, registry)
 	return e
@@ -164,11 +169,11 @@ func (e *Engine) Run(ctx context.Context) {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){
-		e.recorder.run, e.begins.run, e.states.run, e.inputs.run, e.slots.run, e.goneLoop, e.broadcastLoop,
-	} {
+	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.states.run, e.inputs.run, e.slots.run} {
 		recording.Go(func() { loop(life) })
 	}
+	recording.Go(func() { e.gone.attempts.serve(life, e.disableGone) })
+	recording.Go(func() { e.broadcasts.done.serve(life, e.endBroadcasts) })
 	if e.opts.Metrics != nil { // years of virtual time have many seconds
 		recording.Go(func() { e.usageLoop(life) })
 	}

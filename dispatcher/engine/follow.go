@@ -70,16 +70,6 @@ func (e *Engine) followed(r plan.Held, outcome run.Outcome) bool {
 	return job.Follows&wanted != 0
 }
 
-// wakeFollowers wakes the loop if some records are of runs that something may follow.
-func (e *Engine) wakeFollowers(records []dispatcher.Record) {
-	for i := range records {
-		if records[i].Followed {
-			e.wakeFollow.Notify()
-			return
-		}
-	}
-}
-
 // delays are the triggers with a fixed delay whose runs end on this node. Their next fires count from
 // those ends, so the claim cannot write them. This is only the quick way: the adopt loop finds in the
 // database the triggers whose run ended otherwise (cancelled, or recorded by a node that then died).
@@ -87,10 +77,6 @@ type delays struct {
 	mu       sync.Mutex
 	expected map[int64]bool // triggers whose outcome is about to be recorded
 	ended    *pile[int64]
-}
-
-func newDelays() *delays {
-	return &delays{expected: map[int64]bool{}, ended: newPile[int64]()}
 }
 
 // expect notes that the outcome of a run of a fixed delay will be recorded.
@@ -117,17 +103,12 @@ func (d *delays) recorded(records []dispatcher.Record) {
 
 // delayLoop schedules the next fire of fixed delays as soon as their runs are recorded.
 func (e *Engine) delayLoop(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.delays.ended.wake:
-		}
+	e.delays.ended.serve(ctx, func(ctx context.Context) {
 		if ended := e.delays.ended.take(); len(ended) > 0 {
 			failpoint.Hit(failpoint.BeforeScheduleNext)
 			e.log.Failed(ctx, "schedule fixed delays", e.plan.ScheduleNext(ctx, ended, e.clock.Now()))
 		}
-	}
+	})
 }
 
 // goneTargets are the attempts whose target responded with 410 (Gone): it wants no more calls. Their triggers are disabled
@@ -140,18 +121,6 @@ func (g goneTargets) recorded(records []dispatcher.Record) {
 	for _, r := range records {
 		if r.Outcome.HTTPStatus == http.StatusGone && r.Outcome.State != run.Succeeded {
 			g.attempts.add(r)
-		}
-	}
-}
-
-// goneLoop disables the triggers of targets that are gone until ctx ends.
-func (e *Engine) goneLoop(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.gone.attempts.wake:
-			e.disableGone(ctx)
 		}
 	}
 }

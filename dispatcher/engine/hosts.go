@@ -55,13 +55,6 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	return finished
 }
 
-// hostResponds lets the runs of a job go that wait for its host. If that fails, the next probe does it.
-func (e *Engine) hostResponds(ctx context.Context, run plan.Held) {
-	id := dispatcher.HostWaitID(run.JobID, run.Queue.Host)
-	e.log.Failed(ctx, "let runs go that wait for a host", e.store.HostResponded(ctx, id, time.Time{}))
-	e.retries.remind(reminder{e.clock.Now().Add(flowPause), id}, e.clock.Until)
-}
-
 // probeHosts lets runs go that wait for hosts: one as a probe where it is time for one, and all where the host
 // responded, as many as the pool has places for. Each wait has a node that is reminded of it: the one that noted it, or
 // made its last probe. The others look after a window for what is overdue, because that node is gone or has no room.

@@ -81,7 +81,8 @@ func (e *Engine) pollLoop(ctx context.Context) {
 		// A fifth of slack covers a poll that begins late.
 		n, err := e.plan.Poll(ctx, now, now.Add(e.opts.Window+e.opts.Window/5))
 		took := time.Since(begun)
-		e.metrics.polled(took, late)
+		e.metrics.polls.Observe(took.Seconds())
+		e.metrics.drift.Set(late.Seconds())
 		e.log.DebugContext(ctx, "window polled", "fires", n, "took", took)
 		if took > e.opts.Window || late > e.opts.Window/5 {
 			e.log.WarnContext(ctx, "poll overruns its window; fires may be late",

@@ -56,7 +56,10 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 			return err
 		}
 	}
-	e.warnOfSkew(ctx)
+	if offset := e.clock.Offset(); offset.Abs() > warnSkew {
+		e.log.WarnContext(ctx, "clock differs from the database's; fires follow the database's",
+			"node", e.fleet.ID().String(), "offset", offset.String())
+	}
 	failpoint.Hit(failpoint.InHeartbeat)
 	sent := time.Now()
 	heartbeat, err := e.store.Heartbeat(ctx, e.fleet.ID(), e.report(), time.Time{})
@@ -75,7 +78,10 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	rolledBack := e.fleet.AwaitsRollbackChoice()
 	activated, moved := e.fleet.Heartbeat(heartbeat, sent)
 	if rolledBack != heartbeat.RolledBack {
-		e.forget()
+		// Of a database that lost commits, or had them back, a revision may mean something else by now.
+		e.plan.Forget()
+		e.plan.Floors.Reset()
+		e.claims.InDoubt()
 	}
 	if activated {
 		e.plan.Floors.Reset() // it may not have heard of changes
@@ -87,14 +93,6 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 		e.wakeAdopt.Notify()
 	}
 	return nil
-}
-
-// forget forgets what the node knows of a database that lost commits, or had them back: a revision may mean
-// something else by now.
-func (e *Engine) forget() {
-	e.plan.Forget()
-	e.plan.Floors.Reset()
-	e.claims.InDoubt()
 }
 
 // report is what the node says of itself in a heartbeat.
@@ -119,14 +117,6 @@ const (
 	// mostSkew is the offset beyond which a node is not ready: its logs would mislead.
 	mostSkew = 30 * time.Second
 )
-
-// warnOfSkew warns while the node's clock is off.
-func (e *Engine) warnOfSkew(ctx context.Context) {
-	if offset := e.clock.Offset(); offset.Abs() > warnSkew {
-		e.log.WarnContext(ctx, "clock differs from the database's; fires follow the database's",
-			"node", e.fleet.ID().String(), "offset", offset.String())
-	}
-}
 
 // A shutdown has two parts. In the drain, attempts in flight finish, Options.Drain long at most. Then the node
 // closes: it hands back what was not begun, stores the last outcomes and leaves the fleet, Options.Closing

@@ -156,12 +156,6 @@ func (m *metrics) purged(t dispatcher.Purged) {
 	m.removed.WithLabelValues("partition").Add(float64(t.Partitions))
 }
 
-// polled notes a window poll, and how late it began.
-func (m *metrics) polled(took, late time.Duration) {
-	m.polls.Observe(took.Seconds())
-	m.drift.Set(late.Seconds())
-}
-
 func oneIf(yes bool) float64 {
 	if yes {
 		return 1

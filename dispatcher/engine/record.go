@@ -145,6 +145,13 @@ func (e *Engine) recorded(records []dispatcher.Record) {
 	e.slots.recorded(records)
 	e.gone.recorded(records)
 	e.broadcasts.recorded(records)
-	e.wakeFollowers(records)
-	e.backfilled(records)
+	for i := range records {
+		one := &records[i]
+		if one.Followed {
+			e.wakeFollow.Notify()
+		}
+		if one.Kind == run.KindBackfill && one.Shard == 0 && one.Next == nil {
+			e.wakeBackfill.Notify()
+		}
+	}
 }

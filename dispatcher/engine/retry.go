@@ -200,13 +200,21 @@ const retryFailed = "failed"
 // again; nil: never.
 func (e *Engine) planRetry(ctx context.Context, r plan.Held, call target.Call, o run.Outcome) *dispatcher.NextAttempt {
 	if e.hosts.report(hostOf(r), r.JobID, o, time.Now()) {
-		e.hostResponds(ctx, r)
+		// The runs of the job that wait for its host may go. If this fails, the next probe does it.
+		id := dispatcher.HostWaitID(r.JobID, r.Queue.Host)
+		e.log.Failed(ctx, "let runs go that wait for a host", e.store.HostResponded(ctx, id, time.Time{}))
+		e.retries.remind(reminder{e.clock.Now().Add(flowPause), id}, e.clock.Until)
 	}
 	switch o.State {
 	case run.Succeeded, run.Superseded:
 		return nil
 	case run.WaitingCallback:
-		return untilCallback(o)
+		callback := *o.Callback
+		if callback.Within <= 0 {
+			callback.Within = run.DefaultCallbackTimeout.Std()
+		}
+		callback.Within = min(callback.Within, run.MostCallbackWait)
+		return &dispatcher.NextAttempt{At: o.EndedAt.Add(callback.Within).Truncate(time.Millisecond), Callback: &callback}
 	}
 	return e.nextOfFailed(r, call, o)
 }

@@ -32,9 +32,18 @@ type slots struct {
 }
 
 func newSlots(store Store, batch int, log *slog.Logger) *slots {
+	key := func(asks target.EndpointRequest) pool.AttemptKey { return pool.KeyOf(asks.HeldRun) }
+	grant := func(ctx context.Context, asks []target.EndpointRequest) (map[pool.AttemptKey]target.EndpointGrant, error) {
+		grants, err := store.AcquireEndpoints(ctx, asks)
+		granted := make(map[pool.AttemptKey]target.EndpointGrant, len(grants))
+		for _, grant := range grants {
+			granted[pool.KeyOf(grant.HeldRun)] = grant
+		}
+		return granted, err
+	}
 	return &slots{
 		store: store, log: log, requests: newRunPermits("acquire slots", store.Acquire, batch, log),
-		endpoints: newEndpointPermits(store, batch, log),
+		endpoints: newPermits("acquire slots of endpoints", key, grant, batch, log),
 		held:      map[pool.AttemptKey]run.HeldRun{}, over: newPile[run.HeldRun](),
 	}
 }
@@ -114,12 +123,7 @@ func (s *slots) run(ctx context.Context) {
 	requests.Go(func() { s.requests.run(ctx) })
 	requests.Go(func() { s.endpoints.run(ctx) })
 	defer requests.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.over.wake:
-		}
+	s.over.serve(ctx, func(ctx context.Context) {
 		over := s.over.take()
 		var undecided *dispatcher.UndecidedError
 		released := loop.UntilDone(ctx, s.log, "release slots", len(over), func() error {
@@ -136,7 +140,7 @@ func (s *slots) run(ctx context.Context) {
 			// The slots of jobs that are locked are given back a little later, and no other job waits for them.
 			time.AfterFunc(loop.Spread(undecidedPause), func() { s.over.add(undecided.Runs...) })
 		}
-	}
+	})
 }
 
 // releaseLast tries once to give back the slots of what was recorded last.
@@ -148,19 +152,6 @@ func (s *slots) releaseLast(ctx context.Context) {
 	if err := s.store.ReleaseSlots(ctx, over); err != nil {
 		s.log.ErrorContext(ctx, "step failed", "step", "release slots", "count", len(over), "err", err)
 	}
-}
-
-func newEndpointPermits(store Store, batch int, log *slog.Logger) *permits[target.EndpointRequest, target.EndpointGrant] {
-	key := func(asks target.EndpointRequest) pool.AttemptKey { return pool.KeyOf(asks.HeldRun) }
-	grant := func(ctx context.Context, asks []target.EndpointRequest) (map[pool.AttemptKey]target.EndpointGrant, error) {
-		grants, err := store.AcquireEndpoints(ctx, asks)
-		granted := make(map[pool.AttemptKey]target.EndpointGrant, len(grants))
-		for _, grant := range grants {
-			granted[pool.KeyOf(grant.HeldRun)] = grant
-		}
-		return granted, err
-	}
-	return newPermits("acquire slots of endpoints", key, grant, batch, log)
 }
 
 // occupies tells whether an attempt needs the slot of its endpoint.

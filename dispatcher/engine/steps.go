@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
-	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // Backfills and bulk actions move on in steps, each of some transactions of the store. Any node may make a step at any time, so
@@ -71,15 +69,6 @@ func stepAll(
 		}
 	}
 	return next, errors.Join(errs...)
-}
-
-// backfilled notes that runs of backfills have ended.
-func (e *Engine) backfilled(records []dispatcher.Record) {
-	if slices.ContainsFunc(records, func(r dispatcher.Record) bool {
-		return r.Kind == run.KindBackfill && r.Shard == 0 && r.Next == nil
-	}) {
-		e.wakeBackfill.Notify()
-	}
 }
 
 // backfillLoop feeds the backfills until ctx ends. A node makes a step when it hears of a new backfill, when it has recorded the end
