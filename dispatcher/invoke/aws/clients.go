@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -23,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
 	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
@@ -41,7 +41,7 @@ func (a *clients[C]) attempt(
 	if err := call.Bounds.CheckTarget(call.App, call.Target); err != nil {
 		return attempt.NotAttempted(attempt.OutOfBounds(err))
 	}
-	client, err := a.client(bounded, call, started)
+	client, err := a.client(bounded, call)
 	if err != nil {
 		return failed(run.ClassCredentials, "", err)
 	}
@@ -164,20 +164,17 @@ type clients[C any] struct {
 	node *identity.Node
 	// open returns what calls the service with one client. It is a function, because a type that holds the client itself would
 	// have the linker keep all of its operations, 2 MB of code.
-	open func(aws.Config) C
-
-	mu      sync.Mutex
-	clients map[clientKey]*client[C]
+	open    func(aws.Config) C
+	clients *cache.Cache[clientKey, *client[C]]
 }
 
 // clientKey tells apart the clients. Clients of the node itself have only a region: no app has a part in them.
 type clientKey struct{ region, role, externalID, app, job, tags string }
 
-// client is a client, and when it was used last.
+// client is a client, and the credentials that it uses.
 type client[C any] struct {
 	service     C
 	credentials aws.CredentialsProvider
-	used        time.Time
 }
 
 // mostClients bounds the clients of a service that are kept. One takes some kilobytes; a role that is used again is
@@ -185,11 +182,11 @@ type client[C any] struct {
 const mostClients = 1000
 
 func newClients[C any](node *identity.Node, open func(aws.Config) C) *clients[C] {
-	return &clients[C]{node: node, open: open, clients: map[clientKey]*client[C]{}}
+	return &clients[C]{node: node, open: open, clients: cache.New[clientKey, *client[C]](mostClients)}
 }
 
 // client returns the client for the region and the role of a call.
-func (a *clients[C]) client(ctx context.Context, call target.Call, now time.Time) (*client[C], error) {
+func (a *clients[C]) client(ctx context.Context, call target.Call) (*client[C], error) {
 	key := clientKey{region: call.Target.AWSRegion()}
 	if role := call.Target.AssumeRole(); role != nil {
 		if call.AWSExternalID == "" {
@@ -201,29 +198,17 @@ func (a *clients[C]) client(ctx context.Context, call target.Call, now time.Time
 		}
 		key = clientKey{key.region, role.RoleARN, call.AWSExternalID, call.App, call.Job, string(tags)}
 	}
-	a.mu.Lock()
-	c, ok := a.clients[key]
-	if ok {
-		c.used = now
-	}
-	a.mu.Unlock()
-	if ok {
+	if c, known := a.clients.Get(key); known {
 		return c, nil
 	}
 	made, err := a.newClient(ctx, call, key.region)
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if c, ok := a.clients[key]; ok { // another attempt made it meanwhile
+	if c, known := a.clients.Get(key); known { // another attempt made it meanwhile
 		return c, nil
 	}
-	if len(a.clients) >= mostClients {
-		a.evict()
-	}
-	made.used = now
-	a.clients[key] = made
+	a.clients.Put(key, made)
 	return made, nil
 }
 
@@ -250,16 +235,6 @@ func (a *clients[C]) newClient(ctx context.Context, call target.Call, region str
 	// Each attempt is one request: the engine retries, not the SDK.
 	loaded.Retryer, loaded.HTTPClient = func() aws.Retryer { return aws.NopRetryer{} }, boundedClient{loaded.HTTPClient}
 	return &client[C]{service: a.open(loaded), credentials: loaded.Credentials}, nil
-}
-
-// evict drops the tenth of the clients that have been unused for longest. Their connections are those of the others.
-// a.mu is held.
-func (a *clients[C]) evict() {
-	keys := slices.Collect(maps.Keys(a.clients))
-	slices.SortFunc(keys, func(x, y clientKey) int { return a.clients[x].used.Compare(a.clients[y].used) })
-	for _, key := range keys[:len(keys)/10] {
-		delete(a.clients, key)
-	}
 }
 
 // boundedClient cuts responses to the size that is kept. The SDK alone would read the whole response

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -28,22 +27,20 @@ func TestClientsOfAWSAreBounded(t *testing.T) {
 		loads.Add(1)
 		return aws.Config{Region: "eu-central-1", Credentials: credentials.NewStaticCredentialsProvider("A", "b", "")}, nil
 	}}, func(aws.Config) int { return 0 })
-	now := time.Now()
-	first, err := f.client(t.Context(), roleCall(0), now)
+	first, err := f.client(t.Context(), roleCall(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range 2 * mostClients {
-		now = now.Add(time.Second)
-		if _, err := f.client(t.Context(), roleCall(n), now); err != nil {
+		if _, err := f.client(t.Context(), roleCall(n)); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := f.client(t.Context(), roleCall(0), now); err != nil || again != first {
+		if again, err := f.client(t.Context(), roleCall(0)); err != nil || again != first {
 			t.Fatalf("after %d others, the client that is in use is another: %v", n, err)
 		}
 	}
-	if len(f.clients) > mostClients || loads.Load() != 1 {
-		t.Errorf("%d clients are kept after %d loads, want at most %d after 1", len(f.clients), loads.Load(), mostClients)
+	if f.clients.Len() > mostClients || loads.Load() != 1 {
+		t.Errorf("%d clients are kept after %d loads, want at most %d after 1", f.clients.Len(), loads.Load(), mostClients)
 	}
 }
 
@@ -61,11 +58,11 @@ func TestLoadingTheConfigurationOfAWSBlocksNoOther(t *testing.T) {
 	}}, func(aws.Config) int { return 0 })
 	slow := make(chan error, 1)
 	go func() {
-		_, err := f.client(t.Context(), roleCall(1), time.Now())
+		_, err := f.client(t.Context(), roleCall(1))
 		slow <- err
 	}()
 	<-begun
-	if _, err := f.client(t.Context(), roleCall(2), time.Now()); err != nil {
+	if _, err := f.client(t.Context(), roleCall(2)); err != nil {
 		t.Error(err)
 	}
 	close(end)

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -186,21 +187,22 @@ const (
 
 // expectations matches responses. Expressions are compiled at first use, and the latest are kept.
 type expectations struct {
-	mu       sync.Mutex
-	compiled map[string]*regexp.Regexp
+	compiled *cache.Cache[string, *regexp.Regexp]
+
+	mu sync.Mutex
 	// long are the apps that match something long. Each does so once at a time, so that all other
 	// attempts of an app wait for it, and none of another app.
 	long map[string]*turn
+}
+
+func newExpectations() *expectations {
+	return &expectations{compiled: cache.New[string, *regexp.Regexp](mostExpectations), long: map[string]*turn{}}
 }
 
 // turn lets one goroutine pass at a time.
 type turn struct {
 	taken chan struct{}
 	users int // that wait or have it
-}
-
-func newExpectations() *expectations {
-	return &expectations{compiled: map[string]*regexp.Regexp{}, long: map[string]*turn{}}
 }
 
 // match reports whether a body matches an expression of an app. The error is that of ctx, which ends
@@ -252,23 +254,14 @@ func (e *expectations) wait(ctx context.Context, app string) (done func(), err e
 
 // get returns a compiled expression. It compiles without the lock, which all apps share.
 func (e *expectations) get(text string) (*regexp.Regexp, error) {
-	e.mu.Lock()
-	compiled, ok := e.compiled[text]
-	e.mu.Unlock()
-	if ok {
+	if compiled, known := e.compiled.Get(text); known {
 		return compiled, nil
 	}
 	compiled, err := target.CompileExpectation(text)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e.compiled.Put(text, compiled)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.compiled) >= mostExpectations {
-		clear(e.compiled)
-	}
-	e.compiled[text] = compiled
-	return compiled, nil
+	return compiled, err
 }
 
 // interruptible reads a body and ends early when its context does.

@@ -130,7 +130,7 @@ func TestCompiledExpressionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(e.compiled); n > mostExpectations {
+	if n := e.compiled.Len(); n > mostExpectations {
 		t.Errorf("%d compiled expressions are kept, want %d at most", n, mostExpectations)
 	}
 }
