@@ -27,10 +27,6 @@ type callbacks struct {
 	key     atomic.Pointer[[]byte] // nil: it is not read yet
 }
 
-func newCallbacks(url string, read func(context.Context) ([]byte, error)) *callbacks {
-	return &callbacks{url: url, read: read, reading: make(chan struct{}, 1)}
-}
-
 // offer adds to the call of a job with callbacks what its target needs for one.
 func (c *callbacks) offer(ctx context.Context, call *target.Call) error {
 	if call.Target.Callback() == nil {

@@ -85,7 +85,7 @@ func New(o Options) *Invoker {
 		Version: o.Version, Egress: o.Egress, Resolver: o.Resolver, ConnsPerHost: o.ConnsPerHost, Connections: o.Connections,
 	}, secrets, node)
 	fleets := group.New(hooks, secrets, o.Resolver, o.NameServers)
-	offers := newCallbacks(o.CallbackURL, o.CallbackKey)
+	offers := &callbacks{url: o.CallbackURL, read: o.CallbackKey, reading: make(chan struct{}, 1)}
 	i := &Invoker{Groups: fleets, hooks: hooks, secrets: secrets, node: node, callbacks: offers, kinds: map[target.Kind]attempt.Func{
 		target.KindWebhook: hooks.Invoke,
 		target.KindLambda:  aws.Functions(node),

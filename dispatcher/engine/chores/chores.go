@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,10 +99,13 @@ type Wakes struct{ Poll, Adopt, Follow, Retry loop.Signal }
 
 // New returns the chores of a node that follows no time zone data yet.
 func New(parts Parts) *Chores {
-	c := &Chores{Node: parts.Plan.Node, Parts: parts, Bytes: newBytesKept()}
+	c := &Chores{Node: parts.Plan.Node, Parts: parts}
+	c.Bytes = &bytesKept{stored: map[string]int64{}, kept: map[string]int64{}, over: map[string]bool{}}
 	c.metrics = newMetrics(c, parts.Registry)
 	awaited := func() bool { return !c.Fleet.AwaitsRollbackChoice() }
 	joined := func() bool { return c.Fleet.ID() != 0 }
+	// Nodes that serve other apps count for themselves.
+	upcoming := strings.Join(append([]string{dispatcher.LockUpcoming}, c.Options.Apps...), "/")
 	c.rows = []chore{
 		{name: "work for the fleet", step: c.workForFleet},
 		{name: "skip after a rollback", step: c.handleRollback},
@@ -112,7 +116,7 @@ func New(parts Parts) *Chores {
 		{name: "try again what is set aside", step: c.retrySetAside},
 		{name: "settle attempts that are not here", every: reclaimInterval, last: &c.left.at, early: c.missesAttempts, step: c.settleLeft},
 		{name: "mend leaks", every: reclaimInterval, last: &c.mended, may: awaited, step: c.mendLeaks},
-		{name: "count upcoming fires", lock: c.upcomingLock(), every: countInterval, last: &c.upcoming.tried, may: c.Fleet.Active,
+		{name: "count upcoming fires", lock: upcoming, every: countInterval, last: &c.upcoming.tried, may: c.Fleet.Active,
 			step: c.countUpcoming},
 		{name: "count what there is", lock: dispatcher.LockCensus, every: countInterval, last: &c.census.tried, may: joined, step: c.takeCensus},
 		{name: "report bytes of responses", step: c.reportBytes},

@@ -3,7 +3,6 @@ package chores
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -50,22 +49,11 @@ func (c *Chores) countUpcoming(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// upcomingLock is the lock of the count. Nodes that serve other apps count for themselves.
-func (c *Chores) upcomingLock() string {
-	return strings.Join(append([]string{dispatcher.LockUpcoming}, c.Options.Apps...), "/")
-}
-
 // read returns the count until another node must have one: it can be two handler intervals late. Another
 // node that counts meanwhile gets about the same, so the largest count of all nodes is the fleet's.
 func (u *upcoming) read(now time.Time, handler time.Duration) int {
 	fires, _ := u.counts(now, handler)
 	return fires
-}
-
-// readAwaited is read for the runs that wait for a callback.
-func (u *upcoming) readAwaited(now time.Time, handler time.Duration) int {
-	_, callbacks := u.counts(now, handler)
-	return callbacks
 }
 
 func (u *upcoming) counts(now time.Time, handler time.Duration) (fires, callbacks int) {
@@ -240,7 +228,10 @@ func newMetrics(c *Chores, registry prometheus.Registerer) *metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "carillon_awaited_callbacks",
 			Help: "Runs that wait for a callback, 100,000 at most, if this node counted them in the last minute; else 0.",
-		}, func() float64 { return float64(c.upcoming.readAwaited(c.Clock.Now(), c.Options.Handler)) }),
+		}, func() float64 {
+			_, callbacks := c.upcoming.counts(c.Clock.Now(), c.Options.Handler)
+			return float64(callbacks)
+		}),
 	)
 	return m
 }
@@ -260,10 +251,6 @@ type bytesKept struct {
 	stored map[string]int64 // by app, since the latest report
 	kept   map[string]int64 // by app, as of that report
 	over   map[string]bool  // apps whose responses were dropped since; they are reported to learn when there is room again
-}
-
-func newBytesKept() *bytesKept {
-	return &bytesKept{stored: map[string]int64{}, kept: map[string]int64{}, over: map[string]bool{}}
 }
 
 // Take returns what is to be stored of a response: all of it, or a note that the app has no room for it.

@@ -22,7 +22,12 @@ const settleBatch = 100
 // SettleMisfires settles the misfires of the apps that have any.
 func (c *Chores) SettleMisfires(ctx context.Context, now time.Time) error {
 	_, version := c.Fleet.Shares(nil, nil)
-	look, left := c.Plan.Floors.Misses.Begin(now, 0, time.Time{}), c.leastOnTime(version)
+	// Before left, nothing is left that was on time when this node last looked at all that it serves; zero: it does not know.
+	// If nothing is overdue now, what will be was on time then, so it is not due earlier.
+	look, left := c.Plan.Floors.Misses.Begin(now, 0, time.Time{}), c.Plan.Floors.Left()
+	if c.Fleet.Alone() { // its share is everything
+		left = c.Plan.Floors.Window.Known(version)
+	}
 	apps, err := c.Store.OverdueApps(ctx, c.Options.Apps, c.Options.Labels, look.From, now)
 	if err != nil {
 		return err
@@ -40,16 +45,6 @@ func (c *Chores) SettleMisfires(ctx context.Context, now time.Time) error {
 		mine := slices.DeleteFunc(apps, func(app string) bool { return !slices.Contains(won, dispatcher.LockApp(app)) })
 		return c.settle(ctx, mine, look.From, now)
 	})
-}
-
-// leastOnTime returns the time before which nothing is left that was on time when this node last looked at all
-// that it serves; zero: it does not know. If nothing is overdue now, what will be was on time then, so it is not
-// due earlier. version is that of the shares now.
-func (c *Chores) leastOnTime(version int) time.Time {
-	if c.Fleet.Alone() { // its share is everything
-		return c.Plan.Floors.Window.Known(version)
-	}
-	return c.Plan.Floors.Left()
 }
 
 // settle decides about every trigger of apps that is later than its threshold, by its policy. The apps take turns,

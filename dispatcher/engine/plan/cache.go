@@ -52,10 +52,6 @@ type preparedJob struct {
 	outside   error     // what of the job is outside the bounds of its app; nil: nothing
 }
 
-func newJobCache(store jobReader) *jobCache {
-	return &jobCache{store: store, jobs: cache.Sized[int64](mostJobBytes, (*preparedJob).size), changed: map[string]time.Time{}}
-}
-
 // size is an estimate of the memory that a job takes.
 func (d *preparedJob) size() int {
 	const fixed, perTrigger = 2000, 100
@@ -324,10 +320,6 @@ type groupRead struct {
 	version            *target.GroupVersion
 	err                error
 	void               bool // the attempt that read was cut off
-}
-
-func newGroupCache(store GroupReader) *groupCache {
-	return &groupCache{store: store, groups: cache.Sized[int64](mostGroupBytes, (*knownGroup).size), reads: map[int64]*groupRead{}}
 }
 
 // size is an estimate of the memory that a group takes.

@@ -38,9 +38,18 @@ type definitionStore interface {
 
 // NewDefinitions returns empty caches. They call known with the app of each trigger that is planned.
 func NewDefinitions(store definitionStore, of Node, known func(app string)) *Definitions {
-	return &Definitions{Node: of, store: store, Jobs: newJobCache(store), Groups: newGroupCache(store),
-		Triggers: cache.New[int64, *KnownTrigger](mostKnownTriggers), calendars: newCalendarCache(store),
-		schedules: schedule.NewCache(10_000), known: known}
+	return &Definitions{
+		Node: of, store: store, known: known,
+		Jobs: &jobCache{
+			store: store, jobs: cache.Sized[int64](mostJobBytes, (*preparedJob).size), changed: map[string]time.Time{},
+		},
+		Groups: &groupCache{
+			store: store, groups: cache.Sized[int64](mostGroupBytes, (*knownGroup).size), reads: map[int64]*groupRead{},
+		},
+		Triggers:  cache.New[int64, *KnownTrigger](mostKnownTriggers),
+		calendars: &calendarCache{store: store, apps: map[string]appCalendars{}},
+		schedules: schedule.NewCache(10_000),
+	}
 }
 
 // Forget forgets everything: after a rollback of the database, a revision may mean something else.
@@ -168,10 +177,6 @@ type appCalendars struct {
 	revision int64
 	zones    *schedule.Zones // that they were parsed with
 	all      dispatcher.Calendars
-}
-
-func newCalendarCache(store calendarReader) *calendarCache {
-	return &calendarCache{store: store, apps: map[string]appCalendars{}}
 }
 
 // of returns the calendars of an app as they were at a revision, or later, and which revision that is.

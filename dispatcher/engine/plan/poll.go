@@ -62,11 +62,6 @@ func (p *Planner) Sweep(ctx context.Context, now time.Time) error {
 			return p.SweepAll(ctx, now)
 		}
 	}
-	return p.sweepNear(ctx, now)
-}
-
-// sweepNear plans fires that the nodes shortly before this one left alone, if it is this node's turn.
-func (p *Planner) sweepNear(ctx context.Context, now time.Time) error {
 	mine, reach := p.Fleet.Turn(now, p.Options.Grace, nearSweep, turnSweep)
 	if !mine {
 		return nil

@@ -3,6 +3,7 @@
 package attempt
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -56,19 +57,8 @@ func StateOf(header http.Header, body []byte, more bool) ReturnedState {
 	if text := header.Get(run.HeaderState); text != "" {
 		return ReturnedState{Text: json.RawMessage(text)}
 	}
-	return ReturnedState{Text: run.StateInBody(body), cut: more && looksLikeObject(body)}
-}
-
-// looksLikeObject tells whether a body may be a JSON object.
-func looksLikeObject(body []byte) bool {
-	for _, c := range body {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return c == '{'
-		}
-	}
-	return false
+	mayBeObject := bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
+	return ReturnedState{Text: run.StateInBody(body), cut: more && mayBeObject}
 }
 
 // KeepState adds to the outcome of a call what its target returned as the state of the job. A state that cannot be

@@ -35,7 +35,8 @@ type Groups struct {
 // resolver, as in requests, for the targets of services.
 func New(hooks *web.Webhooks, secrets *secret.Reader, resolver *net.Resolver, servers []netip.AddrPort) *Groups {
 	return &Groups{
-		hooks: hooks, secrets: secrets, known: newStates(), names: newNames(dns.New(servers), resolver), checks: newChecks(),
+		hooks: hooks, secrets: secrets, known: newStates(), names: newNames(dns.New(servers), resolver),
+		checks: &checks{of: map[string]int{}, end: map[*groupAttempt]context.CancelFunc{}},
 	}
 }
 
@@ -162,7 +163,10 @@ func (a *groupAttempt) reach(
 	for bounded.Err() == nil && !a.tried(chosen.ID) {
 		endpoint, refused, over := a.occupy(chosen)
 		if over {
-			return notOccupied(), true
+			// The run waits, or is over. Nobody records this.
+			outcome = attempt.Ended(run.Cancelled, run.ClassCancelled, "the run has no slot of an endpoint")
+			outcome.NotSent = true
+			return outcome, true
 		}
 		var release func()
 		if refused == nil {

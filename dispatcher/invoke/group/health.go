@@ -30,11 +30,6 @@ type health struct {
 	until    time.Time // how long down counts, should nobody check any more
 }
 
-// isDown tells whether an endpoint at a URL gets no requests; nil: nobody has checked it.
-func (h *health) isDown(url string, now time.Time) bool {
-	return h != nil && h.down && h.url == url && now.Before(h.until)
-}
-
 // checks are the health checks under way.
 type checks struct {
 	mu      sync.Mutex
@@ -43,10 +38,6 @@ type checks struct {
 	closed  bool
 	end     map[*groupAttempt]context.CancelFunc
 	running sync.WaitGroup
-}
-
-func newChecks() *checks {
-	return &checks{of: map[string]int{}, end: map[*groupAttempt]context.CancelFunc{}}
 }
 
 func (c *checks) close() {

@@ -18,8 +18,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func byID(a, b target.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
-
 // namedEndpoint is an endpoint that a name stands for. because is Refused in words that name neither an address nor a target.
 type namedEndpoint struct {
 	target.Endpoint
@@ -233,7 +231,7 @@ func namedEndpoints(group *target.EndpointGroup, all map[string]knownName, j jud
 		}
 	}
 	slices.SortStableFunc(found, func(a, b target.Endpoint) int {
-		return cmp.Or(byID(a, b), cmp.Compare(a.Refused, b.Refused)) // one that may be called comes first
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Refused, b.Refused)) // one that may be called comes first
 	})
 	for _, e := range slices.CompactFunc(found, func(a, b target.Endpoint) bool { return a.ID == b.ID }) {
 		if e.Refused == "" {

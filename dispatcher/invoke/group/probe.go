@@ -12,7 +12,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
 	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
-	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -184,13 +183,6 @@ func (a *groupAttempt) occupy(chosen *target.Endpoint) (endpoint *target.Endpoin
 		}
 	}
 	return nil, &refusal{endpoint: chosen.ID, why: "its slot cannot be taken", busy: true}, false
-}
-
-// notOccupied is the outcome of an attempt that gets no endpoint, because its run waits or is over. Nobody records it.
-func notOccupied() run.Outcome {
-	outcome := attempt.Ended(run.Cancelled, run.ClassCancelled, "the run has no slot of an endpoint")
-	outcome.NotSent = true
-	return outcome
 }
 
 // candidate returns an endpoint that may still be tried, by its id; nil: it may not.

@@ -199,7 +199,7 @@ func (s *state) stateOf(group *target.EndpointGroup, e *target.Endpoint, now tim
 	if e.Draining {
 		return routing.Draining
 	}
-	if group.HealthCheck != nil && s.health[e.ID].isDown(e.URL, now) {
+	if h := s.health[e.ID]; group.HealthCheck != nil && h != nil && h.down && h.url == e.URL && now.Before(h.until) {
 		return routing.Down
 	}
 	if known := s.suspects[e.ID]; known != nil && known.url == e.URL && now.Before(known.until) {
@@ -323,7 +323,9 @@ func (s *state) judged(
 	defer s.mu.Unlock()
 	known := s.suspects[endpoint.ID]
 	ejected := known != nil && known.ejected && known.url == endpoint.URL
-	if !failureOfEndpoint(outcome) {
+	switch outcome.Class {
+	case run.ClassHTTP5xx, run.ClassReset, run.ClassTimeout, run.ClassProtocol:
+	default: // it may refuse a job, but is not in trouble
 		delete(s.failures, endpoint.ID)
 		if known != nil && known.ejected {
 			delete(s.suspects, endpoint.ID)
@@ -356,13 +358,4 @@ func (s *state) halfEjected(group *target.GroupVersion, now time.Time) bool {
 		}
 	}
 	return 2*ejected > len(group.Live)
-}
-
-// failureOfEndpoint tells whether an outcome says that an endpoint is in trouble, rather than that it refuses a job.
-func failureOfEndpoint(outcome run.Outcome) bool {
-	switch outcome.Class {
-	case run.ClassHTTP5xx, run.ClassReset, run.ClassTimeout, run.ClassProtocol:
-		return true
-	}
-	return false
 }

@@ -106,8 +106,8 @@ func (c *countedConn) Close() error {
 
 // with returns the clients for TLS options and a scope; key is the revealed client key.
 func (p *clientPool) with(t *target.TLS, key string, of Scope, now time.Time) (*clients, error) {
-	if t == nil && of.isDefault() {
-		return p.plain, nil
+	if t == nil && of.app == "" && of.Registered == nil && of.ServerName == "" && of.Name == "" {
+		return p.plain, nil // the connections of all apps with the default bounds
 	}
 	id := of.hash(t, key)
 	p.mu.Lock()

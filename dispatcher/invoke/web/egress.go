@@ -56,7 +56,7 @@ type guard struct {
 }
 
 func newGuard(e Egress, resolver *net.Resolver) *guard {
-	return &guard{Egress: e, machine: newMachine(), resolver: resolver}
+	return &guard{Egress: e, machine: &machine{read: net.InterfaceAddrs}, resolver: resolver}
 }
 
 // Scope is for whom connections are made, and to whom: an app, unless all of its bounds of egress are the defaults, and
@@ -72,11 +72,6 @@ type Scope struct {
 	Name string
 	// sum is the hash of the scope with the TLS options that it is always used with; nil: it was not made before.
 	sum *[sha256.Size]byte
-}
-
-// isDefault reports whether connections of the scope are those of all apps with the default bounds.
-func (s Scope) isDefault() bool {
-	return s.app == "" && s.Registered == nil && s.ServerName == "" && s.Name == ""
 }
 
 // ScopeOf returns the scope of a call. Apps with the defaults share one, and with it their connections.
@@ -127,7 +122,11 @@ func (g *guard) dialer(of Scope) func(ctx context.Context, network, address stri
 		if err != nil {
 			return nil, err
 		}
-		return whileHeld(ctx, conn)
+		if err := checkHeld(ctx); err != nil { // the attempt may send nothing any longer
+			_ = conn.Close()
+			return nil, err
+		}
+		return conn, nil
 	}
 }
 
@@ -264,8 +263,6 @@ type machine struct {
 // machineAge is how long the addresses of the machine are used before they are read again.
 const machineAge = time.Second
 
-func newMachine() *machine { return &machine{read: net.InterfaceAddrs} }
-
 // has reports whether an address is one of this machine. Addresses that cannot be read stay as they were.
 func (m *machine) has(addr netip.Addr) bool {
 	m.mu.Lock()
@@ -317,26 +314,10 @@ func (e Egress) Connect(ctx context.Context, target string) (netip.AddrPort, err
 // the attempt.
 type heldKey struct{}
 
-func withHeld(ctx context.Context, held func() bool) context.Context {
-	if held == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, heldKey{}, held)
-}
-
 // checkHeld returns attempt.ErrNotHeld if the attempt of ctx may send nothing any longer.
 func checkHeld(ctx context.Context) error {
 	if held, ok := ctx.Value(heldKey{}).(func() bool); ok && !held() {
 		return attempt.ErrNotHeld
 	}
 	return nil
-}
-
-// whileHeld returns conn, or closes it if the attempt of ctx may send nothing any longer.
-func whileHeld(ctx context.Context, conn net.Conn) (net.Conn, error) {
-	if err := checkHeld(ctx); err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return conn, nil
 }

@@ -65,16 +65,6 @@ func (h *Webhooks) Request(call target.Call, method string, to Destination) Requ
 	return Request{Owner: secret.OwnerOf(call), Method: method, URL: to.URL, host: to.Host, endpoint: to.Endpoint, Header: header}
 }
 
-// build returns the request of an attempt at now.
-func (h *Webhooks) build(ctx context.Context, w *target.Webhook, call target.Call, now time.Time) (Request, error) {
-	url, headers, body, err := call.Request()
-	if err != nil {
-		return Request{}, err
-	}
-	to := Destination{URL: url, Scope: ScopeOf(call.App, call.Bounds.Egress)}
-	return h.BuildFor(ctx, to, Content{w, headers, body}, call, now)
-}
-
 // BuildFor returns the request of an attempt at now to a destination.
 func (h *Webhooks) BuildFor(
 	ctx context.Context, to Destination, w Content, call target.Call, now time.Time,

@@ -91,7 +91,12 @@ func (h *Webhooks) Invoke(ctx context.Context, call target.Call, started time.Ti
 	w := call.Target.Webhook
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
 	defer cancel()
-	r, err := h.build(bounded, w, call, started)
+	url, headers, body, err := call.Request()
+	if err != nil {
+		return attempt.NotSent(ctx, err)
+	}
+	to := Destination{URL: url, Scope: ScopeOf(call.App, call.Bounds.Egress)}
+	r, err := h.BuildFor(bounded, to, Content{w, headers, body}, call, started)
 	if err != nil {
 		return attempt.NotSent(ctx, err)
 	}
@@ -103,7 +108,9 @@ func (h *Webhooks) Invoke(ctx context.Context, call target.Call, started time.Ti
 func (h *Webhooks) Attempt(
 	ctx, bounded context.Context, w *target.Webhook, r Request, watch *attempt.Stopwatch,
 ) run.Outcome {
-	bounded = withHeld(bounded, r.held)
+	if r.held != nil {
+		bounded = context.WithValue(bounded, heldKey{}, r.held)
+	}
 	got, err := r.Send(bounded, watch)
 	if err != nil && !watch.Sent() && bounded.Err() == nil && r.client() == r.clients.kept {
 		// The server had closed the kept connection and no byte was sent, so this is still the
