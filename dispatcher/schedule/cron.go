@@ -127,8 +127,10 @@ func (g *grammar) parse(text, identity string) (fields, []*input.Problem) {
 				dom, dow)})
 		}
 	}
-	if problems == nil && !f.possible() {
-		problems = append(problems, f.never())
+	if problems == nil {
+		if _, _, possible := f.dayAfter(firstYear, time.January, 0, stepBudget); !possible {
+			problems = append(problems, f.never())
+		}
 	}
 	return f, problems
 }
@@ -160,12 +162,6 @@ func oneQuestionMark(dom, dow string) *input.Problem {
 		return problemf(input.CodeCronDays, "both day fields are set; one must be ? (use two triggers to fire on either)")
 	}
 	return nil
-}
-
-// possible reports whether any date matches.
-func (f *fields) possible() bool {
-	_, _, ok := f.dayAfter(firstYear, time.January, 0, stepBudget)
-	return ok
 }
 
 // never explains why no date matches.

@@ -193,7 +193,8 @@ func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *input.Proble
 	}
 	r.dow = 0
 	for _, it := range items {
-		if g.quartz && it.special() {
+		// A name such as JUL may contain an L.
+		if g.quartz && (strings.HasSuffix(it.text, "L") || strings.ContainsRune(it.text, '#')) {
 			if len(items) > 1 {
 				return it.malformed("L and # cannot be combined with other weekdays; use two triggers")
 			}
@@ -212,11 +213,6 @@ func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *input.Proble
 		r.dow |= uint8(days[0])
 	}
 	return nil
-}
-
-// special reports whether the item uses L or #. A name such as JUL may contain an L.
-func (it item) special() bool {
-	return strings.HasSuffix(it.text, "L") || strings.ContainsRune(it.text, '#')
 }
 
 // relativeWeekday reads L, 6L, FRIL, 6#3 and FRI#3 into r, whose weekdays count from 0.

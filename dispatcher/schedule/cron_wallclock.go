@@ -34,8 +34,6 @@ type timesOfDay struct {
 	first int64 // the first time of a day, in seconds
 }
 
-func newWallClock(f fields) *wallClock { return &wallClock{fields: f} }
-
 // next returns the first matching local time strictly after the given one. It looks at each month
 // at most once, so the 230 years that an expression can name bound its cost. Each month is a step.
 func (w *wallClock) next(after int64, steps int) (at int64, left int, ok bool) {

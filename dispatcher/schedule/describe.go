@@ -27,12 +27,6 @@ func (s *Schedule) Describe(at time.Time) string {
 		text = fmt.Sprintf("every %s on the calendar, counted from %s",
 			plural(int(source.step.n), source.step.unit), source.begin.Format("2006-01-02 15:04:05"))
 	}
-	text += s.describeBounds()
-	return fmt.Sprintf("%s; %s (UTC%s)", text, s.spec.Timezone, s.In(at).Format("-07:00"))
-}
-
-func (s *Schedule) describeBounds() string {
-	text := ""
 	if !s.spec.StartAt.IsZero() {
 		text += ", from " + s.spec.StartAt.Format(time.RFC3339Nano)
 	}
@@ -42,7 +36,7 @@ func (s *Schedule) describeBounds() string {
 	if s.spec.RepeatCount > 0 {
 		text += ", at most " + plural(s.spec.RepeatCount, "time")
 	}
-	return text
+	return fmt.Sprintf("%s; %s (UTC%s)", text, s.spec.Timezone, s.In(at).Format("-07:00"))
 }
 
 // describe describes the times, days, months and years of a cron expression.

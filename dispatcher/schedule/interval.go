@@ -85,12 +85,8 @@ func readPeriod(body string) (time.Duration, *input.Problem) {
 
 // setElapsed lets p fire once per period, counted from the origin.
 func (p *program) setElapsed(period time.Duration) {
-	p.bind, p.meaning = elapsed(period), meaning{times: elapsedTimes{period.Milliseconds()}}
-}
-
-// elapsed returns a source that fires once per period, counted from the origin.
-func elapsed(period time.Duration) func(origin) source {
-	return func(from origin) source {
+	p.meaning = meaning{times: elapsedTimes{period.Milliseconds()}}
+	p.bind = func(from origin) source {
 		return interval{base: from.at, period: period.Milliseconds(), first: from.first()}
 	}
 }

@@ -162,7 +162,8 @@ func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []
 			overlap = OverlapBoth
 		}
 	}
-	p.source, p.meaning = seconds{&zoned{wall: newWallClock(f), zone: loc, gap: spec.Gap, overlap: overlap}}, meaningOf(f, spec.Gap, overlap)
+	p.source = seconds{&zoned{wall: &wallClock{fields: f}, zone: loc, gap: spec.Gap, overlap: overlap}}
+	p.meaning = meaningOf(f, spec.Gap, overlap)
 	return nil
 }
 

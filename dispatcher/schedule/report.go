@@ -102,7 +102,9 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 	}
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
 		if shift.Effect == EffectSkipped && s.spec.Gap == "" {
-			out = append(out, Warning{Code: input.WarnDST, Message: shift.skippedMessage(s.spec.Timezone)})
+			// No rule of the spec has decided. Fires that move or come twice do so by a rule that is given.
+			out = append(out, Warning{Code: input.WarnDST, Message: fmt.Sprintf("daylight saving skips %s in %s, and the schedule does not "+
+				"fire; set gap to next, or to skip if that is meant, or choose another hour", shift.Local, s.spec.Timezone)})
 		}
 	}
 	out = append(out, s.movedHour(from)...)
@@ -185,12 +187,6 @@ func abbreviation(zone string) []Warning {
 	}
 	message := fmt.Sprintf("%s is %s; name a place, such as %s", zone, what, a.place)
 	return []Warning{{Field: "timezone", Code: input.WarnZone, Message: message}}
-}
-
-// skippedMessage says what no rule of the spec has decided. Fires that move or come twice do so by a rule that is given.
-func (s Shift) skippedMessage(zone string) string {
-	return fmt.Sprintf("daylight saving skips %s in %s, and the schedule does not fire; set gap to next, or to skip if that is meant, "+
-		"or choose another hour", s.Local, zone)
 }
 
 // warnings returns the warnings that follow from the cron expression alone.

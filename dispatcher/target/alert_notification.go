@@ -73,14 +73,6 @@ const (
 	AlertTest         AlertTransition = "test"         // somebody tests the destination
 )
 
-// templateFields returns the fields that the templates of a call's target may use.
-func (c *Call) templateFields() []string {
-	if c.Notification != nil {
-		return AlertTemplateFields
-	}
-	return TemplateFields
-}
-
 // ofNotification returns the value of a field that a notification has; is is false for one of the delivery.
 func (f field) ofNotification(n *AlertNotification) (text string, at time.Time, is bool) {
 	var scheduled time.Time

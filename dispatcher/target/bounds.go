@@ -278,7 +278,7 @@ func (b Bounds) Validate() error {
 		return "is not " + SecretForms + ", each with * for any text"
 	})
 	b.Egress.check(&problems, "/egress")
-	checkPatterns(&problems, "/lambda/functions", b.Lambda.Functions, notEmpty)
+	checkPatterns(&problems, "/lambda/functions", b.Lambda.Functions, func(string) string { return "" })
 	role := patternOfARNs("arn:aws:iam::123456789012:role/payments-*")
 	checkPatterns(&problems, "/lambda/roles", b.Lambda.Roles, role)
 	checkPatterns(&problems, "/sqs/queues", b.SQS.Queues, patternOfARNs("arn:aws:sqs:eu-central-1:123456789012:payments-*"))
@@ -359,8 +359,6 @@ func checkPatterns(problems *input.Problems, at string, patterns []string, wrong
 		}
 	}
 }
-
-func notEmpty(string) string { return "" }
 
 // patternOfARNs says what is wrong with a pattern of ARNs, and gives an example of one.
 func patternOfARNs(example string) func(string) string {

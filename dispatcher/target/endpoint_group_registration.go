@@ -68,12 +68,6 @@ func (r *Registration) takesAddress(addr netip.Addr) bool {
 	})
 }
 
-// takesName tells whether a name may be that of an endpoint. Names that stand for the node itself are its loopback
-// addresses; what other names lead to is checked whenever they are dialled.
-func (r *Registration) takesName(host string) bool {
-	return !loopbackName(host) || slices.ContainsFunc(r.prefixes(), loopbackOnly)
-}
-
 // loopbackOnly tells whether all addresses of a network are loopback addresses.
 func loopbackOnly(network netip.Prefix) bool {
 	return network.Addr().IsLoopback() && (network.Addr().Is6() || network.Bits() >= 8)
@@ -106,7 +100,10 @@ func (r *Registration) CheckEndpoint(e StaticEndpoint) error {
 	}
 	host := hostName(u)
 	addr, err := netip.ParseAddr(host)
-	if err == nil && !r.takesAddress(addr) || err != nil && !r.takesName(host) {
+	// Names that stand for the node itself are its loopback addresses; what other names lead to is checked whenever they are
+	// dialled.
+	mayBeSelf := func() bool { return slices.ContainsFunc(r.prefixes(), loopbackOnly) }
+	if err == nil && !r.takesAddress(addr) || err != nil && loopbackName(host) && !mayBeSelf() {
 		problems.Add("/url", input.CodeEgressDenied, "host %s is not in a network from which the group takes registrations "+
 			"(registration.networks)", input.Echo(host))
 	}

@@ -110,19 +110,16 @@ const MaxSuccessCodes = 20
 
 var successCode = regexp.MustCompile(`^[1-5](xx|[0-9][0-9])$`)
 
-// covers reports whether the code includes a status.
-func (c SuccessCode) covers(status int) bool {
-	text := strconv.Itoa(status)
-	class, isClass := strings.CutSuffix(string(c), "xx")
-	return isClass && strings.HasPrefix(text, class) || text == string(c)
-}
-
 // Succeeds reports whether a status counts as success for w.
 func (w Webhook) Succeeds(status int) bool {
 	if len(w.SuccessCodes) == 0 {
 		return status >= 200 && status <= 299
 	}
-	return slices.ContainsFunc(w.SuccessCodes, func(code SuccessCode) bool { return code.covers(status) })
+	text := strconv.Itoa(status)
+	return slices.ContainsFunc(w.SuccessCodes, func(code SuccessCode) bool {
+		class, isClass := strings.CutSuffix(string(code), "xx")
+		return isClass && strings.HasPrefix(text, class) || text == string(code)
+	})
 }
 
 func (w Webhook) checkExpectations(problems *input.Problems) {

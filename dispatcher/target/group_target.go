@@ -101,7 +101,10 @@ func (g *GroupTarget) Validate() error {
 	if g.EndpointConcurrency != "" {
 		input.CheckEnum(&problems, "/endpoint_concurrency", "endpoint_concurrency", g.EndpointConcurrency, run.ConcurrencyPolicies)
 	}
-	g.checkHashKey(&problems)
+	input.CheckText(&problems, "/hash_key", g.HashKey)
+	if isTemplate(g.HashKey) && len(g.HashKey) <= maxHashKey {
+		parseTemplate(&problems, "/hash_key", g.HashKey, g.hashKeyFields())
+	}
 	return problems.Err()
 }
 
@@ -230,13 +233,6 @@ func (c Call) filledInHashKey() (string, error) {
 		return "", &TemplateError{problems}
 	}
 	return key, nil
-}
-
-func (g *GroupTarget) checkHashKey(problems *input.Problems) {
-	input.CheckText(problems, "/hash_key", g.HashKey)
-	if isTemplate(g.HashKey) && len(g.HashKey) <= maxHashKey {
-		parseTemplate(problems, "/hash_key", g.HashKey, g.hashKeyFields())
-	}
 }
 
 // hashKeyFields are the fields that the template of the hash key may use.

@@ -190,18 +190,14 @@ func (t Target) Origin(path string) string {
 	if one == nil {
 		return ""
 	}
-	if w := t.anyWebhook(); w != nil && w.Auth.oauth2() != nil && isOAuth2Secret(path) {
+	w := t.Webhook
+	if t.Alert != nil && t.Alert.Webhook != nil {
+		w = &t.Alert.Webhook.Webhook
+	}
+	if w != nil && w.Auth.oauth2() != nil && isOAuth2Secret(path) {
 		return one.origin() + " " + w.Auth.OAuth2.origin()
 	}
 	return one.origin()
-}
-
-// anyWebhook returns the webhook that t calls, as its target or as that of an alert; nil: it calls none.
-func (t Target) anyWebhook() *Webhook {
-	if t.Alert != nil && t.Alert.Webhook != nil {
-		return &t.Alert.Webhook.Webhook
-	}
-	return t.Webhook
 }
 
 // Timeout returns how long one attempt may take.

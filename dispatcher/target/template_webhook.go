@@ -100,7 +100,11 @@ func (w *Webhook) checkTemplates(problems *input.Problems, sample Call) (url str
 	if len(w.Body) > input.MaxPayload {
 		problems.Add("/body", input.CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(w.Body))
 	}
-	templates := w.templatesWith(problems, sample.templateFields())
+	fields := TemplateFields
+	if sample.Notification != nil {
+		fields = AlertTemplateFields
+	}
+	templates := w.templatesWith(problems, fields)
 	if templates == nil || len(*problems) > 0 {
 		return w.URL
 	}

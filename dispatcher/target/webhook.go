@@ -245,7 +245,7 @@ func checkURL(problems *input.Problems, path, text string) {
 		problems.Add(path, input.CodeRequired, "URL is empty; write it as https://host/path")
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		problems.Add(path, input.CodeURLSyntax, "URL holds a space or control character; percent-encode it")
-	case !validPort(writtenPort(text)):
+	case !validPort(text):
 		problems.Add(path, input.CodeURLPort, "the port is not a plain number from 1 to 65535; if you name none, leave out the colon, too")
 	case err != nil:
 		problems.Add(path, input.CodeURLSyntax, "URL cannot be parsed; write it as https://host/path")
@@ -278,25 +278,21 @@ func checkURLParts(problems *input.Problems, path, text string, u *url.URL) {
 	}
 }
 
-// writtenPort returns what follows the colon after the host of a URL, if there is one. net/url takes an empty port and
-// leading zeros, which servers and proxies read in different ways.
-func writtenPort(text string) (port string, given bool) {
+// validPort reports whether a URL has no port or a plain one. net/url takes an empty port and leading zeros, which servers and
+// proxies read in different ways.
+func validPort(text string) bool {
 	_, authority, found := strings.Cut(text, "//")
 	if !found {
-		return "", false
+		return true
 	}
 	if end := strings.IndexAny(authority, `/?#\`); end >= 0 {
 		authority = authority[:end]
 	}
 	authority = authority[strings.LastIndexByte(authority, '@')+1:]
 	authority = authority[strings.LastIndexByte(authority, ']')+1:]
-	_, port, given = strings.Cut(authority, ":")
-	return port, given
-}
-
-func validPort(text string, given bool) bool {
-	n, err := strconv.ParseUint(text, 10, 16)
-	return !given || err == nil && n > 0 && text[0] != '0'
+	_, port, given := strings.Cut(authority, ":")
+	n, err := strconv.ParseUint(port, 10, 16)
+	return !given || err == nil && n > 0 && port[0] != '0'
 }
 
 // checkUnicodeHost refuses a host that is not ASCII. What name or address it stands for depends on who reads it, and it

@@ -109,7 +109,10 @@ func (c Call) executorRequest() (w *Webhook, path string, headers map[string]str
 	run := c.Target.Group.XXLJob
 	w = c.Target.Group.webhook()
 	w.Timeout, w.TLS = cmp.Or(w.Timeout, DefaultTimeout), c.Group.TLS
-	param := c.xxlJobPayload()
+	param := string(c.Payload)
+	if text := ""; json.Unmarshal(c.Payload, &text) == nil {
+		param = text
+	}
 	if run.Param != "" {
 		asWebhook := c
 		asWebhook.Target = Target{Webhook: w}
@@ -137,15 +140,6 @@ func (c Call) xxlJobBody(param string) []byte {
 		BroadcastIndex: index, BroadcastTotal: total,
 	})
 	return text
-}
-
-// xxlJobPayload returns the payload as the parameter of a run that has none.
-func (c Call) xxlJobPayload() string {
-	var text string
-	if json.Unmarshal(c.Payload, &text) == nil {
-		return text
-	}
-	return string(c.Payload)
 }
 
 // ExecutorRun returns how executors know the attempt c.
