@@ -143,7 +143,10 @@ func (j *JobSpec) resolve() {
 	j.Retry = j.Retry.OrDefault()
 	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, run.ConcurrencyAllow)
 	j.QueueLimit = cmp.Or(j.QueueLimit, DefaultQueueLimit)
-	j.resolveFollows()
+	j.JobFollows = j.withFollows(func(_ run.FollowEvent, follow Follow) Follow {
+		follow.Payload = cmp.Or(follow.Payload, FollowOwn)
+		return follow
+	})
 	j.Triggers = maps.Clone(j.Triggers)
 	if j.Triggers == nil {
 		j.Triggers = map[string]Trigger{}
@@ -349,7 +352,8 @@ func (c *triggerChange) reschedule(name string, before, t Trigger, was, s *sched
 // schedule gives t its next fire from now on. A schedule that ended while its job was disabled, or with a fire that was claimed
 // a moment ago, is complete. With refuse, one that is over is an error: only a new one is a mistake.
 func (c *triggerChange) schedule(t *Trigger, s *schedule.Schedule, refuse bool) error {
-	if t.usedUp(s) {
+	// A fixed delay may have no repeats left. The schedule of another trigger knows that itself.
+	if _, delayed := s.FixedDelay(); delayed && t.RepeatCount > 0 && t.Fired >= t.RepeatCount {
 		t.State = TriggerComplete
 		return nil
 	}
@@ -407,12 +411,6 @@ func (c *triggerChange) startsAgain(t, before Trigger, wasOn bool) bool {
 		return false
 	}
 	return before.State == TriggerError || before.State == TriggerComplete && (t.RepeatCount == 0 || t.Fired < t.RepeatCount)
-}
-
-// usedUp reports whether a fixed delay has no repeats left. The schedule of another trigger knows that itself.
-func (t Trigger) usedUp(s *schedule.Schedule) bool {
-	_, delayed := s.FixedDelay()
-	return delayed && t.RepeatCount > 0 && t.Fired >= t.RepeatCount
 }
 
 // afterLast is now, or the last fire if a node claimed it ahead of time.

@@ -147,16 +147,6 @@ func FollowerKey(salt run.Salt, of run.Key, event run.FollowEvent, follower int6
 	return run.Key{TriggerID: id, ScheduledAt: of.ScheduledAt, Kind: kind}
 }
 
-// resolveFollows writes out what was left out.
-func (f *JobFollows) resolveFollows() {
-	*f = f.withFollows(func(_ run.FollowEvent, follow Follow) Follow {
-		if follow.Payload == "" {
-			follow.Payload = FollowOwn
-		}
-		return follow
-	})
-}
-
 // FindFollowCycle returns the names of jobs that follow each other in a circle, the first again at the end; nil: there are
 // none. followers has the names of the jobs that follow a job, by its name.
 func FindFollowCycle(followers map[string][]string) []string {

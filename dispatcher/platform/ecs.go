@@ -118,7 +118,10 @@ func (p *TaskProtection) Run(ctx context.Context) {
 			if err != nil {
 				return // ctx has ended
 			}
-			p.succeeded(ctx)
+			if p.failing {
+				p.log.InfoContext(ctx, "task protection works again")
+			}
+			p.failing = false
 			continue
 		}
 		timer.Reset(wait)
@@ -234,12 +237,4 @@ func (p *TaskProtection) failed(ctx context.Context, wanted bool, retry time.Dur
 		p.log.WarnContext(ctx, "task protection failed and is retried", "wanted", wanted, "retry", retry.String(), "err", err)
 	}
 	p.failing = true
-}
-
-// succeeded logs the end of failures.
-func (p *TaskProtection) succeeded(ctx context.Context) {
-	if p.failing {
-		p.log.InfoContext(ctx, "task protection works again")
-	}
-	p.failing = false
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 )
 
@@ -64,8 +65,8 @@ type Router struct {
 
 // NewRouter returns a Router of the group. The error names a strategy that is not known.
 func (g *Group) NewRouter(s Strategy) (*Router, error) {
-	if err := s.check(); err != nil {
-		return nil, err
+	if known := Strategies(); !slices.Contains(known, s) {
+		return nil, fmt.Errorf("strategy %q is not known; use one of %q", string(s), known)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -287,14 +288,4 @@ func (s Strategy) Asks() Question {
 	default:
 		return AskNothing
 	}
-}
-
-// check returns an error for a strategy that this version does not have.
-func (s Strategy) check() error {
-	for _, known := range Strategies() {
-		if s == known {
-			return nil
-		}
-	}
-	return fmt.Errorf("strategy %q is not known; use one of %q", string(s), Strategies())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // Explanation says what became of one scheduled time of a trigger, and why.
@@ -99,7 +100,9 @@ type ledger interface {
 // readHistory reads the history of a trigger since a time, zero: as far as that of the app goes back. It comes before the
 // ledger: a fire that is claimed in between is found there.
 func readHistory(ctx context.Context, reader Reader, query ExplainQuery, at, since time.Time) (of explained, err error) {
-	of = explained{query: query, schedules: newKnownSchedules(reader, query.App)}
+	of = explained{query: query, schedules: &knownSchedules{
+		dispatcher.NewPastSchedules(reader, query.App), map[*dispatcher.TriggerRevision]*schedule.Schedule{},
+	}}
 	if of.app, err = reader.AppHistory(ctx, query.App, at, query.Now); err != nil {
 		return of, err
 	}

@@ -17,10 +17,6 @@ type knownSchedules struct {
 	known map[*dispatcher.TriggerRevision]*schedule.Schedule
 }
 
-func newKnownSchedules(reader Reader, app string) *knownSchedules {
-	return &knownSchedules{dispatcher.NewPastSchedules(reader, app), map[*dispatcher.TriggerRevision]*schedule.Schedule{}}
-}
-
 // at is PastSchedules.At for a revision of a history.
 func (k *knownSchedules) at(ctx context.Context, identity string, in *dispatcher.TriggerRevision) (*schedule.Schedule, error) {
 	if s, known := k.known[in]; known {

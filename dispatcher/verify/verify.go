@@ -143,7 +143,7 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 		case reached.Before(c.last):
 			page.Next = cursor{job: job, within: true, at: reached.Add(time.Millisecond)}.String()
 			return page, nil
-		case c.spent() && (i+1 < len(jobs) || more):
+		case (c.looked >= maxTimes || c.steps.Used() > maxEvaluation/2) && (i+1 < len(jobs) || more): // it has done its work
 			page.Next = job
 			return page, nil
 		}
@@ -177,9 +177,6 @@ type comparison struct {
 	steps  *schedule.Budget // of evaluating schedules
 	looked int              // how many scheduled times and runs it has looked at
 }
-
-// spent reports whether the call has done its amount of work.
-func (c *comparison) spent() bool { return c.looked >= maxTimes || c.steps.Used() > maxEvaluation/2 }
 
 // job compares the triggers of a job from one time on. It returns the time up to which it came.
 func (c *comparison) job(ctx context.Context, job string, from time.Time) (items []Trigger, to time.Time, err error) {
@@ -377,14 +374,12 @@ func (t *scheduled) cut(to time.Time) {
 	t.times = t.times[:n]
 }
 
-// byLength orders misfire decisions by how long they are from first to last.
-func byLength(a, b dispatcher.Misfire) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) }
-
 // decided returns how many misfire decisions each time has, and the last of them. When a schedule changed, what it no longer
 // contained was decided at once, and what it still contained later: the later decision then spans times of the earlier one, which
 // it does not count.
 func (t *scheduled) decided(result *Trigger, misfires []dispatcher.Misfire) (found []int, by []*dispatcher.Misfire) {
 	found, by = make([]int, len(t.times)), make([]*dispatcher.Misfire, len(t.times))
+	byLength := func(a, b dispatcher.Misfire) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) }
 	for _, m := range slices.SortedStableFunc(slices.Values(misfires), byLength) {
 		first := sort.Search(len(t.times), func(i int) bool { return !t.times[i].Before(m.From) })
 		after := sort.Search(len(t.times), func(i int) bool { return t.times[i].After(m.To) })

@@ -97,7 +97,11 @@ func (g *Gate) Admit(rt *Route, w http.ResponseWriter, hr *http.Request) (r *Req
 	ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 	client, hr := g.clientOf(hr)
 	r = &Request{Request: hr.WithContext(ctx), ID: requestID(hr), Now: clock(), route: rt, client: client}
-	r.Body = http.MaxBytesReader(w, hr.Body, rt.maxBody())
+	most := int64(decode.MaxBody)
+	if rt.Large {
+		most = decode.MaxImport
+	}
+	r.Body = http.MaxBytesReader(w, hr.Body, most)
 	release = func() { r.release(); cancel() }
 	defer r.body.settle()
 	defer Recover(&err)
@@ -137,14 +141,6 @@ func (r *Request) EndWork() {
 
 // anonymous says that the route of r needs no caller. Its requests take nothing of the node, and have no body.
 func (r *Request) anonymous() bool { return r.route.Scope == "" && !r.route.Executors }
-
-// maxBody is how many bytes a body may have.
-func (rt *Route) maxBody() int64 {
-	if rt.Large {
-		return decode.MaxImport
-	}
-	return decode.MaxBody
-}
 
 // checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it
 // rejects some bytes. Validate checks the name that a PUT would create.

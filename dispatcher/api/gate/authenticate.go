@@ -129,8 +129,8 @@ func (g *Gate) caller(r *Request) (access.APIToken, error) {
 		return access.APIToken{}, unauthorized
 	}
 	find := g.stored
-	if g.opts.Identities != nil && isJWT(secret) {
-		find = g.identified
+	if g.opts.Identities != nil && !strings.HasPrefix(secret, access.TokenPrefix) && strings.Count(secret, ".") == 2 {
+		find = g.identified // a JSON Web Token has two dots
 	}
 	token, bad, err := find(r, secret)
 	if err != nil {
@@ -204,11 +204,6 @@ func (g *Gate) identified(r *Request, jwt string) (token access.APIToken, bad st
 			"the issuer of the token does not answer, so it cannot be checked; try again in a moment, or use a token of this installation")
 	}
 	return token, "", nil
-}
-
-// isJWT tells a JSON Web Token from a token of this installation, by its two dots.
-func isJWT(secret string) bool {
-	return !strings.HasPrefix(secret, access.TokenPrefix) && strings.Count(secret, ".") == 2
 }
 
 // authenticateExecutor checks that the caller of r is an executor of the group in the path. The error does not tell whether there is

@@ -139,22 +139,17 @@ const (
 	importFactor = 4 + decode.Factor
 )
 
-// memoryOf estimates the memory that a request takes.
-func memoryOf(r *Request) int64 {
-	switch rt := r.route; {
-	case rt.Memory > 0:
-		return rt.Memory
-	case slices.Contains(rt.Query, "limit"):
-		return PageMemory
-	case rt.Large:
-		return importFactor * int64(len(r.body.text))
-	}
-	return bodyFactor * int64(len(r.body.text))
-}
-
 // takeMemory waits until there is memory for r, which has its body. It is freed at the end of the request.
 func (g *Gate) takeMemory(r *Request) error {
-	bytes := memoryOf(r)
+	bytes := bodyFactor * int64(len(r.body.text)) // an estimate
+	switch rt := r.route; {
+	case rt.Memory > 0:
+		bytes = rt.Memory
+	case slices.Contains(rt.Query, "limit"):
+		bytes = PageMemory
+	case rt.Large:
+		bytes = importFactor * int64(len(r.body.text))
+	}
 	if bytes == 0 {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -92,9 +93,14 @@ type Gate struct {
 // New returns the gate before what serves store.
 func New(store Store, o Options) *Gate {
 	bounds := newLimits(o.Limits, o.Registerer)
-	return &Gate{store: store, tokens: newTokenCache(store, bounds.TokenCache), opts: o, log: o.Logger, limits: bounds,
-		refusals: newRefusals(store, o.Logger), evaluations: newEvaluations(), work: newWork(),
-		outage: outageTokens{byHash: map[[32]byte]access.APIToken{}}}
+	return &Gate{
+		store: store, opts: o, log: o.Logger, limits: bounds, evaluations: newEvaluations(), work: newWork(),
+		tokens: &tokenCache{store: store, kept: bounds.TokenCache, tokens: cache.New[[32]byte, cachedToken](maxCallers)},
+		refusals: &refusals{
+			store: store, log: o.Logger, queue: make(chan access.AuditEntry, maxRefusals), of: map[string]*refusedToken{},
+		},
+		outage: outageTokens{byHash: map[[32]byte]access.APIToken{}},
+	}
 }
 
 // Starting returns the gate while there is no store yet, and so nothing to protect. No route may need a token.

@@ -48,10 +48,6 @@ type refusedToken struct {
 	more    map[string]int // refusals without an entry, by code
 }
 
-func newRefusals(store Store, log *slog.Logger) *refusals {
-	return &refusals{store: store, log: log, queue: make(chan access.AuditEntry, maxRefusals), of: map[string]*refusedToken{}}
-}
-
 // note takes a refusal. It never waits.
 func (f *refusals) note(e access.AuditEntry) {
 	f.mu.Lock()
@@ -179,10 +175,14 @@ func (g *Gate) NoteRefusal(r *Request, status int, code string) {
 		!slices.Contains(refusedStatuses, status) {
 		return
 	}
+	action := strings.ToLower(rt.Method)
+	if rt.Method == http.MethodPost {
+		action = rt.Path[strings.LastIndexByte(rt.Path, '/')+1:]
+	}
 	by := r.By()
 	e := access.AuditEntry{
 		Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
-		Action: rt.action(), App: r.PathValue("app"), Subject: r.subject(), Refused: code,
+		Action: action, App: r.PathValue("app"), Subject: r.subject(), Refused: code,
 	}
 	if e.App == "" {
 		e.App = r.App
@@ -192,14 +192,6 @@ func (g *Gate) NoteRefusal(r *Request, status int, code string) {
 		e.App, e.Subject = "", e.Subject+" of app "+orInvalid(e.App, input.IsName)
 	}
 	g.refusals.note(e)
-}
-
-// action is what the audit log calls what a route does.
-func (rt *Route) action() string {
-	if rt.Method == http.MethodPost {
-		return rt.Path[strings.LastIndexByte(rt.Path, '/')+1:]
-	}
-	return strings.ToLower(rt.Method)
 }
 
 // subject is what the audit log calls what the request would change.

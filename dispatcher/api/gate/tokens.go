@@ -28,10 +28,6 @@ type cachedToken struct {
 	at    time.Time
 }
 
-func newTokenCache(store Store, kept time.Duration) *tokenCache {
-	return &tokenCache{store: store, kept: kept, tokens: cache.New[[32]byte, cachedToken](maxCallers)}
-}
-
 // byHash returns the token with a hash, as the database has it or had it a moment ago.
 func (c *tokenCache) byHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
 	now := clock()
