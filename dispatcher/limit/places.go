@@ -55,6 +55,13 @@ func (p *Places) try(wanted []Place) (full Place, freed chan struct{}) {
 	return Place{}, nil
 }
 
+// Len returns under how many keys there are places that are taken.
+func (p *Places) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.taken)
+}
+
 func (p *Places) release(taken []Place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
 func TestRequestsThatEvaluateSchedulesAreBounded(t *testing.T) {
 	t.Parallel()
-	e := newEvaluations()
-	e.slots = make(chan struct{}, 2)
+	e := evaluations{places: limit.NewPlaces(), most: 2}
 	var ends []func()
 	for _, token := range []string{"a", "b"} {
 		_, done, err := e.begin(t.Context(), token, time.Minute)
@@ -43,7 +43,7 @@ func TestRequestsThatEvaluateSchedulesAreBounded(t *testing.T) {
 	}
 	done()
 	ends[1]()
-	if len(e.tokens) != 0 || len(e.slots) != 0 {
-		t.Errorf("%d tokens and %d slots are in use after all requests, want none", len(e.tokens), len(e.slots))
+	if n := e.places.Len(); n != 0 {
+		t.Errorf("places under %d keys are taken after all requests, want none", n)
 	}
 }

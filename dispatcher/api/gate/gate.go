@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/cache"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -83,7 +85,7 @@ type Gate struct {
 	// uses are the uses of tokens that are not yet recorded.
 	uses tokenUses
 	// evaluations bounds the requests that evaluate schedules.
-	evaluations *evaluations
+	evaluations evaluations
 	// work bounds the time that requests of each app take.
 	work *work
 	// callbackKey is that of the tokens of callbacks, once it is read.
@@ -94,12 +96,13 @@ type Gate struct {
 func New(store Store, o Options) *Gate {
 	bounds := newLimits(o.Limits, o.Registerer)
 	return &Gate{
-		store: store, opts: o, log: o.Logger, limits: bounds, evaluations: newEvaluations(), work: newWork(),
+		store: store, opts: o, log: o.Logger, limits: bounds, work: newWork(),
 		tokens: &tokenCache{store: store, kept: bounds.TokenCache, tokens: cache.New[[32]byte, cachedToken](maxCallers)},
 		refusals: &refusals{
 			store: store, log: o.Logger, queue: make(chan access.AuditEntry, maxRefusals), of: map[string]*refusedToken{},
 		},
-		outage: outageTokens{byHash: map[[32]byte]access.APIToken{}},
+		evaluations: evaluations{limit.NewPlaces(), max(1, runtime.GOMAXPROCS(0)/2)},
+		outage:      outageTokens{byHash: map[[32]byte]access.APIToken{}},
 	}
 }
 

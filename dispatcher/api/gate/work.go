@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
 const (
@@ -154,67 +155,22 @@ const (
 // evaluations bounds the requests that evaluate schedules at one time: one of a token, and half of the
 // processors of the node in all.
 type evaluations struct {
-	slots chan struct{}
-
-	mu     sync.Mutex
-	tokens map[string]*tokenTurn
-}
-
-// tokenTurn lets one request of a token pass at a time.
-type tokenTurn struct {
-	taken chan struct{}
-	users int // that wait or have it
-}
-
-func newEvaluations() *evaluations {
-	return &evaluations{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), tokens: map[string]*tokenTurn{}}
+	places *limit.Places
+	most   int // in all
 }
 
 // begin waits until a request of a token may evaluate schedules. Call done after it. The context bounds
 // the evaluation.
-func (e *evaluations) begin(ctx context.Context, token string, timeout time.Duration) (
+func (e evaluations) begin(ctx context.Context, token string, timeout time.Duration) (
 	bounded context.Context, done func(), err error,
 ) {
 	busy := input.Refuse(input.CodeUnavailable, "too many requests evaluate schedules at this moment; send one after "+
 		"another, ask for fewer fire times or a shorter period, or try again in a moment")
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, busy)
-	turn, leave := e.turnOf(token)
-	select {
-	case turn.taken <- struct{}{}:
-	case <-ctx.Done():
-		leave()
-		cancel()
+	release, _ := e.places.Take(ctx, limit.Place{Key: "token " + token, Most: 1}, limit.Place{Key: "all", Most: e.most})
+	if release == nil {
+		defer cancel()
 		return nil, nil, context.Cause(ctx)
 	}
-	end := func() {
-		<-turn.taken
-		leave()
-		cancel()
-	}
-	select {
-	case e.slots <- struct{}{}:
-		return ctx, func() { <-e.slots; end() }, nil
-	case <-ctx.Done():
-		defer end()
-		return nil, nil, context.Cause(ctx)
-	}
-}
-
-// turnOf returns the turn of a token, and what to do when it is not needed any more.
-func (e *evaluations) turnOf(token string) (turn *tokenTurn, leave func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	turn, known := e.tokens[token]
-	if !known {
-		turn = &tokenTurn{taken: make(chan struct{}, 1)}
-		e.tokens[token] = turn
-	}
-	turn.users++
-	return turn, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if turn.users--; turn.users == 0 {
-			delete(e.tokens, token)
-		}
-	}
+	return ctx, func() { release(); cancel() }, nil
 }

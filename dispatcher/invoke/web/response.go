@@ -8,13 +8,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher/cache"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -188,21 +188,13 @@ const (
 // expectations matches responses. Expressions are compiled at first use, and the latest are kept.
 type expectations struct {
 	compiled *cache.Cache[string, *regexp.Regexp]
-
-	mu sync.Mutex
-	// long are the apps that match something long. Each does so once at a time, so that all other
-	// attempts of an app wait for it, and none of another app.
-	long map[string]*turn
+	// long has a place for each app, for matching something long: all other attempts of the app wait for it, and none of
+	// another app.
+	long *limit.Places
 }
 
 func newExpectations() *expectations {
-	return &expectations{compiled: cache.New[string, *regexp.Regexp](mostExpectations), long: map[string]*turn{}}
-}
-
-// turn lets one goroutine pass at a time.
-type turn struct {
-	taken chan struct{}
-	users int // that wait or have it
+	return &expectations{compiled: cache.New[string, *regexp.Regexp](mostExpectations), long: limit.NewPlaces()}
 }
 
 // match reports whether a body matches an expression of an app. The error is that of ctx, which ends
@@ -216,40 +208,14 @@ func (e *expectations) match(ctx context.Context, app, text string, body []byte)
 	if literal || len(body)*len(text) <= quickMatch && !strings.Contains(text, "{") {
 		return compiled.Match(body), nil
 	}
-	done, err := e.wait(ctx, app)
-	if err != nil {
-		return false, err
+	done, _ := e.long.Take(ctx, limit.Place{Key: app, Most: 1})
+	if done == nil {
+		return false, ctx.Err()
 	}
 	defer done()
 	r := &interruptible{ctx: ctx, rest: body}
 	matched := compiled.MatchReader(r)
 	return matched && r.err == nil, r.err
-}
-
-// wait waits for the turn of an app. Call done after it.
-func (e *expectations) wait(ctx context.Context, app string) (done func(), err error) {
-	e.mu.Lock()
-	t, ok := e.long[app]
-	if !ok {
-		t = &turn{taken: make(chan struct{}, 1)}
-		e.long[app] = t
-	}
-	t.users++
-	e.mu.Unlock()
-	leave := func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if t.users--; t.users == 0 {
-			delete(e.long, app)
-		}
-	}
-	select {
-	case t.taken <- struct{}{}:
-		return func() { <-t.taken; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
 }
 
 // get returns a compiled expression. It compiles without the lock, which all apps share.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/invoke/attempt"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -49,8 +50,8 @@ func TestMatchEndsWithTheDeadline(t *testing.T) {
 			if work := checkEvery * target.MaxExpectProgram; work > 100_000 {
 				t.Errorf("between two looks at the deadline are %d steps, want some milliseconds", work)
 			}
-			if len(e.long) != 0 {
-				t.Errorf("%d apps have a turn after all matches, want none", len(e.long))
+			if n := e.long.Len(); n != 0 {
+				t.Errorf("%d apps have a turn after all matches, want none", n)
 			}
 		})
 	}
@@ -103,10 +104,7 @@ func TestMatchOfALongBodyFindsWhatItShould(t *testing.T) {
 func TestLongMatchesOfOneAppTakeTurns(t *testing.T) {
 	t.Parallel()
 	e := newExpectations()
-	done, err := e.wait(t.Context(), "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	done, _ := e.long.Take(t.Context(), limit.Place{Key: "shop", Most: 1})
 	defer done()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
