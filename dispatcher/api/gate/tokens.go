@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/cache"
 )
 
@@ -136,14 +137,8 @@ func (u *tokenUses) putBack(used map[string]time.Time) {
 
 // runUses records the use of tokens until ctx ends, and then for the last time.
 func (g *Gate) runUses(ctx context.Context) {
-	ticker := time.NewTicker(useInterval)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-			g.recordUses(ctx)
-		}
+	for backoff.Sleep(ctx, useInterval) {
+		g.recordUses(ctx)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUseTime)
 	defer cancel()

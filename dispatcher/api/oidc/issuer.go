@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -63,21 +64,13 @@ func New(o Options) (*Issuer, error) {
 
 // Run keeps the keys fresh until ctx ends.
 func (i *Issuer) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	defer i.client.CloseIdleConnections()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		pause := keyInterval
+	for pause := time.Duration(0); backoff.Sleep(ctx, pause); {
+		pause = keyInterval
 		if err := i.refresh(ctx, time.Now()); err != nil && ctx.Err() == nil { //nolint:forbidigo // a loop
 			i.log.WarnContext(ctx, "keys of the OIDC issuer not fetched", "issuer", i.url, "err", err)
 			pause = keyRetry
 		}
-		timer.Reset(pause)
 	}
 }
 
