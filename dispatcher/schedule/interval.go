@@ -91,17 +91,6 @@ func (p *program) setElapsed(period time.Duration) {
 	}
 }
 
-// delayed returns a source that fires at the start. Once the anchor is at or after the start, it
-// fires a pause after the anchor.
-func delayed(pause time.Duration) func(origin) source {
-	return func(from origin) source {
-		if from.inclusive && from.anchor < from.at {
-			return single(from.at)
-		}
-		return single(from.anchor + pause.Milliseconds())
-	}
-}
-
 // interval is base + k*period for k >= first, in Unix milliseconds.
 type interval struct{ base, period, first int64 }
 

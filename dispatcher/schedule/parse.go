@@ -127,7 +127,14 @@ func (p *program) read(text string, spec Spec, loc *timeZone) []*input.Problem {
 		p.setElapsed(period)
 		if delay {
 			p.delay = period
-			p.bind, p.meaning = delayed(period), meaning{times: delayTimes{period.Milliseconds()}}
+			p.meaning = meaning{times: delayTimes{period.Milliseconds()}}
+			// It fires at the start and, once the anchor is at or after the start, a pause after the anchor.
+			p.bind = func(from origin) source {
+				if from.inclusive && from.anchor < from.at {
+					return single(from.at)
+				}
+				return single(from.anchor + period.Milliseconds())
+			}
 		}
 		return one(err)
 	case DialectCalendarInterval:
@@ -203,7 +210,13 @@ func readAt(text string, spec Spec, loc *timeZone) (single, *input.Problem) {
 	case loc == nil:
 		return 0, nil
 	}
-	return local.resolve(loc, spec.Gap, spec.Overlap)
+	// A local time in a gap fires when the gap ends, because a one-shot schedule that never fires is useless. With GapSkip it
+	// is an error.
+	at, err := local.instant(loc, spec.Gap, spec.Overlap)
+	if err == nil && input.OutOfRange(time.UnixMilli(int64(at))) {
+		return 0, problemf(input.CodeTimeRange, "the year is not in %d-%d", input.FirstYear, input.LastYear)
+	}
+	return at, err
 }
 
 // maxText is the longest expression, in bytes.

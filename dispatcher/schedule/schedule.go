@@ -322,16 +322,6 @@ func (s single) next(after int64, steps int) (at int64, left int, ok bool) {
 	return int64(s), steps - 1, int64(s) > after
 }
 
-// resolve returns the instant in Unix milliseconds. A local time in a gap fires when the gap
-// ends, because a one-shot schedule that never fires is useless. With GapSkip it is an error.
-func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, *input.Problem) {
-	at, err := l.instant(loc, gap, overlap)
-	if err == nil && input.OutOfRange(time.UnixMilli(int64(at))) {
-		return 0, problemf(input.CodeTimeRange, "the year is not in %d-%d", input.FirstYear, input.LastYear)
-	}
-	return at, err
-}
-
 func (l localInstant) instant(loc *timeZone, gap Gap, overlap Overlap) (single, *input.Problem) {
 	if l.offset != nil {
 		return single(l.wall.Add(-*l.offset).UnixMilli()), nil

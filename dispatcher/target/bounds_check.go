@@ -24,7 +24,12 @@ func (b Bounds) CheckTarget(app string, t Target) error {
 		b.checkTokenURL(&problems, "/target/webhook/auth/oauth2", app, w.Auth.oauth2())
 	}
 	if l := t.Lambda; l != nil {
-		b.checkLambda(&problems, "/target/lambda", app, l)
+		if function := l.unqualified(); !anyMatches(b.Lambda.Functions, function) {
+			problems.Add("/target/lambda/function", input.CodeBoundFunction,
+				"function %s is not one that app %s may invoke; its bounds allow %s (lambda.functions)",
+				input.Echo(function), app, orNone(b.Lambda.Functions))
+		}
+		b.checkRole(&problems, "/target/lambda", app, l.AssumeRole, "lambda")
 	}
 	if s := t.SQS; s != nil {
 		if !anyMatches(b.SQS.Queues, s.QueueARN) {
@@ -150,15 +155,6 @@ func (b Bounds) allowsSigning(service, host string) bool {
 	return slices.ContainsFunc(b.SignAsNode, func(bound SignatureBound) bool {
 		return bound.Service == service && allowsHost(bound.Hosts, host)
 	})
-}
-
-func (b Bounds) checkLambda(problems *input.Problems, at, app string, l *Lambda) {
-	if function := l.unqualified(); !anyMatches(b.Lambda.Functions, function) {
-		problems.Add(at+"/function", input.CodeBoundFunction,
-			"function %s is not one that app %s may invoke; its bounds allow %s (lambda.functions)",
-			input.Echo(function), app, orNone(b.Lambda.Functions))
-	}
-	b.checkRole(problems, at, app, l.AssumeRole, "lambda")
 }
 
 // checkRole checks the role of a target of a kind, which may be nil.

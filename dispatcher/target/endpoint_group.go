@@ -175,8 +175,10 @@ func (g EndpointGroup) Validate() error {
 	g.Signing.check(&problems, "/signing")
 	g.Auth.check(&problems, "/auth", anyEndpoint+"/")
 	g.TLS.check(&problems, "/tls")
-	if g.ServerName != "" {
-		checkServerName(&problems, "/server_name", g.ServerName)
+	if strings.ContainsAny(g.ServerName, "/?#@") {
+		problems.Add("/server_name", input.CodeURLHost, "server name %s is not a host name", input.Echo(g.ServerName))
+	} else if g.ServerName != "" { // a host name, with a port or without
+		checkURL(&problems, "/server_name", "https://"+g.ServerName+"/")
 	}
 	g.Probe.check(&problems, "/probe")
 	g.Registration.check(&problems, "/registration")
@@ -236,15 +238,6 @@ func checkPath(problems *input.Problems, at, path string) {
 		checkURL(&wrong, at, anyEndpoint+path)
 		problems.AddError("", wrong.Err())
 	}
-}
-
-// checkServerName checks a host name, with a port or without.
-func checkServerName(problems *input.Problems, at, name string) {
-	if strings.ContainsAny(name, "/?#@") {
-		problems.Add(at, input.CodeURLHost, "server name %s is not a host name", input.Echo(name))
-		return
-	}
-	checkURL(problems, at, "https://"+name+"/")
 }
 
 // Declares tells whether g, which is stored, is what declared would become. A value that is given for a secret differs
@@ -370,8 +363,9 @@ func (g EndpointGroup) CheckKept(old EndpointGroup) error {
 	given, before := Secrets(g), Secrets(old)
 	for _, path := range input.SortedKeys(given) {
 		to := elsewhere
-		if to == "" && isOAuth2Secret(path) {
-			to = g.Auth.oauth2().beyond(old.Auth.oauth2())
+		is, was := g.Auth.oauth2(), old.Auth.oauth2()
+		if to == "" && isOAuth2Secret(path) && is != nil && was != nil && is.origin() != was.origin() {
+			to = "token endpoint " + input.Echo(is.origin())
 		}
 		if to != "" && given[path].Stored && before[path].Stored {
 			problems.Add(path+"/stored", input.CodeSecretOrigin,
@@ -405,14 +399,6 @@ func (g EndpointGroup) sendsBeyond(old EndpointGroup) string {
 		return "server name " + input.Echo(g.ServerName)
 	}
 	return g.Registration.takesBeyond(old.Registration)
-}
-
-// beyond names the token endpoint of o if it has another origin than that of old; empty: it has not.
-func (o *OAuth2Auth) beyond(old *OAuth2Auth) string {
-	if o == nil || old == nil || o.origin() == old.origin() {
-		return ""
-	}
-	return "token endpoint " + input.Echo(o.origin())
 }
 
 func (e StaticEndpoint) origin() string { return (&Webhook{URL: e.URL}).origin() }

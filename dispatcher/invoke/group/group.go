@@ -79,8 +79,12 @@ func (g *Groups) Invoke(ctx context.Context, call target.Call, started time.Time
 	}
 	bounded, cancel := context.WithTimeout(ctx, a.content.Timeout.Std())
 	defer cancel()
-	if err := a.ensureToken(bounded); err != nil {
-		return attempt.NotSent(ctx, err)
+	// Without the token of a group that uses OAuth 2, no endpoint could be asked or called, and none of them is to blame.
+	if auth := a.content.Auth; auth != nil && auth.OAuth2 != nil {
+		r := a.hooks.Request(a.call, "", web.Destination{})
+		if err := a.hooks.Authorize(bounded, &r, auth, a.started); err != nil {
+			return attempt.NotSent(ctx, err)
+		}
 	}
 	a.call.Group = g.withNames(bounded, a.state, call, started, true)
 	members, counts := a.members(a.call.Group, started)
@@ -126,16 +130,6 @@ func (g *Groups) prepare(call target.Call, started time.Time) (*groupAttempt, er
 func routed(group *target.GroupVersion) int {
 	const ofName = 20
 	return len(group.Live) + ofName*len(group.DNS)
-}
-
-// ensureToken gets the token of a group that uses OAuth 2 before any endpoint is chosen: without it, no endpoint could be
-// asked or called, and none of them is to blame.
-func (a *groupAttempt) ensureToken(ctx context.Context) error {
-	if a.content.Auth == nil || a.content.Auth.OAuth2 == nil {
-		return nil
-	}
-	r := a.hooks.Request(a.call, "", web.Destination{})
-	return a.hooks.Authorize(ctx, &r, a.content.Auth, a.started)
 }
 
 // through tries members one after the other, until one may have received the request or the attempt is over: done.

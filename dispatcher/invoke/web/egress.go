@@ -174,11 +174,6 @@ func prefixes(networks []string) (all []netip.Prefix) {
 	return all
 }
 
-// public reports whether all public addresses may be called.
-func (s Scope) public() bool {
-	return s.Networks == nil || slices.Contains(s.Networks, target.NetworkPublic)
-}
-
 // checkHost refuses hosts and ports that the bounds do not allow.
 func (s Scope) checkHost(address string) error {
 	if s.Hosts == nil && s.Ports == nil {
@@ -230,6 +225,7 @@ func (g *guard) check(dialled netip.Addr, of Scope, networks []netip.Prefix) err
 	deny := func(why string) error { return attempt.Denied(dialled.String(), why) }
 	itself := addr.IsLoopback() || g.machine.has(addr)
 	private := within(privateNetworks, addr)
+	public := of.Networks == nil || slices.Contains(of.Networks, target.NetworkPublic) // all public addresses may be called
 	switch {
 	case target.NeverCalled(dialled):
 		return deny("it is reserved, or cloud providers serve metadata and credentials there")
@@ -237,7 +233,7 @@ func (g *guard) check(dialled netip.Addr, of Scope, networks []netip.Prefix) err
 		return deny("it is in a network that --egress-deny lists")
 	case itself && !g.Loopback:
 		return deny(notLoopback)
-	case within(networks, addr), of.public() && (itself || !private), of.Networks == nil && within(g.Private, addr):
+	case within(networks, addr), public && (itself || !private), of.Networks == nil && within(g.Private, addr):
 		return nil
 	case private && of.Networks == nil:
 		return deny("it is in a private network; an operator opens it with --egress-private of the nodes, " +
