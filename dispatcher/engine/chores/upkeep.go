@@ -22,19 +22,28 @@ const (
 // watchAlerts looks at the conditions of alerts that time decides about, and lets jobs follow changes of alerts.
 func (c *Chores) watchAlerts(ctx context.Context, _ time.Time) error {
 	late := &alert.LateFire{}
-	for range alertPortions {
-		loop.Turned(ctx)
+	return portions(ctx, alertPortions, func() (bool, error) {
 		done, last, err := c.Store.WatchAlerts(ctx, late, alertPage, time.Time{})
 		if err != nil {
-			return fmt.Errorf("watch alerts: %w", err)
+			return false, fmt.Errorf("watch alerts: %w", err)
 		}
 		if done.Notified > 0 {
 			failpoint.Hit(failpoint.AfterAlertWatch)
 			c.Log.InfoContext(ctx, "alerts notified", "node", c.Fleet.ID().String(), "count", done.Notified)
 			c.Wakes.Adopt.Notify()
 		}
-		if late = last; !done.More {
-			return nil
+		late = last
+		return done.More, nil
+	})
+}
+
+// portions makes a step after the other until there is no more to do, but no more than most. A round begins where the one
+// before ended, on whichever node.
+func portions(ctx context.Context, most int, step func() (more bool, err error)) error {
+	for range most {
+		loop.Turned(ctx)
+		if more, err := step(); err != nil || !more {
+			return err
 		}
 	}
 	return nil
@@ -47,20 +56,15 @@ const expirePages = 10
 // none gets a fire meanwhile.
 func (c *Chores) expireEndpoints(ctx context.Context, _ time.Time) error {
 	expired := 0
-	for range expirePages {
-		loop.Turned(ctx)
+	err := portions(ctx, expirePages, func() (bool, error) {
 		page, err := c.Store.ExpireEndpoints(ctx, handlerPage, time.Time{})
-		if err != nil {
-			return err
-		}
-		if expired += page; page < handlerPage {
-			break
-		}
-	}
-	if expired > 0 {
+		expired += page
+		return page >= handlerPage, err
+	})
+	if err == nil && expired > 0 {
 		c.Log.InfoContext(ctx, "endpoints expired", "node", c.Fleet.ID().String(), "count", expired)
 	}
-	return nil
+	return err
 }
 
 // A round counts the fires of at most so many pages of jobs, each of so many jobs. Jobs whose objective is new, or has
@@ -70,33 +74,24 @@ const (
 	objectivePage  = 50
 )
 
-// rollUpObjectives counts the fires of jobs with an objective. A round begins where the one before ended, on whichever
-// node.
+// rollUpObjectives counts the fires of jobs with an objective.
 func (c *Chores) rollUpObjectives(ctx context.Context, _ time.Time) error {
-	for range objectivePages {
-		loop.Turned(ctx)
+	return portions(ctx, objectivePages, func() (bool, error) {
 		rolled, err := c.Store.RollUpObjectives(ctx, objectivePage, time.Time{})
-		if err != nil || !rolled.More {
-			return err
-		}
-	}
-	return nil
+		return rolled.More, err
+	})
 }
 
 // statisticsPortions bounds what a round counts for statistics. A node that finds the portions of a week counts them in some
 // minutes.
 const statisticsPortions = 20
 
-// rollUpStatistics counts the runs of each day. A round begins where the one before ended, on whichever node.
+// rollUpStatistics counts the runs of each day.
 func (c *Chores) rollUpStatistics(ctx context.Context, _ time.Time) error {
-	for range statisticsPortions {
-		loop.Turned(ctx)
+	return portions(ctx, statisticsPortions, func() (bool, error) {
 		rolled, err := c.Store.RollUpStatistics(ctx, time.Time{})
-		if err != nil || !rolled.More {
-			return err
-		}
-	}
-	return nil
+		return rolled.More, err
+	})
 }
 
 // expirePauses ends the pauses whose time is over. Those that are left for the next round are as many as a page, so none
@@ -144,22 +139,15 @@ func (c *Chores) followSwitches(ctx context.Context, _ time.Time) error {
 // many jobs there are.
 const rollUpPages = 5
 
-// rollUpStates keeps the states of jobs up to date. A round begins where the one before ended, on whichever node.
+// rollUpStates keeps the states of jobs up to date.
 func (c *Chores) rollUpStates(ctx context.Context, _ time.Time) error {
-	for range rollUpPages {
-		loop.Turned(ctx)
+	return portions(ctx, rollUpPages, func() (bool, error) {
 		rolled, err := c.Store.RollUp(ctx, handlerPage)
-		if err != nil {
-			return err
-		}
-		if rolled.Changed > 0 {
+		if err == nil && rolled.Changed > 0 {
 			c.Log.DebugContext(ctx, "job states changed", "count", rolled.Changed)
 		}
-		if !rolled.More {
-			return nil
-		}
-	}
-	return nil
+		return rolled.More, err
+	})
 }
 
 // followedZones are the time zone data of the installation, as the node follows them.
