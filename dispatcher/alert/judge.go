@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -66,7 +67,7 @@ func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []M
 		seen.Met = end.Missed
 	case target.AlertLate:
 		relevant = end.Missed == 0 && end.Kind == run.KindSchedule && !end.StartedAt.IsZero()
-		if seen.LateBy = end.StartedAt.Sub(Later(end.ScheduledAt, end.OwedFrom)); seen.LateBy <= alert.LateAfter.Std() {
+		if seen.LateBy = end.StartedAt.Sub(input.Later(end.ScheduledAt, end.OwedFrom)); seen.LateBy <= alert.LateAfter.Std() {
 			seen.LateBy = 0
 		}
 		seen.Met = count(seen.LateBy > 0)
@@ -85,14 +86,6 @@ func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []M
 	}
 	t, made := t.Observe(rule, seen, now)
 	return t.scheduled(now), made
-}
-
-// Later returns the later of two times.
-func Later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 func count(met bool) int {

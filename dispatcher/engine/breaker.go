@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -189,7 +189,7 @@ func (h *hosts) turn(of hostOfApp, run run.Key, now time.Time) time.Duration {
 		}
 	}
 	wait, host := h.untilTurn(of, now), of.rated()
-	h.rates[host] = plan.Later(now, h.rates[host]).Add(h.interval)
+	h.rates[host] = input.Later(now, h.rates[host]).Add(h.interval)
 	if wait > 0 {
 		h.reserved[run] = now.Add(wait)
 	}
@@ -198,7 +198,7 @@ func (h *hosts) turn(of hostOfApp, run run.Key, now time.Time) time.Duration {
 
 // untilTurn returns when the next turn at a host comes; 0 or less: now. h.mu is held.
 func (h *hosts) untilTurn(host hostOfApp, now time.Time) time.Duration {
-	return plan.Later(now, h.rates[host.rated()]).Sub(now) - max(0, rateBurst-h.interval)
+	return input.Later(now, h.rates[host.rated()]).Sub(now) - max(0, rateBurst-h.interval)
 }
 
 // sweep forgets the turns of runs that other nodes took, hosts that no request asks for, and with them
@@ -233,7 +233,7 @@ func (h *hosts) takeProbe(of dispatcher.HostWait, host hostOfApp, now time.Time)
 		if wait = h.untilTurn(host, now); wait > 0 {
 			return wait // no request is made, so the pause stays as it is
 		}
-		h.rates[host.rated()] = plan.Later(now, h.rates[host.rated()]).Add(h.interval)
+		h.rates[host.rated()] = input.Later(now, h.rates[host.rated()]).Add(h.interval)
 	}
 	h.begin(c, of.JobID, now)
 	return 0

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -74,7 +74,7 @@ func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
 	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
 	pause := loop.Spread(heldPause(outcome.EndedAt.Sub(a.run.ScheduledAt)))
 	next.At, next.NotAttempted = outcome.EndedAt.Add(pause).Truncate(time.Millisecond), true
-	next.Until = alert.Later(next.Until, next.At)
+	next.Until = input.Later(next.Until, next.At)
 	e.record(ctx, a.run, outcome, next)
 }
 

@@ -36,6 +36,14 @@ func ParseInstant(text string) (time.Time, error) {
 // FormatInstant writes a time as RFC 3339 in UTC with milliseconds.
 func FormatInstant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // SameInstant reports whether two optional times are the same instant, or both missing.
 func SameInstant(a, b *time.Time) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)

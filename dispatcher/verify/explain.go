@@ -70,7 +70,7 @@ type ExplainQuery struct {
 // history.
 func Explain(ctx context.Context, reader Reader, query ExplainQuery) (Explanation, error) {
 	at := query.At.UTC().Truncate(time.Millisecond)
-	of, err := readHistory(ctx, reader, query, at, latest(at.Add(-time.Minute), time.UnixMilli(0)))
+	of, err := readHistory(ctx, reader, query, at, input.Later(at.Add(-time.Minute), time.UnixMilli(0)))
 	if err != nil {
 		return Explanation{App: query.App, Job: query.Job, Trigger: query.Trigger, At: at, Steps: []Step{}}, err
 	}

@@ -230,7 +230,7 @@ func (c *candidates) ofRevision(ctx context.Context, i int, until time.Time) err
 	}
 	s, err := c.schedules.at(ctx, c.history.Identity, in)
 	if isUnreadable(err) {
-		c.past = append(c.past, stretch{latest(in.From, c.app.Since), latest(in.From, c.app.Since)})
+		c.past = append(c.past, stretch{input.Later(in.From, c.app.Since), input.Later(in.From, c.app.Since)})
 		return nil
 	}
 	if err != nil {
@@ -251,14 +251,14 @@ func (c *candidates) ofRevision(ctx context.Context, i int, until time.Time) err
 		if last.After(c.app.Now) {
 			last = c.app.Now
 		}
-		return c.ofSpan(ctx, s, in, latest(span.From, c.app.Since), last)
+		return c.ofSpan(ctx, s, in, input.Later(span.From, c.app.Since), last)
 	}
 	return nil
 }
 
 // disabled adds the times of a disabled revision as one stretch.
 func (c *candidates) disabled(s *schedule.Schedule, in *dispatcher.TriggerRevision, until time.Time) {
-	first, some := s.Next(latest(in.From, c.app.Since).Add(-time.Millisecond))
+	first, some := s.Next(input.Later(in.From, c.app.Since).Add(-time.Millisecond))
 	last, ok := s.Previous(until)
 	if !some || !ok || last.Before(first) {
 		return

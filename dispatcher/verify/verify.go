@@ -115,7 +115,7 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 	if err != nil {
 		return page, err
 	}
-	first := latest(query.From, app.Since)
+	first := input.Later(query.From, app.Since)
 	if query.Page.Cursor == "" {
 		if page.Leaks, err = reader.Leaks(ctx, query.App, app.Now.Add(-leakAfter), maxLeaks); err != nil {
 			return page, err
@@ -129,7 +129,7 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 	start := first
 	if from.within {
 		jobs = append([]string{from.job}, jobs...)
-		start = latest(from.at, first)
+		start = input.Later(from.at, first)
 	}
 	c := comparison{reader: reader, app: query.App, last: end(query.To, app.Now), steps: schedule.NewBudget(ctx, maxEvaluation)}
 	for i, job := range jobs {
@@ -152,13 +152,6 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 		page.Next = jobs[len(jobs)-1]
 	}
 	return page, nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // end is the last time to compare: no later than now, which is also what zero means.
@@ -287,7 +280,7 @@ func (t *scheduled) evaluate(
 		if !s.Open.IsZero() {
 			t.open = s.Open
 		}
-		low, high := latest(s.From, t.from), s.Until
+		low, high := input.Later(s.From, t.from), s.Until
 		if high.After(t.to) {
 			high = t.to
 		}

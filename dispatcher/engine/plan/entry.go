@@ -67,15 +67,7 @@ func (e *Entry) DueAfter(then, now time.Time) time.Time {
 	if e.late() {
 		return e.pacedAfter(then, now)
 	}
-	return Later(then.Add(e.Schedule.Delay(then)), e.DueAt)
-}
-
-// Later returns the later of two times.
-func Later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
+	return input.Later(then.Add(e.Schedule.Delay(then)), e.DueAt)
 }
 
 // catchUpPause is the longest pause between two fires of a trigger that fire_all catches up.
@@ -84,7 +76,7 @@ const catchUpPause = time.Second
 // Decide returns the next step in settling the missed fires of one trigger. It skips fires that are
 // too old, or too many, first. Fires so recent that jitter may still delay them are left to run.
 func (e *Entry) Decide(now time.Time) (dispatcher.Settlement, error) {
-	until := Later(now.Add(-e.Jitter), e.NextFireTime)
+	until := input.Later(now.Add(-e.Jitter), e.NextFireTime)
 	why := fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, input.FormatInstant(e.DueAt))
 	if oldest := now.Add(-e.catchUpWindow); e.NextFireTime.Before(oldest) && e.MisfirePolicy != dispatcher.Skip {
 		tooOld := oldest.Add(-time.Millisecond)
@@ -156,10 +148,10 @@ func (e *Entry) late() bool { return e.DueAt.After(e.NextFireTime.Add(e.Jitter))
 // up, a quarter of the time between the two.
 func (e *Entry) pacedAfter(then, now time.Time) time.Time {
 	if e.late() {
-		now = Later(now, e.DueAt)
+		now = input.Later(now, e.DueAt)
 	}
 	if !then.Add(e.Jitter).Before(now) {
-		return Later(now, then.Add(e.Schedule.Delay(then)))
+		return input.Later(now, then.Add(e.Schedule.Delay(then)))
 	}
 	return now.Add(min(catchUpPause, then.Sub(e.NextFireTime)/4))
 }

@@ -311,7 +311,7 @@ func owedFrom(ctx context.Context, j *definitions.Judgement, job *definitions.Ju
 		return time.Time{}, fmt.Errorf("read pauses of app %s that ended: %w", job.App, err)
 	}
 	if held := dispatcher.HeldBy(pauses, job.Labels); len(held) > 0 {
-		return alert.Later(job.ChangedAt, *held[0].EndedAt), nil
+		return input.Later(job.ChangedAt, *held[0].EndedAt), nil
 	}
 	return job.ChangedAt, nil
 }
@@ -455,7 +455,7 @@ func judgeLate(ctx context.Context, j *definitions.Judgement, job *definitions.J
 	if err != nil {
 		return err
 	}
-	from = alert.Later(scheduled, from)
+	from = input.Later(scheduled, from)
 	for _, a := range job.Alerts {
 		by := j.At.Sub(from)
 		rule, has := a.RuleOf(target.AlertLate, j.At)
