@@ -29,26 +29,36 @@ type givenInput struct {
 }
 
 func newInputReads(store Store, batch int, log *slog.Logger) *inputReads {
-	grant := func(ctx context.Context, runs []run.HeldRun) (map[pool.AttemptKey]givenInput, error) {
-		keys := make([]run.Key, len(runs))
+	read := readEach(store.RunInputs, func(r run.HeldRun) run.Key { return r.Key },
+		func(found run.Input, there bool) givenInput {
+			if !there {
+				return givenInput{read: true}
+			}
+			return givenInput{true, &found}
+		})
+	return newPermits("read the inputs of runs", pool.KeyOf, read, batch, log)
+}
+
+// readEach makes a read by keys one that answers for runs: by returns the key of a run, and of the response to it.
+func readEach[K comparable, V, A any](
+	read func(context.Context, []K) (map[K]V, error), by func(run.HeldRun) K, of func(found V, there bool) A,
+) func(context.Context, []run.HeldRun) (map[pool.AttemptKey]A, error) {
+	return func(ctx context.Context, runs []run.HeldRun) (map[pool.AttemptKey]A, error) {
+		keys := make([]K, len(runs))
 		for i := range runs {
-			keys[i] = runs[i].Key
+			keys[i] = by(runs[i])
 		}
-		found, err := store.RunInputs(ctx, keys)
+		found, err := read(ctx, keys)
 		if err != nil {
 			return nil, err
 		}
-		inputs := make(map[pool.AttemptKey]givenInput, len(runs))
+		all := make(map[pool.AttemptKey]A, len(runs))
 		for _, run := range runs {
-			one := givenInput{read: true}
-			if input, there := found[run.Key]; there {
-				one.input = &input
-			}
-			inputs[pool.KeyOf(run)] = one
+			one, there := found[by(run)]
+			all[pool.KeyOf(run)] = of(one, there)
 		}
-		return inputs, nil
+		return all, nil
 	}
-	return newPermits("read the inputs of runs", pool.KeyOf, grant, batch, log)
 }
 
 // errOvertaken ends a run whose notification would tell what holds no longer.
@@ -107,26 +117,14 @@ func (e *Engine) addInput(ctx context.Context, r run.HeldRun, call *target.Call)
 type stateReads = permits[run.HeldRun, *run.CarriedState]
 
 func newStateReads(store Store, batch int, log *slog.Logger) *stateReads {
-	grant := func(ctx context.Context, runs []run.HeldRun) (map[pool.AttemptKey]*run.CarriedState, error) {
-		jobs := make([]int64, len(runs))
-		for i := range runs {
-			jobs[i] = runs[i].JobID
-		}
-		known, err := store.CarriedStatesByID(ctx, jobs)
-		if err != nil {
-			return nil, err
-		}
-		states := make(map[pool.AttemptKey]*run.CarriedState, len(runs))
-		for _, run := range runs {
-			state, has := known[run.JobID]
+	read := readEach(store.CarriedStatesByID, func(r run.HeldRun) int64 { return r.JobID },
+		func(state run.CarriedState, has bool) *run.CarriedState {
 			if !has {
 				state.State = json.RawMessage("null")
 			}
-			states[pool.KeyOf(run)] = &state
-		}
-		return states, nil
-	}
-	return newPermits("read carried states", pool.KeyOf, grant, batch, log)
+			return &state
+		})
+	return newPermits("read carried states", pool.KeyOf, read, batch, log)
 }
 
 // readState reads what the run before has left, for a job that carries a state. It is a step of an attempt, after the run

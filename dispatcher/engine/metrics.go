@@ -77,7 +77,9 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	if watcher, can := e.invoker.(endpointWatcher); can {
 		registry.MustRegister(newEndpointCounts(watcher))
 	}
-	registry.MustRegister(newBuildInfo(e.opts.Version))
+	registry.MustRegister(buildInfo{prometheus.NewDesc("carillon_build_info",
+		"Always 1; the labels say which version this is, and which time zone data it uses.", []string{"zones"},
+		prometheus.Labels{"version": e.opts.Version, "go": runtime.Version()})})
 	m.registerGauges(e, registry)
 	return m
 }
@@ -105,7 +107,12 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 		{"carillon_clock_offset_seconds", "How far the node's wall clock is ahead of the database's.",
 			func() float64 { return e.clock.Offset().Seconds() }},
 		{"carillon_database_reachable", "1 if the node's latest heartbeat reached the database, else 0.",
-			func() float64 { return oneIf(e.fleet.Reachable(e.opts.Heartbeat)) }},
+			func() float64 {
+				if e.fleet.Reachable(e.opts.Heartbeat) {
+					return 1
+				}
+				return 0
+			}},
 	} {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help}, gauge.read))
 	}
@@ -113,12 +120,6 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 
 // buildInfo tells the versions of the program and of its time zones, which may change while it runs.
 type buildInfo struct{ *prometheus.Desc }
-
-func newBuildInfo(version string) prometheus.Collector {
-	return buildInfo{prometheus.NewDesc("carillon_build_info",
-		"Always 1; the labels say which version this is, and which time zone data it uses.", []string{"zones"},
-		prometheus.Labels{"version": version, "go": runtime.Version()})}
-}
 
 // Describe sends the description of the metric.
 func (b buildInfo) Describe(to chan<- *prometheus.Desc) { to <- b.Desc }
@@ -154,13 +155,6 @@ func (m *metrics) purged(t dispatcher.Purged) {
 	m.removed.WithLabelValues("job").Add(float64(t.Jobs))
 	m.removed.WithLabelValues("audit").Add(float64(t.AuditEntries))
 	m.removed.WithLabelValues("partition").Add(float64(t.Partitions))
-}
-
-func oneIf(yes bool) float64 {
-	if yes {
-		return 1
-	}
-	return 0
 }
 
 // load counts what the node does, for its heartbeats.

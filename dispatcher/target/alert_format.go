@@ -113,9 +113,13 @@ type fact struct{ name, value string }
 
 // facts are what the title does not say; those without a value are left out.
 func (n AlertNotification) facts() []fact {
+	labels := make([]string, 0, len(n.Labels))
+	for _, key := range input.SortedKeys(n.Labels) {
+		labels = append(labels, key+"="+n.Labels[key])
+	}
 	all := []fact{
 		{"Alert", n.Alert}, {"Condition", string(n.Condition)}, {"Since", instantText(&n.Since)}, {"Trigger", n.Trigger}, {"Run", n.Run},
-		{"Scheduled at", instantText(n.ScheduledAt)}, {"Class", string(n.Class)}, {"Labels", n.labels()}, {"Reason", n.Reason},
+		{"Scheduled at", instantText(n.ScheduledAt)}, {"Class", string(n.Class)}, {"Labels", strings.Join(labels, ", ")}, {"Reason", n.Reason},
 	}
 	some := all[:0]
 	for _, f := range all {
@@ -131,14 +135,6 @@ func instantText(at *time.Time) string {
 		return ""
 	}
 	return input.FormatInstant(*at)
-}
-
-func (n AlertNotification) labels() string {
-	words := make([]string, 0, len(n.Labels))
-	for _, key := range input.SortedKeys(n.Labels) {
-		words = append(words, key+"="+n.Labels[key])
-	}
-	return strings.Join(words, ", ")
 }
 
 // AlertSeverity is how bad an incident is; empty means AlertError.
