@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -103,8 +102,7 @@ func (d *Definitions) HeldBy(node run.NodeID, runs []run.HeldRun) []*Held {
 // overdue is the oldest fire that was due when the node last read the database: in its window, among the fires
 // of other nodes, and among those that the handler settles. Together with the timeline it says how long a fire waits at most.
 type overdue struct {
-	mu                     sync.Mutex
-	window, others, misses sighting
+	window, others, misses atomic.Pointer[sighting] // nil: none was made
 }
 
 // sighting is the oldest due fire that a read of the database found.
@@ -113,37 +111,17 @@ type sighting struct {
 	at  time.Time // of the read, by the database's clock
 }
 
-// polled notes the oldest fire that a poll found; zero: none.
-func (o *overdue) polled(due, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.window = sighting{due, now}
-}
-
-// swept notes the oldest fire that a sweep of all nodes found; zero: none, or none was made.
-func (o *overdue) swept(due, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.others = sighting{due, now}
-}
-
-// sawOthers reports whether the latest sweep of all nodes found a fire. It is taken to wait until the next finds none.
-func (o *overdue) sawOthers() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return !o.others.due.IsZero()
-}
-
 // Settling notes the oldest fire that is still to be settled by this node; zero: none.
 func (o *overdue) Settling(due, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.misses = sighting{due, now}
+	o.misses.Store(&sighting{due, now})
 }
 
 // wait returns how long the fire had been due when it was seen. If no read has succeeded for a while, the
 // fire is assumed to wait still. What was due for less than the grace was its preferred node's to claim.
-func (s sighting) wait(now time.Time, fresh, grace time.Duration) time.Duration {
+func (s *sighting) wait(now time.Time, fresh, grace time.Duration) time.Duration {
+	if s == nil {
+		return 0
+	}
 	switch seen := s.at.Sub(s.due); {
 	case s.due.IsZero() || seen < grace:
 		return 0
@@ -165,12 +143,10 @@ func (p *Planner) OldestOverdue(now time.Time) time.Duration {
 	if !p.Fleet.claims() {
 		return 0
 	}
-	p.Overdue.mu.Lock()
 	wait := max(
-		p.Overdue.window.wait(now, 3*p.Options.Window, p.Options.Grace),
-		p.Overdue.others.wait(now, 3*farSweep*p.Options.Grace, p.Options.Grace),
-		p.Overdue.misses.wait(now, 3*p.Options.Handler, p.Options.Grace))
-	p.Overdue.mu.Unlock()
+		p.Overdue.window.Load().wait(now, 3*p.Options.Window, p.Options.Grace),
+		p.Overdue.others.Load().wait(now, 3*farSweep*p.Options.Grace, p.Options.Grace),
+		p.Overdue.misses.Load().wait(now, 3*p.Options.Handler, p.Options.Grace))
 	for _, oldest := range []func() (time.Time, bool){p.Timeline.oldest, p.Ahead.Head} {
 		if planned, ok := oldest(); ok && now.Sub(planned) >= p.Options.Grace {
 			wait = max(wait, now.Sub(planned))

@@ -30,7 +30,7 @@ func (p *Planner) Poll(ctx context.Context, now, until time.Time) (int, error) {
 	if err != nil {
 		return seen.planned, err
 	}
-	p.Overdue.polled(seen.oldest, now)
+	p.Overdue.window.Store(&sighting{seen.oldest, now})
 	if seen.complete {
 		p.Floors.Window.End(look, seen.least, now.Add(-p.Options.Window))
 	}
@@ -53,12 +53,14 @@ const (
 // late, helping would make it later. One loop calls it.
 func (p *Planner) Sweep(ctx context.Context, now time.Time) error {
 	if p.Fleet.Alone() || p.Timeline.overdue(now.Add(-p.Options.Lead)) {
-		p.Overdue.swept(time.Time{}, now)
+		p.Overdue.others.Store(&sighting{at: now})
 		return nil
 	}
 	p.sweeps++
 	if p.sweeps%farSweep == 0 {
-		if mine, _ := p.Fleet.Turn(now, farSweep*p.Options.Grace, 0, turnSweep); mine || p.Overdue.sawOthers() {
+		others := p.Overdue.others.Load() // which are taken to wait until the next sweep of all nodes finds none
+		mine, _ := p.Fleet.Turn(now, farSweep*p.Options.Grace, 0, turnSweep)
+		if mine || others != nil && !others.due.IsZero() {
 			return p.SweepAll(ctx, now)
 		}
 	}
@@ -82,7 +84,7 @@ func (p *Planner) SweepAll(ctx context.Context, now time.Time) error {
 		return p.ranked(d, now)
 	})
 	if err == nil {
-		p.Overdue.swept(found.oldest, now)
+		p.Overdue.others.Store(&sighting{found.oldest, now})
 	}
 	return err
 }
