@@ -121,7 +121,8 @@ func New(store Store, o Options) *API {
 		}
 	}
 	a := &API{store: store, opts: o, log: o.Logger, gate: gate.New(store, o.ofGate()), registrations: newRegistrations(o.Logger),
-		strays: newStrays(), callbacks: newCallbacks(o.Registerer), lines: limit.NewLines(10, time.Minute), forecasts: newForecasts(store, o.Logger)}
+		strays: newStrays(), callbacks: newCallbacks(o.Registerer), lines: limit.NewLines(10, time.Minute),
+		forecasts: newForecasts(store, o.Logger)}
 	a.mux = a.newMux()
 	a.transfers = limit.Transfers(http.HandlerFunc(a.serve))
 	a.notFound = a.handle(route{Route: gate.Route{Path: "/"}, serve: (*API).unknownRoute})

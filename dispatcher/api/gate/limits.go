@@ -98,7 +98,8 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 	l := &limits{
 		Limits: o, addresses: limit.NewRates[netip.Addr](maxAddresses), probes: limit.NewRates[netip.Addr](maxAddresses),
 		badTokens: limit.NewRates[netip.Addr](maxAddresses), callers: limit.NewRates[string](maxCallers),
-		memory: limit.NewMemory(o.Memory), arriving: limit.NewMemory(o.Memory / 2), places: limit.NewPlaces(), lines: limit.NewLines(10, time.Minute),
+		memory: limit.NewMemory(o.Memory), arriving: limit.NewMemory(o.Memory / 2), places: limit.NewPlaces(),
+		lines:  limit.NewLines(10, time.Minute),
 		quotas: cache.New[string, quota](maxCallers), known: cache.New[[32]byte, struct{}](maxCallers),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_api_requests_limited_total", Help: "Requests to the API that were refused for now, by reason.",
