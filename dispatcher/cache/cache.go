@@ -7,8 +7,8 @@ import "sync"
 // recent generation, and when that has grown to half of the room, it becomes the older one, and the older one goes. So the half
 // that was put or used last is never forgotten. It is safe for concurrent use.
 //
-// Package golang-lru counts values only, and jobs, groups and broadcasts are bounded by the bytes that they take. It also has a
-// list beside its map, which for 100,000 triggers takes as much memory as they do.
+// Package golang-lru counts values only, and jobs, groups and broadcasts are bounded by the bytes that they take. It also keeps
+// a list next to its map that each Get changes; here a Get of a recent value changes nothing.
 type Cache[K comparable, V any] struct {
 	half   int // of the room
 	sizeOf func(V) int
