@@ -12,7 +12,7 @@ import (
 // Schedule around it is small. It keeps schedules with a repeat count whole, because finding
 // their end takes a walk. It keeps problems too.
 type Cache struct {
-	programs *cache.Cache[cacheKey, compiled]
+	programs *cache.Cache[cacheKey, *compiled]
 	repeated *cache.Cache[cacheKey, *Schedule]
 }
 
@@ -30,7 +30,7 @@ type compiled struct {
 // NewCache returns a cache that keeps the limit expressions and the limit schedules with a repeat count that were used
 // last, and at most as many others. A limit below 1 means 1.
 func NewCache(limit int) *Cache {
-	return &Cache{programs: cache.New[cacheKey, compiled](2 * limit), repeated: cache.New[cacheKey, *Schedule](2 * limit)}
+	return &Cache{programs: cache.New[cacheKey, *compiled](2 * limit), repeated: cache.New[cacheKey, *Schedule](2 * limit)}
 }
 
 // Parse is the function Parse, with this cache.
@@ -52,6 +52,7 @@ func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 	}
 	found, ok := c.programs.Get(text)
 	if !ok {
+		found = &compiled{}
 		found.program, found.errs = compile(text.Spec)
 	}
 	s, err := finish(spec, found.program, found.errs)
