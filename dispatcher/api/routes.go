@@ -147,7 +147,9 @@ var sections = []section{
 		}},
 		{gate.Route{Method: "POST", Path: jobPath + "/pause", Scope: write, Body: true}, pause(true), about{
 			takes: dispatcher.PauseRequest{}, optional: true, gives: dispatcher.Job{}, conditional: true, id: "pauseJob",
-			text: "pauses all triggers of a job. The schedule goes on during the pause. After resume, each fire that is late by at most misfire_after still runs; an older one is a misfire, and the misfire_policy of its trigger decides about it. Set enabled to false instead if you want no fires for that time.",
+			text: "pauses all triggers of a job. The schedule goes on during the pause. After resume, each fire that is late " +
+				"by at most misfire_after still runs; an older one is a misfire, and the misfire_policy of its trigger " +
+				"decides about it. Set enabled to false instead if you want no fires for that time.",
 		}},
 		{gate.Route{Method: "POST", Path: jobPath + "/resume", Scope: write}, pause(false), about{
 			gives: dispatcher.Job{}, conditional: true, id: "resumeJob",
@@ -192,7 +194,8 @@ var sections = []section{
 		}},
 		{gate.Route{Method: "POST", Path: backfillPath + "/cancel", Scope: operate}, changeBackfill(repeat.CancelBackfill), about{
 			gives: repeat.Backfill{}, id: "cancelBackfill",
-			text: "ends a backfill. Its runs that wait end as cancelled. Those in flight end by themselves; until then the state is cancelling.",
+			text: "ends a backfill. Its runs that wait end as cancelled. Those in flight end by themselves; until then the " +
+				"state is cancelling.",
 		}},
 	}},
 	{"bulk actions", []route{
@@ -238,7 +241,8 @@ var sections = []section{
 		{gate.Route{Method: "DELETE", Path: endpointPath, Scope: enlist, OrScope: write}, (*API).deregisterEndpoint, about{}},
 		{gate.Route{Method: "POST", Path: endpointPath + "/drain", Scope: write}, drainEndpoint(true), about{
 			gives: target.Endpoint{}, id: "drainEndpoint",
-			text: "sends an endpoint no new requests. It stays until it is resumed or the endpoint goes. A registration does not lift it.",
+			text: "sends an endpoint no new requests. It stays until it is resumed or the endpoint goes. A registration does " +
+				"not lift it.",
 		}},
 		{gate.Route{Method: "POST", Path: endpointPath + "/resume", Scope: write}, drainEndpoint(false), about{
 			gives: target.Endpoint{}, id: "resumeEndpoint",
@@ -322,7 +326,8 @@ var sections = []section{
 		{gate.Route{Method: "GET", Path: "/v1/nodes", Scope: read, AllApps: true}, (*API).listNodes, about{gives: list[dispatcher.Node]{}}},
 		{gate.Route{Method: "POST", Path: nodePath + "/pause", Scope: admin, AllApps: true}, setNode(dispatcher.NodePaused), about{
 			gives: dispatcher.Node{}, id: "pauseNode",
-			text: "stops a node from claiming fires; runs in flight finish. Other nodes take over its share. If every node is paused, fires are treated as those of a paused job.",
+			text: "stops a node from claiming fires; runs in flight finish. Other nodes take over its share. If every node " +
+				"is paused, fires are treated as those of a paused job.",
 		}},
 		{gate.Route{Method: "POST", Path: nodePath + "/resume", Scope: admin, AllApps: true}, setNode(dispatcher.NodeActive), about{
 			gives: dispatcher.Node{}, id: "resumeNode",
@@ -337,11 +342,14 @@ var sections = []section{
 		}},
 		{gate.Route{Method: "POST", Path: "/v1/rollback/skip", Scope: admin, AllApps: true}, resolveRollback(dispatcher.RollbackSkip), about{
 			gives: dispatcher.Rollback{}, id: "skipRollback",
-			text: "skips all fires up to now, ends unfinished runs as lost, and resumes the nodes. Nothing is sent twice, but fires that were not sent before the rollback are never sent. A node does the work in its next handler round.",
+			text: "skips all fires up to now, ends unfinished runs as lost, and resumes the nodes. Nothing is sent twice, " +
+				"but fires that were not sent before the rollback are never sent. A node does the work in its next handler " +
+				"round.",
 		}},
 		{gate.Route{Method: "POST", Path: "/v1/rollback/replay", Scope: admin, AllApps: true}, resolveRollback(dispatcher.RollbackReplay), about{
 			gives: dispatcher.Rollback{}, id: "replayRollback",
-			text: "resumes the nodes with the state that the database has. No fire is left out, but fires whose commits were lost are sent again, under the same event ids.",
+			text: "resumes the nodes with the state that the database has. No fire is left out, but fires whose commits were " +
+				"lost are sent again, under the same event ids.",
 		}},
 		{gate.Route{Method: "GET", Path: "/v1/zones", Scope: read, AllApps: true}, (*API).getZones, about{gives: dispatcher.ZoneStatus{}}},
 		{gate.Route{Method: "POST", Path: "/v1/zones/use", Scope: admin, AllApps: true, Body: true, Large: true}, (*API).useZones, about{

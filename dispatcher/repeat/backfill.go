@@ -21,9 +21,9 @@ import (
 type BackfillSpec struct {
 	// Trigger is the only trigger whose instants are run; empty: those of all triggers of the job.
 	Trigger string `json:"trigger,omitempty"`
-	// From and To bound the instants, both inclusive. To is not in the future.
+	// From is the first instant, inclusive.
 	From time.Time `json:"from" schema:"required"`
-	// The last instant, inclusive. It is not in the future. The range holds at most 500,000 instants.
+	// To is the last instant, inclusive, and not in the future. The range holds at most 500,000 instants.
 	To time.Time `json:"to" schema:"required"`
 	// Concurrency is how many runs of the backfill are under way at once, at most.
 	Concurrency int `json:"concurrency" schema:"max=1000,min=1"`
@@ -42,7 +42,6 @@ type BackfillSpec struct {
 // BackfillOrder is the order of the runs of a backfill.
 type BackfillOrder string
 
-// The orders.
 const (
 	BackfillOldestFirst BackfillOrder = "oldest_first"
 	BackfillLatestFirst BackfillOrder = "latest_first"

@@ -176,7 +176,8 @@ type alertFiringCommand struct {
 
 // Run prints the states.
 func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
-	states := listOf[alert.State](func(api *client.Client, ctx context.Context, app string, page input.Page) (client.List[alert.State], error) {
+	states := listOf[alert.State](func(api *client.Client, ctx context.Context, app string, page input.Page) (
+		client.List[alert.State], error) {
 		return api.AlertStates(ctx, alert.StateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true, Page: page})
 	})
 	return states.show(ctx, c, f.appListFlags, stateTitles, stateRow)

@@ -111,9 +111,10 @@ func (v *verdict) print(w io.Writer, h *record) {
 			fmt.Fprintf(w, "%s: %s\n", f, one)
 		}
 	}
+	all := slices.Concat(slices.Collect(maps.Values(v.found))...)
 	for _, e := range h.moved {
 		name := h.name(e.fire) + ":"
-		if slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(v.found))...), func(one string) bool { return strings.HasPrefix(one, name) }) {
+		if slices.ContainsFunc(all, func(one string) bool { return strings.HasPrefix(one, name) }) {
 			fmt.Fprintln(w, "ledger:", name, e.text)
 		}
 	}

@@ -54,11 +54,11 @@ var samples = map[reflect.Type]any{
 	reflect.TypeFor[[]alert.MuteWindow]():               []alert.MuteWindow{{From: new(fixture.T0), To: new(fixture.T0.Add(time.Hour))}},
 	reflect.TypeFor[target.GroupKind]():                 target.GroupXXLJob,
 	reflect.TypeFor[target.Strategy]():                  target.Strategy("last"),
-	reflect.TypeFor[*target.Signing]():                  &target.Signing{Secrets: map[string]target.Secret{"k": {Reference: "env:SECRET_SHOP_K"}}},
-	reflect.TypeFor[*target.Auth]():                     &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: "env:SECRET_SHOP_T"}}},
-	reflect.TypeFor[*target.Secret]():                   &target.Secret{Reference: "env:SECRET_SHOP_S"},
+	reflect.TypeFor[*target.Signing]():                  &target.Signing{Secrets: map[string]target.Secret{"k": *secret()}},
+	reflect.TypeFor[*target.Auth]():                     &target.Auth{Bearer: &target.BearerAuth{Token: *secret()}},
+	reflect.TypeFor[*target.Secret]():                   secret(),
 	reflect.TypeFor[*target.TLS]():                      &target.TLS{MinVersion: "1.3"},
-	reflect.TypeFor[target.Probe]():                     target.Probe{IdlePath: "/other", AlivePath: "/healthz", Timeout: input.Duration(3 * time.Second)},
+	reflect.TypeFor[target.Probe]():                     target.Probe{IdlePath: "/other"},
 	reflect.TypeFor[map[string]target.StaticEndpoint](): map[string]target.StaticEndpoint{"b": {URL: "https://b.example.com"}},
 	reflect.TypeFor[*target.Registration](): &target.Registration{Networks: []string{"10.1.0.0/16"}, Ports: []int{8081},
 		ExpireAfter: input.Duration(time.Hour)},
@@ -69,6 +69,8 @@ var samples = map[reflect.Type]any{
 	reflect.TypeFor[schedule.Overlap]():             schedule.OverlapFirst,
 	reflect.TypeFor[schedule.OnExcluded]():          schedule.OnExcludedNextDay,
 }
+
+func secret() *target.Secret { return &target.Secret{Reference: "env:SECRET_SHOP_S"} }
 
 func healthCheck() *target.HealthCheck {
 	var c target.HealthCheck
@@ -190,11 +192,12 @@ func testAttributesOfAlerts(t *testing.T, f *wing) {
 }
 
 func testAttributesOfGroups(t *testing.T, f *wing) {
-	eachAttribute(t, fixture.Workers().EndpointGroupSpec, map[string]any{"path": "/other"}, func(spec target.EndpointGroupSpec) target.EndpointGroupSpec {
+	path := map[string]any{"path": "/other"}
+	eachAttribute(t, fixture.Workers().EndpointGroupSpec, path, func(spec target.EndpointGroupSpec) target.EndpointGroupSpec {
 		name := "kept"
 		if spec.Kind == target.GroupXXLJob || spec.AppName != "" || spec.AccessToken != nil {
 			// A group of executors has nothing of what else the workers have, and no other becomes one.
-			token := cmp.Or(spec.AccessToken, &target.Secret{Reference: "env:SECRET_SHOP_T"})
+			token := cmp.Or(spec.AccessToken, secret())
 			name, spec = "executors", target.EndpointGroupSpec{Kind: target.GroupXXLJob, Strategy: "first",
 				XXLJobSettings: target.XXLJobSettings{AppName: cmp.Or(spec.AppName, "executors"), AccessToken: token}}
 		}
