@@ -42,6 +42,7 @@ type BackfillSpec struct {
 // BackfillOrder is the order of the runs of a backfill.
 type BackfillOrder string
 
+// The orders.
 const (
 	BackfillOldestFirst BackfillOrder = "oldest_first"
 	BackfillLatestFirst BackfillOrder = "latest_first"
@@ -230,10 +231,6 @@ type BackfillInstant struct {
 	TriggerID int64
 }
 
-func (a BackfillInstant) compare(b BackfillInstant) int {
-	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.TriggerID, b.TriggerID))
-}
-
 // BackfillSchedules are what a backfill runs the instants of: the triggers of its job and the calendars that they use, as they were
 // declared when the backfill was asked for. No later change of these changes its instants.
 type BackfillSchedules struct {
@@ -418,9 +415,9 @@ func (b BackfillSpec) Next(
 // order compares instants by the order of the range.
 func (b BackfillSpec) order(x, y BackfillInstant) int {
 	if b.Order == BackfillLatestFirst {
-		return y.compare(x)
+		x, y = y, x
 	}
-	return x.compare(y)
+	return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.TriggerID, y.TriggerID))
 }
 
 // behind returns instants of a trigger at or after another one, the earliest first.
