@@ -13,7 +13,7 @@ type Schedule struct {
 	Expression string `json:"expression" schema:"required,max=256"`
 	// Dialect says how to read Expression; empty recognises it, and the response names the dialect.
 	Dialect schedule.Dialect `json:"dialect"`
-	// Timezone is an IANA name; empty means UTC. CheckTimezone tells whether a declaration may leave it out.
+	// Timezone is an IANA name; empty means UTC. A trigger whose expression follows the wall clock needs one.
 	Timezone string `json:"timezone" schema:"Timezone"`
 	// StartAt and EndAt bound the fires, both inclusive; nil means unbounded.
 	StartAt *time.Time `json:"start_at,omitempty"`

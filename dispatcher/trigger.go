@@ -47,10 +47,10 @@ type TriggerStatus struct {
 	// AnchorAt is when the times of the schedule were declared or last changed. Intervals without a start and
 	// repeat counts are counted from it. A fixed delay counts from the end of its latest run.
 	AnchorAt time.Time `json:"anchor_at"`
-	// CountedFrom is when Fired of RepeatCount had been used up, after which the others are counted. It is the time of a change
+	// CountedFrom is when Fired of repeat_count had been used up, after which the others are counted. It is the time of a change
 	// that kept AnchorAt; nil: there was none. A fixed delay has none.
 	CountedFrom *time.Time `json:"counted_from,omitempty"`
-	// Fired counts the fires of a fixed delay that have ended or were skipped, against RepeatCount. For another schedule, see
+	// Fired counts the fires of a fixed delay that have ended or were skipped, against repeat_count. For another schedule, see
 	// CountedFrom.
 	Fired int `json:"fired,omitempty"`
 	// Origin is to the trigger what Job.Origin is to its job.

@@ -202,7 +202,7 @@ type Breaks struct {
 	Count int `json:"count"`
 	// The first of them by name.
 	Jobs []BreakJob `json:"jobs" schema:"max=100"`
-	// Alerts are all alerts that are outside, by name: an app has MaxAlerts at most.
+	// Alerts are all alerts that are outside, by name.
 	Alerts []BreakAlert `json:"alerts,omitempty" schema:"max=100"`
 }
 

@@ -32,7 +32,7 @@ type Alert struct {
 type Spec struct {
 	// Description is free text of at most 1024 characters; notifications have it.
 	Description string `json:"description" schema:"max=1024"`
-	// Jobs are names of jobs, at most MaxAlertJobs. A job of that name need not exist. nil: the alert names none. An empty list
+	// Jobs are names of jobs, at most MaxJobs. A job of that name need not exist. nil: the alert names none. An empty list
 	// needs Labels: without them it would select no job, while a missing one makes the alert a default of the app.
 	Jobs []string `json:"jobs,omitzero" schema:"Name,max=1000"`
 	// Labels select the jobs that have all of them, in addition to Jobs.
@@ -40,7 +40,7 @@ type Spec struct {
 	AlertConditionsOf
 	// Recovery is whether a notification tells that a condition no longer holds. Decoded alerts have it.
 	Recovery bool `json:"recovery"`
-	// Mutes are times in which transitions are recorded and nobody is notified; at most MaxAlertMutes. What still holds when
+	// Mutes are times in which transitions are recorded and nobody is notified; at most MaxMutes. What still holds when
 	// they end is notified then.
 	Mutes []MuteWindow `json:"mutes,omitempty" schema:"max=20"`
 	// Destination is what gets the notifications.
@@ -84,7 +84,7 @@ type AlertConditionsOf struct {
 
 // Failures is when failures of a job are told.
 type Failures struct {
-	// After is how many runs in a row fail before the condition holds, 1 to MaxAlertFailures; 0 means 1.
+	// After is how many runs in a row fail before the condition holds, 1 to MaxFailures; 0 means 1.
 	After int `json:"after,omitempty" schema:"max=1000,min=1"`
 	// RepeatEvery notifies again after so many further failures; 0: never.
 	RepeatEvery int `json:"repeat_every,omitempty" schema:"max=1000,min=0"`

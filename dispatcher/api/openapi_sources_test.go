@@ -161,12 +161,18 @@ func (all sources) field(t *testing.T, typ reflect.Type, f reflect.StructField) 
 	return all.say(t, holder, text)
 }
 
+// seeAlso is where a comment sends readers of Go, who have more than the JSON.
+var seeAlso = regexp.MustCompile(`[;,] see [A-Z]\w*(\.[A-Z]\w*)*| ?\bSee [A-Z]\w*(\.[A-Z]\w*)*\.`)
+
+// bound are the names of bounds, which readers of JSON get as numbers.
+var bound = regexp.MustCompile(`^(Max|Min)[A-Z]`)
+
 var identifier = regexp.MustCompile(`\b[A-Za-z_][A-Za-z0-9_]*(\.[A-Z][A-Za-z0-9_]*)?\b`)
 
 // say puts JSON names in place of the fields of a struct, and values in place of constants.
 func (all sources) say(t *testing.T, typ reflect.Type, text string) string {
 	t.Helper()
-	return identifier.ReplaceAllStringFunc(text, func(word string) string {
+	return identifier.ReplaceAllStringFunc(seeAlso.ReplaceAllString(text, ""), func(word string) string {
 		if word == "nil" { // in Go, what JSON leaves out
 			return "left out"
 		}
@@ -192,6 +198,9 @@ func (all sources) say(t *testing.T, typ reflect.Type, text string) string {
 			if expr := all.of(t, path).constants[name]; expr != nil {
 				return cmp.Or(all.of(t, path).value(expr), word)
 			}
+		}
+		if bound.MatchString(name) {
+			t.Errorf("a comment of %s names %s, which is no constant", typ, word)
 		}
 		return word
 	})

@@ -124,7 +124,7 @@ type SNSBounds struct {
 type SignatureBound struct {
 	// Service is the service's name in the signature, such as execute-api.
 	Service string `json:"service" schema:"required"`
-	// Hosts are those that may be called so, as in EgressBounds.Hosts; at least one.
+	// Hosts are those that may be called so, as those of egress; at least one.
 	Hosts []string `json:"hosts" schema:"required,max=100,min=1"`
 }
 
