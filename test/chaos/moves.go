@@ -107,6 +107,9 @@ const movedPath = "/v1/apps/" + history.Moved
 func (m *mover) move(ctx context.Context, from, to installation) error {
 	done := history.Move{From: from.name, To: to.name, Begun: time.Now()}
 	var export map[string]any
+	var moved struct {
+		Waiting []history.WaitingRun `json:"waiting_runs"`
+	}
 	if err := from.disable(ctx); err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func (m *mover) move(ctx context.Context, from, to installation) error {
 		if err != nil || response.status != http.StatusOK {
 			return false, said(response, err)
 		}
-		return true, json.Unmarshal(response.body, &export)
+		return true, errors.Join(json.Unmarshal(response.body, &export), json.Unmarshal(response.body, &moved))
 	})
 	if err != nil {
 		return err
@@ -125,10 +128,8 @@ func (m *mover) move(ctx context.Context, from, to installation) error {
 			return err
 		}
 	}
-	done.Exported = time.Now()
-	waiting, _ := export["waiting_runs"].([]any) // the import says what is wrong with it
-	app, _ := export["app"].(map[string]any)
-	done.Waiting = len(waiting)
+	done.Exported, done.Waiting = time.Now(), moved.Waiting
+	app, _ := export["app"].(map[string]any) // the import says what is wrong with it
 	app["enabled"] = true
 	body, err := json.Marshal(export)
 	if err == nil {

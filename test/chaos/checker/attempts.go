@@ -165,7 +165,7 @@ const maxAttempt = 7_000
 func (j *judge) checkOutcome(r run) {
 	switch once := j.triggersByID[r.trigger].once; {
 	case r.live, r.state == "succeeded", r.state == "failed", r.state == "timed_out":
-	case leftBehind(r) && j.triggersByID[r.trigger].app != history.Moved: // whose jobs are deleted where they have gone
+	case r.class == "job_deleted" && j.triggersByID[r.trigger].app != history.Moved: // its jobs are deleted only where they have left
 	case r.state == "lost" && (once || j.skipped(r)):
 	case r.state == "skipped" && j.bound(r.trigger).policy != "":
 	case r.state == "cancelled" && j.bound(r.trigger).policy == replace:

@@ -75,15 +75,31 @@ func (h *record) away(from string, at int64) (since int64, is bool) {
 	return since, is
 }
 
-// departed returns when the app left an installation for the last time before an instant. Only that deletes its jobs, but what it left
-// behind may end as late as in the import that brings it back.
-func (h *record) departed(from string, at int64) (since int64, has bool) {
+// left returns when an app left an installation without a run that had ended there by the ledger, if it did: the run had gone with it.
+// What is left behind ends when the app is deleted there, or in the import that brings it back, or, of a job with slots, as others
+// of the job end. What ends between that import and the answer to it has come back, unless its job had been deleted.
+func (h *record) left(from string, r run) (since int64, is bool) {
+	ended := orZero(r.ended)
 	for _, m := range h.moves {
-		if m.From == from && m.Exported.UnixMilli() <= at {
-			since, has = m.Exported.UnixMilli(), true
+		switch exported := m.Exported.UnixMilli(); {
+		case exported > ended:
+		case m.From == from:
+			since, is = exported, slices.ContainsFunc(m.Waiting, func(w history.WaitingRun) bool { return h.fireOf(w) == r.fire })
+		case m.To == from:
+			is = is && r.state == "cancelled" && r.class == "job_deleted"
 		}
 	}
-	return since, has
+	return since, is
+}
+
+// fireOf returns the fire of a run in an export.
+func (h *record) fireOf(w history.WaitingRun) fire {
+	for _, t := range h.triggers {
+		if t.app == history.Moved && t.job == w.Job && t.name == w.Trigger {
+			return fire{t.id, w.ScheduledAt.UnixMilli(), kindNumbers[w.Kind]}
+		}
+	}
+	return fire{}
 }
 
 // join adds the ledger of the other installation. What had begun in one and moved was lost there with its node.
@@ -110,10 +126,10 @@ func (h *record) join(there ledger) {
 			}
 		}
 		for _, r := range l.runs {
-			since, gone := h.departed(from, orZero(r.ended))
+			since, gone := h.left(from, r)
 			began := cmp.Or(orZero(r.started), orZero(r.claimed))
 			switch {
-			case !gone || !moved[r.trigger] || !leftBehind(r):
+			case !gone:
 				all.runs = append(all.runs, r)
 			case r.attempt > 0 && began <= since: // a node that adopts what was left behind only ends it
 				left = append(left, attempt{fire: r.fire, attempt: r.attempt, node: r.node, began: began, ended: since, state: "lost"})
@@ -167,14 +183,11 @@ func unknown(left []attempt, in ledger) (all []attempt) {
 	return all
 }
 
-// leftBehind reports whether a run ended because its job was deleted.
-func leftBehind(r run) bool { return r.state == "cancelled" && r.class == "job_deleted" }
-
 // describeMoved is what the report says of imports.
 func (v *verdict) describeMoved(h *record) string {
 	waiting := 0
 	for _, m := range h.moves {
-		waiting += m.Waiting
+		waiting += len(m.Waiting)
 	}
 	if len(h.moves) == 0 {
 		return ""

@@ -150,12 +150,23 @@ func TestMovedRunsAreJoined(t *testing.T) {
 		return run{fire: f(n), attempt: attempt, state: "cancelled", class: "job_deleted", started: at(second), ended: at(12 * second)}
 	}
 	when := func(d time.Duration) time.Time { return base.Add(d) }
+	waited := func(n int64) history.WaitingRun {
+		return history.WaitingRun{Job: "queue", Trigger: "main", Kind: "schedule", ScheduledAt: time.UnixMilli(n)}
+	}
 	h := record{
-		triggers: []trigger{{id: 1, app: history.Moved}},
+		triggers: []trigger{{id: 1, app: history.Moved, job: "queue", name: "main"}},
 		moves: []history.Move{{
-			From: here, To: history.Elsewhere, Exported: when(10 * second), Imported: when(11 * second), Removed: when(12 * second)}},
+			From: here, To: history.Elsewhere, Exported: when(10 * second), Imported: when(11 * second), Removed: when(12 * second),
+			Waiting: []history.WaitingRun{waited(2), waited(3), waited(4), waited(8), waited(9)},
+		}, {
+			From: history.Elsewhere, To: here, Exported: when(13 * second), Imported: when(15 * second),
+			Waiting: []history.WaitingRun{waited(9)},
+		}},
 		ledger: ledger{
-			runs:     []run{{fire: f(1), attempt: 1, state: "succeeded", ended: at(5 * second)}, gone(2, 0), gone(3, 1), gone(4, 1)},
+			runs: []run{{fire: f(1), attempt: 1, state: "succeeded", ended: at(5 * second)}, gone(2, 0), gone(3, 1), gone(4, 1),
+				{fire: f(8), state: "skipped", ended: at(12 * second)},                 // the queue of its job was full
+				{fire: f(9), attempt: 1, state: "succeeded", ended: at(14 * second)},   // it has come back, and the answer to the import is late
+				{fire: f(10), attempt: 1, state: "succeeded", ended: at(12 * second)}}, // a fault: it did not move
 			misfires: []misfire{{trigger: 1, from: 5, decided: ms(12 * second)}, {trigger: 1, from: 6, decided: ms(9 * second)}},
 			attempts: []attempt{{fire: f(7), attempt: 1, began: ms(second), ended: ms(13 * second), state: "cancelled"}},
 		},
@@ -163,7 +174,7 @@ func TestMovedRunsAreJoined(t *testing.T) {
 	ended := func(n int64, attempt int) run {
 		return run{fire: f(n), attempt: attempt, state: "succeeded", ended: at(12 * second)}
 	}
-	h.join(ledger{runs: []run{ended(2, 1), ended(3, 2), ended(4, 1), ended(5, 1), ended(7, 2)}})
+	h.join(ledger{runs: []run{ended(2, 1), ended(3, 2), ended(4, 1), ended(5, 1), ended(7, 2), ended(8, 1)}})
 	var runs, misfires []int64
 	for _, r := range h.runs {
 		runs = append(runs, r.at)
@@ -172,7 +183,7 @@ func TestMovedRunsAreJoined(t *testing.T) {
 		misfires = append(misfires, m.from)
 	}
 	slices.Sort(runs)
-	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 7}, runs); diff != "" {
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 7, 8, 9, 10}, runs); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]int64{6}, misfires); diff != "" {

@@ -52,15 +52,23 @@ const (
 	Elsewhere = "elsewhere"
 )
 
-// Move is one way of that app, between databases, with runs that waited.
+// Move is one way of that app, between databases, with the runs that waited and went with it.
 type Move struct {
-	From     string    `json:"from"`
-	To       string    `json:"to"`
-	Waiting  int       `json:"waiting"`
-	Begun    time.Time `json:"begun"`
-	Exported time.Time `json:"exported"`
-	Imported time.Time `json:"imported"`
-	Removed  time.Time `json:"removed"`
+	From     string       `json:"from"`
+	To       string       `json:"to"`
+	Waiting  []WaitingRun `json:"waiting"`
+	Begun    time.Time    `json:"begun"`
+	Exported time.Time    `json:"exported"`
+	Imported time.Time    `json:"imported"`
+	Removed  time.Time    `json:"removed"`
+}
+
+// WaitingRun is a run in an export, in the words of the export.
+type WaitingRun struct {
+	Job         string    `json:"job"`
+	Trigger     string    `json:"trigger"`
+	Kind        string    `json:"kind"`
+	ScheduledAt time.Time `json:"scheduled_at"`
 }
 
 // Poisoned is the app with rows that are bad for a while. Its jobs may stop, and nothing of others may.
