@@ -302,8 +302,8 @@ func (j *judge) checkCatchUp(m misfire, caughtUp map[int64]bool) {
 	}
 }
 
-// patience is how long after the end of a run, besides a recovery, a fixed delay may go on when faults
-// are over.
+// patience is how many milliseconds later than it should, besides a recovery, something may go on without a fault: the next fire of
+// a fixed delay, the next attempt of a run, a fire that is due. The machine may be busy.
 const patience = 5300
 
 // checkFixedDelay requires that each fire of a fixed delay follows the end of the run before.

@@ -106,7 +106,7 @@ func (j *judge) checkRetries(r run, tries []try) {
 		case policy == nil:
 		case waited < least:
 			j.add(early, "%s: attempt %d followed %s after the one before, but had to wait %s", j.name(r.fire), t.number+1, waited, least)
-		case waited > most+maxRetryDelay && !j.noisy(r.trigger) && !j.anyFault(t.ended, tries[i+1].began):
+		case waited > most+patience*time.Millisecond+j.recovery && !j.noisy(r.trigger) && !j.anyFault(t.ended, tries[i+1].began):
 			j.add(unrecovered, "%s: attempt %d followed %s after the one before, but had to wait %s at most", j.name(r.fire),
 				t.number+1, waited, most)
 		}
@@ -120,10 +120,6 @@ func (j *judge) checkRetries(r run, tries []try) {
 		j.add(lost, "%s: given up (%s) after %d failed attempts, not %d", j.name(r.fire), r.class, failures, policy.MaxAttempts)
 	}
 }
-
-// maxRetryDelay is how much longer than its policy says a retry may wait without a fault: the poll window,
-// and a busy machine.
-const maxRetryDelay = 1500 * time.Millisecond
 
 // anyFault reports whether there was any fault in a period or shortly before.
 func (j *judge) anyFault(from, to int64) bool {

@@ -67,7 +67,7 @@ func badWatched() map[string]spoiled {
 	last := func(s *story) *attempt { return &s.attempts[len(s.attempts)-1] }
 	return map[string]spoiled{
 		"a retry too soon": {func(s *story) { s.run(flaky, 20*second).claimed = at(21300 * time.Millisecond) }, early},
-		"a retry too late": {func(s *story) { s.run(flaky, 20*second).claimed = at(24 * second) }, unrecovered},
+		"a retry too late": {func(s *story) { s.run(flaky, 20*second).claimed = at(30500 * time.Millisecond) }, unrecovered},
 		"a retry too many": {func(s *story) {
 			r := s.run(flaky, 20*second)
 			r.state, r.attempt = "failed", 4
