@@ -3,17 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -120,7 +115,8 @@ type clientTLSFlags struct {
 
 // newClient returns a client of the API. Its errors name the flags.
 func (f clientTLSFlags) newClient(endpoint, token string) (*client.Client, error) {
-	transport, err := f.transport()
+	called := client.Certificates{CACert: "--ca-cert (CARILLON_CA_CERT)", ClientCert: "--client-cert", ClientKey: "--client-key"}
+	transport, err := client.Certificates(f).Transport(called)
 	if err != nil {
 		return nil, &usageError{err}
 	}
@@ -129,49 +125,4 @@ func (f clientTLSFlags) newClient(endpoint, token string) (*client.Client, error
 		return nil, &usageError{fmt.Errorf("--endpoint: %w", err)}
 	}
 	return c, nil
-}
-
-// transport makes the requests of a client; nil, which is the default one, without flags.
-func (f clientTLSFlags) transport() (http.RoundTripper, error) {
-	if f == (clientTLSFlags{}) {
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.CACert != "" {
-		pool, _, err := authorities("--ca-cert (CARILLON_CA_CERT)", f.CACert)
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = pool
-	}
-	if (f.ClientCert == "") != (f.ClientKey == "") {
-		return nil, errors.New("--client-cert and --client-key go together; one of them is missing")
-	}
-	if f.ClientCert != "" {
-		pair, err := tls.LoadX509KeyPair(f.ClientCert, f.ClientKey)
-		if err != nil {
-			return nil, fmt.Errorf("--client-cert %s, --client-key %s: %w", f.ClientCert, f.ClientKey, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the standard library's
-	transport.TLSClientConfig = config
-	return transport, nil
-}
-
-// authorities reads the certificates of a file. The error names the flag and the file.
-func authorities(flag, file string) (*x509.CertPool, []*x509.Certificate, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	certificates, err := node.ParseCertificates(text)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %s: %w", flag, file, err)
-	}
-	pool := x509.NewCertPool()
-	for _, certificate := range certificates {
-		pool.AddCert(certificate)
-	}
-	return pool, certificates, nil
 }

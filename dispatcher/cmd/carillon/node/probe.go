@@ -110,7 +110,7 @@ func trustOnly(file string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	chain, err := ParseCertificates(text)
+	chain, err := parseCertificates(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", input.Echo(file), err)
 	}

@@ -55,7 +55,7 @@ func (f tlsFiles) parse(contents [3][]byte) (*loadedTLS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.cert, f.key, err)
 	}
-	chain, err := ParseCertificates(contents[0])
+	chain, err := parseCertificates(contents[0])
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s: %w", f.cert, err)
 	}
@@ -67,7 +67,7 @@ func (f tlsFiles) parse(contents [3][]byte) (*loadedTLS, error) {
 	if f.clientCA == "" {
 		return loaded, nil
 	}
-	authorities, err := ParseCertificates(contents[2])
+	authorities, err := parseCertificates(contents[2])
 	if err != nil {
 		return nil, fmt.Errorf("--client-ca %s: %w", f.clientCA, err)
 	}
@@ -92,8 +92,8 @@ func (f tlsFiles) load() (*loadedTLS, [3][]byte, error) {
 	return loaded, contents, err
 }
 
-// ParseCertificates reads the certificates of a PEM file, of which there must be one.
-func ParseCertificates(text []byte) (all []*x509.Certificate, err error) {
+// parseCertificates reads the certificates of a PEM file, of which there must be one.
+func parseCertificates(text []byte) (all []*x509.Certificate, err error) {
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {

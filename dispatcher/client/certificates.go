@@ -1,0 +1,72 @@
+package client
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// Certificates are what a client trusts and shows. Each is a file in PEM form, or the text of one. All may be empty.
+type Certificates struct {
+	CACert     string // authorities that the API's certificate may come from; empty: those of this machine
+	ClientCert string // shown to nodes with --client-ca; needs ClientKey
+	ClientKey  string
+}
+
+// Transport returns what makes the requests of a client with these certificates; nil, which is the default of Options, without any.
+// called holds what the caller's users call them: errors begin with that.
+func (c Certificates) Transport(called Certificates) (http.RoundTripper, error) {
+	if c == (Certificates{}) {
+		return nil, nil
+	}
+	if (c.ClientCert == "") != (c.ClientKey == "") {
+		return nil, fmt.Errorf("%s and %s go together; one of them is missing", called.ClientCert, called.ClientKey)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CACert != "" {
+		text, err := pemText(c.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", called.CACert, err)
+		}
+		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s: %s holds no certificate in PEM form", called.CACert, fileOf(c.CACert))
+		}
+	}
+	if c.ClientCert != "" {
+		certificate, err := pemText(c.ClientCert)
+		key, errKey := pemText(c.ClientKey)
+		var pair tls.Certificate
+		if err = errors.Join(err, errKey); err == nil {
+			pair, err = tls.X509KeyPair(certificate, key)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s %s, %s %s: %w", called.ClientCert, fileOf(c.ClientCert), called.ClientKey, fileOf(c.ClientKey), err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the standard library's
+	transport.TLSClientConfig = config
+	return transport, nil
+}
+
+// pemText returns the text itself, or what the file holds that it names.
+func pemText(from string) ([]byte, error) {
+	if isPEM(from) {
+		return []byte(from), nil
+	}
+	return os.ReadFile(from)
+}
+
+func isPEM(text string) bool { return strings.Contains(text, "-----BEGIN ") }
+
+// fileOf names a file in messages, and never shows a text, which may be a key.
+func fileOf(from string) string {
+	if isPEM(from) {
+		return "the text"
+	}
+	return from
+}
