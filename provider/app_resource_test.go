@@ -92,3 +92,34 @@ func TestAppWithForeignJobsIsNotDestroyed(t *testing.T) {
 	d.mustFail(t, []string{"destroy", "-auto-approve"}, `refused to delete app "crm" (409)`,
 		`app "crm" still has job "theirs"; delete its jobs, calendars, groups and alerts first`)
 }
+
+// An app that is declared in another spelling of the same durations is the same app.
+func TestRespeltDurationsOfAppAreNoChange(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	with := func(retention, quota, base, ceiling, age, delay string) string {
+		return providerBlock("") + fmt.Sprintf(`
+			resource "carillon_app" "a" {
+			  name      = "crm"
+			  retention = %q
+			  default_retry {
+			    base    = %q
+			    cap     = %q
+			    max_age = %q
+			    delays  = [%q]
+			  }
+			  bounds {
+			    quotas {
+			      retention = %q
+			    }
+			  }
+			}`, retention, base, ceiling, age, delay, quota)
+	}
+	d := f.directory(t, with("1000h", "2000h", "60s", "120m", "24h", "90s"))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, with("60000m", "120000m", "1m", "2h", "1440m", "1m30s"))
+	mustSay(t, d.must(t, "plan", "-detailed-exitcode"), "No changes")
+	d.must(t, "apply", "-auto-approve")
+	d.must(t, "plan", "-detailed-exitcode")
+}

@@ -109,6 +109,9 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	if d.conn == nil {
 		return change.plan
 	}
+	if d.conn.meet(ctx, diags); diags.HasError() {
+		return change.plan
+	}
 	var e binding.Expander
 	declared := d.expand(&e, change.config)
 	before := d.before(change)

@@ -51,9 +51,9 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 				doing, err, c.Endpoint, whichEndpoint))
 	case response.Status == http.StatusUnauthorized:
 		diags.AddError("Carillon's API does not accept the token (401)",
-			fmt.Sprintf("Could not %s: %s does not know the token, or the token was revoked.\n\nCreate one with `carillon token "+
-				"create` on the dispatcher's database. Set it as the environment variable CARILLON_TOKEN or as the provider's argument "+
-				"token.", doing, c.Endpoint))
+			fmt.Sprintf("Could not %s at %s: %v.\n\nCreate a token with `carillon token create` on the dispatcher's database, and set it as "+
+				"the environment variable CARILLON_TOKEN or as the provider's argument token. Nodes with --client-ca need a certificate in "+
+				"addition: set client_cert and client_key.", doing, c.Endpoint, response))
 	case response.Status == http.StatusForbidden:
 		diags.AddError("The token does not allow this (403)",
 			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with the scopes read and write that is bound to this app or to no app. "+

@@ -177,6 +177,9 @@ func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, con
 // planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
 // attributes as unknown only if something else changes. After an error the plan is as it was.
 func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values {
+	if r.conn.meet(ctx, diags); diags.HasError() {
+		return change.plan
+	}
 	shown, state := maps.Clone(change.plan), change.state
 	var old *dispatcher.Job
 	var renames plan.Renaming

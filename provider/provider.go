@@ -1,12 +1,18 @@
 package provider
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -18,6 +24,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider/binding"
@@ -43,6 +50,9 @@ func New(version string) func() provider.Provider {
 type providerModel struct {
 	Endpoint      types.String `tfsdk:"endpoint"`
 	Token         types.String `tfsdk:"token"`
+	CACert        types.String `tfsdk:"ca_cert"`
+	ClientCert    types.String `tfsdk:"client_cert"`
+	ClientKey     types.String `tfsdk:"client_key"`
 	RetryFor      types.String `tfsdk:"retry_for"`
 	DefaultLabels types.Map    `tfsdk:"default_labels"`
 }
@@ -70,6 +80,22 @@ func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, r
 				MarkdownDescription: "API token with the scopes `read` and `write`, created by `carillon token create`, or a JSON " +
 					"Web Token of an issuer that the nodes trust. It is not written to the state. Default: the environment " +
 					"variable `CARILLON_TOKEN`. Prefer that, because it keeps the token out of files.",
+			},
+			"ca_cert": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Certificates of the authorities that the API's certificate may come from: a file in PEM form, or its " +
+					"text. Default: the environment variable `CARILLON_CA_CERT`, else the authorities of this machine.",
+			},
+			"client_cert": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Client certificate, for nodes with `--client-ca`: a file in PEM form, or its text. It needs " +
+					"`client_key`. Default: the environment variable `CARILLON_CLIENT_CERT`.",
+			},
+			"client_key": schema.StringAttribute{
+				Optional:  true,
+				Sensitive: true,
+				MarkdownDescription: "Private key of the client certificate: a file in PEM form, or its text. It is not written to the state. " +
+					"Default: the environment variable `CARILLON_CLIENT_KEY`.",
 			},
 			"retry_for": schema.StringAttribute{
 				Optional: true,
@@ -133,16 +159,17 @@ func (p *carillonProvider) Functions(context.Context) []func() function.Function
 // connection that reports this when it is used: a plan that only creates things does not use it.
 func connect(model providerModel, version string, diags *diag.Diagnostics) *connection {
 	conn := &connection{Plan: plan.New(paths(), plan.WarnedFile())}
-	if model.Endpoint.IsUnknown() {
-		conn.unknown = append(conn.unknown, "endpoint")
+	endpoint := conn.required(diags, model.Endpoint, "endpoint", "the base URL of a dispatcher's API, such as https://carillon.internal:8080")
+	token := conn.required(diags, model.Token, "token", "a token with the scopes read and write, created by `carillon token create`")
+	transport, err := client.Certificates{
+		CACert:     conn.argument(model.CACert, "ca_cert"),
+		ClientCert: conn.argument(model.ClientCert, "client_cert"),
+		ClientKey:  conn.argument(model.ClientKey, "client_key"),
+	}.Transport(client.Certificates{CACert: "ca_cert", ClientCert: "client_cert", ClientKey: "client_key"})
+	if err != nil && len(conn.unknown) == 0 {
+		diags.AddError("Invalid certificates of the Carillon provider", err.Error()+
+			". Each may come from an environment variable: CARILLON_CA_CERT, CARILLON_CLIENT_CERT, CARILLON_CLIENT_KEY.")
 	}
-	if model.Token.IsUnknown() {
-		conn.unknown = append(conn.unknown, "token")
-	}
-	endpoint := setting(model.Endpoint, "endpoint", "CARILLON_ENDPOINT",
-		"the base URL of a dispatcher's API, such as https://carillon.internal:8080", diags)
-	token := setting(model.Token, "token", "CARILLON_TOKEN",
-		"a token with the scopes read and write, created by `carillon token create`", diags)
 	if endpoint != "" {
 		checkEndpoint(endpoint, diags)
 	}
@@ -156,13 +183,14 @@ func connect(model providerModel, version string, diags *diag.Diagnostics) *conn
 	if diags.HasError() || len(conn.unknown) > 0 {
 		return conn
 	}
-	api, err := client.New(endpoint, token, client.Options{
-		UserAgent: "terraform-provider-carillon/" + version, RetryFor: retryFor,
-	})
-	if err != nil {
+	options := client.Options{UserAgent: "terraform-provider-carillon/" + version, RetryFor: retryFor, Transport: transport}
+	if conn.Client, err = client.New(endpoint, token, options); err != nil {
 		diags.AddAttributeError(path.Root("endpoint"), endpointSummary, err.Error())
+		return conn
 	}
-	conn.Client, conn.Endpoint = api, endpoint
+	options.RetryFor = min(retryFor, client.DefaultRetryFor)
+	conn.first, _ = client.New(endpoint, token, options) // as before, without an error
+	conn.Endpoint = endpoint
 	return conn
 }
 
@@ -192,20 +220,22 @@ func retryFor(value types.String, diags *diag.Diagnostics) time.Duration {
 	return time.Duration(d)
 }
 
-// setting returns the value of an argument or, if that is missing or empty, of its environment
-// variable. It returns "" without an error for an unknown argument.
-func setting(value types.String, name, variable, meaning string, diags *diag.Diagnostics) string {
+// argument returns the value of an argument or, if that is missing or empty, of its environment variable. It notes an unknown one.
+func (c *connection) argument(value types.String, name string) string {
 	if value.IsUnknown() {
+		c.unknown = append(c.unknown, name)
 		return ""
 	}
-	if text := value.ValueString(); text != "" {
-		return text
-	}
-	text := os.Getenv(variable)
-	if text == "" {
+	return cmp.Or(value.ValueString(), os.Getenv("CARILLON_"+strings.ToUpper(name)))
+}
+
+// required is argument for one that must have a value.
+func (c *connection) required(diags *diag.Diagnostics, value types.String, name, meaning string) string {
+	text := c.argument(value, name)
+	if text == "" && !value.IsUnknown() {
 		diags.AddAttributeError(path.Root(name), fmt.Sprintf("Missing %s of the Carillon provider", name),
-			fmt.Sprintf("Neither the argument %s nor the environment variable %s is set. Set one of them to %s.",
-				name, variable, meaning))
+			fmt.Sprintf("Neither the argument %s nor the environment variable CARILLON_%s is set. Set one of them to %s.",
+				name, strings.ToUpper(name), meaning))
 	}
 	return text
 }
@@ -253,6 +283,8 @@ func loopback(host string) bool {
 // connection is what the provider block gives to resources and data sources, and what its process knows of the plan.
 type connection struct {
 	*plan.Plan
+	first         *client.Client    // for the first request of a plan, which waits less for a node
+	met           sync.Once         // that request was made
 	unknown       []string          // the arguments of the provider block that are unknown
 	labels        map[string]string // default_labels
 	labelsUnknown bool
@@ -268,6 +300,45 @@ func unconfigured() *connection {
 func configured(providerData any) *connection {
 	conn, _ := providerData.(*connection)
 	return conn
+}
+
+// meet makes the first request of a process, before it plans anything. A response that no later request could mend is an error. Without
+// a node the plan goes on, but says that it compares nothing: the same apply may start the node.
+func (c *connection) meet(ctx context.Context, diags *diag.Diagnostics) {
+	if c.first == nil {
+		return
+	}
+	c.met.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+		defer cancel()
+		_, err := c.first.OwnToken(ctx)
+		var response *client.Error
+		switch {
+		case err == nil || errors.Is(err, context.Canceled):
+		case errors.Is(err, dispatcher.ErrNotFound): // Carillon has no such route
+			c.Unreached(diags, nil)
+			diags.AddError(endpointSummary, fmt.Sprintf("The endpoint %s is not the base URL of a dispatcher's API: %v. %s", c.Endpoint, err,
+				"Leave out the path, unless a proxy serves the API below one."))
+		case errors.As(err, &response) && response.Status < http.StatusInternalServerError, errors.Is(err, client.ErrForeign), misled(err):
+			c.Unreached(diags, nil)
+			c.report(diags, "begin to plan", err)
+		default:
+			c.Unreached(diags, err)
+		}
+	})
+}
+
+// firstTimeout bounds the first request of a plan with all its tries.
+const firstTimeout = 10 * time.Second
+
+// misled reports whether a request found no node for a reason that does not pass: the host does not exist, or scheme, certificate or
+// port are those of something else.
+func misled(err error) bool {
+	var noHost *net.DNSError
+	var noTLS tls.RecordHeaderError
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &noHost) && noHost.IsNotFound || errors.As(err, &noTLS) || errors.As(err, &certificate) ||
+		errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // ready reports whether requests can be made. If not, it adds an error that says why.

@@ -1,14 +1,20 @@
 package provider_test
 
 import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -61,13 +67,89 @@ func TestPlainHTTPToAnotherMachineGivesAWarning(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for endpoint, warns := range map[string]bool{
-		"http://carillon.example.com": true, "http://10.0.0.1:8080": true,
-		"https://carillon.example.com": false, "http://localhost:8080": false, "http://[::1]:8080": false, "http://127.9.9.9": false,
+		"http://192.0.2.1": true, "http://[2001:db8::1]:8080": true,
+		"https://192.0.2.1": false, "http://localhost:1": false, "http://[::1]:1": false, "http://127.9.9.9:1": false,
 	} {
 		output := f.directory(t, providerBlock(""), app).with("CARILLON_ENDPOINT="+endpoint).must(t, "plan")
 		if got := strings.Contains(output, "The token is sent unencrypted"); got != warns {
 			t.Errorf("plan with %s warns: %v, want %v", endpoint, got, warns)
 		}
+	}
+}
+
+// A plan that creates everything reads no state, so its own first request has to find what is wrong with the provider block.
+func TestFirstPlanFailsAtWrongEndpointOrToken(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	for name, tt := range map[string]struct {
+		environment string
+		wants       []string
+	}{
+		"wrong token":    {"CARILLON_TOKEN=carillon_wrong", []string{"does not accept the token (401)", "carillon token create"}},
+		"wrong path":     {"CARILLON_ENDPOINT=" + f.endpoint + "/v1", []string{"is not the base URL of a dispatcher's API", "Leave out the path"}},
+		"wrong scheme":   {"CARILLON_ENDPOINT=" + strings.Replace(f.endpoint, "http", "https", 1), []string{"provider_endpoint", "HTTP response to HTTPS"}},
+		"another server": {"CARILLON_ENDPOINT=" + another(t), []string{"does not come from Carillon (provider_endpoint)"}},
+	} {
+		d := f.directory(t, providerBlock(""), job(hook+daily)).with(tt.environment)
+		output := d.mustFail(t, []string{"plan"}, tt.wants...)
+		if n := strings.Count(output, "Error: "); n != 1 {
+			t.Errorf("%s: the plan has %d errors, want one:\n%s", name, n, output)
+		}
+	}
+}
+
+// another starts a server that is not Carillon's.
+func another(t *testing.T) string {
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestFirstPlanWithoutNodeSaysThatNothingWasChecked(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, providerBlock(""), job(hook+daily)).with("CARILLON_ENDPOINT=http://127.0.0.1:1")
+	output := d.must(t, "plan")
+	mustSay(t, output, "2 to add", "Nothing was checked against Carillon", "No node could be reached", "unless this apply starts it")
+	if n := strings.Count(output, "Nothing was checked"); n != 1 {
+		t.Errorf("the plan has %d such warnings, want one:\n%s", n, output)
+	}
+}
+
+func TestProviderShowsClientCertificate(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f, ca, dir := newFixture(t), clientcert.NewAuthority(t), t.TempDir()
+	server := httptest.NewUnstartedServer(api.New(f.store, api.Options{Logger: slog.New(slog.DiscardHandler), ClientCertificates: true}))
+	pair, err := tls.X509KeyPair(ca.Issue(1, time.Now().Add(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ca.Pool(), ClientAuth: tls.VerifyClientCertIfGiven}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	cert, key := ca.Issue(2, time.Now().Add(time.Hour))
+	for name, text := range map[string][]byte{"ca": ca.PEM(), "cert": cert, "key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(arguments string, environment ...string) directory {
+		return f.directory(t, providerBlock(arguments), app).with(append(environment, "CARILLON_ENDPOINT="+server.URL)...)
+	}
+	trusts := "CARILLON_CA_CERT=" + filepath.Join(dir, "ca")
+	mustSay(t, at("", trusts, "CARILLON_CLIENT_CERT="+filepath.Join(dir, "cert"), "CARILLON_CLIENT_KEY="+filepath.Join(dir, "key")).
+		must(t, "plan"), "1 to add")
+	shown := at(fmt.Sprintf("ca_cert = %q\nclient_cert = %q\nclient_key = %q", ca.PEM(), cert, key))
+	shown.must(t, "apply", "-auto-approve")
+	at("").mustFail(t, []string{"plan"}, "certificate signed by unknown authority")
+	at("", trusts).mustFail(t, []string{"plan"}, "a client certificate of an authority in --client-ca is needed", "set client_cert and client_key")
+	at("", "CARILLON_CLIENT_CERT="+filepath.Join(dir, "cert")).mustFail(t, []string{"plan"}, "client_cert and client_key go together")
+	output := at(fmt.Sprintf("client_cert = %q\nclient_key = %q", key, key)).mustFail(t, []string{"plan"}, "client_cert the text")
+	if strings.Contains(output, "PRIVATE KEY-----\n") {
+		t.Errorf("the output shows a key:\n%s", output)
 	}
 }
 

@@ -8,8 +8,10 @@ package plan
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -26,6 +28,7 @@ import (
 type Plan struct {
 	*client.Client        // nil while an argument of the provider block is unknown: no request can be made
 	Endpoint       string // as configured, for messages; it holds no credentials
+	unreached      atomic.Bool
 	paths          binding.Paths
 	warned         *warned
 	zones          sync.Once             // they were compared with the dispatcher's
@@ -47,7 +50,21 @@ func New(paths binding.Paths, file string) *Plan {
 }
 
 // reads reports whether requests can be made.
-func (p *Plan) reads() bool { return p.Client != nil }
+func (p *Plan) reads() bool { return p.Client != nil && !p.unreached.Load() }
+
+// Unreached lets the plan make no request. It warns of that, unless why is nil, as another message says it.
+func (p *Plan) Unreached(diags *diag.Diagnostics, why error) {
+	p.unreached.Store(true)
+	if why == nil {
+		return
+	}
+	p.warn(diags, warning{
+		kind: "unreached", title: "Nothing was checked against Carillon", thing: p.Endpoint, outside: true, inFull: 1,
+		detail: fmt.Sprintf("No node could be reached: %v.\n\nThe plan shows what the configuration says by itself. The apply checks whether the "+
+			"token may write, and whether the apps, calendars, groups and jobs exist that are named, and it applies the bounds and defaults "+
+			"of apps. Check that a dispatcher runs at %s, unless this apply starts it.", why, p.Endpoint),
+	})
+}
 
 // Definition is what a plan leaves of a definition, as far as its configuration is known.
 type Definition[T any] struct {
