@@ -87,8 +87,8 @@ func TestFirstPlanFailsAtWrongEndpointOrToken(t *testing.T) {
 		wants       []string
 	}{
 		"wrong token":    {"CARILLON_TOKEN=carillon_wrong", []string{"does not accept the token (401)", "carillon token create"}},
-		"wrong path":     {"CARILLON_ENDPOINT=" + f.endpoint + "/v1", []string{"is not the base URL of a dispatcher's API", "Leave out the path"}},
-		"wrong scheme":   {"CARILLON_ENDPOINT=" + strings.Replace(f.endpoint, "http", "https", 1), []string{"provider_endpoint", "HTTP response to HTTPS"}},
+		"wrong path":     {"CARILLON_ENDPOINT=" + f.endpoint + "/v1", []string{"is not the base URL of a dispatcher's API", "Leave out the"}},
+		"wrong scheme":   {"CARILLON_ENDPOINT=" + strings.Replace(f.endpoint, "http", "https", 1), []string{"HTTP response to HTTPS client"}},
 		"another server": {"CARILLON_ENDPOINT=" + another(t), []string{"does not come from Carillon (provider_endpoint)"}},
 	} {
 		d := f.directory(t, providerBlock(""), job(hook+daily)).with(tt.environment)
@@ -145,7 +145,8 @@ func TestProviderShowsClientCertificate(t *testing.T) {
 	shown := at(fmt.Sprintf("ca_cert = %q\nclient_cert = %q\nclient_key = %q", ca.PEM(), cert, key))
 	shown.must(t, "apply", "-auto-approve")
 	at("").mustFail(t, []string{"plan"}, "certificate signed by unknown authority")
-	at("", trusts).mustFail(t, []string{"plan"}, "a client certificate of an authority in --client-ca is needed", "set client_cert and client_key")
+	at("", trusts).mustFail(t, []string{"plan"}, "a client certificate of an authority in --client-ca is needed",
+		"set client_cert and client_key")
 	at("", "CARILLON_CLIENT_CERT="+filepath.Join(dir, "cert")).mustFail(t, []string{"plan"}, "client_cert and client_key go together")
 	output := at(fmt.Sprintf("client_cert = %q\nclient_key = %q", key, key)).mustFail(t, []string{"plan"}, "client_cert the text")
 	if strings.Contains(output, "PRIVATE KEY-----\n") {

@@ -28,23 +28,23 @@ func (c Certificates) Transport(called Certificates) (http.RoundTripper, error) 
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CACert != "" {
-		text, err := pemText(c.CACert)
+		text, name, err := read(c.CACert)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", called.CACert, err)
 		}
 		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s: %s holds no certificate in PEM form", called.CACert, fileOf(c.CACert))
+			return nil, fmt.Errorf("%s: %s holds no certificate in PEM form", called.CACert, name)
 		}
 	}
 	if c.ClientCert != "" {
-		certificate, err := pemText(c.ClientCert)
-		key, errKey := pemText(c.ClientKey)
+		certificate, name, err := read(c.ClientCert)
+		key, keyName, errKey := read(c.ClientKey)
 		var pair tls.Certificate
 		if err = errors.Join(err, errKey); err == nil {
 			pair, err = tls.X509KeyPair(certificate, key)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s %s, %s %s: %w", called.ClientCert, fileOf(c.ClientCert), called.ClientKey, fileOf(c.ClientKey), err)
+			return nil, fmt.Errorf("%s %s, %s %s: %w", called.ClientCert, name, called.ClientKey, keyName, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -53,20 +53,11 @@ func (c Certificates) Transport(called Certificates) (http.RoundTripper, error) 
 	return transport, nil
 }
 
-// pemText returns the text itself, or what the file holds that it names.
-func pemText(from string) ([]byte, error) {
-	if isPEM(from) {
-		return []byte(from), nil
+// read returns a text, or the contents of the file that from names. Messages show name, and never a text, which may be a key.
+func read(from string) (text []byte, name string, err error) {
+	if strings.Contains(from, "-----BEGIN ") {
+		return []byte(from), "the text", nil
 	}
-	return os.ReadFile(from)
-}
-
-func isPEM(text string) bool { return strings.Contains(text, "-----BEGIN ") }
-
-// fileOf names a file in messages, and never shows a text, which may be a key.
-func fileOf(from string) string {
-	if isPEM(from) {
-		return "the text"
-	}
-	return from
+	text, err = os.ReadFile(from)
+	return text, from, err
 }
