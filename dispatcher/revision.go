@@ -14,7 +14,8 @@ import (
 )
 
 // TriggerRevision is a trigger as it was between two changes. NextFireTime is the first time that
-// this revision scheduled, nil if none; Enabled and Paused combine those of the trigger and its job.
+// this revision scheduled, nil if none; Enabled and Paused combine those of the trigger and its job, and Pause is that of the
+// trigger, or else of the job.
 type TriggerRevision struct {
 	Trigger
 	// Name is that of the trigger in this revision.
@@ -23,9 +24,10 @@ type TriggerRevision struct {
 	Revision, CalendarRevision int64
 	// Labels are those of the job: they tell which pauses of the app held it.
 	Labels input.Labels
-	// From is when the revision came into force, and Cause is why.
+	// From is when the revision came into force, Cause is why, and Actor made the change, as in the audit log.
 	From  time.Time
 	Cause Cause
+	Actor string
 	// Settled is the last time that the revision before it scheduled.
 	Settled time.Time
 	// Zones is the version of the time zone database that its fire times were computed with.
@@ -65,16 +67,21 @@ type TriggerHistory struct {
 type AppHistory struct {
 	// Now is the time by the database's clock. Since is how far the app's history goes back.
 	Now, Since time.Time
-	// Enabled says whether the app was enabled at the time asked for, and Changed since when;
-	// nil: since before the history begins.
-	Enabled bool
-	Changed *time.Time
+	// Switches are those of the app to enabled or not, the last one before the time asked for and those after it, oldest first.
+	Switches []AppSwitch
 	// DisabledNow says that the app is disabled now, whatever it was then.
 	DisabledNow bool
 	// Pauses are those of the app that held at the time asked for, or hold now.
 	Pauses []AppPause
 	// Suspended says that the app is suspended now, and why; empty: it is not.
 	Suspended string
+}
+
+// AppSwitch is a change after which an app was enabled, or not: its owner disabled it, or an operator suspended it.
+type AppSwitch struct {
+	At      time.Time
+	Enabled bool
+	Actor   string
 }
 
 // Revisions is the history of definitions: it says which times an app's triggers scheduled.

@@ -186,8 +186,9 @@ func testPurgeRemovesDefinitions(t *testing.T, s *store.Store) {
 	}
 	record, err := s.AppHistory(ctx, "shop", may1.Add(days(400+30)), may1.Add(days(400+30)))
 	must(t, err)
-	if record.Enabled || record.Changed == nil || !record.Changed.Equal(may1.Add(days(2))) {
-		t.Errorf("the app is %v since %v, want disabled since %s", record.Enabled, record.Changed, may1.Add(days(2)))
+	want := []dispatcher.AppSwitch{{At: may1.Add(days(2)), Actor: record.Switches[0].Actor}}
+	if diff := cmp.Diff(want, record.Switches); diff != "" {
+		t.Errorf("switches of the app (-want +got):\n%s", diff)
 	}
 }
 

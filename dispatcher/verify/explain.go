@@ -76,7 +76,31 @@ func Explain(ctx context.Context, reader Reader, query ExplainQuery) (Explanatio
 	}
 	of.ledger = oneByOne{reader, query}
 	e, err := of.explain(ctx, at)
+	if err == nil && e.Verdict == VerdictNone && at.Nanosecond() == 0 {
+		// People copy times without milliseconds, as most lists show them.
+		if near, found, err := of.within(ctx, reader, at, e.NextAt); err != nil {
+			return e.Explanation, err
+		} else if found {
+			e, err = of.explain(ctx, near)
+			return e.Explanation, err
+		}
+	}
 	return e.Explanation, err
+}
+
+// within returns the scheduled time of the trigger in the second that begins at a time; next is the next by the schedule.
+func (of *explained) within(ctx context.Context, reader Reader, at time.Time, next *time.Time) (near time.Time, found bool, err error) {
+	last := at.Add(time.Second - time.Millisecond)
+	fires, err := reader.LatestFires(ctx, of.job, of.history.ID, at, last, 1)
+	switch {
+	case err != nil:
+		return near, false, err
+	case len(fires) > 0:
+		return fires[0], true, nil
+	case next != nil && !next.After(last):
+		return *next, true, nil
+	}
+	return near, false, nil
 }
 
 // explained is a trigger of which times are explained.
@@ -142,7 +166,14 @@ type explainer struct {
 	excluded bool
 }
 
-func (e *explainer) run(ctx context.Context) (err error) {
+func (e *explainer) run(ctx context.Context) error {
+	err := e.conclude(ctx)
+	slices.SortStableFunc(e.Steps, func(a, b Step) int { return a.At.Compare(b.At) })
+	return err
+}
+
+// conclude decides what became of the time, and collects the steps that led to it.
+func (e *explainer) conclude(ctx context.Context) (err error) {
 	key := run.Key{TriggerID: e.history.ID, ScheduledAt: e.At, Kind: run.KindSchedule}
 	if e.Run, err = e.ledger.find(ctx, key); err != nil {
 		return err
@@ -189,6 +220,83 @@ func (e *explainer) addPauses() {
 			e.step(*p.EndedAt, "pause %s was ended by %s", p.ID, p.EndedBy)
 		}
 	}
+}
+
+// hold is a time in which nothing of the trigger was claimed.
+type hold struct {
+	what, actor, reason string
+	from                time.Time
+	until               *time.Time // when it ended; nil: it lasts
+	ends                *time.Time // when it will end by itself
+}
+
+// String says what held, by whom, since when and why.
+func (h hold) String() string {
+	text := h.what
+	if h.actor != "" {
+		text += " by " + h.actor
+	}
+	if h.until == nil {
+		text += " since " + input.FormatInstant(h.from)
+		if h.ends != nil {
+			text += ", until " + input.FormatInstant(*h.ends)
+		}
+	} else {
+		text += " from " + input.FormatInstant(h.from) + " to " + input.FormatInstant(*h.until)
+	}
+	if h.reason != "" {
+		text += ": " + input.Echo(h.reason)
+	}
+	return text
+}
+
+// heldAt returns what kept a fire from being claimed at a time: a pause of the trigger, its job or the app, or a switch of the app.
+func (e *explainer) heldAt(at time.Time) (hold, bool) {
+	for _, h := range slices.Concat(e.ownHolds(), e.appHolds()) {
+		over := h.until
+		if over == nil {
+			over = h.ends
+		}
+		if !h.from.After(at) && (over == nil || over.After(at)) {
+			return h, true
+		}
+	}
+	return hold{}, false
+}
+
+// ownHolds are the pauses of the trigger and its job, oldest first.
+func (e *explainer) ownHolds() (all []hold) {
+	paused := false
+	for i := range e.history.Revisions {
+		r := &e.history.Revisions[i]
+		switch {
+		case r.Paused && !paused:
+			all = append(all, pauseOf(r, "was"))
+		case !r.Paused && paused:
+			all[len(all)-1].until = &r.From
+		}
+		paused = r.Paused
+	}
+	return all
+}
+
+// appHolds are the pauses of the app that concern the job, and the times in which the app was off.
+func (e *explainer) appHolds() (all []hold) {
+	for _, p := range e.pauses {
+		all = append(all, hold{what: "jobs of the app were paused", actor: p.PausedBy, reason: p.Reason, from: p.PausedAt, until: p.EndedAt,
+			ends: p.Until})
+	}
+	off := false
+	for _, s := range e.app.Switches {
+		switch {
+		case !s.Enabled && !off:
+			all = append(all, hold{what: "the app was disabled or suspended", actor: s.Actor, from: s.At})
+		case s.Enabled && off:
+			all[len(all)-1].until = &s.At
+		}
+		off = !s.Enabled
+	}
+	return all
 }
 
 // pausedAt returns a pause of the app that holds the job now, and still will at a time unless somebody ends it before.
@@ -242,6 +350,10 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 	}
 	e.Misfire = m
 	e.decide(VerdictMisfire, "it was missed, and the misfire decision was %s: %s", m.Decision, m.Reason)
+	if held, was := e.heldAt(e.At); was {
+		e.Reason += "; " + held.String()
+	}
+	e.changes(m.DecidedAt)
 	by := "a change of the definition"
 	if m.Node != nil {
 		by = "node " + m.Node.String()
@@ -273,10 +385,12 @@ func (e *explainer) unclaimed(span *dispatcher.Span) {
 		e.decide(VerdictOpen, "the trigger is in quarantine: %s", e.history.Error)
 	case e.At.After(e.app.Now) && paused:
 		e.decide(VerdictPlanned, "it is in the future, and %s", pause)
+	case e.At.After(e.app.Now) && span.Revision.Paused && (span.Revision.PausedUntil == nil || span.Revision.PausedUntil.After(e.At)):
+		e.decide(VerdictPlanned, "it is in the future, and %s", pauseOf(span.Revision, "is"))
 	case e.At.After(e.app.Now):
 		e.decide(VerdictPlanned, "it is in the future")
 	case span.Revision.Paused:
-		e.decide(VerdictOpen, "it is due, but the trigger or its job is paused")
+		e.decide(VerdictOpen, "it is due, but %s", pauseOf(span.Revision, "is"))
 	case paused:
 		e.decide(VerdictOpen, "it is due, but %s", pause)
 	case e.app.Suspended != "":
@@ -286,6 +400,15 @@ func (e *explainer) unclaimed(span *dispatcher.Span) {
 	default:
 		e.decide(VerdictOpen, "it is due and not yet claimed or settled")
 	}
+}
+
+// pauseOf returns the pause of a trigger or its job, which may have begun in an earlier revision.
+func pauseOf(r *dispatcher.TriggerRevision, was string) hold {
+	from := r.From
+	if r.PausedAt != nil {
+		from = *r.PausedAt
+	}
+	return hold{what: "the trigger or its job " + was + " paused", actor: r.PausedBy, reason: r.PauseReason, from: from, ends: r.PausedUntil}
 }
 
 // addRun adds the steps of a run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -97,34 +98,62 @@ func (e *explainer) decisive(ctx context.Context) (*dispatcher.TriggerRevision, 
 	return revision, span, nil
 }
 
-// inForce adds the steps that say which definition was in force.
+// inForce adds the steps that say which definition was in force at the time, and which one decided about it, if that came later.
 func (e *explainer) inForce(in *dispatcher.TriggerRevision) {
 	e.Revision = in.Revision
+	e.declared(in)
+	for i := range slices.Backward(e.history.Revisions) {
+		if then := &e.history.Revisions[i]; !then.From.After(e.At) {
+			if then != in && then.From.Before(in.From) {
+				e.declared(then)
+			}
+			break
+		}
+	}
+	for _, s := range e.app.Switches {
+		if !s.Enabled && !s.At.After(e.At) {
+			e.step(s.At, "the app was disabled by %s", s.Actor)
+		}
+	}
+}
+
+// changes adds the steps that say which definitions came into force between the time and an instant.
+func (e *explainer) changes(until time.Time) {
+	for i := range e.history.Revisions {
+		if r := &e.history.Revisions[i]; r.From.After(e.At) && !r.From.After(until) && r.Revision != e.Revision {
+			e.declared(r)
+		}
+	}
+}
+
+// declared adds the step that says what a revision declared, why and by whom.
+func (e *explainer) declared(in *dispatcher.TriggerRevision) {
+	cause := string(in.Cause)
+	if in.Actor != "" {
+		cause += " by " + in.Actor
+	}
 	switch {
 	case in.Cause == dispatcher.CauseDelete:
-		e.step(in.From, "the trigger was removed")
+		e.step(in.From, "the trigger was removed (%s)", cause)
 		return
 	case !in.Enabled:
-		e.step(in.From, "revision %d came into force (%s): disabled", in.Revision, in.Cause)
+		e.step(in.From, "revision %d came into force (%s): disabled", in.Revision, cause)
 		return
 	}
-	paused := ""
-	if in.Paused {
-		paused = ", paused"
-	}
-	bounds := ""
+	more := ""
 	if in.Calendar != "" {
-		bounds = ", calendar " + in.Calendar
+		more += ", calendar " + in.Calendar
 	}
-	called := ""
+	if in.Paused {
+		more += ", paused"
+	}
 	if in.Name != e.Trigger {
-		called = ", called " + in.Name
+		more += ", called " + in.Name
 	}
-	e.step(in.From, "revision %d came into force (%s): %s in %s%s%s%s",
-		in.Revision, in.Cause, input.Echo(in.Expression), in.Timezone, bounds, paused, called)
-	if !e.app.Enabled && e.app.Changed != nil {
-		e.step(*e.app.Changed, "the app was disabled")
+	if in.Paused && in.PauseReason != "" {
+		more += ": " + input.Echo(in.PauseReason)
 	}
+	e.step(in.From, "revision %d came into force (%s): %s in %s%s", in.Revision, cause, input.Echo(in.Expression), in.Timezone, more)
 }
 
 // undeclared explains a time before the first revision.

@@ -826,6 +826,7 @@ CREATE TABLE trigger_revisions (
   from_at           BIGINT  NOT NULL,     -- when it came into force
   to_at             BIGINT,               -- when it ended; NULL: it is current
   cause             TEXT    NOT NULL,     -- put, rename, pause, resume, delete, calendar, zones
+  actor             TEXT    NOT NULL DEFAULT '', -- of the change, as the audit log has it
   settled_at        BIGINT  NOT NULL,     -- the last instant that was owed before
   next_fire_time    BIGINT,               -- the first instant that it owes
   prev_fire_time    BIGINT,
@@ -848,6 +849,7 @@ CREATE TABLE trigger_revisions (
   counted_from      BIGINT,
   enabled           BOOLEAN NOT NULL,     -- of trigger and job
   paused            BOOLEAN NOT NULL,     -- of trigger or job
+  pause             TEXT,                 -- JSON of that of the trigger, else of the job: by whom and why
   labels            TEXT    NOT NULL,     -- the job's: they tell which pauses of the app held it
   zones             TEXT    NOT NULL,     -- the time zone database that next_fire_time was worked out with
   PRIMARY KEY (job_id, id, revision, calendar_revision, from_at, cause)

@@ -708,6 +708,7 @@ CREATE TABLE trigger_revisions (
   from_at INTEGER NOT NULL,
   to_at INTEGER,
   cause TEXT NOT NULL,
+  actor TEXT NOT NULL DEFAULT '',
   settled_at INTEGER NOT NULL,
   next_fire_time INTEGER,
   prev_fire_time INTEGER,
@@ -730,6 +731,7 @@ CREATE TABLE trigger_revisions (
   counted_from INTEGER,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
+  pause TEXT,
   labels TEXT NOT NULL,
   zones TEXT NOT NULL,
   PRIMARY KEY (job_id, id, revision, calendar_revision, from_at, cause)

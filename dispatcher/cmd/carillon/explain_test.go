@@ -31,7 +31,7 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 
 		for instant, want := range map[string][]string{
 			input.FormatInstant(at): {
-				"run: its run ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
+				"run: its run ended as succeeded at attempt 1", `revision 1 came into force (put by e2e): "* * * * * ?" in UTC`,
 				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next fire",
 			},
 			input.FormatInstant(at.Add(500 * time.Millisecond)): {`none: "* * * * * ?" in UTC does not fire at this time`},

@@ -18,8 +18,8 @@ import (
 // each change of a definition, and read by explain and verify only.
 
 // revisionFields are the columns of trigger_revisions: those of the trigger t and its clock c, named the same,
-// and what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause
-// or $3 zones.
+// and what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause,
+// $3 zones or $4 actor.
 var revisionFields = db.Fields[revisionRow]{
 	{Name: "job_id", Ref: func(r *revisionRow) any { return &r.jobID }},
 	{Name: "id", Ref: func(r *revisionRow) any { return &r.id }},
@@ -47,7 +47,9 @@ var revisionFields = db.Fields[revisionRow]{
 	{Name: "enabled", Ref: func(r *revisionRow) any { return &r.Enabled }, Read: `t.enabled AND j.enabled AND t.deleted_at IS NULL`},
 	{Name: "paused", Ref: func(r *revisionRow) any { return &r.Paused }, Read: `t.paused OR t.job_paused`},
 	{Name: "labels", Ref: func(r *revisionRow) any { return db.LabelsColumn(&r.Labels) }, Read: "j.labels"},
+	{Name: "pause", Ref: func(r *revisionRow) any { return dispatch.PauseColumn(&r.Pause) }, Read: `coalesce(t.pause, j.pause)`},
 	{Name: "cause", Ref: func(r *revisionRow) any { return &r.Cause }, Read: `$2`},
+	{Name: "actor", Ref: func(r *revisionRow) any { return &r.Actor }, Read: `$4`},
 	{Name: "from_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.From) }, Read: `b.now`},
 	// A removed trigger's revision has ended as it begins.
 	{Name: "to_at", Use: db.OnlyNew, Read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
@@ -74,14 +76,14 @@ func remember(ctx context.Context, t *dispatch.Tx, cause dispatcher.Cause, ids [
 	// $1 now, from $2 on: db.IDColumns
 	end := t.Rows(1, 2, "", db.IDColumns...) + ` UPDATE trigger_revisions AS r SET to_at = b.now FROM b JOIN triggers AS t ON t.id = b.id
 		WHERE r.job_id = t.job_id AND r.id = t.id AND r.to_at IS NULL`
-	// $1 now, $2 cause, $3 zones, from $4 on: db.IDColumns
-	insert := t.Rows(1, 4, "", db.IDColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.Names("") + `)
+	// $1 now, $2 cause, $3 zones, $4 actor, from $5 on: db.IDColumns
+	insert := t.Rows(1, 5, "", db.IDColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.Names("") + `)
 		SELECT ` + revisionFields.Selected("t.") + dispatch.TheseTriggers + ` JOIN jobs AS j ON j.id = t.job_id`
 	now := t.At.UnixMilli()
 	if err := t.Exec(ctx, end, append([]any{now}, t.Batch(ids)...)...); err != nil {
 		return fmt.Errorf("end revisions of %d triggers: %w", len(ids), err)
 	}
-	if err := t.Exec(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.Batch(ids)...)...); err != nil {
+	if err := t.Exec(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion(), t.By.Actor}, t.Batch(ids)...)...); err != nil {
 		return fmt.Errorf("write revisions of %d triggers: %w", len(ids), err)
 	}
 	return nil
@@ -109,7 +111,7 @@ func rememberCalendar(ctx context.Context, t *dispatch.Tx, app, name string, def
 	return revision, nil
 }
 
-// AppHistory returns how far the history of an app goes back, and whether it was enabled.
+// AppHistory returns how far the history of an app goes back, its pauses, and when it was enabled.
 func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (dispatcher.AppHistory, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -148,11 +150,13 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		return record, fmt.Errorf("read pauses of app %s at %s: %w", app, input.FormatInstant(at), err)
 	}
 	// $1 app, $2 its subject, $3 at
-	const switched = `SELECT at, action FROM audit_log WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at <= $3
-		ORDER BY at DESC LIMIT 1`
-	action := "enable" // of an app that nobody has switched
-	_, err = db.ReadRow(ctx, s.db.Read, []any{db.OptionalColumn(&record.Changed), &action}, switched, app, "app "+app, at.UnixMilli())
-	record.Enabled = action == "enable"
+	const switched = `SELECT at, action = 'enable', actor FROM audit_log
+		WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at >= coalesce((SELECT max(l.at) FROM audit_log AS l
+			WHERE l.app = $1 AND l.subject = $2 AND l.action IN ('enable', 'disable') AND l.at <= $3), 0) ORDER BY at LIMIT 20`
+	record.Switches, err = db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.AppSwitch, err error) {
+		err = row.Scan(db.InstantColumn(&one.At), &one.Enabled, &one.Actor)
+		return one, err
+	}, switched, app, "app "+app, at.UnixMilli())
 	return record, err
 }
 

@@ -239,8 +239,8 @@ func testSuspended(t *testing.T, f *wing) {
 	}
 	history, err := f.AppHistory(t.Context(), "shop", time.Time{}, fixture.T0)
 	f.Must(err)
-	if !strings.Contains(history.Suspended, "unpaid") || history.Enabled {
-		t.Errorf("history: suspended %q, enabled %t; want the reason, false", history.Suspended, history.Enabled)
+	if n := len(history.Switches); !strings.Contains(history.Suspended, "unpaid") || n == 0 || history.Switches[n-1].Enabled {
+		t.Errorf("history: suspended %q, switches %v; want the reason, and one to suspended", history.Suspended, history.Switches)
 	}
 	if app = f.Bound(target.Bounds{}); app.Bounds.Suspension != (target.Suspension{}) {
 		t.Errorf("after the suspension, the app shows %+v", app.Bounds.Suspension)

@@ -170,9 +170,9 @@ func testRenamedHistory(t *testing.T, f *wing) {
 	} {
 		got, err := explain("tock", minute)
 		f.Must(err)
-		step := `revision 1 came into force (put): "rate(1m0s)" in UTC, called tick`
+		step := `revision 1 came into force (put by test): "rate(1m0s)" in UTC, called tick`
 		if minute > 5 {
-			step = `revision 2 came into force (rename): "rate(1m0s)" in UTC`
+			step = `revision 2 came into force (rename by test): "rate(1m0s)" in UTC`
 		}
 		if got.Verdict != verdict || got.Steps[0].What != step {
 			t.Errorf("minute %d: %s (%s) after %q, want %s after %q", minute, got.Verdict, got.Reason, got.Steps[0].What, verdict, step)

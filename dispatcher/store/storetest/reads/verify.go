@@ -127,12 +127,13 @@ func testExplain(t *testing.T, f *wing) {
 	held := f.ClaimAll(f.NextAdvance())
 	f.SettleAll("tick", fixture.Minutes(6))
 	f.Must(f.PauseJob(t.Context(), "shop", "tick", "", true, fixture.At(fixture.Minutes(7))))
+	const paused = "the trigger or its job is paused by test since 2026-05-01T10:07:00.000Z"
 	for at, want := range map[time.Time]string{
 		fixture.Minutes(1):                       "run: its run ended as succeeded at attempt 1",
 		fixture.Minutes(3):                       "run: its run is claimed",
 		fixture.Minutes(5):                       "misfire: it was missed, and the misfire decision was fire_once: late",
-		fixture.Minutes(7):                       "open: it is due, but the trigger or its job is paused",
-		fixture.Minutes(9):                       "planned: it is in the future",
+		fixture.Minutes(7):                       "open: it is due, but " + paused,
+		fixture.Minutes(9):                       "planned: it is in the future, and " + paused,
 		fixture.Minutes(2).Add(30 * time.Second): `none: "rate(1m0s)" in UTC does not fire at this time`,
 		fixture.T0.Add(-time.Minute):             "none: the trigger was not declared yet",
 		fixture.T0.AddDate(0, 0, -31):            "unknown: the history of the app only goes back to 2026-04-01T00:00:00.000Z",
@@ -151,7 +152,7 @@ func testExplain(t *testing.T, f *wing) {
 		}
 		return steps
 	}
-	declared := `0s revision 1 came into force (put): "rate(1m0s)" in UTC`
+	declared := `0s revision 1 came into force (put by test): "rate(1m0s)" in UTC`
 	for at, want := range map[time.Time][]string{
 		fixture.Minutes(1): {
 			declared, "1m0s scheduled; due at 2026-05-01T10:01:00.000Z", "1m0s claimed by node " + fixture.NodeA.String() + " as attempt 1",
@@ -164,7 +165,7 @@ func testExplain(t *testing.T, f *wing) {
 			"6m0s claimed by node " + fixture.NodeA.String() + " as attempt 1",
 		},
 		fixture.Minutes(7): {
-			`7m0s revision 2 came into force (pause): "rate(1m0s)" in UTC, paused`, "7m0s scheduled; due at 2026-05-01T10:07:00.000Z",
+			`7m0s revision 2 came into force (pause by test): "rate(1m0s)" in UTC, paused`, "7m0s scheduled; due at 2026-05-01T10:07:00.000Z",
 		},
 	} {
 		if diff := cmp.Diff(want, chain(at)); diff != "" {
@@ -177,6 +178,73 @@ func testExplain(t *testing.T, f *wing) {
 	_, err := verify.Explain(t.Context(), f.Store, verify.ExplainQuery{App: "shop", Job: "tick", Trigger: "nosuch", At: fixture.T0,
 		Now: fixture.T0})
 	fixture.WantError(t, "explain no trigger", err, dispatcher.ErrNotFound)
+}
+
+// An explanation remembers who held a trigger or its app when a fire was due, and why, after that has ended.
+func testExplainHolds(t *testing.T, f *wing) {
+	ctx := t.Context()
+	by := func(actor string, n int) input.Change { return input.Change{Actor: actor, Now: fixture.Minutes(n)} }
+	f.PutEvery("tick", time.Minute)
+	f.FireUntil(fixture.Minutes(1))
+	why := by("ann", 2)
+	why.Reason = "db migration"
+	f.Must(f.PauseJob(ctx, "shop", "tick", "", true, why))
+	for at, want := range map[time.Time]string{
+		fixture.Minutes(3): `open: it is due, but the trigger or its job is paused by ann since 2026-05-01T10:02:00.000Z: "db migration"`,
+		fixture.Minutes(9): `planned: it is in the future, and the trigger or its job is paused by ann since 2026-05-01T10:02:00.000Z: ` +
+			`"db migration"`,
+	} {
+		if got := f.Explain("tick", at, fixture.Minutes(4)); got != want {
+			t.Errorf("at %s, while the job is paused: got %q, want %q", at.Sub(fixture.T0), got, want)
+		}
+	}
+	f.Must(f.PauseJob(ctx, "shop", "tick", "", false, by("bob", 5)))
+	f.SettleAll("tick", fixture.Minutes(6))
+	f.Must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: false}}, by("eve", 7)))
+	f.Must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, by("eve", 9)))
+	f.SettleAll("tick", fixture.Minutes(10))
+	for at, want := range map[time.Time]string{
+		fixture.Minutes(3): "misfire: it was missed, and the misfire decision was fire_once: late; the trigger or its job was paused by ann from " +
+			`2026-05-01T10:02:00.000Z to 2026-05-01T10:05:00.000Z: "db migration"`,
+		fixture.Minutes(6): "misfire: it was missed, and the misfire decision was fire_once: late",
+		fixture.Minutes(8): "misfire: it was missed, and the misfire decision was fire_once: late; the app was disabled or suspended by eve from " +
+			"2026-05-01T10:07:00.000Z to 2026-05-01T10:09:00.000Z",
+		fixture.Minutes(12): "planned: it is in the future",
+	} {
+		if got := f.Explain("tick", at, fixture.Minutes(11)); got != want {
+			t.Errorf("at %s: got %q, want %q", at.Sub(fixture.T0), got, want)
+		}
+	}
+	e, err := verify.Explain(ctx, f.Store, verify.ExplainQuery{App: "shop", Job: "tick", Trigger: "tick", At: fixture.Minutes(3),
+		Now: fixture.Minutes(11)})
+	f.Must(err)
+	var steps []string
+	for _, s := range e.Steps[:4] {
+		steps = append(steps, s.At.Sub(fixture.T0).String()+" "+s.What)
+	}
+	fixture.WantDiff(t, "steps", []string{
+		`2m0s revision 2 came into force (pause by ann): "rate(1m0s)" in UTC, paused: "db migration"`,
+		"3m0s scheduled; due at 2026-05-01T10:03:00.000Z",
+		`5m0s revision 3 came into force (resume by bob): "rate(1m0s)" in UTC`,
+		"6m0s node " + fixture.NodeA.String() + " settled 5 missed fires from 2026-05-01T10:02:00.000Z to 2026-05-01T10:06:00.000Z: " +
+			"fire_once, late",
+	}, steps)
+}
+
+// People copy times as lists show them, without milliseconds.
+func testExplainWithinTheSecond(t *testing.T, f *wing) {
+	anchor := fixture.T0.Add(424 * time.Millisecond)
+	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, anchor)}), anchor)
+	f.FireUntil(anchor.Add(2 * time.Minute))
+	for at, want := range map[time.Time]string{
+		fixture.Minutes(1):                   "run: its run ended as succeeded at attempt 1",
+		fixture.Minutes(5):                   "planned: it is in the future",
+		fixture.Minutes(1).Add(-time.Second): `none: "rate(1m0s)" in UTC does not fire at this time`,
+	} {
+		if got := f.Explain("tick", at, fixture.Minutes(3)); got != want {
+			t.Errorf("at %s: got %q, want %q", at.Sub(fixture.T0), got, want)
+		}
+	}
 }
 
 // What was declared at the time decides, and not what is declared now.
@@ -224,8 +292,9 @@ func testExplainDefinitions(t *testing.T, f *wing) {
 	f.Must(f.DeleteJob(ctx, "shop", "tick", fixture.At(fixture.Minutes(12))))
 	now = fixture.Minutes(13)
 	check(map[time.Time]string{
-		fixture.Minutes(7):  `none: calendar "freeze" excludes it`,
-		fixture.Minutes(10): "misfire: it was missed, and the misfire decision was skip: the job was deleted",
+		fixture.Minutes(7): `none: calendar "freeze" excludes it`,
+		fixture.Minutes(10): "misfire: it was missed, and the misfire decision was skip: the job was deleted; the app was disabled or suspended by test " +
+			"since 2026-05-01T10:09:01.000Z",
 		fixture.Minutes(13): "none: the trigger had been removed",
 	})
 }

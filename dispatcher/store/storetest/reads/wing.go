@@ -28,6 +28,8 @@ func readTests() tests {
 		"verify in pages gives the same result": testVerifyInParts,
 		"verify counts a fire once":             testVerifyOwedTwice,
 		"explain says what became of a fire":    testExplain,
+		"explain remembers what held a fire":    testExplainHolds,
+		"explain finds a time without its ms":   testExplainWithinTheSecond,
 		"explain says what the definition was":  testExplainDefinitions,
 	}
 }
