@@ -11,16 +11,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Prior is what is left of deleted definitions under the names that a job declares again.
+// Prior holds what the store still has of deleted definitions with the names that a job declares again.
 type Prior struct {
-	Revision int64 // of the deleted job; 0: there was none
-	// Origin is that of a new job, as Job.Origin holds it. Origins are those of triggers that the job did not have, by name;
-	// absent: the name.
+	Revision int64 // of the deleted job; 0 if there was none
+	// Origin is the origin of a new job, as in Job.Origin. Origins has the origins of triggers that are new to the
+	// job, by name; without an entry it is the name.
 	Origin  string
 	Origins map[string]string
-	// Fired are the latest scheduled times of deleted triggers, by name, where they lie ahead of now, because a
-	// node claims a fire shortly before it is due. A trigger that is declared again fires after that, so
-	// that no fire comes twice.
+	// Fired has the latest scheduled times of deleted triggers, by name, if they are after now: a node claims a fire
+	// shortly before it is due. A trigger that is declared again fires after that time, so that no fire runs twice.
 	Fired map[string]time.Time
 }
 
@@ -28,10 +27,10 @@ type Prior struct {
 // next fire times, resolved texts and the next revision. old is nil for a new job. calendars are those of
 // the job's app.
 //
-// A trigger whose schedule did not change keeps its fire times, even a fire that is due right now.
-// Fires that were due and unclaimed under a schedule that no longer exists come back as misfires, so
-// that they are explained. The error is Problems: a time in the past, an unknown calendar, a secret
-// that would be sent to another origin, or an invalid definition.
+// A trigger whose schedule did not change keeps its fire times, even a fire that is due right now. Fires that were
+// due and unclaimed under a schedule that no longer exists come back as misfires, so that they are explained. The
+// error is Problems: a time in the past, an unknown calendar, a secret that would go to another origin, or an invalid
+// definition.
 func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Time) (Job, []Misfire, error) {
 	declared = declared.withOrigins(old, prior)
 	if err := declared.Validate(); err != nil {
@@ -72,7 +71,7 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	return job, missed, nil
 }
 
-// withOrigins returns j with the origins of old, which it replaces, and where that has none, those of prior.
+// withOrigins returns j with the origins of old, the job that it replaces; where old has none, with those of prior.
 func (j Job) withOrigins(old *Job, prior Prior) Job {
 	j.Origin = prior.Origin
 	if old != nil {
@@ -99,8 +98,8 @@ func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	return missed
 }
 
-// Unretire returns what is left of the decisions of Retire about triggers of a job that comes back: they decide again about their
-// fires from the next one on, and runs of some come with it.
+// Unretire returns the decisions of Retire that still hold when a job comes back. Its triggers decide again about
+// their fires from the next one on, and runs of some fires come back with the job.
 func Unretire(job Job, calendars Calendars, missed []Misfire, runs map[run.Key]bool) (left []Misfire) {
 	budget := newMissedBudget()
 	for name, t := range job.Triggers {
@@ -109,7 +108,7 @@ func Unretire(job Job, calendars Calendars, missed []Misfire, runs map[run.Key]b
 			if m.TriggerID != job.TriggerKey(name) {
 				continue
 			}
-			if err != nil { // it makes no fires, so what was decided stands
+			if err != nil { // it has no fires, so the decisions stand
 				left = append(left, m)
 				continue
 			}
@@ -128,7 +127,7 @@ func Unretire(job Job, calendars Calendars, missed []Misfire, runs map[run.Key]b
 					left = append(left, m)
 				}
 				var costly error
-				if at, ok, costly = s.FindWithin(budget, at); costly != nil && goesOn { // as dropDue does
+				if at, ok, costly = s.FindWithin(budget, at); costly != nil && goesOn { // as dropping.due does
 					left[len(left)-1].To = end.Add(-time.Millisecond)
 				}
 			}
@@ -137,7 +136,7 @@ func Unretire(job Job, calendars Calendars, missed []Misfire, runs map[run.Key]b
 	return left
 }
 
-// resolve writes out what was left out, but for the triggers, which it copies.
+// resolve fills in the values that were left out, except those of the triggers, which it copies.
 func (j *JobSpec) resolve() {
 	j.Delivery = cmp.Or(j.Delivery, AtLeastOnce)
 	j.Retry = j.Retry.OrDefault()
@@ -153,7 +152,7 @@ func (j *JobSpec) resolve() {
 	}
 }
 
-// trigger looks a trigger up; j may be nil.
+// trigger finds a trigger by name; j may be nil.
 func (j *Job) trigger(name string) (Trigger, bool) {
 	if j == nil {
 		return Trigger{}, false
@@ -162,7 +161,7 @@ func (j *Job) trigger(name string) (Trigger, bool) {
 	return t, ok
 }
 
-// Stored is the state without the pause, which is shown but not stored.
+// Stored returns the state without the pause, which is shown but not stored.
 func (s TriggerState) Stored() TriggerState {
 	if s == TriggerPaused {
 		return TriggerWaiting
@@ -170,16 +169,16 @@ func (s TriggerState) Stored() TriggerState {
 	return s
 }
 
-// dropping is when fires are dropped because schedules of a job are replaced or removed. They are counted within a
-// budget, which the triggers of the job share, because a transaction waits for it.
+// dropping drops fires because schedules of a job are replaced or removed. The triggers of the job share one budget
+// for counting them, because a transaction waits for the result.
 type dropping struct {
 	calendars Calendars
 	now       time.Time
 	budget    *schedule.Budget
 }
 
-// due returns the misfire that explains the fires of a trigger that were due by now. If the budget is used up, it
-// stands for more than it counts.
+// due returns the misfire that explains the fires of a trigger that were due by now. If the budget runs out, the
+// misfire counts fewer fires than there were.
 func (d dropping) due(job Job, name, reason string) []Misfire {
 	t := job.Triggers[name]
 	if t.NextFireTime == nil || t.NextFireTime.After(d.now) {
@@ -198,12 +197,12 @@ func (d dropping) due(job Job, name, reason string) []Misfire {
 	return []Misfire{missed}
 }
 
-// What a client declares again as it is stored changes nothing: no revision, no entry in the audit log, no notification.
-// The comparison is of the JSON of the Spec, so that a field that is added later is compared, too.
+// A definition that a client declares again unchanged has no effect: no revision, no entry in the audit log, no
+// notification. The JSON of both Specs is compared, so a field that is added later is compared, too.
 
-// Declares tells whether j, which is stored, is what declared would become. A value that is given for a secret differs
-// always: nobody learns from a revision whether they have guessed it. So does a trigger in state error, because declaring
-// it again schedules it again.
+// Declares reports whether declared, once stored, would equal the stored job j. A given value of a secret always
+// counts as different, so that the revision does not reveal a correct guess. So does a trigger in state error,
+// because declaring it again schedules it again.
 func (j Job) Declares(declared Job) bool {
 	if len(j.Triggers) != len(declared.Triggers) || target.GivesSecret(declared) {
 		return false
@@ -241,13 +240,13 @@ func (j Job) declared() (JobSpec, error) {
 	return j.JobSpec, nil
 }
 
-// Declares tells whether c, which is stored, is what declared would become. A calendar that goes with its last use stays
-// if it is declared again.
+// Declares reports whether declared, once stored, would equal the stored calendar c. A calendar that is to be removed
+// with its last use stays if it is declared again, so it differs.
 func (c Calendar) Declares(declared Calendar) bool {
 	return c.Err == nil && c.RemovalRequestedAt == nil && input.SameJSON(c.CalendarSpec, declared.CalendarSpec)
 }
 
-// resolve writes out what was recognised or left out, as parsed has it, so that the stored definition is complete.
+// resolve fills in values that parsed recognised or defaulted, so that the stored definition is complete.
 func (t *Trigger) resolve(parsed *schedule.Schedule) {
 	t.Schedule.Resolve(parsed)
 	t.MisfirePolicy = cmp.Or(t.MisfirePolicy, FireOnce)
@@ -257,12 +256,12 @@ func (t *Trigger) resolve(parsed *schedule.Schedule) {
 // triggerChange is the change of a job, trigger by trigger.
 type triggerChange struct {
 	dropping
-	old   *Job // nil: it is new
+	old   *Job // nil if it is new
 	job   Job  // as it will be
 	prior Prior
 }
 
-// apply returns the trigger of that name as it is to be stored, and what is decided about fires that were pending.
+// apply returns the trigger of that name as it is to be stored, and the decisions about its pending fires.
 func (c *triggerChange) apply(name string) (Trigger, []Misfire, error) {
 	t := c.job.Triggers[name]
 	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired, t.CountedFrom = false, "", nil, nil, nil, 0, nil
@@ -285,7 +284,7 @@ func (c *triggerChange) apply(name string) (Trigger, []Misfire, error) {
 	return t, nil, c.schedule(&t, s, true)
 }
 
-// replace is apply for a trigger that replaces before.
+// replace does the work of apply for a trigger that replaces before.
 func (c *triggerChange) replace(name string, before, t Trigger) (Trigger, []Misfire, error) {
 	identity := c.job.Identity(name)
 	s, err := t.Parse(identity, t.AnchorAt, c.calendars)
@@ -328,11 +327,11 @@ func (c *triggerChange) replace(name string, before, t Trigger) (Trigger, []Misf
 	return c.reschedule(name, before, t, was, s)
 }
 
-// reschedule is replace for a trigger that is on, before and after.
+// reschedule does the work of replace for a trigger that is on before and after the change.
 func (c *triggerChange) reschedule(name string, before, t Trigger, was, s *schedule.Schedule) (Trigger, []Misfire, error) {
 	grid := was != nil && was.SameGrid(s)
 	if _, delayed := s.FixedDelay(); delayed && grid && before.State.Stored() == TriggerWaiting && before.NextFireTime == nil {
-		return t, nil, nil // the end of its run decides
+		return t, nil, nil // scheduled when its run ends
 	}
 	pending := pendingChange{
 		job: c.job, name: name, before: before, was: was, after: t, is: s, left: -1, now: c.now, budget: c.budget,
@@ -349,10 +348,11 @@ func (c *triggerChange) reschedule(name string, before, t Trigger, was, s *sched
 	return t, decided, c.schedule(&t, s, !grid || !input.SameInstant(before.EndAt, t.EndAt))
 }
 
-// schedule gives t its next fire from now on. A schedule that ended while its job was disabled, or with a fire that was claimed
-// a moment ago, is complete. With refuse, one that is over is an error: only a new one is a mistake.
+// schedule gives t its next fire from now on. A schedule that ended while its job was disabled, or with a fire that was
+// claimed a moment ago, is complete. With refuse, a schedule that is over is an error, because a new one must be a
+// mistake.
 func (c *triggerChange) schedule(t *Trigger, s *schedule.Schedule, refuse bool) error {
-	// A fixed delay may have no repeats left. The schedule of another trigger knows that itself.
+	// A fixed delay may have no repeats left. Other schedules count their repeats themselves.
 	if _, delayed := s.FixedDelay(); delayed && t.RepeatCount > 0 && t.Fired >= t.RepeatCount {
 		t.State = TriggerComplete
 		return nil
@@ -367,8 +367,8 @@ func (c *triggerChange) schedule(t *Trigger, s *schedule.Schedule, refuse bool) 
 	return nil
 }
 
-// Continuing returns t with the anchor and the count that it has if it replaces before at now; was and is are their schedules. A
-// schedule with the same instants keeps both: the repeats that before has used up are used up.
+// Continuing returns t with its anchor and count after it replaces before at now; was and is are the two schedules. A
+// schedule with the same instants keeps both, so repeats that before has used up stay used up.
 func (t Trigger) Continuing(before Trigger, was, is *schedule.Schedule, now time.Time) Trigger {
 	if !was.SameGrid(is) {
 		return t
@@ -383,7 +383,7 @@ func (t Trigger) Continuing(before Trigger, was, is *schedule.Schedule, now time
 	return t
 }
 
-// used returns how many repeats of t, whose schedule is s, are used up by a time, most at most.
+// used returns how many repeats of t, with schedule s, are used up by a time; most at most.
 func (t Trigger) used(s *schedule.Schedule, until time.Time, most int) int {
 	if _, delayed := s.FixedDelay(); delayed {
 		return min(t.Fired, most)
@@ -392,17 +392,17 @@ func (t Trigger) used(s *schedule.Schedule, until time.Time, most int) int {
 	switch {
 	case t.CountedFrom != nil && !t.CountedFrom.After(until):
 		from, used = *t.CountedFrom, t.Fired
-	case t.CountedFrom != nil: // it was pending already at the change before
+	case t.CountedFrom != nil: // already pending at the previous change
 		return 0
 	case t.StartAt != nil:
 		from = t.StartAt.Add(-time.Millisecond)
 	}
-	// Fires that cannot be counted within bounds are not used up.
+	// Fires that cannot be counted within bounds do not count as used up.
 	n, _ := s.CountWithin(newMissedBudget(), from, until, max(most-used, 0))
 	return min(used+n, most)
 }
 
-// startsAgain reports whether a fixed delay that replaces before counts from now, because it waits for the end of no run.
+// startsAgain reports whether a fixed delay that replaces before counts from now, because no run is under way.
 func (c *triggerChange) startsAgain(t, before Trigger, wasOn bool) bool {
 	switch {
 	case !wasOn:
@@ -413,7 +413,7 @@ func (c *triggerChange) startsAgain(t, before Trigger, wasOn bool) bool {
 	return before.State == TriggerError || before.State == TriggerComplete && (t.RepeatCount == 0 || t.Fired < t.RepeatCount)
 }
 
-// afterLast is now, or the last fire if a node claimed it ahead of time.
+// afterLast returns now, or the last fire if a node claimed it ahead of time.
 func (t Trigger) afterLast(now time.Time) time.Time {
 	if t.PrevFireTime != nil && t.PrevFireTime.After(now) {
 		return *t.PrevFireTime
@@ -421,7 +421,7 @@ func (t Trigger) afterLast(now time.Time) time.Time {
 	return now
 }
 
-// over explains why t, whose schedule is s, has no fire left, if a time in its definition shows it.
+// over explains why t, with schedule s, has no fire left, if a time in its definition shows it.
 func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) error {
 	var problems input.Problems
 	if t.EndAt != nil && !t.EndAt.After(now) {

@@ -15,15 +15,15 @@ import (
 // Calendar is a named set of exclusions, such as holidays or a freeze, that triggers and
 // other calendars of its app refer to.
 type Calendar struct {
-	// App and Name identify the calendar; they are chosen by the client and cannot change. In a body they
-	// are optional, and equal to those in the path.
+	// App and Name identify the calendar; the client chooses them, and they cannot change. In a body they are
+	// optional, and equal to those in the path.
 	App  string `json:"app" schema:"Name"`
 	Name string `json:"name" schema:"Name"`
 	CalendarSpec
 	CalendarStatus `body:"-"`
 }
 
-// CalendarSpec is what a person declares of a calendar.
+// CalendarSpec is the definition of a calendar, as people declare it.
 type CalendarSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description" schema:"max=1024"`
@@ -36,17 +36,17 @@ type CalendarSpec struct {
 	Bases []string `json:"bases,omitempty" schema:"Name,max=10"`
 }
 
-// CalendarStatus is what Carillon knows of a calendar.
+// CalendarStatus is what Carillon itself knows about a calendar.
 type CalendarStatus struct {
-	// RemovalRequestedAt is when the calendar was deleted on condition that nothing uses it; nil: it was not, or was put
-	// since. It goes with its last use.
+	// RemovalRequestedAt is when somebody asked to delete the calendar once it is unused; it is removed with its last
+	// use. It is nil without such a request, or if the calendar was put since.
 	RemovalRequestedAt *time.Time `json:"removal_requested_at,omitempty"`
 	// Revision counts the changes of the calendar; it is its ETag.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// Err is why the stored definition cannot be read, for example because a newer version wrote it. Rules
-	// and Bases are then not the stored ones, and a trigger or calendar that names it cannot be evaluated.
+	// Err explains why the stored definition cannot be read, for example because a newer version wrote it. Then Rules
+	// and Bases are not the stored ones, and triggers and calendars that name the calendar cannot be evaluated.
 	Err error `json:"-"`
 }
 
@@ -54,11 +54,11 @@ type CalendarStatus struct {
 const (
 	MaxCalendars = 1000 // of an app
 	MaxBases     = 10   // of a calendar
-	maxChain     = 10   // calendars from a trigger's to the last base
+	maxChain     = 10   // length of a chain of calendars, from a trigger's to the last base
 )
 
-// Validate returns everything wrong with c alone, as Problems with JSON pointers, or nil.
-// Calendars.Check judges it together with the other calendars of its app.
+// Validate returns everything wrong with c alone, as Problems with JSON pointers, or nil. Calendars.Check checks it
+// together with the other calendars of its app.
 func (c Calendar) Validate() error {
 	var problems input.Problems
 	input.CheckName(&problems, "/name", c.Name)
@@ -78,9 +78,9 @@ func (c Calendar) Validate() error {
 	return problems.Err()
 }
 
-// Calendars are the calendars of an app by name. Each is compiled when it is needed first, with those
-// that it builds on, because an app may have many and a job names few. nil stands for unknown calendars:
-// every name then exists and excludes nothing. Calendars are safe for concurrent use.
+// Calendars are the calendars of an app by name. Each is compiled on first use, together with its bases, because an
+// app may have many calendars and a job names few. nil means that the calendars are unknown: then every name exists
+// and excludes nothing. Calendars are safe for concurrent use.
 type Calendars map[string]*declaredCalendar
 
 type declaredCalendar struct {
@@ -133,14 +133,13 @@ type compiledCalendar struct {
 	calendar *schedule.Calendar
 	depth    int   // calendars from this to the last base
 	err      error // why it cannot be used
-	// cause is the first problem of the calendar at the bottom of err, and of is the name of that
-	// calendar. Users of a broken calendar report only this: all problems of all bases would double
-	// from level to level.
+	// cause is the first problem of the calendar that caused err, and of is the name of that calendar. Users of a
+	// broken calendar report only this one, because the problems of all bases would double from level to level.
 	cause input.Problem
 	of    string
 }
 
-// code is the code of problems of those who use a broken calendar.
+// code returns the problem code for users of a broken calendar.
 func (c compiledCalendar) code() string {
 	if c.cause.Code == input.CodeCalendarCost {
 		return input.CodeCalendarCost
@@ -216,11 +215,10 @@ func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
 	return result
 }
 
-// base is the JSON pointer of a base.
+// base returns the JSON pointer of a base.
 func (c Calendar) base(i int) string { return input.Pointer("bases", strconv.Itoa(i)) }
 
-// BuiltOn returns the names of all that use the calendar of that name by way of bases, and
-// that name itself.
+// BuiltOn returns the names of the calendars that use the named one through their bases, and that name itself.
 func BuiltOn(all []Calendar, name string) map[string]bool {
 	users := map[string]bool{name: true}
 	for grown := true; grown; {
@@ -235,20 +233,20 @@ func BuiltOn(all []Calendar, name string) map[string]bool {
 	return users
 }
 
-// CalendarBefore is what a change of a calendar depends on: all calendars of its app, by name.
+// CalendarBefore holds everything that a change of a calendar depends on: all calendars of its app, by name.
 type CalendarBefore struct {
 	All []Calendar
-	// Triggers are those that name calendars which may go.
+	// Triggers has the triggers that use calendars that may be removed, by the name of the calendar.
 	Triggers map[string]Users
 }
 
-// Users are those of a calendar or a group: one of them, and how many.
+// Users are the users of a calendar or a group: the name of one, and their number.
 type Users struct {
 	First string
 	Count int
 }
 
-// Check returns an error that is ErrInUse, and names a user, if what is named has users.
+// Check returns an ErrInUse that names a user, if there are users.
 func (u Users) Check(what, name string) error {
 	if u.Count == 0 {
 		return nil
@@ -259,7 +257,7 @@ func (u Users) Check(what, name string) error {
 	return fmt.Errorf("%s %s is used by %s: %w", what, input.Echo(name), u.First, ErrInUse)
 }
 
-// checkUnused returns an error that is ErrInUse, and names a user, if a calendar has users.
+// checkUnused returns an ErrInUse that names a user, if a calendar has users.
 func (b *CalendarBefore) checkUnused(name string) error {
 	users := b.Triggers[name]
 	for _, c := range b.All {
@@ -271,8 +269,8 @@ func (b *CalendarBefore) checkUnused(name string) error {
 	return users.Check("calendar", name)
 }
 
-// Delete decides which calendars go if one is deleted: with it, those that were kept only because it is built on them; none, if it
-// has users and may wait until it has none. The error is ErrNotFound or ErrInUse.
+// Delete returns the calendars that are removed when one is deleted: itself, and those that were kept only as its
+// bases. It returns none if the calendar has users and may wait for their end. The error is ErrNotFound or ErrInUse.
 func (b CalendarBefore) Delete(app, name string, wait bool) ([]Calendar, error) {
 	calendar := b.Current(name)
 	if calendar.Revision == 0 {
@@ -287,7 +285,8 @@ func (b CalendarBefore) Delete(app, name string, wait bool) ([]Calendar, error) 
 	return nil, nil
 }
 
-// Unused decides which of some calendars go that are to go with their last use, and which go with them. b does not have them any more.
+// Unused returns those of some calendars that are due to be removed because their last use has ended, and the ones
+// removed with them. It takes them out of b.
 func (b *CalendarBefore) Unused(names []string) (gone []Calendar) {
 	for _, name := range names {
 		if c := b.Current(name); c.RemovalRequestedAt != nil && b.checkUnused(name) == nil {
@@ -302,15 +301,16 @@ func (b *CalendarBefore) drop(calendar Calendar) []Calendar {
 	return append([]Calendar{calendar}, b.Unused(calendar.Bases)...)
 }
 
-// CalendarChange is what becomes of the calendars of an app when one of them is put.
+// CalendarChange is the effect of a PUT of a calendar on the calendars of its app.
 type CalendarChange struct {
-	Current Calendar // what is replaced; no revision: nothing
-	// Changed are the calendars that exclude something else now, by way of bases too; none if only a description changed.
+	Current Calendar // the replaced calendar; without a revision there is none
+	// Changed are the calendars that now exclude other instants, themselves or through bases; empty if only a
+	// description changed.
 	Changed       map[string]bool
 	Before, After Calendars
 }
 
-// Current returns the calendar of that name as it is stored; one without revision: there is none.
+// Current returns the stored calendar of that name, or one without revision if it does not exist.
 func (b CalendarBefore) Current(name string) Calendar {
 	for _, c := range b.All {
 		if c.Name == name {
@@ -320,8 +320,8 @@ func (b CalendarBefore) Current(name string) Calendar {
 	return Calendar{}
 }
 
-// Put decides what becomes of declared, which is valid by itself. The error is Problems: it, or a calendar that is built on it, could
-// not be used, or it is one too many.
+// Put returns the effect of declared, which is valid by itself. The error is Problems: it or a calendar that is built
+// on it could not be used, or the app has too many calendars.
 func (b CalendarBefore) Put(declared Calendar) (CalendarChange, error) {
 	after := append(slices.Clone(b.All), declared)
 	change := CalendarChange{Current: b.Current(declared.Name)}
@@ -339,13 +339,13 @@ func (b CalendarBefore) Put(declared Calendar) (CalendarChange, error) {
 	return change, nil
 }
 
-// excludesAs tells whether c and other exclude the same because they are declared alike.
+// excludesAs reports whether c and other exclude the same instants because they are declared alike.
 func (c Calendar) excludesAs(other Calendar) bool {
 	c.Description = other.Description
 	return input.SameJSON(c.CalendarSpec, other.CalendarSpec)
 }
 
-// checkPut returns what is wrong with calendar name among all of its app, or with one of those that are built on it.
+// checkPut returns the problems of the named calendar, or else of one that is built on it.
 func (c Calendars) checkPut(name string, users map[string]bool) error {
 	var problems input.Problems
 	if len(c) > MaxCalendars {
@@ -354,7 +354,7 @@ func (c Calendars) checkPut(name string, users map[string]bool) error {
 		return problems
 	}
 	if problems.AddError("", c.Check(name)); len(problems) > 0 {
-		return problems // which would be those of its users, too
+		return problems // its users would report the same
 	}
 	for _, user := range input.SortedKeys(users) {
 		if err := c.Check(user); err != nil {

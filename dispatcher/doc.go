@@ -1,6 +1,6 @@
-// Package dispatcher is the root of the domain of Carillon: jobs, triggers, calendars and nodes, the rules about them, and
-// what is decided about their fires. The rooms below it, such as run and target, are what it stands on; alert, access,
-// repeat and view stand on it. None of them does I/O.
+// Package dispatcher is the root of Carillon's domain: jobs, triggers, calendars and nodes, their rules, and the
+// decisions about their fires. It builds on the packages below it, such as run and target; alert, access, repeat and
+// view build on it. None of them does I/O.
 //
 // # The model
 //
@@ -33,19 +33,18 @@
 // A run whose attempt failed may be "retrying": it is a live run without a token, so no node can record
 // an outcome until one adopts it when it is due. The statement that records the failure sets this state.
 //
-// A run that is spread over all endpoints of a group is "waiting_shards": no node holds it, and each of its shards is a run
-// with the same key and another index. It ends after the last of them, in a transaction of the node that recorded that, or of
-// the handler.
+// A run that is spread over all endpoints of a group is "waiting_shards": no node holds it, and each of its shards is
+// a run with the same key and another index. It ends after its last shard, in a transaction of the node that recorded
+// that shard, or of the handler.
 //
-// The operator's intent (enabled, paused) has its own columns, which no scheduler writes. A trigger that
-// must not fire is off, and costs a poll nothing.
+// The operator's switches (enabled, paused) have their own columns, which no scheduler writes. A trigger that must
+// not fire is off, and adds nothing to the cost of a poll.
 //
 // # Identity
 //
-// The ids of apps, jobs and triggers are hashes of their names, and a run's id encodes its
-// trigger, its instant and its kind. Nothing is drawn from a sequence. A database that was
-// restored from a backup, or a job that was deleted and declared again, gives the same
-// fires the same ids and the same event ids, so receivers can drop duplicates.
+// The ids of apps, jobs and triggers are hashes of their names, and a run's id encodes its trigger, its instant and
+// its kind. Nothing is drawn from a sequence. A database that was restored from a backup, or a job that was deleted
+// and declared again, gives the same fires the same ids and the same event ids, so receivers can drop duplicates.
 //
 // # Guarantees
 //

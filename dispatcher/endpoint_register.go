@@ -7,15 +7,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// EndpointBefore is what the registration of an endpoint depends on.
+// EndpointBefore holds everything that the registration of an endpoint depends on.
 type EndpointBefore struct {
 	Group  target.EndpointGroup
 	Bounds *target.Bounds // of its app
-	Others int            // endpoints that the group has besides
-	There  bool           // it has the endpoint
+	Others int            // number of other endpoints of the group
+	There  bool           // the group has the endpoint already
 }
 
-// Register refuses an endpoint that its group or the bounds of the app do not take, or that is one too many.
+// Register refuses an endpoint that its group or the bounds of the app do not allow, or that exceeds their number.
 func (b EndpointBefore) Register(e target.Endpoint) error {
 	name := input.Echo(b.Group.Name)
 	if b.Group.Registration == nil {

@@ -11,35 +11,33 @@ import (
 
 // Sentinels that callers of a Store branch on.
 var (
-	// ErrNotFound says that the named thing does not exist.
+	// ErrNotFound: the named thing does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrPrecondition says that the revision the caller expected is not the current one, or
-	// that what must not exist does.
+	// ErrPrecondition: the revision that the caller expected is not the current one, or a thing exists that must not.
 	ErrPrecondition = errors.New("precondition failed")
-	// ErrPageBytes comes with a page that ended early, because its items have as many bytes as it may have. There are
-	// more.
+	// ErrPageBytes comes with a page that ended early, because its items reached the byte limit of a page. More
+	// follow.
 	ErrPageBytes = errors.New("the page ended early")
-	// ErrNotEmpty says that an app cannot be deleted because it has jobs, calendars, groups or
-	// alerts.
+	// ErrNotEmpty: the app cannot be deleted because it has jobs, calendars, groups or alerts.
 	ErrNotEmpty = errors.New("app is not empty")
-	// ErrInUse says that a calendar or a group cannot be deleted because something refers to it.
+	// ErrInUse: the calendar or group cannot be deleted because something refers to it.
 	ErrInUse = errors.New("in use")
-	// ErrConflict says that the state of a thing does not allow the request.
+	// ErrConflict: the state of the thing does not allow the request.
 	ErrConflict = errors.New("conflict")
-	// ErrLastAdmin says that a request with a token would leave no token that can manage tokens.
+	// ErrLastAdmin: the request would leave no token that can manage tokens.
 	ErrLastAdmin = errors.New("it is the last token with scope admin that works")
-	// ErrNodeDead says that a node was marked dead; it must register again.
+	// ErrNodeDead: the node was marked dead and must register again.
 	ErrNodeDead = errors.New("the node was marked dead")
-	// ErrRolledBack says that a node cannot be resumed while a rollback is unresolved.
+	// ErrRolledBack: a node cannot be resumed while a rollback is unresolved.
 	ErrRolledBack = errors.New("the database lost commits, and nobody has chosen yet what happens to the affected " +
 		"fires; see carillon rollback show, then run carillon rollback skip or carillon rollback replay")
-	// ErrKeyMissing says that no key opens a stored secret.
+	// ErrKeyMissing: no key decrypts a stored secret.
 	ErrKeyMissing = errors.New("a key-encryption key is missing")
-	// ErrSchemaTooNew says that the database was migrated by a newer version.
+	// ErrSchemaTooNew: a newer version has migrated the database.
 	ErrSchemaTooNew = errors.New("the schema is newer than this version of Carillon")
 )
 
-// NotFound returns an error that names the missing thing and is ErrNotFound.
+// NotFound returns an ErrNotFound that names the missing thing.
 func NotFound(kind, name string) error {
 	return fmt.Errorf("%s %s: %w", kind, input.Echo(name), ErrNotFound)
 }
@@ -47,14 +45,14 @@ func NotFound(kind, name string) error {
 // PanicError is a panic in work on one row, which must end neither the process nor the work on other rows.
 type PanicError struct {
 	Value any
-	// At is where it happened, FUNCTION (FILE:LINE).
+	// At is the place of the panic, FUNCTION (FILE:LINE).
 	At string
 }
 
-// Error says what the panic was, and where.
+// Error describes the panic and its place.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v, in %s", e.Value, e.At) }
 
-// WithoutPanic calls do and returns its error; a panic of do is a *PanicError.
+// WithoutPanic calls do and returns its error; a panic of do becomes a *PanicError.
 func WithoutPanic(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -13,34 +13,34 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Follow is what follows an event of a job: runs of other jobs of the app, and a delivery to a target. At least one of Jobs
-// and Target is given. What follows, follows a run once: a run that is retried and fails again is not followed again, but
-// one that then succeeds is followed by what is declared for success.
+// Follow declares what follows an event of a job: runs of other jobs of the app, and a delivery to a target. At least
+// one of Jobs and Target is given. A run is followed once per event: after a retry that fails again nothing more
+// follows, but a retry that succeeds is followed by what is declared for success.
 type Follow struct {
-	// Jobs are names of jobs of the app. A run of kind chain is queued of each; at most MostFollowers.
+	// Jobs are names of jobs of the app, at most MostFollowers. Each gets a run of kind chain.
 	Jobs []string `json:"jobs,omitempty" schema:"Name,max=20"`
-	// Payload says what the runs of Jobs get as payload. Empty means FollowOwn.
+	// Payload selects the payload of the runs of Jobs. Empty means FollowOwn.
 	Payload FollowPayload `json:"payload,omitempty" schema:"default=own"`
-	// Target gets a FollowDocument, by a run of kind follow that is attempted again as the app's defaults say. It is no group.
+	// Target gets a FollowDocument, in a run of kind follow with the app's default retries. It is not a group.
 	Target *target.Target `json:"target,omitempty"`
 }
 
-// FollowPayload says what a run that follows another one gets as payload.
+// FollowPayload selects the payload of a run that follows another one.
 type FollowPayload string
 
-// What followers get.
+// The payloads of followers.
 const (
 	FollowOwn    FollowPayload = "own"    // the payload of their job
 	FollowResult FollowPayload = "result" // a FollowDocument
 )
 
-// Bounds of what follows.
+// Bounds of followers.
 const (
 	MostFollowers = 20   // jobs that follow one event
 	MostFollowing = 1000 // jobs that follow a job directly or through others
 )
 
-// EachFollow yields what follows the job, by event.
+// EachFollow yields each Follow of the job with its event.
 func (f JobFollows) EachFollow() iter.Seq2[run.FollowEvent, *Follow] {
 	return func(yield func(run.FollowEvent, *Follow) bool) {
 		for i, follow := range []*Follow{f.OnSuccess, f.OnFailure, f.OnMisfire} {
@@ -60,7 +60,7 @@ func (f JobFollows) withFollows(change func(run.FollowEvent, Follow) Follow) Job
 	return f
 }
 
-// FollowMask returns the mask of f, which says nothing of alerts.
+// FollowMask returns the mask of f, without the bits of alerts.
 func (f JobFollows) FollowMask() (mask run.FollowMask) {
 	for event := range f.EachFollow() {
 		mask |= event.Mask()
@@ -78,8 +78,8 @@ func (f JobFollows) Followers() []string {
 	return slices.Compact(names)
 }
 
-// checkFollows adds what is wrong with what follows j. Whether the jobs that it names exist, and whether they lead back to
-// j, is for the store to find out.
+// checkFollows adds the problems of what follows j. The store checks that the jobs that it names exist and do not
+// lead back to j.
 func (j Job) checkFollows(problems *input.Problems) {
 	for event, follow := range j.EachFollow() {
 		at := "/" + string(event)
@@ -129,7 +129,7 @@ func (j Job) checkFollowTarget(event run.FollowEvent, target target.Target) erro
 	return target.TryTemplates(j.App, j.Name, json.RawMessage(`{}`))
 }
 
-// WithFollowTarget returns j with another target of what follows an event.
+// WithFollowTarget returns j with another follow target for an event.
 func (j Job) WithFollowTarget(event run.FollowEvent, target target.Target) Job {
 	j.JobFollows = j.withFollows(func(of run.FollowEvent, follow Follow) Follow {
 		if of == event {
@@ -140,15 +140,15 @@ func (j Job) WithFollowTarget(event run.FollowEvent, target target.Target) Job {
 	return j
 }
 
-// FollowerKey returns the key of the run of a job that follows an event of a run, or of missed fires, which have no kind. It is
-// the same however often the event is recorded, so that what follows it follows once. The salt is that of the app.
+// FollowerKey returns the key of the run of a job that follows an event of a run, or of missed fires, which have no
+// kind. The key does not depend on how often the event is recorded, so each follower runs once. The salt is the app's.
 func FollowerKey(salt run.Salt, of run.Key, event run.FollowEvent, follower int64, kind run.Kind) run.Key {
 	id := salt.HashID("follow", of.String(), string(event), strconv.FormatInt(follower, 10))
 	return run.Key{TriggerID: id, ScheduledAt: of.ScheduledAt, Kind: kind}
 }
 
-// FindFollowCycle returns the names of jobs that follow each other in a circle, the first again at the end; nil: there are
-// none. followers has the names of the jobs that follow a job, by its name.
+// FindFollowCycle returns the names of jobs that follow each other in a circle, the first again at the end, or nil.
+// followers has the names of the jobs that follow a job, by its name.
 func FindFollowCycle(followers map[string][]string) []string {
 	done, path := map[string]bool{}, []string{}
 	var visit func(name string) []string
@@ -176,8 +176,8 @@ func FindFollowCycle(followers map[string][]string) []string {
 	return nil
 }
 
-// Attached returns the job that makes the deliveries to the target of a Follow, as it is declared: its definition is part of
-// j's, and its name is one that no user can choose.
+// Attached returns the job that makes the deliveries to the target of a Follow, as declared. Its definition is part
+// of j's, and users cannot choose its name.
 func (j Job) Attached(event run.FollowEvent) Job {
 	suffix := "." + string(event)
 	job := Job{App: j.App, Name: j.Name + suffix}
@@ -192,28 +192,27 @@ func (j Job) Attached(event run.FollowEvent) Job {
 	return job
 }
 
-// FollowDocument is what a follower gets of the run that it follows: the payload of a Follow's Target, and of its Jobs with
-// FollowResult.
+// FollowDocument describes a run to its followers: a Follow's Target, and its Jobs with FollowResult.
 type FollowDocument struct {
 	Event  run.FollowEvent `json:"event"`
 	Parent FollowedRun     `json:"parent"`
-	// Result is the body of the response to the latest attempt, or the message of its callback: as JSON if it is JSON nested
-	// less deep than payloads may be, else as a text. It is left out if nothing is stored of it.
+	// Result is the body of the response to the latest attempt, or the message of its callback: JSON if it is JSON
+	// within the depth of payloads, else a text. It is left out if none is stored.
 	Result json.RawMessage `json:"result,omitempty"`
-	// ResultTruncated tells that only the beginning of the result is there.
+	// ResultTruncated is true if Result is only the beginning.
 	ResultTruncated bool `json:"result_truncated,omitempty"`
-	// ResultOmitted says why the result is left out although there may be one; empty: it is not.
+	// ResultOmitted explains why the result is left out although there may be one; empty if it is not.
 	ResultOmitted string `json:"result_omitted,omitempty"`
 }
 
-// FollowedRun is a run that ended, or the fires that were missed, as followers see it.
+// FollowedRun is a run that ended, or a range of missed fires, as followers see it.
 type FollowedRun struct {
-	// Run is the id of the run. Of missed fires it is that of the catch-up run, empty if there is none.
+	// Run is the id of the run; for missed fires, of the catch-up run, and empty without one.
 	Run     string `json:"run,omitempty"`
 	App     string `json:"app"`
 	Job     string `json:"job"`
 	Trigger string `json:"trigger,omitempty"`
-	// ScheduledAt is that of the run, or of the first missed fire.
+	// ScheduledAt is the scheduled time of the run, or of the first missed fire.
 	ScheduledAt time.Time `json:"scheduled_at"`
 	State       run.State `json:"state,omitempty"`
 	Class       run.Class `json:"class,omitempty"`
@@ -227,7 +226,7 @@ type FollowedRun struct {
 	Reason   string           `json:"reason,omitempty"`
 }
 
-// Encode returns d as JSON, of at most MaxPayload bytes, with the result that a response holds; nil: nothing is stored.
+// Encode returns d as JSON, of at most MaxPayload bytes, with the result in response, which is nil if none is stored.
 func (d FollowDocument) Encode(response *run.Response) (json.RawMessage, error) {
 	if response != nil {
 		text := response.Body
@@ -235,7 +234,7 @@ func (d FollowDocument) Encode(response *run.Response) (json.RawMessage, error) 
 			text = response.CallbackResult
 		}
 		d.ResultTruncated = response.BodyTruncated && text == response.Body
-		const room = input.MaxPayload - 16<<10 // for all but the result
+		const room = input.MaxPayload - 16<<10 // without the rest of the document
 		switch raw := json.RawMessage(text); {
 		case text == "":
 		case !d.ResultTruncated && json.Valid(raw) && input.JSONDepth(raw) < input.MaxPayloadDepth-1 && input.CheckJSONText(raw, 1) == nil:
@@ -250,7 +249,7 @@ func (d FollowDocument) Encode(response *run.Response) (json.RawMessage, error) 
 	return json.Marshal(d)
 }
 
-// jsonText returns a text, or as much of its beginning as has no more than most bytes as JSON.
+// jsonText returns a text as JSON, cut to at most most bytes.
 func jsonText(text string, most int) (encoded json.RawMessage, cut bool) {
 	for {
 		encoded, _ = json.Marshal(text) // a string always marshals

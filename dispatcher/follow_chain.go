@@ -12,23 +12,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A chain begins with a run that follows no other. How many runs may follow it is carried along: each follower gets an equal
-// part of what is left. So the bound holds on all nodes, after any crash, and however often an end is recorded, and no row is
-// shared by the runs of a chain.
+// A chain begins with a run that follows no other. Each run carries the number of runs that may still follow it, and
+// each follower gets an equal part of the rest. So the bound holds on all nodes, after any crash, and however often
+// an end is recorded, and the runs of a chain share no row.
 
-// FanOut is what may follow a run of a job.
+// FanOut counts the runs that may follow a run of a job.
 type FanOut struct {
-	// Runs are as many as ChainRuns must be, so that all of them follow: the followers of an event, each with as many after it as
-	// the one with the most. At most mostFanOut. Depth is how many follow one after another.
+	// Runs is the least value of ChainRuns with which all of them follow: the followers of an event, each counted with
+	// as many runs after it as the one with the most; at most mostFanOut. Depth is how many follow one after another.
 	Runs, Depth int
-	// Next is the follower with the most, 0 if there is none.
+	// Next is the follower with the most runs after it; 0 if there is none.
 	Next int64
 }
 
 // mostFanOut keeps FanOut.Runs from overflowing.
 const mostFanOut = 1 << 40
 
-// Add returns f, or what follows if count jobs follow an event, of which one is followed by next, if that is more.
+// Add returns f, raised to the fan-out of an event that count jobs follow, one of them followed by next.
 func (f FanOut) Add(count int, follower int64, next FanOut) FanOut {
 	runs := mostFanOut
 	if count > 0 && next.Runs < mostFanOut/count {
@@ -41,31 +41,31 @@ func (f FanOut) Add(count int, follower int64, next FanOut) FanOut {
 	return f
 }
 
-// Follower is a job, by its key, of which a run follows an event of another one: a run of kind chain, or a delivery of kind follow.
+// Follower is a job, by its key, that runs after an event of another job, in a run of kind chain or follow.
 type Follower struct {
-	Job    int64 // that is followed
+	Job    int64 // the job that is followed
 	Event  run.FollowMask
 	ID     int64
 	Kind   run.Kind
 	Result bool // it gets a FollowDocument
 }
 
-// Leader is a job that another one follows, both by their keys, by an event that Count jobs and deliveries follow.
+// Leader is a job that another one follows, both by their keys, after an event that Count jobs and deliveries follow.
 type Leader struct {
 	Job, Follower int64
 	Count         int
 }
 
-// FollowGraph is what follows what in an app before a job is changed, as far as the job leads to it and it leads to the job.
+// FollowGraph is the graph of followers in an app before a job changes, limited to jobs before and after that job.
 type FollowGraph struct {
 	IDs     map[string]int64     // keys of the jobs that the job names, by their names
 	Names   map[int64]string     // of all jobs in the graph
 	After   map[int64][]Follower // of jobs, by event and follower
-	Leaders map[int64][]Leader   // by what follows them; they matter if Grows
+	Leaders map[int64][]Leader   // by their follower; needed only if Grows
 }
 
-// FollowersOf returns what follows a job of an app with these quotas. The error is Problems: a job that it names does not exist, or
-// leads back to it, or more would follow than may.
+// FollowersOf returns the followers of a job of an app with these quotas. The error is Problems: a job that it names
+// does not exist or leads back to it, or more runs would follow than allowed.
 func (g FollowGraph) FollowersOf(job Job, quotas target.Quotas) ([]Follower, error) {
 	all, err := g.followers(job)
 	if err == nil {
@@ -74,7 +74,7 @@ func (g FollowGraph) FollowersOf(job Job, quotas target.Quotas) ([]Follower, err
 	return all, err
 }
 
-// Grows tells whether more may follow a run of a job, as it is declared, than before. Only then does it matter what leads to the job.
+// Grows reports whether more runs may follow job, as declared, than before. Only then do the jobs before it matter.
 func (g FollowGraph) Grows(job Job) bool {
 	all, err := g.followers(job)
 	if err != nil {
@@ -84,8 +84,8 @@ func (g FollowGraph) Grows(job Job) bool {
 	return is.Runs > was.Runs || is.Depth > was.Depth
 }
 
-// followers returns what follows a job, as it is declared. The error is Problems: a job that it names does not exist, or leads back to
-// it.
+// followers returns the followers of a job, as declared. The error is Problems: a job that it names does not exist,
+// or leads back to it.
 func (g FollowGraph) followers(job Job) ([]Follower, error) {
 	var problems input.Problems
 	var all []Follower
@@ -109,10 +109,10 @@ func (g FollowGraph) followers(job Job) ([]Follower, error) {
 	return all, problems.Err()
 }
 
-// checkChain returns what is wrong if a job would follow itself through next, or if too many jobs would follow it.
+// checkChain returns a problem if a job would follow itself through next, or if too many jobs would follow it.
 func (g FollowGraph) checkChain(job Job, next map[int64]bool) error {
 	var problems input.Problems
-	from := map[int64]int64{} // the job that each job follows on the way
+	from := map[int64]int64{} // the job before each job on the way
 	level := []int64{}
 	for id := range next {
 		from[id] = job.Key()
@@ -161,8 +161,8 @@ func (g FollowGraph) circle(job Job, from map[int64]int64) error {
 	return errors.New("a circle of jobs begins with no job that is named")
 }
 
-// checkFanOut returns what is wrong if more would follow a run of a job, or of one that it follows, than quotas allow. What was
-// outside before may stay as it is.
+// checkFanOut returns a problem if more runs would follow a run of the job, or of one before it, than quotas allow. A
+// chain that was over the quota before may stay.
 func (g FollowGraph) checkFanOut(job Job, after []Follower, quotas target.Quotas) error {
 	was, is, now := g.fanOut(job, after)
 	if is.Runs <= was.Runs && is.Depth <= was.Depth {
@@ -187,22 +187,22 @@ func (g FollowGraph) checkFanOut(job Job, after []Follower, quotas target.Quotas
 	return problems.Err()
 }
 
-// fanOut returns what may follow a run of a job, before and with other followers, which do not lead back to it.
+// fanOut returns the fan-out of a job before and after a change of its followers, which do not lead back to it.
 func (g FollowGraph) fanOut(job Job, after []Follower) (was, is FanOut, now fanOuts) {
 	before := fanOuts{after: g.After, known: map[int64]FanOut{}}
 	now = fanOuts{after: g.After, of: job.Key(), instead: after, known: map[int64]FanOut{}}
 	return before.at(job.Key()), now.at(job.Key()), now
 }
 
-// fanOuts works out what may follow the runs of jobs, if what follows one of them is replaced.
+// fanOuts computes the fan-out of jobs when the followers of one of them are replaced.
 type fanOuts struct {
 	after   map[int64][]Follower
-	of      int64 // what follows this is instead; 0: none
+	of      int64 // the job with the new followers; 0 if none
 	instead []Follower
 	known   map[int64]FanOut
 }
 
-// at returns what may follow a run of a job.
+// at returns the fan-out of a job.
 func (f fanOuts) at(id int64) (out FanOut) {
 	if out, known := f.known[id]; known {
 		return out
@@ -221,8 +221,8 @@ func (f fanOuts) at(id int64) (out FanOut) {
 	return out
 }
 
-// most returns the jobs that lead to a job, the first one first, so that the most may follow a run of the first, and how much that
-// is. It ends once that is more than quotas allow: jobs do not follow each other in circles, so it gets there or ends.
+// most returns the path to a job with the largest fan-out of its first job, and that fan-out. It stops once quotas
+// are exceeded. It ends, because jobs do not follow each other in circles.
 func (g FollowGraph) most(id int64, out FanOut, quotas target.Quotas) (path []int64, most FanOut) {
 	next, found := map[int64]int64{}, map[int64]FanOut{id: out}
 	first, most := id, out
@@ -248,7 +248,7 @@ func (g FollowGraph) most(id int64, out FanOut, quotas target.Quotas) (path []in
 	return path, most
 }
 
-// leadersOf returns what leads to some jobs, in one order.
+// leadersOf returns the leaders of some jobs, in a fixed order.
 func (g FollowGraph) leadersOf(jobs []int64) (all []Leader) {
 	slices.Sort(jobs)
 	for _, id := range slices.Compact(jobs) {
@@ -258,10 +258,10 @@ func (g FollowGraph) leadersOf(jobs []int64) (all []Leader) {
 	return all
 }
 
-// mostNamedOfPath is how many jobs of a path an error names.
+// mostNamedOfPath bounds the jobs of a path that an error names.
 const mostNamedOfPath = 10
 
-// path returns the names of jobs on the way to the last of ids, which is job, and from there on where the most may follow.
+// path returns the names of the jobs of ids, which end with job, and then of those with the largest fan-out.
 func (g FollowGraph) path(ids []int64, job Job, out fanOuts) []string {
 	for at := out.at(job.Key()).Next; at != 0; at = out.at(at).Next {
 		ids = append(ids, at)

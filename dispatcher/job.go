@@ -14,46 +14,46 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Job is a target, what is sent to it, and the triggers that say when.
+// Job is a target, the payload that is sent to it, and the triggers that schedule this.
 type Job struct {
-	// App and Name identify the job; they are chosen by the client. A JobRename changes Name. In a body they are optional, and
-	// equal to those in the path.
+	// App and Name identify the job; the client chooses them. A JobRename changes Name. In a body they are optional,
+	// and equal to those in the path.
 	App  string `json:"app" schema:"Name"`
 	Name string `json:"name" schema:"Name"`
-	// Origin is the name that keys, event ids and H are derived from, if it is not Name: the one that the job was created
-	// with. If another job had that origin, "~2" follows it, or "~3" and so on.
+	// Origin is the name that keys, event ids and H are derived from, if it is not Name: the name at creation, with
+	// "~2", "~3" and so on if another job had that origin.
 	Origin string `json:"origin,omitempty" body:"-" schema:"Origin"`
 	JobSpec
 	JobStatus `body:"-"`
 }
 
-// JobSpec is what a person declares of a job.
+// JobSpec is the definition of a job, as people declare it.
 type JobSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description" schema:"max=1024"`
-	// Enabled is whether the triggers of the job fire. A disabled trigger misses nothing: when
-	// it is enabled again, it starts with its next scheduled time.
+	// Enabled is whether the triggers of the job fire. Scheduled times of a disabled trigger are not missed: once
+	// enabled again, it starts with its next scheduled time.
 	Enabled bool `json:"enabled"`
 	// Priority orders the fires of the app that wait for a node: higher goes first; 0 to
 	// MaxPriority.
 	Priority int `json:"priority" schema:"max=9,min=0"`
-	// Labels are for people and programs to tell jobs apart, such as team=payments. Pauses of the app may choose jobs by them.
+	// Labels classify jobs for people and programs, such as team=payments. Pauses of the app may select jobs by them.
 	Labels input.Labels `json:"labels,omitempty"`
-	// NodeLabels are the labels a node must have to run the job; empty: any node may. Fires wait
-	// while no node has them.
+	// NodeLabels are the labels that a node must have to run the job; if empty, any node may. Fires wait while no
+	// node has them.
 	NodeLabels input.Labels `json:"node_labels,omitempty"`
 	JobPolicies
 	// CarryState lets each run get a small state from the run before it and return one for the next; see CarriedState. It
 	// needs ConcurrencyForbid or ConcurrencyQueue with one slot.
 	CarryState bool `json:"carry_state,omitempty"`
-	// Objective is how many of its fires are to begin in time; nil: it has none.
+	// Objective is the share of its fires that should begin in time; nil if it has no objective.
 	Objective *Objective `json:"objective,omitempty"`
-	// DeleteAfterCompletion is the time from State becoming COMPLETE until the job is deleted, from
-	// MinDeleteAfter to MaxRetention; 0: never. A job that leaves COMPLETE before that stays.
+	// DeleteAfterCompletion is how long after State became COMPLETE the job is deleted, from MinDeleteAfter to
+	// MaxRetention; 0 means never. A job that leaves COMPLETE before that stays.
 	DeleteAfterCompletion input.Duration `json:"delete_after_completion,omitempty"`
-	// Acknowledge lists codes of warnings, each one of WarningCodes, that are meant: Warnings leave them out.
+	// Acknowledge lists codes of warnings, from WarningCodes, to leave out of Warnings because their cause is intended.
 	Acknowledge []string `json:"acknowledge,omitempty"`
-	// Target is what a run calls.
+	// Target is called by each run.
 	Target target.Target `json:"target" schema:"required"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
 	Payload json.RawMessage `json:"payload,omitempty"`
@@ -62,7 +62,7 @@ type JobSpec struct {
 	Triggers map[string]Trigger `json:"triggers" schema:"key=Name,max=100"`
 }
 
-// JobPolicies say when a run begins next to others, and what happens if it fails.
+// JobPolicies say how many runs overlap, and what happens if one fails.
 type JobPolicies struct {
 	// Delivery says what happens to an attempt whose outcome is unknown.
 	Delivery run.Delivery `json:"delivery"`
@@ -78,29 +78,29 @@ type JobPolicies struct {
 	QueueLimit int `json:"queue_limit" schema:"max=1000,min=0"`
 }
 
-// JobFollows are what follows the runs and the missed fires of a job; nil: nothing does.
+// JobFollows declare what follows the runs and the missed fires of a job; nil if nothing does.
 type JobFollows struct {
-	// What follows a run that succeeded.
+	// Followers of a run that succeeded.
 	OnSuccess *Follow `json:"on_success,omitempty"`
-	// What follows a run that failed, timed out or was lost, after its last attempt.
+	// Followers of a run that failed, timed out or was lost, after its last attempt.
 	OnFailure *Follow `json:"on_failure,omitempty"`
-	// What follows a decision about fires that were missed.
+	// Followers of a decision about missed fires.
 	OnMisfire *Follow `json:"on_misfire,omitempty"`
 }
 
-// JobStatus is what Carillon knows of a job.
+// JobStatus is what Carillon itself knows about a job.
 type JobStatus struct {
 	// Paused is an operator's pause of the whole job.
 	Paused bool `json:"paused"`
 	// Pause says who paused it, when, and why.
 	Pause
-	// Pauses are those of the app that hold the job.
+	// Pauses are the pauses of the app that hold the job.
 	Pauses []AppPause `json:"pauses,omitempty"`
-	// AppPaused tells that the triggers of the job do not fire because of a pause of its app.
+	// AppPaused is true if a pause of the app keeps the triggers of the job from firing.
 	AppPaused bool `json:"-"`
-	// State is the roll-up of the job's triggers and live runs. It is for people: no fire depends on
-	// it. A change of the definition writes it at once; otherwise it follows within a handler
-	// interval, or several with many thousands of jobs.
+	// State is the roll-up of the job's triggers and live runs. It is for people: no fire depends on it. A change of
+	// the definition updates it at once, other changes within a handler interval, or several with many thousands of
+	// jobs.
 	State JobState `json:"state"`
 	// Revision counts the changes of the job; it is its ETag.
 	Revision  int64     `json:"revision"`
@@ -135,10 +135,10 @@ const (
 	JobInit      JobState = "INIT"      // nothing is scheduled: no trigger, or none enabled
 )
 
-// JobStates are all of them, in the order in which they are shown.
+// JobStates are all states, in the order in which they are shown.
 var JobStates = []JobState{JobError, JobExecuting, JobPaused, JobComplete, JobInit}
 
-// RollUp returns the state of the job by its triggers, and by whether it has a live run.
+// RollUp returns the state of the job from its triggers and from whether it has a live run.
 func (j Job) RollUp(live bool) JobState {
 	seen := map[JobState]bool{JobExecuting: live}
 	for _, t := range j.Triggers {
@@ -181,8 +181,8 @@ const (
 	MinDeleteAfter = time.Minute
 )
 
-// Validate returns everything wrong with j, as Problems with JSON pointers, or nil. Apply
-// judges what depends on the current time, such as a time in the past.
+// Validate returns everything wrong with j, as Problems with JSON pointers, or nil. Apply checks what depends on the
+// current time, such as a time in the past.
 func (j Job) Validate() error {
 	var problems input.Problems
 	input.CheckName(&problems, "/name", j.Name)
@@ -225,7 +225,7 @@ func (j Job) Validate() error {
 	return problems.Err()
 }
 
-// checkCarryState adds why the runs of j cannot carry a state.
+// checkCarryState adds the reasons why the runs of j cannot carry a state.
 func (j JobSpec) checkCarryState(problems *input.Problems) {
 	if !j.CarryState {
 		return
@@ -249,7 +249,7 @@ func (j JobSpec) checkCarryState(problems *input.Problems) {
 	}
 }
 
-// CheckKept is Target.CheckKept for each target of a job. The pointers are those in j.
+// CheckKept applies Target.CheckKept to each target of a job, with JSON pointers in j.
 func (j Job) CheckKept(old Job) error {
 	var problems input.Problems
 	problems.AddError("/target", j.Target.CheckKept(old.Target))
@@ -265,7 +265,7 @@ func (j Job) CheckKept(old Job) error {
 	return problems.Err()
 }
 
-// CertificateEnd returns when the first client certificate of a job's own targets ends; nil: there is none.
+// CertificateEnd returns when the first client certificate of a job's own targets expires; nil if it has none.
 func (j Job) CertificateEnd() *time.Time {
 	ends := []*time.Time{j.Target.CertificateEnd()}
 	for _, follow := range j.EachFollow() {
@@ -280,27 +280,27 @@ func (j Job) CertificateEnd() *time.Time {
 	return slices.MinFunc(ends, func(a, b *time.Time) int { return a.Compare(*b) })
 }
 
-// JobDefaults are what an app gives its jobs where they leave it out. They are filled in when a job is declared, so that a
-// later change of them changes no stored job.
+// JobDefaults are values of an app for fields that its jobs leave out. They are filled in when a job is declared, so
+// a later change of them changes no stored job.
 type JobDefaults struct {
 	// Timezone is for triggers with a wall-clock expression.
 	Timezone string `json:"timezone,omitempty"`
-	// Retry is for jobs without any; a job with a retry of its own takes nothing of it.
+	// Retry is for jobs without one; the two are not merged.
 	Retry *run.Retry `json:"retry,omitempty"`
-	// Headers are added to those of webhooks and of requests to endpoint groups, except the names that these have themselves.
+	// Headers are added to those of webhooks and of requests to endpoint groups; a target's own headers win.
 	Headers           map[string]string     `json:"headers,omitempty" schema:"each_max=8192,max=50"`
 	MisfirePolicy     MisfirePolicy         `json:"misfire_policy,omitempty"`
 	ConcurrencyPolicy run.ConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 }
 
-// LeaveToApp empties what SetDefaults gave a decoded job and JobDefaults.Fill may fill.
+// LeaveToApp clears the defaults of SetDefaults in a decoded job that JobDefaults.Fill may set.
 func (j *JobSpec) LeaveToApp() { j.Retry, j.ConcurrencyPolicy = run.Retry{}, "" }
 
-// LeaveToApp empties what SetDefaults gave a decoded trigger and JobDefaults.Fill may fill.
+// LeaveToApp clears the defaults of SetDefaults in a decoded trigger that JobDefaults.Fill may set.
 func (t *TriggerSpec) LeaveToApp() { t.MisfirePolicy = "" }
 
-// Fill gives a job, whose LeaveToApp was called before it was decoded, the values that it leaves out: those of d, which may
-// be nil, or else the general ones.
+// Fill sets the values that a job leaves out to those of d, which may be nil, or else to the general ones. LeaveToApp
+// must have been called before the job was decoded.
 func (d *JobDefaults) Fill(j *Job) {
 	if d == nil {
 		d = &JobDefaults{}
@@ -323,7 +323,7 @@ func (d *JobDefaults) Fill(j *Job) {
 	}
 }
 
-// headers returns the headers of a target with the defaults. Names of headers are equal without regard to case.
+// headers returns the headers of a target with the defaults. Names of headers are compared without regard to case.
 func (d *JobDefaults) headers(own map[string]string) map[string]string {
 	all := map[string]string{}
 	taken := map[string]bool{}
@@ -338,12 +338,12 @@ func (d *JobDefaults) headers(own map[string]string) map[string]string {
 	return all
 }
 
-// empty tells whether d gives nothing.
+// empty reports whether d sets no default.
 func (d *JobDefaults) empty() bool {
 	return d.Timezone == "" && d.Retry == nil && len(d.Headers) == 0 && d.MisfirePolicy == "" && d.ConcurrencyPolicy == ""
 }
 
-// Normal returns defaults as they are stored: nil if they give nothing.
+// Normal returns the defaults as they are stored: nil if they are empty.
 func (d *JobDefaults) Normal() *JobDefaults {
 	if d == nil || d.empty() {
 		return nil
@@ -351,7 +351,7 @@ func (d *JobDefaults) Normal() *JobDefaults {
 	return d
 }
 
-// Check adds everything wrong with d, by the rules for what it is filled into.
+// Check adds everything wrong with d, by the rules of the fields that it fills.
 func (d *JobDefaults) Check(problems *input.Problems, at string) {
 	const trigger = "any"
 	hook := target.Webhook{URL: "https://example.com"}
@@ -378,12 +378,12 @@ func (d *JobDefaults) Check(problems *input.Problems, at string) {
 	}
 }
 
-// NeedsTimezone tells whether s means the wall clock and does not say of which zone.
+// NeedsTimezone reports whether s follows the wall clock and names no zone.
 func (s Schedule) NeedsTimezone() bool {
 	return s.Timezone == "" && (s.OnExcluded.MovesByDays() || schedule.WallClock(s.Expression, s.Dialect))
 }
 
-// CheckTimezones returns the triggers that name no zone and need one, as Problems, or nil. Stored jobs always have
+// CheckTimezones returns, as Problems or nil, the triggers that need a zone and name none. Stored jobs always name
 // one, because declaring a job fills it in.
 func (j JobSpec) CheckTimezones() error {
 	var problems input.Problems
@@ -393,8 +393,8 @@ func (j JobSpec) CheckTimezones() error {
 	return problems.Err()
 }
 
-// CheckTimezone returns a *Problem if s needs a zone and names none, or nil. Validate says so of a local time in dialect
-// at, which may name an offset instead.
+// CheckTimezone returns a *Problem if s needs a zone and names none, or nil. Validate reports this for a local time
+// in dialect at, which may name an offset instead.
 func (s Schedule) CheckTimezone() error {
 	var wrong input.Problems
 	s.Check(&wrong, "any")
@@ -406,14 +406,14 @@ func (s Schedule) CheckTimezone() error {
 		" follows the wall clock of a place; name its zone, such as Europe/Berlin, or UTC if that is meant"}
 }
 
-// RunRequest is the body of a request to run a job by hand, which may be left out.
+// RunRequest is the optional body of a request to run a job by hand.
 type RunRequest struct {
-	// Payload takes the place of the job's payload; nil: the run has that of the job.
+	// Payload replaces the job's payload for this run; nil keeps it.
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// CheckPayloadOf returns why a run of j could not be given a payload, as Problems, or nil: the payload is wrong, a template
-// cannot be filled in with it, or the target sends none.
+// CheckPayloadOf returns, as Problems or nil, why a run of j cannot have a payload: it is invalid, a template cannot
+// be filled in with it, or the target sends no payload.
 func (j Job) CheckPayloadOf(payload json.RawMessage) error {
 	if payload == nil {
 		return nil

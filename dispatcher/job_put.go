@@ -11,39 +11,39 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A change of a definition is decided here, without a database: from everything that it depends on, as of one moment, follows
-// everything that is to be written.
+// Changes of definitions are decided here, without a database: everything that they depend on goes in, and everything
+// to write comes out.
 
-// JobBefore is what a PUT of a job depends on. Of an unchanged job only Old, Calendars, Bounds and Pauses matter.
+// JobBefore holds the input of a PUT. For an unchanged job only Old, Calendars, Bounds and Pauses matter.
 type JobBefore struct {
-	Old   *Job // as it is stored; nil: it is new
+	Old   *Job // as it is stored; nil if it is new
 	Prior Prior
-	// Calendars are those of the app, and Pauses those of its pauses that hold the job.
+	// Calendars are the calendars of the app, and Pauses are its pauses that hold the job.
 	Calendars Calendars
 	Pauses    []AppPause
 	Bounds    *target.Bounds // of the app
 	Used      target.Usage   // by the app
 	Defaults  *JobDefaults   // of the app, for what is attached to the job
-	// Group is the one that the job names; nil: it names none, or there is none.
+	// Group is the group that the job names; nil if it names none, or the group does not exist.
 	Group    *target.EndpointGroup
 	Attached map[run.FollowEvent]AttachedBefore
 	Follows  FollowGraph
-	// Keys tells that the node has keys to store secrets with.
+	// Keys is true if the node has keys to encrypt secrets.
 	Keys bool
 }
 
-// JobChange is what becomes of a job that is put.
+// JobChange is the effect of a PUT of a job.
 type JobChange struct {
 	Job    Job       // as it is to be stored, but with the values of its secrets
 	Missed []Misfire // of fires that were due under what it replaces
-	// Jobs and Triggers are how many more the app has.
+	// Jobs and Triggers are how many more the app has afterwards.
 	Jobs, Triggers int
-	Attached       map[run.FollowEvent]AttachedChange // to write; those of other events go
+	Attached       map[run.FollowEvent]AttachedChange // to write; those of other events are removed
 	Followers      []Follower
 }
 
-// Unchanged returns the job as it is stored, with its warnings, if a PUT of declared leaves it so. What is outside the bounds of its
-// app is refused also then.
+// Unchanged returns the stored job, with its warnings, if a PUT of declared would not change it. A job outside the
+// bounds of its app is refused even then.
 func (b JobBefore) Unchanged(declared Job) (Job, bool) {
 	if b.Old == nil || declared.CheckBounds(b.Bounds) != nil || !b.Old.Declares(declared) {
 		return Job{}, false
@@ -62,7 +62,7 @@ func (b JobBefore) Shown(job Job) Job {
 	return job
 }
 
-// Put decides what becomes of declared at now. The error is Problems.
+// Put returns the effect of declared at now. The error is Problems.
 func (b JobBefore) Put(declared Job, now time.Time) (c JobChange, err error) {
 	c.Jobs, c.Triggers = 1, len(declared.Triggers)
 	if b.Old != nil {
@@ -82,7 +82,7 @@ func (b JobBefore) Put(declared Job, now time.Time) (c JobChange, err error) {
 	return c, err
 }
 
-// CheckSecrets returns which secrets of the target of a job cannot be stored, as Problems.
+// CheckSecrets returns, as Problems, the secrets of a job's target that cannot be stored.
 func (b JobBefore) CheckSecrets(job Job) error {
 	var before map[string]target.Secret
 	if b.Old != nil {
@@ -91,7 +91,7 @@ func (b JobBefore) CheckSecrets(job Job) error {
 	return target.CheckStorable("/target", target.Secrets(job.Target), before, b.Keys)
 }
 
-// Admit returns what of a job its app does not allow, as Problems: it would have so many more jobs and triggers.
+// Admit returns, as Problems, what the app does not allow. The app would have so many more jobs and triggers.
 func (b JobBefore) Admit(job Job, jobs, triggers int) error {
 	var problems input.Problems
 	problems.AddError("", job.CheckBounds(b.Bounds))
@@ -115,7 +115,8 @@ func (b JobBefore) Admit(job Job, jobs, triggers int) error {
 	return problems.Err()
 }
 
-// Follow decides what follows a job, and what makes the deliveries to its targets, by event. The error is Problems.
+// Follow returns the attached jobs, which deliver to the follow targets of job, and its followers. The error is
+// Problems.
 func (b JobBefore) Follow(job Job, now time.Time) (map[run.FollowEvent]AttachedChange, []Follower, error) {
 	var problems input.Problems
 	attached := map[run.FollowEvent]AttachedChange{}
@@ -134,20 +135,20 @@ func (b JobBefore) Follow(job Job, now time.Time) (map[run.FollowEvent]AttachedC
 	return attached, followers, problems.Err()
 }
 
-// AttachedBefore is the row of an attached job before it is put; the zero value: it never had one.
+// AttachedBefore is the row of an attached job before a PUT; the zero value if it never had one.
 type AttachedBefore struct {
-	Revision int64 // goes on if it was deleted
-	Old      *Job  // nil: there is none
+	Revision int64 // kept when it was deleted
+	Old      *Job  // nil if it has none
 }
 
-// AttachedChange is what becomes of an attached job.
+// AttachedChange is the effect of a PUT on an attached job.
 type AttachedChange struct {
 	Job  Job  // as it is to be stored, but with the values of its secrets
-	Old  *Job // nil: there was none
-	Same bool // nothing is to be written
+	Old  *Job // nil if there was none
+	Same bool // no change to write
 }
 
-// Put decides what becomes of an attached job, as it is declared, at now. The error is Problems, with JSON pointers in the job.
+// Put returns the effect of declaring an attached job at now. The error is Problems, with JSON pointers in the job.
 func (b AttachedBefore) Put(job Job, keys bool, now time.Time) (AttachedChange, error) {
 	job.Revision, job.CreatedAt, job.UpdatedAt, job.State = b.Revision+1, now, now, JobInit
 	change := AttachedChange{Job: job}
@@ -164,12 +165,11 @@ func (b AttachedBefore) Put(job Job, keys bool, now time.Time) (AttachedChange, 
 	return change, target.CheckStorable("/target", target.Secrets(job.Target), before, keys)
 }
 
-// jobSteps bounds what it costs to find the next fires of all triggers of a job to some 20 ms, because a
-// transaction waits for it. A hundred triggers of real schedules take a twentieth of it.
+// jobSteps bounds the time to find the next fires of all triggers of a job to some 20 ms, because a transaction waits
+// for it. A hundred triggers with realistic schedules take a twentieth of it.
 const jobSteps = 40 * schedule.StepsPerSearch
 
-// CheckCost returns what is wrong with a job whose schedules take too long to evaluate, as Problems, or
-// nil. Anything else that is wrong with it is left to Validate and Apply.
+// CheckCost returns Problems if the schedules of a job take too long to evaluate, else nil. It checks nothing else.
 func (j Job) CheckCost(calendars Calendars, now time.Time) error {
 	var problems input.Problems
 	budget := schedule.NewSteps(jobSteps)
@@ -195,30 +195,30 @@ func (j Job) CheckCost(calendars Calendars, now time.Time) error {
 	return problems.Err()
 }
 
-// StepRetries tells why a backfill or a bulk action does not go on.
+// StepRetries explains why a backfill or a bulk action does not go on.
 type StepRetries struct {
-	// Waits says why it does not go on now, such as a quota that is used up or a step that failed; empty: it does.
+	// Waits is why it does not go on now, such as a used up quota or a failed step; empty if it does.
 	Waits string `json:"waits,omitempty"`
-	// Tries counts how often its next step has failed, and TryAt is when it is tried again; nil: it has not failed.
+	// Tries counts how often its next step has failed, and TryAt is when it is tried again; nil if it has not failed.
 	Tries int `json:"tries,omitempty"`
-	// When a step that failed is tried again.
+	// When the failed step is tried again.
 	TryAt *time.Time `json:"try_at,omitempty"`
 }
 
-// OpenSteps is a backfill or a bulk action that has not ended, and when its next step is tried again; zero: it has not failed.
+// OpenSteps is an unfinished backfill or bulk action, and when its failed step is tried again; zero if none failed.
 type OpenSteps struct {
 	ID    int64
 	TryAt time.Time
 }
 
-// WarningCodes are the codes of warnings that Job.Acknowledge answers. Warnings of other codes say that a job does not
-// work, such as one outside the bounds of its app, and stay.
+// WarningCodes are the codes of warnings that Job.Acknowledge can leave out. Other warnings mean that a job does not
+// work, for example because it is outside the bounds of its app, and are always shown.
 var WarningCodes = append([]string{
 	input.CodeAuthPlaintext, input.CodeBodyMethod, input.CodeExecutorTimeout, input.CodeLambdaRegion, input.CodePayloadUnused,
 }, schedule.WarningCodes...)
 
-// Warn returns what is allowed but probably a mistake, without what the job acknowledges; calendars are those of its
-// app. Schedules are judged from UpdatedAt on.
+// Warn returns warnings about what is allowed but probably a mistake, without those that the job acknowledges;
+// calendars are those of its app. Schedules are checked from UpdatedAt on.
 func (j Job) Warn(calendars Calendars) []input.Problem {
 	var problems input.Problems
 	j.Target.Warn(j.Payload, &problems)
@@ -262,8 +262,8 @@ func (j Job) WarnOfCallback() []input.Problem {
 			"know the URL of this API, so it can tell no target where to call back; start the nodes with --callback-url (CARILLON_CALLBACK_URL)"}}
 }
 
-// WarnOfRegion warns of a function whose ARN names another region than the node's: calls cross regions, or the ARN was
-// copied from another installation. A job that names the region in its own field means it. Empty: the node has none.
+// WarnOfRegion warns of a function with an ARN in another region than the node's: calls cross regions, or the ARN was
+// copied from another installation. It does not warn if the job names the region in its own field, or if node is empty.
 func (j Job) WarnOfRegion(node string) []input.Problem {
 	l := j.Target.Lambda
 	if l == nil || node == "" || l.Region != "" || l.FunctionRegion() == "" || l.FunctionRegion() == node {
@@ -273,8 +273,8 @@ func (j Job) WarnOfRegion(node string) []input.Problem {
 		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}})
 }
 
-// CheckBounds returns what of j is outside the bounds of its app, as Problems with JSON pointers in the job, or nil: of its own
-// target, and of those of what follows it.
+// CheckBounds returns, as Problems with JSON pointers in the job or nil, where the target and the follow targets of j
+// are outside the bounds of its app.
 func (j Job) CheckBounds(bounds *target.Bounds) error {
 	var problems input.Problems
 	problems.AddError("", bounds.CheckTarget(j.App, j.Target))

@@ -11,7 +11,7 @@ import (
 // JobRename is the body of a request to rename a job, triggers of it, or both at once. Everything that was derived from
 // the old names stays: event ids, the fire times of H and of jitter, secrets, pauses, history and live runs.
 type JobRename struct {
-	// Name is the new name of the job; empty keeps it.
+	// Name is the new name of the job; empty keeps the name.
 	Name string `json:"name,omitempty" schema:"Name"`
 	// Triggers holds new names of triggers by their current ones. Two triggers can swap their names.
 	Triggers map[string]string `json:"triggers,omitempty" schema:"Name,max=100"`
@@ -37,8 +37,8 @@ func (r JobRename) Validate() error {
 	return problems.Err()
 }
 
-// Apply returns job as it is after r at now: under its new names, with its origins, at the next revision. The error is
-// Problems: r changes nothing, names triggers that job does not have, or gives a trigger a name that another one has then.
+// Apply returns job after r at now: with its new names, its origins and the next revision. The error is Problems: r
+// changes nothing, names triggers that job does not have, or gives a trigger the name of another one.
 func (r JobRename) Apply(job Job, now time.Time) (Job, error) {
 	if err := r.check(job); err != nil {
 		return Job{}, err
@@ -56,13 +56,13 @@ func (r JobRename) Apply(job Job, now time.Time) (Job, error) {
 	return renamed, nil
 }
 
-// NameHolder is a job that has the name that another one is to get.
+// NameHolder is a job with the name that another job is to get.
 type NameHolder struct {
-	DeletedAt, KeptUntil *time.Time // nil: it is not deleted
+	DeletedAt, KeptUntil *time.Time // nil if it is not deleted
 }
 
-// Of returns what becomes of job at now; holder is the job that has its new name, or nil. The error is Problems: those of Apply, and
-// that the name is taken.
+// Of returns job after the rename at now; holder is the job that has its new name, or nil. The error is Problems:
+// those of Apply, or that the name is taken.
 func (r JobRename) Of(job Job, holder *NameHolder, now time.Time) (Job, error) {
 	var problems input.Problems
 	renamed, err := r.Apply(job, now)
@@ -78,7 +78,7 @@ func (r JobRename) Of(job Job, holder *NameHolder, now time.Time) (Job, error) {
 	return renamed, problems.Err()
 }
 
-// check returns what keeps r from being done to job, as Problems, or nil.
+// check returns, as Problems or nil, why r cannot be applied to job.
 func (r JobRename) check(job Job) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (r JobRename) check(job Job) error {
 	return problems.Err()
 }
 
-// trigger returns the name that a trigger has afterwards.
+// trigger returns the name of a trigger after the rename.
 func (r JobRename) trigger(name string) string {
 	if renamed, is := r.Triggers[name]; is {
 		return renamed
@@ -117,11 +117,11 @@ func (r JobRename) trigger(name string) string {
 	return name
 }
 
-// RenamedFrom holds the former names of declared triggers by their present ones, as configuration says them: it declares
-// how things shall be, so it cannot ask for a JobRename, which is done once.
+// RenamedFrom has the former names of declared triggers by their present ones. Configuration uses it because it
+// declares a state, and so cannot ask for a JobRename, which is done once.
 type RenamedFrom map[string]string
 
-// Check returns, as Problems or nil, what cannot be meant, whatever the job is now: triggers are those that are declared.
+// Check returns, as Problems or nil, renames that are wrong whatever the job is now; triggers are the declared ones.
 // Problems point to renamed_from of the declared trigger.
 func (r RenamedFrom) Check(triggers map[string]Trigger) error {
 	var problems input.Problems
@@ -150,9 +150,9 @@ func (r RenamedFrom) Check(triggers map[string]Trigger) error {
 	return problems.Err()
 }
 
-// Pending returns the new names of the triggers that are still to be renamed, by their names in job. done is what was
-// in force when job was declared last, which has been dealt with. The error is Problems: job has no trigger of the former
-// name, or another one of the present name.
+// Pending returns the new names of triggers that are still to be renamed, by their names in job. done are the renames
+// of the latest declaration of job, which have been applied. The error is Problems: job has no trigger with the
+// former name, or another one with the present name.
 func (r RenamedFrom) Pending(done RenamedFrom, job Job) (map[string]string, error) {
 	moves := map[string]bool{}
 	for name, old := range r {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// JobSummary is a job as a list over many apps shows it: how it does, without its definition.
+// JobSummary is a job as lists over many apps show it: its condition, without its definition.
 type JobSummary struct {
 	App         string       `json:"app" schema:"Name"`
 	Name        string       `json:"name" schema:"Name"`
@@ -21,17 +21,17 @@ type JobSummary struct {
 	// Paused is an operator's pause of the whole job, and Pause says who paused it, when, and why.
 	Paused bool `json:"paused"`
 	Pause
-	// AppPaused tells that a pause of its app holds the job.
+	// AppPaused is true if a pause of the app holds the job.
 	AppPaused bool                 `json:"app_paused,omitempty"`
 	Revision  int64                `json:"revision"`
 	Target    target.TargetSummary `json:"target"`
 	// Triggers is how many the job has.
 	Triggers int `json:"triggers"`
-	// NextFireTime is the earliest of its triggers, those that are held left out; nil: there is none.
+	// NextFireTime is the earliest next fire time of its triggers, without those on hold; nil if there is none.
 	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
-	// LatestRun is the one that was scheduled last, over or not; nil: there is none in the history.
+	// LatestRun is the run with the latest scheduled time, over or not; nil if the history has none.
 	LatestRun *RunSummary `json:"latest_run,omitempty"`
-	// Result is the state of the run that was scheduled last of those that are over; empty: none is.
+	// Result is the state of the finished run with the latest scheduled time; empty if no run has finished.
 	Result run.State `json:"result,omitempty"`
 }
 
@@ -42,29 +42,29 @@ type RunSummary struct {
 	Class       run.Class  `json:"class,omitempty"`
 	ScheduledAt time.Time  `json:"scheduled_at"`
 	EndedAt     *time.Time `json:"ended_at,omitempty"`
-	// Lateness is how long after its scheduled time its first attempt began; nil: it has not begun, or was attempted again.
+	// Lateness is how late the first attempt began; nil if it has not begun, or if the run was attempted again.
 	Lateness *input.Duration `json:"lateness,omitempty"`
 }
 
 // JobQuery selects summaries of jobs, in the order of apps and names. Empty fields select all.
 type JobQuery struct {
-	// Apps are those whose jobs are listed; empty: all.
+	// Apps lists the jobs of these apps; empty means all.
 	Apps []string
-	// State is the roll-up; Result as in JobSummary.
+	// State and Result are as in JobSummary.
 	State  JobState
 	Result run.State
-	// Name is a part of the name, and Host a name as in TargetSummary.
+	// Name matches a part of the job's name, and Host is a name as in TargetSummary.
 	Name, Host string
-	// Page has the labels, too. Its cursor is what JobSummaries returned as next; see JobCursor.
+	// Page also selects by labels. Its cursor is the next of JobSummaries; see JobCursor.
 	Page input.Page
-	// Now is when the page is read; runs of the latest days are found sooner than those before.
+	// Now is the time of the read; runs of the latest days are found faster than earlier ones.
 	Now time.Time
 }
 
-// JobCursor returns the cursor of the page of summaries that follows a job.
+// JobCursor returns the cursor of the page of summaries after a job.
 func JobCursor(app, job string) string { return app + "/" + job }
 
-// ParseJobCursor is the inverse of JobCursor; ok is false for a text that is none.
+// ParseJobCursor is the inverse of JobCursor; ok is false for any other text.
 func ParseJobCursor(text string) (app, job string, ok bool) {
 	app, job, _ = strings.Cut(text, "/")
 	var problems input.Problems
@@ -73,40 +73,40 @@ func ParseJobCursor(text string) (app, job string, ok bool) {
 	return app, job, len(problems) == 0
 }
 
-// MaxMeasuredJobs is how many jobs one scrape of the metrics of jobs shows.
+// MaxMeasuredJobs bounds the jobs in one scrape of the metrics of jobs.
 const MaxMeasuredJobs = 1000
 
-// JobHealth is what the metrics of a job tell.
+// JobHealth holds the values of a job's metrics.
 type JobHealth struct {
 	JobSummary
-	// LastSuccess is when the last run that succeeded ended; nil: none of the latest 100 did.
+	// LastSuccess is when the last successful run ended; nil if none of the latest 100 succeeded.
 	LastSuccess *time.Time
 }
 
-// Census counts what there is in an installation, and says what will soon be missing in it. Each count has a limit.
+// Census counts the contents of an installation, and shows what will expire soon. Each count has a limit.
 type Census struct {
 	Jobs map[JobState]int // not deleted
-	// Runs are the live runs: those that wait, and those that have a row of their own for another reason. The fires that nodes
-	// hold in their first attempt mostly have none.
+	// Runs are the live runs with a row of their own: those that wait, and some others. Most fires that nodes hold in
+	// their first attempt have no such row.
 	Runs  map[run.State]int
 	Nodes map[NodeState]int
-	// SetAside counts the rows that work goes on without.
+	// SetAside counts the rows that work has set aside.
 	SetAside map[Work]int
-	// Overdue is how many triggers are due for longer than asked for and not claimed. Oldest is when the oldest of them was due;
-	// zero: there is none.
+	// Overdue is how many triggers have been due for longer than asked for without a claim. Oldest is when the oldest
+	// of them was due; zero if there is none.
 	Overdue int
 	Oldest  time.Time
-	// TokenExpiry is when the first token of the API expires that has not been expired for a day; zero: there is none.
+	// TokenExpiry is when the first API token expires, without those expired for over a day; zero if there is none.
 	TokenExpiry time.Time
-	// Forgotten are pauses of apps, jobs and triggers that are older than ForgottenAfter and have no end.
+	// Forgotten counts pauses of apps, jobs and triggers that are older than ForgottenAfter and have no end.
 	Forgotten int
-	// SilentGroups are endpoint groups that enabled jobs call and that have no endpoint for them.
+	// SilentGroups counts endpoint groups that enabled jobs call and that have no endpoint for them.
 	SilentGroups int
-	// CertificateEnd is when the first client certificate ends that enabled jobs and their groups present; zero: there is none.
+	// CertificateEnd is when the first client certificate of enabled jobs and their groups expires; zero without any.
 	CertificateEnd time.Time
-	// RetentionBehind is for how long the oldest history should have been gone.
+	// RetentionBehind is how long ago the oldest history should have been removed.
 	RetentionBehind time.Duration
-	// DaysAhead is how many days after today have partitions for the history; nil: the history has none.
+	// DaysAhead is how many days after today have partitions for the history; nil if the history is not partitioned.
 	DaysAhead *int
 }
 

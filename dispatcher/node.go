@@ -10,7 +10,7 @@ import (
 
 // Node is one start of one dispatcher process.
 type Node struct {
-	// ID is drawn at random at each start.
+	// ID is chosen at random at each start.
 	ID run.NodeID `json:"id"`
 	// Name is a label, by default the host's name; two nodes may share it.
 	Name    string `json:"name"`
@@ -18,24 +18,24 @@ type Node struct {
 	// Zones is the release of the time zone data that the node computes with.
 	Zones string    `json:"zones"`
 	State NodeState `json:"state"`
-	// Apps are those that the node serves; empty: all.
+	// Apps are the apps that the node serves; empty means all.
 	Apps []string `json:"apps,omitempty" schema:"Name"`
-	// Labels are what jobs may require of a node.
+	// Labels are the labels that jobs may require of a node.
 	Labels input.Labels `json:"labels,omitempty"`
 	// StartedAt and HeartbeatAt are by the database's clock.
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"`
 	NodeReport
-	// Share is the fraction of all fires that the node claimed in the minute before its
-	// latest heartbeat, from 0 to 1; 0 of a dead node.
+	// Share is the fraction of all fires that the node claimed in the minute before its latest heartbeat, from 0 to
+	// 1; 0 for a dead node.
 	Share float64 `json:"share" schema:"max=1,min=0"`
-	// Deregistered tells that a dead node left by itself. Another one vanished.
+	// Deregistered is true if a dead node deregistered itself. Other dead nodes vanished.
 	Deregistered bool `json:"deregistered,omitempty"`
-	// APIAddresses are the addresses, HOST:PORT, on which the node serves its API. No webhook of any node calls them.
+	// APIAddresses are the addresses, HOST:PORT, of the node's API. Webhooks of all nodes refuse to call them.
 	APIAddresses []string `json:"api_addresses,omitempty"`
 }
 
-// Serves tells whether the node may run jobs of an app that require labels.
+// Serves reports whether the node may run jobs of an app that require labels.
 func (n Node) Serves(appID int64, required input.Labels) bool {
 	mine := len(n.Apps) == 0
 	for _, app := range n.Apps {
@@ -44,7 +44,7 @@ func (n Node) Serves(appID int64, required input.Labels) bool {
 	return mine && n.Labels.Have(required)
 }
 
-// NodeReport is what a node reports with a heartbeat.
+// NodeReport comes with each heartbeat of a node.
 type NodeReport struct {
 	// InFlight is how many runs the node held.
 	InFlight int `json:"in_flight"`
@@ -55,15 +55,15 @@ type NodeReport struct {
 	// ClockOffset is how far the node's wall clock is ahead of the database's; negative if it
 	// is behind. It does not move fires: the database's clock decides.
 	ClockOffset input.Duration `json:"clock_offset"`
-	// CertificateEndsAt is when the first certificate of its API's chain ends; nil: it serves no TLS.
+	// CertificateEndsAt is when the first certificate in its API's chain expires; nil if it serves no TLS.
 	CertificateEndsAt *time.Time `json:"certificate_ends_at,omitempty"`
-	// LongSince is when the latest spell of long attempts began, by the database's clock; nil: there is
-	// none. Only nodes whose machine is protected during such attempts report it.
+	// LongSince is when the latest spell of long attempts began, by the database's clock; nil if there is none. Only
+	// nodes on a machine that is protected during such attempts report it.
 	LongSince *time.Time `json:"-"`
 }
 
-// CertificateEnding tells that the certificate of the node's API ends within CertificateWarning of its latest heartbeat, or has
-// ended then.
+// CertificateEnding reports whether the certificate of the node's API expires within CertificateWarning of its latest
+// heartbeat, or had expired by then.
 func (n Node) CertificateEnding() bool {
 	return n.CertificateEndsAt != nil && n.CertificateEndsAt.Sub(n.HeartbeatAt) < CertificateWarning
 }
@@ -86,7 +86,7 @@ func SetShares(nodes []Node) {
 // NodeState is the state of a node.
 type NodeState string
 
-// The states of a node. Operators pause a node; a node drains itself or is told to.
+// The states of a node. Operators pause a node; a node drains by itself or on request.
 const (
 	NodeActive   NodeState = "active"
 	NodePaused   NodeState = "paused"
@@ -100,7 +100,7 @@ const SaturatedLag = time.Second
 // WrongClock is by how much the clock of a node may differ from the database's.
 const WrongClock = 500 * time.Millisecond
 
-// NodeReason is why a node asks for attention.
+// NodeReason is why a node needs attention.
 type NodeReason string
 
 // The reasons.
@@ -108,20 +108,20 @@ const (
 	NodeReasonDead      NodeReason = "dead"      // it vanished: its heartbeat is missing, and it did not leave by itself
 	NodeReasonPaused    NodeReason = "paused"    // an operator, or a rollback, paused it
 	NodeReasonSaturated NodeReason = "saturated" // it begins attempts later than SaturatedLag
-	NodeReasonClock     NodeReason = "clock"     // its clock differs by more than WrongClock
-	// NodeReasonCertificate: the certificate of its API ends within CertificateWarning of its latest heartbeat, or has ended
+	NodeReasonClock     NodeReason = "clock"     // its clock differs from the database's by more than WrongClock
+	// NodeReasonCertificate: its API's certificate has expired, or expires within CertificateWarning of its heartbeat
 	NodeReasonCertificate NodeReason = "certificate"
-	// NodeReasonZones: it computes with other time zone data than another node, for longer than a deployment or a switch takes
-	// if it stays
+	// NodeReasonZones: its time zone data differ from another node's, as is normal only during a deployment or a
+	// switch
 	NodeReasonZones NodeReason = "zones"
 	// NodeReasonOldZones: its time zone data are older than schedule.ZonesWarning
 	NodeReasonOldZones NodeReason = "old_zones"
 )
 
-// CertificateWarning is how long before its end a certificate asks for attention.
+// CertificateWarning is how long before its expiry a certificate needs attention.
 const CertificateWarning = 14 * 24 * time.Hour
 
-// Unwell returns why a node asks for attention. What a dead node reported last counts no more.
+// Unwell returns why a node needs attention. The last report of a dead node does not count.
 func (n Node) Unwell() (reasons []NodeReason) {
 	switch {
 	case n.State == NodeDead && n.Deregistered:
@@ -143,7 +143,7 @@ func (n Node) Unwell() (reasons []NodeReason) {
 	return reasons
 }
 
-// HeartbeatReply is what a heartbeat returns.
+// HeartbeatReply is the result of a heartbeat.
 type HeartbeatReply struct {
 	// State is the node's state as the operator wants it.
 	State NodeState
@@ -155,29 +155,29 @@ type HeartbeatReply struct {
 	Live []Node
 	// APIs are the addresses, HOST:PORT, of the APIs of all other nodes that are not dead.
 	APIs []string
-	// RolledBack tells that the database lost commits and that the rollback is unresolved.
+	// RolledBack is true if the database lost commits and the rollback is unresolved.
 	RolledBack bool
 }
 
 // Fleet are the nodes of the database.
 type Fleet interface {
-	// Installation returns the random id of this database, drawn when its schema was made.
+	// Installation returns the random id of this database, chosen when its schema was created.
 	Installation(ctx context.Context) (string, error)
 	// Clock returns now by the database's clock, to the microsecond.
 	Clock(ctx context.Context) (time.Time, error)
-	// Register adds a node with heartbeat now. The node is paused if its State says so or the
-	// database lost commits, else active. An error may say that it is too early to tell.
-	// If the store serves a single process (SQLite), every other node is dead from then on.
+	// Register adds a node with heartbeat now. The node is paused if its State says so or the database lost commits,
+	// else active. It may return an error because it is too early to decide this. If the store serves a single
+	// process (SQLite), every other node is dead from then on.
 	Register(ctx context.Context, node Node, now time.Time) error
 	// Heartbeat renews a node's row; ErrNodeDead if the node was marked dead.
 	Heartbeat(ctx context.Context, id run.NodeID, report NodeReport, now time.Time) (HeartbeatReply, error)
 	// Deregister removes a node at once, so that others need not wait until it counts as dead.
 	Deregister(ctx context.Context, id run.NodeID) error
-	// MarkDead marks the nodes dead whose heartbeat is older than after, and returns how many. It
-	// marks none unless heartbeat is the latest one of id, the asking node, and younger than half
-	// of after: a node that was unreachable itself cannot judge others, and a heartbeat that it does
-	// not know of yet may mean that the database's clock jumped. MarkDead also removes nodes, a
-	// hundred at a time, that died a day ago or earlier and hold no live run.
+	// MarkDead marks nodes with a heartbeat older than after as dead, and returns how many. It marks none unless
+	// heartbeat is the latest one of the calling node, id, and younger than half of after: a node that was
+	// unreachable itself cannot judge others, and a heartbeat that it does not know of yet may mean that the
+	// database's clock jumped. MarkDead also removes nodes, a hundred at a time, that died a day ago or earlier and
+	// hold no live run.
 	MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
 	// Nodes lists the nodes, including dead ones until MarkDead removes them.
 	Nodes(ctx context.Context) ([]Node, error)

@@ -10,26 +10,25 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// An objective says how many of the fires of a job are to begin in time. It is measured in the ledger, afterwards: each
-// fire is counted once, in the five minutes and the hour that it was scheduled for, when its first attempt is over. So it
-// costs a fire nothing.
+// An objective is the share of a job's fires that should begin in time. It is measured afterwards, in the ledger:
+// each fire is counted once, in the five minutes and the hour of its scheduled time, when its first attempt is over.
+// So it adds no work to a fire.
 //
 //   - A fire is good if its first attempt began within Objective.Within of its scheduled time. It is late if it began
 //     later, or ended without an attempt. How an attempt ended makes no difference.
-//   - A fire that was missed is bad, whatever its misfire_policy makes of it. A range of missed fires counts at the time of
-//     the last of them.
+//   - A missed fire is bad, even if its misfire_policy runs it later. A range of missed fires counts at its last time.
 //   - A fire that was skipped because of concurrency_policy, or cancelled before its first attempt, does not count. Nor do
 //     manual runs, catch-ups, chains, backfills and shards.
 
-// Objective is how many of the fires of a job are to begin in time.
+// Objective is the share of a job's fires that should begin in time.
 type Objective struct {
-	// Within is how long after its scheduled time a fire is in time: 1ms to 24h, and longer than any jitter.
+	// Within is how late a fire may begin and still be in time: 1ms to 24h, and longer than any jitter.
 	Within input.Duration `json:"within" schema:"required"`
-	// Of is the share of fires that are to be in time over ObjectiveWindow, such as "99.9%": from 50% to 99.999%.
+	// Of is the share of fires that should be in time over ObjectiveWindow, such as "99.9%": from 50% to 99.999%.
 	Of string `json:"of" schema:"required"`
 }
 
-// ObjectiveWindow is how far back objectives look. Four weeks hold each day of the week as often.
+// ObjectiveWindow is how far back objectives look. Four weeks contain each day of the week equally often.
 const ObjectiveWindow = 28 * 24 * time.Hour
 
 // Bounds of objectives.
@@ -40,7 +39,7 @@ const (
 	mostObjective      = 999_990
 )
 
-// share returns Of in parts of a million; ok is false for what is no such percentage.
+// share returns Of in parts of a million; ok is false if it is not such a percentage.
 func (o Objective) share() (parts int64, ok bool) {
 	number, percent := strings.CutSuffix(o.Of, "%")
 	whole, fraction, _ := strings.Cut(number, ".")
@@ -52,13 +51,13 @@ func (o Objective) share() (parts int64, ok bool) {
 	return parts, err == nil
 }
 
-// allowed is the share of fires that may be bad.
+// allowed returns the share of fires that may be bad.
 func (o Objective) allowed() float64 {
 	parts, _ := o.share()
 	return float64(1_000_000-parts) / 1_000_000
 }
 
-// checkObjective adds what is wrong with the objective of j.
+// checkObjective adds the problems of the objective of j.
 func (j JobSpec) checkObjective(problems *input.Problems) {
 	if j.Objective == nil {
 		return
@@ -79,9 +78,9 @@ func (j JobSpec) checkObjective(problems *input.Problems) {
 
 // ObjectiveCounts counts fires.
 type ObjectiveCounts struct {
-	// Fires whose first attempt began in time.
+	// Fires with a first attempt that began in time.
 	Good int64 `json:"good"`
-	// Fires whose first attempt began later, or that ended without one.
+	// Fires with a first attempt that began later, or without an attempt.
 	Late int64 `json:"late"`
 	// Fires that were missed.
 	Missed int64 `json:"missed"`
@@ -98,29 +97,29 @@ func (c ObjectiveCounts) bad() float64 {
 	return float64(c.Late+c.Missed) / float64(c.Total())
 }
 
-// ObjectiveStatus is how a job does by its objective.
+// ObjectiveStatus is how well a job meets its objective.
 type ObjectiveStatus struct {
 	App string `json:"app" schema:"Name"`
 	Job string `json:"job" schema:"Name"`
 	Objective
-	// From and To bound what is counted: fires that were scheduled from From on and before To.
+	// From and To bound the scheduled times of the counted fires: from From on and before To.
 	From time.Time `json:"from"`
-	// Fires that were scheduled before are counted. It follows the clock by five to ten minutes.
+	// Fires that were scheduled before this time are counted. It is five to ten minutes behind the clock.
 	To time.Time `json:"to"`
 	ObjectiveCounts
-	// Pending are fires before To that are not counted yet, because their first attempt is not over.
+	// Pending counts fires before To that are not measured yet, because their first attempt is not over.
 	Pending int64 `json:"pending"`
 	// Attained is the share of fires that were in time, in percent; nil if there were none.
 	Attained *float64 `json:"attained"`
-	// BudgetLeft is the share of the error budget that is left, in percent: 100 if all fires were in time, 0 if as many were not
-	// as Of allows, below 0 if more were not.
+	// BudgetLeft is the remaining share of the error budget, in percent: 100 if all fires were in time, 0 if exactly
+	// as many were not as Of allows, negative if more were not.
 	BudgetLeft float64 `json:"budget_left"`
-	// BurnRates say how fast the budget goes, by the length of the time that they look back from To, such as 1h: 1 uses it up in
-	// exactly ObjectiveWindow.
+	// BurnRates show how fast the budget is used up, by how far they look back from To, such as 1h. A rate of 1 uses
+	// it up in exactly ObjectiveWindow.
 	BurnRates map[string]float64 `json:"burn_rates"`
 }
 
-// The times over which burn rates are shown and judged, as the workbook of Google's SREs has them.
+// The times over which burn rates are shown and judged, as in the workbook of Google's SREs.
 var objectiveSpans = []struct {
 	Name string
 	Span time.Duration
@@ -137,7 +136,7 @@ func ObjectiveSpans() []time.Duration {
 	return spans
 }
 
-// ObjectiveMeasured is what the roll-up has counted of a job.
+// ObjectiveMeasured holds the counts of the roll-up for a job.
 type ObjectiveMeasured struct {
 	From, To time.Time
 	Window   ObjectiveCounts
@@ -146,7 +145,7 @@ type ObjectiveMeasured struct {
 	Pending int64
 }
 
-// Status returns how job does by its objective, which it has.
+// Status returns how well job, which must have an objective, meets it.
 func (m ObjectiveMeasured) Status(job Job) ObjectiveStatus {
 	s := ObjectiveStatus{
 		App: job.App, Job: job.Name, Objective: *job.Objective, From: m.From, To: m.To, ObjectiveCounts: m.Window, Pending: m.Pending,
@@ -162,7 +161,7 @@ func (m ObjectiveMeasured) Status(job Job) ObjectiveStatus {
 	return s
 }
 
-// rounded drops what is too small to be meant.
+// rounded returns x rounded to four decimals.
 func rounded(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'f', 4, 64), 64)
 	return y
@@ -171,14 +170,14 @@ func rounded(x float64) float64 {
 // ObjectiveBurnSpan is the longest time that decides whether a budget burns too fast.
 const ObjectiveBurnSpan = 6 * time.Hour
 
-// The burn rates at which an objective is in danger: 14.4 uses up 2 % of the budget within an hour, 6 uses up 5 % within six.
-// The shorter time tells that it still burns, so that an alert ends soon after its cause.
+// The burn rates at which an objective is in danger: 14.4 uses up 2 % of the budget within an hour, 6 uses up 5 %
+// within six. The shorter time shows whether it still burns, so that an alert ends soon after its cause.
 var objectiveAlarms = []struct {
 	rate        float64
 	long, short string
 }{{14.4, "1h", "5m"}, {6, "6h", "30m"}}
 
-// Burns tells whether the budget goes so fast that somebody should look now, and says why in words.
+// Burns reports whether the budget is used up so fast that somebody should look now, and explains why.
 func (s ObjectiveStatus) Burns() (burns bool, why string) {
 	for _, a := range objectiveAlarms {
 		long, short := s.BurnRates[a.long], s.BurnRates[a.short]
@@ -190,19 +189,19 @@ func (s ObjectiveStatus) Burns() (burns bool, why string) {
 	return false, ""
 }
 
-// ObjectiveBurn is how fast an error budget burns, as alerts judge it.
+// ObjectiveBurn is the state of an error budget, as alerts judge it.
 type ObjectiveBurn struct {
-	// To is up to when fires are counted.
+	// To is the end of the counted time.
 	To time.Time
-	// Burns and Why are as ObjectiveStatus.Burns has them.
+	// Burns and Why are the results of ObjectiveStatus.Burns.
 	Burns bool
 	Why   string
-	// Unsure tells that the rate is too high over one of the longer times, and that no fire was counted over the shorter one,
-	// which would tell whether it still is. A job that fires seldom is in this state most of the time after a bad fire.
+	// Unsure is true if the rate is too high over one of the longer times, and no fire in the shorter one shows
+	// whether it still is. A job that fires rarely is in this state most of the time after a bad fire.
 	Unsure bool
 }
 
-// Burn returns how fast the error budget of job burns. It looks at the Spans up to ObjectiveBurnSpan only.
+// Burn returns the state of the error budget of job. It looks only at the Spans up to ObjectiveBurnSpan.
 func (m ObjectiveMeasured) Burn(job Job) ObjectiveBurn {
 	status := m.Status(job)
 	burn := ObjectiveBurn{To: m.To}
@@ -217,18 +216,19 @@ func (m ObjectiveMeasured) Burn(job Job) ObjectiveBurn {
 	return burn
 }
 
-// ObjectivesRolled is what one call of RollUpObjectives did.
+// ObjectivesRolled is the result of one call of RollUpObjectives.
 type ObjectivesRolled struct {
-	Jobs int  // that were looked at
-	More bool // the next call goes on
+	Jobs int  // jobs that were looked at
+	More bool // the next call goes on with the rest
 }
 
 // Objectives measure the objectives of jobs.
 type Objectives interface {
-	// RollUpObjectives counts fires of at most limit jobs with an objective, from where the call before left off, in one
-	// transaction with its cursors. The handler calls it until there is no more.
+	// RollUpObjectives counts fires of at most limit jobs with an objective, from where the previous call left off,
+	// in one transaction with its cursors. The handler calls it until all are done.
 	RollUpObjectives(ctx context.Context, limit int, now time.Time) (ObjectivesRolled, error)
-	// ObjectiveStatus returns how a job does by its objective. ErrNotFound: there is no such job, or it has no objective.
+	// ObjectiveStatus returns how well a job meets its objective. ErrNotFound: the job or its objective does not
+	// exist.
 	ObjectiveStatus(ctx context.Context, app, job string) (ObjectiveStatus, error)
 	// ObjectiveStatuses lists the jobs of an app that have an objective, by name.
 	ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]ObjectiveStatus, error)

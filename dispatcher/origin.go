@@ -9,9 +9,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A job and a trigger keep for life what was derived from the name that they were created with, their origin: the keys of
-// their rows, event ids, what H and jitter hash, and what secrets are bound to. So a rename changes none of them. These
-// methods are the only way from a stored job to what is derived; JobID, TriggerID, Identity and EventID take origins.
+// The origin of a job or trigger is the name that it was created with. The keys of their rows, event ids, the input
+// of H and of jitter, and the binding of secrets derive from it, so a rename changes none of them. Code that has a
+// stored job uses only these methods; JobID, TriggerID, Identity and EventID take origins.
 
 // CreatedAs returns the job's origin.
 func (j Job) CreatedAs() string { return cmp.Or(j.Origin, j.Name) }
@@ -19,20 +19,20 @@ func (j Job) CreatedAs() string { return cmp.Or(j.Origin, j.Name) }
 // Key returns the key of the job's row.
 func (j Job) Key() int64 { return run.JobID(j.App, j.CreatedAs()) }
 
-// TriggerKey returns the key of the row of one of the job's triggers, or of one that it would get.
+// TriggerKey returns the key of the row of one of the job's triggers, or of a new one.
 func (j Job) TriggerKey(name string) int64 {
 	return run.TriggerID(j.App, j.CreatedAs(), j.TriggerOrigin(name))
 }
 
-// Identity returns what H in the expression of one of the job's triggers and its jitter hash.
+// Identity returns the name of one of the job's triggers that H in its expression and its jitter hash.
 func (j Job) Identity(name string) string {
 	return Identity(j.App, j.CreatedAs(), j.TriggerOrigin(name))
 }
 
-// TriggerOrigin is the name by which the id of a trigger is computed: its first one.
+// TriggerOrigin returns the name that the id of a trigger is computed from: its first one.
 func (j Job) TriggerOrigin(name string) string { return cmp.Or(j.Triggers[name].Origin, name) }
 
-// OriginOf is the origin of what is called name now, as Origin of a Job or Trigger holds it.
+// OriginOf returns the Origin field of a Job or Trigger with that origin and current name.
 func OriginOf(origin, name string) string {
 	if origin == name {
 		return ""
@@ -40,18 +40,18 @@ func OriginOf(origin, name string) string {
 	return origin
 }
 
-// TriggerKey is Job.TriggerKey of a job without its triggers.
+// TriggerKey is Job.TriggerKey for a job without its triggers.
 func (v JobVersion) TriggerKey(name string) int64 {
 	return run.TriggerID(v.App, v.CreatedAs(), v.triggerOrigin(name))
 }
 
-// Identity is Job.Identity of a job without its triggers.
+// Identity is Job.Identity for a job without its triggers.
 func (v JobVersion) Identity(name string) string {
 	return Identity(v.App, v.CreatedAs(), v.triggerOrigin(name))
 }
 
-// EventID returns the webhook-id of a fire of one of the job's triggers; see Salt.EventID. installation is that of the store. A
-// manual run has no trigger.
+// EventID returns the webhook-id of a fire of one of the job's triggers; see Salt.EventID. installation is the
+// store's. A manual run has no trigger.
 func (v JobVersion) EventID(installation, trigger string, at time.Time, kind run.Kind) string {
 	from := run.Origin{Installation: cmp.Or(v.Installation, installation), App: v.App, Job: v.CreatedAs(), Trigger: v.triggerOrigin(trigger)}
 	return v.Salt.EventID(from, at, kind)
@@ -62,8 +62,8 @@ func (v JobVersion) triggerOrigin(name string) string { return cmp.Or(v.TriggerO
 // AlertID returns the key of an alert; see AppID.
 func AlertID(app, alert string) int64 { return run.HashID("alert", app, alert) }
 
-// AlertStateID returns the key of a condition of an alert for a job, by the key of the job and the salt of the app. Notifications
-// have it in place of a trigger.
+// AlertStateID returns the key of a condition of an alert for a job, from the key of the job and the salt of the app.
+// Notifications have it in place of a trigger.
 func AlertStateID(salt run.Salt, alert, job int64, condition target.AlertCondition) int64 {
 	return salt.HashID("alert-state", strconv.FormatInt(alert, 10), strconv.FormatInt(job, 10), string(condition))
 }

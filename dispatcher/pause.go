@@ -9,22 +9,22 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Pause says who paused a job or a trigger, when, and why. It is empty for what is not paused.
+// Pause says who paused a job or a trigger, when, and why. It is empty if there is no pause.
 type Pause struct {
-	// PausedBy is the actor that the audit log names: a token, or the command line.
+	// PausedBy is the actor, as in the audit log: a token, or the command line.
 	PausedBy string     `json:"paused_by,omitempty"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
-	// PauseReason and PausedUntil are what PauseRequest gave.
+	// PauseReason and PausedUntil come from the PauseRequest.
 	PauseReason string `json:"pause_reason,omitempty"`
-	// When the pause ends by itself; left out: somebody has to end it.
+	// When the pause ends by itself; left out if it has no end.
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
 }
 
-// PauseRequest is the body of a request to pause a job or a trigger, which may be left out.
+// PauseRequest is the optional body of a request to pause a job or a trigger.
 type PauseRequest struct {
 	// Reason is shown with the pause; free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty" schema:"max=1024"`
-	// Until is when the pause ends by itself, within a handler interval; nil: somebody has to end it.
+	// Until is when the pause ends by itself, within a handler interval; nil if it has no end.
 	Until *time.Time `json:"until,omitempty"`
 }
 
@@ -35,31 +35,31 @@ func (p PauseRequest) Validate() error {
 	return problems.Err()
 }
 
-// AppPause is a pause of an app, or of those of its jobs that have some labels: also of jobs that are created, or get the
-// labels, while it lasts. A job is held while any of these pauses holds it, or one of its own.
+// AppPause is a pause of an app, or of its jobs with certain labels, including jobs that are created or get the
+// labels while it lasts. A job is held while one of these pauses, or a pause of its own, holds it.
 type AppPause struct {
-	// ID is chosen by the server.
+	// The server chooses ID.
 	ID  string `json:"id"`
 	App string `json:"app" schema:"Name"`
 	AppPauseRequest
-	// PausedBy is the actor that the audit log names: a token, or the command line.
+	// PausedBy is the actor, as in the audit log: a token, or the command line.
 	PausedBy string    `json:"paused_by"`
 	PausedAt time.Time `json:"paused_at"`
-	// Pending tells that jobs of the app have yet to follow its pauses, because the request that changed them was
-	// interrupted. The handler of a node goes on with it.
+	// Pending is true if some jobs of the app do not follow its pauses yet, because the request that changed them was
+	// interrupted. The handler of a node continues it.
 	Pending bool `json:"pending,omitempty"`
-	// EndedAt is when it ended, and EndedBy is who ended it; nil: it holds. Only a history has those that have ended.
+	// EndedAt is when it ended, and EndedBy is who ended it; nil if it still holds. Only histories have ended pauses.
 	EndedAt *time.Time `json:"-"`
 	EndedBy string     `json:"-"`
 }
 
 // AppPauseRequest asks for a pause of an app.
 type AppPauseRequest struct {
-	// Labels are those that a job must have to be held; empty: every job of the app is.
+	// Labels are the labels that a job must have to be held; if empty, every job of the app is.
 	Labels input.Labels `json:"labels,omitempty"`
 	// Reason is shown with the pause; free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty" schema:"max=1024"`
-	// Until is when the pause ends by itself; nil: somebody has to end it. The handler of a node ends it, so jobs go on
+	// Until is when the pause ends by itself; nil if it has no end. The handler of a node ends it, so jobs go on
 	// within a handler interval after that.
 	Until *time.Time `json:"until,omitempty"`
 }
@@ -75,7 +75,7 @@ func (p AppPauseRequest) Validate() error {
 	return problems.Err()
 }
 
-// CheckUntil returns a problem if a pause that begins now would have ended by until.
+// CheckUntil returns a problem if until is not after now.
 func CheckUntil(until *time.Time, now time.Time) error {
 	if until == nil || until.After(now) {
 		return nil
@@ -85,7 +85,7 @@ func CheckUntil(until *time.Time, now time.Time) error {
 		input.FormatInstant(*until), input.FormatInstant(now))}
 }
 
-// Holds tells whether p holds jobs with these labels.
+// Holds reports whether p holds jobs with these labels.
 func (p AppPause) Holds(labels input.Labels) bool { return labels.Have(p.Labels) }
 
 // HeldBy returns those of the pauses that hold jobs with these labels.
@@ -106,7 +106,7 @@ func (p AppPause) What() string {
 	return "jobs of app " + p.App + " with labels " + p.Labels.String()
 }
 
-// String says what p holds, by whom, since when, until when, and why.
+// String says what p holds, who paused it, since when, until when, and why.
 func (p AppPause) String() string {
 	text := fmt.Sprintf("%s are paused by %s since %s", p.What(), p.PausedBy, input.FormatInstant(p.PausedAt))
 	if p.Until != nil {
@@ -118,34 +118,34 @@ func (p AppPause) String() string {
 	return text
 }
 
-// AppPauses hold many jobs of an app at once. Each write adds its entry to the audit log in the same transaction.
+// AppPauses pause many jobs of an app at once. Each write adds its entry to the audit log in the same transaction.
 type AppPauses interface {
-	// PauseApp adds a pause, which holds the jobs that fit it from its commit on, some thousand triggers at once and the
-	// others by FollowPauses. Each call adds another one. ErrNotFound: there is no such app. Problems: until has passed, or
-	// the app has MaxAppPauses.
+	// PauseApp adds a pause, also if an equal one exists. From its commit on it holds some thousand triggers of the
+	// matching jobs; FollowPauses holds the others. ErrNotFound: the app does not exist. Problems: until has passed,
+	// or the app has MaxAppPauses.
 	PauseApp(ctx context.Context, app string, asked AppPauseRequest, change input.Change) (AppPause, error)
-	// AppPauses lists the pauses that an app has now, oldest first. ErrNotFound: there is no such app.
+	// AppPauses lists the pauses that an app has now, oldest first. ErrNotFound: the app does not exist.
 	AppPauses(ctx context.Context, app string) ([]AppPause, error)
-	// EndAppPause ends a pause. Jobs that no other one holds go on, in portions as PauseApp has them. ErrNotFound: the app
-	// has no such pause now.
+	// EndAppPause ends a pause. Jobs that no other pause holds go on, some at once and the others by FollowPauses, as
+	// in PauseApp. ErrNotFound: the app has no such pause now.
 	EndAppPause(ctx context.Context, app, id string, change input.Change) error
-	// FollowPauses lets jobs with about limit triggers follow the pauses of their app, and returns whether there are more.
+	// FollowPauses makes jobs with about limit triggers follow their app's pauses, and reports whether more are left.
 	FollowPauses(ctx context.Context, app string, limit int) (more bool, err error)
 }
 
-// PauseChange is what becomes of a job that is paused or resumed, or one of its triggers.
+// PauseChange is the effect of pausing or resuming a job or one of its triggers.
 type PauseChange struct {
 	Job   Job  // as it is to be stored
 	Was   bool // paused before
 	Pause Pause
-	// Restarted tells that the job is scheduled again as if it had been declared again, because a trigger was in state error; Missed are
-	// the fires that were due before.
+	// Restarted is true if the job is scheduled again as if it had been declared again, because a trigger was in
+	// state error. Missed are the fires that were due before.
 	Restarted bool
 	Missed    []Misfire
 }
 
-// Paused returns the job as it is stored if a pause, or a resume, of it leaves it so; of one of its triggers if that is named. A
-// resume of what is in state error does not.
+// Paused returns the stored job if pausing or resuming it, or the named trigger, would not change it. A resume in
+// state error always changes it.
 func (b JobBefore) Paused(trigger string, paused bool) (Job, bool) {
 	was, found := b.Old.isPaused(trigger)
 	if !found || was != paused || !paused && b.Old.inError(trigger) {
@@ -154,8 +154,8 @@ func (b JobBefore) Paused(trigger string, paused bool) (Job, bool) {
 	return b.Shown(*b.Old), true
 }
 
-// Pause decides what becomes of a job that is paused or resumed at now, or one of its triggers if that is named. The error is
-// ErrNotFound: there is no such trigger, or Problems.
+// Pause returns the effect of pausing or resuming a job, or the named trigger, at now. The error is ErrNotFound if
+// the trigger does not exist, or Problems.
 func (b JobBefore) Pause(trigger string, paused bool, by input.Change, now time.Time) (c PauseChange, err error) {
 	if paused {
 		if err := CheckUntil(by.Until, now); err != nil {
@@ -185,7 +185,7 @@ func (b JobBefore) Pause(trigger string, paused bool, by input.Change, now time.
 	return c, nil
 }
 
-// isPaused tells whether a job, or a trigger of it if that is named, is paused.
+// isPaused reports whether a job, or its named trigger, is paused.
 func (j Job) isPaused(trigger string) (paused, found bool) {
 	if trigger == "" {
 		return j.Paused, true
@@ -194,7 +194,7 @@ func (j Job) isPaused(trigger string) (paused, found bool) {
 	return one.Paused, found
 }
 
-// inError tells whether a trigger of a job, or without a name any, is in state error.
+// inError reports whether the named trigger of a job, or without a name any of them, is in state error.
 func (j Job) inError(trigger string) bool {
 	for name, one := range j.Triggers {
 		if one.State == TriggerError && (trigger == "" || trigger == name) {

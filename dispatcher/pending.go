@@ -9,43 +9,44 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// A fire is pending if it is due and neither claimed nor settled: jitter delays it, a pause holds it, or no node was there
-// in time. A change of its schedule must not lose it. A pending fire that the new schedule contains stays; the others are
-// settled by the misfire policy, here and now, because the schedule that contained them is no more.
+// A fire is pending if it is due and neither claimed nor settled: jitter delays it, a pause holds it, or no node
+// claimed it in time. A change of its schedule must not lose it. A pending fire that the new schedule contains stays.
+// The misfire policy settles the others here and now, because the schedule that contained them no longer exists.
 
-// catchUpPause is the time between two runs of fire_all that a change of a schedule queues, as between those that a node makes.
+// catchUpPause is the time between two runs of fire_all that a change of a schedule queues; nodes use the same pause.
 const catchUpPause = time.Second
 
 // pendingChange is a change of the schedule of a trigger that may have pending fires.
 type pendingChange struct {
 	job  Job // names the trigger
 	name string
-	// before is the trigger as it was, and was its schedule; nil: it cannot be evaluated, and only the first fire is known.
+	// before is the old trigger, and was its schedule; nil if it cannot be evaluated, and only the first fire is
+	// known.
 	before Trigger
 	was    *schedule.Schedule
 	// after is the trigger as it will be, and is its schedule.
 	after Trigger
 	is    *schedule.Schedule
-	// left is how many of the pending fires the new repeat_count allows; less than 0: it does not bound them.
+	// left is how many of the pending fires the new repeat_count allows; negative if it does not bound them.
 	left int
-	// otherTimes tells that the rules of the calendar or of the zone were changed, which the definitions do not show.
+	// otherTimes is true if the rules of the calendar or of the zone changed, which the definitions do not show.
 	otherTimes bool
 	now        time.Time
-	reason     string // what was changed
+	reason     string // the change, in words
 	budget     *schedule.Budget
 }
 
-// pending are the fires that were due, in order: those in a range, which are counted only, and the latest, which are known.
+// pending holds the fires that were due, in order: a range that is only counted, and the latest ones, which are known.
 type pending struct {
 	older run.MissedRange
 	times []time.Time
-	// until is the last time that the new repeat count allows. stays tells which of times stay.
+	// until is the last time that the new repeat count allows. stays has an entry for each of times.
 	until time.Time
 	stays []bool
 }
 
-// settle returns the first pending fire that stays, nil if there is none, and when it is due, and what is decided about the
-// others. Fires stay if the trigger, from the first of them on, owes nothing but them by the new schedule.
+// settle returns the first pending fire that stays, nil if there is none, when it is due, and the decisions about the
+// others. Fires stay if the new schedule has no other time between the first of them and now.
 func (c *pendingChange) settle() (next, due *time.Time, decided []Misfire) {
 	if c.before.NextFireTime == nil || c.before.NextFireTime.After(c.now) {
 		return nil, nil, nil
@@ -72,7 +73,7 @@ func (c *pendingChange) settle() (next, due *time.Time, decided []Misfire) {
 }
 
 // staying reports which pending fires stay. The new schedule may have no other time between the first of them and now, because
-// the trigger would owe that, too. With fire_once, one run is to stand for all others, and so these are in one piece.
+// the trigger would run that, too. With fire_once, one run stands for all other fires, so the others must be one range.
 func (c *pendingChange) staying(p pending) []bool {
 	stays := make([]bool, len(p.times))
 	var following *time.Time
@@ -102,7 +103,7 @@ func (c *pendingChange) staying(p pending) []bool {
 	return stays
 }
 
-// sameUntilNow reports whether end and repeat count of both leave the same fires up to now.
+// sameUntilNow reports whether the ends and repeat counts of both schedules allow the same fires up to now.
 func (c *pendingChange) sameUntilNow() bool {
 	goesOn := func(end *time.Time) bool { return end == nil || !end.Before(c.now) }
 	return goesOn(c.before.EndAt) && goesOn(c.after.EndAt) && c.before.RepeatCount == c.after.RepeatCount &&
@@ -118,9 +119,9 @@ func (c *pendingChange) pending() (p pending) {
 	at := first
 	last, count, latest, err := MissedButLatest(c.was, first, c.now, MostCaughtUp)
 	switch {
-	case err != nil && c.contains(pending{until: c.now}, first): // the others cannot be found, neither here nor by a node
+	case err != nil && c.contains(pending{until: c.now}, first): // neither this code nor a node can find the others
 		return pending{times: []time.Time{first}}
-	case err != nil || c.budget.Left() < missedSteps/2: // they are counted as far as that goes
+	case err != nil || c.budget.Left() < missedSteps/2: // they are counted within the budget
 		if last, count, _, _, err = missedFires(c.budget, c.was, first, c.now); err != nil {
 			last = c.now
 		}
@@ -154,7 +155,7 @@ func (c *pendingChange) dueAt(at time.Time) time.Time {
 	return at.Add(c.was.Delay(at))
 }
 
-// onTime reports whether a pending fire is contained in the new schedule and not yet missed.
+// onTime reports whether the new schedule contains a pending fire and it is not yet missed.
 func (c *pendingChange) onTime(p pending, at time.Time) bool {
 	after := c.after.MisfireAfter
 	if after == 0 {
@@ -163,7 +164,7 @@ func (c *pendingChange) onTime(p pending, at time.Time) bool {
 	return !c.dueAt(at).Add(after.Std()).Before(c.now) && c.contains(p, at)
 }
 
-// fate is what becomes of a pending fire.
+// fate is the outcome of a pending fire.
 type fate int
 
 const (
@@ -183,7 +184,7 @@ func (c *pendingChange) fateOf(p pending, i int) fate {
 	return c.fateAt(p.times[i])
 }
 
-// fateAt is the fate of a fire that is missed.
+// fateAt returns the fate of a missed fire.
 func (c *pendingChange) fateAt(at time.Time) fate {
 	window := c.after.CatchUpWindow
 	if c.after.MisfirePolicy != Skip && window > 0 && at.Before(c.now.Add(-window.Std())) {
@@ -220,11 +221,11 @@ func (c *pendingChange) decide(p pending) (decided []Misfire) {
 	return append(decided, c.all(span, of)...)
 }
 
-// goneReason is why a decision was made about pending fires. Those that were missed already and that the new schedule contains
-// are settled with the others.
+// goneReason is the reason of decisions about pending fires. Fires that were missed already are settled with the
+// others, even if the new schedule contains them.
 const goneReason = "missed, or no longer in the schedule"
 
-// all is the decision about a range of one fate; none if it is empty.
+// all returns the decision about a range of one fate; none if the range is empty.
 func (c *pendingChange) all(span run.MissedRange, of fate) []Misfire {
 	switch {
 	case span.Count == 0:

@@ -8,24 +8,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// MisfirePolicy says what happens to fires that are later than Trigger.MisfireAfter.
+// MisfirePolicy decides about fires that are later than Trigger.MisfireAfter.
 type MisfirePolicy string
 
 // The policies for misfires. A fire that is less late still runs.
 const (
 	FireOnce MisfirePolicy = "fire_once" // one catch-up run stands for all of them
-	FireAll  MisfirePolicy = "fire_all"  // each of them runs, the latest MostCaughtUp at most
+	FireAll  MisfirePolicy = "fire_all"  // each of them runs, at most the latest MostCaughtUp
 	Skip     MisfirePolicy = "skip"      // none of them runs
 )
 
-// MaxCatchUpWindow is the longest that Trigger.CatchUpWindow can be, and its default.
+// MaxCatchUpWindow is the maximum of Trigger.CatchUpWindow, and its default.
 const MaxCatchUpWindow = input.Duration(365 * 24 * time.Hour)
 
-// MostCaughtUp is how many missed fires of a trigger fire_all runs: the latest. Earlier ones are
-// skipped.
+// MostCaughtUp is how many missed fires of a trigger fire_all runs. It runs the latest and skips earlier ones.
 const MostCaughtUp = 1000
 
-// checkMisfires adds what is wrong with how t treats missed fires.
+// checkMisfires adds the problems of how t treats missed fires.
 func (t TriggerSpec) checkMisfires(problems *input.Problems) {
 	if t.MisfirePolicy != "" {
 		input.CheckEnum(problems, "/misfire_policy", "misfire_policy", t.MisfirePolicy, []MisfirePolicy{FireOnce, FireAll, Skip})
@@ -45,30 +44,30 @@ type Misfire struct {
 	// JobID and TriggerID are the keys of the job and the trigger.
 	JobID     int64 `json:"-"`
 	TriggerID int64 `json:"-"`
-	// From and To are the first and last missed instants, both inclusive; Count is how many.
+	// From and To are the first and last missed instants, both inclusive; Count is their number.
 	From time.Time `json:"from"`
 	// The last missed scheduled time.
 	To time.Time `json:"to"`
 	// Number of missed fires; 10000 means at least that many.
 	Count int `json:"count"`
-	// Decision is what was decided, Reason why.
+	// Decision is the decision, and Reason explains it.
 	Decision Decision `json:"decision" schema:"enum=fire_once|skip"`
 	Reason   string   `json:"reason"`
-	// Run is the id of the catch-up run, empty if there is none.
+	// Run is the id of the catch-up run; empty if there is none.
 	Run string `json:"run,omitempty" schema:"RunID"`
-	// RunDueAt is when that run is due, if a change of the definition decided; it is not stored.
+	// RunDueAt is when that run is due, if a change of the definition made the decision; it is not stored.
 	RunDueAt time.Time `json:"-"`
-	// Node is the node that decided; nil if a change of the definition did.
+	// Node is the node that made the decision; nil if a change of the definition did.
 	Node      *run.NodeID `json:"node,omitempty"`
 	DecidedAt time.Time   `json:"decided_at"`
 }
 
-// Cursor returns the cursor of the page of misfires that follows m.
+// Cursor returns the cursor of the page of misfires after m.
 func (m Misfire) Cursor() string {
 	return run.Key{TriggerID: m.TriggerID, ScheduledAt: m.From, Kind: run.KindCatchUp}.String()
 }
 
-// Decision is what happened to missed fires.
+// Decision is the decision about missed fires.
 type Decision string
 
 // The decisions.
@@ -80,16 +79,15 @@ const (
 	DecisionFireAll Decision = "fire_all"
 )
 
-// MostMissed bounds how many missed fires are counted, which takes milliseconds; a Misfire with this
-// count stands for at least as many. If counting takes more than missedSteps, it ends earlier.
+// MostMissed bounds how many missed fires are counted, which takes milliseconds; a Misfire with this count stands for
+// at least as many. Counting stops earlier if it takes more than missedSteps.
 const (
 	MostMissed  = 10_000
 	missedSteps = 40 * schedule.StepsPerSearch
 )
 
-// Missed returns the last of the instants of s in [from, now], from being one of them, how
-// many they are, MostMissed at most, and the first instant after now, nil if there is none. The error
-// is that of a schedule that cannot be evaluated within bounds.
+// Missed returns the last of the instants of s in [from, now], which include from, their number, at most MostMissed,
+// and the first instant after now, nil if there is none. It returns an error if s cannot be evaluated within bounds.
 func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time, err error) {
 	last, count, next, _, err = missedFires(newMissedBudget(), s, from, now)
 	return last, count, next, err
@@ -97,7 +95,7 @@ func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count in
 
 func newMissedBudget() *schedule.Budget { return schedule.NewSteps(missedSteps) }
 
-// missedFires is Missed within a budget, and reports whether count is exact.
+// missedFires is Missed within a budget; it also reports whether count is exact.
 func missedFires(budget *schedule.Budget, s *schedule.Schedule, from, now time.Time) (
 	last time.Time, count int, next *time.Time, exact bool, err error,
 ) {
@@ -125,9 +123,8 @@ func missedFires(budget *schedule.Budget, s *schedule.Schedule, from, now time.T
 	}
 }
 
-// latest returns the last instant of s in (after, now], of which there is one at least. What
-// follows an instant is due by now for every instant before the last, and for none from it
-// on, so halving the range finds it.
+// latest returns the last instant of s in (after, now], which has at least one. The next fire after a time is due by
+// now if that time is before the last instant, and not from it on, so halving the range finds it.
 func latest(budget *schedule.Budget, s *schedule.Schedule, after, now time.Time) (time.Time, error) {
 	for now.Sub(after) > time.Millisecond {
 		middle := after.Add(now.Sub(after) / 2).Truncate(time.Millisecond)
@@ -145,8 +142,8 @@ func latest(budget *schedule.Budget, s *schedule.Schedule, after, now time.Time)
 	return next, err
 }
 
-// MissedButLatest is Missed for all but the latest keep of the instants of s in [from,
-// now], and next is then the first of these. count is 0 if there are no more than keep.
+// MissedButLatest is Missed without the latest keep instants of s in [from, now]; next is then the first of these.
+// count is 0 if there are at most keep.
 func MissedButLatest(s *schedule.Schedule, from, now time.Time, keep int) (last time.Time, count int, next time.Time, err error) {
 	_, all, _, exact, err := missedFires(newMissedBudget(), s, from, now)
 	switch {
@@ -162,7 +159,7 @@ func MissedButLatest(s *schedule.Schedule, from, now time.Time, keep int) (last 
 		next, _ = s.Next(last)
 		return last, count, next, nil
 	}
-	// After last there are keep at most, and a millisecond before it there is one more.
+	// At most keep instants are after last, and one more is after a millisecond before it.
 	before := from
 	budget := schedule.NewSteps(10 * missedSteps)
 	for last = now.Truncate(time.Millisecond); last.Sub(before) > time.Millisecond; {
@@ -184,7 +181,7 @@ func MissedButLatest(s *schedule.Schedule, from, now time.Time, keep int) (last 
 	return last, count, next, err
 }
 
-// atMost tells whether s has no more than so many instants in (after, now].
+// atMost reports whether s has at most most instants in (after, now].
 func atMost(s *schedule.Schedule, budget *schedule.Budget, after, now time.Time, most int) (bool, error) {
 	for range most + 1 {
 		next, ok, err := s.FindWithin(budget, after)

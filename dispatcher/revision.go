@@ -18,11 +18,11 @@ import (
 // trigger, or else of the job.
 type TriggerRevision struct {
 	Trigger
-	// Name is that of the trigger in this revision.
+	// Name is the name of the trigger in this revision.
 	Name string
-	// Revision is that of the job, CalendarRevision that of the app's calendars.
+	// Revision is the revision of the job, CalendarRevision that of the app's calendars.
 	Revision, CalendarRevision int64
-	// Labels are those of the job: they tell which pauses of the app held it.
+	// Labels are the labels of the job: they decide which pauses of the app held it.
 	Labels input.Labels
 	// From is when the revision came into force, Cause is why, and Actor made the change, as in the audit log.
 	From  time.Time
@@ -41,7 +41,7 @@ type Cause string
 const (
 	CausePut      Cause = "put"
 	CauseRename   Cause = "rename" // of the trigger or its job
-	CauseImport   Cause = "import" // the app came from elsewhere, with the runs that waited there
+	CauseImport   Cause = "import" // the app was imported from another installation, with its waiting runs
 	CausePause    Cause = "pause"
 	CauseResume   Cause = "resume"
 	CauseDelete   Cause = "delete"   // of the trigger or its job
@@ -51,29 +51,29 @@ const (
 
 // TriggerHistory is the history of one trigger.
 type TriggerHistory struct {
-	// Name is that of the trigger now. ID is its key, and Identity what H in its expression and its jitter hash.
+	// Name is the current name of the trigger. ID is its key, and Identity the name that H in its expression and its
+	// jitter hash.
 	Name     string
 	ID       int64
 	Identity string
-	// Revisions are those in force since the time asked for, oldest first; never empty.
+	// Revisions are the revisions in force since the requested time, oldest first; never empty.
 	Revisions []TriggerRevision
-	// Next is the scheduled time that is to be claimed or settled next, zero if there is none.
-	// Error says why it cannot be.
+	// Next is the scheduled time to claim or settle next, zero if there is none. Error is why that is impossible.
 	Next  time.Time
 	Error string
 }
 
 // AppHistory is the part of an app's history that explains its fires.
 type AppHistory struct {
-	// Now is the time by the database's clock. Since is how far the app's history goes back.
+	// Now is the time by the database's clock. Since is when the app's history begins.
 	Now, Since time.Time
 	// Switches are those of the app to enabled or not, the last one before the time asked for and those after it, oldest first.
 	Switches []AppSwitch
 	// DisabledNow says that the app is disabled now, whatever it was then.
 	DisabledNow bool
-	// Pauses are those of the app that held at the time asked for, or hold now.
+	// Pauses are the pauses of the app at the requested time and now.
 	Pauses []AppPause
-	// Suspended says that the app is suspended now, and why; empty: it is not.
+	// Suspended is why the app is suspended now; empty if it is not.
 	Suspended string
 }
 
@@ -86,18 +86,18 @@ type AppSwitch struct {
 
 // Revisions is the history of definitions: it says which times an app's triggers scheduled.
 type Revisions interface {
-	// AppHistory returns ErrNotFound if there is no such app.
+	// AppHistory returns ErrNotFound if the app does not exist.
 	AppHistory(ctx context.Context, app string, at, now time.Time) (AppHistory, error)
 	// EveryJobName lists the names of an app's jobs in order, deleted ones included.
 	EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error)
-	// JobKey returns the key of a job, also of a deleted one; ErrNotFound: there is none of that name.
+	// JobKey returns the key of a job, also of a deleted one; ErrNotFound if no job has the name.
 	JobKey(ctx context.Context, app, name string) (int64, error)
 	// TriggerHistories returns the histories of the triggers of a job, by its key, in the order of their names, removed
 	// ones included, with the revisions in force at since or later. A fire that is claimed after this call is
 	// not earlier than Next.
 	TriggerHistories(ctx context.Context, job int64, since time.Time) ([]TriggerHistory, error)
-	// LatestFires returns the scheduled times, in [from, to], of at most limit runs of a trigger's fires, latest first. It looks
-	// for them among the latest runs of the job, some thousands: earlier ones are left out.
+	// LatestFires returns the scheduled times, in [from, to], of at most limit runs of a trigger's fires, latest
+	// first. It looks only at the latest runs of the job, some thousands, and leaves out earlier ones.
 	LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error)
 	// CalendarsAt returns the calendars of an app as they were at a calendar revision.
 	CalendarsAt(ctx context.Context, app string, revision int64) ([]Calendar, error)
@@ -110,11 +110,11 @@ type Revisions interface {
 type Span struct {
 	Revision    *TriggerRevision
 	From, Until time.Time
-	// Open is the first scheduled time that is yet to be claimed or settled, zero if there is none.
+	// Open is the first scheduled time that is neither claimed nor settled, zero if there is none.
 	Open time.Time
 }
 
-// Contains says whether t lies in the span.
+// Contains reports whether t lies in the span.
 func (s Span) Contains(t time.Time) bool { return !t.Before(s.From) && !t.After(s.Until) }
 
 // Spans returns the spans of a trigger, in order.
@@ -141,8 +141,8 @@ func (h *TriggerHistory) Spans() []Span {
 // EndOfTime is after every fire of every schedule.
 var EndOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// At returns the revision that decides about a time, and the span that contains the time. The span
-// is nil if the revision did not schedule then; the revision is nil before the first one.
+// At returns the revision that decides about a time, and the span that contains the time. The span is nil if the
+// revision did not schedule then. Before the first revision, both are nil.
 func (h *TriggerHistory) At(t time.Time) (*TriggerRevision, *Span) {
 	if spans := h.SpansAt(t); len(spans) > 0 {
 		return spans[0].Revision, &spans[0]
@@ -155,8 +155,8 @@ func (h *TriggerHistory) At(t time.Time) (*TriggerRevision, *Span) {
 	return nil, nil
 }
 
-// SpansAt returns the spans that contain a time, the latest first. There are several if a fire was pending when the schedule
-// changed: one that the new schedule did not contain belongs to an earlier span.
+// SpansAt returns the spans that contain a time, the latest first. There are several if a fire was pending when the
+// schedule changed: a fire that the new schedule did not contain belongs to an earlier span.
 func (h *TriggerHistory) SpansAt(t time.Time) (all []Span) {
 	for _, s := range slices.Backward(h.Spans()) {
 		if s.Contains(t) {
@@ -178,7 +178,7 @@ func NewPastSchedules(revisions Revisions, app string) *PastSchedules {
 	return &PastSchedules{revisions: revisions, app: app, calendars: map[int64]Calendars{}}
 }
 
-// At returns the schedule of a trigger at a revision, with the calendars of that revision. identity is that of its
+// At returns the schedule of a trigger at a revision, with the calendars of that revision. identity comes from its
 // TriggerHistory. The error is an *UnreadableError if this version of the program cannot evaluate the schedule.
 func (p *PastSchedules) At(ctx context.Context, identity string, r *TriggerRevision) (*schedule.Schedule, error) {
 	calendars, known := p.calendars[r.CalendarRevision]
@@ -197,8 +197,8 @@ func (p *PastSchedules) At(ctx context.Context, identity string, r *TriggerRevis
 	return s, nil
 }
 
-// FiresAround returns the fires of a schedule before and after one of them, zero where there is
-// none. A schedule does not know those of a fixed delay.
+// FiresAround returns the fires of a schedule before and after one of them; zero means none. For a fixed delay, the
+// schedule does not know them.
 func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) {
 	if _, delayed := s.FixedDelay(); delayed {
 		return previous, next
@@ -208,9 +208,8 @@ func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) 
 	return previous, next
 }
 
-// Around is FiresAround by the schedule and calendars that were in force at a scheduled time of a trigger,
-// which is named by the keys of its job and of itself. The error is a *TemplateError if this version of
-// the program cannot evaluate them.
+// Around is FiresAround with the schedule and calendars that were in force at a scheduled time of a trigger, given by
+// its job's key and its own. The error is a *target.TemplateError if this version of the program cannot evaluate them.
 func (p *PastSchedules) Around(ctx context.Context, job, trigger int64, at time.Time) (previous, next time.Time, err error) {
 	histories, err := p.revisions.TriggerHistories(ctx, job, at)
 	if err != nil {
@@ -240,12 +239,12 @@ func (p *PastSchedules) Around(ctx context.Context, job, trigger int64, at time.
 	return previous, next, nil
 }
 
-// UnreadableError is why this version of the program cannot evaluate a definition of the past.
+// UnreadableError explains why this version of the program cannot evaluate a past definition.
 type UnreadableError struct{ error }
 
 func (e *UnreadableError) Unwrap() error { return e.error }
 
-// UsesZones says whether the fire times of r depend on the time zone database.
+// UsesZones reports whether the fire times of r depend on the time zone database.
 func (r *TriggerRevision) UsesZones() bool {
 	return r.Timezone != "" && r.Timezone != "UTC" || r.Calendar != ""
 }

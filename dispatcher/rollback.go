@@ -7,19 +7,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Rollback is a loss of committed data: the database was restored from a backup, or failed over to a
-// replica that had not received everything. It would fire again what fired since then. So all nodes
-// pause until an operator chooses what happens to those fires.
+// Rollback is a loss of committed data: the database was restored from a backup, or failed over to a replica that had
+// not received everything. Fires that ran since then would run again. So all nodes pause until an operator chooses
+// what happens to those fires.
 type Rollback struct {
 	// At is when it was detected or declared, by the database's clock.
 	At time.Time `json:"at"`
 	// Reason says how it was detected.
 	Reason string `json:"reason"`
-	// Choice is the operator's choice; empty: none yet.
+	// Choice is the operator's choice; empty if there is none yet.
 	Choice RollbackChoice `json:"choice,omitempty"`
 }
 
-// RollbackChoice says what happens to the fires that are due once more after a rollback.
+// RollbackChoice decides about fires that are due once more after a rollback.
 type RollbackChoice string
 
 // The choices.
@@ -35,10 +35,10 @@ const (
 
 // RollbackSkipped is the result of one call of SkipRolledBack.
 type RollbackSkipped struct {
-	Triggers int   // whose fires were skipped
-	Runs     int   // that ended as lost
+	Triggers int   // triggers with skipped fires
+	Runs     int   // runs that ended as lost
 	Last     int64 // the id of the last trigger
-	More     bool  // there is more to do
+	More     bool  // more is to be done
 }
 
 // Rollbacks handle a database that lost commits. Nodes detect it, as far as it can be detected, when
@@ -49,13 +49,13 @@ type Rollbacks interface {
 	// DeclareRollback declares that the database lost commits. It pauses all active nodes, and nodes
 	// that register later.
 	DeclareRollback(ctx context.Context, reason string, change input.Change) (Rollback, error)
-	// ResolveRollback stores the operator's choice. RollbackReplay takes effect at once: the nodes that
-	// the rollback paused are active again. RollbackSkip leaves the work to a node's handler.
-	// ErrConflict: there is no rollback, or an operator chose already.
+	// ResolveRollback stores the operator's choice. RollbackReplay takes effect at once: the nodes that the rollback
+	// paused are active again. RollbackSkip leaves the work to a node's handler. ErrConflict: there is no rollback,
+	// or a choice was already made.
 	ResolveRollback(ctx context.Context, choice RollbackChoice, change input.Change) (Rollback, error)
-	// SkipRolledBack carries out RollbackSkip: first for triggers, in the order of their ids, for at
-	// most limit triggers after an id, then for runs. When nothing is left, the rollback is resolved.
-	// The handler calls it under LockRollback.
+	// SkipRolledBack carries out RollbackSkip: first for triggers, in the order of their ids, for at most limit
+	// triggers after an id, then for runs. When all are done, the rollback is resolved. The handler calls it under
+	// LockRollback.
 	SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (RollbackSkipped, error)
 }
 
@@ -73,7 +73,7 @@ func SkipDue(job Job, name string, calendars Calendars, until time.Time, reason 
 	if pause, delayed := s.FixedDelay(); delayed {
 		t.fireAt(s, until.Add(pause))
 	} else {
-		_ = t.scheduleNext(s, t.afterLast(until)) // the trigger says what is wrong
+		_ = t.scheduleNext(s, t.afterLast(until)) // the error is kept in the trigger
 	}
 	return t, missed
 }

@@ -11,7 +11,7 @@ import (
 type Schedule struct {
 	// Expression is the schedule in one of the dialects of package schedule.
 	Expression string `json:"expression" schema:"required,max=256"`
-	// Dialect says how to read Expression; empty recognises it, and the response names the dialect.
+	// Dialect is the dialect of Expression. If it is empty, Carillon recognises the dialect, and the response names it.
 	Dialect schedule.Dialect `json:"dialect"`
 	// Timezone is an IANA name; empty means UTC. A trigger whose expression follows the wall clock needs one.
 	Timezone string `json:"timezone" schema:"Timezone"`
@@ -21,8 +21,7 @@ type Schedule struct {
 	EndAt *time.Time `json:"end_at,omitempty"`
 	// RepeatCount is the total number of fires; 0 means no limit.
 	RepeatCount int `json:"repeat_count,omitempty" schema:"min=0"`
-	// Gap and Overlap say what happens to local times that daylight saving skips or repeats;
-	// empty means skip and last.
+	// Gap and Overlap decide about local times that daylight saving skips or repeats; empty means skip and last.
 	Gap     schedule.Gap     `json:"gap"`
 	Overlap schedule.Overlap `json:"overlap"`
 	// DriftHour lets a calendar_interval of days and longer keep the offset of its start
@@ -30,7 +29,7 @@ type Schedule struct {
 	DriftHour bool `json:"drift_hour,omitempty"`
 	// Calendar names a calendar of the app whose exclusions apply; empty means none.
 	Calendar string `json:"calendar,omitempty" schema:"Name"`
-	// OnExcluded says what happens to fires that Calendar excludes; empty means skip.
+	// OnExcluded decides about fires that Calendar excludes; empty means skip.
 	OnExcluded schedule.OnExcluded `json:"on_excluded,omitempty"`
 	// Jitter spreads fires: each runs later than its scheduled time by up to Jitter, 0 to 24h.
 	Jitter input.Duration `json:"jitter,omitempty"`
@@ -55,7 +54,7 @@ func (s Schedule) parse(spec schedule.Spec, calendars Calendars) (parsed *schedu
 	return schedule.Parse(spec)
 }
 
-// Spec returns s as package schedule reads it, but for its calendar.
+// Spec returns s as package schedule reads it, without its calendar.
 func (s Schedule) Spec(identity string, anchor time.Time) schedule.Spec {
 	spec := schedule.Spec{
 		Expression: s.Expression, Dialect: s.Dialect, Timezone: s.Timezone, RepeatCount: s.RepeatCount,
@@ -98,7 +97,7 @@ func (s Schedule) Check(problems *input.Problems, identity string) {
 	}
 }
 
-// Resolve writes out what was recognised or defaulted, so that the stored definition is complete.
+// Resolve fills in what was recognised or defaulted, so that the stored definition is complete.
 func (s *Schedule) Resolve(parsed *schedule.Schedule) {
 	spec := parsed.Spec()
 	s.Dialect, s.Timezone, s.Gap, s.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
@@ -143,7 +142,7 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 		if err != nil {
 			was = nil
 		}
-		if _, delayed := s.FixedDelay(); !delayed || t.NextFireTime != nil { // else its run decides, or it is complete
+		if _, delayed := s.FixedDelay(); !delayed || t.NextFireTime != nil { // else its run does, or it is over
 			t.Error = ""
 			decided := t.moveTo(s, pendingChange{job: job, name: name, was: was, now: now, reason: "its calendar was changed"})
 			missed = append(missed, decided...)
@@ -174,11 +173,11 @@ func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time
 	return t, t.moveTo(s, pendingChange{job: job, name: name, was: s, now: now, reason: "the time zone database was changed"})
 }
 
-// mostZoneShift is the most by which a change of the rules of a zone moves a fire. All in force are of an hour or two.
+// mostZoneShift is the longest shift of a fire by a change of a zone's rules. Actual shifts are one or two hours.
 const mostZoneShift = 3 * time.Hour
 
-// movedLater returns the time that a due fire has by the new rules of its zone, if it is a later one that has passed, too. That fire
-// is pending in its place: the job would run twice otherwise.
+// movedLater returns the time of a due fire by the new rules of its zone, if that time is later and has also passed.
+// The fire at that time is then pending in its place; otherwise the job would run twice.
 func movedLater(s *schedule.Schedule, due, now time.Time) (time.Time, bool) {
 	if due.After(now) || s.Matches(due) {
 		return time.Time{}, false
@@ -187,8 +186,8 @@ func movedLater(s *schedule.Schedule, due, now time.Time) (time.Time, bool) {
 	return next, ok && !next.After(now) && next.Sub(due) <= mostZoneShift
 }
 
-// moveTo gives t the fires of s, the schedule that it has since the rules of its calendar or zone were changed, and returns what
-// is decided about pending fires that s does not have.
+// moveTo gives t the fires of s, its schedule after a change of the rules of its calendar or zone, and returns the
+// decisions about pending fires that s does not have.
 func (t *Trigger) moveTo(s *schedule.Schedule, change pendingChange) []Misfire {
 	change.before, change.after, change.is = *t, *t, s
 	change.otherTimes, change.left, change.budget = true, -1, newMissedBudget()
@@ -196,7 +195,7 @@ func (t *Trigger) moveTo(s *schedule.Schedule, change pendingChange) []Misfire {
 	if next != nil {
 		t.State, t.NextFireTime, t.DueAt = TriggerWaiting, next, due
 	} else {
-		_ = t.scheduleNext(s, t.afterLast(change.now)) // the trigger says what is wrong
+		_ = t.scheduleNext(s, t.afterLast(change.now)) // the error is kept in the trigger
 	}
 	return decided
 }

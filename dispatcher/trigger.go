@@ -15,12 +15,12 @@ type Trigger struct {
 	TriggerStatus `body:"-"`
 }
 
-// TriggerSpec is what a person declares of a trigger.
+// TriggerSpec is the definition of a trigger, as people declare it.
 type TriggerSpec struct {
 	Schedule
 	// MisfireAfter is how late a fire may be before it counts as missed; 0 means 60s.
 	MisfireAfter input.Duration `json:"misfire_after,omitempty"`
-	// MisfirePolicy says what happens to missed fires; empty means FireOnce.
+	// MisfirePolicy decides about missed fires; empty means FireOnce.
 	MisfirePolicy MisfirePolicy `json:"misfire_policy"`
 	// CatchUpWindow is how old a missed fire may be and still be caught up, from MisfireAfter to
 	// MaxCatchUpWindow; 0 means MaxCatchUpWindow. Older ones are skipped.
@@ -29,31 +29,31 @@ type TriggerSpec struct {
 	Enabled bool `json:"enabled"`
 }
 
-// TriggerStatus is what Carillon knows of a trigger.
+// TriggerStatus is what Carillon itself knows about a trigger.
 type TriggerStatus struct {
 	// Paused is an operator's pause of this trigger.
 	Paused bool `json:"paused"`
 	// Pause says who paused it, when, and why.
 	Pause
-	// State is shown as paused while a pause of the trigger or its job stands.
+	// State is shown as paused during a pause of the trigger or its job.
 	State TriggerState `json:"state"`
 	// Error is the reason of state error.
 	Error string `json:"error,omitempty"`
-	// PrevFireTime and NextFireTime are nil if there is none.
+	// PrevFireTime and NextFireTime are nil if there is no such fire.
 	PrevFireTime *time.Time `json:"prev_fire_time,omitempty"`
 	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
 	// DueAt is when the next fire runs: NextFireTime plus its jitter.
 	DueAt *time.Time `json:"due_at,omitempty"`
-	// AnchorAt is when the times of the schedule were declared or last changed. Intervals without a start and
-	// repeat counts are counted from it. A fixed delay counts from the end of its latest run.
+	// AnchorAt is when the times of the schedule were declared or last changed. Intervals without a start, and repeat
+	// counts, start there. A fixed delay counts from the end of its latest run.
 	AnchorAt time.Time `json:"anchor_at"`
-	// CountedFrom is when Fired of repeat_count had been used up, after which the others are counted. It is the time of a change
-	// that kept AnchorAt; nil: there was none. A fixed delay has none.
+	// CountedFrom is a time by which Fired of repeat_count were used up; later fires are counted from there. It is
+	// the time of a change that kept AnchorAt; nil without such a change, and for a fixed delay.
 	CountedFrom *time.Time `json:"counted_from,omitempty"`
 	// Fired counts the fires of a fixed delay that have ended or were skipped, against repeat_count. For another schedule, see
 	// CountedFrom.
 	Fired int `json:"fired,omitempty"`
-	// Origin is to the trigger what Job.Origin is to its job.
+	// Origin is the first name of the trigger, as Job.Origin is for its job.
 	Origin string `json:"origin,omitempty" schema:"Origin"`
 }
 
@@ -63,7 +63,7 @@ const DefaultMisfireAfter = input.Duration(60 * time.Second)
 // TriggerState is the state of a trigger.
 type TriggerState string
 
-// The states of a trigger. Paused is only shown, never stored: the pause has its own column.
+// The states of a trigger. Paused is only shown, never stored: pauses have their own column.
 const (
 	TriggerWaiting  TriggerState = "waiting"
 	TriggerComplete TriggerState = "complete"
@@ -77,19 +77,19 @@ func (t *TriggerSpec) SetDefaults() {
 	t.MisfireAfter, t.MisfirePolicy, t.CatchUpWindow = DefaultMisfireAfter, FireOnce, MaxCatchUpWindow
 }
 
-// check adds everything wrong with t, which is named identity.
+// check adds everything wrong with t, which has that identity.
 func (t TriggerSpec) check(problems *input.Problems, identity string) {
 	t.Schedule.Check(problems, identity)
 	t.MisfireAfter.CheckRange(problems, "/misfire_after", time.Second, input.MaxDuration)
 	t.checkMisfires(problems)
 }
 
-// Parse returns the schedule of a trigger of that identity, anchored, whose repeats go on from CountedFrom. See Schedule.Parse.
+// Parse is Schedule.Parse, with repeats that go on from CountedFrom.
 func (t Trigger) Parse(identity string, anchor time.Time, calendars Calendars) (*schedule.Schedule, error) {
 	return t.parse(t.Spec(identity, anchor), calendars)
 }
 
-// Spec is Schedule.Spec, with the repeats that are left.
+// Spec is Schedule.Spec, with the remaining repeats.
 func (t Trigger) Spec(identity string, anchor time.Time) schedule.Spec {
 	spec := t.Schedule.Spec(identity, anchor)
 	if t.CountedFrom != nil {
@@ -118,9 +118,8 @@ func (t *Trigger) fireAt(s *schedule.Schedule, next time.Time) {
 	t.State, t.NextFireTime, t.DueAt = TriggerWaiting, &next, &due
 }
 
-// warn returns what is allowed in the schedule but probably a mistake, with the warning codes of
-// package schedule. It looks at daylight saving for a year from since, or from the last fire if that
-// is later.
+// warn returns warnings about what is allowed in the schedule but probably a mistake, with the warning codes of
+// package schedule. It looks at daylight saving for a year from since, or from the last fire if that is later.
 func (t Trigger) warn(identity string, calendars Calendars, since time.Time) input.Problems {
 	s, err := t.Parse(identity, t.AnchorAt, calendars)
 	if err != nil {
@@ -141,30 +140,30 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) inp
 	return found
 }
 
-// ExportedTrigger is where a trigger stands.
+// ExportedTrigger is the progress of a trigger.
 type ExportedTrigger struct {
 	Paused bool `json:"paused" schema:"required"`
-	// Origin is as that of ExportedJob.
+	// Origin is as in ExportedJob.
 	Origin string `json:"origin,omitempty" schema:"Origin"`
-	// PauseReason and PausedUntil are as those of ExportedJob.
+	// PauseReason and PausedUntil are as in ExportedJob.
 	PauseReason string       `json:"pause_reason,omitempty" schema:"max=1024"`
 	PausedUntil *time.Time   `json:"paused_until,omitempty"`
 	State       TriggerState `json:"state" schema:"required"`
 	Error       string       `json:"error,omitempty"`
 	// AnchorAt is when the schedule was declared or last changed.
 	AnchorAt time.Time `json:"anchor_at" schema:"required"`
-	// NextFireTime is the first scheduled time that is owed; it may have passed.
+	// NextFireTime is the first scheduled time that is not claimed yet; it may have passed.
 	PrevFireTime *time.Time `json:"prev_fire_time,omitempty"`
-	// The first scheduled time that is owed; it may have passed.
+	// The first scheduled time that is not claimed yet; it may have passed.
 	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
-	// Fired counts the fires of a fixed delay, or those before CountedFrom.
+	// Fired counts the fires of a fixed delay, or the fires before CountedFrom.
 	Fired int `json:"fired,omitempty" schema:"max=2147483647,min=0"`
 	// When fired of repeat_count were used up; left out: fires are counted from anchor_at.
 	CountedFrom *time.Time `json:"counted_from,omitempty"`
 }
 
-// Restore returns t where it stood. A scheduled time that is none here, because this version knows other rules of
-// a time zone, gives way to the first one from then on.
+// Restore returns t with its exported progress. If its next fire time is not a scheduled time here, because this
+// version has other time zone rules, the first one after it takes its place.
 func (t Trigger) Restore(at ExportedTrigger, identity string, calendars Calendars) (Trigger, error) {
 	t.Paused, t.Error, t.AnchorAt, t.Fired, t.CountedFrom = at.Paused, at.Error, at.AnchorAt.UTC(), at.Fired, at.CountedFrom
 	t.PrevFireTime, t.NextFireTime, t.DueAt, t.State = at.PrevFireTime, nil, nil, at.State.Stored()
@@ -176,7 +175,7 @@ func (t Trigger) Restore(at ExportedTrigger, identity string, calendars Calendar
 	if _, delayed := s.FixedDelay(); delayed && at.NextFireTime != nil {
 		t.fireAt(s, *at.NextFireTime)
 	} else if at.NextFireTime != nil {
-		_ = t.scheduleNext(s, at.NextFireTime.Add(-time.Millisecond)) // the trigger says what is wrong
+		_ = t.scheduleNext(s, at.NextFireTime.Add(-time.Millisecond)) // the error is kept in the trigger
 	}
 	return t, nil
 }
