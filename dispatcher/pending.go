@@ -20,8 +20,7 @@ const catchUpPause = time.Second
 type pendingChange struct {
 	job  Job // names the trigger
 	name string
-	// before is the old trigger, and was its schedule; nil if it cannot be evaluated, and only the first fire is
-	// known.
+	// before and was are the old trigger and its schedule. If was is nil, only the first pending fire is known.
 	before Trigger
 	was    *schedule.Schedule
 	// after is the trigger as it will be, and is its schedule.

@@ -14,25 +14,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Callback is how a target that accepted an attempt says later how it ended. The run waits in state
-// waiting_callback, and no node holds it.
+// Callback is how a target that accepted an attempt reports its outcome later. The run waits in state
+// waiting_callback, without a node.
 type Callback struct {
-	// ID is a number of 63 bits by which the target names the attempt; 0: it names the run.
+	// ID is a number of 63 bits by which the target names the attempt; 0 if it names the run.
 	ID int64
-	// Group is the endpoint group whose executors have the attempt; empty: it has none.
+	// Group is the endpoint group with the executors that have the attempt; empty if it has none.
 	Group string
-	// Within is how long after the end of the attempt, and after each heartbeat, the callback may come. 0 stands for
-	// DefaultCallbackTimeout.
+	// Within is how long after the attempt or a heartbeat the callback may come. 0 means DefaultCallbackTimeout.
 	Within time.Duration
-	// StateRevision is that of the state that the attempt was given; nil: the job carries none.
+	// StateRevision is the revision of the state that the attempt got; nil if the job carries none.
 	StateRevision *int64
 }
 
-// AwaitedAttempt is an attempt whose target says how it ended.
+// AwaitedAttempt is an attempt, accepted by its target, that still lacks an outcome.
 type AwaitedAttempt struct {
-	Run     string // its id
+	Run     string // id of the run
 	Attempt int
-	// Group is Callback.Group, as it was when the target accepted the attempt: the job may be another one by now.
+	// Group is Callback.Group when the target accepted the attempt: the job may have another group by now.
 	Group string
 }
 
@@ -41,107 +40,108 @@ const (
 	DefaultCallbackTimeout = input.Duration(time.Hour)
 	// MinCallbackTimeout is the shortest time for a callback.
 	MinCallbackTimeout = time.Second
-	// MostCallbackWait bounds how long a run waits in total, whatever heartbeats come.
+	// MostCallbackWait bounds how long a run waits in total, with any heartbeats.
 	MostCallbackWait = 7 * 24 * time.Hour
 	// MostCallbackText bounds a message or a progress text, in bytes.
 	MostCallbackText = 1024
 )
 
-// CallbackState is what is known of a run that waits for a callback.
+// CallbackState is the state of a run that waits for a callback.
 type CallbackState struct {
-	// Endpoint is the id of the endpoint of a group that accepted the attempt, empty if the target is no group.
+	// Endpoint is the id of the endpoint of a group that accepted the attempt; empty if the target is not a group.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Deadline is when the run ends as timed_out without a callback. A heartbeat moves it.
 	Deadline time.Time `json:"deadline"`
-	// HeartbeatAt is when the latest heartbeat came, nil if none did.
+	// HeartbeatAt is when the latest heartbeat came; nil if none has.
 	HeartbeatAt *time.Time `json:"heartbeat_at,omitempty"`
-	// Progress and Percent, 0 to 100, are what the latest heartbeat that said so said of the progress of the work.
+	// Progress and Percent, 0 to 100, come from the latest heartbeats that had a text and a number.
 	Progress string `json:"progress,omitempty" schema:"max=1024"`
-	// What the latest heartbeat with a number said.
+	// The number in the latest heartbeat that had one.
 	Percent *int `json:"percent,omitempty" schema:"max=100,min=0"`
 }
 
-// CallbackReply is what a callback learns of the run.
+// CallbackReply is the response to a callback.
 type CallbackReply struct {
 	Run   string `json:"run" schema:"RunID"`
 	State State  `json:"state"`
-	// Attempt is the one that the callback was of.
+	// Attempt is the attempt that the callback was for.
 	Attempt int `json:"attempt"`
 	// Callback has the deadline while the run waits.
 	Callback *CallbackState `json:"callback,omitempty"`
 }
 
-// Progress is what a heartbeat says of the work.
+// Progress is the progress of the work, from a heartbeat.
 type Progress struct {
-	Text    string // of more than MostCallbackText bytes the rest is dropped; empty: as before
+	Text    string // cut to MostCallbackText bytes; empty: as before
 	Percent *int   // 0 to 100; nil: as before
 }
 
-// CallbackResult is what a callback says of the end of an attempt.
+// CallbackResult is the outcome of an attempt, from a callback.
 type CallbackResult struct {
-	// Message is the failure in words, or the result. Of more than MostCallbackText bytes the rest is dropped.
+	// Message is the failure in words, or the result. It is cut to MostCallbackText bytes.
 	Message string
-	// TimedOut tells, of a failure, that the target stopped the work at a time-out of its own.
+	// TimedOut is true for a failure because the target stopped the work at its own time-out.
 	TimedOut bool
-	// State is what the target returns as the state of the job, as ReadCarriedState returns it; nil: it returns none.
+	// State is the state of the job that the target returns, as ReadCarriedState returns it; nil if it returns none.
 	State json.RawMessage
 }
 
-// AcceptedAttempt is an attempt that its target accepted and that is over now: the target said that it failed, or nothing
-// within its time. The node that adopted its run calls nothing; it records the end, and what follows by the job's policies.
+// AcceptedAttempt is an attempt that its target accepted and that is over: the target reported a failure, or did not
+// report in time. The node that adopted its run makes no request; it records the end, and the next step by the job's
+// policies.
 type AcceptedAttempt struct {
-	StartedAt  time.Time // zero: the node that called the target did not record it
+	StartedAt  time.Time // zero if the node that called the target did not record it
 	HTTPStatus int
-	Failed     bool   // the target said so; else its time is over
-	TimedOut   bool   // the target failed at a time-out of its own
-	Message    string // of the target
+	Failed     bool   // the target reported it; else its time is over
+	TimedOut   bool   // the target stopped at its own time-out
+	Message    string // from the target
 	Within     time.Duration
 }
 
-// Heartbeat says that an attempt goes on, and how far it is. The callback may come Within that time from now; 0: within the time
-// that it had when the target accepted the attempt.
+// Heartbeat reports that an attempt goes on, and its progress. The callback may come Within that time from now; 0
+// means the time that it had when the target accepted the attempt.
 type Heartbeat struct {
 	Attempt int
 	Within  time.Duration
 	Progress
 }
 
-// Callbacks are how targets end the attempts that they accepted. A callback names the run and the number of the attempt.
-// ErrConflict: this attempt is over, in another way than the callback says, or another one has begun. A callback may come
-// before the node has recorded that the target accepted the attempt. One that is repeated changes nothing and is no error.
+// Callbacks let targets end the attempts that they accepted. A callback names the run and the number of the attempt.
+// ErrConflict: this attempt ended in another way, or another one has begun. A callback may come before the node has
+// recorded that the target accepted the attempt. A repeated callback changes nothing and is not an error.
 type Callbacks interface {
-	// AwaitedAttempt returns the attempt of an app that has a Callback.ID and whose run waits.
+	// AwaitedAttempt returns the attempt of an app with a Callback.ID, if its run waits.
 	AwaitedAttempt(ctx context.Context, app string, id int64) (AwaitedAttempt, error)
-	// CompleteRun ends a run as succeeded. Problems: it returns a state, and its attempt may not.
+	// CompleteRun ends a run as succeeded. Problems: it returns a state although its attempt may not.
 	CompleteRun(ctx context.Context, runID string, attempt int, result CallbackResult, change input.Change) (Run, error)
-	// FailRun says that an attempt failed. A node records that soon, and the run is attempted again if its job says so.
+	// FailRun reports a failed attempt. A node records that soon, and the run is attempted again if its job says so.
 	FailRun(ctx context.Context, runID string, attempt int, result CallbackResult, change input.Change) (Run, error)
-	// ExtendRun takes a heartbeat. MostCallbackWait after the attempt began, none moves the deadline any more.
+	// ExtendRun takes a heartbeat. No heartbeat moves the deadline beyond MostCallbackWait after the attempt began.
 	ExtendRun(ctx context.Context, runID string, beat Heartbeat, change input.Change) (Run, error)
-	// CallbackKey returns the key of the installation by which the tokens of callbacks are made. It is drawn at random
-	// when it is first asked for.
+	// CallbackKey returns the key of the installation that the tokens of callbacks are made with. It is random, and
+	// created on first use.
 	CallbackKey(ctx context.Context) ([]byte, error)
 }
 
-// ActorCallback is the actor of a Change that a target makes by the token of its attempt. The audit log, which says what
-// people and their programs did, has no entry of it: the history has the result.
+// ActorCallback is the actor of a Change that a target makes with the token of its attempt. The audit log has no
+// entry for it, because it shows the actions of people and their programs; the history has the result.
 const ActorCallback = "callback"
 
 // CallbackTokenPrefix begins the tokens of callbacks. No other bearer token begins with it.
 const CallbackTokenPrefix = "carillon_cb_"
 
-// CallToken is what a target needs to end an attempt that it accepted.
+// CallToken lets a target end an attempt that it accepted.
 type CallToken struct {
-	// URL is that of the run in the API. /complete, /fail and /heartbeat follow it.
+	// URL is the URL of the run in the API. Append /complete, /fail or /heartbeat.
 	URL string `json:"url"`
-	// Token is the bearer token for these, and for nothing else.
+	// Token is the bearer token for these requests only.
 	Token string `json:"token"`
 	// Timeout is how long after the acceptance, and after each heartbeat, the callback may come.
 	Timeout input.Duration `json:"timeout"`
 }
 
-// CallbackToken returns the token of an attempt of the run with an event id. It has the number of the attempt, and a message
-// authentication code of both by the key of the installation. Its holder can end this attempt of this run.
+// CallbackToken returns the token of an attempt of the run with an event id. It contains the number of the attempt, and
+// a message authentication code of both under the key of the installation. Its holder can end this attempt of this run.
 func CallbackToken(key []byte, eventID string, attempt int) string {
 	number := strconv.Itoa(attempt)
 	mac := hmac.New(sha256.New, key)
@@ -149,8 +149,8 @@ func CallbackToken(key []byte, eventID string, attempt int) string {
 	return CallbackTokenPrefix + number + "_" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// CallbackAttempt returns the number of the attempt that a token of a callback says it is of; 0: it is no such token. Whether
-// the token is valid is for IsCallbackToken to say.
+// CallbackAttempt returns the number of the attempt in a token of a callback; 0 if it is no such token.
+// IsCallbackToken checks whether the token is valid.
 func CallbackAttempt(token string) int {
 	rest, is := strings.CutPrefix(token, CallbackTokenPrefix)
 	number, _, _ := strings.Cut(rest, "_")
@@ -161,32 +161,32 @@ func CallbackAttempt(token string) int {
 	return attempt
 }
 
-// IsCallbackToken reports whether a token is that of an attempt. How long it takes tells nothing of the right one.
+// IsCallbackToken reports whether a token belongs to an attempt. Its duration reveals nothing about the right token.
 func IsCallbackToken(key []byte, token, eventID string, attempt int) bool {
 	return hmac.Equal([]byte(token), []byte(CallbackToken(key, eventID, attempt)))
 }
 
-// ExecutorRun is how executors of XXL-JOB know an attempt.
+// ExecutorRun identifies an attempt to executors of XXL-JOB.
 type ExecutorRun struct {
-	// JobID stands for the job. Executors queue and stop by it.
+	// JobID stands for the job. Executors queue and stop runs by it.
 	JobID int32
-	// LogID stands for the attempt: its callback and its log have it.
+	// LogID stands for the attempt, in its callback and its log.
 	LogID int64
-	// LoggedAt is the time under whose day executors keep the log: the scheduled time.
+	// LoggedAt is the scheduled time. Executors keep the log under its day.
 	LoggedAt time.Time
 }
 
-// ExecutorJobID returns the number by which executors know a job: 31 bits of its key, never 0.
+// ExecutorJobID returns the number of a job for executors: 31 bits of its key, never 0.
 func ExecutorJobID(app, job string) int32 { return max(int32(JobID(app, job)>>32), 1) }
 
-// ExecutorLogID returns the number by which executors name an attempt. It has 53 bits, so that it is exact in languages
-// whose numbers are floating-point, and is never 0.
+// ExecutorLogID returns the number of an attempt for executors. It has 53 bits, so it is exact as a floating-point
+// number, and is never 0.
 func ExecutorLogID(eventID string, attempt int) int64 {
 	sum := sha256.Sum256([]byte("log/" + eventID + "/" + strconv.Itoa(attempt)))
 	return max(int64(binary.BigEndian.Uint64(sum[:8])>>11), 1)
 }
 
-// ExecutorRun returns how executors know an attempt of r.
+// ExecutorRun returns how executors identify an attempt of r.
 func (r *Run) ExecutorRun(attempt int) ExecutorRun {
 	return ExecutorRun{ExecutorJobID(r.App, r.Job), ExecutorLogID(r.EventID, attempt), r.ScheduledAt}
 }

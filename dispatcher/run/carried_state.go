@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// A job with CarryState has a state: a small JSON value that a run gets from the run before it and returns for the next.
-// It is stored with the outcome of the attempt that returned it, so it is as durable as the end of the run, and only the
-// attempt that ends the run as succeeded changes it. Because such a job has one slot, a run begins after the end of the
-// run before it is stored. Operators may read, set and clear the state at any time; what a run returns for a state that
-// is not there any more is discarded.
+// A job with CarryState has a state: a small JSON value that a run gets from the previous run and returns for the
+// next. It is stored with the outcome of the attempt that returned it, so it is as durable as the end of the run, and
+// only the attempt that ends the run as succeeded changes it. Because such a job has one slot, a run begins after the
+// end of the previous run is stored. Operators may read, set and clear the state at any time; a state that a run
+// returns for an older one is then discarded.
 
 // MaxCarriedState bounds the JSON text of a state, in bytes, without white space and with characters outside ASCII
 // as escapes.
@@ -26,18 +26,18 @@ const HeaderState = "Carillon-State"
 
 // CarriedState is the state of a job.
 type CarriedState struct {
-	// State is the value; null: there is none.
+	// State is the value; null if there is none.
 	State json.RawMessage `json:"state" schema:"required"`
-	// Revision counts the changes; it is the ETag. 0: there was none yet.
+	// Revision counts the changes; it is the ETag. 0 if there was none yet.
 	Revision int64 `json:"revision" body:"-"`
-	// UpdatedAt is when it was written, nil if it never was.
+	// UpdatedAt is when it was last written; nil if it never was.
 	UpdatedAt *time.Time `json:"updated_at,omitempty" body:"-"`
-	// Run is the run that returned it; empty: an operator set or cleared it, who is SetBy.
+	// Run is the run that returned it; empty if an operator, SetBy, set or cleared it.
 	Run string `json:"run,omitempty" body:"-"`
-	// Who set or cleared it; left out if a run returned it.
+	// The operator that set or cleared it; left out if a run returned it.
 	SetBy string `json:"set_by,omitempty" body:"-"`
-	// DiscardedRun is the latest run whose state was discarded, because an operator had set or cleared the state since that
-	// run began; empty: none since a run last wrote it.
+	// DiscardedRun is the latest run with a discarded state, because an operator set or cleared the state after that
+	// run began; empty if there was none since a run last wrote it.
 	DiscardedRun string `json:"discarded_run,omitempty" body:"-"`
 }
 
@@ -52,29 +52,29 @@ func (s CarriedState) Validate() error {
 	return problems.Err()
 }
 
-// ReturnedState is what a target returned as the state for the next run of its job.
+// ReturnedState is the state that a target returned for the next run of its job.
 type ReturnedState struct {
 	// State is the text to store; null clears the state.
 	State json.RawMessage
-	// Revision is that of the state that the attempt was given. If it is not the current one, State is discarded.
+	// Revision is the revision of the state that the attempt got. If it is not the current one, State is discarded.
 	Revision int64
 }
 
-// CarriedStates are the states of jobs. Those of runs are written by Dispatch.Record and Callbacks.CompleteRun.
+// CarriedStates are the states of jobs. Dispatch.Record and Callbacks.CompleteRun write the states that runs return.
 type CarriedStates interface {
-	// CarriedState returns the state of a job, also of one that carries none now. ErrNotFound: there is no such job.
+	// CarriedState returns the state of a job, also if it no longer carries one. ErrNotFound: the job does not exist.
 	CarriedState(ctx context.Context, app, job string) (CarriedState, error)
-	// SetCarriedState sets the state of a job; nil clears it. Problems: the job does not carry a state, and it is not nil.
-	// Change.IfAbsent demands that there is none.
+	// SetCarriedState sets the state of a job; nil clears it. Problems: state is not nil, and the job carries none.
+	// Change.IfAbsent requires that the job has no state yet.
 	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change input.Change) (CarriedState, error)
-	// CarriedStatesByID returns the states of jobs by their ids. Those that have none are left out.
+	// CarriedStatesByID returns the states of jobs by their ids, without jobs that have none.
 	CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]CarriedState, error)
 }
 
-// ReadCarriedState returns a state as it is stored: JSON on one line, in ASCII, so that a header can hold it. It says what
-// is wrong with a text that is none.
+// ReadCarriedState returns a state as it is stored: JSON on one line, in ASCII, so that it fits into a header. The
+// error explains why a text is not a state.
 func ReadCarriedState(text []byte) (json.RawMessage, error) {
-	const most = 4 * MaxCarriedState // with white space; what is longer is not looked at
+	const most = 4 * MaxCarriedState // with white space; longer texts are not parsed
 	switch {
 	case len(text) > most:
 		return nil, fmt.Errorf("the state has %d bytes; the maximum is %d", len(text), MaxCarriedState)
@@ -117,7 +117,7 @@ func appendASCII(out []byte, text string) []byte {
 	return out
 }
 
-// envelope is what a body says to Carillon: it returns a state, or refuses a stale request.
+// envelope is the part of a body that is meant for Carillon: it returns a state, or refuses a stale request.
 type envelope struct {
 	Carillon struct {
 		State   json.RawMessage `json:"state"`
@@ -125,13 +125,12 @@ type envelope struct {
 	} `json:"carillon"`
 }
 
-// StateInBody returns the state in the body of a response, {"carillon": {"state": …}}; nil: it returns none, as a body that is
-// not a JSON object does.
+// StateInBody returns the state in the body of a response, {"carillon": {"state": …}}; nil without one.
 func StateInBody(body []byte) json.RawMessage {
 	return envelopeIn(body).Carillon.State
 }
 
-// envelopeIn returns what a body says to Carillon; the zero value if it says nothing.
+// envelopeIn returns the envelope in a body; the zero value if it has none.
 func envelopeIn(body []byte) (said envelope) {
 	body = bytes.TrimSpace(body)
 	if !bytes.HasPrefix(body, []byte("{")) || !bytes.Contains(body, []byte(`"carillon"`)) || json.Unmarshal(body, &said) != nil {
@@ -140,8 +139,8 @@ func envelopeIn(body []byte) (said envelope) {
 	return said
 }
 
-// WhyStateStays says why a run does not change the state of its job; empty: it does. Runs of a backfill, and those that follow
-// them, are given the state, but repeat what is past, so that what they return would take the job back.
+// WhyStateStays explains why a run does not change the state of its job; empty if it does. Runs of a backfill, and
+// those that follow them, get the state, but they repeat the past, so their result would set the job back.
 func WhyStateStays(kind Kind, cause *Cause) string {
 	switch {
 	case kind == KindBackfill:

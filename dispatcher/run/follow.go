@@ -4,20 +4,20 @@ import (
 	"slices"
 )
 
-// FollowEvent is an event of a job that something may follow, named as the field of the job.
+// FollowEvent is an event of a job that may have followers. Its name is the field of the job.
 type FollowEvent string
 
-// The events. A run that was cancelled or skipped is neither: nobody follows it.
+// The events. A run that was cancelled or skipped has none, so nothing follows it.
 const (
 	OnSuccess FollowEvent = "on_success" // a run succeeded
 	OnFailure FollowEvent = "on_failure" // a run ended as failed, timed_out or lost
-	OnMisfire FollowEvent = "on_misfire" // it was decided about fires that were missed; see Misfire
+	OnMisfire FollowEvent = "on_misfire" // a decision about missed fires; see Misfire
 )
 
 // FollowEvents are all events.
 var FollowEvents = []FollowEvent{OnSuccess, OnFailure, OnMisfire}
 
-// FollowMask says what of a job is of interest after it happened, as a sum.
+// FollowMask is the set of a job's events that have followers, and whether alerts watch the job, as a sum.
 type FollowMask int
 
 // The parts of a FollowMask.
@@ -35,7 +35,7 @@ func (e FollowEvent) Mask() FollowMask { return 1 << max(slices.Index(FollowEven
 type Ref struct {
 	Run string `json:"run" schema:"RunID"`
 	App string `json:"app"`
-	// Job is the name of the job; a delivery to a target has that of the job that it belongs to, a dot and On.
+	// Job is the name of the job. For a delivery to a target it is the name of the followed job, a dot and On.
 	Job   string      `json:"job"`
 	On    FollowEvent `json:"on"`
 	State State       `json:"state"`

@@ -15,9 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// AppID returns the key of an app's row, as JobID and TriggerID do for theirs: 63 bits of a
-// hash of its names. The same names give the same key in every installation and after every
-// restore.
+// AppID returns the key of an app's row, as JobID and TriggerID do for jobs and triggers: 63 bits of a hash of the
+// names. The same names give the same key in every installation and after every restore.
 func AppID(app string) int64 { return HashID("app", app) }
 
 // JobID returns the key of a job; see AppID.
@@ -29,32 +28,31 @@ func GroupID(app, group string) int64 { return HashID("group", app, group) }
 // TriggerID returns the key of a trigger; see AppID.
 func TriggerID(app, job, trigger string) int64 { return HashID("trigger", app, job, trigger) }
 
-// HashID never returns 0, which means "none". Names hold no "/", so joining is unambiguous.
+// HashID never returns 0, which means "none". Names contain no "/", so joining them is unambiguous.
 func HashID(parts ...string) int64 {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "/")))
 	return idOfSum(sum[:])
 }
 
-// idOfSum returns the id that a hash of 8 bytes or more begins with.
+// idOfSum returns the id in the first 8 bytes of a hash.
 func idOfSum(sum []byte) int64 { return int64(binary.BigEndian.Uint64(sum)>>1) | 1 }
 
-// Key identifies a run: the fire it executes. A job that is run by hand has no trigger,
-// so TriggerID then holds the job's id. Runs of KindChain, KindAlert and KindFollow have a hash of what
-// they follow there, so that what asks for one again finds it.
+// Key identifies a run by the fire that it executes. A job that is run by hand has no trigger, so TriggerID is then
+// the job's id. For KindChain, KindAlert and KindFollow it is a hash of what the run follows, so that a repeated
+// request finds the same run.
 type Key struct {
 	TriggerID   int64
 	ScheduledAt time.Time // whole milliseconds, UTC
 	Kind        Kind
-	// Shard is the index of a shard of a broadcast plus 1; 0: the run is no shard.
+	// Shard is the index of a shard of a broadcast plus 1; 0 if the run is not a shard.
 	Shard int
 }
 
 // idEncoding sorts as the bytes it encodes do, so run ids sort by time.
 var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// String returns the run's public id: 24 characters that hold the scheduled instant, the
-// trigger and the kind, so that finding a run by id is one look-up by key. That of a shard is that of
-// its parent, "-" and the index.
+// String returns the run's public id: 24 characters that encode the scheduled instant, the trigger and the kind, so
+// that finding a run by id is one look-up by key. The id of a shard is that of its parent, "-" and the index.
 func (k Key) String() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(k.ScheduledAt.UnixMilli())<<16)
@@ -67,16 +65,16 @@ func (k Key) String() string {
 	return id
 }
 
-// ErrID says that a text is no run id.
+// ErrID: a text is not a run id.
 var ErrID = errors.New("not a run id")
 
-// IsID tells whether a text is a run id.
+// IsID reports whether a text is a run id.
 func IsID(text string) bool {
 	_, err := ParseKey(text)
 	return err == nil
 }
 
-// ParseKey reads what Key.String wrote; the error is ErrID.
+// ParseKey is the inverse of Key.String; the error is ErrID.
 func ParseKey(id string) (Key, error) {
 	fire, index, isShard := strings.Cut(id, "-")
 	shard := 0
@@ -102,7 +100,7 @@ func ParseKey(id string) (Key, error) {
 		Kind:        kind,
 		Shard:       shard,
 	}
-	// The decoder skips line breaks, but one run has one id.
+	// The decoder skips line breaks, but a run has exactly one id.
 	if key.String() != id {
 		return Key{}, ErrID
 	}
@@ -118,51 +116,51 @@ func (n NodeID) String() string {
 	return strings.Repeat("0", 16-len(text)) + text
 }
 
-// ParseNodeID reads what NodeID.String wrote.
+// ParseNodeID is the inverse of NodeID.String.
 func ParseNodeID(text string) (NodeID, error) {
 	n, err := strconv.ParseUint(text, 16, 63)
-	// One node has one id: no signs, no capitals.
+	// A node has exactly one id: no signs, no capitals.
 	if err != nil || NodeID(n).String() != text {
 		return 0, errors.New("not a node id")
 	}
 	return NodeID(n), nil
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (n NodeID) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// UnmarshalText is ParseNodeID.
+// UnmarshalText applies ParseNodeID.
 func (n *NodeID) UnmarshalText(text []byte) error {
 	id, err := ParseNodeID(string(text))
 	*n = id
 	return err
 }
 
-// Token fences the runs of one claim: a node records their outcome only with it. Drawn at
-// random by the claiming node; never 0.
+// Token fences the runs of one claim: a node can record their outcome only with it. The claiming node chooses it at
+// random; it is never 0.
 type Token int64
 
-// Salt is a secret of an app. It is a part of the ids of events, of runs that follow others and of notifications, so that nobody who
-// knows names and times computes those of another app. It leaves its installation in an Export only. It is SaltBytes long. One of
-// olderSaltBytes is of an app of an older version, which had none in the ids of events; with it, they stay as they were. An app that
-// came from an export without one has an empty salt: names and times determine all its ids.
+// Salt is a secret of an app. The ids of events, of runs that follow others and of notifications depend on it, so that
+// knowing names and times is not enough to compute ids of another app. It leaves its installation only in an Export. It
+// has SaltBytes. A salt of olderSaltBytes comes from an older version, where event ids did not depend on it; with it,
+// they stay as they were. An app from an export without a salt has an empty one: names and times determine all its ids.
 type Salt []byte
 
-// SaltBytes is the length of a salt, and olderSaltBytes that of one which is in no id of an event.
+// SaltBytes is the length of a salt, and olderSaltBytes that of a salt that event ids do not depend on.
 const (
 	SaltBytes      = 32
 	olderSaltBytes = 16
 )
 
-// NewSalt draws a salt.
+// NewSalt returns a random salt.
 func NewSalt() Salt {
 	salt := make(Salt, SaltBytes)
 	_, _ = rand.Read(salt) // never fails since Go 1.24
 	return salt
 }
 
-// HashID is the function hashID with the salt. The parts have the key of something of the app in them, so that the salt of one app,
-// whatever it is, leads to no id of another app.
+// HashID is the function HashID with the salt. The parts include a key of something in the app, so that no salt of
+// one app leads to an id of another app.
 func (s Salt) HashID(parts ...string) int64 {
 	if len(s) == 0 {
 		return HashID(parts...)
@@ -172,12 +170,12 @@ func (s Salt) HashID(parts ...string) int64 {
 	return idOfSum(mac.Sum(nil))
 }
 
-// Origin is what fires come from, by the names that it had first.
+// Origin is the source of fires, by its first names.
 type Origin struct{ Installation, App, Job, Trigger string }
 
-// EventID returns the webhook-id of a fire of the app: a function of the salt, the installation, the names, the instant and the
-// kind, equal on every attempt and after a restore of the database, so that receivers can drop duplicates. It holds no ".", which
-// Standard Webhooks reserves.
+// EventID returns the webhook-id of a fire of the app: a function of the salt, the installation, the names, the
+// instant and the kind, equal on every attempt and after a restore of the database, so that receivers can drop
+// duplicates. It contains no ".", which Standard Webhooks reserves.
 func (s Salt) EventID(of Origin, at time.Time, kind Kind) string {
 	text := append(make([]byte, 0, 128), "event/"...)
 	unsalted := len(text)
@@ -199,7 +197,7 @@ func (s Salt) EventID(of Origin, at time.Time, kind Kind) string {
 // MarshalText returns s in base64.
 func (s Salt) MarshalText() ([]byte, error) { return base64.StdEncoding.AppendEncode(nil, s), nil }
 
-// UnmarshalText reads what MarshalText wrote. The error is a Problem, and does not tell the text.
+// UnmarshalText is the inverse of MarshalText. The error is a Problem that does not contain the text.
 func (s *Salt) UnmarshalText(text []byte) error {
 	salt, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
@@ -209,7 +207,7 @@ func (s *Salt) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Check adds a problem if s is no salt. The problem does not tell the salt.
+// Check adds a problem if s is not a salt. The problem does not contain the salt.
 func (s Salt) Check(problems *input.Problems, at string) {
 	if len(s) != 0 && len(s) != olderSaltBytes && len(s) != SaltBytes {
 		problems.Add(at, input.CodeCountRange, "the salt has %d bytes, and not %d or %d; take the file as carillon app export wrote it",

@@ -7,11 +7,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Delivery is a policy for attempts whose outcome is unknown because their node died or was cut off. Empty means AtLeastOnce.
+// Delivery is a policy for attempts with an unknown outcome after their node died or was cut off. Empty: AtLeastOnce.
 type Delivery string
 
-// ConcurrencyPolicy says what happens to a run of a job when all slots are taken. It is not called
-// overlap, because Schedule.Overlap is about daylight saving.
+// ConcurrencyPolicy decides about a run of a job when all slots are taken. It is not called overlap, because
+// Schedule.Overlap is about daylight saving.
 type ConcurrencyPolicy string
 
 // The policies of concurrency. Without Job.MaxConcurrency, ConcurrencyAllow has no bound, and the
@@ -20,28 +20,28 @@ const (
 	ConcurrencyAllow   ConcurrencyPolicy = "allow"   // the run waits as with queue, if there is a bound
 	ConcurrencyForbid  ConcurrencyPolicy = "forbid"  // the run is skipped
 	ConcurrencyQueue   ConcurrencyPolicy = "queue"   // the run waits for its turn; beyond Job.QueueLimit it is skipped
-	ConcurrencyReplace ConcurrencyPolicy = "replace" // the oldest run is cancelled, and the new one begins when that has stopped
+	ConcurrencyReplace ConcurrencyPolicy = "replace" // the new run begins after the oldest is cancelled and has stopped
 )
 
 // ConcurrencyPolicies are all policies.
 var ConcurrencyPolicies = []ConcurrencyPolicy{ConcurrencyAllow, ConcurrencyForbid, ConcurrencyQueue, ConcurrencyReplace}
 
-// Retry says whether and when a run whose attempt failed is attempted again, under the same event id.
-// The zero value stands for the defaults.
+// Retry decides whether and when a run is attempted again after a failure, under the same event id. The zero value
+// stands for the defaults.
 type Retry struct {
 	// MaxAttempts is how many attempts may fail, including the first: 1 to MostAttempts. Attempts
 	// that were lost with their node, or throttled by the target, do not count.
 	MaxAttempts int `json:"max_attempts" schema:"max=100,min=1"`
-	// Base bounds the wait before the second attempt; the bound doubles for each further one. Each
-	// wait is drawn evenly between zero and its bound (full jitter).
+	// Base bounds the wait before the second attempt; the bound doubles for each further one. Each wait is random
+	// between zero and its bound (full jitter).
 	Base input.Duration `json:"base"`
 	// Cap is the longest wait, also when a target asks for more with Retry-After.
 	Cap input.Duration `json:"cap"`
 	// Delays are the waits, to the millisecond, in place of Base and its doubling; the last one
 	// repeats. There are fewer than MaxAttempts.
 	Delays []input.Duration `json:"delays,omitempty" schema:"Duration,max=99"`
-	// MaxAge is the time after the first attempt began, or was deferred, in which a run may be attempted. A run
-	// that was only deferred until then is attempted once more.
+	// MaxAge is how long after the first attempt began, or was deferred, a run may be attempted. A run that was only
+	// deferred until then is attempted once more.
 	MaxAge input.Duration `json:"max_age"`
 	// StopAtNextFire ends the run instead of an attempt at or after the next fire of its trigger.
 	StopAtNextFire bool `json:"stop_at_next_fire"`

@@ -14,12 +14,12 @@ import (
 type Run struct {
 	// ID is the run's key as text; see Key.String.
 	ID string `json:"id" schema:"RunID"`
-	// App, Job and Trigger are names; Trigger is empty for a run that belongs to none, such as a manual one.
+	// App, Job and Trigger are names; Trigger is empty without a trigger, as in a manual run.
 	App string `json:"app"`
 	Job string `json:"job"`
-	// Empty for a run that belongs to no trigger, such as a manual one.
+	// Empty for a run without a trigger, such as a manual one.
 	Trigger string `json:"trigger"`
-	// Kind says what asked for the run.
+	// Kind is the origin of the run.
 	Kind Kind `json:"kind"`
 	// ScheduledAt is the scheduled time of the fire.
 	ScheduledAt time.Time `json:"scheduled_at"`
@@ -31,55 +31,55 @@ type Run struct {
 	EventID string `json:"event_id"`
 	// Attempt counts from 1; 0 while no node has taken the run.
 	Attempt int `json:"attempt"`
-	// Node is the node that holds or held the run, nil if none did yet.
+	// Node is the node that holds or held the run; nil if no node has taken it yet.
 	Node *NodeID `json:"node,omitempty"`
 	// ClaimedAt, StartedAt and EndedAt belong to the latest attempt, nil until they happen.
 	ClaimedAt *time.Time `json:"claimed_at,omitempty"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	// FirstStartedAt is when the first attempt began, of a run that was attempted again or waits for that; nil for others. It is
-	// set in lists of the runs of a job.
+	// FirstStartedAt is when the first attempt began, if the run was or will be attempted again; else nil. It is set
+	// in lists of the runs of a job.
 	FirstStartedAt *time.Time `json:"first_started_at,omitempty"`
-	// NextAttemptAt is when a retrying run is attempted next, nil if it waits for its host. Class and Error say why.
+	// NextAttemptAt is when a retrying run is attempted next; nil if it waits for its host. Class and Error say why.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
-	// WaitsFor is the host that a retrying run waits for, because its circuit is open; empty: none.
+	// WaitsFor is the host that a retrying run waits for, because its circuit is open; empty if it waits for none.
 	WaitsFor string `json:"waits_for,omitempty"`
-	// WaitsForEndpoint is the endpoint that a queued run waits for, because another run of the job is under way there;
-	// empty: none. See GroupTarget.EndpointConcurrency.
+	// WaitsForEndpoint is the endpoint that a queued run waits for, because another run of the job is under way
+	// there; empty if it waits for none. See GroupTarget.EndpointConcurrency.
 	WaitsForEndpoint string `json:"waits_for_endpoint,omitempty"`
-	// ProbeAt is when the next of the runs of the job that wait for the host goes, as a probe. It is nil if the run
-	// waits for none, or if the host responds again and all of them go.
+	// ProbeAt is when the next of the job's runs that wait for the host goes, as a probe; nil if the run waits for no
+	// host, or if the host responds again and all runs go.
 	ProbeAt *time.Time `json:"probe_at,omitempty"`
-	// Held says why no node takes a run that waits: its app is disabled or suspended; empty for other runs.
+	// Held is why no node takes a waiting run: its app is disabled or suspended; empty for other runs.
 	Held string `json:"held,omitempty"`
-	// Callback is what is known of a run in state waiting_callback, nil for other runs.
+	// Callback is the state of the callback of a run in state waiting_callback; nil for other runs.
 	Callback *CallbackState `json:"callback,omitempty"`
-	// HTTPStatus is the response's status, 0 if none came.
+	// HTTPStatus is the status of the response; 0 without a response.
 	HTTPStatus int `json:"http_status,omitempty"`
-	// Class says how the attempt failed; empty if it did not.
+	// Class is how the attempt failed; empty if it did not.
 	Class Class `json:"class,omitempty"`
 	// Error is the failure in words, or why the run was cancelled or skipped, of at most 1024
 	// characters.
 	Error string `json:"error,omitempty" schema:"max=1024"`
-	// Missed are the fires that a catch-up run stands for, nil for other runs.
+	// Missed are the fires that a catch-up run stands for; nil for other runs.
 	Missed *MissedRange `json:"missed,omitempty"`
-	// Parent is the run that a shard is part of, and Shard which part it is; empty and nil for other runs.
+	// Parent is the run that a shard is part of, and Shard is its part; empty and nil for other runs.
 	Parent string `json:"parent,omitempty" schema:"RunID"`
 	Shard  *Shard `json:"shard,omitempty"`
-	// Shards counts the shards of a broadcast, nil for other runs. It is set when a single run is read.
+	// Shards counts the shards of a broadcast; nil for other runs. It is set when a single run is read.
 	Shards *ShardCounts `json:"shards,omitempty"`
-	// Payload is what the run was given in place of the payload of its job, nil if it was given none. Cause says why the
-	// run exists, nil if Kind says all. Both are set when a single run is read.
+	// Payload is the run's own payload in place of the job's; nil without one. Cause is why the run exists; nil if
+	// Kind is enough. Both are set when a single run is read.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Cause   *Cause          `json:"cause,omitempty"`
-	// FollowedBy are the runs that followed this one, as far as they are known. It is set when a single run is read.
+	// FollowedBy are the known runs that followed this one. It is set when a single run is read.
 	FollowedBy []Ref `json:"followed_by,omitempty"`
 	// Attempts is set when a single run is read.
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
-// Waiting says what a run waits for, in words that follow its name; empty for runs that are not held, not retrying, not
-// spread, and do not wait for an endpoint.
+// Waiting says what a run waits for, in words that follow its name. It is empty for runs that are not held, retrying
+// or spread, and do not wait for an endpoint.
 func (r *Run) Waiting() string {
 	switch {
 	case r.Held != "":
@@ -105,7 +105,7 @@ func (r *Run) Waiting() string {
 	return ""
 }
 
-// EndpointOf returns the id of the endpoint of a group that an attempt went to; empty: it is not known.
+// EndpointOf returns the id of the endpoint of a group that an attempt went to; empty if it is not known.
 func (r *Run) EndpointOf(attempt int) string {
 	if r.Callback != nil && attempt == r.Attempt {
 		return r.Callback.Endpoint
@@ -118,7 +118,7 @@ func (r *Run) EndpointOf(attempt int) string {
 	return ""
 }
 
-// WithoutAddresses returns r as tokens see it that are bound to apps: without what names of DNS led to.
+// WithoutAddresses returns r as tokens that are bound to apps see it: without the addresses that DNS names resolved to.
 func (r Run) WithoutAddresses() Run {
 	r.Attempts = slices.Clone(r.Attempts)
 	for i, a := range r.Attempts {
@@ -142,13 +142,13 @@ type Attempt struct {
 	HTTPStatus int       `json:"http_status,omitempty"`
 	Class      Class     `json:"class,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	// Response is the stored part of the response, nil if nothing is stored.
+	// Response is the stored part of the response; nil if none is stored.
 	Response *Response `json:"response,omitempty"`
-	// Late is a result that came after another node had taken the run over.
+	// Late is a result that came after another node took over the run.
 	Late *Outcome `json:"late_result,omitempty"`
 }
 
-// Kind says what asked for a run.
+// Kind is the origin of a run.
 type Kind string
 
 // The kinds of run. Each has a code in run ids; see Kind.Code.
@@ -164,16 +164,16 @@ const (
 
 var kinds = []Kind{1: KindSchedule, 2: KindManual, 3: KindCatchUp, 4: KindChain, 5: KindBackfill, 6: KindAlert, 7: KindFollow}
 
-// OfTrigger tells whether runs of a kind belong to an instant of a trigger. Those of the others have the id of their job in
-// place of the trigger's, or a hash of what they follow; see Key.
+// OfTrigger reports whether runs of a kind belong to an instant of a trigger. Other runs have the id of their job, or
+// a hash of what they follow, in place of the trigger's id; see Key.
 func (k Kind) OfTrigger() bool {
 	return k == KindSchedule || k == KindCatchUp || k == KindBackfill
 }
 
-// HasOwnID tells whether the id of a run of the kind follows from what caused it, so that nothing else tells the id.
+// HasOwnID reports whether the id of a run of the kind derives only from its cause.
 func (k Kind) HasOwnID() bool { return k == KindChain || k == KindAlert || k == KindFollow }
 
-// Code returns the number by which run ids and databases hold a kind; 0 for an unknown one.
+// Code returns the number of a kind in run ids and databases; 0 for an unknown kind.
 func (k Kind) Code() byte {
 	return byte(max(slices.Index(kinds, k), 0))
 }
@@ -195,9 +195,9 @@ const (
 	Claimed  State = "claimed"  // a node has it
 	Running  State = "running"  // of at_most_once jobs: its request may have been sent
 	Retrying State = "retrying" // to be attempted, or attempted again, at NextAttemptAt
-	// WaitingCallback is the state of a run whose target accepted the attempt, and says later how it ended.
+	// WaitingCallback is the state of a run after its target accepted the attempt and before it reports the outcome.
 	WaitingCallback State = "waiting_callback"
-	// WaitingShards is that of a broadcast of which shards have not ended. No node holds it.
+	// WaitingShards is the state of a broadcast with unfinished shards. No node holds it.
 	WaitingShards State = "waiting_shards"
 
 	Succeeded State = "succeeded" // final, as all below
@@ -205,19 +205,19 @@ const (
 	TimedOut  State = "timed_out"
 	Cancelled State = "cancelled"
 	Lost      State = "lost" // its node died, so its outcome is unknown
-	// Superseded is the state of a run that its target refused as stale: it had done a newer fire or attempt; see Superseded.
+	// Superseded is the state of a run that its target refused as stale, after a newer fire or attempt.
 	Superseded State = "superseded"
 	Skipped    State = "skipped" // it got no slot and was not attempted
 )
 
-// States are all states, in the order in which a run has them.
+// States are all states, in the order in which a run passes through them.
 var States = []State{Queued, Claimed, Running, Retrying, WaitingCallback, WaitingShards, Succeeded,
 	Failed, TimedOut, Cancelled, Lost, Superseded, Skipped}
 
-// FinalStates are those of runs that are over.
+// FinalStates are the states of finished runs.
 var FinalStates = []State{Succeeded, Failed, TimedOut, Cancelled, Lost, Superseded, Skipped}
 
-// Class says how an attempt failed. The list is closed.
+// Class is how an attempt failed. The list is closed.
 type Class string
 
 // The classes of failure.
@@ -234,7 +234,7 @@ const (
 	ClassHTTP5xx         Class = "http_5xx"
 	ClassRateLimited     Class = "rate_limited"
 	ClassProtocol        Class = "protocol"         // a response that is not HTTP
-	ClassHeaderTooLarge  Class = "header_too_large" // a response whose header is longer than 64 KiB
+	ClassHeaderTooLarge  Class = "header_too_large" // a response with a header of more than 64 KiB
 	ClassBounds          Class = "bounds"           // the job is outside the bounds of its app
 	ClassBody            Class = "body"             // a body that is not as expected
 	ClassBodyTooLarge    Class = "body_too_large"   // not as expected within the 64 KiB that are read
@@ -244,9 +244,9 @@ const (
 	ClassHostRate        Class = "host_rate"        // deferred: too many requests to the host
 	ClassThrottled       Class = "throttled"        // AWS had no room; it costs no attempt of the policy
 	ClassFunctionError   Class = "function_error"
-	ClassFunctionTime    Class = "function_timeout" // that of the function or of an executor's handler, not the attempt's
-	ClassCredentials     Class = "credentials"      // the node has none that AWS accepts
-	ClassOAuth2          Class = "oauth2"           // the token endpoint gave no token, or the target refused one that is replaced
+	ClassFunctionTime    Class = "function_timeout" // not that of the attempt
+	ClassCredentials     Class = "credentials"      // the node has no credentials that AWS accepts
+	ClassOAuth2          Class = "oauth2"           // no token from its endpoint, or the target refused a replaced one
 	ClassConfig          Class = "config"           // AWS refuses the call: no such function, no permission, key or network trouble
 	ClassPanic           Class = "panic"            // a bug in Carillon
 	ClassJobDeleted      Class = "job_deleted"      // the job was deleted
@@ -278,27 +278,27 @@ type Outcome struct {
 	HTTPStatus int       `json:"http_status,omitempty"`
 	Class      Class     `json:"class,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	// RetryAfter is the wait that the target asks for, nil if it does not.
+	// RetryAfter is the wait that the target asks for; nil if it does not.
 	RetryAfter *time.Duration `json:"-"`
-	// NotSent says that certainly no byte of the request was sent, because the attempt was cancelled
-	// before that or its request could not be made. Without it, the request may have been sent.
+	// NotSent is true if certainly no byte of the request was sent, because the attempt was cancelled first or its
+	// request could not be made. Otherwise, the request may have been sent.
 	NotSent bool `json:"-"`
-	// Callback is set with WaitingCallback: how the target says later how the attempt ended.
+	// Callback is set with WaitingCallback: it is how the target reports the outcome later.
 	Callback *Callback `json:"-"`
-	// Returned is what the target returned as the state of the job, nil if it returned none that can be stored. An attempt
-	// that does not end its run as succeeded changes no state.
+	// Returned is the state of the job that the target returned; nil if it returned none that can be stored. It is
+	// stored only if the attempt ends its run as succeeded.
 	Returned *ReturnedState `json:"-"`
-	// Response is the stored part of the response, nil if nothing is stored.
+	// Response is the stored part of the response; nil if none is stored.
 	Response *Response `json:"response,omitempty"`
 }
 
-// Response is the stored part of a target's response, and how long it took. An attempt of a webhook that succeeded
-// within a second, with no body and no request id, has none.
+// Response is the stored part of a target's response, and its duration. An attempt of a webhook that succeeded within
+// a second, with no body and no request id, has none.
 type Response struct {
 	// Endpoint is the id of the endpoint of a group that the request went to.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Addresses are those that the error of the attempt leaves out: what names led to, and the name servers. They are for
-	// operators; see Run.WithoutAddresses.
+	// Addresses are left out of the error of the attempt: those that names resolved to, and those of name servers.
+	// They are for operators; see Run.WithoutAddresses.
 	Addresses []string `json:"addresses,omitempty"`
 	// RequestID is the id that the target gave the request.
 	RequestID string `json:"request_id,omitempty"`
@@ -306,30 +306,29 @@ type Response struct {
 	MessageID string `json:"message_id,omitempty"`
 	// Headers are a selection of the response's headers.
 	Headers map[string]string `json:"headers,omitempty" schema:"each_max=1024"`
-	// Body is its beginning, at most 64 KiB; invalid UTF-8 is replaced.
+	// Body is the beginning of the body, at most 64 KiB; invalid UTF-8 is replaced.
 	Body string `json:"body,omitempty"`
-	// BodyTruncated tells that the body was longer.
+	// BodyTruncated is true if the body was longer.
 	BodyTruncated bool `json:"body_truncated,omitempty"`
-	// Omitted says why the rest of the response was not stored: the quota of the app (bytes_kept) is used up.
+	// Omitted is why the rest of the response was not stored: the quota of the app (bytes_kept) is used up.
 	Omitted string `json:"omitted,omitempty"`
 	// FunctionError is Handled or Unhandled, of a Lambda function that failed.
 	FunctionError string `json:"function_error,omitempty"`
-	// ExecutedVersion is the version of the function that an alias led to.
+	// ExecutedVersion is the version of the function that an alias resolved to.
 	ExecutedVersion string `json:"executed_version,omitempty"`
-	// LogTail is the end of the function's log, with everything masked that looks like a secret.
+	// LogTail is the end of the function's log; texts that look like secrets are masked.
 	LogTail string `json:"log_tail,omitempty"`
 	// CallbackResult is the message with which the target completed the run by its callback.
 	CallbackResult string `json:"callback_result,omitempty" schema:"max=1024"`
-	// State is what the target returned as the state of the job; StateProblem says why a state that it returned was not
-	// stored.
+	// State is the state of the job that the target returned; StateProblem is why a returned state was not stored.
 	State json.RawMessage `json:"state,omitempty"`
-	// Why a state that the target returned was not stored.
+	// Why a returned state was not stored.
 	StateProblem string `json:"state_problem,omitempty"`
 	Phases       Phases `json:"phases,omitzero"`
 }
 
-// Phases are how long the parts of an attempt took. 0 means that the part did not happen, as on a
-// kept connection, or did not end.
+// Phases are the durations of the parts of an attempt. 0 means that the part did not happen, as on a kept connection,
+// or did not end.
 type Phases struct {
 	DNS     input.Duration `json:"dns,omitempty"`
 	Connect input.Duration `json:"connect,omitempty"`
@@ -373,7 +372,7 @@ func (c Class) NeverSent() bool {
 	return false
 }
 
-// OfHost reports whether the failure is one of the whole host and not of a single request.
+// OfHost reports whether the failure concerns the whole host and not a single request.
 func (c Class) OfHost() bool {
 	switch c {
 	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassTLS, ClassReset, ClassTimeout, ClassHTTP5xx, ClassProtocol,
@@ -383,43 +382,43 @@ func (c Class) OfHost() bool {
 	return false
 }
 
-// HeldRun is a run that a node holds and is to execute.
+// HeldRun is a run that a node holds and has to execute.
 type HeldRun struct {
 	Key
 	JobID    int64
 	Revision int64 // the job's when the run was claimed, requested, adopted or retried
 	Token    Token
 	Attempt  int
-	// Failures are the attempts that count against the job's Retry. RetryUntil is when the run fails
-	// for good; zero before the first failure.
+	// Failures are the attempts that count against the job's Retry. RetryUntil is when the run fails permanently;
+	// zero before the first failure.
 	Failures   int
 	RetryUntil time.Time
 	ClaimedAt  time.Time // when the node got it
-	// Live tells that the run was a row of the live runs when the node got it, and not a fire of a claim.
+	// Live is true if the run was a row of the live runs, and not a fire of a claim, when the node got it.
 	Live bool
-	// HasInput tells that RunInputs has an input of the run.
+	// HasInput is true if RunInputs has an input of the run.
 	HasInput bool
-	// Accepted is set if the node is only to record the end of the attempt; see AcceptedAttempt.
+	// Accepted is set if the node only has to record the end of the attempt; see AcceptedAttempt.
 	Accepted *AcceptedAttempt
 }
 
-// HeaderOutcome is the header in which a receiver says more about how a request ended than its status does. Its only value
-// is OutcomeSuperseded.
+// HeaderOutcome is the header for an outcome besides the status. Its only value is OutcomeSuperseded.
 const HeaderOutcome = "Carillon-Outcome"
 
 // OutcomeSuperseded refuses a request as stale: the receiver has done a newer fire of the trigger, or a newer attempt of the
 // run. It is the value of HeaderOutcome, or of the member outcome in a body {"carillon": {"outcome": …}}.
 const OutcomeSuperseded = "superseded"
 
-// OutcomeInBody returns the outcome in the body of a response; empty: it says none.
+// OutcomeInBody returns the outcome in the body of a response; empty if it has none.
 func OutcomeInBody(body []byte) string { return envelopeIn(body).Carillon.Outcome }
 
-// IsSuperseded reports whether a receiver's word for an outcome refuses a request as stale.
+// IsSuperseded reports whether a receiver's outcome refuses a request as stale.
 func IsSuperseded(outcome string) bool {
 	return strings.EqualFold(strings.TrimSpace(outcome), OutcomeSuperseded)
 }
 
-// SupersededOutcome is the outcome of an attempt that a receiver refused as stale. It has no class, because it is no failure.
+// SupersededOutcome is the outcome of an attempt that a receiver refused as stale. It has no class, because it is not a
+// failure.
 func SupersededOutcome() Outcome {
 	return Outcome{
 		State: Superseded,
@@ -427,6 +426,6 @@ func SupersededOutcome() Outcome {
 	}
 }
 
-// MayBeSuperseded reports whether a target may refuse runs of a kind as stale. It may not refuse what tells people or other
-// systems about a run or an alert: that would be lost without a failure.
+// MayBeSuperseded reports whether a target may refuse runs of a kind as stale. It may not refuse deliveries about a
+// run or an alert: these would be lost without a failure.
 func (k Kind) MayBeSuperseded() bool { return k != KindAlert && k != KindFollow }

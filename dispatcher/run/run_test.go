@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestRetryingRunSaysWhatItWaitsFor(t *testing.T) {
+func TestRetryingRunReportsItsWait(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	for want, run := range map[string]Run{

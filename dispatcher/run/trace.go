@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// TraceID is the id of a trace, which holds all attempts of a run, and of a broadcast those of its shards. It follows from
-// the installation and the id of the run, so that nodes that attempt a run one after the other need not tell each other, and
-// that installations that declare the same jobs have traces of their own.
+// TraceID is the id of a trace, which has all attempts of a run, including those of its shards. It derives from the
+// installation and the id of the run, so nodes that attempt a run one after the other need not exchange it, and
+// installations with the same jobs have different traces.
 type TraceID [16]byte
 
 // SpanID is the id of an attempt in its trace.
@@ -38,7 +38,7 @@ func SpanOf(installation, run string, attempt int) (span SpanID) {
 	return span
 }
 
-// Sampling says whether the trace of a run is recorded.
+// Sampling is whether the trace of a run is recorded.
 type Sampling uint8
 
 // The kinds of sampling.
@@ -57,7 +57,7 @@ type Requester struct {
 
 var traceparentForm = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-|$)`)
 
-// ParseTraceparent reads a header traceparent. Any that W3C Trace Context calls invalid is to be ignored: ok is false.
+// ParseTraceparent reads a header traceparent. ok is false if it is invalid by W3C Trace Context; ignore it then.
 func ParseTraceparent(text string) (from Requester, ok bool) {
 	parts := traceparentForm.FindStringSubmatch(text)
 	if parts == nil || parts[1] == "ff" || parts[1] == "00" && parts[5] != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// typical are the expressions whose cost is measured, in a zone with daylight saving.
+// typical are the measured expressions, in a zone with daylight saving.
 var typical = []struct{ name, expr string }{
 	{"every 5 minutes", "*/5 * * * *"},
 	{"hourly", "0 * * * *"},

@@ -14,32 +14,32 @@ import (
 // everything but one day of a leap year, under an hourly schedule, takes 161.
 const stepBudget = 5000
 
-// Multiples of stepBudget for what takes several searches.
+// Multiples of stepBudget for work of several searches.
 const (
 	repeatSteps   = 8 * stepBudget // to find the last fire that RepeatCount allows
 	previousSteps = 8 * stepBudget // to find a previous fire
 )
 
-// StepsPerSearch is the most steps that the search for one fire takes; see Budget.
+// StepsPerSearch bounds the steps of the search for one fire; see Budget.
 const StepsPerSearch = stepBudget
 
-// WarningSteps is the most steps that a search for the sake of a warning takes. It is less, because a
-// list shows the warnings of many triggers.
+// WarningSteps bounds the steps of a search for a warning. It is lower, because a list shows the warnings of many
+// triggers.
 const WarningSteps = stepBudget / 10
 
 // Budget bounds the work of several searches together, by counted steps and by a context. It is not
 // safe for concurrent use.
 type Budget struct {
-	ended       func() error // why its context has ended, if it has
+	ended       func() error // the error of its context, if that has ended
 	total, left int
 }
 
-// NewBudget returns a budget of so many steps, which ends with ctx.
+// NewBudget returns a budget of that many steps, which ends with ctx.
 func NewBudget(ctx context.Context, steps int) *Budget {
 	return &Budget{ended: func() error { return context.Cause(ctx) }, total: steps, left: steps}
 }
 
-// NewSteps returns a budget of so many steps, for work that is over before anybody cancels it.
+// NewSteps returns a budget of that many steps, for work that is too short to be cancelled.
 func NewSteps(steps int) *Budget {
 	return &Budget{ended: func() error { return nil }, total: steps, left: steps}
 }
@@ -50,7 +50,7 @@ func (b *Budget) Left() int { return b.left }
 // Used returns how many steps have been taken.
 func (b *Budget) Used() int { return b.total - b.left }
 
-// exhausted says that one search took too many steps; reached is how far it came.
+// exhausted reports that one search took too many steps; reached is how far it came.
 func (s *Schedule) exhausted(after, reached int64) error {
 	instant := func(ms int64) string {
 		return time.UnixMilli(min(max(ms, firstInstant), lastInstant)).UTC().Format(time.RFC3339)
@@ -64,7 +64,7 @@ func (s *Schedule) exhausted(after, reached int64) error {
 		"%s: no fire was found in %d steps, between %s and %s: %s", field, stepBudget, instant(after), instant(reached), cause)}})
 }
 
-// spent says that several searches together took too many steps.
+// spent reports that several searches together took too many steps.
 func (s *Schedule) spent(b *Budget) error {
 	field := "calendar"
 	if s.spec.Calendar == nil {
@@ -75,8 +75,8 @@ func (s *Schedule) spent(b *Budget) error {
 		field, b.total)}})
 }
 
-// Find is Next, and tells a schedule that never fires again from one whose next fire is not found
-// within StepsPerSearch steps. That is an error, which is input.Problems with input.CodeCalendarCost.
+// Find is Next with an error, input.Problems with input.CodeCalendarCost, if the next fire is not found within
+// StepsPerSearch steps. Without an error, ok is false only if the schedule never fires again.
 func (s *Schedule) Find(t time.Time) (next time.Time, ok bool, err error) {
 	after := floorMilli(t)
 	at, left, ok := s.find(after, stepBudget)
@@ -108,7 +108,7 @@ func (s *Schedule) FindWithin(b *Budget, t time.Time) (next time.Time, ok bool, 
 	return time.Time{}, false, s.exhausted(after, at)
 }
 
-// ChargeRepeats takes from a budget what finding the last fire that RepeatCount allows has cost.
+// ChargeRepeats charges a budget with the cost of finding the last fire that RepeatCount allows.
 func (s *Schedule) ChargeRepeats(b *Budget) {
 	if s.last != nil {
 		_, _ = s.last()

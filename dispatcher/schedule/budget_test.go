@@ -15,7 +15,7 @@ func rules(rules ...schedule.CalendarRule) schedule.CalendarSpec {
 	return schedule.CalendarSpec{Timezone: "Europe/Berlin", Rules: rules}
 }
 
-// steps returns what it costs to find the next fire.
+// steps returns the steps that it takes to find the next fire.
 func steps(t testing.TB, s *schedule.Schedule, at time.Time) int {
 	t.Helper()
 	b := schedule.NewBudget(t.Context(), schedule.StepsPerSearch)
@@ -25,7 +25,7 @@ func steps(t testing.TB, s *schedule.Schedule, at time.Time) int {
 	return b.Used()
 }
 
-// What people write stays far from the bound.
+// Schedules that people write stay far below the bound.
 func TestRealSchedulesTakeFewSteps(t *testing.T) {
 	t.Parallel()
 	at := instant(t, "2026-06-15T12:34:56Z")
@@ -104,7 +104,7 @@ func TestFiresMoveToTheNextTimeOfAnExpression(t *testing.T) {
 	}
 }
 
-// Counting a repeat count is a walk, too.
+// Counting a repeat count takes a walk, too.
 func TestRepeatCountUnderACostlyCalendarIsAnError(t *testing.T) {
 	t.Parallel()
 	odd := mustCalendar(t, rules(schedule.CalendarRule{Expression: "0/2 * * * * ?"}))

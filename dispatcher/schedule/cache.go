@@ -16,7 +16,7 @@ type Cache struct {
 	repeated *cache.Cache[cacheKey, *Schedule]
 }
 
-// cacheKey has the time zone data, too: a process may come to use others.
+// cacheKey includes the time zone data, because a process may switch to others.
 type cacheKey struct {
 	Spec
 	zones *Zones
@@ -27,8 +27,8 @@ type compiled struct {
 	errs    input.Problems
 }
 
-// NewCache returns a cache that keeps the limit expressions and the limit schedules with a repeat count that were used
-// last, and at most as many others. A limit below 1 means 1.
+// NewCache returns a cache of the limit expressions and the limit schedules with a repeat count that were used last,
+// and at most as many others. A limit below 1 means 1.
 func NewCache(limit int) *Cache {
 	return &Cache{programs: cache.New[cacheKey, *compiled](2 * limit), repeated: cache.New[cacheKey, *Schedule](2 * limit)}
 }
@@ -57,7 +57,7 @@ func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 	}
 	s, err := finish(spec, found.program, found.errs)
 	if CurrentZones() != zones {
-		return s, err // nobody knows which data it was parsed with
+		return s, err // it is unknown which data it was parsed with
 	}
 	// A text that is too long is a problem of any length, which would take unbounded memory.
 	if !ok && len(text.Expression) <= maxText && len(text.Timezone) <= maxText {

@@ -16,7 +16,7 @@ type CalendarSpec struct {
 	Timezone string
 	// Rules exclude instants. An instant is included if no rule excludes it. At most 100.
 	Rules []CalendarRule
-	// Bases are calendars whose exclusions also apply.
+	// Bases are calendars with exclusions that also apply.
 	Bases []*Calendar
 }
 
@@ -40,8 +40,8 @@ type CalendarRule struct {
 	// Expression is a cron expression of dialect unix or quartz; it matches the second
 	// from each of its local times.
 	Expression string `json:"expression,omitempty" schema:"max=256"`
-	// ICalendar is iCalendar text (RFC 5545). Of its VEVENTs, DTSTART, DTEND (exclusive) and
-	// RRULE:FREQ=YEARLY are read. Events must be whole days.
+	// ICalendar is iCalendar text (RFC 5545). DTSTART, DTEND (exclusive) and RRULE:FREQ=YEARLY of its VEVENTs are
+	// read. Events must be whole days.
 	ICalendar string `json:"icalendar,omitempty" schema:"max=65536"`
 }
 
@@ -52,8 +52,8 @@ const (
 	maxICalendar = 1 << 16 // bytes
 )
 
-// Bounds of a calendar and all calendars that it builds on, each counted once. They bound what it
-// costs to check one instant, and the memory of a compiled calendar.
+// Bounds of a calendar and all calendars that it builds on, each counted once. They bound the cost of checking one
+// instant, and the memory of a compiled calendar.
 const (
 	MaxCalendarTotal   = 50     // calendars, itself included
 	maxRulesTotal      = 500    // rules
@@ -64,10 +64,10 @@ const (
 
 // Calendar is a checked CalendarSpec. It is immutable and safe for concurrent use.
 type Calendar struct {
-	// own are the calendar's own rules; rules and dates are how many.
+	// own are the calendar's own rules; rules and dates are their numbers.
 	own          layer
 	rules, dates int
-	// parts are the calendar and all that it builds on, each once.
+	// parts are the calendar and all calendars that it builds on, each once.
 	parts []*Calendar
 	// layers are the rules of all parts, one layer for each zone.
 	layers []layer
@@ -106,7 +106,7 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 	return c, nil
 }
 
-// checkCost refuses a calendar that costs too much together with all that it builds on.
+// checkCost refuses a calendar that costs too much together with its bases.
 func (c *Calendar) checkCost(errs *input.Problems) {
 	var rules, crons, dates int
 	for _, part := range c.parts {
@@ -135,8 +135,8 @@ func (c *Calendar) Includes(t time.Time) bool {
 	return !excluded
 }
 
-// excludedUntil reports whether an instant in Unix milliseconds is excluded, and an instant up to
-// which all that follow are excluded as well.
+// excludedUntil reports whether an instant in Unix milliseconds is excluded, and an instant up to which all later
+// ones are excluded as well.
 func (c *Calendar) excludedUntil(t int64, steps int) (until int64, excluded bool, left int) {
 	for i := range c.layers {
 		if until, excluded, steps = c.layers[i].excludedUntil(floorDiv(t, 1000), steps); excluded {
@@ -146,8 +146,8 @@ func (c *Calendar) excludedUntil(t int64, steps int) (until int64, excluded bool
 	return 0, false, steps
 }
 
-// excludedFrom reports whether an instant in Unix milliseconds is excluded, and an instant from
-// which all up to this one are excluded as well.
+// excludedFrom reports whether an instant in Unix milliseconds is excluded, and an instant from which all earlier
+// ones are excluded as well.
 func (c *Calendar) excludedFrom(t int64, steps int) (from int64, excluded bool, left int) {
 	for i := range c.layers {
 		if from, excluded, steps = c.layers[i].excludedFrom(floorDiv(t, 1000), steps); excluded {
@@ -323,12 +323,12 @@ type OnExcluded string
 const (
 	OnExcludedSkip         OnExcluded = "skip"          // the fire does not happen
 	OnExcludedNextIncluded OnExcluded = "next_included" // it happens at the next included instant
-	// It happens at its own time of day, on the next or the previous day of which the calendar allows that time.
+	// It happens at its own time of day, on the next or previous day on which the calendar allows that time.
 	OnExcludedNextDay     OnExcluded = "next_day"
 	OnExcludedPreviousDay OnExcluded = "previous_day"
 )
 
-// MovesByDays tells whether excluded fires move to another day and keep their time of day.
+// MovesByDays reports whether excluded fires move to another day and keep their time of day.
 func (o OnExcluded) MovesByDays() bool { return o == OnExcludedNextDay || o == OnExcludedPreviousDay }
 
 // excluding applies a calendar to a source.

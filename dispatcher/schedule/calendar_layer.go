@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// layer is all that calendars exclude by the wall clock of one zone. Rules of the same kind are
-// merged as far as possible, so that a calendar of many rules costs hardly more than one of a few.
+// layer has all exclusions of calendars on the wall clock of one zone. Rules of the same kind are merged as far as
+// possible, so that a calendar of many rules costs hardly more than one of a few.
 type layer struct {
 	zone *timeZone
-	// days are the excluded days. Of each of only, all other days are excluded.
+	// days are the excluded days. Each set of only excludes all other days.
 	days daySet
 	only []daySet
 	// times are the excluded times of day.
@@ -30,9 +30,9 @@ type stretch struct{ from, until int64 }
 const (
 	// firstSecond and lastSecond are the bounds of all instants, in Unix seconds.
 	firstSecond, lastSecond = firstInstant / 1000, lastInstant/1000 + 1
-	// runMonths bounds the months that one look at a run of excluded days takes.
+	// runMonths bounds the months that one search takes in a run of excluded days.
 	runMonths = 12
-	// cronSteps is what it costs to find the next time of a cron expression within a day, in steps.
+	// cronSteps is the cost, in steps, of finding the next time of a cron expression within a day.
 	cronSteps = 5
 )
 
@@ -164,8 +164,8 @@ func (l *layer) localFrom(local int64, steps int) (from int64, excluded bool, le
 	return 0, false, steps
 }
 
-// includedUntil returns an instant before which the layer excludes none, from one on that it does not exclude; both in
-// Unix seconds.
+// includedUntil returns an instant up to which the layer excludes none, from an included one on; both in Unix
+// seconds.
 func (l *layer) includedUntil(second int64, steps int) (until int64, left int) {
 	p := l.zone.at(second)
 	local := second + p.offset
@@ -196,7 +196,7 @@ func (l *layer) includedUntil(second int64, steps int) (until int64, left int) {
 	return min(until-p.offset, p.end), steps
 }
 
-// openDaysUntil returns the local time at which the run of days ends that the layer does not exclude, or one within it.
+// openDaysUntil returns the local time at which a run of included days ends, or one within the run.
 func (l *layer) openDaysUntil(day int64, steps int) (until int64, left int) {
 	m, dom := monthOf(day)
 	for range runMonths {
@@ -222,7 +222,7 @@ func (l *layer) hasDays() bool { return len(l.only) > 0 || !l.days.empty() }
 // A jump of the local clock moves a local time by less than this many days.
 const reachDays = reach/daySeconds + 1
 
-// daysUntil returns the local time at which the run of excluded days around a day ends, or one within it.
+// daysUntil returns the local time at which the run of excluded days around a day ends, or one within the run.
 func (l *layer) daysUntil(day int64, steps int) (until int64, excluded bool, left int) {
 	if l.everyDay || day > l.last+reachDays {
 		return lastSecond, true, steps
@@ -245,7 +245,7 @@ func (l *layer) daysUntil(day int64, steps int) (until int64, excluded bool, lef
 	return m.first * daySeconds, true, steps
 }
 
-// daysFrom returns the local time at which the run of excluded days around a day begins, or one within it.
+// daysFrom returns the local time at which the run of excluded days around a day begins, or one within the run.
 func (l *layer) daysFrom(day int64, steps int) (from int64, excluded bool, left int) {
 	if l.everyDay || day < l.first-reachDays {
 		return firstSecond, true, steps
@@ -278,7 +278,7 @@ func (l *layer) excludedDays(m *monthDays) uint32 {
 	return days & (everyDay & (1<<(m.length+1) - 1))
 }
 
-// monthDays is a month by its days. Days count from 1970-01-01.
+// monthDays is a month as days counted from 1970-01-01.
 type monthDays struct {
 	year   int
 	month  time.Month

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// ruleMatches decides about one rule from the documentation alone, one local time at a time.
+// ruleMatches applies one rule as documented, one local time at a time.
 func ruleMatches(t *rapid.T, r schedule.CalendarRule, local time.Time) bool {
 	day := local.Format(time.DateOnly)
 	inside := func(from, to, at string) bool {
@@ -88,7 +88,7 @@ func TestMergedCalendarsAgreeWithTheirRules(t *testing.T) {
 				Timezone: rapid.SampledFrom([]string{"Europe/Berlin", "UTC", "Australia/Lord_Howe"}).Draw(t, "zone"),
 				Rules:    rapid.SliceOfN(mergedRules, 0, 2).Draw(t, "rules"),
 			}
-			if i > 0 { // each builds on some before, so that most are shared
+			if i > 0 { // each builds on some earlier ones, so that most are shared
 				spec.Bases = append(spec.Bases, compiled[i-1], compiled[rapid.IntRange(0, i-1).Draw(t, "base")])
 			}
 			all = append(all, spec)
@@ -132,7 +132,7 @@ func checkAgainst(t *rapid.T, calendar *schedule.Calendar, from time.Time, inclu
 	}
 	next, ok, err := s.Find(from)
 	if err != nil {
-		return // it gives up, which other tests look at
+		return // it gives up; other tests check that
 	}
 	var want time.Time
 	for i := 1; i <= hours && want.IsZero(); i++ {

@@ -1,26 +1,26 @@
 package schedule
 
 // moveDays applies a calendar to a source by moving excluded fires by whole days, on the wall clock of a zone, to the
-// nearest day on which the calendar allows their time of day. Fires that come together happen once.
+// nearest day on which the calendar allows their time of day. Fires that move to the same instant happen once.
 type moveDays struct {
 	source   source
 	calendar *Calendar
 	zoned    *zoned // the zone, and the rules for its jumps
 	forward  bool
-	// start and end bound the fires of source that count, both inclusive.
+	// start and end bound the fires of source, both inclusive.
 	start, end int64
 }
 
-// maxMoveDays is how far a fire moves at most. One whose time of day is excluded for longer does not happen.
+// maxMoveDays is how far a fire moves at most. If its time of day is excluded for longer, it does not happen.
 const maxMoveDays = 100
 
-// moved is a fire of the source, and where it moves to.
+// moved is a fire of the source and its new time.
 type moved struct {
 	to    int64
 	found bool // else no day allows it
 	stays bool
-	// whole tells that every excluded stretch on the way lasts until the end of its day, so that a later fire of the same day
-	// moves as far at least.
+	// whole is true if every excluded stretch on the way lasts until the end of its day, so that a later fire of the
+	// same day moves at least as far.
 	whole bool
 }
 
@@ -54,7 +54,7 @@ func (x *moveDays) next(after int64, steps int) (at int64, left int, ok bool) {
 			} else if m.whole {
 				t, steps = x.endOfOpening(f, m.to, steps)
 			}
-		case m.stays: // and is not after the time asked for
+		case m.stays: // and is not after the requested time
 			t, steps = x.calendar.nextExcluded(f+1000, after+1, steps)
 			t = max(f, t-1)
 		case m.found && m.whole:
@@ -69,7 +69,7 @@ func (x *moveDays) next(after int64, steps int) (at int64, left int, ok bool) {
 	return best, steps, true
 }
 
-// move returns where a fire moves to.
+// move returns the new time of a fire.
 func (x *moveDays) move(f int64, steps int) (moved, int) {
 	second := floorDiv(f, 1000)
 	local := second + x.zoned.periodAt(second).offset
@@ -84,7 +84,7 @@ func (x *moveDays) move(f int64, steps int) (moved, int) {
 		m.whole = m.whole && until-at >= toMidnight*1000
 		jump := int64(1)
 		switch {
-		case !excluded: // there was no such time
+		case !excluded: // the local time does not exist
 		case x.forward:
 			jump = max(jump, (until-at)/1000/daySeconds)
 		default:
@@ -116,7 +116,7 @@ func (x *moveDays) move(f int64, steps int) (moved, int) {
 	return m, steps
 }
 
-// catchUp returns a time up to which fires of the day of f move to times before the one asked for, as f itself does.
+// catchUp returns a time up to which fires of the day of f move to times before the requested one, as f itself does.
 func (x *moveDays) catchUp(f, after int64, m moved, steps int) (int64, int) {
 	if x.forward {
 		closes, left := x.calendar.nextExcluded(m.to, after+1, steps)
@@ -126,7 +126,7 @@ func (x *moveDays) catchUp(f, after int64, m moved, steps int) (int64, int) {
 	}
 	jump := after - m.to
 	if x.offset(f) != x.offset(m.to) || x.offset(f+jump) != x.offset(f) || x.offset(m.to+jump) != x.offset(m.to) {
-		jump -= 3 * 3600 * 1000 // no clock jumps farther in a night; what it does to the fires in between is looked at
+		jump -= 3 * 3600 * 1000 // no clock jumps farther in a night; the fires in between are checked
 	}
 	end, steps := x.endOfDay(f, steps)
 	return max(f, min(f+jump, end)), steps
@@ -134,7 +134,7 @@ func (x *moveDays) catchUp(f, after int64, m moved, steps int) (int64, int) {
 
 func (x *moveDays) offset(at int64) int64 { return x.zoned.periodAt(floorDiv(at, 1000)).offset }
 
-// day returns the beginning and the end of the day that is so many days from that of an instant, in Unix milliseconds.
+// day returns the beginning and the end of the day that is days after an instant's, in Unix milliseconds.
 func (x *moveDays) day(at, days int64, steps int) (from, until int64, left int) {
 	local := floorDiv(at, 1000) + x.offset(at)
 	midnight := (floorDiv(local, daySeconds) + days) * daySeconds
@@ -157,8 +157,8 @@ func (x *moveDays) endOfOpening(f, to int64, steps int) (int64, int) {
 	return x.endOfDay(f, steps)
 }
 
-// open tells whether the calendar allows all of a day, whose clock does not jump: each fire of the days next to it that
-// is excluded moves to it, or stops before it.
+// open reports whether the calendar allows all of a day without a jump of the clock: each excluded fire of the
+// adjacent days moves to it, or stops before it.
 func (x *moveDays) open(from, until int64, steps int) (bool, int) {
 	steps--
 	if x.zoned.periodAt(floorDiv(from, 1000)).end*1000 < until {
@@ -188,7 +188,7 @@ func (x *moveDays) reachBack(after int64, steps int) (int64, int) {
 	return low, steps
 }
 
-// openDay returns the beginning of the first open day after that of an instant: no fire from there on moves to before it.
+// openDay returns the beginning of the first open day after an instant's: no fire from there on moves to before it.
 func (x *moveDays) openDay(after int64, steps int) (int64, int) {
 	var until int64
 	for days := int64(1); days <= maxMoveDays && steps >= 0; days++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// germanHolidays are those of all of Germany in 2026 and 2027, with weekends.
+// germanHolidays are the nationwide holidays of Germany in 2026 and 2027, with weekends.
 func germanHolidays(t testing.TB) *schedule.Calendar {
 	return mustCalendar(t, schedule.CalendarSpec{Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{
 		{Weekdays: []string{"SAT", "SUN"}},
@@ -118,7 +118,7 @@ func TestFiresMoveByDaysAndKeepTheirTimeOfDay(t *testing.T) {
 			[]schedule.CalendarRule{{Dates: []string{"2026-10-24"}}}, schedule.Spec{Expression: "30 2 24 10 *", OnExcluded: next},
 			"2026-10-01T00:00:00Z", []string{"2026-10-25T01:30:00Z"},
 		},
-		"to the first pass, if that is the rule": {
+		"to the first pass, if the rule says so": {
 			[]schedule.CalendarRule{{Dates: []string{"2026-10-24"}}},
 			schedule.Spec{Expression: "30 2 24 10 *", OnExcluded: next, Overlap: schedule.OverlapFirst},
 			"2026-10-01T00:00:00Z", []string{"2026-10-25T00:30:00Z"},
@@ -182,7 +182,7 @@ func TestFiresMoveByDaysAndKeepTheirTimeOfDay(t *testing.T) {
 	}
 }
 
-// movedByDays moves a fire as the words of the documentation say, a day at a time.
+// movedByDays moves a fire as the documentation says, a day at a time.
 func movedByDays(fire time.Time, calendar *schedule.Calendar, loc *time.Location, days int, gap schedule.Gap) (time.Time, bool) {
 	if calendar.Includes(fire) {
 		return fire, true
@@ -190,7 +190,7 @@ func movedByDays(fire time.Time, calendar *schedule.Calendar, loc *time.Location
 	local := fire.In(loc)
 	for n := 1; n <= 100; n++ {
 		at := time.Date(local.Year(), local.Month(), local.Day()+n*days, local.Hour(), local.Minute(), local.Second(), 0, loc)
-		if hour, minute, _ := at.Clock(); hour != local.Hour() || minute != local.Minute() { // there is no such time
+		if hour, minute, _ := at.Clock(); hour != local.Hour() || minute != local.Minute() { // no such local time
 			if gap != schedule.GapNext {
 				continue
 			}
@@ -217,7 +217,7 @@ func offsetOf(at time.Time) int {
 	return offset
 }
 
-// What moves by days agrees with moving each fire on its own, and comes in order, from wherever it is asked for.
+// Moving by days agrees with moving each fire on its own, and gives fires in order from any start.
 func TestMovingByDaysAgreesWithMovingEachFire(t *testing.T) {
 	t.Parallel()
 	kinds := []schedule.CalendarRule{
@@ -227,7 +227,7 @@ func TestMovingByDaysAgreesWithMovingEachFire(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"Europe/Berlin", "UTC", "Australia/Lord_Howe"}).Draw(t, "zone")
-		loc, known := schedule.Location(zone) // the rules of the program, for hosts have others
+		loc, known := schedule.Location(zone) // the program's rules, because hosts have others
 		if !known {
 			t.Fatalf("no zone %s", zone)
 		}

@@ -11,8 +11,8 @@ import (
 
 const daySeconds = 86_400
 
-// compile checks a rule, adds it to l and its problems to errs under path. It returns how many dates
-// the rule names.
+// compile checks a rule, and adds it to l and its problems to errs under path. It returns how many dates the rule
+// names.
 func (r CalendarRule) compile(l *layer, errs *input.Problems, path string) (dates int) {
 	given := 0
 	var compile func()

@@ -128,11 +128,11 @@ func TestExcludedFiresAreSkippedOrMoved(t *testing.T) {
 			schedule.Spec{Expression: "0 10 * * *", OnExcluded: schedule.OnExcludedNextIncluded}, "2026-04-29T12:00:00Z",
 			[]string{"2026-04-30T08:00:00Z", "2026-05-03T22:00:00Z", "2026-05-04T08:00:00Z"},
 		},
-		"moved, asked from within what is excluded": {
+		"moved, asked from within an exclusion": {
 			schedule.Spec{Expression: "0 10 1 * *", OnExcluded: schedule.OnExcludedNextIncluded}, "2026-05-02T12:00:00Z",
 			[]string{"2026-05-03T22:00:00Z", "2026-06-01T08:00:00Z"},
 		},
-		"a repeat count counts what fires": {
+		"a repeat count counts actual fires": {
 			schedule.Spec{Expression: "0 10 * * *", RepeatCount: 2, Anchor: instant(t, "2026-04-29T12:00:00Z")},
 			"2026-04-29T12:00:00Z",
 			[]string{"2026-04-30T08:00:00Z", "2026-05-04T08:00:00Z"},

@@ -135,7 +135,7 @@ func (g *grammar) parse(text, identity string) (fields, []*input.Problem) {
 	return f, problems
 }
 
-// set is that of a field which is no day field.
+// set returns the set of a field that is not a day field.
 func (f *fields) set(name string) *set {
 	switch name {
 	case fieldSecond:

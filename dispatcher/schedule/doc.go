@@ -1,4 +1,4 @@
-// Package schedule computes from the text of a schedule when it fires.
+// Package schedule computes the fire times of a schedule from its text.
 //
 // # Model
 //

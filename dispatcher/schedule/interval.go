@@ -245,7 +245,7 @@ func (s step) length() (days, months int64) {
 	return 0, s.n
 }
 
-// onCalendar tells whether the step is counted on the calendar, and not in elapsed time.
+// onCalendar reports whether the step is counted on the calendar, and not in elapsed time.
 func (s step) onCalendar() bool { return s.unit != "second" && s.unit != "minute" && s.unit != "hour" }
 
 // maxSteps is the most of each unit, about 100 years.

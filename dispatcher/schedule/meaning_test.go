@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-func TestSchedulesAreComparedByWhatTheyMean(t *testing.T) {
+func TestSchedulesAreComparedByMeaning(t *testing.T) {
 	t.Parallel()
 	type spec = schedule.Spec
 	const berlin = "Europe/Berlin"
@@ -90,7 +90,7 @@ func TestSchedulesAreComparedByWhatTheyMean(t *testing.T) {
 	}
 }
 
-// Schedules of the same meaning have the same fires.
+// Schedules with the same meaning have the same fires.
 func TestSameFiresAreTheSame(t *testing.T) {
 	t.Parallel()
 	aliases := map[string]string{"": "Etc/UTC", "UTC": "Etc/UCT", "America/New_York": "US/Eastern",
@@ -133,7 +133,7 @@ func TestSameFiresAreTheSame(t *testing.T) {
 	})
 }
 
-// The repeats that are left are counted from where the others were used up.
+// The remaining repeats are counted from where the others were used up.
 func TestRepeatsGoOnCounting(t *testing.T) {
 	t.Parallel()
 	at := instant(t, "2026-05-01T10:00:00Z")
@@ -153,8 +153,8 @@ func TestRepeatsGoOnCounting(t *testing.T) {
 		"of an expression with a start to come": {schedule.Spec{Expression: "0 0 * * * ?", RepeatCount: 3, Used: 1,
 			StartAt: instant(t, "2026-06-01T00:00:00Z")},
 			[]string{"2026-06-01T00:00:00Z", "2026-06-01T01:00:00Z"}},
-		"none is left":             {schedule.Spec{Expression: "0 * * * * ?", RepeatCount: 3, Used: 3}, nil},
-		"none is left of a period": {schedule.Spec{Expression: "rate(1m)", RepeatCount: 3, Used: 5}, nil},
+		"no repeat left":             {schedule.Spec{Expression: "0 * * * * ?", RepeatCount: 3, Used: 3}, nil},
+		"no repeat of a period left": {schedule.Spec{Expression: "rate(1m)", RepeatCount: 3, Used: 5}, nil},
 	} {
 		tt.spec.Anchor, tt.spec.CountFrom = at, later
 		s := mustParse(t, tt.spec)

@@ -17,13 +17,12 @@ type program struct {
 	dialect Dialect
 	zone    string
 	loc     *timeZone
-	// source produces the instants. Dialects that count from an origin have bind instead, which
-	// makes the source.
+	// source produces the instants. Dialects that count from an origin have bind instead, which creates the source.
 	source source
 	// delay is the period of a fixed delay, else 0.
 	delay time.Duration
 	bind  func(origin) source
-	// meaning is what the expression means, however it is written.
+	// meaning is the meaning of the expression, independent of its notation.
 	meaning meaning
 }
 
@@ -46,9 +45,8 @@ func (o origin) first() int64 {
 
 // source produces instants in Unix milliseconds.
 type source interface {
-	// next returns the first instant strictly after the given one. It may take so many steps, and
-	// returns how many are left. Less than none means that it gave up on the way, at the instant
-	// that it returns.
+	// next returns the first instant strictly after the given one. It may take the given steps, and returns how many
+	// are left. A negative number means that it gave up on the way, at the instant that it returns.
 	next(after int64, steps int) (at int64, left int, ok bool)
 }
 
@@ -245,7 +243,7 @@ func clean(text string) (string, *input.Problem) {
 	return text, nil
 }
 
-// unprintable says what a character is that no dialect has.
+// unprintable describes a character that no dialect allows.
 func unprintable(r rune, column int) *input.Problem {
 	switch {
 	case r == '\n' || r == '\r':
@@ -258,7 +256,7 @@ func unprintable(r rune, column int) *input.Problem {
 	return problemf(input.CodeCronSyntax, "%q at column %d is not ASCII", r, column)
 }
 
-// forms are what dialects begin with, and have within. The first that fits is the one.
+// forms are the beginnings of dialects, and texts within them. The first match decides.
 var forms = []struct {
 	beginning, within string
 	dialect           Dialect
@@ -268,7 +266,7 @@ var forms = []struct {
 	{"every ", " from ", DialectDailyInterval}, {"every ", " on ", DialectDailyInterval}, {"every ", "", DialectCalendarInterval},
 }
 
-// recognise returns the dialect of a text that clean has returned.
+// recognise returns the dialect of a text from clean.
 func recognise(text string) (Dialect, *input.Problem) {
 	for _, form := range forms {
 		if strings.HasPrefix(text, form.beginning) && strings.Contains(text, form.within) {

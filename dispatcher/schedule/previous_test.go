@@ -38,7 +38,7 @@ func TestPreviousIsTheLastInstantBefore(t *testing.T) {
 			schedule.Spec{Expression: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-10-26T01:30:00Z",
 			"2026-10-25T01:30:00Z",
 		},
-		"over a weekend that is excluded": {
+		"over an excluded weekend": {
 			schedule.Spec{Expression: "0 9 * * *", Calendar: calendar}, "2026-05-04T09:00:00Z",
 			"2026-05-01T09:00:00Z",
 		},
@@ -48,9 +48,9 @@ func TestPreviousIsTheLastInstantBefore(t *testing.T) {
 		"the start": {
 			schedule.Spec{Expression: "rate(1h)", StartAt: start}, "2026-05-01T01:00:00Z", "2026-05-01T00:00:00Z",
 		},
-		"none before the start":           {schedule.Spec{Expression: "rate(1h)", StartAt: start}, "2026-05-01T00:00:00Z", ""},
-		"none before what it counts from": {schedule.Spec{Expression: "rate(1h)", Anchor: start}, "2026-05-01T01:00:00Z", ""},
-		"one instant":                     {schedule.Spec{Expression: "at(2026-05-01T00:00:00Z)"}, "2026-05-01T00:00:00Z", ""},
+		"none before the start":  {schedule.Spec{Expression: "rate(1h)", StartAt: start}, "2026-05-01T00:00:00Z", ""},
+		"none before its anchor": {schedule.Spec{Expression: "rate(1h)", Anchor: start}, "2026-05-01T01:00:00Z", ""},
+		"one instant":            {schedule.Spec{Expression: "at(2026-05-01T00:00:00Z)"}, "2026-05-01T00:00:00Z", ""},
 		"after the one": {
 			schedule.Spec{Expression: "at(2026-05-01T00:00:00Z)"}, "2099-05-01T00:00:00Z", "2026-05-01T00:00:00Z",
 		},

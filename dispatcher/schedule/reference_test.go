@@ -75,7 +75,7 @@ type wallClockSet struct {
 	second, minute, hour, month, dow numbers
 }
 
-// randomWallClock writes an expression dense enough to fire several times within a night.
+// randomWallClock returns an expression dense enough to fire several times in a night.
 func randomWallClock(r *rand.Rand) wallClockSet {
 	w := wallClockSet{
 		second: numbers{"0", map[int]bool{0: true}}, minute: randomNumbers(r, 0, 59), hour: randomNumbers(r, 0, 23),
@@ -190,7 +190,7 @@ func TestNextAgreesWithWalkingEverySecondAroundEveryTransition(t *testing.T) {
 	for i, name := range referenceZones {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			loc, known := schedule.Location(name) // the rules of the program, for hosts have others
+			loc, known := schedule.Location(name) // the program's rules, because hosts have others
 			if !known {
 				t.Fatalf("no zone %s", name)
 			}

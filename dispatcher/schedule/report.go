@@ -83,9 +83,9 @@ var WarningCodes = []string{
 	input.WarnZone, input.WarnMovedHour,
 }
 
-// Warnings returns properties of the schedule that may surprise its author. It examines a year for daylight saving and
-// for moved fires: the one after from, or the first one of a schedule that starts later. A rule for gaps or overlaps that
-// the spec gives answers what daylight saving does, so that no warning repeats it.
+// Warnings returns properties of the schedule that may surprise its author. It examines a year for daylight saving
+// and for moved fires: the year after from, or the first year of a schedule that starts later. It does not warn about
+// daylight saving if the spec has a rule for the gap or overlap.
 func (s *Schedule) Warnings(from time.Time) []Warning {
 	out := abbreviation(s.spec.Timezone)
 	if start := time.UnixMilli(s.start); start.After(from) {
@@ -102,7 +102,7 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 	}
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
 		if shift.Effect == EffectSkipped && s.spec.Gap == "" {
-			// No rule of the spec has decided. Fires that move or come twice do so by a rule that is given.
+			// The spec has no rule. Fires that move or come twice do so by a given rule.
 			out = append(out, Warning{Code: input.WarnDST, Message: fmt.Sprintf("daylight saving skips %s in %s, and the schedule does not "+
 				"fire; set gap to next, or to skip if that is meant, or choose another hour", shift.Local, s.spec.Timezone)})
 		}
@@ -114,7 +114,7 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 // firesTooFew warns if the schedule never fires, or if jitter moves a fire to the next.
 func (s *Schedule) firesTooFew() (out []Warning) {
 	switch first, left, ok := s.find(firstInstant, WarningSteps); {
-	case left < 0: // a search for a fire says so, if it takes too long as well
+	case left < 0: // a search for a fire reports it, if it takes too long as well
 	case !ok && s.spec.Calendar != nil:
 		out = append(out, Warning{Code: input.WarnNoFire, Message: "the calendar allows no fire between start_at and end_at"})
 	case !ok:
@@ -132,8 +132,8 @@ func (s *Schedule) firesTooFew() (out []Warning) {
 	return out
 }
 
-// movedHour warns of a fire in the year after from that next_included moves to another hour, as with whole days, where the
-// calendar opens at midnight. It looks no farther than some steps.
+// movedHour warns of a fire in the year after from that next_included moves to another hour, for example to midnight,
+// when a calendar of whole days opens. It takes a bounded number of steps.
 func (s *Schedule) movedHour(from time.Time) []Warning {
 	x, ok := s.fires.(excluding)
 	if !ok || !x.move || s.delay > 0 {
@@ -141,7 +141,7 @@ func (s *Schedule) movedHour(from time.Time) []Warning {
 	}
 	end := min(s.end, floorMilli(from.AddDate(1, 0, 0)))
 	for t, steps := max(floorMilli(from), s.start-1), WarningSteps; t < end; {
-		// From the next excluded time on there may be a fire that moves.
+		// A fire may move from the next excluded time on.
 		if t, steps = x.calendar.nextExcluded(t+1, end, steps); steps < 0 || t >= end {
 			break
 		}
@@ -165,7 +165,7 @@ func (s *Schedule) movedHour(from time.Time) []Warning {
 	return nil
 }
 
-// abbreviations are the zones that are named by an abbreviation, and a place whose clocks are probably meant.
+// abbreviations are zones with an abbreviation as name, and a place that is probably meant.
 var abbreviations = map[string]struct {
 	fixed bool // without daylight saving
 	place string
@@ -189,7 +189,7 @@ func abbreviation(zone string) []Warning {
 	return []Warning{{Field: "timezone", Code: input.WarnZone, Message: message}}
 }
 
-// warnings returns the warnings that follow from the cron expression alone.
+// warnings returns the warnings about the cron expression alone.
 func (f *fields) warnings() []Warning {
 	out := slices.Clone(f.notes)
 	d := &f.days

@@ -109,9 +109,9 @@ func (s *Schedule) In(t time.Time) time.Time {
 	return t.In(s.loc.loc)
 }
 
-// Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false
-// when the schedule never fires again, or when its next fire cannot be found within bounds; Find
-// tells the two apart. The result depends only on the spec and t.
+// Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false when the schedule never
+// fires again, or when its next fire cannot be found within bounds; Find distinguishes the two. The result depends
+// only on the spec and t.
 func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {
 	ms, ok := s.nextMilli(floorMilli(t))
 	if !ok {
@@ -154,8 +154,8 @@ func (s *Schedule) Previous(t time.Time) (previous time.Time, ok bool) {
 	}
 }
 
-// someBefore returns an instant in (least, at), of which search returns the first after a time. It
-// searches further and further back.
+// someBefore returns an instant in (least, at). search returns the first instant after a time. It searches further
+// and further back.
 func someBefore(at, least int64, search func(after int64) (int64, bool)) (int64, bool) {
 	for back := int64(1000); ; back *= 4 {
 		low := max(at-back, least)
@@ -187,8 +187,8 @@ func (s *Schedule) nextMilli(after int64) (int64, bool) {
 	return next, ok
 }
 
-// find is Next in Unix milliseconds, within so many steps. left is less than 0 if they did not
-// suffice; next is then how far the search came.
+// find is Next in Unix milliseconds, within the given steps. left is negative if they did not suffice; next is then
+// how far the search came.
 func (s *Schedule) find(after int64, steps int) (next int64, left int, ok bool) {
 	if after >= s.end {
 		return 0, steps, false
@@ -262,7 +262,7 @@ type localInstant struct {
 	offset *time.Duration
 }
 
-// parseInstant reads an RFC 3339 date and time, whose offset may be missing.
+// parseInstant reads an RFC 3339 date and time; the offset may be missing.
 func parseInstant(text string) (localInstant, *input.Problem) {
 	m := instantPattern.FindStringSubmatch(text)
 	if m == nil {

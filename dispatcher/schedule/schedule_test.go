@@ -139,7 +139,7 @@ func TestDaylightSavingFollowsTheRules(t *testing.T) {
 			schedule.Spec{Expression: "*/20 2 * * *", Gap: schedule.GapNext}, gapNight,
 			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z", "2026-03-30T00:20:00Z"},
 		},
-		"gap next does not double what fires at the gap's end anyway": {
+		"gap next does not double a fire at the end of the gap": {
 			schedule.Spec{Expression: "0 2,3 * * *", Gap: schedule.GapNext}, gapNight,
 			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"},
 		},
@@ -167,7 +167,7 @@ func TestDaylightSavingFollowsTheRules(t *testing.T) {
 			schedule.Spec{Expression: "30 0-23 * * *", Overlap: schedule.OverlapLast}, "2026-10-25T00:00:00Z",
 			[]string{"2026-10-25T01:30:00Z", "2026-10-25T02:30:00Z"},
 		},
-		"an interval knows nothing of it": {
+		"intervals ignore it": {
 			schedule.Spec{Expression: "rate(1h)", StartAt: instant(t, "2026-10-25T00:15:00Z")}, overlapNight,
 			[]string{"2026-10-25T00:15:00Z", "2026-10-25T01:15:00Z", "2026-10-25T02:15:00Z"},
 		},
@@ -319,7 +319,7 @@ func TestSchedulesFireOnTheLastDayOfFarLeapYears(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "Australia/Sydney", "America/New_York"} {
 		s := mustParse(t, schedule.Spec{Expression: "0 30 12 * * ?", Timezone: zone})
 		for _, year := range []int{2040, 2096, 2104} {
-			loc, known := schedule.Location(zone) // the rules of the program, for hosts have others
+			loc, known := schedule.Location(zone) // the program's rules, because hosts have others
 			if !known {
 				t.Fatalf("no zone %s", zone)
 			}

@@ -15,21 +15,19 @@ type Spec struct {
 	Expression string
 	// Dialect is the language of Expression; empty means that Parse recognises it.
 	Dialect Dialect
-	// Timezone is the IANA name of the zone whose wall clock cron expressions describe;
-	// empty means UTC.
+	// Timezone is the IANA name of the zone of the wall clock that cron expressions describe; empty means UTC.
 	Timezone string
 	// StartAt and EndAt bound the fires, both inclusive; the zero time means no bound.
 	StartAt, EndAt time.Time
 	// RepeatCount is how many times the schedule fires in total; 0 means no limit. Fires are
 	// counted from StartAt (inclusive) or, without it, from Anchor (exclusive).
 	RepeatCount int
-	// Used is how many of RepeatCount were used up by CountFrom, after which the others are counted. Instants up to CountFrom are
-	// not counted. The zero time means that all are counted as RepeatCount says.
+	// Used is how many of RepeatCount were used up by CountFrom. The others are counted from the first instant after
+	// CountFrom. The zero time means that all are counted as RepeatCount says.
 	Used      int
 	CountFrom time.Time
-	// Anchor is the time at which the schedule was made or last changed. Without StartAt,
-	// intervals and repeat counts are counted from it. The zero time means the Unix epoch,
-	// which is enough for validation, where only the problems matter.
+	// Anchor is when the schedule was made or last changed. Without StartAt, intervals and repeat counts are counted
+	// from it. The zero time means the Unix epoch, which is enough for validation.
 	Anchor time.Time
 	// Gap is the rule for local times that daylight saving skips. Empty means GapSkip for cron
 	// expressions; a single instant (dialect at) fires when the gap ends, and a calendar
@@ -97,7 +95,7 @@ const (
 	maxRepeat = 5000
 	// maxRepeatInterval bounds it for intervals, where it is arithmetic.
 	maxRepeatInterval = 1_000_000_000
-	// maxJitter bounds Jitter: nobody means to spread a fire over more than a day.
+	// maxJitter bounds Jitter: a longer spread must be a mistake.
 	maxJitter = 24 * time.Hour
 )
 
@@ -160,7 +158,7 @@ func (s Spec) normalised() Spec {
 type meaning struct {
 	// times is one of the types below.
 	times any
-	// gap and overlap are empty where they make no difference; so is zoned, if the zone makes none.
+	// gap and overlap are empty where they make no difference; so is zoned, if the zone makes no difference.
 	gap     Gap
 	overlap Overlap
 	zoned   bool
@@ -192,15 +190,15 @@ func meaningOf(f fields, gap Gap, overlap Overlap) meaning {
 	return meaning{times: cronTimes{f.second, f.minute, f.hour, f.month, f.year, days}, gap: gap, overlap: overlap, zoned: true}
 }
 
-// SameGrid reports whether two schedules of one trigger count the same instants from the same start: they differ in
-// nothing but the rules for daylight saving, the end, the repeat count, the calendar and the jitter.
+// SameGrid reports whether two schedules of one trigger count the same instants from the same start: they differ only
+// in the rules for daylight saving, the end, the repeat count, the calendar and the jitter.
 func (s *Schedule) SameGrid(other *Schedule) bool {
 	a, b := s.program.meaning, other.program.meaning
 	return a.times == b.times && s.spec.StartAt.Equal(other.spec.StartAt) && (!a.zoned || s.sameZone(other))
 }
 
-// SameInstants reports whether two schedules of one trigger that name the same calendar have the same instants between
-// the same bounds: they differ in nothing but the spelling, the end, the repeat count and the jitter.
+// SameInstants reports whether two schedules of one trigger with the same calendar have the same instants between the
+// same bounds: they differ only in the spelling, the end, the repeat count and the jitter.
 func (s *Schedule) SameInstants(other *Schedule) bool {
 	if !s.SameGrid(other) || s.program.meaning != other.program.meaning {
 		return false

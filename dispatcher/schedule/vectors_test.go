@@ -57,14 +57,14 @@ func vectors(t *testing.T, name string) []row {
 	return rows
 }
 
-// rulesSince are the days from which zones have other rules than in release 2025b, with which the vectors were computed.
+// rulesSince are the days from which zones have other rules than in release 2025b, the release of the vectors.
 var rulesSince = map[string]string{
 	"Africa/Casablanca": "2026-09-20", "Africa/El_Aaiun": "2026-09-20", "America/Havana": "2026-11-01",
 	"America/Vancouver": "2026-11-01", "America/Edmonton": "2026-11-01", "America/Winnipeg": "2026-11-01",
 	"Europe/Chisinau": "2022-01-01",
 }
 
-// outdated reports whether a row has an instant at which its zone has other rules today.
+// outdated reports whether a row has an instant at which its zone has other rules now.
 func (r row) outdated() bool {
 	since, changed := rulesSince[r["zone"]]
 	if !changed {
@@ -185,7 +185,7 @@ func TestInvalidVectorsAreRejectedWithFieldTextAndCode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, r := range vectors(t, name) {
-				if r["expr"] == "rate(1 days)" { // the rules of EventBridge refuse it, but the dialect is that of EventBridge Scheduler
+				if r["expr"] == "rate(1 days)" { // rules of EventBridge refuse it, but EventBridge Scheduler takes it
 					continue
 				}
 				_, err := schedule.Parse(schedule.Spec{Expression: r["expr"], Dialect: dialect})

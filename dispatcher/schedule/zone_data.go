@@ -22,9 +22,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// embeddedZones is the archive that "make zones" writes. Go's own data have the age of its release, and
-// time.LoadLocation prefers the zone files of the host. Hosts may have different releases of them,
-// and then nodes would disagree about fire times.
+// embeddedZones is the archive that "make zones" writes. Go's own data are as old as its release, and
+// time.LoadLocation prefers the zone files of the host. Hosts may have different releases of them, and then nodes
+// would disagree about fire times.
 //
 //go:embed zoneinfo.zip
 var embeddedZones []byte
@@ -38,11 +38,11 @@ var builtIn = sync.OnceValue(func() *Zones {
 	return z
 })
 
-// own are the data of this process, and followed those of its installation, which come before them; nil: there are none. Without
-// any, a process computes with those that it was built with.
+// own are the data of this process, and followed those of its installation, which take precedence; nil if there are
+// none. Without either, a process computes with the built-in data.
 var own, followed atomic.Pointer[Zones] //nolint:gochecknoglobals // one process computes with one release
 
-// ZonesWarning is the age at which data are worth a look: the database has several releases a year.
+// ZonesWarning is the age at which data cause a warning: the database has several releases a year.
 const ZonesWarning = 120 * 24 * time.Hour
 
 // Zones is one release of the IANA time zone database. It is safe for concurrent use.
@@ -63,7 +63,7 @@ func CurrentZones() *Zones {
 	return OwnZones()
 }
 
-// OwnZones returns the data that this process computes with unless it follows others.
+// OwnZones returns the data that this process computes with if it does not follow others.
 func OwnZones() *Zones {
 	if z := own.Load(); z != nil {
 		return z
@@ -71,11 +71,11 @@ func OwnZones() *Zones {
 	return builtIn()
 }
 
-// Following tells whether this process computes with data that FollowZones named.
+// Following reports whether this process computes with data from FollowZones.
 func Following() bool { return followed.Load() != nil }
 
-// FollowZones makes this process compute with z from now on, whatever its own data are; nil: with its own. Schedules that were
-// parsed keep the data that they were parsed with: who keeps them compares CurrentZones.
+// FollowZones makes this process compute with z from now on, or with its own data if z is nil. Parsed schedules keep
+// the data that they were parsed with; code that keeps them compares CurrentZones.
 func FollowZones(z *Zones) { followed.Store(z) }
 
 // BuiltInZones returns the data that the program was built with.
@@ -84,7 +84,7 @@ func BuiltInZones() *Zones { return builtIn() }
 // OutdatedBy returns when the data reach the age of ZonesWarning.
 func (z *Zones) OutdatedBy() time.Time { return z.released.Add(ZonesWarning) }
 
-// UseZones makes z the own data of this process. Schedules that were parsed keep the data that they were parsed with.
+// UseZones makes z the own data of this process. Parsed schedules keep the data that they were parsed with.
 func UseZones(z *Zones) { own.Store(z) }
 
 // ZonesVersion returns the release of the data in use, such as 2026f. Equal releases give equal
@@ -109,15 +109,15 @@ func (z *Zones) Location(name string) (*time.Location, bool) {
 	return found.loc, true
 }
 
-// MostZones bounds what an archive of time zone data takes, in bytes; and eight times as much what is packed in it. Those of
-// 2026 take 420 KB, and 1.2 MB.
+// MostZones bounds the size of an archive of time zone data, in bytes, and an eighth of its unpacked size. In 2026
+// these were 420 KB, and 1.2 MB unpacked.
 const MostZones = 1 << 20
 
-// OpenZones reads an archive that PackZones has made. It refuses one that lacks a zone which the program was
-// built with, because triggers may use it.
+// OpenZones reads an archive from PackZones. It refuses an archive that lacks a zone of the built-in data, because
+// triggers may use it.
 func OpenZones(archive []byte) (*Zones, error) { return OpenZonesLike(archive, builtIn()) }
 
-// OpenZonesLike is OpenZones for data that are to have all zones of others.
+// OpenZonesLike is OpenZones for data that must have all zones of others.
 func OpenZonesLike(archive []byte, others *Zones) (*Zones, error) {
 	z, err := ReadZones(archive)
 	if err != nil {
@@ -136,7 +136,7 @@ func OpenZonesLike(archive []byte, others *Zones) (*Zones, error) {
 	return z, nil
 }
 
-// ReadZones reads an archive that was found complete before: it may lack a zone that is newer than its release.
+// ReadZones reads an archive that was checked before: it may lack a zone that is newer than its release.
 func ReadZones(archive []byte) (*Zones, error) {
 	z, err := openArchive(archive)
 	if err != nil {
@@ -221,7 +221,7 @@ func loadZone(file *zip.File) (*time.Location, error) {
 		return nil, err
 	}
 	defer content.Close()
-	data, err := io.ReadAll(io.LimitReader(content, MostZones)) // whatever the archive says of its size
+	data, err := io.ReadAll(io.LimitReader(content, MostZones)) // the archive may state a wrong size
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func offsetProblem(sign, hours, minutes string) *input.Problem {
 
 // Files of a zoneinfo directory that name its release.
 const (
-	versionFile = "+VERSION"  // the name alone, as IANA's Makefile and macOS have it
+	versionFile = "+VERSION"  // the name alone, as in IANA's Makefile and on macOS
 	sourceFile  = "tzdata.zi" // the source of all zones; its first line is "# version 2026f"
 )
 
@@ -283,7 +283,7 @@ func parseRelease(text string) (string, error) {
 	return name, nil
 }
 
-// ReleaseOf returns the release that a zoneinfo directory says it has, and when its file was written.
+// ReleaseOf returns the release that a zoneinfo directory names, and when the file with the name was written.
 func ReleaseOf(dir fs.FS) (release string, written time.Time, err error) {
 	for _, name := range []string{sourceFile, versionFile} {
 		file, err := dir.Open(name)
@@ -353,14 +353,14 @@ func readZoneFiles(dir fs.FS) (map[string][]byte, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (name == "posix" || name == "right"): // copies of all, and copies with leap seconds
+		case entry.IsDir() && (name == "posix" || name == "right"): // copies of all zones, and copies with leap seconds
 			return fs.SkipDir
-		// Zones that are a setting of the host. Factory is that of a host on which nobody has set one.
+		// These zones are settings of the host. Factory stands for an unset zone.
 		case entry.IsDir(), name == "localtime", name == "posixrules", name == "Factory":
 			return nil
 		}
 		if info, err := fs.Stat(dir, name); err != nil || !info.Mode().IsRegular() { // a link to a directory, or to nothing
-			return nil //nolint:nilerr // OpenZones knows which names are missing
+			return nil //nolint:nilerr // OpenZones reports missing names
 		}
 		data, err := fs.ReadFile(dir, name)
 		if err != nil || !bytes.HasPrefix(data, []byte("TZif")) {
@@ -376,8 +376,8 @@ func readZoneFiles(dir fs.FS) (map[string][]byte, error) {
 	return zones, err
 }
 
-// addLinks adds the names that the source has as links, because distributions leave old names such as US/Pacific
-// to a package of their own.
+// addLinks adds the names that are links in the source, because distributions move old names such as US/Pacific to a
+// separate package.
 func addLinks(dir fs.FS, zones map[string][]byte) error {
 	source, err := fs.ReadFile(dir, sourceFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -144,7 +144,7 @@ func TestPackedDirectory(t *testing.T) {
 	released := time.Date(2027, 1, 15, 0, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		change func(fstest.MapFS)
-		want   string // of the error; "": it is read
+		want   string // part of the error; empty if it is read
 	}{
 		"complete":                          {func(fstest.MapFS) {}, ""},
 		"without old names, which it lists": {func(dir fstest.MapFS) { delete(dir, "US/Pacific") }, ""},

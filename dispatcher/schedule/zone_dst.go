@@ -25,7 +25,7 @@ const reach = 48 * 3600
 
 func (z *zoned) periodAt(instant int64) period { return z.zone.at(instant) }
 
-// zoneSteps is what it costs to resolve a local time in its zone, in steps.
+// zoneSteps is the cost, in steps, of resolving a local time in its zone.
 const zoneSteps = 4
 
 // next returns the first instant of the schedule at or after from. Each round moves from forward,
@@ -52,7 +52,7 @@ func (z *zoned) next(from int64, steps int) (at int64, left int, ok bool) {
 			continue
 		}
 		if p.end-from > reach {
-			// There is no local time before the next jump, and none that the jump could repeat.
+			// The schedule has no local time before the next jump, and none that the jump could repeat.
 			if !ok {
 				return from, steps, false
 			}
@@ -153,7 +153,7 @@ type timeZone struct {
 	table func() []period // in order, without gaps; built at first use
 }
 
-// The years in the table, which are those that schedules need most.
+// The years in the table, which schedules need most.
 const (
 	tabledFrom  = 1_577_836_800 // 2020-01-01
 	tabledUntil = 2_524_608_000 // 2050-01-01

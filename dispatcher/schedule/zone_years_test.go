@@ -15,7 +15,7 @@ func TestNoonComesEveryDayOfEveryYear(t *testing.T) {
 		for _, overlap := range []Overlap{OverlapLast, OverlapFirst, OverlapBoth} {
 			t.Run(zone+" "+string(overlap), func(t *testing.T) {
 				t.Parallel()
-				loc, known := Location(zone) // the rules of the program, for hosts have others
+				loc, known := Location(zone) // the program's rules, because hosts have others
 				if !known {
 					t.Fatalf("no zone %s", zone)
 				}

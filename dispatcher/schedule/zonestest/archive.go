@@ -1,4 +1,4 @@
-// Package zonestest makes time zone data for tests.
+// Package zonestest creates time zone data for tests.
 package zonestest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Archive returns the data that the program was built with as those of another release, in which noon in Tokyo is noon in UTC,
-// without the zones of some names.
+// Archive returns the built-in data as another release, in which noon in Tokyo is noon in UTC, without the named
+// zones.
 func Archive(t testing.TB, release string, released time.Time, without ...string) []byte {
 	t.Helper()
 	built := schedule.BuiltInArchive()
